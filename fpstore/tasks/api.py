@@ -33,8 +33,7 @@ from fpstore.tasks.plan import PLAN_FILE, PlanFolder, Work
 from fpstore.tasks.probe import ProbeWork, plan_of_probe
 
 PathLike = str | os.PathLike[str]
-PART_BYTES = 256 << 20  # of input that a task reads
-SLICE_ROWS = 1 << 22  # that a task compares
+PAIR_ROWS = 1 << 22  # fingerprints that a task compares
 STAR_ROWS = 200_000_000  # of which one task unites the links
 SHARD_ROWS = 50_000_000
 FORMATS = ("parquet", "tsv", "csv", "jsonl")  # of files of matches and pairs
@@ -215,7 +214,7 @@ def plan_dedup(
     threshold: float | None = None, radius: int | None = None, width: int | None = None, keep: str = "first",
     group: str | None = None, unknown: str = "keep", verify: bool | None = None, search: str = "auto", against: Any = None,
     fingerprinter: Any = None, decimal: bool = False, signed: bool = False, encoding: str | None = None, html: bool | str = False,
-    removed: PathLike | None = None, part_bytes: int | str = PART_BYTES, slice_rows: int = SLICE_ROWS,
+    removed: PathLike | None = None, part_bytes: int | str | None = None, slice_rows: int | None = None,
     star_rows: int = STAR_ROWS,
 ) -> Plan:  # fmt: skip
     r"""Plan a deduplication that tasks do: the same rows are kept as by :func:`fpstore.dedup`, and the files have the same bytes.
@@ -242,10 +241,11 @@ def plan_dedup(
     removed : path-like, optional
         Where :meth:`Plan.finish` lists the removed rows: .tsv, .csv, .jsonl or .parquet, with the columns of
         ``fpstore dedup --removed``.
-    part_bytes : int or str
-        About how many bytes of input a task reads: Parquet is cut between row groups, other files are not cut.
-    slice_rows : int
-        About how many rows a task compares.
+    part_bytes : int or str, optional
+        About how many bytes of input a task reads: small files together, large files of Parquet by row groups; other files are
+        not cut. By default there are 256 parts, of 16 to 256 MiB, and no more than 4,096.
+    slice_rows : int, optional
+        About how many rows a task compares. By default 4 million, or more if there were more than 256 slices.
     star_rows : int
         Of more rows, components are found by many tasks in rounds of large-star and small-star, and not by one task.
 
@@ -281,7 +281,8 @@ def plan_dedup(
             raise InputError(f"{reference.path}: a plan compares with a store: fpstore build makes one", path=reference.path)
         job = dedup_job(how, text, fingerprint, likeness, unknown, fingerprinter, html, reference)
         store = None if reference is None else reference.store
-        bounds = parse_size(part_bytes, "part_bytes"), check_whole(slice_rows, 1, 1 << 40, "slice_rows")
+        slice_rows = None if slice_rows is None else check_whole(slice_rows, 1, 1 << 40, "slice_rows")
+        bounds = _part_bytes(part_bytes), slice_rows
         stars = check_whole(star_rows, 0, 1 << 62, "star_rows")
         return Plan(plan_of_dedup(place_of(plan), source, output, job, encoding, store, removed, *bounds, stars))
 
@@ -292,7 +293,7 @@ def plan_build(
     width: int | None = None, radius: int | None = None, fingerprinter: Any = None, by: str = "rows",
     shard_rows: int = SHARD_ROWS, design: str = "auto", storage: str = "hot", prefer: str = "balance", index_ids: bool = False,
     decimal: bool = False,
-    signed: bool = False, encoding: str | None = None, html: bool | str = False, part_bytes: int | str = PART_BYTES,
+    signed: bool = False, encoding: str | None = None, html: bool | str = False, part_bytes: int | str | None = None,
 ) -> Plan:  # fmt: skip
     """Plan a build of a sharded store, which :func:`fpstore.open` opens as one.
 
@@ -320,8 +321,8 @@ def plan_build(
         About how many rows a shard has. Look-ups take about as many times longer as there are shards.
     decimal, signed, encoding, html : optional
         As for :func:`fpstore.dedup`.
-    part_bytes : int or str
-        About how many bytes of input a task reads at most.
+    part_bytes : int or str, optional
+        About how many bytes of input a task reads, as for :func:`plan_dedup`.
 
     Returns
     -------
@@ -363,7 +364,7 @@ def plan_build(
     Options(**options).checked()
     check_choice(by, ("rows", "prefix"), "by")
     check_choice(id_type, get_args(IdType), "id_type")
-    bounds = check_whole(shard_rows, 1, 1 << 40, "shard_rows"), parse_size(part_bytes, "part_bytes")
+    bounds = check_whole(shard_rows, 1, 1 << 40, "shard_rows"), _part_bytes(part_bytes)
     return Plan(plan_of_build(place_of(plan), given, output, projection, maker, options, id_type, encoding, by, *bounds))
 
 
@@ -371,7 +372,7 @@ def plan_probe(
     plan: PathLike, store: Any, queries: Any, output: PathLike, *, text: Any = None, fingerprint: str | None = None,
     id: str | None = None, id_type: str = "auto", radius: int | None = None,  # noqa: A002 - the word that users know
     limit: int | None = None, decimal: bool = False, signed: bool = False, encoding: str | None = None, html: bool | str = False,
-    format: str = "parquet", part_bytes: int | str = PART_BYTES,  # noqa: A002 - the word that users know
+    format: str = "parquet", part_bytes: int | str | None = None,  # noqa: A002 - the word that users know
 ) -> Plan:  # fmt: skip
     """Plan a batch of probes: all queries against all shards of a store, by look-ups or by joins, whatever takes less time.
 
@@ -396,8 +397,8 @@ def plan_probe(
         At most so many fingerprints for each query, the nearest; then a column ``more`` is 1 where others were left out.
     format : {"parquet", "tsv", "csv", "jsonl"}
         Of the files.
-    part_bytes : int or str
-        About how many bytes of queries a task asks.
+    part_bytes : int or str, optional
+        About how many bytes of queries a task asks, as for :func:`plan_dedup`.
 
     Returns
     -------
@@ -437,13 +438,13 @@ def plan_probe(
         radius = opened.radius if radius is None else check_radius(radius, opened.width)
         limit = None if limit is None else check_whole(limit, 1, 1 << 40, "limit")
         check_choice(id_type, get_args(IdType), "id_type")
-        asked = radius, limit, id_type, encoding, check_choice(format, FORMATS, "format"), parse_size(part_bytes, "part_bytes")
+        asked = radius, limit, id_type, encoding, check_choice(format, FORMATS, "format"), _part_bytes(part_bytes)
         return Plan(plan_of_probe(place_of(plan), opened, given, output, projection, maker, *asked))
 
 
 def plan_pairs(
     plan: PathLike, store: Any, output: PathLike, *, radius: int | None = None, format: str = "parquet",  # noqa: A002
-    slice_rows: int = SLICE_ROWS,
+    slice_rows: int = PAIR_ROWS,
 ) -> Plan:  # fmt: skip
     """Plan the search for all pairs of a store: the same rows as of :meth:`fpstore.Store.pairs`, in many files.
 
@@ -497,3 +498,7 @@ def _opened(store: Any) -> AbstractContextManager[Store]:
 def _are_raw(given: Sequence[Any], text: Any, fingerprint: str | None) -> bool:
     """Return whether inputs are files of raw numbers."""
     return text is None and fingerprint is None and all(isinstance(one, str | os.PathLike) and is_raw(one) for one in given)
+
+
+def _part_bytes(given: int | str | None) -> int | None:
+    return None if given is None else parse_size(given, "part_bytes")

@@ -42,7 +42,7 @@ from fpstore.tasks.shuffle import slices_by
 
 def plan_of_build(
     place: Place, source: Any, output: str | os.PathLike[str], projection: Projection, maker: Fingerprinter[Any] | None,
-    options: Mapping[str, Any], id_type: str, encoding: str | None, by: str, shard_rows: int, part_bytes: int,
+    options: Mapping[str, Any], id_type: str, encoding: str | None, by: str, shard_rows: int, part_bytes: int | None,
 ) -> PlanFolder:  # fmt: skip
     """Write the plan of a build."""
     if is_uri(output):
@@ -55,7 +55,8 @@ def plan_of_build(
         raise InputError(f"{specs[0].name}: has no ids: leave id= (--id-field) out")
     rows = rows_of(specs, projection, encoding)
     shards = max(-(-rows // shard_rows), 1)
-    parts = parts_of(specs, min(part_bytes, max(sum(spec.bytes for spec in specs) // shards, 1)))
+    most = max(sum(spec.bytes for spec in specs) // shards, 1)  # a shard has one part or more
+    parts = parts_of(specs, most if by == "rows" and part_bytes is None else part_bytes)
     bits = (shards - 1).bit_length() if by == "prefix" else 0
     of_shards = None
     if by == "rows":
@@ -103,7 +104,7 @@ class BuildWork:
         """Return the rows of a part that have fingerprints."""
         part = self._parts[number]
         how = self._projection, self._maker, self._id_type, self._encoding
-        return rows_of_part(self._inputs[part.file], part, *how, resources)
+        return rows_of_part(self._inputs, part, *how, resources)
 
     def _build(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         rows = _Rows(self._of_rows(number, resources) if self._shards is not None else self._of_slice(number))
@@ -127,9 +128,8 @@ class BuildWork:
         assert self._shards is not None
         done = 0
         for part in self._shards[number]:
-            spec = self._inputs[self._parts[part].file]
-            if is_raw(spec.name):  # the builder numbers rows
-                for piece in raw_pieces(spec, self._parts[part], self._projection):
+            if is_raw(self._inputs[0].name):  # the builder numbers rows
+                for piece in raw_pieces(self._inputs, self._parts[part], self._projection):
                     yield piece, None, len(piece)
                 continue
             rows, fingerprints, ids, count = self._read(part, resources)

@@ -34,7 +34,17 @@ from fpstore.query.snapshot import slices
 from fpstore.store import Store, snapshot_of
 from fpstore.tasks.asked import asked_of, exact_design, job_of, slice_bits
 from fpstore.tasks.ids import column_of, joined_ids, kind_of, taken, values_of
-from fpstore.tasks.inputs import InputSpec, Part, found_inputs, opened_input, opened_store, parts_of, rows_of, store_asked
+from fpstore.tasks.inputs import (
+    InputSpec,
+    Part,
+    found_inputs,
+    opened_input,
+    opened_part,
+    opened_store,
+    parts_of,
+    rows_of,
+    store_asked,
+)
 from fpstore.tasks.links import Links, labels_of, links_of_keys, links_of_table, write_components, write_labels
 from fpstore.tasks.outputs import Output, output_of
 from fpstore.tasks.pieces import Pieces, PieceWriter, joined
@@ -43,15 +53,19 @@ from fpstore.tasks.plan import PlanFolder, Stage
 from fpstore.tasks.shuffle import bits_for, gathered, mixed, parts_and_rows, slices_by, slices_of, table_keys, write_column
 from fpstore.tasks.stars import LARGE, SMALL, labels_of_stars, star_stages, star_step
 
+SLICE_ROWS, MOST_SLICES = 1 << 22, 256  # rows that a task compares, and slices of a band or a table
+
 
 def plan_of_dedup(
     place: Place, source: Any, output: str | os.PathLike[str], job: DedupJob, encoding: str | None, against: Store | None,
-    removed: str | os.PathLike[str] | None, part_bytes: int, slice_rows: int, star_rows: int,
+    removed: str | os.PathLike[str] | None, part_bytes: int | None, slice_rows: int | None,
+    star_rows: int,
 ) -> PlanFolder:  # fmt: skip
     """Write the plan of a deduplication, and claim its output."""
     specs = found_inputs(source, encoding, outside=[output, removed])
     rows = rows_of(specs, job.projection, encoding)
     job = job.planned_for(lambda: rows)
+    slice_rows = slice_rows or max(SLICE_ROWS, rows // MOST_SLICES)
     parts, bits = parts_of(specs, part_bytes), slice_bits(job, rows, slice_rows)
     groups_bits, units = (rows // slice_rows).bit_length(), max(slice_rows // max(rows >> max(bits), 1), 1)
     target = output_of(output, specs, removed)
@@ -104,10 +118,11 @@ class DedupWork:
 
     def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         job, part = self.job, self._parts[number]
-        with opened_input(self._inputs[part.file], self._encoding, part) as corpus:
+        with opened_part(self._inputs, part, self._encoding) as corpus:
             refused = job.unknown == "refuse"
             found = compared_rows(corpus, job.projection, job.fingerprinter, resources, refused, None, job.bands, True)
-        writer.facts |= {"rows": len(found.known), "known": len(found.rows), "ids": kind_of(found.ids)}
+            of_files = list(corpus.rows_of_files)
+        writer.facts |= {"rows": len(found.known), "known": len(found.rows), "ids": kind_of(found.ids), "rows_of_files": of_files}
         writer.add("known", np.packbits(found.known))
         searched = np.ones(len(found.rows), bool)
         if self._against is not None:
@@ -188,7 +203,7 @@ class DedupWork:
         assert maker is not None
         found: list[FeatureSets] = []
         if len(rows):
-            with opened_input(self._inputs[part.file], self._encoding, part) as corpus:
+            with opened_part(self._inputs, part, self._encoding) as corpus:
                 found = [one for (one,) in sets_of_texts(corpus, self.job.projection, [maker], rows, resources)]
         features = np.concatenate([np.empty(0, np.uint32), *(one.features for one in found)])
         return features, np.concatenate([np.empty(0, np.int64), *(one.sizes for one in found)])
@@ -250,8 +265,11 @@ class DedupWork:
     # copy
 
     def _copy(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        numbers = [place for place, part in enumerate(self._parts) if part.file == number]
-        flags = np.concatenate([self._kept(place) for place in numbers])
+        places = [place for place, part in enumerate(self._parts) if number in part.numbers]
+        flags = np.concatenate([self._kept(place) for place in places])
+        if (part := self._parts[places[0]]).files > 1:
+            lims = lims_of(self._plan.result("hash", places[0]).facts["rows_of_files"])
+            flags = flags[slice(*lims[number - part.file :][:2].tolist())]
         spec = self._inputs[number]
         with opened_input(spec, self._encoding) as corpus, self._output.writing(spec, self._plan.digest) as path:
             corpus.copy(flags, path)

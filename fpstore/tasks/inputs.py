@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
@@ -27,6 +27,7 @@ from fpstore.tasks.places import DiskPlace, Place, StoredPlace, full_uri, is_ins
 
 WHOLE_BYTES = 1 << 24  # of a file that is read as a whole for its digest; of a larger one, as much in even pieces
 PIECE_BYTES = 1 << 20
+LEAST_PART, MOST_PART, MOST_PARTS = 16 << 20, 256 << 20, 4096  # bytes of a part, and parts
 GROUP_ROWS = 1 << 20  # of raw numbers, which are cut like row groups
 FIELD_SUFFIXES = tuple(f".{form}" for form in FIELD_FORMATS)
 RAW_SUFFIXES = (".npy", *(f".{form}" for form in RAW_BITS))
@@ -43,11 +44,17 @@ class InputSpec(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of an input file: some row groups, or all of it (``end`` 0)."""
+    """A part of the inputs: successive files, or some row groups of one file (``end`` 0: all of it)."""
 
     file: int
+    files: int
     first: int
     end: int
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the files."""
+        return range(self.file, self.file + self.files)
 
 
 def digest_of_file(place: Place, name: str) -> tuple[int, str]:
@@ -162,17 +169,25 @@ def _groups(place: Place, name: str) -> list[int]:
         return groups_of(arrow, file)
 
 
-def parts_of(specs: Sequence[InputSpec], part_bytes: int) -> list[Part]:
-    """Return the parts of the files: about so many bytes each, of Parquet some row groups, otherwise whole files."""
-    parts = []
+def parts_of(specs: Sequence[InputSpec], part_bytes: int | None) -> list[Part]:
+    """Return the parts of the files, of about so many bytes: small files together, and of large Parquet files some row groups.
+
+    By default there are 256 parts, of 16 to 256 MiB each, and never more than 4,096: a later task reads something of each.
+    """
+    total = sum(spec.bytes for spec in specs)
+    most = max(min(max(total // 256, LEAST_PART), MOST_PART), total // MOST_PARTS) if part_bytes is None else part_bytes
+    parts, first, held = list[Part](), 0, 0
     for number, spec in enumerate(specs):
-        if not spec.groups or spec.bytes <= part_bytes:
-            parts.append(Part(number, 0, 0))
-            continue
-        count = min(-(-spec.bytes // part_bytes), len(spec.groups))
-        bounds = [n * len(spec.groups) // count for n in range(count + 1)]
-        parts += [Part(number, first, end) for first, end in pairwise(bounds)]
-    return parts
+        count = min(-(-spec.bytes // most), len(spec.groups or ()))
+        if number > first and (count > 1 or held + spec.bytes > most):
+            parts.append(Part(first, number - first, 0, 0))
+            first, held = number, 0
+        held += spec.bytes
+        if count > 1 and spec.groups is not None:
+            bounds = [n * len(spec.groups) // count for n in range(count + 1)]
+            parts += [Part(number, 1, *bound) for bound in pairwise(bounds)]
+            first, held = number + 1, 0
+    return [*parts, *([Part(first, len(specs) - first, 0, 0)] if first < len(specs) else [])]
 
 
 def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | None) -> int:
@@ -184,13 +199,19 @@ def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | 
     return round(rows * sum(spec.bytes for spec in specs) / max(specs[0].bytes, 1))
 
 
+def opened_input(spec: InputSpec, encoding: str | None) -> AbstractContextManager[Shards]:
+    """Yield the rows of a file; InputError if it is not as it was when the plan was made."""
+    return opened_part([spec], Part(0, 1, 0, 0), encoding)
+
+
 @contextmanager
-def opened_input(spec: InputSpec, encoding: str | None, part: Part | None = None) -> Iterator[Shards]:
-    """Yield the rows of a file, or of a part of it; InputError if it is not as it was when the plan was made."""
-    with input_on_disk(spec) as path:
-        corpus = open_source(path, encoding=encoding)
+def opened_part(specs: Sequence[InputSpec], part: Part, encoding: str | None) -> Iterator[Shards]:
+    """Yield the rows of a part of some files; InputError if one is not as it was when the plan was made."""
+    with ExitStack() as stack:
+        paths = [stack.enter_context(input_on_disk(specs[number])) for number in part.numbers]
+        corpus = open_source(paths, encoding=encoding)
         assert isinstance(corpus, Shards)
-        if isinstance(corpus, ParquetRows) and part is not None and part.end:
+        if isinstance(corpus, ParquetRows) and part.end:
             corpus = corpus.some_groups(part.first, part.end)
         yield corpus
 

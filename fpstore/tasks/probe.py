@@ -65,7 +65,7 @@ class Found(NamedTuple):
 def plan_of_probe(
     place: Place, store: Store, queries: Any, output: str | os.PathLike[str], projection: Projection,
     maker: Fingerprinter[Any] | None, radius: int, limit: int | None, id_type: str, encoding: str | None, form: str,
-    part_bytes: int,
+    part_bytes: int | None,
 ) -> PlanFolder:  # fmt: skip
     """Write the plan of a batch of probes, and claim its output."""
     specs = found_inputs(queries, encoding, raw=maker is None, outside=[output])
@@ -110,7 +110,7 @@ class ProbeWork:
     def _queries(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         part, asked = self._parts[number], self._asked
         how = self._projection, self._maker, asked["id_type"], asked["encoding"]
-        found = rows_of_part(self._inputs[part.file], part, *how, resources)
+        found = rows_of_part(self._inputs, part, *how, resources)
         writer.facts["rows"] = found.total
         writer.add("rows", found.places.astype(np.uint64))
         writer.add("fingerprints", found.fingerprints)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from fpstore.hashing.base import Fingerprinter
 from fpstore.io.source import IdColumn, Projection
 from fpstore.jobs.compared import compared_rows
 from fpstore.tasks.ids import as_integers, as_strings, column_of, kind_of
-from fpstore.tasks.inputs import InputSpec, Part, input_on_disk, is_raw, opened_input, raw_source
+from fpstore.tasks.inputs import InputSpec, Part, input_on_disk, is_raw, opened_part, raw_source
 
 
 class PartRows(NamedTuple):
@@ -29,25 +29,26 @@ class PartRows(NamedTuple):
 
 
 def rows_of_part(
-    spec: InputSpec, part: Part, projection: Projection, maker: Fingerprinter[Any] | None, id_type: str, encoding: str | None,
-    resources: Resources,
+    specs: Sequence[InputSpec], part: Part, projection: Projection, maker: Fingerprinter[Any] | None, id_type: str,
+    encoding: str | None, resources: Resources,
 ) -> PartRows:  # fmt: skip
-    """Read a part of a file; ids are None unless a column has some."""
-    if is_raw(spec.name):
-        fingerprints = np.concatenate([empty_rows(0, projection.width.words), *raw_pieces(spec, part, projection)])
+    """Read a part of some files; ids are None unless a column has some."""
+    if is_raw(specs[0].name):
+        fingerprints = np.concatenate([empty_rows(0, projection.width.words), *raw_pieces(specs, part, projection)])
         return PartRows(np.arange(len(fingerprints)), fingerprints, None, len(fingerprints))
-    with opened_input(spec, encoding, part) as corpus:
+    with opened_part(specs, part, encoding) as corpus:
         found = compared_rows(corpus, projection, maker, resources, False, None, None, True)
     ids = column_of(found.ids)
     if ids is not None:
         kind = (kind_of(found.ids) if corpus.typed else "str") if id_type == "auto" else id_type
-        ids = as_integers(ids, spec.uri) if kind.startswith("int") else as_strings(ids)
+        ids = as_integers(ids, specs[part.file].uri) if kind.startswith("int") else as_strings(ids)
     return PartRows(found.rows, found.fingerprints, ids, len(found.known))
 
 
-def raw_pieces(spec: InputSpec, part: Part, projection: Projection) -> Iterator[Words]:
-    """Yield the fingerprints of a part of a file of raw numbers, some at a time."""
-    with input_on_disk(spec) as path:
-        source = raw_source(path)
-        for batch in islice(source.batches(source.resolved(projection)), part.first, part.end or None):
-            yield batch.fingerprints
+def raw_pieces(specs: Sequence[InputSpec], part: Part, projection: Projection) -> Iterator[Words]:
+    """Yield the fingerprints of a part of some files of raw numbers, some at a time."""
+    for number in part.numbers:
+        with input_on_disk(specs[number]) as path:
+            source = raw_source(path)
+            batches = islice(source.batches(source.resolved(projection)), part.first, part.end or None)
+            yield from (batch.fingerprints for batch in batches)

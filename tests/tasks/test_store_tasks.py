@@ -11,6 +11,7 @@ import fpstore
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.hashing import TextReader
 from fpstore.tasks import plan_build, plan_pairs, plan_probe
+from fpstore.tasks.inputs import InputSpec, parts_of
 
 
 def near_rows(count, width, seed=1):
@@ -175,3 +176,23 @@ def test_what_is_refused(tmp_path):
         changed.insert([1], [2])
     with pytest.raises(InputError, match="changed since the plan was made"):
         [plan.run(index) for index in range(1, len(plan))]
+
+
+@pytest.mark.parametrize("most", [1, 50, 100, 1000, None])
+def test_parts_have_each_row_group_once(most):
+    rng = np.random.default_rng(1)
+    for _ in range(100):
+        specs = []
+        for number in range(rng.integers(1, 8)):
+            groups = None if rng.random() < 0.3 else rng.integers(1, 9, rng.integers(0, 6)).tolist()
+            specs.append(InputSpec(f"f{number}", f"f{number}", int(rng.integers(0, 200)), "", groups))
+        parts = parts_of(specs, most)
+        found = []
+        for part in parts:
+            assert part.files == 1 or (part.first, part.end) == (0, 0)
+            for number in part.numbers:
+                whole = range(len(specs[number].groups or [0]))
+                found += [(number, group) for group in (range(part.first, part.end) if part.end else whole)]
+            held = sum(specs[number].bytes for number in part.numbers)
+            assert part.files == 1 or held <= (most or held)
+        assert found == [(number, group) for number, spec in enumerate(specs) for group in range(len(spec.groups or [0]))]

@@ -19,7 +19,7 @@ from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.building.builder import Options
 from fpstore.cleaning import opened_reference
 from fpstore.design.families import check_radius
-from fpstore.errors import FormatVersionError, InputError, StorageError
+from fpstore.errors import FormatVersionError, FpstoreError, InputError, StorageError
 from fpstore.hashing.registry import from_description
 from fpstore.io.source import IdType, Projection
 from fpstore.jobs.dedup_job import Likeness, columns_and_maker, dedup_job
@@ -68,7 +68,9 @@ class Plan:
         self._folder = folder
         try:
             self._work = KINDS[folder.kind](folder)
-        except (KeyError, TypeError) as error:  # the digest is right: what wrote it knows more
+        except FpstoreError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError) as error:  # the digest is right: who wrote it knows more
             where = folder.place.shown(PLAN_FILE)
             raise FormatVersionError(f"{where}: was made by another fpstore: make the plan anew", path=where) from error
         self.path, self.digest = folder.place.uri, folder.digest

@@ -62,10 +62,13 @@ class Output(NamedTuple):
             raise InputError(f"{plan}: is in the output, whose files are rows: name a place outside for the plan", path=plan)
 
     def _check_new(self) -> None:
+        """Raise StoreExistsError for files of others; where there is a manifest, it says whose they are."""
+        if not self.is_file and self.place.size(MANIFEST) is not None:
+            return
         for uri in (self.uri if self.is_file else None, self.removed):
             if uri is not None and is_there(uri):
                 raise StoreExistsError(f"{uri} exists: name another file, or remove it", path=uri)
-        if not self.is_file and self.place.size(MANIFEST) is None and self.place.names():
+        if not self.is_file and self.place.names():
             raise StoreExistsError(f"{self.uri} exists, and has files: name a new folder", path=self.uri)
 
     def _check(self, manifest: bytes, digest: str) -> None:

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple, Protocol, Self
 
+from fpstore.base.arguments import check_whole
 from fpstore.base.resources import Resources
 from fpstore.errors import CorruptStoreError, FormatVersionError, InputError, StoreExistsError, StoreNotFoundError, counted, show
 from fpstore.tasks.pieces import Pieces, PieceWriter
@@ -16,6 +17,7 @@ from fpstore.tasks.places import Place
 PLAN_FILE = "plan.json"
 FORMAT, FORMAT_VERSION = "fpstore plan", 1
 DIGEST_BYTES = 16
+MOST_TASKS = 1 << 24  # of a stage
 LIBRARIES = ("fpstore", "numpy", "pyarrow")  # whose versions decide about the bytes of what is written
 
 
@@ -56,7 +58,7 @@ class PlanFolder:
         self.digest = digest_of(content)
         self.kind: str = content["kind"]
         self.asked: dict[str, Any] = content["asked"]
-        self.stages = [Stage(*stage) for stage in content["stages"]]
+        self.stages = [Stage(name, check_whole(tasks, 0, MOST_TASKS, "tasks")) for name, tasks in content["stages"]]
 
     @classmethod
     def opened(cls, place: Place) -> Self:
@@ -75,7 +77,7 @@ class PlanFolder:
         except StoreNotFoundError:
             message = f"{place.uri}: has no {PLAN_FILE}: fpstore dedup --plan and others write a plan"
             raise StoreNotFoundError(message, path=place.uri) from None
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise CorruptStoreError(f"{where}: damaged, changed, or not a plan: make the plan anew", path=where) from None
         message = f"{where}: has version {show(got)}, and this fpstore knows version {wanted}: make the plan anew"
         raise FormatVersionError(message, path=where, expected=wanted, got=got)

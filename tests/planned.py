@@ -1,0 +1,49 @@
+"""Small plans of a deduplication, what they write, and running them."""
+
+import random
+
+from fpstore.tasks import plan_dedup
+
+ASKED = {"fingerprint": "hash", "id": "url", "part_bytes": 1}
+
+
+def corpus_at(folder, files=2, rows=60, suffix=".csv"):
+    """Write rows of fingerprints, of which half are near another one, to some files in a folder; return it."""
+    rng, made = random.Random(4), []
+    for _ in range(rows):
+        found = rng.choice(made) ^ 1 << rng.randrange(64) if made and rng.random() < 0.5 else rng.randrange(1 << 64)
+        made.append(found)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in range(files):
+        lines = [f"page {n},{made[n]:016x}\n" for n in range(file, rows, files)]
+        (folder / f"part-{file}{suffix}").write_text("url,hash\n" + "".join(lines))
+    return folder
+
+
+def planned(root, source=None, plan="plan", output="out", **asked):
+    """Return a plan in a folder of the corpus that is there."""
+    source = root / "corpus" if source is None else source
+    return plan_dedup(root / plan, source, root / output, **ASKED, removed=root / "removed.csv", **asked)
+
+
+def run_all(plan):
+    """Run what is left in this process, and finish; return the summary."""
+    for index in range(len(plan)):
+        plan.run(index)
+    return plan.finish()
+
+
+def written(root, output="out"):
+    """Return the contents of what the user gets, but that of the manifest, which has the paths in its digest."""
+    found = {path.relative_to(root): path for path in (root / output).rglob("*") if path.is_file()}
+    if (root / "removed.csv").exists():
+        found["removed"] = root / "removed.csv"
+    return {str(name): path.read_bytes() for name, path in found.items() if path.name != "_fpstore.json"}
+
+
+def done_at(root, **asked):
+    """Make and run a plan in a folder with a corpus; return what it writes."""
+    plan = planned(root, **asked)
+    run_all(plan)
+    plan.remove()
+    return written(root, asked.get("output", "out"))

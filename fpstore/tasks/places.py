@@ -124,9 +124,9 @@ class DiskPlace(Place):
 
     def names(self, beginning: str = "") -> list[str]:
         """Return the names of files that begin so."""
-        top, _, rest = beginning.rpartition("/")
+        top = beginning.rpartition("/")[0]
         with refusing(self.path):
-            files = (path for path in (self.path / top).rglob(f"{rest}*") if path.is_file())
+            files = (path for path in (self.path / top).rglob("*") if path.is_file())
             found = sorted(str(path.relative_to(self.path)) for path in files)
         return [name for name in found if name.startswith(beginning) and UNFINISHED not in name]
 

@@ -96,7 +96,7 @@ if not TYPE_CHECKING:  # a type checker knows all names
         """Import a name that opening and probing a store do not need, when it is first used."""
         from importlib import import_module
 
-        if name in ("calibration", "families", "hashing", "io", "lsh"):  # the packages whose names users import
+        if name in ("calibration", "families", "hashing", "io", "lsh", "ray", "spark", "tasks"):  # whose names users import
             return import_module(f"fpstore.{name}")
         for module, names in _LATER.items():
             if name in names:

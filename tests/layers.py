@@ -21,6 +21,7 @@ LAYERS = (
     ("api",),
     ("cleaning", "lsh"),
     ("tasks",),
+    ("ray", "spark"),
     ("__init__",),
     ("cli",),
     ("__main__",),

@@ -7,6 +7,9 @@ import random
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fpstore.io import open_writer
+from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
+
 WORDS = [f"word{n}" for n in range(2000)]
 
 
@@ -59,3 +62,12 @@ def files_in(folder):
     return {
         str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name[0] != "_"
     }
+
+
+def listed(removed, path):
+    """Write the removed rows to a file, and return its bytes."""
+    columns = REMOVED_WITH_REFERENCE if removed.has_reference else REMOVED_COLUMNS
+    with open_writer(path, columns=columns, width=256) as writer:
+        for batch in removed.batches():
+            writer.write(batch)
+    return path.read_bytes()

@@ -90,6 +90,11 @@ class Plan:
             for stage, indexes in self._folder.indexes()
         ]
 
+    def left(self) -> dict[str, list[int]]:
+        """Return the indexes of the tasks of each stage that are not done, in the order of the stages."""
+        done = self._folder.done()
+        return {stage.name: [index for index in indexes if index not in done] for stage, indexes in self._folder.indexes()}
+
     def run(
         self, index: int, *, threads: int | None = 1, memory: int | str | None = None, progress: Progress | None = None
     ) -> bool:

@@ -44,12 +44,13 @@ OWNERS = {
     "regex": ("hashing/features.py",),
     "trafilatura": ("hashing/html.py",),
     "resiliparse": ("hashing/html.py",),
+    "ray": ("ray.py",),
     "ctypes": ("disk/folders.py",),
     "mmap": ("disk/mapped.py", *(f"format/{name}.py" for name in ("column_table", "filter", "log", "log_writer", "table"))),
     "xxhash": ("disk/folders.py", "disk/sealed.py", "format/", "jobs/boilerplate.py"),
 }
 DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "jinja2", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
-EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "pdqhash", "jieba", "regex", "resiliparse", "trafilatura"}
+EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "pdqhash", "jieba", "ray", "regex", "resiliparse", "trafilatura"}
 
 
 def relative(path):

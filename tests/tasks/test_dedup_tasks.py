@@ -6,28 +6,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from commandline import failure, fine
-from tasking import corpus_in, files_in, finished, write
+from tasking import corpus_in, files_in, finished, listed, write
 
 import fpstore
 from fpstore import MinHash, _kernel
 from fpstore.base.resources import checked_resources
 from fpstore.hashing import TextReader
-from fpstore.io import open_writer
-from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
 from fpstore.tasks import plan_dedup
 from fpstore.tasks.pieces import PieceWriter
 from fpstore.tasks.places import DiskPlace
 from fpstore.tasks.plan import PlanFolder, Stage
 from fpstore.tasks.stars import labels_of_stars, star_stages, star_step, write_edges
-
-
-def listed(removed, path):
-    columns = REMOVED_WITH_REFERENCE if removed.has_reference else REMOVED_COLUMNS
-    with open_writer(path, columns=columns, width=256) as writer:
-        for batch in removed.batches():
-            writer.write(batch)
-    return path.read_bytes()
-
 
 CASES = {
     "default": {},

@@ -1,0 +1,70 @@
+"""Plans of tasks on Ray, whose tasks they become. As on Spark, Ray carries paths and the numbers of tasks, and no rows.
+
+Each worker needs fpstore, pyarrow and NumPy in the versions that the plan was made with. The plan, the inputs and the output are
+where the driver and all workers reach them by the same names: in a folder that machines share, or in an object store.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from fpstore.base.resources import parse_memory
+from fpstore.io.packages import import_package
+from fpstore.tasks import Plan, open_plan, plan_dedup
+from fpstore.tasks.api import PathLike
+from fpstore.tasks.engines import Outcome, attempt, run_job, run_stages
+
+
+def run(plan: Plan | PathLike, *, memory: int | str | None = None) -> None:
+    """Run all tasks of a plan that are left, stage by stage, on the cluster of :func:`ray.init`; a task has one processor.
+
+    A task that fails for want of memory, or by what a file system says, is tried three times; Ray starts tasks again whose
+    process or machine is gone. What is done stays done: run again.
+
+    Parameters
+    ----------
+    plan : Plan or path-like
+        A plan, or where it is.
+    memory : int or str, optional
+        For each task, such as ``"2GiB"``; by default a quarter of the memory of its machine, or control group, divided by the
+        processors there.
+
+    Raises
+    ------
+    MissingExtraError
+        Ray is not installed.
+    FpstoreError
+        A task failed, as for :func:`fpstore.spark.run`.
+
+    Examples
+    --------
+    On a cluster of Ray::
+
+        fpstore.ray.run("/shared/clean.plan", memory="2GiB")
+    """
+    remote = import_package("ray", "fpstore.ray")
+    opened = plan if isinstance(plan, Plan) else open_plan(plan)
+    each = None if memory is None else parse_memory(memory)
+    task = remote.remote(num_cpus=1)(attempt)
+
+    def run_tasks(indexes: list[int]) -> list[Outcome]:
+        found: list[Outcome] = remote.get([task.remote(opened.path, opened.digest, index, each) for index in indexes])
+        return found
+
+    run_stages(opened, run_tasks)
+
+
+def dedup(
+    source: Any, output: PathLike, *, plan: PathLike | None = None, memory: int | str | None = None, **asked: Any
+) -> dict[str, Any]:
+    """Deduplicate a corpus as :func:`fpstore.spark.dedup` does, on Ray.
+
+    Examples
+    --------
+    On a cluster of Ray::
+
+        fpstore.ray.dedup("/shared/pages", "/shared/clean", text="text", id="url")
+    """
+    each = None if memory is None else parse_memory(memory)
+    return run_job(lambda path: plan_dedup(path, source, output, **asked), output, plan, partial(run, memory=each))

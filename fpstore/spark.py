@@ -1,0 +1,156 @@
+"""Plans of tasks on Apache Spark: PySpark 3.5 or 4, also over Spark Connect.
+
+Spark carries paths and the numbers of tasks, and no rows: tasks read and write files themselves, and rows of one key meet in
+files in the folder of the plan. So no shuffle of Spark takes part, and the output has the bytes that one process writes, in any
+order of tasks, after retries and with speculation. Only DataFrames are used: no SparkContext, no RDDs, no broadcasts.
+
+Each worker needs fpstore, pyarrow and NumPy in the versions that the plan was made with, and pandas, without which PySpark hands
+Arrow data to no function. The plan, the inputs and the output are where the driver and all workers reach them by the same names:
+in a folder that machines share, or in an object store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from fpstore.base.resources import parse_memory
+from fpstore.errors import InputError, show
+from fpstore.io.arrow import import_pyarrow
+from fpstore.tasks import Plan, open_plan, plan_build, plan_dedup, plan_pairs, plan_probe
+from fpstore.tasks.api import PathLike
+from fpstore.tasks.engines import Outcome, attempt, run_job, run_stages
+
+COLUMNS = {"task": "bigint", "error": "string", "message": "string"}  # of an Outcome; the order is that of its fields
+
+
+def run(spark: Any, plan: Plan | PathLike, *, memory: int | str | None = None) -> None:
+    """Run all tasks of a plan that are left, stage by stage; a task has one thread.
+
+    A task that fails for want of memory, or by what a file system says, is tried three times; Spark starts tasks again whose
+    process has ended, as often as it is set to (``local[N]`` never does). What is done stays done: run again.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Of this process or of Spark Connect.
+    plan : Plan or path-like
+        A plan, or where it is.
+    memory : int or str, optional
+        For each task, such as ``"2GiB"``; by default a quarter of the memory of its machine, or control group, divided by the
+        processors there.
+
+    Raises
+    ------
+    InputError
+        ``spark`` is no session; or an input has changed since the plan was made.
+    StoreNotFoundError
+        There is no plan, or a worker does not reach it.
+    FormatVersionError
+        A worker has other versions of fpstore, NumPy or pyarrow.
+    CorruptStoreError
+        The result of an earlier task is damaged, or of another plan.
+    StorageError
+        A file cannot be read or written.
+
+    Examples
+    --------
+    With a session of Spark::
+
+        fpstore.tasks.plan_dedup("s3://bucket/plan", "s3://bucket/pages", "s3://bucket/clean", text="text")
+        fpstore.spark.run(spark, "s3://bucket/plan", memory="2GiB")
+        fpstore.tasks.open_plan("s3://bucket/plan").finish()
+    """
+    each = _checked(spark, memory)
+    opened = plan if isinstance(plan, Plan) else open_plan(plan)
+
+    def run_tasks(indexes: list[int]) -> list[Outcome]:
+        function = partial(_outcomes, opened.path, opened.digest, indexes, each)
+        schema = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+        # One number in each partition; repartition() would put several numbers in some and none in others.
+        numbers = spark.range(0, len(indexes), 1, len(indexes))
+        return [Outcome(*row) for row in numbers.mapInArrow(function, schema).collect()]
+
+    run_stages(opened, run_tasks)
+
+
+def dedup(
+    spark: Any, source: Any, output: PathLike, *, plan: PathLike | None = None, memory: int | str | None = None, **asked: Any
+) -> dict[str, Any]:
+    """Deduplicate a corpus, with the rows, files and bytes of :func:`fpstore.dedup`.
+
+    Parameters
+    ----------
+    spark, memory
+        As for :func:`run`.
+    source, output, **asked
+        As for :func:`fpstore.tasks.plan_dedup`: ``text="text"``, ``threshold=0.8`` and so on.
+    plan : path-like, optional
+        The folder of the plan and of what tasks hand on; by default ``OUTPUT.plan``. It is removed at the end. If it is there
+        already, because the job ended early, what is done is not done again.
+
+    Returns
+    -------
+    dict
+        What was found, as :meth:`fpstore.tasks.Plan.finish` returns it.
+
+    Raises
+    ------
+    FpstoreError
+        As for :func:`fpstore.tasks.plan_dedup` and :func:`run`.
+
+    Examples
+    --------
+    With a session of Spark::
+
+        fpstore.spark.dedup(spark, "s3://bucket/pages", "s3://bucket/clean", text="text", id="url")
+    """
+    return _job(spark, lambda path: plan_dedup(path, source, output, **asked), output, plan, memory)
+
+
+def build(
+    spark: Any, source: Any, output: PathLike, *, plan: PathLike | None = None, memory: int | str | None = None, **asked: Any
+) -> dict[str, Any]:
+    """Build a sharded store, as :func:`fpstore.tasks.plan_build` plans it; `plan` and `memory` are as for :func:`dedup`."""
+    return _job(spark, lambda path: plan_build(path, source, output, **asked), output, plan, memory)
+
+
+def probe(
+    spark: Any, store: Any, queries: Any, output: PathLike, *, plan: PathLike | None = None, memory: int | str | None = None,
+    **asked: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Probe a store with a batch of queries, as :func:`fpstore.tasks.plan_probe` plans it; the rest is as for :func:`dedup`."""
+    return _job(spark, lambda path: plan_probe(path, store, queries, output, **asked), output, plan, memory)
+
+
+def pairs(
+    spark: Any, store: Any, output: PathLike, *, plan: PathLike | None = None, memory: int | str | None = None, **asked: Any
+) -> dict[str, Any]:
+    """Find all pairs of a store, as :func:`fpstore.tasks.plan_pairs` plans it; `plan` and `memory` are as for :func:`dedup`."""
+    return _job(spark, lambda path: plan_pairs(path, store, output, **asked), output, plan, memory)
+
+
+def _job(
+    spark: Any, make: Callable[[PathLike], Plan], output: PathLike, plan: PathLike | None, memory: int | str | None
+) -> dict[str, Any]:
+    each = _checked(spark, memory)
+    return run_job(make, output, plan, partial(run, spark, memory=each))
+
+
+def _checked(spark: Any, memory: int | str | None) -> int | None:
+    """Check a session; return the memory of a task in bytes."""
+    if not hasattr(spark, "createDataFrame"):
+        raise InputError(f"spark must be a SparkSession, got {show(spark)}")
+    return None if memory is None else parse_memory(memory)
+
+
+def _outcomes(path: str, digest: str, indexes: list[int], memory: int | None, batches: Iterable[Any]) -> Iterator[Any]:
+    """Run tasks in a worker: of Arrow batches with their places in a list of indexes."""
+    arrow = import_pyarrow(path, "a plan")
+    types = {"bigint": arrow.int64(), "string": arrow.string()}
+    schema = arrow.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
+    for batch in batches:
+        for place in batch.column(0).to_pylist():
+            outcome = attempt(path, digest, indexes[place], memory)
+            yield arrow.RecordBatch.from_pylist([outcome._asdict()], schema)

@@ -1,0 +1,86 @@
+"""What an engine of a cluster needs: how a worker runs a task, in which order tasks run, and how a job begins and ends."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from fpstore import errors
+from fpstore.base.resources import LEAST_MEMORY, parse_memory, parse_threads
+from fpstore.errors import FpstoreError, StorageError, StoreExistsError, StoreNotFoundError
+from fpstore.tasks.api import PathLike, Plan, open_plan
+from fpstore.tasks.places import full_uri
+
+ROUNDS = 3  # in which tasks are tried
+PASSING = {"MemoryLimitError", "StorageError", "StoreNotFoundError"}  # what may be gone when a task runs again
+
+
+class Outcome(NamedTuple):
+    """How a task ended in a worker: with the class and the message of its error, if it failed."""
+
+    task: int
+    error: str | None = None
+    message: str | None = None
+
+
+def attempt(path: str, digest: str, index: int, memory: int | None) -> Outcome:
+    """Run a task of a plan in a worker.
+
+    An error of fpstore is returned, not raised: engines wrap exceptions, shorten their messages, and some retry none.
+    """
+    each = max(parse_memory(None) // parse_threads(None), LEAST_MEMORY) if memory is None else memory
+    try:
+        _opened(path, digest).run(index, memory=each)
+    except FpstoreError as error:
+        return Outcome(index, type(error).__name__, str(error))
+    return Outcome(index)
+
+
+@lru_cache(maxsize=4)
+def _opened(path: str, digest: str) -> Plan:
+    """Return a plan, which a worker opens once for all of its tasks."""
+    try:
+        plan = open_plan(path)
+    except StoreNotFoundError:
+        reached = "the plan, the inputs and the output must be where all machines reach them"
+        raise StoreNotFoundError(f"{path}: the machine {socket.gethostname()} has no plan there: {reached}", path=path) from None
+    if plan.digest != digest:
+        raise StoreExistsError(f"{path}: holds another plan than the one that was begun", path=path, expected=digest)
+    return plan
+
+
+def run_stages(plan: Plan, run_tasks: Callable[[list[int]], Iterable[Outcome]]) -> None:
+    """Run all tasks that are left, stage by stage, with a function that runs tasks at once.
+
+    What is published counts. Outcomes only say why something is not: a task may fail in one process and be done by another.
+    """
+    for stage in plan.left():
+        _run_stage(plan, stage, run_tasks)
+
+
+def _run_stage(plan: Plan, stage: str, run_tasks: Callable[[list[int]], Iterable[Outcome]]) -> None:
+    left, failed = plan.left()[stage], list[Outcome]()
+    for _ in range(ROUNDS):
+        if not left or any(one.error not in PASSING for one in failed):
+            break
+        outcomes = run_tasks(left)
+        left = plan.left()[stage]
+        failed = [one for one in outcomes if one.error is not None and one.task in left]
+    for one in sorted(failed, key=lambda one: (one.error in PASSING, one.task)):
+        raise getattr(errors, str(one.error))(str(one.message))
+    if left:
+        message = f"{plan.path}: task {left[0]} of the stage {stage} has run, and its result is not here"
+        raise StorageError(f"{message}: the plan must be where all machines reach it", path=plan.path)
+
+
+def run_job(
+    make: Callable[[PathLike], Plan], output: PathLike, plan: PathLike | None, run: Callable[[Plan], None]
+) -> dict[str, Any]:
+    """Plan a job, or open the plan of one that ended early; run it, finish it, and remove the plan. Return what was found."""
+    made = make(f"{full_uri(output, 'output').rstrip('/')}.plan" if plan is None else plan)
+    run(made)
+    summary = made.finish()
+    made.remove()
+    return summary

@@ -1,0 +1,103 @@
+"""Faults of the processes that engines start for tasks. Each happens once, in the process that first comes by.
+
+Workers of Spark and Ray import this module (`in_workers`); a test asks for faults by files in a folder, and reads there which
+processes have run which tasks.
+"""
+
+import os
+import signal
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PLACES = ("before", "after")  # a result is published
+LONGEST_WAIT = 120  # seconds: a test that needs more has failed
+
+
+def in_workers(folder, tests):
+    """Return the variable PYTHONPATH with which processes import this module when they start, and find the folder."""
+    hook = f"import os, sys\nos.environ['FPSTORE_CHAOS'] = {str(folder)!r}\nsys.path.append({str(tests)!r})\nimport chaos\n"
+    (folder / "sitecustomize.py").write_text(f"{hook}chaos.install()\n")
+    return str(folder)
+
+
+def ask(folder, *faults):
+    """Ask for faults, such as ``exit before``, and forget what has run."""
+    (folder / "ran").write_text("")
+    for number, fault in enumerate(faults):
+        (folder / f"{fault.replace(' ', '-')}-{number}").touch()
+
+
+def ran(folder):
+    """Return the process, the process above its parent and the result of each task that came to its end."""
+    lines = [line.split() for line in (folder / "ran").read_text().splitlines()]
+    return [(int(process), int(above), name) for process, above, name in lines]
+
+
+def left(folder):
+    """Return the faults that have not happened."""
+    return sorted(path.name for path in folder.iterdir() if path.name.split("-")[-1].isdigit())
+
+
+def install():
+    from fpstore.tasks import places
+
+    true = places.DiskPlace.writing
+
+    @contextmanager
+    def writing(place, name):
+        if not name.startswith("results/"):
+            with true(place, name) as path:
+                yield path
+            return
+        with true(place, name) as path:
+            yield path
+            _note(name)
+            _happen("before", place.path / name)
+        _happen("after", place.path / name)
+
+    places.DiskPlace.writing = writing
+
+
+def parent_of(process):
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _note(name):
+    line = f"{os.getpid()} {parent_of(os.getppid())} {name}\n"
+    descriptor = os.open(Path(os.environ["FPSTORE_CHAOS"]) / "ran", os.O_WRONLY | os.O_APPEND)
+    os.write(descriptor, line.encode())
+    os.close(descriptor)
+
+
+def _happen(place, target):
+    for path in sorted(Path(os.environ["FPSTORE_CHAOS"]).glob(f"*-{place}-*")):
+        with suppress(FileNotFoundError):
+            path.unlink()
+            FAULTS[path.name.split("-")[0]](target)
+
+
+def _refuse(target):
+    raise OSError(28, os.strerror(28), str(target))
+
+
+def _fail(target):
+    raise RuntimeError("a fault of a test")
+
+
+def _kill(target):
+    os.kill(parent_of(os.getppid()), signal.SIGKILL)  # Spark: the JVM of the executor, above the parent of all its workers
+    time.sleep(LONGEST_WAIT)  # until that parent ends this process, too
+
+
+def _straggle(target):
+    """Wait until another process has done the task."""
+    last = time.monotonic() + LONGEST_WAIT
+    while not target.exists():
+        assert time.monotonic() < last, "nobody else has done it"
+        time.sleep(0.05)
+
+
+FAULTS = {
+    "exit": lambda target: os._exit(7), "refuse": _refuse, "fail": _fail, "kill": _kill, "straggle": _straggle,
+}  # fmt: skip

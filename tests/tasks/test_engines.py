@@ -1,0 +1,134 @@
+"""What engines have in common: stages in order, errors of workers, tasks that are tried again. An engine here is a loop."""
+
+import json
+
+import pytest
+from tasking import corpus_in, files_in
+
+import fpstore
+from fpstore.tasks import engines, open_plan, plan_dedup
+from fpstore.tasks.plan import digest_of
+
+
+@pytest.fixture
+def plan(tmp_path):
+    corpus_in(tmp_path / "corpus", count=60)
+    return plan_dedup(tmp_path / "plan", tmp_path / "corpus", tmp_path / "clean", text="text", part_bytes=4000)
+
+
+def outcomes(plan, indexes):
+    return [engines.attempt(plan.path, plan.digest, index, 64 << 20) for index in indexes]
+
+
+def test_stages_run_in_order_and_what_is_done_is_left_out(tmp_path, plan):
+    plan.run(1)
+    calls = []
+    engines.run_stages(plan, lambda indexes: calls.append(indexes) or outcomes(plan, indexes[::-1]))
+    stages = plan.status()
+    assert calls[0] == [0, *range(2, stages[1].first)]
+    assert calls[1:] == [list(range(one.first, one.first + one.tasks)) for one in stages[1:]]
+    assert [one.done for one in stages] == [one.tasks for one in stages]
+    assert set(map(tuple, plan.left().values())) == {()}
+    engines.run_stages(plan, lambda indexes: pytest.fail("nothing is left"))
+    plan.finish()
+    fpstore.dedup(tmp_path / "corpus", tmp_path / "one", text="text")
+    assert files_in(tmp_path / "clean") == files_in(tmp_path / "one")
+
+
+@pytest.mark.parametrize("error", ["MemoryLimitError", "StorageError", "StoreNotFoundError"])
+def test_what_may_pass_is_tried_three_times(plan, error):
+    calls = []
+
+    def failing(indexes):
+        calls.append(indexes)
+        return [*outcomes(plan, indexes[1:]), engines.Outcome(indexes[0], error, "no room")]
+
+    with pytest.raises(getattr(fpstore, error), match=r"^no room$"):
+        engines.run_stages(plan, failing)
+    hashed = plan.status()[0].tasks
+    assert calls == [list(range(hashed)), [0], [0]]
+    assert [one.done for one in plan.status()] == [hashed - 1, 0, 0, 0, 0, 0]
+    engines.run_stages(plan, lambda indexes: outcomes(plan, indexes))
+    assert plan.finish()["documents"] == 60
+
+
+def test_other_errors_are_raised_at_once_and_before_those_that_may_pass(plan):
+    calls = []
+
+    def failing(indexes):
+        calls.append(indexes)
+        return [engines.Outcome(0, "StorageError", "no room"), engines.Outcome(2, "InputError", "row 3: no text")]
+
+    with pytest.raises(fpstore.InputError, match=r"^row 3: no text$"):
+        engines.run_stages(plan, failing)
+    assert len(calls) == 1
+
+
+def test_an_error_of_a_task_that_another_process_has_done_is_passed_over(plan):
+    def lying(indexes):
+        return outcomes(plan, indexes) and [engines.Outcome(index, "InputError", "a copy has failed") for index in indexes]
+
+    engines.run_stages(plan, lying)
+    assert plan.finish()["documents"] == 60
+
+
+def test_results_that_are_not_here_are_an_error(plan):
+    with pytest.raises(
+        fpstore.StorageError, match=r"task 0 of the stage hash has run, and its result is not here: .* all machines"
+    ):
+        engines.run_stages(plan, lambda indexes: [engines.Outcome(index) for index in indexes])
+
+
+def test_an_error_of_a_task_is_returned_with_its_class(tmp_path, plan):
+    (tmp_path / "corpus" / "part-0.parquet").write_bytes(b"")
+    with pytest.raises(fpstore.InputError) as raised:
+        plan.run(0)
+    assert engines.attempt(plan.path, plan.digest, 0, None) == engines.Outcome(0, "InputError", str(raised.value))
+
+
+def other_plan(content):
+    content["asked"]["units"] += 1
+
+
+def other_version(content):
+    content["libraries"]["numpy"] = "1.0"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (other_plan, "StoreExistsError", "holds another plan than the one that was begun"),
+        (other_version, "FormatVersionError", r"was made by numpy 1\.0, and here is"),
+        (None, "StoreNotFoundError", "the machine .* has no plan there: .* where all machines reach them"),
+    ],
+)
+def test_a_worker_says_what_is_wrong_with_the_plan(tmp_path, plan, change, error, message):
+    file = tmp_path / "plan" / "plan.json"
+    content = json.loads(file.read_bytes())
+    if change is None:
+        file.unlink()
+    else:
+        del content["digest"]
+        change(content)
+        file.write_text(json.dumps({**content, "digest": digest_of(content)}))
+    with pytest.raises(getattr(fpstore, error), match=f"plan.*{message}"):
+        engines.run_stages(plan, lambda indexes: outcomes(plan, indexes))
+
+
+def test_a_job_that_ended_early_goes_on(tmp_path):
+    source, output = corpus_in(tmp_path / "corpus", count=60), tmp_path / "clean"
+
+    def planned(path):
+        return plan_dedup(path, source, output, text="text", part_bytes=4000)
+
+    def ending(plan):
+        plan.run(0)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        engines.run_job(planned, output, None, ending)
+    assert open_plan(tmp_path / "clean.plan").status()[0].done == 1
+    seen = []
+    found = engines.run_job(planned, output, None, lambda plan: seen.append(plan.run_all(1)))
+    assert (found["documents"], len(seen)) == (60, 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clean", "corpus"]

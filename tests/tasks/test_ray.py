@@ -1,0 +1,54 @@
+"""Plans on Ray: workers of this machine are ended and refused, and the bytes are the same. `tools/spark ray` runs this file."""
+
+import os
+from pathlib import Path
+
+import chaos
+import pytest
+from tasking import corpus_in, files_in
+
+import fpstore
+import fpstore.ray
+from fpstore.tasks import plan_dedup
+
+ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of Ray
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory):
+    """Return the folder in which tests ask for faults, with a cluster of two processors."""
+    folder, scratch = tmp_path_factory.mktemp("faults"), tmp_path_factory.mktemp("ray")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("HOME", str(scratch))
+        variables = {"env_vars": {"PYTHONPATH": chaos.in_workers(folder, Path(chaos.__file__).parent)}}
+        ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80 << 20, runtime_env=variables, _temp_dir=str(scratch))
+        yield folder
+        ray.shutdown()
+
+
+def test_equals_one_process_when_workers_end_or_are_refused(tmp_path, faults):
+    source, asked = corpus_in(tmp_path / "corpus", count=120), {"threshold": 0.6, "id": "key", "keep": "smallest"}
+    fpstore.dedup(source, tmp_path / "one", text="text", **asked)
+    chaos.ask(faults, "exit before", "exit after", "refuse before")
+    summary = fpstore.ray.dedup(source, tmp_path / "many", text="text", part_bytes=4000, memory="64MiB", **asked)
+    assert summary["documents"] == 120
+    assert chaos.left(faults) == []
+    assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
+    processes = {process for process, *_ in chaos.ran(faults)}
+    assert len(processes - {os.getpid()}) >= 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "many", "one"]
+
+
+def test_an_error_of_a_task_is_what_one_process_raises(tmp_path, faults):
+    chaos.ask(faults)
+    source = corpus_in(tmp_path / "corpus", count=60)
+    plan = plan_dedup(tmp_path / "plan", source, tmp_path / "many", text="text")
+    (source / "part-1.parquet").write_bytes((source / "part-0.parquet").read_bytes())
+    with pytest.raises(fpstore.InputError) as raised:
+        plan.run(1)
+    with pytest.raises(fpstore.InputError) as raised_by_worker:
+        fpstore.ray.run(tmp_path / "plan")
+    assert str(raised_by_worker.value) == str(raised.value)
+    assert plan.left()["hash"] == [1]

@@ -236,3 +236,11 @@ def test_results_of_another_plan_or_task(begun, clean):
         (results / "hash-00000.pieces").write_bytes(good)
     assert plan.finish()["documents"] == 60
     assert written(root) == expected
+
+
+def test_the_end_removes_what_other_machines_have_left(begun):
+    plan, expected, root = begun
+    (root / "out" / ".unfinished-00000000-far").mkdir()
+    run_all(plan)
+    assert written(root) == expected
+    assert not list(root.rglob(".unfinished-*"))

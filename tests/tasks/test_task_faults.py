@@ -10,7 +10,7 @@ from multiprocessing import active_children
 import pytest
 from faultline import states
 from planned import corpus_at, done_at, planned, run_all, written
-from speeds import slow
+from speeds import crossed, slow
 
 import fpstore
 from fpstore.tasks import dedup, open_plan
@@ -162,8 +162,7 @@ def at(share):
 DAMAGES = [cut, empty, *map(at, (0, 0.3, 0.6, 1))]
 
 
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(("damage", "stage"), crossed(DAMAGES, STAGES, share=3))
 def test_a_damaged_result(begun, stage, damage):
     """Whoever reads it says its name; after it was removed, its task makes it again."""
     plan, expected, root = begun

@@ -33,6 +33,7 @@ from fpstore.tasks.inputs import (
     parts_of,
     rows_of,
 )
+from fpstore.tasks.outputs import Output
 from fpstore.tasks.pieces import PieceWriter
 from fpstore.tasks.places import DiskPlace, Place, is_uri, place_of
 from fpstore.tasks.plan import PlanFolder, Stage
@@ -50,6 +51,7 @@ def plan_of_build(
     target = check_path(output, "output").absolute()
     if target.exists() and any(path.name != SHARDS_FILE and not is_shard_name(path.name) for path in target.iterdir()):
         raise StoreExistsError(f"{printable(target)} exists, and has other files: name a new folder", path=target)
+    Output(str(target), False).check_apart(place.uri)
     specs = found_inputs(source, encoding, raw=maker is None, outside=[output])
     if is_raw(specs[0].name) and projection.id is not None:
         raise InputError(f"{specs[0].name}: has no ids: leave id= (--id-field) out")

@@ -271,7 +271,10 @@ class DedupWork:
             lims = lims_of(self._plan.result("hash", places[0]).facts["rows_of_files"])
             flags = flags[slice(*lims[number - part.file :][:2].tolist())]
         spec = self._inputs[number]
-        with opened_input(spec, self._encoding) as corpus, self._output.writing(spec, self._plan.digest) as path:
+        with (
+            opened_input(spec, self._encoding) as corpus,
+            self._output.writing(self._output.name_of(spec), self._plan.digest) as path,
+        ):
             corpus.copy(flags, path)
         writer.facts |= {"rows": len(flags), "kept": int(np.count_nonzero(flags))}
 

@@ -41,7 +41,7 @@ class Output(NamedTuple):
         A new plan whose output is refused is removed.
         """
         try:
-            self._check_apart(plan.place.uri)
+            self.check_apart(plan.place.uri)
             if plan.is_new:
                 self._check_new()
             if not self.is_file:
@@ -51,7 +51,7 @@ class Output(NamedTuple):
                 plan.place.remove()
             raise
 
-    def _check_apart(self, plan: str) -> None:
+    def check_apart(self, plan: str) -> None:
         """Raise InputError for an output in the folder of the plan, which is removed, or the other way round."""
         for uri in (self.uri, self.removed):
             if uri is not None and is_inside(uri, plan):
@@ -81,11 +81,11 @@ class Output(NamedTuple):
             raise StoreExistsError(message, path=self.uri, expected=digest, got=got)
 
     @contextmanager
-    def writing(self, spec: InputSpec, digest: str) -> Iterator[Path]:
-        """Yield the path of a new file for the rows of an input."""
+    def writing(self, name: str, digest: str) -> Iterator[Path]:
+        """Yield the path of a new file with a name."""
         if not self.is_file:
             self._check(self.place.read_all(MANIFEST), digest)
-        with _writing(self.place, self.name_of(spec)) as path:
+        with _writing(self.place, name) as path:
             yield path
 
     def finish(
@@ -102,12 +102,12 @@ class Output(NamedTuple):
             with _writing(place, name) as path, open_writer(path, columns=columns, width=WIDTHS[-1]) as writer:
                 for batch in removed:
                     writer.write(batch)
-        for name in {str(PurePosixPath(self.name_of(spec)).parent): self.name_of(spec) for spec in inputs}.values():
-            self.place.tidy(name)
-        self.complete(digest, summary)
+        self.complete(digest, summary, list(map(self.name_of, inputs)))
 
-    def complete(self, digest: str, summary: Mapping[str, Any]) -> None:
-        """Write the manifest of a folder, when all else is there."""
+    def complete(self, digest: str, summary: Mapping[str, Any], names: Sequence[str]) -> None:
+        """Remove what killed tasks have left beside some files, and write the manifest of a folder."""
+        for name in {str(PurePosixPath(name).parent): name for name in names}.values():
+            self.place.tidy(name)
         if not self.is_file:
             self.place.replace(MANIFEST, _manifest(digest, True, **summary))
 

@@ -69,7 +69,7 @@ class PairsWork:
     def _write(self, number: int, snapshot: Snapshot, found: Iterator[PairColumns]) -> int:
         """Write a row for each pair of ids; return how many."""
         name, width, written = f"pairs-{number:05d}.{self._asked['form']}", snapshot.width.bits, 0
-        with self._output.place.writing(name) as path, open_writer(path, columns=COLUMNS, width=width) as writer:
+        with self._output.writing(name, self._plan.digest) as path, open_writer(path, columns=COLUMNS, width=width) as writer:
             for data in (data for columns in found for batch in batches_of(columns, snapshot) for data in batch.rows_of_ids()):
                 writer.write(data)
                 written += len(data["distance"])
@@ -78,7 +78,7 @@ class PairsWork:
     def finish(self, resources: Resources) -> dict[str, Any]:
         """Write the manifest of the output; return what was found."""
         summary = {"pairs": sum(one.facts["pairs"] for one in self._plan.results("pairs"))}
-        self._output.complete(self._plan.digest, summary)
+        self._output.complete(self._plan.digest, summary, ["pairs"])
         return summary
 
 

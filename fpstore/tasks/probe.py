@@ -158,7 +158,8 @@ class ProbeWork:
                 lims_of(sizes[which]), found.fingerprints[places], found.distances[places], snapshot_of(store),
                 self._projection.width, fingerprints, more=more[which],
             )  # fmt: skip
-            with self._output.place.writing(f"matches-{number:05d}.{self._asked['form']}") as path:
+            name = f"matches-{number:05d}.{self._asked['form']}"
+            with self._output.writing(name, self._plan.digest) as path:
                 rows = self._write(path, matches, asked.read("rows") + np.uint64(first), values_of(asked.read_ids("ids")))
         writer.facts |= {"queries": len(which), "matched": int(np.count_nonzero(sizes[which])), "matches": rows}
 
@@ -184,7 +185,7 @@ class ProbeWork:
         """Write the manifest of the output; return what was found."""
         parts = self._plan.results("match")
         summary = {name: sum(one.facts[name] for one in parts) for name in ("queries", "matched", "matches")}
-        self._output.complete(self._plan.digest, summary)
+        self._output.complete(self._plan.digest, summary, ["matches"])
         return summary
 
 

@@ -44,7 +44,7 @@ def test_equals_one_process_when_workers_end_or_are_refused(tmp_path, faults):
 def test_an_error_of_a_task_is_what_one_process_raises(tmp_path, faults):
     chaos.ask(faults)
     source = corpus_in(tmp_path / "corpus", count=60)
-    plan = plan_dedup(tmp_path / "plan", source, tmp_path / "many", text="text")
+    plan = plan_dedup(tmp_path / "plan", source, tmp_path / "many", text="text", part_bytes=4000)
     (source / "part-1.parquet").write_bytes((source / "part-0.parquet").read_bytes())
     with pytest.raises(fpstore.InputError) as raised:
         plan.run(1)

@@ -10,7 +10,7 @@ from tasking import corpus_in, finished, rows_of, write
 import fpstore
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.hashing import TextReader
-from fpstore.tasks import plan_build, plan_pairs, plan_probe
+from fpstore.tasks import plan_build, plan_dedup, plan_pairs, plan_probe
 from fpstore.tasks.inputs import InputSpec, parts_of
 
 
@@ -167,6 +167,14 @@ def test_what_is_refused(tmp_path):
         plan_build(tmp_path / "p3", paths, tmp_path / "s", id="url")
     with pytest.raises(InputError, match="by must be"):
         plan_build(tmp_path / "p4", paths, tmp_path / "s", by="column")
+    np.save(tmp_path / "floats.npy", np.zeros(3))
+    with pytest.raises(InputError, match="float64"):
+        plan_build(tmp_path / "p4", tmp_path / "floats.npy", tmp_path / "s")
+    with pytest.raises(InputError, match="no column named 'txt'"):
+        plan_build(tmp_path / "p4", corpus_in(tmp_path / "corpus"), tmp_path / "s", text="txt")
+    with pytest.raises(InputError, match="no column named 'txt'"):
+        plan_dedup(tmp_path / "p4", tmp_path / "corpus", tmp_path / "s", text="txt")
+    assert not (tmp_path / "p4").exists()
     store = fpstore.build(tmp_path / "one.fps", near_rows(100, 64))
     with pytest.raises(InputError, match="does not know how its fingerprints were made"):
         plan_probe(tmp_path / "p5", store, paths, tmp_path / "f", text="text")

@@ -145,7 +145,7 @@ def _groups(rows: Iterator[tuple[Words, Numbers]], count: int, resources: Resour
 def _unite_equal(sets: _kernel.Sets, fingerprints: Words, searched: Flags | None, resources: Resources) -> None:
     """Unite the documents that have one fingerprint."""
     pieces = (fingerprints[start : start + BLOCK_ROWS] for start in range(0, len(fingerprints), BLOCK_ROWS))
-    for groups in _groups(_searched(map(_mixed, pieces), None, searched), len(fingerprints), resources):
+    for groups in _groups(_searched(map(row_hashes, pieces), None, searched), len(fingerprints), resources):
         while len(groups.members):
             rows, firsts = rows_at(fingerprints, groups.members), groups.firsts
             same = equal(rows, rows[firsts])
@@ -153,7 +153,7 @@ def _unite_equal(sets: _kernel.Sets, fingerprints: Words, searched: Flags | None
             groups = Groups.of(groups.members[~same], lists_of(groups.lims)[~same])  # what has only the hash in common
 
 
-def _mixed(rows: Words) -> Words:
+def row_hashes(rows: Words) -> Words:
     """Return a hash of each row, which few different rows share."""
     first, *others = rows.reshape(len(rows), words_of(rows)).T
     for word in others:

@@ -88,7 +88,7 @@ def compared_rows(
         np.flatnonzero(known) if keys is None else _places_on_disk(known),
         fingerprints if words == 1 else fingerprints.reshape(-1, words),
         None if projection.id is None else ids if corpus.typed else decided(ids),
-        joined_keys(scores) if projection.score is not None else None,
+        joined_keys([np.empty(0, np.uint64), *scores]) if projection.score is not None else None,
         keys,
     )
 

@@ -108,23 +108,28 @@ def deduplicate(
 
 def check_reference(reference: Reference, corpus: RowSource, job: DedupJob, outputs: Sequence[Path]) -> None:
     """Raise InputError for a reference that cannot be compared with a corpus, or to which its rows cannot be added."""
-    path, made = reference.path, None if job.fingerprinter is None else job.fingerprinter.describe()
+    path = reference.path
     if reference.corpus is not None and share_a_file(corpus, reference.corpus):
         raise InputError(f"{path}: is an input too: a reference (against=, --against) is another corpus", path=path)
     if reference.adds and job.projection.id is None:
         raise InputError("add=True (--add) stores the ids of rows: name their column with id= (--id-field)")
     if reference.adds and reference.corpus is not None:
         raise InputError(f"{path}: is no store: add=True (--add) inserts into a store", path=path)
-    if reference.corpus is not None:
-        return
+    if reference.corpus is None:
+        check_store(path, reference.store, job, outputs)
+
+
+def check_store(path: str, store: Any, job: DedupJob, outputs: Sequence[Path]) -> None:
+    """Raise InputError for a store that cannot be the reference of a job; None is one that will be made."""
+    made = None if job.fingerprinter is None else job.fingerprinter.describe()
     if job.least_similarity is not None:
         raise InputError(f"{path}: a store has no texts to verify with: leave verify (--verify) out, or name files", path=path)
-    if reference.store is None:
+    if store is None:
         return
-    if reference.store.width != job.projection.width.bits:
-        message = f"{path}: holds {reference.store.width} bits, and the corpus has fingerprints of {job.projection.width.bits}"
-        raise InputError(message, expected=reference.store.width, got=job.projection.width.bits)
-    theirs = reference.store.fingerprinter
+    if store.width != job.projection.width.bits:
+        message = f"{path}: holds {store.width} bits, and the corpus has fingerprints of {job.projection.width.bits}"
+        raise InputError(message, expected=store.width, got=job.projection.width.bits)
+    theirs = store.fingerprinter
     within = Path(path).resolve()
     for one in outputs:
         if one.resolve().is_relative_to(within):

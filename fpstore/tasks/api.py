@@ -168,7 +168,7 @@ class Plan:
 
     def remove(self) -> None:
         """Remove the folder of the plan, with all results; the output stays."""
-        self._folder.place.remove()
+        self._folder.remove()
 
 
 def _run_stage(

@@ -60,11 +60,12 @@ def exact_design(job: DedupJob, rows: int) -> JoinDesign:
 
 
 def slice_bits(job: DedupJob, rows: int, slice_rows: int) -> list[int]:
-    """Return, for each band or table, how many leading bits of the keys tell its slices apart: of about so many rows each.
+    """Return how many leading bits of the keys tell slices of about so many rows apart.
 
-    A table in whose buckets a pair may differ has one slice.
+    There is a number for each band and one for equal fingerprints, or one for each table. A table in whose buckets a pair may
+    differ has one slice.
     """
     bits = bits_for(rows, slice_rows)
     if job.bands is not None:
-        return [bits] * job.bands.number
+        return [bits] * (job.bands.number + 1)
     return key_bits_of(exact_design(job, rows), rows, slice_rows)

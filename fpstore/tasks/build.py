@@ -9,18 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fpstore.base.aliases import Words
-from fpstore.base.arguments import check_path, printable
 from fpstore.base.resources import Resources
 from fpstore.base.width import leading_words
 from fpstore.building.builder import Options, build_into
-from fpstore.errors import InputError, StoreExistsError
-from fpstore.format.manifest import IDENTITY_BYTES, SHARDS_FILE
-from fpstore.format.shards import is_shard_name, shard_name
+from fpstore.errors import CorruptStoreError, InputError
+from fpstore.format.manifest import IDENTITY_BYTES, read_manifest
+from fpstore.format.shards import shard_name
 from fpstore.hashing.base import Fingerprinter
 from fpstore.io.source import Batch, IdColumn, Projection
 from fpstore.sharded import ShardedStore
@@ -33,9 +33,9 @@ from fpstore.tasks.inputs import (
     parts_of,
     rows_of,
 )
-from fpstore.tasks.outputs import Output
+from fpstore.tasks.outputs import Output, output_folder
 from fpstore.tasks.pieces import PieceWriter
-from fpstore.tasks.places import DiskPlace, Place, is_uri, place_of
+from fpstore.tasks.places import Place, is_uri
 from fpstore.tasks.plan import PlanFolder, Stage
 from fpstore.tasks.rows import PartRows, raw_pieces, rows_of_part
 from fpstore.tasks.shuffle import slices_by
@@ -45,13 +45,10 @@ def plan_of_build(
     place: Place, source: Any, output: str | os.PathLike[str], projection: Projection, maker: Fingerprinter[Any] | None,
     options: Mapping[str, Any], id_type: str, encoding: str | None, by: str, shard_rows: int, part_bytes: int | None,
 ) -> PlanFolder:  # fmt: skip
-    """Write the plan of a build."""
+    """Write the plan of a build, and claim its output."""
     if is_uri(output):
         raise InputError(f"{output}: a store lies on a disk: name a folder that all machines share, or copy it afterwards")
-    target = check_path(output, "output").absolute()
-    if target.exists() and any(path.name != SHARDS_FILE and not is_shard_name(path.name) for path in target.iterdir()):
-        raise StoreExistsError(f"{printable(target)} exists, and has other files: name a new folder", path=target)
-    Output(str(target), False).check_apart(place.uri)
+    target = output_folder(output)
     specs = found_inputs(source, encoding, raw=maker is None, outside=[output])
     if is_raw(specs[0].name) and projection.id is not None:
         raise InputError(f"{specs[0].name}: has no ids: leave id= (--id-field) out")
@@ -66,10 +63,13 @@ def plan_of_build(
     asked = {
         "inputs": specs, "parts": parts, "shards": of_shards, "bits": bits, "encoding": encoding, "id_type": id_type,
         "projection": projection_asked(projection), "fingerprinter": None if maker is None else maker.describe(),
-        "options": dict(options), "output": str(target),
+        "options": dict(options), "output": target._asdict(),
     }  # fmt: skip
     hashing = [] if of_shards is not None else [Stage("hash", len(parts))]
-    return PlanFolder.made(place, "build", asked, [*hashing, Stage("build", 1 << bits if of_shards is None else len(of_shards))])
+    stages = [*hashing, Stage("build", 1 << bits if of_shards is None else len(of_shards))]
+    made = PlanFolder.made(place, "build", asked, stages)
+    target.claim(made)
+    return made
 
 
 class BuildWork:
@@ -87,7 +87,7 @@ class BuildWork:
         self._maker = fingerprinter_in(asked["fingerprinter"])
         self._options: dict[str, Any] = asked["options"]
         self._id_type: str = asked["id_type"]
-        self._output = place_of(asked["output"])
+        self._output = Output(**asked["output"])
 
     def run(self, stage: str, number: int, writer: PieceWriter, resources: Resources) -> None:
         """Do a task."""
@@ -115,7 +115,7 @@ class BuildWork:
             **self._options, fingerprinter=None if self._maker is None else self._maker.describe(), memory=resources.memory,
             threads=resources.threads, progress=resources.progress, identity=self._identity(number),
         )  # fmt: skip
-        with self._output.writing(shard_name(number)) as folder:
+        with self._output.place.writing(shard_name(number)) as folder:
             folder.mkdir()
             build_into(folder, rows, None, options.checked())
         writer.facts["rows"] = rows.next_row
@@ -150,10 +150,18 @@ class BuildWork:
 
     def finish(self, resources: Resources) -> dict[str, Any]:
         """Combine the shards, and return what they hold."""
-        assert isinstance(self._output, DiskPlace)
-        count = len(self._plan.results("build"))
-        with ShardedStore.combine(self._output.path, count=count, plan=self._plan.digest, progress=resources.progress) as store:
-            return {"shards": count, "fingerprints": len(store), **{name: store.stats()[name] for name in ("ids", "bytes")}}
+        count, folder = len(self._plan.results("build")), Path(self._output.uri)
+        with ShardedStore.combine(folder, count=count, plan=self._plan.digest, progress=resources.progress) as store:
+            for number, shard in enumerate(store.shards):
+                if read_manifest(shard).identity != self._identity(number):
+                    message = (
+                        f"{shard}: is not what the plan makes: remove it and results/build-{number:05d}.pieces, and run again"
+                    )
+                    raise CorruptStoreError(message, path=shard)
+            stats = store.stats()
+            summary = {"shards": count, "fingerprints": len(store), "ids": stats["ids"], "bytes": stats["bytes"]["total"]}
+        self._output.complete(self._plan.digest, summary, [])
+        return summary
 
 
 class _Rows:

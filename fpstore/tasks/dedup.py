@@ -21,9 +21,11 @@ from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
 from fpstore.design.joins import JoinDesign
 from fpstore.hashing.base import FeatureSets
+from fpstore.io.scores import joined_keys
 from fpstore.io.source import IdColumn
+from fpstore.jobs.bands import row_hashes
 from fpstore.jobs.compared import ComparedRows, compared_rows
-from fpstore.jobs.dedup import distances_from_kept
+from fpstore.jobs.dedup import check_store, distances_from_kept
 from fpstore.jobs.dedup_job import DedupJob
 from fpstore.jobs.grouping import Members, grouped, members_of, ranks_of
 from fpstore.jobs.reference import NearReference, near_candidates
@@ -45,7 +47,7 @@ from fpstore.tasks.inputs import (
     rows_of,
     store_asked,
 )
-from fpstore.tasks.links import Links, labels_of, links_of_keys, links_of_table, write_components, write_labels
+from fpstore.tasks.links import Links, labels_of, links_of_equal, links_of_keys, links_of_table, write_components, write_labels
 from fpstore.tasks.outputs import Output, output_of
 from fpstore.tasks.pieces import Pieces, PieceWriter, joined
 from fpstore.tasks.places import Place
@@ -62,6 +64,8 @@ def plan_of_dedup(
     star_rows: int,
 ) -> PlanFolder:  # fmt: skip
     """Write the plan of a deduplication, and claim its output."""
+    if against is not None:
+        check_store(str(against.path), against, job, [])
     specs = found_inputs(source, encoding, outside=[output, removed])
     rows = rows_of(specs, job.projection, encoding)
     job = job.planned_for(lambda: rows)
@@ -135,7 +139,9 @@ class DedupWork:
             writer.add("scores", found.scores[places])
         writer.add_ids("ids", taken(column_of(found.ids), places))
         for column, bits in enumerate(self._bits):
-            if found.bands is not None:
+            if found.bands is not None and column == found.bands.bands:
+                keys = row_hashes(fingerprints) if bits else np.empty(0, np.uint64)
+            elif found.bands is not None:
                 keys = np.concatenate([np.empty(0, np.uint64), *found.bands.column(column)])[places]
             else:
                 keys = table_keys(self._design, column, fingerprints) if bits else np.empty(0, np.uint64)
@@ -163,7 +169,9 @@ class DedupWork:
         first = number * self._units
         for column, place in units[first : first + self._units]:
             rows = gathered(hashed, column, place, self._bits[column])
-            if self.job.bands is not None:
+            if self.job.bands is not None and column == self.job.bands.number:
+                found.add(rows, links_of_equal(rows))
+            elif self.job.bands is not None:
                 found.add(rows, links_of_keys(rows, self.job.grouping.radius, self.job.projection.width, resources))
             else:
                 found.add(rows, links_of_table(rows, self._design, column, resources))
@@ -233,7 +241,9 @@ class DedupWork:
     def _grouped(self, members: Members, parts: list[Pieces], number: int, fingerprints: Words, ids: IdColumn) -> Members:
         """Return the groups of near-duplicates, those that are kept first."""
         job = self.job
-        scores = joined(parts, "scores", number) if job.projection.score is not None else None
+        scores = None
+        if job.projection.score is not None:
+            scores = joined_keys([part.read("scores", number) for part in parts])  # of one word or more
 
         def rows_of(here: slice) -> Words:
             return fingerprints[members.documents[here].view(np.intp)]

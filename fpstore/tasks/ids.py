@@ -21,7 +21,7 @@ from fpstore.query.snapshot import slices
 
 def kind_of(ids: SpooledIds | None) -> str:
     """Return whether ids are integers or strings; "none" if there are none."""
-    return "none" if ids is None or not len(ids) else "string" if ids.integers is None else "integer"
+    return "none" if ids is None else "string" if ids.integers is None else "integer"
 
 
 def column_of(ids: SpooledIds | None) -> IdColumn:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
@@ -52,15 +53,29 @@ def links_of_keys(rows: Gathered, radius: int, width: Width, resources: Resource
     return sets
 
 
+def links_of_equal(rows: Gathered) -> _kernel.Sets:
+    """Return the sets of rows with one fingerprint."""
+    sets = _kernel.Sets(len(rows.numbers))
+    _unite_equal(sets, *distinct_places(rows.fingerprints))
+    return sets
+
+
+def _unite_equal(sets: _kernel.Sets, distinct: Words, which: npt.NDArray[np.intp], united: bool = True) -> Words:
+    """Unite the rows of each fingerprint, unless they are already, and return the first row of each."""
+    places = np.arange(len(which), dtype=np.uint64)
+    firsts = np.empty(len(distinct), np.uint64)
+    firsts[which[::-1]] = places[::-1]
+    if united:
+        sets.unite(places, firsts[which])
+    return firsts
+
+
 def links_of_table(rows: Gathered, design: JoinDesign, table: int, resources: Resources) -> _kernel.Sets:
     """Return the sets of rows with one fingerprint, or that are within the radius and meet in a table of a join."""
     sets = _kernel.Sets(len(rows.numbers))
     distinct, which = distinct_places(rows.fingerprints)
-    firsts, index = np.empty(len(distinct), np.uint64), _kernel.RowIndex(distinct)
-    places = np.arange(len(which), dtype=np.uint64)
-    firsts[which[::-1]] = places[::-1]
-    if table == 0:  # all tables have the same equal rows
-        sets.unite(places, firsts[which])
+    firsts = _unite_equal(sets, distinct, which, table == 0)  # all tables have the same equal rows
+    index = _kernel.RowIndex(distinct)
     for links in pairs_within(distinct, design.alone(table), resources._replace(progress=None), linked=True):
         sets.unite(*(firsts[index.places(some).view(np.intp)] for some in (links.a, links.b)))
     return sets

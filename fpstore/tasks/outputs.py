@@ -16,6 +16,7 @@ from fpstore.tasks.inputs import FIELD_SUFFIXES, InputSpec, digest_of_file, plac
 from fpstore.tasks.places import DiskPlace, Place, full_uri, is_inside, place_of
 from fpstore.tasks.plan import PlanFolder
 
+LISTS = (".tsv", ".csv", ".txt", ".jsonl", ".parquet")
 MANIFEST = "_fpstore.json"  # Spark, Arrow and fpstore pass over names that begin so
 
 
@@ -48,7 +49,7 @@ class Output(NamedTuple):
                 self._check(self.place.publish(MANIFEST, _manifest(plan.digest, False)), plan.digest)
         except BaseException:
             if plan.is_new:
-                plan.place.remove()
+                plan.remove()
             raise
 
     def check_apart(self, plan: str) -> None:
@@ -139,6 +140,8 @@ def output_of(output: str | os.PathLike[str], inputs: Sequence[InputSpec], remov
     uri = full_uri(output, "output")
     suffix = PurePosixPath(uri).suffix.lower()
     is_file = suffix in FIELD_SUFFIXES
+    if removed is not None and PurePosixPath(os.fspath(removed)).suffix.lower() not in LISTS:
+        raise InputError(f"{os.fspath(removed)}: the list of removed rows is one of {', '.join(LISTS)}", path=removed)
     if is_file and len(inputs) > 1:
         raise InputError(f"{uri}: the rows of several files go to a folder: name one without {suffix}", path=uri)
     if is_file and suffix != PurePosixPath(inputs[0].name).suffix.lower():

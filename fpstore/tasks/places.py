@@ -71,6 +71,10 @@ class Place(ABC):
     def remove(self) -> None:
         """Remove the folder and all files in it."""
 
+    @abstractmethod
+    def remove_file(self, name: str) -> None:
+        """Remove a file."""
+
     def read_all(self, name: str) -> bytes:
         """Return a small file; StoreNotFoundError if it is not there."""
         size = self.size(name)
@@ -162,6 +166,11 @@ class DiskPlace(Place):
     def remove(self) -> None:
         """Remove the folder and all files in it."""
         remove_tree(self.path)
+
+    def remove_file(self, name: str) -> None:
+        """Remove a file."""
+        with suppress(FileNotFoundError):
+            (self.path / name).unlink()
 
 
 @cache
@@ -330,6 +339,11 @@ class StoredPlace(Place):
                 self._system.delete_dir(self._path)
             else:  # the bucket itself stays
                 self._system.delete_dir_contents(self._path)
+
+    def remove_file(self, name: str) -> None:
+        """Remove a file."""
+        with suppress(StoreNotFoundError), self._errors(name):
+            self._system.delete_file(self._at(name))
 
     def _at(self, name: str) -> str:
         return f"{self._path.rstrip('/')}/{name}" if name else self._path

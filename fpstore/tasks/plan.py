@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
@@ -94,7 +95,7 @@ class PlanFolder:
         }  # fmt: skip
         data = json.dumps({**content, "digest": digest_of(content)}, indent=1, sort_keys=True).encode()
         is_new = place.size(PLAN_FILE) is None
-        if is_new and any(not name.startswith(f"{RESULTS}/") for name in place.names()):
+        if is_new and not all(map(_is_own, place.names())):
             message = f"{place.uri}: exists, and has files: name a new folder for the plan, which is removed at the end"
             raise StoreExistsError(message, path=place.uri)
         if place.publish(PLAN_FILE, data) != data:
@@ -102,6 +103,15 @@ class PlanFolder:
         made = cls(place, json.loads(json.dumps(content)))
         made.is_new = is_new
         return made
+
+    def remove(self) -> None:
+        """Remove the plan and its results; files of others stay."""
+        names = self.place.names()
+        if all(map(_is_own, names)):
+            self.place.remove()
+        else:
+            for name in filter(_is_own, names):
+                self.place.remove_file(name)
 
     @property
     def tasks(self) -> int:
@@ -167,6 +177,14 @@ class PlanFolder:
 
 
 RESULTS = "results"  # the folder of the results
+
+
+_OWN = re.compile(rf"{re.escape(PLAN_FILE)}|{RESULTS}/[a-z]+(-[a-z]+)*(-[0-9]+)?-[0-9]{{5,}}\.pieces")
+
+
+def _is_own(name: str) -> bool:
+    """Whether a file in the folder of a plan is the plan, or a result."""
+    return _OWN.fullmatch(name) is not None
 
 
 def result_name(stage: str, number: int) -> str:

@@ -91,7 +91,7 @@ def labels_of_stars(plan: PlanFolder, number: int) -> Edges:
     last = plan.results(f"{SMALL}-{ROUNDS}")
     done = last[0].facts.get("same_as")
     if done is None:
-        raise InputError(f"{plan.place.uri}: components are not found in {ROUNDS} rounds: use larger slices in a new plan")
+        raise InputError(f"{plan.place.uri}: components are not found in {ROUNDS} rounds: a plan needs larger star_rows")
     nodes, labels = edges_of(plan.results(done), number)
     is_node = nodes > labels  # an edge is at both of its nodes
     nodes, labels = nodes[is_node], labels[is_node]

@@ -1,9 +1,12 @@
 """Deduplication by tasks: the files and the list of removed rows have the bytes that one process writes."""
 
 import json
+import random
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine
 from tasking import corpus_in, files_in, finished, listed, write
@@ -11,6 +14,7 @@ from tasking import corpus_in, files_in, finished, listed, write
 import fpstore
 from fpstore import MinHash, _kernel
 from fpstore.base.resources import checked_resources
+from fpstore.errors import InputError, StoreExistsError
 from fpstore.hashing import TextReader
 from fpstore.tasks import plan_dedup
 from fpstore.tasks.pieces import PieceWriter
@@ -144,3 +148,60 @@ def test_options_that_plans_do_not_have_are_refused(tmp_path, monkeypatch, optio
     asked = ["dedup", "corpus", "out", "--text-field", "text", "--removed", "r.tsv", "--plan", "p", *option.split()]
     assert "Traceback" not in failure(*asked, code=2)
     assert not (tmp_path / "p").exists()
+
+
+def test_equal_fingerprints_are_one_cluster_without_a_common_band(tmp_path):
+    """One process unites them before it looks at bands: tasks did not, where few hash functions make a fingerprint."""
+    rng, rows = random.Random(1), []
+    for _ in range(2000):
+        words = [f"w{rng.randrange(50000)}" for _ in range(40)]
+        rows.append({"text": " ".join(words)})
+        words[20] = "other"
+        rows.append({"text": " ".join(words)})
+    write(tmp_path / "corpus" / "a.jsonl", rows)
+    asked = {"text": "text", "width": 64, "search": "bands", "threshold": 0.95}
+    found = fpstore.dedup(tmp_path / "corpus", tmp_path / "one", **asked)
+    assert len(found.removed) > 100
+    for slice_rows in (None, 500):
+        output = tmp_path / f"o{slice_rows}"
+        finished(plan_dedup(tmp_path / f"p{slice_rows}", tmp_path / "corpus", output, slice_rows=slice_rows, **asked))
+        assert files_in(output) == files_in(tmp_path / "one")
+
+
+@pytest.mark.parametrize("scores", [[[1], [0.1234567890123456]], [[0.5, 0.1], []], [[2**60 + 1], [2**60]]])
+def test_scores_of_parts_have_one_length(tmp_path, scores):
+    """Keys of numbers of many digits have more words than others, and a part may have none."""
+    for number, some in enumerate(scores):
+        write(tmp_path / "in" / f"{number}.jsonl", [{"fp": "00ff00ff00ff00ff", "s": one} for one in some])
+    asked = {"fingerprint": "fp", "score": "s", "keep": "highest"}
+    fpstore.dedup(tmp_path / "in", tmp_path / "one", **asked)
+    finished(plan_dedup(tmp_path / "p", tmp_path / "in", tmp_path / "many", part_bytes=1, **asked))
+    assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
+
+
+def test_ids_without_fingerprints(tmp_path):
+    pq.write_table(pa.table({"fp": pa.array([None], pa.string()), "id": ["k"]}), tmp_path / "u.parquet")
+    finished(plan_dedup(tmp_path / "p", tmp_path / "u.parquet", tmp_path / "o.parquet", fingerprint="fp", id="id"))
+    assert pq.read_table(tmp_path / "o.parquet").num_rows == 1
+
+
+def test_what_a_store_cannot_verify_is_refused(tmp_path):
+    fpstore.build(tmp_path / "s.fps", [MinHash().fingerprint("a b c d e f g")], fingerprinter=MinHash()).close()
+    (tmp_path / "v.jsonl").write_text('{"text":"a b c d e f g"}\n')
+    files = tmp_path / "v.jsonl", tmp_path / "o.jsonl"
+    with pytest.raises(InputError, match="a store has no texts to verify with"):
+        plan_dedup(tmp_path / "p", *files, text="text", against=tmp_path / "s.fps", verify=True)
+    with pytest.raises(InputError, match=r"the list of removed rows is one of \.tsv"):
+        plan_dedup(tmp_path / "p", *files, text="text", removed=tmp_path / "r.xyz")
+    assert not (tmp_path / "p").exists()
+
+
+def test_a_plan_that_is_refused_leaves_the_files_of_others(tmp_path):
+    """It removed the folder, if all of it stood under a folder called results."""
+    (tmp_path / "job" / "results").mkdir(parents=True)
+    (tmp_path / "job" / "results" / "thesis.csv").write_text("mine")
+    (tmp_path / "x.jsonl").write_text('{"fp":"00ff00ff00ff00ff"}\n')
+    for output in ("out.jsonl", "job/out.jsonl"):
+        with pytest.raises((InputError, StoreExistsError)):
+            plan_dedup(tmp_path / "job", tmp_path / "x.jsonl", tmp_path / output, fingerprint="fp")
+    assert (tmp_path / "job" / "results" / "thesis.csv").read_text() == "mine"

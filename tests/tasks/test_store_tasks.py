@@ -1,14 +1,16 @@
 """Builds, probes and pairs by tasks: what they find is what one store in one process finds."""
 
 import hashlib
+import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from commandline import fine
 from tasking import corpus_in, finished, rows_of, write
 
 import fpstore
-from fpstore.errors import InputError, StoreExistsError
+from fpstore.errors import CorruptStoreError, InputError, StoreExistsError
 from fpstore.hashing import TextReader
 from fpstore.tasks import plan_build, plan_dedup, plan_pairs, plan_probe
 from fpstore.tasks.inputs import InputSpec, parts_of
@@ -159,7 +161,7 @@ def test_what_is_refused(tmp_path):
     paths = saved(tmp_path, near_rows(100, 64))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    with pytest.raises(StoreExistsError, match="has other files"):
+    with pytest.raises(StoreExistsError, match="has files"):
         plan_build(tmp_path / "p1", paths, tmp_path / "full")
     with pytest.raises(InputError, match="a store lies on a disk"):
         plan_build(tmp_path / "p2", paths, "s3://bucket/store")
@@ -204,3 +206,27 @@ def test_parts_have_each_row_group_once(most):
             held = sum(specs[number].bytes for number in part.numbers)
             assert part.files == 1 or held <= (most or held)
         assert found == [(number, group) for number, spec in enumerate(specs) for group in range(len(spec.groups or [0]))]
+
+
+def test_the_folder_of_another_build_is_refused(tmp_path):
+    """Its shards stayed, and were called those of the new plan."""
+    a = saved(tmp_path, near_rows(100, 64), 1)
+    np.save(tmp_path / "b.npy", near_rows(100, 64, 2))
+    finished(plan_build(tmp_path / "pa", a, tmp_path / "crawl"))
+    with pytest.raises(StoreExistsError, match="is the output of another plan"):
+        plan_build(tmp_path / "pb", tmp_path / "b.npy", tmp_path / "crawl")
+    with pytest.raises(InputError, match="is in the folder of the plan"):
+        plan_build(tmp_path / "pc", tmp_path / "b.npy", tmp_path / "pc" / "store")
+    plan = plan_build(tmp_path / "pd", tmp_path / "b.npy", tmp_path / "other")
+    shutil.copytree(tmp_path / "crawl" / "shard-00000.fps", tmp_path / "other" / "shard-00000.fps")
+    plan.run(0)
+    with pytest.raises(CorruptStoreError, match="is not what the plan makes"):
+        plan.finish()
+
+
+def test_the_command_line_says_what_a_build_holds(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path, near_rows(100, 64), 1)
+    fine("task", "build", "b.plan", "crawl", "rows-0.npy")
+    fine("task", "run", "b.plan", "--processes", "1")
+    assert "fingerprints" in fine("task", "finish", "b.plan")

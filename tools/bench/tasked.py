@@ -24,6 +24,7 @@ from fpstore.tasks import Plan, plan_build, plan_dedup, plan_probe
 FILES = 8
 TASK_ROWS = (5_000_000, 50_000_000)
 QUERIES = 100_000
+SLICED, SLICES = "tasks in slices", 8  # as of a corpus that one task cannot compare: rows are sent with their keys
 # A cluster, for the simulation
 SLOW_SHARE, SLOWER = 0.02, 4.0  # of the machines, and how many times longer they take
 LOST = 0.01  # of the runs of tasks end early, half way on average, and are repeated
@@ -54,8 +55,9 @@ def _task(bench: Bench) -> Result:
 
 def _dedups(bench: Bench, corpus: Path, size: int, documents: int, search: str) -> Result:
     out: Result = {}
-    for way in ("one process", "tasks", "two processes"):
-        out[way] = run_child({"do": "tasks-dedup", **_task(bench), "corpus": str(corpus), "way": way, "search": search})
+    for way in ("one process", "tasks", SLICED, "two processes"):
+        task = {"corpus": str(corpus), "way": way, "search": search, "slice_rows": max(documents // SLICES, 1)}
+        out[way] = run_child({"do": "tasks-dedup", **_task(bench), **task})
         used = out[way]["processor_seconds"]
         out[way] |= {
             "megabytes_per_second_and_core": ratio(size / 1e6, used, 1),
@@ -76,8 +78,9 @@ def dedup_once(task: Result) -> Result:
     if task["way"] == "one process":
         fpstore.dedup(task["corpus"], out, text="text", search=task["search"], threads=1)
     else:
-        plan = plan_dedup(plan_folder, task["corpus"], out, text="text", search=task["search"])
-        if task["way"] == "tasks":
+        slice_rows = task["slice_rows"] if task["way"] == SLICED else None
+        plan = plan_dedup(plan_folder, task["corpus"], out, text="text", search=task["search"], slice_rows=slice_rows)
+        if task["way"] != "two processes":
             stages = _by_stage(plan, plan_folder)
         else:
             plan.run_all(2)
@@ -149,7 +152,7 @@ def scale(bench: Bench) -> Result:
 
 
 def _scaled(measured: Result, documents: int, seed: int) -> Result:
-    bands, out = measured["bands"]["tasks"], Result()
+    bands, out = measured["bands"][SLICED], Result()
     of = measured["documents"]
     for stage, one in bands["stages"].items():
         out[stage] = {
@@ -185,16 +188,17 @@ def _stage_hours(core_hours: float, slow: Any, again: bool, seed: int, tasks_per
     times = core_hours / count * rng.lognormal(-(SPREAD**2) / 2, SPREAD, count)
     free = [(0.0, core) for core in range(cores)]
     heapq.heapify(free)
-    waiting, ends, begun = list(range(count)), dict[int, float](), dict[int, int]()
+    waiting, ends, doubled = list(range(count)), dict[int, float](), set[int]()
     while waiting or (again and free):
         now, core = heapq.heappop(free)
         if waiting:
             task = waiting.pop()
-        else:  # the task that will end last runs a second time
-            task = max(ends, key=ends.__getitem__)
-            if ends[task] <= now or begun[task] > 1:
-                break
-        begun[task] = begun.get(task, 0) + 1
+        else:  # of the tasks that run once, the one that will end last runs a second time, if that may help
+            late = {task: end for task, end in ends.items() if task not in doubled and end > now + times[task]}
+            if not late:
+                continue
+            task = max(late, key=late.__getitem__)
+            doubled.add(task)
         takes = times[task] * slow[core]
         if rng.random() < LOST:
             takes *= rng.random()

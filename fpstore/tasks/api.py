@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -33,6 +36,7 @@ from fpstore.tasks.plan import PLAN_FILE, PlanFolder, Work
 from fpstore.tasks.probe import ProbeWork, plan_of_probe
 
 PathLike = str | os.PathLike[str]
+_SIGNAL_OF_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 PAIR_ROWS = 1 << 22  # fingerprints that a task compares
 STAR_ROWS = 200_000_000  # of which one task unites the links
 SHARD_ROWS = 50_000_000
@@ -150,7 +154,7 @@ class Plan:
         count, each = parse_threads(processes), parse_memory(memory) // parse_threads(processes)
         check_progress(progress)
         done = self._folder.done()
-        with ProcessPoolExecutor(count, get_context("spawn")) as pool:
+        with ProcessPoolExecutor(count, get_context("spawn"), _end_with, (os.getpid(),)) as pool:
             for stage, indexes in self._folder.indexes():
                 left = [index for index in indexes if index not in done]
                 try:
@@ -185,6 +189,14 @@ def _run_stage(
     except BrokenProcessPool as error:
         message = f"{path}: a process was ended while it ran a task of the stage {stage}; what is done is kept: run again"
         raise StorageError(f"{message}, with fewer processes if memory was short", path=path) from error
+
+
+def _end_with(parent: int) -> None:
+    """Let this process end when its parent is killed: it would wait for tasks forever. Tasks may be killed at any time."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _run_in_process(path: str, index: int, memory: int) -> bool:

@@ -148,16 +148,18 @@ class BuildWork:
             yield found.read("fingerprints", number), ids, found.facts["rows"]
             first += found.facts["rows"]
 
+    def _check(self, shards: list[Path]) -> None:
+        """Raise CorruptStoreError for a shard that the plan has not made."""
+        for number, shard in enumerate(shards):
+            if read_manifest(shard).identity != self._identity(number):
+                advice = f"remove it and results/build-{number:05d}.pieces, and run again"
+                raise CorruptStoreError(f"{shard}: is not what the plan makes: {advice}", path=shard)
+
     def finish(self, resources: Resources) -> dict[str, Any]:
         """Combine the shards, and return what they hold."""
         count, folder = len(self._plan.results("build")), Path(self._output.uri)
         with ShardedStore.combine(folder, count=count, plan=self._plan.digest, progress=resources.progress) as store:
-            for number, shard in enumerate(store.shards):
-                if read_manifest(shard).identity != self._identity(number):
-                    message = (
-                        f"{shard}: is not what the plan makes: remove it and results/build-{number:05d}.pieces, and run again"
-                    )
-                    raise CorruptStoreError(message, path=shard)
+            self._check(store.shards)
             stats = store.stats()
             summary = {"shards": count, "fingerprints": len(store), "ids": stats["ids"], "bytes": stats["bytes"]["total"]}
         self._output.complete(self._plan.digest, summary, [])

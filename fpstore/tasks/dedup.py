@@ -188,6 +188,7 @@ class DedupWork:
     def _members(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         numbers, labels = labels_of(self._plan.results("components"), number)
         found = self._plan.result("hash", number)
+        writer.facts["ids"] = found.facts["ids"]
         rows = parts_and_rows(numbers)[1]
         at = np.searchsorted(found.read("rows"), rows)
         fingerprints, ids = found.read("fingerprints")[at], found.read_ids("ids")
@@ -268,7 +269,7 @@ class DedupWork:
         if self.job.projection.id is None:
             return None
         columns = [one for one in (part.read_ids("ids", number) for part in parts) if one is not None]
-        are_strings = any(one.facts["ids"] == "string" for one in self._plan.results("hash"))
+        are_strings = any(one.facts["ids"] == "string" for one in parts)
         found: IdColumn = joined_ids(columns, are_strings)
         return found
 
@@ -276,7 +277,8 @@ class DedupWork:
 
     def _copy(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         places = [place for place, part in enumerate(self._parts) if number in part.numbers]
-        flags = np.concatenate([self._kept(place) for place in places])
+        decided = self._plan.results("decide")
+        flags = np.concatenate([self._kept(place, decided) for place in places])
         if (part := self._parts[places[0]]).files > 1:
             lims = lims_of(self._plan.result("hash", places[0]).facts["rows_of_files"])
             flags = flags[slice(*lims[number - part.file :][:2].tolist())]
@@ -288,15 +290,15 @@ class DedupWork:
             corpus.copy(flags, path)
         writer.facts |= {"rows": len(flags), "kept": int(np.count_nonzero(flags))}
 
-    def _kept(self, part: int) -> Flags:
+    def _kept(self, part: int, decided: list[Pieces]) -> Flags:
         """Return which rows of a part are kept."""
         found = self._plan.result("hash", part)
         known = np.unpackbits(found.read("known"), count=found.facts["rows"]).astype(bool)
         flags: Flags = known | (self.job.unknown == "keep")
         if "near.rows" in found:
             flags[found.read("near.rows")] = False
-        for decided in self._plan.results("decide"):
-            flags[parts_and_rows(decided.read("removed", part))[1]] = False
+        for one in decided:
+            flags[parts_and_rows(one.read("removed", part))[1]] = False
         return flags
 
     # The end

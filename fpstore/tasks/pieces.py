@@ -23,7 +23,7 @@ from fpstore.tasks.places import Place
 
 MAGIC = b"fpspiece"
 TRAILER_BYTES = 24  # the length of the index, its CRC-32, eight bytes each as digits of hexadecimal, and MAGIC
-GUESSED_BYTES = 1 << 16  # at the end of a file, in which the index most often is
+GUESSED_BYTES = 1 << 13  # at the end of a file, in which the index most often is
 DTYPES = {np.dtype(kind).str: np.dtype(kind) for kind in (np.uint8, np.uint16, np.uint32, np.int64, np.uint64)}
 TABLE = ".slices"  # ends the name of the table of an array in slices
 Slices = Sequence[npt.NDArray[np.intp]]  # the places of the rows of each

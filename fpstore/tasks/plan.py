@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
@@ -199,7 +200,8 @@ def digest_of(content: Mapping[str, Any]) -> str:
 
 def libraries() -> dict[str, str]:
     """Return the versions of what decides about the bytes of results."""
-    return {name: found for name in LIBRARIES if (found := _version(name)) is not None}
+    found = {name: one for name in LIBRARIES if (one := _version(name)) is not None}
+    return {**found, "unicodedata": unicodedata.unidata_version}  # of Python, which normal forms of texts come from
 
 
 def _version(name: str) -> str | None:
@@ -211,8 +213,9 @@ def _version(name: str) -> str | None:
 
 def _check_libraries(where: str, wanted: Mapping[str, str]) -> None:
     """Raise FormatVersionError if this process has other versions than the plan."""
+    here = libraries()
     for name, one in wanted.items():
-        here = _version(name)
-        if here != one:
-            message = f"{where}: was made by {name} {one}, and here is {here or 'none'}: results may differ; install the same"
-            raise FormatVersionError(message, path=where, expected=one, got=here)
+        got = here.get(name)
+        if got != one:
+            message = f"{where}: was made by {name} {one}, and here is {got or 'none'}: results may differ; install the same"
+            raise FormatVersionError(message, path=where, expected=one, got=got)

@@ -53,10 +53,11 @@ def star_step(plan: PlanFolder, stage: str, number: int, writer: PieceWriter, bi
 
 def _converged(plan: PlanFolder, turn: int) -> str | None:
     """Return the stage that has the edges in the end, if a round changed nothing."""
-    small = plan.results(f"{SMALL}-{turn}")
-    if "same_as" in small[0].facts:
-        return str(small[0].facts["same_as"])
-    changed = sum(one.facts["changed"] for one in [*small, *plan.results(f"{LARGE}-{turn}")])
+    done = plan.result(f"{SMALL}-{turn}", 0).facts.get("same_as")
+    if done is not None:
+        return str(done)
+    steps = [*plan.results(f"{SMALL}-{turn}"), *plan.results(f"{LARGE}-{turn}")]
+    changed = sum(one.facts["changed"] for one in steps)
     return None if changed else f"{SMALL}-{turn}"
 
 
@@ -88,8 +89,7 @@ def small_star(nodes: Words, others: Words) -> tuple[Words, Words, int]:
 
 def labels_of_stars(plan: PlanFolder, number: int) -> Edges:
     """Return the nodes of a slice, and the least nodes that they are connected with, which are among the nodes, too."""
-    last = plan.results(f"{SMALL}-{ROUNDS}")
-    done = last[0].facts.get("same_as")
+    done = plan.result(f"{SMALL}-{ROUNDS}", 0).facts.get("same_as")
     if done is None:
         raise InputError(f"{plan.place.uri}: components are not found in {ROUNDS} rounds: a plan needs larger star_rows")
     nodes, labels = edges_of(plan.results(done), number)

@@ -45,7 +45,7 @@ OWNERS = {
     "trafilatura": ("hashing/html.py",),
     "resiliparse": ("hashing/html.py",),
     "ray": ("ray.py",),
-    "ctypes": ("disk/folders.py",),
+    "ctypes": ("disk/folders.py", "tasks/api.py"),
     "mmap": ("disk/mapped.py", *(f"format/{name}.py" for name in ("column_table", "filter", "log", "log_writer", "table"))),
     "xxhash": ("disk/folders.py", "disk/sealed.py", "format/", "jobs/boilerplate.py"),
 }

@@ -20,6 +20,7 @@ from fpstore.jobs import grouping, joining, pairs
 from fpstore.jobs.clusters import clusters_of, grouping_of
 from fpstore.jobs.given import given_rows
 from fpstore.jobs.pairs import join_of, pairs_of
+from fpstore.query.snapshot import Snapshot
 from fpstore.store import snapshot_of
 from sweep import groups
 from sweep.cases import STATES
@@ -41,15 +42,16 @@ Triples = npt.NDArray[np.int64]  # place, place, distance of each pair
 
 @contextmanager
 def changed(*changes: tuple[Any, Mapping[str, Any]]) -> Iterator[None]:
-    """Give names of modules other values for a while."""
-    before = [(module, {name: getattr(module, name) for name in values}) for module, values in changes]
+    """Give names of modules and classes other values for a while."""
+    before = [(owner, name, getattr(owner, name)) for owner, values in changes for name in values]
     try:
-        for module, values in changes:
-            vars(module).update(values)
+        for owner, values in changes:
+            for name, value in values.items():
+                setattr(owner, name, value)
         yield
     finally:
-        for module, values in before:
-            vars(module).update(values)
+        for owner, name, value in before:
+            setattr(owner, name, value)
 
 
 class JoinAsker:
@@ -246,8 +248,8 @@ class JoinAsker:
         way = str(self.rng.choice(["any way", "probes", "tables"]))
         call = f"{self.state}: join({what} of {len(known)}, radius={radius}) by {way}"
         self.asker.note(f"{call} with {resources.memory} bytes, threads={resources.threads}")
-        slow = {"probes": "join_nanoseconds", "tables": "probe_nanoseconds"}.get(way)
-        with self.small_steps(), changed((pairs, {} if slow is None else {slow: _never})):
+        slow = {"probes": (pairs, {"join_nanoseconds": _never}), "tables": (Snapshot, {"probe_nanoseconds": _never})}.get(way)
+        with self.small_steps(), changed(*([] if slow is None else [slow])):
             batches = list(join_of(snapshot_of(self.store), other, radius, resources))
         a, b = np.nonzero(distances <= radius)
         wanted = np.stack([a, b, distances[a, b]], axis=1).astype(np.int64)

@@ -31,7 +31,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
 _MOST_FINGERPRINTS = 1 << 64
 _PATHS = {  # what names a path
     "A", "B", "BENCHMARK", "CORPUS", "DIR", "FILE", "FOLDER", "FP", "INDEX", "INPUT", "NEW", "OTHER", "OUTPUT", "PATH", "PLAN",
-    "STORE",
+    "QUERIES", "STORE",
 }  # fmt: skip
 
 

@@ -111,7 +111,7 @@ def test_all_pairs_that_share_a_key_are_connected(width, most, held, monkeypatch
 
 def test_fingerprints_with_one_hash_are_told_apart(monkeypatch):
     """Every two of them meet where equal ones are united, and only equal ones are."""
-    monkeypatch.setattr(bands_job, "_mixed", lambda rows: np.full(len(rows), 9, np.uint64))
+    monkeypatch.setattr(bands_job, "row_hashes", lambda rows: np.full(len(rows), 9, np.uint64))
     rows = np.random.default_rng(1).integers(0, 4, (50, 4), np.uint64)
     keys = BandKeys(1)
     keys.add(np.arange(50, dtype=np.uint64)[:, None])

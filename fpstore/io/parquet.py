@@ -130,7 +130,8 @@ class ParquetRows(RowFiles):
         new = ParquetRows([path], again=True)
         new._some = range(first, end)
         with self._errors(self.names[0]):
-            counts = groups_of(self._arrow, path)[first:end]
+            counts = groups_of(self._arrow, path)
+        new.rows_before, counts = sum(counts[:first]), counts[first:end]
         new.rows_of_files = [sum(counts)]
         new.rows = sum(counts)
         return new
@@ -172,7 +173,7 @@ class ParquetRows(RowFiles):
             with self._errors(file.name):
                 parquet, most = open_rows(self._arrow, file.path, names, BATCH_ROWS)
             with parquet:
-                done, count = 0, max(parquet.metadata.num_rows, 1)
+                done, count = self.rows_before, max(parquet.metadata.num_rows, 1)
                 for batch in self._batches_of(parquet, file.name, most, names):
                     passed = skip.of(batch.num_rows)
                     if passed < batch.num_rows:
@@ -400,7 +401,10 @@ class ParquetEncoder(Encoder):
 
     def _open(self, strings: Mapping[str, bool]) -> None:
         arrow = self._arrow
-        types = {"fingerprint": fingerprint_type(self._width), "distance": distance_type(self._width), "share": arrow.float64()}
+        types = {
+            "fingerprint": fingerprint_type(self._width), "distance": distance_type(self._width), "share": arrow.float64(),
+            "text": arrow.string(),
+        }  # fmt: skip
         self._schema = arrow.schema(
             [
                 (name, arrow.string() if strings.get(name) else types.get(kind, arrow.uint64()))

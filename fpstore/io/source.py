@@ -217,6 +217,7 @@ class RowSource(ABC):
     absent: Collection[str] = ()  # of several columns of texts, those that no row met so far has: a row of JSON may lack some
     tagged = False  # most of the first texts look like pages of HTML, and are taken as plain texts
     rows: int | None = None  # if the number is known before they are read
+    rows_before = 0  # those that are read, in a file of which a part is read
     bytes_total: int | None = None
     bytes_done: int = 0  # by the reading under way
 

@@ -20,7 +20,7 @@ from fpstore.io.sink import Complete, Encoder, Sink
 from fpstore.io.source import FORMATS, Chunk
 from fpstore.io.tables import renamed
 
-ColumnKind = Literal["fingerprint", "distance", "share", "value"]
+ColumnKind = Literal["fingerprint", "distance", "share", "value", "text"]
 
 #: Characters that a cell of each dialect cannot hold, because they end a cell, and those that end a line.
 _SEPARATORS = {"tsv": "\t", "csv": "", "txt": "\t ,"}
@@ -194,7 +194,7 @@ def open_writer(
     columns : sequence of str or mapping
         Column names in order. "fingerprint", "query", "a" and "b" hold fingerprints, "distance" holds distances, "share" holds
         shares (float), and others hold integers or strings. A mapping to "fingerprint", "distance", "share" or "value" overrides
-        this.
+        this, and to "text", a column of strings also if it has no rows.
     header : bool
         Begin delimited text with a line of column names.
     width : int

@@ -65,7 +65,9 @@ def compared_rows(
     for batch in read() if checkpoint is None else _checkpointed_rows(checkpoint, read):
         known = batch.flags
         if refused and not known.all():
-            raise InputError(f"{corpus.label}: row {done + int(np.argmin(known)) + 1} has no text, fingerprint or id")
+            raise InputError(
+                f"{corpus.label}: row {corpus.rows_before + done + int(np.argmin(known)) + 1} has no text, fingerprint or id"
+            )
         done += len(known)
         ids.add(batch.ids)
         flags.append(known)

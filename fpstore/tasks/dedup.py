@@ -283,12 +283,11 @@ class DedupWork:
             lims = lims_of(self._plan.result("hash", places[0]).facts["rows_of_files"])
             flags = flags[slice(*lims[number - part.file :][:2].tolist())]
         spec = self._inputs[number]
-        with (
-            opened_input(spec, self._encoding) as corpus,
-            self._output.writing(self._output.name_of(spec), self._plan.digest) as path,
-        ):
+        name = self._output.name_of(spec)
+        with opened_input(spec, self._encoding) as corpus, self._output.writing(name, self._plan.digest) as path:
             corpus.copy(flags, path)
-        writer.facts |= {"rows": len(flags), "kept": int(np.count_nonzero(flags))}
+        size = self._output.place.size(name)
+        writer.facts |= {"rows": len(flags), "kept": int(np.count_nonzero(flags)), "bytes": size}
 
     def _kept(self, part: int, decided: list[Pieces]) -> Flags:
         """Return which rows of a part are kept."""
@@ -315,7 +314,8 @@ class DedupWork:
         }  # fmt: skip
         if self._against is not None:
             summary["near_reference"] = sum(one.facts["near"] for one in hashed)
-        self._output.finish(self._inputs, self._plan.digest, self._removed(hashed, decided), self._columns, summary)
+        sizes = {self._output.name_of(spec): one.facts["bytes"] for spec, one in zip(self._inputs, copied, strict=True)}
+        self._output.finish(sizes, self._plan.digest, self._removed(hashed, decided), self._columns, summary)
         return summary
 
     @property

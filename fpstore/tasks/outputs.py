@@ -61,6 +61,9 @@ class Output(NamedTuple):
                 )
         if not self.is_file and is_inside(plan, self.uri):
             raise InputError(f"{plan}: is in the output, whose files are rows: name a place outside for the plan", path=plan)
+        if self.removed is not None and is_inside(self.removed, self.uri):
+            message = f"{self.removed}: is the output, or in it: name another place for the list of removed rows"
+            raise InputError(message, path=self.removed)
 
     def _check_new(self) -> None:
         """Raise StoreExistsError for files of others; where there is a manifest, it says whose they are."""
@@ -90,20 +93,22 @@ class Output(NamedTuple):
             yield path
 
     def finish(
-        self, inputs: Sequence[InputSpec], digest: str, removed: Iterable[Mapping[str, Any]], columns: tuple[str, ...],
+        self, sizes: Mapping[str, int], digest: str, removed: Iterable[Mapping[str, Any]], columns: tuple[str, ...],
         summary: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        """Check that all files are there, write the list of removed rows, and the manifest last."""
-        missing = [self.name_of(spec) for spec in inputs if self.place.size(self.name_of(spec)) is None]
-        if missing:
-            where = self.place.shown(missing[0])
-            raise InputError(f"{where}: was written, and is gone: remove the results of the stage copy, and run it again")
+        """Check that all files are as long as they were written, write the list of removed rows, and the manifest last."""
+        for name, size in sizes.items():
+            now = self.place.size(name)
+            if now != size:
+                wrong = "is gone: remove" if now is None else "has another length now: remove it, and"
+                message = f"was written, and {wrong} the results of the stage copy, and run it again"
+                raise InputError(f"{self.place.shown(name)}: {message}", expected=size, got=now)
         if self.removed is not None:
             place, name = place_and_name(self.removed)
             with _writing(place, name) as path, open_writer(path, columns=columns, width=WIDTHS[-1]) as writer:
                 for batch in removed:
                     writer.write(batch)
-        self.complete(digest, summary, list(map(self.name_of, inputs)))
+        self.complete(digest, summary, list(sizes))
 
     def complete(self, digest: str, summary: Mapping[str, Any], names: Sequence[str]) -> None:
         """Remove what killed tasks have left beside some files, and write the manifest of a folder."""

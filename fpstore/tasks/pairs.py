@@ -17,6 +17,7 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS, empty_rows
 from fpstore.design.joins import JoinDesign, plan_join
 from fpstore.io import open_writer
+from fpstore.io.writers import ColumnKind
 from fpstore.jobs.joining import PairColumns, pairs_within
 from fpstore.jobs.pairs import batches_of
 from fpstore.query.snapshot import Snapshot
@@ -28,7 +29,7 @@ from fpstore.tasks.places import Place
 from fpstore.tasks.plan import PlanFolder, Stage
 from fpstore.tasks.shuffle import key_bits_of, table_keys
 
-COLUMNS = ("a", "b", "distance", "id_a", "id_b")
+COLUMNS: dict[str, ColumnKind] = {"a": "fingerprint", "b": "fingerprint", "distance": "distance"}
 
 
 def plan_of_pairs(
@@ -69,8 +70,10 @@ class PairsWork:
     def _write(self, number: int, snapshot: Snapshot, found: Iterator[PairColumns]) -> int:
         """Write a row for each pair of ids; return how many."""
         name, width, written = f"pairs-{number:05d}.{self._asked['form']}", snapshot.width.bits, 0
-        with self._output.writing(name, self._plan.digest) as path, open_writer(path, columns=COLUMNS, width=width) as writer:
-            for data in (data for columns in found for batch in batches_of(columns, snapshot) for data in batch.rows_of_ids()):
+        kind: ColumnKind = "text" if snapshot.totals.id_kind == "string" else "value"
+        columns = {**COLUMNS, "id_a": kind, "id_b": kind}
+        with self._output.writing(name, self._plan.digest) as path, open_writer(path, columns=columns, width=width) as writer:
+            for data in (data for some in found for batch in batches_of(some, snapshot) for data in batch.rows_of_ids()):
                 writer.write(data)
                 written += len(data["distance"])
         return written

@@ -23,6 +23,7 @@ from fpstore.hashing.base import Fingerprinter
 from fpstore.io import open_writer
 from fpstore.io.source import Projection
 from fpstore.io.tables import values_at
+from fpstore.io.writers import ColumnKind
 from fpstore.jobs.pairs import pairs_with
 from fpstore.query.matches import Matches
 from fpstore.query.snapshot import slices
@@ -37,7 +38,7 @@ from fpstore.tasks.places import Place
 from fpstore.tasks.plan import PlanFolder, Stage
 from fpstore.tasks.rows import rows_of_part
 
-COLUMNS = ("query", "fingerprint", "distance", "id")
+COLUMNS: dict[str, ColumnKind] = {"query": "fingerprint", "fingerprint": "fingerprint", "distance": "distance"}
 MOST_HELD = 1 << 22  # matches, before all but the nearest are dropped
 
 
@@ -161,12 +162,16 @@ class ProbeWork:
             )  # fmt: skip
             name = f"matches-{number:05d}.{self._asked['form']}"
             with self._output.writing(name, self._plan.digest) as path:
-                rows = self._write(path, matches, asked.read("rows") + np.uint64(first), values_of(asked.read_ids("ids")))
+                kind: ColumnKind = "text" if snapshot_of(store).totals.id_kind == "string" else "value"
+                rows = self._write(path, matches, asked.read("rows") + np.uint64(first), values_of(asked.read_ids("ids")), kind)
         writer.facts |= {"queries": len(which), "matched": int(np.count_nonzero(sizes[which])), "matches": rows}
 
-    def _write(self, path: Path, matches: Matches, rows: Words, ids: Any) -> int:
+    def _write(self, path: Path, matches: Matches, rows: Words, ids: Any, kind: ColumnKind) -> int:
         """Write a row for each match and id of the stored fingerprint; return how many."""
-        columns = ["row", *(["query_id"] if ids is not None else []), *COLUMNS, *(["more"] if self._limit is not None else [])]
+        columns: dict[str, ColumnKind] = {"row": "value"}
+        if ids is not None:
+            columns["query_id"] = "text" if isinstance(ids, list) else "value"
+        columns |= {**COLUMNS, "id": kind} | ({} if self._limit is None else {"more": "value"})
         query_of, written = lists_of(matches.lims), 0
         distances = matches.distances.astype(np.uint8 if self._projection.width.bits < 256 else np.uint16)
         with open_writer(path, columns=columns, width=self._projection.width.bits) as writer:

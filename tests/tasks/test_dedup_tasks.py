@@ -205,3 +205,30 @@ def test_a_plan_that_is_refused_leaves_the_files_of_others(tmp_path):
         with pytest.raises((InputError, StoreExistsError)):
             plan_dedup(tmp_path / "job", tmp_path / "x.jsonl", tmp_path / output, fingerprint="fp")
     assert (tmp_path / "job" / "results" / "thesis.csv").read_text() == "mine"
+
+
+def test_errors_name_the_row_of_the_file(tmp_path):
+    rows = [{"text": f"a text with the number {number} in it"} for number in range(100)]
+    rows[96]["text"] = None
+    write(tmp_path / "in" / "r.parquet", rows)
+    plan = plan_dedup(tmp_path / "p", tmp_path / "in", tmp_path / "o", text="text", unknown="refuse", part_bytes=1)
+    with pytest.raises(InputError, match=r"r\.parquet: row 97 has no text"):
+        finished(plan)
+
+
+def test_a_file_that_was_cut_afterwards_is_not_complete(tmp_path):
+    write(tmp_path / "in" / "x.jsonl", [{"fp": "00ff00ff00ff00ff"}])
+    plan = plan_dedup(tmp_path / "p", tmp_path / "in", tmp_path / "out", fingerprint="fp")
+    for index in range(len(plan)):
+        plan.run(index)
+    (tmp_path / "out" / "x.jsonl").write_text("")
+    with pytest.raises(InputError, match=r"x\.jsonl: was written, and has another length now"):
+        plan.finish()
+
+
+@pytest.mark.parametrize("removed", ["o/list.tsv", "o", "o/_fpstore.json"])
+def test_a_list_in_the_output_is_refused(tmp_path, removed):
+    write(tmp_path / "in" / "x.jsonl", [{"fp": "00ff00ff00ff00ff"}])
+    with pytest.raises(InputError, match=r"is the output, or in it|the list of removed rows is one of"):
+        plan_dedup(tmp_path / "p", tmp_path / "in", tmp_path / "o", fingerprint="fp", removed=tmp_path / removed)
+    assert not (tmp_path / "p").exists()

@@ -230,3 +230,20 @@ def test_the_command_line_says_what_a_build_holds(tmp_path, monkeypatch):
     fine("task", "build", "b.plan", "crawl", "rows-0.npy")
     fine("task", "run", "b.plan", "--processes", "1")
     assert "fingerprints" in fine("task", "finish", "b.plan")
+
+
+def test_files_without_matches_have_the_types_of_others(tmp_path):
+    """They had no strings, and no reader took the folder as one table."""
+    store = fpstore.build(tmp_path / "s.fps", [8, 11, 1 << 40], ["a", "b", "c"])
+    for number, value in enumerate((2**63, 8)):
+        write(tmp_path / "q" / f"{number}.parquet", [{"h": f"{value:016x}", "k": "x"}])
+    asked = {"fingerprint": "h", "id": "k", "radius": 1, "part_bytes": 1}
+    finished(plan_probe(tmp_path / "plan", store, tmp_path / "q", tmp_path / "found", **asked))
+    rows = near_rows(900, 64)
+    store = fpstore.build(tmp_path / "many.fps", rows, [f"u{n}" for n in range(len(rows))])
+    finished(plan_pairs(tmp_path / "pairs", store, tmp_path / "found-pairs", radius=2, slice_rows=1))
+    for folder in ("found", "found-pairs"):
+        files = sorted((tmp_path / folder).glob("*.parquet"))
+        assert len(files) > 1
+        assert {pq.read_metadata(file).num_rows > 0 for file in files} == {False, True}
+        assert len({str(pq.read_schema(file)) for file in files}) == 1

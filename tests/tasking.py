@@ -6,9 +6,12 @@ import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from fpstore.errors import InputError
 from fpstore.io import open_writer
 from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
+from fpstore.tasks import plan_dedup
 
 WORDS = [f"word{n}" for n in range(2000)]
 
@@ -71,3 +74,13 @@ def listed(removed, path):
         for batch in removed.batches():
             writer.write(batch)
     return path.read_bytes()
+
+
+def with_a_changed_input(folder):
+    """Return a plan of a corpus of which one file has changed since, and the message of the task that reads it."""
+    source = corpus_in(folder / "corpus", count=60)
+    plan = plan_dedup(folder / "plan", source, folder / "many", text="text", part_bytes=4000)
+    (source / "part-1.parquet").write_bytes((source / "part-0.parquet").read_bytes())
+    with pytest.raises(InputError) as raised:
+        plan.run(1)
+    return plan, str(raised.value)

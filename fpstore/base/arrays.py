@@ -40,6 +40,15 @@ def lists_of(lims: Lims) -> npt.NDArray[np.intp]:
     return np.repeat(np.arange(len(lims) - 1), np.diff(lims))
 
 
+def slices(values: Words, starts: npt.NDArray[Any], sizes: npt.NDArray[Any]) -> Words:
+    """Return ``values[start:start + size]`` of each slice, one after the other."""
+    lengths = sizes.astype(np.int64)
+    before = np.cumsum(lengths) - lengths
+    places = np.arange(int(lengths.sum())) + np.repeat(starts.astype(np.int64) - before, lengths)
+    out: Words = values[places]
+    return out
+
+
 def differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return which values, or rows, are not equal to the one before them."""
     out = np.ones(len(values), bool)

@@ -205,17 +205,14 @@ def _plan(given: Given, kind: str, job: DedupJob, reference: Reference | None) -
     if reference is not None and reference.store is None:
         fail("--against: a plan compares with a store: fpstore build makes one of files")
     given.refuse("is not for plans", "add", "clusters", "resume", "force", "names")
-    from fpstore.tasks.api import STAR_ROWS, Plan
+    from fpstore.tasks.api import Plan
     from fpstore.tasks.dedup import plan_of_dedup
     from fpstore.tasks.places import place_of
 
     against = None if reference is None else reference.store
 
     def make(folder: str) -> Plan:
-        made = plan_of_dedup(
-            place_of(folder), given.inputs, given.output, job, given.encoding, against, given.removed, None, None, STAR_ROWS
-        )
-        return Plan(made)
+        return Plan(plan_of_dedup(place_of(folder), given.inputs, given.output, job, given.encoding, against, given.removed))
 
     plan_or_run(given, make)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fpstore.cli import content, options
-from fpstore.cli.options import argument, option, whole
+from fpstore.cli.options import argument, option
 from fpstore.cli.task import PLAN, show_plan
 from fpstore.cli.verb import Given, fail, usage_errors, verb
 from fpstore.design.blocks import PREFER, STORAGE
@@ -25,7 +25,7 @@ OUTPUT = argument("output", "OUTPUT")
         "--by", "rows: a shard has successive rows. prefix: a shard has all fingerprints with the same leading bits, which makes "
         "the store smaller, and takes a shuffle.", ("rows", "prefix"), "rows",
     ),
-    option("--shard-rows N", "About how many rows a shard has. By default 50 million.", options.COUNT, 50_000_000),
+    option("--shard-rows N", "About how many rows a shard has. By default 50 million.", options.NUMBER_OF_ALL),
     *options.RESULT,
 )  # fmt: skip
 def build(given: Given) -> None:
@@ -42,7 +42,7 @@ def build(given: Given) -> None:
     $ fpstore task build small.plan small a.npy --design manku-10 --storage cold --prefer space --index-ids --width 64
     $ fpstore task build sites.plan sites pages.jsonl --text-field text --html --encoding utf-8 --id-type str --method minhash
     """
-    from fpstore.tasks import plan_build
+    from fpstore.tasks.planning import SHARD_ROWS, plan_build
 
     if given.text_field is None:
         given.refuse("is for texts: name their column with --text-field", *content.TEXT_MAKING, "html", "encoding")
@@ -52,7 +52,7 @@ def build(given: Given) -> None:
         plan = plan_build(
             given.plan, given.inputs, given.store, text=given.text_field, fingerprint=given.fingerprint_field, id=given.id_field,
             id_type=given.id_type, width=width, radius=given.radius, fingerprinter=maker, by=given.by,
-            shard_rows=given.shard_rows, design=given.design, storage=given.storage, prefer=given.prefer,
+            shard_rows=given.shard_rows or SHARD_ROWS, design=given.design, storage=given.storage, prefer=given.prefer,
             index_ids=given.index_ids, decimal=given.decimal, signed=given.signed, encoding=given.encoding, html=given.html,
         )  # fmt: skip
     show_plan(given, plan)
@@ -93,7 +93,7 @@ def probe(given: Given) -> None:
 
 @verb(
     PLAN, options.STORE, OUTPUT, options.PAIR_RADIUS, FORM,
-    option("--slice-rows N", "About how many fingerprints a task sorts and compares.", whole(1, 1 << 40), 1 << 22),
+    option("--slice-rows N", "How many fingerprints a task compares, about. By default 4 million.", options.NUMBER_OF_ALL),
     *options.RESULT,
 )  # fmt: skip
 def pairs(given: Given) -> None:
@@ -105,10 +105,10 @@ def pairs(given: Given) -> None:
     $ fpstore task pairs pairs.plan crawl.fps all-pairs --radius 2
     $ fpstore task pairs p.plan crawl.fps other --slice-rows 1000000 --format tsv
     """
-    from fpstore.tasks import plan_pairs
+    from fpstore.tasks.planning import plan_pairs
+    from fpstore.tasks.shuffle import SLICE_ROWS
 
     with usage_errors():
-        plan = plan_pairs(
-            given.plan, given.store, given.output, radius=given.radius, format=given.form, slice_rows=given.slice_rows
-        )
+        slice_rows = given.slice_rows or SLICE_ROWS
+        plan = plan_pairs(given.plan, given.store, given.output, radius=given.radius, format=given.form, slice_rows=slice_rows)
     show_plan(given, plan)

@@ -65,9 +65,7 @@ def compared_rows(
     for batch in read() if checkpoint is None else _checkpointed_rows(checkpoint, read):
         known = batch.flags
         if refused and not known.all():
-            raise InputError(
-                f"{corpus.label}: row {corpus.rows_before + done + int(np.argmin(known)) + 1} has no text, fingerprint or id"
-            )
+            raise _without_value(corpus, done + int(np.argmin(known)))
         done += len(known)
         ids.add(batch.ids)
         flags.append(known)
@@ -93,6 +91,10 @@ def compared_rows(
         joined_keys([np.empty(0, np.uint64), *scores]) if projection.score is not None else None,
         keys,
     )
+
+
+def _without_value(corpus: RowSource, place: int) -> InputError:
+    return InputError(f"{corpus.label}: row {corpus.rows_before + place + 1} has no text, fingerprint or id")
 
 
 def _places_on_disk(flags: Flags) -> npt.NDArray[np.intp]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.arguments import check_choice, check_number, check_whole
-from fpstore.base.arrays import lims_of
+from fpstore.base.arrays import lims_of, slices
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
 from fpstore.base.width import Width
@@ -34,7 +34,6 @@ from fpstore.jobs.ngrams import WAITING_BATCHES, Benchmark, Features, TextFeatur
 from fpstore.jobs.outputs import Listing, Outputs, share_a_file
 from fpstore.jobs.pairs import pairs_with
 from fpstore.query.names import HeldIds, Names
-from fpstore.query.snapshot import slices
 
 USUAL_NGRAM = 13  # Brown et al., Language Models are Few-Shot Learners, 2020, appendix C
 ROW_WORDS = 4  # of a fingerprint by which near-duplicates are found

@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Lims, Words
-from fpstore.base.arrays import lims_of, lists_of, spans, stable_order
+from fpstore.base.arrays import lims_of, lists_of, slices, spans, stable_order
 from fpstore.base.width import WORD_BITS, rows_like
 from fpstore.io.scores import ranks_of_keys
-from fpstore.query.snapshot import slices
 
 Numbers = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 PIECE = 1 << 18  # members of groups that are looked at together

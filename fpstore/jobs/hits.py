@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Counts, Flags, Lims, Words
-from fpstore.base.arrays import lims_of, spans
+from fpstore.base.arrays import lims_of, slices, spans
 from fpstore.base.width import distances_between
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.ngrams import Benchmark
 from fpstore.query.names import HeldIds, Names, names_in_slices, names_of
-from fpstore.query.snapshot import slices
 
 HIT_COLUMNS = ("row", "id", "benchmark", "benchmark_row", "benchmark_id", "shared", "share")
 NEAR_COLUMNS = (*HIT_COLUMNS, "distance")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Lims, NamedColumns, Words
-from fpstore.base.arrays import distinct_places, lims_of, spans
+from fpstore.base.arrays import distinct_places, lims_of, slices, spans
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Distances, Width, empty_rows
@@ -22,7 +22,7 @@ from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.given import GivenRows
 from fpstore.jobs.joining import PairColumns, pairs_between, pairs_within, saved, saving
 from fpstore.query.names import HeldIds, Names, names_in_slices, names_of
-from fpstore.query.snapshot import Snapshot, slices
+from fpstore.query.snapshot import Snapshot
 
 MOST_ROWS = 1 << 16  # pairs of ids in a batch
 MOST_LONG = 1 << 10  # pairs of ids in a batch, where strings are so long that a record has one

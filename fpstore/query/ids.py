@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Lims, Words
-from fpstore.base.arrays import lims_of
+from fpstore.base.arrays import lims_of, slices
 from fpstore.errors import InputError, NotStoredError, show
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.io.check import check_id, check_ids
 from fpstore.query.names import Named
-from fpstore.query.snapshot import Snapshot, slices
+from fpstore.query.snapshot import Snapshot
 
 
 class Ids:

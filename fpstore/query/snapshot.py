@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Lims, Words
-from fpstore.base.arrays import lims_of, stable_order
+from fpstore.base.arrays import lims_of, slices, stable_order
 from fpstore.base.threads import cached_property
 from fpstore.base.width import fingerprint_text, order_of, place_of, places_of, rows_to_numbers
 from fpstore.design.estimates import probe_nanoseconds
@@ -494,12 +494,3 @@ def cut_groups(group: Groups, bound: Words, side: str) -> tuple[Groups, Groups]:
     at = place_of(keys, bound, side)
     taken = int(counts[:at].sum())
     return (keys[:at], counts[:at], ids[:taken]), (keys[at:], counts[at:], ids[taken:])
-
-
-def slices(values: Words, starts: npt.NDArray[Any], sizes: npt.NDArray[Any]) -> Words:
-    """Return ``values[start:start + size]`` of each slice, one after the other."""
-    lengths = sizes.astype(np.int64)
-    before = np.cumsum(lengths) - lengths
-    places = np.arange(int(lengths.sum())) + np.repeat(starts.astype(np.int64) - before, lengths)
-    out: Words = values[places]
-    return out

@@ -26,19 +26,18 @@ from fpstore.io.source import Batch, IdColumn, Projection
 from fpstore.sharded import ShardedStore
 from fpstore.tasks.asked import fingerprinter_in, projection_asked, projection_in
 from fpstore.tasks.inputs import (
-    InputSpec,
-    Part,
     found_inputs,
     is_raw,
     parts_of,
     rows_of,
 )
-from fpstore.tasks.outputs import Output, output_folder
+from fpstore.tasks.outputs import output_folder
 from fpstore.tasks.pieces import PieceWriter
 from fpstore.tasks.places import Place, is_uri
 from fpstore.tasks.plan import PlanFolder, Stage
 from fpstore.tasks.rows import PartRows, raw_pieces, rows_of_part
 from fpstore.tasks.shuffle import slices_by
+from fpstore.tasks.work import Work
 
 
 def plan_of_build(
@@ -72,14 +71,12 @@ def plan_of_build(
     return made
 
 
-class BuildWork:
+class BuildWork(Work):
     """What the tasks of a build do."""
 
     def __init__(self, plan: PlanFolder) -> None:
+        super().__init__(plan)
         asked = plan.asked
-        self._plan = plan
-        self._inputs = [InputSpec(*spec) for spec in asked["inputs"]]
-        self._parts = [Part(*part) for part in asked["parts"]]
         self._shards: list[list[int]] | None = asked["shards"]  # the parts of each; None: by leading bits
         self._bits: int = asked["bits"]
         self._encoding: str | None = asked["encoding"]
@@ -87,11 +84,6 @@ class BuildWork:
         self._maker = fingerprinter_in(asked["fingerprinter"])
         self._options: dict[str, Any] = asked["options"]
         self._id_type: str = asked["id_type"]
-        self._output = Output(**asked["output"])
-
-    def run(self, stage: str, number: int, writer: PieceWriter, resources: Resources) -> None:
-        """Do a task."""
-        getattr(self, f"_{stage}")(number, writer, resources)
 
     def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         rows, fingerprints, ids, count = self._read(number, resources)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Words
-from fpstore.base.arrays import lims_of, lists_of, stable_order
+from fpstore.base.arrays import lims_of, lists_of, slices, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
 from fpstore.design.joins import JoinDesign
@@ -32,13 +32,10 @@ from fpstore.jobs.reference import NearReference, near_candidates
 from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
 from fpstore.jobs.verified import TextSets, sets_of_texts, verified
 from fpstore.query.names import NAMED_ROWS
-from fpstore.query.snapshot import slices
 from fpstore.store import Store, snapshot_of
 from fpstore.tasks.asked import asked_of, exact_design, job_of, slice_bits
 from fpstore.tasks.ids import column_of, joined_ids, kind_of, taken, values_of
 from fpstore.tasks.inputs import (
-    InputSpec,
-    Part,
     found_inputs,
     opened_input,
     opened_part,
@@ -48,20 +45,32 @@ from fpstore.tasks.inputs import (
     store_asked,
 )
 from fpstore.tasks.links import Links, labels_of, links_of_equal, links_of_keys, links_of_table, write_components, write_labels
-from fpstore.tasks.outputs import Output, output_of
+from fpstore.tasks.outputs import output_of
 from fpstore.tasks.pieces import Pieces, PieceWriter, joined
 from fpstore.tasks.places import Place
 from fpstore.tasks.plan import PlanFolder, Stage
-from fpstore.tasks.shuffle import bits_for, gathered, mixed, parts_and_rows, slices_by, slices_of, table_keys, write_column
+from fpstore.tasks.shuffle import (
+    SLICE_ROWS,
+    bits_for,
+    gathered,
+    mixed,
+    parts_and_rows,
+    slices_by,
+    slices_of,
+    table_keys,
+    write_column,
+)
 from fpstore.tasks.stars import LARGE, SMALL, labels_of_stars, star_stages, star_step
+from fpstore.tasks.work import Work
 
-SLICE_ROWS, MOST_SLICES = 1 << 22, 256  # rows that a task compares, and slices of a band or a table
+MOST_SLICES = 256  # of a band or a table
+STAR_ROWS = 200_000_000  # of which one task unites the links
 
 
 def plan_of_dedup(
     place: Place, source: Any, output: str | os.PathLike[str], job: DedupJob, encoding: str | None, against: Store | None,
-    removed: str | os.PathLike[str] | None, part_bytes: int | None, slice_rows: int | None,
-    star_rows: int,
+    removed: str | os.PathLike[str] | None, part_bytes: int | None = None, slice_rows: int | None = None,
+    star_rows: int = STAR_ROWS,
 ) -> PlanFolder:  # fmt: skip
     """Write the plan of a deduplication, and claim its output."""
     if against is not None:
@@ -90,14 +99,12 @@ def plan_of_dedup(
     return made
 
 
-class DedupWork:
+class DedupWork(Work):
     """What the tasks of a deduplication do."""
 
     def __init__(self, plan: PlanFolder) -> None:
+        super().__init__(plan)
         asked = plan.asked
-        self._plan = plan
-        self._inputs = [InputSpec(*spec) for spec in asked["inputs"]]
-        self._parts = [Part(*part) for part in asked["parts"]]
         self._encoding: str | None = asked["encoding"]
         self.job = job_of(asked["job"])
         self._bits: list[int] = asked["slice_bits"]  # of each column, a table or a band
@@ -105,14 +112,13 @@ class DedupWork:
         self._units: int = asked["units"]  # slices of a task
         self._groups_bits: int = asked["groups_bits"]
         self._against: dict[str, Any] | None = asked["against"]
-        self._output = Output(**asked["output"])
 
     def run(self, stage: str, number: int, writer: PieceWriter, resources: Resources) -> None:
         """Do a task."""
         if self._star_bits is not None and stage.startswith((LARGE, SMALL)):
             star_step(self._plan, stage, number, writer, self._star_bits)
         else:
-            getattr(self, f"_{stage}")(number, writer, resources)
+            super().run(stage, number, writer, resources)
 
     @cached_property
     def _design(self) -> JoinDesign:

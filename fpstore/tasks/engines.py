@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from fpstore import errors
 from fpstore.base.resources import LEAST_MEMORY, parse_memory, parse_threads
-from fpstore.errors import FpstoreError, StorageError, StoreExistsError, StoreNotFoundError
-from fpstore.tasks.api import PathLike, Plan, open_plan
+from fpstore.errors import FpstoreError, StorageError, StoreNotFoundError
+from fpstore.tasks.api import PathLike, Plan, opened_once
 from fpstore.tasks.places import full_uri
 
 ROUNDS = 3  # in which tasks are tried
@@ -38,17 +37,13 @@ def attempt(path: str, digest: str, index: int, memory: int | None) -> Outcome:
     return Outcome(index)
 
 
-@lru_cache(maxsize=4)
 def _opened(path: str, digest: str) -> Plan:
-    """Return a plan, which a worker opens once for all of its tasks."""
+    """Return a plan; if it is not there, the error names the machine."""
     try:
-        plan = open_plan(path)
+        return opened_once(path, digest)
     except StoreNotFoundError:
         reached = "the plan, the inputs and the output must be where all machines reach them"
         raise StoreNotFoundError(f"{path}: the machine {socket.gethostname()} has no plan there: {reached}", path=path) from None
-    if plan.digest != digest:
-        raise StoreExistsError(f"{path}: holds another plan than the one that was begun", path=path, expected=digest)
-    return plan
 
 
 def run_stages(plan: Plan, run_tasks: Callable[[list[int]], Iterable[Outcome]]) -> None:

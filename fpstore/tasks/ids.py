@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import lims_of
+from fpstore.base.arrays import lims_of, slices
 from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError
 from fpstore.io.digits import parse_integers
 from fpstore.io.source import IdColumn
 from fpstore.jobs.given import SpooledIds
 from fpstore.query.names import names_of
-from fpstore.query.snapshot import slices
 
 
 def kind_of(ids: SpooledIds | None) -> str:

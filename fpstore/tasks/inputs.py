@@ -191,20 +191,20 @@ def parts_of(specs: Sequence[InputSpec], part_bytes: int | None) -> list[Part]:
 
 
 def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | None) -> int:
-    """Return how many rows the files have: of Parquet, otherwise as many as the first rows of the first file tell.
+    """Return how many rows the files have: of Parquet, otherwise as many as the first rows of the largest file tell.
 
-    InputError for a column that the first file does not have, as far as that is known before reading.
+    InputError for a column that the file does not have, as far as that is known before reading.
     """
     if is_raw(specs[0].name):
         with input_on_disk(specs[0]) as path:
             raw_source(path).resolved(projection)
     else:
-        with opened_input(specs[0], encoding) as first:
-            first.resolved(projection)
-            rows = 0 if specs[0].groups is not None else rows_told(first, projection)
-    if specs[0].groups is not None:
-        return sum(sum(spec.groups or ()) for spec in specs)
-    return round(rows * sum(spec.bytes for spec in specs) / max(specs[0].bytes, 1))
+        largest = max(specs, key=lambda spec: spec.bytes)
+        with opened_input(largest, encoding) as some:
+            some.resolved(projection)
+            if largest.groups is None:
+                return round(rows_told(some, projection) * sum(spec.bytes for spec in specs) / max(largest.bytes, 1))
+    return sum(sum(spec.groups or ()) for spec in specs)
 
 
 def opened_input(spec: InputSpec, encoding: str | None) -> AbstractContextManager[Shards]:

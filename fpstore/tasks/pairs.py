@@ -23,11 +23,12 @@ from fpstore.jobs.pairs import batches_of
 from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store, snapshot_of
 from fpstore.tasks.inputs import opened_store, store_asked
-from fpstore.tasks.outputs import Output, output_folder
+from fpstore.tasks.outputs import output_folder
 from fpstore.tasks.pieces import PieceWriter
 from fpstore.tasks.places import Place
 from fpstore.tasks.plan import PlanFolder, Stage
 from fpstore.tasks.shuffle import key_bits_of, table_keys
+from fpstore.tasks.work import Work
 
 COLUMNS: dict[str, ColumnKind] = {"a": "fingerprint", "b": "fingerprint", "distance": "distance"}
 
@@ -48,16 +49,14 @@ def plan_of_pairs(
     return made
 
 
-class PairsWork:
+class PairsWork(Work):
     """What the tasks of a search for pairs do."""
 
     def __init__(self, plan: PlanFolder) -> None:
-        asked = plan.asked
-        self._plan, self._asked = plan, asked
-        self._ranges = [(table, place) for table, bits in enumerate(asked["bits"]) for place in range(1 << bits)]
-        self._output = Output(**asked["output"])
+        super().__init__(plan)
+        self._ranges = [(table, place) for table, bits in enumerate(plan.asked["bits"]) for place in range(1 << bits)]
 
-    def run(self, stage: str, number: int, writer: PieceWriter, resources: Resources) -> None:
+    def _pairs(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         """Write the pairs that meet in a range of the buckets of a table, and in no table before."""
         (table, place), asked = self._ranges[number], self._asked
         with opened_store(asked["store"]) as store:

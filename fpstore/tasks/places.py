@@ -290,9 +290,7 @@ class StoredPlace(Place):
         with scratch_folder() as folder:
             new = folder / Path(name).name
             yield new
-            files = [path for path in new.rglob("*") if path.is_file()] if new.is_dir() else [new]
-            for path in sorted(files):
-                self._put(path, name if path == new else f"{name}/{path.relative_to(new)}")
+            self._put(new, name)
 
     def _put(self, path: Path, name: str) -> None:
         """Copy a file to the store; what is there of it after an error, as a stream ends well in any case, is removed."""
@@ -311,18 +309,15 @@ class StoredPlace(Place):
         self._fs.copy_files(path, to, source_filesystem=source, destination_filesystem=target, use_threads=False)
 
     def on_disk(self, name: str, scratch: Path) -> Path:
-        """Return the path of a copy of a file or folder."""
-        target = scratch / name
-        names = [name] if self.size(name) is not None else self.names(f"{name}/")
-        if not names:
+        """Return the path of a copy of a file."""
+        path = scratch / name
+        if self.size(name) is None:
             raise StoreNotFoundError(f"{self.shown(name)}: is not there", path=self.shown(name))
-        for one in names:
-            path = scratch / one
-            with refusing(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-            with self._errors(one):
-                self._copy(self._system, self._at(one), self._fs.LocalFileSystem(), str(path))
-        return target
+        with refusing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with self._errors(name):
+            self._copy(self._system, self._at(name), self._fs.LocalFileSystem(), str(path))
+        return path
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a small file, also if there is one."""

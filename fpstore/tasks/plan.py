@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 from fpstore.base.arguments import check_whole
 from fpstore.base.resources import Resources
@@ -30,14 +30,7 @@ class Stage(NamedTuple):
     tasks: int
 
 
-class Work(Protocol):
-    """What the tasks of a kind of plan do: it is made of the plan."""
-
-    def run(self, stage: str, number: int, writer: PieceWriter, resources: Resources) -> None:
-        """Do a task: its result is what it writes, and a function of the plan and of the results of earlier stages."""
-
-    def finish(self, resources: Resources) -> dict[str, Any]:
-        """Write what becomes visible last, when all tasks are done; return a summary."""
+Do = Callable[[str, int, PieceWriter, Resources], None]  # a task, by its stage and its number there
 
 
 class PlanFolder:
@@ -166,14 +159,14 @@ class PlanFolder:
             found |= {index for number, index in enumerate(indexes) if result_name(stage.name, number) in there}
         return found
 
-    def run(self, work: Work, index: int, resources: Resources) -> bool:
+    def run(self, do: Do, index: int, resources: Resources) -> bool:
         """Do a task and publish its result; False if that was there. Of two that do it at once, the first one publishes."""
         stage, number = self.task(index)
         name = result_name(stage, number)
         if self.place.size(name) is not None:
             return False
         with self.place.writing(name) as path, PieceWriter(path, self._facts(stage, number)) as writer:
-            work.run(stage, number, writer, resources)
+            do(stage, number, writer, resources)
         return True
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import differs, distinct_places, lims_of, lists_of
+from fpstore.base.arrays import differs, distinct_places, lims_of, lists_of, slices
 from fpstore.base.resources import Resources
 from fpstore.base.width import words_of
 from fpstore.hashing.base import Fingerprinter
@@ -26,17 +26,17 @@ from fpstore.io.tables import values_at
 from fpstore.io.writers import ColumnKind
 from fpstore.jobs.pairs import pairs_with
 from fpstore.query.matches import Matches
-from fpstore.query.snapshot import slices
 from fpstore.sharded import ShardedStore
 from fpstore.store import Store, snapshot_of
 from fpstore.tasks.asked import fingerprinter_in, projection_asked, projection_in
 from fpstore.tasks.ids import values_of
-from fpstore.tasks.inputs import InputSpec, Part, found_inputs, opened_store, parts_of, rows_of, store_asked
-from fpstore.tasks.outputs import Output, output_folder
+from fpstore.tasks.inputs import found_inputs, opened_store, parts_of, rows_of, store_asked
+from fpstore.tasks.outputs import output_folder
 from fpstore.tasks.pieces import PieceWriter, joined
 from fpstore.tasks.places import Place
 from fpstore.tasks.plan import PlanFolder, Stage
 from fpstore.tasks.rows import rows_of_part
+from fpstore.tasks.work import Work
 
 COLUMNS: dict[str, ColumnKind] = {"query": "fingerprint", "fingerprint": "fingerprint", "distance": "distance"}
 MOST_HELD = 1 << 22  # matches, before all but the nearest are dropped
@@ -89,22 +89,15 @@ def shards_of(store: Store) -> list[Path]:
     return store.shards if isinstance(store, ShardedStore) else [store.path]
 
 
-class ProbeWork:
+class ProbeWork(Work):
     """What the tasks of a batch of probes do."""
 
     def __init__(self, plan: PlanFolder) -> None:
+        super().__init__(plan)
         asked = plan.asked
-        self._plan, self._asked = plan, asked
-        self._inputs = [InputSpec(*spec) for spec in asked["inputs"]]
-        self._parts = [Part(*part) for part in asked["parts"]]
         self._projection = projection_in(asked["projection"])
         self._maker = fingerprinter_in(asked["fingerprinter"])
         self._limit: int | None = asked["limit"]
-        self._output = Output(**asked["output"])
-
-    def run(self, stage: str, number: int, writer: PieceWriter, resources: Resources) -> None:
-        """Do a task."""
-        getattr(self, f"_{stage}")(number, writer, resources)
 
     def _store(self) -> AbstractContextManager[Store]:
         return opened_store(self._asked["store"])

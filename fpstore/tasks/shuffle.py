@@ -18,10 +18,11 @@ from fpstore.base.aliases import Words
 from fpstore.base.arrays import lims_of, stable_order
 from fpstore.base.width import WORD_BITS, leading_words, row_of_number, rows_like, words_of
 from fpstore.design.joins import JoinDesign
+from fpstore.jobs.bands import MIXER
 from fpstore.tasks.pieces import Pieces, PieceWriter, joined
 
 ROW_BITS = 40  # of a number, for the row in its part; the bits before are the number of the part
-MIXER = np.uint64(0x9E3779B97F4A7C15)
+SLICE_ROWS = 1 << 22  # that a task compares
 
 
 def numbers_of(part: int, rows: npt.NDArray[np.unsignedinteger | np.intp]) -> Words:

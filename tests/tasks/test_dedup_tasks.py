@@ -2,7 +2,6 @@
 
 import json
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -81,9 +80,12 @@ def test_stars_find_components(tmp_path, kind, bits):
         facts = {"plan": plan.digest, "stage": "links", "task": part}
         with plan.place.writing(f"results/links-{part:05d}.pieces") as path, PieceWriter(path, facts) as writer:
             write_edges(writer, *np.ascontiguousarray(pairs[part::2].T), bits, both=True)
-    work = SimpleNamespace(run=lambda stage, number, writer, _: star_step(plan, stage, number, writer, bits))
+
+    def do(stage, number, writer, _):
+        star_step(plan, stage, number, writer, bits)
+
     for index in range(2, plan.tasks):
-        plan.run(work, index, checked_resources(None, 1, None))
+        plan.run(do, index, checked_resources(None, 1, None))
     found = {}
     for number in range(1 << bits):
         nodes, labels = labels_of_stars(plan, number)

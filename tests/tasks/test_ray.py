@@ -5,11 +5,10 @@ from pathlib import Path
 
 import chaos
 import pytest
-from tasking import corpus_in, files_in
+from tasking import corpus_in, files_in, with_a_changed_input
 
 import fpstore
 import fpstore.ray
-from fpstore.tasks import plan_dedup
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of Ray
@@ -43,12 +42,8 @@ def test_equals_one_process_when_workers_end_or_are_refused(tmp_path, faults):
 
 def test_an_error_of_a_task_is_what_one_process_raises(tmp_path, faults):
     chaos.ask(faults)
-    source = corpus_in(tmp_path / "corpus", count=60)
-    plan = plan_dedup(tmp_path / "plan", source, tmp_path / "many", text="text", part_bytes=4000)
-    (source / "part-1.parquet").write_bytes((source / "part-0.parquet").read_bytes())
+    plan, message = with_a_changed_input(tmp_path)
     with pytest.raises(fpstore.InputError) as raised:
-        plan.run(1)
-    with pytest.raises(fpstore.InputError) as raised_by_worker:
         fpstore.ray.run(tmp_path / "plan")
-    assert str(raised_by_worker.value) == str(raised.value)
+    assert str(raised.value) == message
     assert plan.left()["hash"] == [1]

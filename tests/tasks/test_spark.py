@@ -14,7 +14,7 @@ from pathlib import Path
 import chaos
 import pytest
 from children import fill
-from tasking import corpus_in, files_in, finished, listed
+from tasking import corpus_in, files_in, finished, listed, with_a_changed_input
 
 import fpstore
 import fpstore.spark
@@ -160,12 +160,8 @@ def test_a_job_goes_on_where_it_ended(tmp_path, cluster, wanted):
 def test_an_error_of_a_task_is_what_one_process_raises(tmp_path, cluster):
     spark, faults = cluster
     chaos.ask(faults)
-    source = corpus_in(tmp_path / "corpus", count=60)
-    plan = plan_dedup(tmp_path / "plan", source, tmp_path / "many", text="text", part_bytes=4000)
-    (source / "part-1.parquet").write_bytes((source / "part-0.parquet").read_bytes())
-    with pytest.raises(fpstore.InputError) as raised:
-        plan.run(1)
-    with pytest.raises(fpstore.InputError, match=f"^{re.escape(str(raised.value))}$"):
+    plan, message = with_a_changed_input(tmp_path)
+    with pytest.raises(fpstore.InputError, match=f"^{re.escape(message)}$"):
         fpstore.spark.run(spark, tmp_path / "plan")
     assert [one.done for one in plan.status()] == [2, 0, 0, 0, 0, 0]
     assert plan.left()["hash"] == [1]

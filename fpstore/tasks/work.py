@@ -1,0 +1,30 @@
+"""What the tasks of a kind of plan do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from fpstore.base.resources import Resources
+from fpstore.tasks.inputs import InputSpec, Part
+from fpstore.tasks.outputs import Output
+from fpstore.tasks.pieces import PieceWriter
+from fpstore.tasks.plan import PlanFolder
+
+
+class Work(ABC):
+    """The tasks of a plan. The method that has the name of a stage, behind an underscore, does one of its tasks."""
+
+    def __init__(self, plan: PlanFolder) -> None:
+        self._plan, self._asked = plan, plan.asked
+        self._inputs = [InputSpec(*spec) for spec in plan.asked.get("inputs", ())]
+        self._parts = [Part(*part) for part in plan.asked.get("parts", ())]
+        self._output = Output(**plan.asked["output"])
+
+    def run(self, stage: str, number: int, writer: PieceWriter, resources: Resources) -> None:
+        """Do a task: its result is what it writes, and a function of the plan and of the results of earlier stages."""
+        getattr(self, f"_{stage}")(number, writer, resources)
+
+    @abstractmethod
+    def finish(self, resources: Resources) -> dict[str, Any]:
+        """Write what becomes visible last, when all tasks are done; return a summary."""

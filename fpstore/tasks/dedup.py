@@ -2,21 +2,21 @@
 
 Stages: *hash* makes fingerprints of a part of the corpus; *links* finds near-duplicates that share a bucket of one table, or the
 keys of one band; *components* unites them; *members* sends the rows of a component to one task; *decide* chooses the rows that
-are kept; *copy* copies the kept rows of a file.
+are kept; *copy* copies the kept rows of some files. A list of removed rows has more stages: see `removed.py`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Words
-from fpstore.base.arrays import lims_of, lists_of, slices, stable_order
+from fpstore.base.arrays import lims_of, lists_of, slices
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
 from fpstore.design.joins import JoinDesign
@@ -29,13 +29,13 @@ from fpstore.jobs.dedup import check_store, distances_from_kept
 from fpstore.jobs.dedup_job import DedupJob
 from fpstore.jobs.grouping import Members, grouped, members_of, ranks_of
 from fpstore.jobs.reference import NearReference, near_candidates
-from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
 from fpstore.jobs.verified import TextSets, sets_of_texts, verified
-from fpstore.query.names import NAMED_ROWS
 from fpstore.store import Store, snapshot_of
 from fpstore.tasks.asked import asked_of, exact_design, job_of, slice_bits
-from fpstore.tasks.ids import column_of, joined_ids, kind_of, taken, values_of
+from fpstore.tasks.ids import column_of, joined_ids, kind_of, taken
 from fpstore.tasks.inputs import (
+    InputSpec,
+    files_of,
     found_inputs,
     opened_input,
     opened_part,
@@ -49,6 +49,7 @@ from fpstore.tasks.outputs import output_of
 from fpstore.tasks.pieces import Pieces, PieceWriter, joined
 from fpstore.tasks.places import Place
 from fpstore.tasks.plan import PlanFolder, Stage
+from fpstore.tasks.removed import join_lists, list_stages, write_leasts, write_list, write_numbers, write_ranks
 from fpstore.tasks.shuffle import (
     SLICE_ROWS,
     bits_for,
@@ -84,6 +85,7 @@ def plan_of_dedup(
     target = output_of(output, specs, removed)
     star_bits = bits_for(rows, slice_rows) if rows > star_rows else None
     stars = [] if star_bits is None else star_stages(star_bits)
+    lists = [] if removed is None else list_stages(len(parts), 1 << groups_bits)
     asked = {
         "inputs": specs, "parts": parts, "encoding": encoding, "job": asked_of(job), "rows": rows, "slice_bits": bits,
         "units": units, "star_bits": star_bits, "groups_bits": groups_bits, "output": target._asdict(),
@@ -92,7 +94,7 @@ def plan_of_dedup(
     stages = [
         Stage("hash", len(parts)), Stage("links", -(-sum(1 << one for one in bits) // units)), *stars,
         Stage("components", 1 << (star_bits or 0)),
-        Stage("members", len(parts)), Stage("decide", 1 << groups_bits), Stage("copy", len(specs)),
+        Stage("members", len(parts)), Stage("decide", 1 << groups_bits), Stage("copy", len(files_of(parts))), *lists,
     ]  # fmt: skip
     made = PlanFolder.made(place, "dedup", asked, stages)
     target.claim(made)
@@ -106,6 +108,7 @@ class DedupWork(Work):
         super().__init__(plan)
         asked = plan.asked
         self._encoding: str | None = asked["encoding"]
+        self._files = files_of(self._parts)  # that a task copies
         self.job = job_of(asked["job"])
         self._bits: list[int] = asked["slice_bits"]  # of each column, a table or a band
         self._star_bits: int | None = asked["star_bits"]  # None: one task unites all links
@@ -231,15 +234,18 @@ class DedupWork(Work):
         members = self._grouped(members, parts, number, fingerprints, ids)
         firsts = members.documents[members.lims[:-1]]
         writer.facts["clusters"] = len(firsts)
-        writer.add("leasts", numbers[np.minimum.reduceat(members.documents, members.lims[:-1])] if len(firsts) else firsts)
         removed = np.ones(len(members.documents), bool)
         removed[members.lims[:-1]] = False
         owners = lists_of(members.lims)[removed]
-        distances = distances_from_kept(fingerprints, members)[removed]
         documents, kept = members.documents[removed].view(np.intp), firsts[owners].view(np.intp)
         some = slices_of(parts_and_rows(numbers[documents])[0], len(self._parts))
-        clusters = owners.astype(np.uint64)
-        columns = {"removed": numbers[documents], "kept": numbers[kept], "clusters": clusters, "distances": distances}
+        writer.add_slices("removed", numbers[documents], some)
+        if self._output.removed is None:
+            return
+        leasts = numbers[np.minimum.reduceat(members.documents, members.lims[:-1])] if len(firsts) else firsts
+        write_leasts(writer, leasts, len(self._parts), 1 << self._groups_bits)
+        distances = distances_from_kept(fingerprints, members)[removed]
+        columns = {"kept": numbers[kept], "clusters": owners.astype(np.uint64), "distances": distances}
         for name, column in columns.items():
             writer.add_slices(name, column, some)
         writer.add_id_slices("ids", taken(ids, documents), some)
@@ -282,18 +288,19 @@ class DedupWork(Work):
     # copy
 
     def _copy(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        places = [place for place, part in enumerate(self._parts) if number in part.numbers]
-        decided = self._plan.results("decide")
+        files, decided = self._files[number], self._plan.results("decide")
+        places = [place for place, part in enumerate(self._parts) if part.file in files]
         flags = np.concatenate([self._kept(place, decided) for place in places])
-        if (part := self._parts[places[0]]).files > 1:
-            lims = lims_of(self._plan.result("hash", places[0]).facts["rows_of_files"])
-            flags = flags[slice(*lims[number - part.file :][:2].tolist())]
-        spec = self._inputs[number]
+        rows = self._plan.result("hash", places[0]).facts["rows_of_files"] if len(files) > 1 else [len(flags)]
+        some = zip(files, pairwise(lims_of(rows).tolist()), strict=True)
+        writer.facts["files"] = [self._copied(self._inputs[file], flags[slice(*lims)]) for file, lims in some]
+
+    def _copied(self, spec: InputSpec, flags: Flags) -> dict[str, Any]:
+        """Copy the kept rows of a file; return how many rows it has, how many are kept, and the bytes that were written."""
         name = self._output.name_of(spec)
         with opened_input(spec, self._encoding) as corpus, self._output.writing(name, self._plan.digest) as path:
             corpus.copy(flags, path)
-        size = self._output.place.size(name)
-        writer.facts |= {"rows": len(flags), "kept": int(np.count_nonzero(flags)), "bytes": size}
+        return {"rows": len(flags), "kept": int(np.count_nonzero(flags)), "bytes": self._output.place.size(name)}
 
     def _kept(self, part: int, decided: list[Pieces]) -> Flags:
         """Return which rows of a part are kept."""
@@ -306,13 +313,25 @@ class DedupWork(Work):
             flags[parts_and_rows(one.read("removed", part))[1]] = False
         return flags
 
+    # The list of removed rows
+
+    def _ranks(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        write_ranks(writer, self._plan.results("decide"), number)
+
+    def _clusters(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        write_numbers(writer, self._plan, number)
+
+    def _list(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        assert self._output.removed is not None
+        write_list(writer, self._plan, number, self._output.removed, self._against is not None)
+
     # The end
 
     def finish(self, resources: Resources) -> dict[str, Any]:
         """Write the list of removed rows, and the manifest of the output; return what was found."""
         hashed, decided = self._plan.results("hash"), self._plan.results("decide")
-        copied = self._plan.results("copy")
-        documents, kept = (sum(one.facts[fact] for one in copied) for fact in ("rows", "kept"))
+        copied = [file for one in self._plan.results("copy") for file in one.facts["files"]]
+        documents, kept = (sum(file[fact] for file in copied) for fact in ("rows", "kept"))
         clusters = sum(one.facts["clusters"] for one in decided)
         summary = {
             "documents": documents, "not_compared": documents - sum(one.facts["known"] for one in hashed), "clusters": clusters,
@@ -320,59 +339,7 @@ class DedupWork(Work):
         }  # fmt: skip
         if self._against is not None:
             summary["near_reference"] = sum(one.facts["near"] for one in hashed)
-        sizes = {self._output.name_of(spec): one.facts["bytes"] for spec, one in zip(self._inputs, copied, strict=True)}
-        self._output.finish(sizes, self._plan.digest, self._removed(hashed, decided), self._columns, summary)
+        sizes = {self._output.name_of(spec): file["bytes"] for spec, file in zip(self._inputs, copied, strict=True)}
+        lists = (self._plan.result("list", number) for number in range(len(self._parts)))
+        self._output.finish(sizes, self._plan.digest, partial(join_lists, lists=lists, near=self._against is not None), summary)
         return summary
-
-    @property
-    def _columns(self) -> tuple[str, ...]:
-        return REMOVED_COLUMNS if self._against is None else REMOVED_WITH_REFERENCE
-
-    def _removed(self, hashed: list[Pieces], decided: list[Pieces]) -> Iterator[Mapping[str, Any]]:
-        """Yield the columns of the removed rows, some at a time, in the order of the corpus."""
-        firsts = lims_of([one.facts["rows"] for one in hashed]).astype(np.uint64)
-        leasts, before = joined(decided, "leasts"), lims_of([one.facts["clusters"] for one in decided])
-        ranks = np.empty(len(leasts), np.uint64)
-        ranks[stable_order(leasts)] = np.arange(len(leasts), dtype=np.uint64)
-        own = any(one.facts["ids"] == "string" for one in hashed)
-        strings = {"id"} if own else set()
-        if own or any("near.kept.sizes" in one for one in hashed):
-            strings.add("kept")
-        for part, found in enumerate(hashed):
-            rows = [self._removed_rows(one, part, firsts, ranks[n:]) for one, n in zip(decided, before.tolist(), strict=False)]
-            if self._against is not None:
-                rows.append(self._near_rows(found, firsts[part]))
-            yield from _in_order_of_rows(rows, self._columns, strings)
-
-    def _removed_rows(self, decided: Pieces, part: int, firsts: Words, ranks: Words) -> dict[str, Any]:
-        """Return the columns of the rows of a part that one task has removed; ``ranks`` of its clusters."""
-
-        def rows_of(name: str) -> Words:
-            parts, rows = parts_and_rows(decided.read(name, part))
-            return firsts[parts] + rows.astype(np.uint64)
-
-        row, kept = rows_of("removed"), rows_of("kept")
-        ids, kept_ids = (decided.read_ids(name, part) for name in ("ids", "kept.ids"))
-        return {
-            "row": row, "id": row if ids is None else ids, "kept_row": kept, "kept": kept if kept_ids is None else kept_ids,
-            "cluster": ranks[decided.read("clusters", part).view(np.intp)], "reference": np.zeros(len(row), np.uint64),
-            "distance": decided.read("distances", part).astype(np.uint64),
-        }  # fmt: skip
-
-    def _near_rows(self, found: Pieces, first: np.uint64) -> dict[str, Any]:
-        """Return the columns of the rows of a part that are near the reference."""
-        row, ids = found.read("near.rows").astype(np.uint64) + first, found.read_ids("near.ids")
-        return {
-            "row": row, "id": row if ids is None else ids, "kept_row": row, "kept": found.read_ids("near.kept"),
-            "cluster": np.zeros(len(row), np.uint64), "reference": np.ones(len(row), np.uint64),
-            "distance": found.read("near.distances").astype(np.uint64),
-        }  # fmt: skip
-
-
-def _in_order_of_rows(tables: list[dict[str, Any]], names: tuple[str, ...], strings: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield some columns of several tables together, by their rows, at most NAMED_ROWS at once; some are of strings."""
-    columns = {name: joined_ids([table[name] for table in tables], name in strings) for name in names}
-    order = stable_order(np.concatenate([table["row"] for table in tables]))
-    for start in range(0, len(order), NAMED_ROWS):
-        some = order[start : start + NAMED_ROWS]
-        yield {name: values_of(taken(column, some)) for name, column in columns.items()}

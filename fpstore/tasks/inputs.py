@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, partial
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 from fpstore.api import open as open_store
 from fpstore.base.arguments import is_iterable
+from fpstore.base.threads import in_order
 from fpstore.errors import InputError
 from fpstore.hashing.corpora import corpus_paths, open_source
 from fpstore.io.arrow import import_pyarrow
@@ -23,14 +25,18 @@ from fpstore.io.shards import Shards, places_of_shards
 from fpstore.io.source import FIELD_FORMATS, Projection
 from fpstore.jobs.dedup_job import rows_told
 from fpstore.store import Store, snapshot_of
-from fpstore.tasks.places import DiskPlace, Place, StoredPlace, full_uri, is_inside, is_uri, scratch_folder
+from fpstore.tasks.places import DiskPlace, Place, StoredPlace, full_uri, is_inside, is_uri, place_of, scratch_folder
 
 WHOLE_BYTES = 1 << 24  # of a file that is read as a whole for its digest; of a larger one, as much in even pieces
 PIECE_BYTES = 1 << 20
 LEAST_PART, MOST_PART, MOST_PARTS = 16 << 20, 256 << 20, 4096  # bytes of a part, and parts
 GROUP_ROWS = 1 << 20  # of raw numbers, which are cut like row groups
+READERS = 16  # threads
 FIELD_SUFFIXES = tuple(f".{form}" for form in FIELD_FORMATS)
 RAW_SUFFIXES = (".npy", *(f".{form}" for form in RAW_BITS))
+
+
+File = tuple[Place, str, str]  # its name there, and what its output is called
 
 
 class InputSpec(NamedTuple):
@@ -86,16 +92,16 @@ def found_inputs(
     uris = [one for one in given if is_uri(one)]
     if not uris and raw and all(isinstance(one, str | os.PathLike) and is_raw(one) for one in given):
         paths = [Path(one) for one in corpus_paths(given)]
-        return [_spec(DiskPlace(path.parent), path.name, path.name) for path in paths]
+        return _specs((DiskPlace(path.parent), path.name, path.name) for path in paths)
     if not uris:
         corpus = open_source(given, encoding=encoding)
         assert isinstance(corpus, Shards)
         _check_outside(map(str, corpus.folders), outside)
         files = zip(map(Path, corpus.paths), places_of_shards(corpus), strict=True)
-        return [_spec(DiskPlace(path.parent), path.name, name.as_posix()) for path, name in files]
+        return _specs((DiskPlace(path.parent), path.name, name.as_posix()) for path, name in files)
     if len(uris) < len(given):
         raise InputError("paths and URIs of object stores are not mixed: name one kind of input", got=source)
-    found = [spec for uri in uris for spec in _stored(uri, len(uris) > 1)]
+    found = _specs(file for uri in uris for file in _stored(uri, len(uris) > 1))
     forms = {PurePosixPath(spec.name).suffix.lower() for spec in found}
     if len(forms) > 1:
         raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}", got=source)
@@ -114,24 +120,30 @@ def _check_outside(folders: Iterable[str], outside: Sequence[str | os.PathLike[s
             raise InputError(f"{within}: is in {folder}, and the next run would read it: name a place outside", path=within)
 
 
-def _stored(uri: str, many: bool) -> Iterator[InputSpec]:
+def _stored(uri: str, many: bool) -> Iterator[File]:
     """Yield the files that a URI names: those of a folder in the order in which a walk through folders of a disk finds them."""
     top, _, last = uri.rstrip("/").rpartition("/")
     place = StoredPlace(uri)
     if not top.endswith("/"):  # else it names a whole bucket
         above = StoredPlace(top)
         if above.size(last) is not None:
-            yield _spec(above, last, inner_name(last))
+            yield above, last, inner_name(last)
             return
     names = [name for name in place.names() if inner_name(name).lower().endswith(FIELD_SUFFIXES)]
     if not names:
         raise InputError(f"{uri}: no {', '.join(FIELD_SUFFIXES)} there", path=uri)
     for name in sorted(names, key=lambda name: name.split("/")):
         output = str(PurePosixPath(name).with_name(inner_name(name)))
-        yield _spec(place, name, f"{last}/{output}" if many else output)
+        yield place, name, f"{last}/{output}" if many else output
 
 
-def _spec(place: Place, name: str, output: str) -> InputSpec:
+def _specs(files: Iterable[File]) -> list[InputSpec]:
+    """Return what a plan says of files: an object store takes its time, and answers many at once."""
+    return [spec for _, spec in in_order(_spec, files, READERS)]
+
+
+def _spec(file: File) -> InputSpec:
+    place, name, output = file
     size, digest = digest_of_file(place, name)
     groups = None
     if name.lower().endswith(".parquet"):
@@ -190,13 +202,18 @@ def parts_of(specs: Sequence[InputSpec], part_bytes: int | None) -> list[Part]:
     return [*parts, *([Part(first, len(specs) - first, 0, 0)] if first < len(specs) else [])]
 
 
+def files_of(parts: Sequence[Part]) -> list[range]:
+    """Return the numbers of the files that stand together in a part, or of one that has several parts."""
+    return [range(first, end) for first, end in sorted({(part.file, part.file + part.files) for part in parts})]
+
+
 def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | None) -> int:
     """Return how many rows the files have: of Parquet, otherwise as many as the first rows of the largest file tell.
 
     InputError for a column that the file does not have, as far as that is known before reading.
     """
     if is_raw(specs[0].name):
-        with input_on_disk(specs[0]) as path:
+        with inputs_on_disk(specs[:1]) as (path,):
             raw_source(path).resolved(projection)
     else:
         largest = max(specs, key=lambda spec: spec.bytes)
@@ -215,8 +232,7 @@ def opened_input(spec: InputSpec, encoding: str | None) -> AbstractContextManage
 @contextmanager
 def opened_part(specs: Sequence[InputSpec], part: Part, encoding: str | None) -> Iterator[Shards]:
     """Yield the rows of a part of some files; InputError if one is not as it was when the plan was made."""
-    with ExitStack() as stack:
-        paths = [stack.enter_context(input_on_disk(specs[number])) for number in part.numbers]
+    with inputs_on_disk([specs[number] for number in part.numbers]) as paths:
         corpus = open_source(paths, encoding=encoding)
         assert isinstance(corpus, Shards)
         if isinstance(corpus, ParquetRows) and part.end:
@@ -225,15 +241,24 @@ def opened_part(specs: Sequence[InputSpec], part: Part, encoding: str | None) ->
 
 
 @contextmanager
-def input_on_disk(spec: InputSpec) -> Iterator[str]:
-    """Yield the path of a file, or of a copy of it; InputError if it is not as it was when the plan was made."""
-    place, name = place_and_name(spec.uri)
+def inputs_on_disk(specs: Sequence[InputSpec]) -> Iterator[list[str]]:
+    """Yield the paths of files, or of copies of them; InputError if one is not as it was when the plan was made."""
+    with scratch_folder() as scratch:
+        place_of_folder = cache(place_of)  # a file system of pyarrow for all files there
+        work = partial(_on_disk, scratch, place_of_folder)
+        yield [path for _, path in in_order(work, enumerate(specs), READERS)]
+
+
+def _on_disk(scratch: Path, place_of_folder: Callable[[str], Place], numbered: tuple[int, InputSpec]) -> str:
+    """Return the path of a file, or of a copy of it in a folder."""
+    number, spec = numbered
+    top, name = os.path.split(spec.uri)
+    place = place_of_folder(top)
     size, digest = digest_of_file(place, name)
     if (size, digest) != (spec.bytes, spec.digest):
         message = f"{spec.uri}: changed since the plan was made: make a new plan"
         raise InputError(message, path=spec.uri, expected=spec.digest, got=digest)
-    with scratch_folder() as scratch:
-        yield str(place.on_disk(name, scratch))
+    return str(place.on_disk(name, scratch / str(number)))
 
 
 def store_asked(store: Store) -> dict[str, Any]:

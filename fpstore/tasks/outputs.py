@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from fpstore.base.width import WIDTHS
+from fpstore.base.threads import cached_property
 from fpstore.errors import InputError, StoreExistsError
-from fpstore.io import open_writer
 from fpstore.tasks.inputs import FIELD_SUFFIXES, InputSpec, digest_of_file, place_and_name
 from fpstore.tasks.places import DiskPlace, Place, full_uri, is_inside, place_of
 from fpstore.tasks.plan import PlanFolder
@@ -20,14 +19,18 @@ LISTS = (".tsv", ".csv", ".txt", ".jsonl", ".parquet")
 MANIFEST = "_fpstore.json"  # Spark, Arrow and fpstore pass over names that begin so
 
 
-class Output(NamedTuple):
-    """Where the rows go: a folder for files of the names of the inputs, or one file; and the list of removed rows, if any."""
+class OutputAsked(NamedTuple):
+    """Where the rows go, as a plan says it: a folder, or one file; and the list of removed rows, if any."""
 
     uri: str
     is_file: bool
     removed: str | None = None
 
-    @property
+
+class Output(OutputAsked):
+    """Where the rows go: a folder for files of the names of the inputs, or one file; and the list of removed rows, if any."""
+
+    @cached_property
     def place(self) -> Place:
         """The folder that is written to."""
         return place_and_name(self.uri)[0] if self.is_file else place_of(self.uri)
@@ -93,9 +96,8 @@ class Output(NamedTuple):
             yield path
 
     def finish(
-        self, sizes: Mapping[str, int], digest: str, removed: Iterable[Mapping[str, Any]], columns: tuple[str, ...],
-        summary: Mapping[str, Any],
-    ) -> None:  # fmt: skip
+        self, sizes: Mapping[str, int], digest: str, write_list: Callable[[Path], None], summary: Mapping[str, Any]
+    ) -> None:
         """Check that all files are as long as they were written, write the list of removed rows, and the manifest last."""
         for name, size in sizes.items():
             now = self.place.size(name)
@@ -105,9 +107,8 @@ class Output(NamedTuple):
                 raise InputError(f"{self.place.shown(name)}: {message}", expected=size, got=now)
         if self.removed is not None:
             place, name = place_and_name(self.removed)
-            with _writing(place, name) as path, open_writer(path, columns=columns, width=WIDTHS[-1]) as writer:
-                for batch in removed:
-                    writer.write(batch)
+            with _writing(place, name) as path:
+                write_list(path)
         self.complete(digest, summary, list(sizes))
 
     def complete(self, digest: str, summary: Mapping[str, Any], names: Sequence[str]) -> None:

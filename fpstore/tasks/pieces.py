@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count, pairwise, takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.base.aliases import Lims
 from fpstore.base.arrays import lims_of
 from fpstore.base.strings import StringColumn
 from fpstore.disk.refusals import refusing
@@ -25,6 +27,9 @@ MAGIC = b"fpspiece"
 TRAILER_BYTES = 24  # the length of the index, its CRC-32, eight bytes each as digits of hexadecimal, and MAGIC
 GUESSED_BYTES = 1 << 13  # at the end of a file, in which the index most often is
 DTYPES = {np.dtype(kind).str: np.dtype(kind) for kind in (np.uint8, np.uint16, np.uint32, np.int64, np.uint64)}
+BLOCK = "block-"  # begins the names of the blocks of a file
+BLOCK_BYTES = 1 << 24
+ENTRY_BYTES = 16  # of a slice in a table
 TABLE = ".slices"  # ends the name of the table of an array in slices
 Slices = Sequence[npt.NDArray[np.intp]]  # the places of the rows of each
 
@@ -52,14 +57,15 @@ class PieceWriter:
             self._file.write(data)
 
     def add_slices(self, name: str, array: npt.NDArray[Any], slices: Slices) -> None:
-        """Write the values at some places of an array, slice by slice; a table has where each ends, and its CRC-32.
+        """Write the values at some places of an array, slice by slice; a table has where each ends, and a CRC-32.
 
-        However many slices there are, the index has two arrays.
+        However many slices there are, the index has two arrays. A slice is read with two rows of the table: so its CRC-32 is also
+        that of where it begins and ends.
         """
         ordered = np.ascontiguousarray(array[np.concatenate([np.empty(0, np.intp), *slices])])
         ends = np.cumsum([len(some) for some in slices], dtype=np.uint64)
-        pieces = np.split(ordered, ends[:-1].astype(np.intp))
-        checks = [zlib.crc32(piece.reshape(-1).view(np.uint8).data) for piece in pieces]
+        bounds = list(pairwise([0, *ends.tolist()]))
+        checks = [zlib.crc32(ordered[slice(*bound)].reshape(-1).view(np.uint8).data, _seed(*bound)) for bound in bounds]
         self.add(f"{name}{TABLE}", np.stack([ends, np.array(checks, np.uint64)], axis=1))
         self.add(name, ordered)
 
@@ -76,11 +82,17 @@ class PieceWriter:
         if isinstance(ids, StringColumn):
             ordered = taken(ids, np.concatenate([np.empty(0, np.intp), *slices]))
             lims = lims_of([len(some) for some in slices])
-            self.add_slices(f"{name}.sizes", ordered.sizes, _runs(lims))
+            self.add_slices(f"{name}.sizes", ordered.sizes, runs(lims))
             bytes_before = np.concatenate([np.zeros(1, np.uint64), ordered.ends])[lims].astype(np.int64)
-            self.add_slices(f"{name}.data", np.frombuffer(ordered.data, np.uint8), _runs(bytes_before))
+            self.add_slices(f"{name}.data", np.frombuffer(ordered.data, np.uint8), runs(bytes_before))
         elif ids is not None:
             self.add_slices(name, ids, slices)
+
+    def add_file(self, path: Path) -> None:
+        """Write the bytes of a file, in blocks."""
+        with refusing(path), path.open("rb") as file:
+            for number, block in enumerate(iter(partial(file.read, BLOCK_BYTES), b"")):
+                self.add(f"{BLOCK}{number}", np.frombuffer(block, np.uint8))
 
     def __enter__(self) -> Self:
         return self
@@ -93,9 +105,14 @@ class PieceWriter:
                 file.write(_trailer(index))
 
 
-def _runs(lims: npt.NDArray[np.int64]) -> Slices:
+def runs(lims: Lims) -> Slices:
     """Return the places of successive slices."""
     return [np.arange(start, end) for start, end in pairwise(lims.tolist())]
+
+
+def _seed(start: int, end: int) -> int:
+    """Return what the CRC-32 of a slice begins with."""
+    return zlib.crc32(b"%016x%016x" % (start, end))
 
 
 def _trailer(index: bytes) -> bytes:
@@ -123,7 +140,6 @@ class Pieces:
             content = json.loads(index)
             self.facts: dict[str, Any] = dict(content["facts"])
             self._index: dict[str, list[Any]] = dict(content["arrays"])
-            self._tables: dict[str, npt.NDArray[np.uint64]] = {}
         except (ValueError, KeyError, TypeError, RecursionError):
             raise self._damaged() from None
 
@@ -140,9 +156,10 @@ class Pieces:
         try:
             start, kind, shape, check = self._index[name]
             dtype, row = DTYPES[kind], shape[1:]
-            first, end = 0, shape[0]
+            first, end, seed = 0, shape[0], 0
             if number is not None:
                 first, end, check = self._slice(name, number)
+                seed = _seed(first, end)
             row_bytes = dtype.itemsize * int(np.prod(row, dtype=np.int64))
             begin, stop = start + first * row_bytes, start + end * row_bytes
             if not 0 <= start <= begin <= stop <= self._bytes or end > shape[0]:
@@ -150,16 +167,28 @@ class Pieces:
         except (KeyError, ValueError, TypeError, OverflowError, IndexError):
             raise self._damaged() from None
         data = self._place.read(self.name, begin, stop - begin)
-        if len(data) != stop - begin or zlib.crc32(data) != check:
+        if len(data) != stop - begin or zlib.crc32(data, seed) != check:
             raise self._damaged()
         return np.frombuffer(data, dtype).reshape(end - first, *row)
 
     def _slice(self, name: str, number: int) -> tuple[int, int, int]:
         """Return the first row of a slice, the one behind it, and its CRC-32."""
-        if name not in self._tables:
-            self._tables[name] = self.read(f"{name}{TABLE}")
-        table = self._tables[name]
-        return int(table[number - 1, 0]) if number else 0, int(table[number, 0]), int(table[number, 1])
+        start, _, (count, _), _ = self._index[f"{name}{TABLE}"]
+        if not (0 <= number < count and 0 <= start <= self._bytes):
+            raise IndexError
+        before = max(number - 1, 0)
+        data = self._place.read(self.name, start + before * ENTRY_BYTES, (number + 1 - before) * ENTRY_BYTES)
+        ends, checks = np.frombuffer(data, np.uint64).reshape(number + 1 - before, 2).T.tolist()
+        return ends[-2] if number else 0, ends[-1], checks[-1]
+
+    def lims(self, name: str) -> Lims:
+        """Return where the slices of an array begin and end."""
+        return np.concatenate([np.zeros(1, np.int64), self.read(f"{name}{TABLE}")[:, 0].astype(np.int64)])
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the bytes of a file, block by block."""
+        names = takewhile(self.__contains__, (f"{BLOCK}{number}" for number in count()))
+        return (self.read(name).tobytes() for name in names)
 
     def read_ids(self, name: str, number: int | None = None) -> IdColumn:
         """Return ids of either type, or one slice of them; None if there are none."""

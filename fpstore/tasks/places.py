@@ -99,6 +99,7 @@ class DiskPlace(Place):
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         self.uri = str(self.path)
+        self._cleaned = set[Path]()  # folders in which what is abandoned was removed
 
     def size(self, name: str) -> int | None:
         """Return the bytes of a file."""
@@ -130,8 +131,7 @@ class DiskPlace(Place):
         """Return the names of files that begin so."""
         top = beginning.rpartition("/")[0]
         with refusing(self.path):
-            files = (path for path in (self.path / top).rglob("*") if path.is_file())
-            found = sorted(str(path.relative_to(self.path)) for path in files)
+            found = sorted(_files_in(self.path / top, f"{top}/" if top else ""))
         return [name for name in found if name.startswith(beginning) and UNFINISHED not in name]
 
     @contextmanager
@@ -140,13 +140,19 @@ class DiskPlace(Place):
         target = self.path / name
         with refusing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            remove_abandoned(target.parent, f"{_unfinished()}*")
+            self._clean(target.parent)
             with temporary_folder(target.parent, _unfinished()) as folder:
                 new = folder / target.name
                 yield new
                 _sync(new)
                 _publish(new, target)
             sync_folder(target.parent)
+
+    def _clean(self, folder: Path) -> None:
+        """Remove what killed processes have left, once: a folder may have many files, and be written to as often."""
+        if folder not in self._cleaned:
+            remove_abandoned(folder, f"{_unfinished()}*")
+            self._cleaned.add(folder)
 
     def on_disk(self, name: str, scratch: Path) -> Path:
         """Return the path of a file or folder."""
@@ -171,6 +177,17 @@ class DiskPlace(Place):
         """Remove a file."""
         with suppress(FileNotFoundError):
             (self.path / name).unlink()
+
+
+def _files_in(folder: Path, beginning: str) -> Iterator[str]:
+    """Yield the names of all files in a folder and those below: of most, the folder says what they are."""
+    folders = [(str(folder), beginning)]
+    while folders:
+        path, before = folders.pop()
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
+            listed = list(entries)
+            folders += [(one.path, f"{before}{one.name}/") for one in listed if one.is_dir(follow_symlinks=False)]
+            yield from [f"{before}{one.name}" for one in listed if one.is_file()]
 
 
 @cache

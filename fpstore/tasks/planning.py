@@ -44,8 +44,8 @@ def plan_dedup(
 ) -> Plan:  # fmt: skip
     r"""Plan a deduplication that tasks do: the same rows are kept as by :func:`fpstore.dedup`, and the files have the same bytes.
 
-    The stages are hash, links, components, members, decide and copy; `Beyond one machine` in the guide says what they read and
-    write.
+    The stages are hash, links, components, members, decide and copy, and for a list of removed rows ranks, clusters and list;
+    `Beyond one machine` in the guide says what they read and write.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from fpstore.hashing.base import Fingerprinter
 from fpstore.io.source import IdColumn, Projection
 from fpstore.jobs.compared import compared_rows
 from fpstore.tasks.ids import as_integers, as_strings, column_of, kind_of
-from fpstore.tasks.inputs import InputSpec, Part, input_on_disk, is_raw, opened_part, raw_source
+from fpstore.tasks.inputs import InputSpec, Part, inputs_on_disk, is_raw, opened_part, raw_source
 
 
 class PartRows(NamedTuple):
@@ -48,7 +48,7 @@ def rows_of_part(
 def raw_pieces(specs: Sequence[InputSpec], part: Part, projection: Projection) -> Iterator[Words]:
     """Yield the fingerprints of a part of some files of raw numbers, some at a time."""
     for number in part.numbers:
-        with input_on_disk(specs[number]) as path:
+        with inputs_on_disk([specs[number]]) as (path,):
             source = raw_source(path)
             batches = islice(source.batches(source.resolved(projection)), part.first, part.end or None)
             yield from (batch.fingerprints for batch in batches)

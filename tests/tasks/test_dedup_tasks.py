@@ -132,6 +132,34 @@ def test_ids_are_of_one_type_in_all_parts(tmp_path):
     assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
 
 
+@pytest.mark.parametrize("kind", ["tsv", "csv", "txt", "jsonl", "parquet"])
+@pytest.mark.parametrize("ids", ["strings", "some strings", "integers", "none"])
+def test_lists_of_parts_are_joined(tmp_path, monkeypatch, kind, ids):
+    """Where rows of Parquet are written together decides about its row groups: not where the parts end."""
+    monkeypatch.setattr("fpstore.query.names.NAMED_ROWS", 7)
+    monkeypatch.setattr("fpstore.tasks.removed.NAMED_ROWS", 7)
+    monkeypatch.setattr("fpstore.tasks.pieces.BLOCK_BYTES", 100)
+    monkeypatch.setattr("fpstore.io.parquet.GROUP_ROWS", 20)
+    rng, made = random.Random(3), [0x00FF00FF00FF00FF]
+    for number in range(12):
+        made += [1 << rng.randrange(64) ^ rng.choice(made) for _ in range(20 * (number % 3))]  # some parts have no rows
+        rows = [{"fp": f"{one:016x}", "id": 7 * n if ids != "strings" else f"k{n}"} for n, one in enumerate(made[-25:])]
+        if ids == "some strings" and number == 5:
+            rows[0]["id"] = "k"
+        write(tmp_path / "corpus" / f"{number:02}.jsonl", [*rows, {"fp": f"{rng.getrandbits(64):016x}", "id": 1}])
+    asked = {"fingerprint": "fp", "id": None if ids == "none" else "id", "radius": 3}
+    found = fpstore.dedup(tmp_path / "corpus", tmp_path / "one", **asked)
+    assert len(found.removed) > 100
+    removed = tmp_path / f"many.{kind}"
+    plan = plan_dedup(
+        tmp_path / "plan", tmp_path / "corpus", tmp_path / "many", removed=removed, part_bytes=1, slice_rows=20, **asked
+    )
+    finished(plan)
+    assert removed.read_bytes() == listed(found.removed, tmp_path / f"one.{kind}")
+    if kind == "parquet":
+        assert pq.ParquetFile(removed).num_row_groups > 3
+
+
 def test_processes_write_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     corpus_in(tmp_path / "corpus")

@@ -84,7 +84,7 @@ class Reader:
         self._rule = IdRule(self._id_type)
         for source in self._sources:
             source.bytes_done = 0
-        return _cut(self._settled(self._rule), self._chunk_rows, self._empty_too)
+        return cut_batches(self._settled(self._rule), self._chunk_rows, self._empty_too)
 
     def of_width(self, width: Width) -> Iterator[Batch]:
         """Yield :meth:`columns`; InputError if the reader was opened for another width."""
@@ -147,7 +147,7 @@ def _decide(held: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
         yield batch
 
 
-def _cut(batches: Iterable[Batch], rows: int, empty_too: bool) -> Iterator[Batch]:
+def cut_batches(batches: Iterable[Batch], rows: int, empty_too: bool) -> Iterator[Batch]:
     """Regroup batches into parts of ``rows`` rows, or fewer where their ids are long; the last one may be shorter."""
     held: list[Batch] = []
     held_rows, held_bytes = 0, 0

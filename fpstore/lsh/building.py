@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from fpstore.disk.temporary import SpillFile
 from fpstore.errors import InputError
 from fpstore.families import Family
 from fpstore.format.manifest import read_manifest
-from fpstore.lsh.given import GivenItems, GivenTexts
+from fpstore.lsh.given import Given
 from fpstore.lsh.keys import DOCUMENT_DESIGN, DOCUMENT_WIDTH, MOST_DOCUMENTS, MOST_NUMBER_BITS, EntryLayout
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, put_manifest
 from fpstore.lsh.plan import LshPlan
@@ -33,13 +33,26 @@ class Piece(NamedTuple):
     ids: Any
 
 
+class GivenDocuments(Protocol):
+    """Documents without numbers, in pieces: the ids are those of rows, or others."""
+
+    row_numbers: bool
+
+    @property
+    def next_row(self) -> int:
+        """The number of the item after those read so far."""
+
+    def __iter__(self) -> Iterator[Given]:
+        """Yield some documents."""
+
+
 class DocumentPieces:
     """The documents that are given, in pieces, each with the next number; their keys go to a file meanwhile.
 
     ``row_numbers`` and ``next_row`` are for the builder.
     """
 
-    def __init__(self, given: GivenItems | GivenTexts, family: Family[Any], plan: LshPlan) -> None:
+    def __init__(self, given: GivenDocuments, family: Family[Any], plan: LshPlan) -> None:
         self._given, self.family, self._plan = given, family, plan
         self.row_numbers = given.row_numbers
         self.count = 0  # documents so far
@@ -72,15 +85,17 @@ class DocumentPieces:
 
 
 def build_index(
-    folder: Path, pieces: DocumentPieces, plan: LshPlan, expected: int, index_ids: bool, resources: Resources
-) -> None:
+    folder: Path, pieces: DocumentPieces, plan: LshPlan, expected: int, index_ids: bool, resources: Resources,
+    identities: tuple[bytes | None, bytes | None] = (None, None),
+) -> None:  # fmt: skip
     """Write an index into an empty folder: the documents while items are read, then their keys, the manifest last.
 
-    Keys are long enough for as many documents as are ``expected``.
+    Keys are long enough for as many documents as are ``expected``. The stores have random identities, unless these are given.
     """
-    _write_store(folder / DOCUMENTS, pieces, DOCUMENT_DESIGN, DOCUMENT_WIDTH.bits, resources, index_ids)
+    of_documents, of_keys = identities
+    _write_store(folder / DOCUMENTS, pieces, DOCUMENT_DESIGN, DOCUMENT_WIDTH.bits, resources, of_documents, index_ids)
     layout = EntryLayout.of_size(max(pieces.count, expected), plan.bands)
-    _write_store(folder / KEYS, pieces.entries(layout), layout.design, WORD_BITS, resources)
+    _write_store(folder / KEYS, pieces.entries(layout), layout.design, WORD_BITS, resources, of_keys)
     pieces.keys.close()
     form = pieces.family.describe(), plan.threshold, plan.recall, plan.bands, plan.rows, plan.probes, layout.key_bits, plan.radius
     put_manifest(folder, IndexManifest(*form, *identities_in(folder), pieces.count, 1))
@@ -92,10 +107,12 @@ def identities_in(folder: Path) -> tuple[str, str]:
     return documents, keys
 
 
-def _write_store(folder: Path, source: Any, design: Any, width: int, resources: Resources, index_ids: bool = False) -> None:
+def _write_store(
+    folder: Path, source: Any, design: Any, width: int, resources: Resources, identity: bytes | None, index_ids: bool = False
+) -> None:
     folder.mkdir()
     options = Options(
         radius=0, width=width, design=design, memory=resources.memory, threads=resources.threads, block_bytes=BLOCK_BYTES,
-        codec=ELIAS_FANO, filter=False, index_ids=index_ids, progress=resources.progress,
+        codec=ELIAS_FANO, filter=False, index_ids=index_ids, progress=resources.progress, identity=identity,
     )  # fmt: skip
     build_into(folder, source, None, options.checked())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -61,7 +62,7 @@ class GivenTexts:
     """The texts of a reader, with the ids that it has, in pieces. Rows and keys are made by its threads, as it reads."""
 
     def __init__(self, reader: HashingReader, family: Family[Any], bands: tuple[int, int]) -> None:
-        self._reader, self._family, self._bands = reader.making(self._hashed), family, bands
+        self._reader = reader.making(partial(rows_with_keys, family, bands))
         self.row_numbers = reader.row_numbers
 
     @property
@@ -70,24 +71,28 @@ class GivenTexts:
         return self._reader.next_row
 
     def __iter__(self) -> Iterator[Given]:
-        words = DOCUMENT_WIDTH.words
         for batch in self._reader.columns():
-            rows = batch.fingerprints
-            if len(rows):
+            if len(batch.fingerprints):
                 assert batch.ids is not None
-                keys = rows[:, words:]
-                yield Given(Asked(np.ascontiguousarray(rows[:, :words]), keys, keys), batch.ids)
+                yield given_of(batch.fingerprints, batch.ids)
 
-    def _hashed(self, texts: Sequence[Any]) -> Hashed:
-        """Return rows with keys behind them."""
-        number, rows_of_band = self._bands
-        # A MinHash takes texts as readers have them: of several columns, as tuples.
-        batches = [texts] if isinstance(self._family, MinHashFamily) else self._family.batches(texts)
-        made = [self._family.both(batch, number * rows_of_band) for batch in batches]
-        known = np.concatenate([sketched.known for sketched in made])
-        rows = np.zeros((len(known), DOCUMENT_WIDTH.words + number), np.uint64)
-        rows[known] = np.concatenate([np.hstack(asked_of(sketched, self._bands)[:2]) for sketched in made])
-        return Hashed(rows, known)
+
+def rows_with_keys(family: Family[Any], bands: tuple[int, int], texts: Sequence[Any]) -> Hashed:
+    """Return the rows of texts, each with its keys behind it."""
+    number, rows_of_band = bands
+    # A MinHash takes texts as readers have them: of several columns, as tuples.
+    batches = [texts] if isinstance(family, MinHashFamily) else family.batches(texts)
+    made = [family.both(batch, number * rows_of_band) for batch in batches]
+    known = np.concatenate([sketched.known for sketched in made])
+    rows = np.zeros((len(known), DOCUMENT_WIDTH.words + number), np.uint64)
+    rows[known] = np.concatenate([np.hstack(asked_of(sketched, bands)[:2]) for sketched in made])
+    return Hashed(rows, known)
+
+
+def given_of(rows: Words, ids: Any) -> Given:
+    """Return items of rows with keys behind them; the rows are a copy."""
+    keys = rows[:, DOCUMENT_WIDTH.words :]
+    return Given(Asked(rows[:, : DOCUMENT_WIDTH.words].copy(), keys, keys), ids)
 
 
 def family_of(family: Any, items: Any) -> Family[Any]:

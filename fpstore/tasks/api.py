@@ -19,6 +19,7 @@ from fpstore.base.resources import checked_resources, parse_memory, parse_thread
 from fpstore.errors import FormatVersionError, FpstoreError, StorageError, StoreExistsError
 from fpstore.tasks.build import BuildWork
 from fpstore.tasks.dedup import DedupWork
+from fpstore.tasks.lsh import LshWork
 from fpstore.tasks.pairs import PairsWork
 from fpstore.tasks.places import place_of
 from fpstore.tasks.plan import PLAN_FILE, PlanFolder
@@ -27,7 +28,9 @@ from fpstore.tasks.work import Work
 
 PathLike = str | os.PathLike[str]
 _SIGNAL_OF_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
-KINDS: dict[str, Callable[[PlanFolder], Work]] = {"dedup": DedupWork, "build": BuildWork, "probe": ProbeWork, "pairs": PairsWork}
+KINDS: dict[str, Callable[[PlanFolder], Work]] = {
+    "dedup": DedupWork, "build": BuildWork, "probe": ProbeWork, "pairs": PairsWork, "lsh": LshWork,
+}  # fmt: skip
 
 
 class StageStatus(NamedTuple):

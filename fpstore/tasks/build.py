@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import leading_words
 from fpstore.building.builder import Options, build_into
 from fpstore.errors import CorruptStoreError, InputError
-from fpstore.format.manifest import IDENTITY_BYTES, read_manifest
+from fpstore.format.manifest import read_manifest
 from fpstore.format.shards import shard_name
 from fpstore.hashing.base import Fingerprinter
 from fpstore.io.source import Batch, IdColumn, Projection
@@ -111,11 +110,6 @@ class BuildWork(Work):
             folder.mkdir()
             build_into(folder, rows, None, options.checked())
         writer.facts["rows"] = rows.next_row
-
-    def _identity(self, number: int) -> bytes:
-        """Return the identity of a shard, which follows from the plan."""
-        digest = blake2b(f"{self._plan.digest} {number}".encode(), digest_size=IDENTITY_BYTES)
-        return digest.digest()
 
     def _of_rows(self, number: int, resources: Resources) -> Iterator[tuple[Words, IdColumn, int]]:
         """Yield the fingerprints, ids and count of rows of the parts of a shard; ids are rows unless there are others."""

@@ -133,7 +133,9 @@ class PlanFolder:
         try:
             pieces = Pieces(self.place, result_name(stage, number))
         except StoreNotFoundError:
-            message = f"{self.place.uri}: task {number} of the stage {stage} has not run: run the stages in order"
+            index = next(indexes.start for one, indexes in self.indexes() if one.name == stage) + number
+            which = f"task {number} of the stage {stage} (--index {index})"
+            message = f"{self.place.uri}: {which} has not run: run the stages in order"
             raise StoreNotFoundError(message, path=self.place.uri) from None
         wanted = self._facts(stage, number)
         got = {name: pieces.facts.get(name) for name in wanted}

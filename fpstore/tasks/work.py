@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from hashlib import blake2b
 from typing import Any
 
 from fpstore.base.resources import Resources
+from fpstore.format.manifest import IDENTITY_BYTES
 from fpstore.tasks.inputs import InputSpec, Part
 from fpstore.tasks.outputs import Output
 from fpstore.tasks.pieces import PieceWriter
@@ -24,6 +26,10 @@ class Work(ABC):
     def run(self, stage: str, number: int, writer: PieceWriter, resources: Resources) -> None:
         """Do a task: its result is what it writes, and a function of the plan and of the results of earlier stages."""
         getattr(self, f"_{stage}")(number, writer, resources)
+
+    def _identity(self, what: object) -> bytes:
+        """Return the identity of a store that the plan makes, so that whoever makes it writes the same bytes."""
+        return blake2b(f"{self._plan.digest} {what}".encode(), digest_size=IDENTITY_BYTES).digest()
 
     @abstractmethod
     def finish(self, resources: Resources) -> dict[str, Any]:

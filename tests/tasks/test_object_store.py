@@ -155,7 +155,7 @@ def test_results_that_are_removed_or_damaged(corpus):
     with pytest.raises(fpstore.CorruptStoreError, match=r"^s3://.*/plan/results/hash-00000\.pieces: damaged: remove it"):
         open_plan(plan.path).run(links)
     system.delete_file(path)
-    with pytest.raises(fpstore.StoreNotFoundError, match="task 0 of the stage hash has not run"):
+    with pytest.raises(fpstore.StoreNotFoundError, match=r"task 0 of the stage hash \(--index 0\) has not run"):
         plan.finish()
     assert plan.status()[0].done == links - 1
     for index in range(len(plan)):

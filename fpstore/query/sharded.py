@@ -35,6 +35,7 @@ from fpstore.query.batches import MatchColumns, Nearest, no_matches, queries_at_
 from fpstore.query.matches import Match, MatchList
 from fpstore.query.merged import merged, recounted
 from fpstore.query.names import Named, names_of
+from fpstore.query.repeats import repeated_names
 from fpstore.query.snapshot import MOST_MATCHES, Snapshot
 from fpstore.query.tracker import Tracker
 
@@ -304,18 +305,9 @@ class ShardedSnapshot(Snapshot):
         return aliases, firsts
 
     def repeated_strings(self) -> Iterator[list[tuple[int, int]]]:
-        """Yield pairs of the number of a string that a shard before has too, and of its number there."""
+        """Return pairs of the number of a string that a shard before has too, and of its number there."""
         sources = [(0, self._hashes(place)) for place in range(len(self.manifest.shards))]
-        for _, counts, numbers in _of_all(sources):
-            lims, pairs = lims_of(counts), list[tuple[int, int]]()
-            for group in np.flatnonzero(counts > 1).tolist():
-                first: dict[object, int] = {}
-                listed = numbers[lims[group] : lims[group + 1]]
-                for number, name in zip(listed.tolist(), names_of(self, listed), strict=True):
-                    if first.setdefault(name, number) != number:
-                        pairs.append((number, first[name]))
-            if pairs:
-                yield pairs
+        return repeated_names(self, _of_all(sources))
 
     def _hashes(self, place: int) -> Iterator[Groups]:
         """Yield the hashes of the strings of a shard, ascending, how many strings have each, and their numbers."""

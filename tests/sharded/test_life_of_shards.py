@@ -12,6 +12,8 @@ from children import fill
 from shards import ids_of, queries_of, rows_of, shards
 
 import fpstore
+from fpstore.query import names, repeats
+from fpstore.query.sharded import NUMBER_BITS
 
 VALUES = rows_of(64, 160, 3)
 
@@ -178,3 +180,20 @@ def test_a_full_disk_leaves_the_manifest_as_it_was(mounted_disk):
     assert (disk / "S" / "shards.json").read_bytes() == data
     (disk / "filler").unlink()
     assert len(fpstore.ShardedStore.combine(disk / "S").shards) == 3
+
+
+@pytest.mark.parametrize(("rows", "named"), [(1, 1 << 16), (7, 1 << 16), (1 << 16, 5), (1 << 16, 1 << 16)])
+def test_strings_that_several_shards_have(tmp_path, monkeypatch, rows, named):
+    """Each has the number that it has first, however many are looked at together."""
+    monkeypatch.setattr(repeats, "NAMED_ROWS", rows)
+    monkeypatch.setattr(names, "NAMED_ROWS", named)
+    ids = [f"id {n * n % 83}" for n in range(len(VALUES))]
+    with shards(tmp_path / "S", VALUES, ids, range(30, len(VALUES), 30)) as store:
+        snapshot = store._shards
+        numbers = {}
+        for place, shard in snapshot.shards():
+            for name in set(ids[30 * place : 30 * place + 30]):
+                numbers.setdefault(name, []).append(place << NUMBER_BITS | shard.number_of(name))
+        wanted = sorted((number, first) for first, *others in numbers.values() for number in others)
+        assert sorted(pair for pairs in snapshot.repeated_strings() for pair in pairs) == wanted
+        assert len(wanted) > 20

@@ -64,7 +64,7 @@ from fpstore.tasks.shuffle import (
 from fpstore.tasks.stars import LARGE, SMALL, labels_of_stars, star_stages, star_step
 from fpstore.tasks.work import Work
 
-MOST_SLICES = 256  # of a band or a table
+MOST_SLICES = 512  # of a band or a table
 STAR_ROWS = 200_000_000  # of which one task unites the links
 
 

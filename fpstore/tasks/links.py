@@ -83,11 +83,29 @@ def links_of_table(rows: Gathered, design: JoinDesign, table: int, resources: Re
 
 def write_components(writer: PieceWriter, links: Sequence[Pieces], parts: int) -> None:
     """Write, by parts, the number of each row that a link has, and the first number of its component."""
-    nodes = np.unique(np.concatenate([np.empty(0, np.uint64), *(one.read(end) for one in links for end in ("a", "b"))]))
+    nodes = _nodes_of(links)
     sets = _kernel.Sets(len(nodes))
     for one in links:
         sets.unite(*(np.searchsorted(nodes, one.read(end)).astype(np.uint64) for end in ("a", "b")))
     write_labels(writer, nodes, nodes[sets.names()], parts)
+
+
+def _nodes_of(links: Sequence[Pieces]) -> Words:
+    """Return the numbers that links have, ascending: most have links in many bands, so no array has all ends."""
+    held, count = [np.empty(0, np.uint64)], 0
+    for one in links:
+        held += [one.read(end) for end in ("a", "b")]
+        count += len(held[-1]) + len(held[-2])
+        if count > len(held[0]):
+            held, count = [_distinct(held)], 0
+    return _distinct(held)
+
+
+def _distinct(held: list[Words]) -> Words:
+    """Return the numbers in some arrays, each once, ascending."""
+    numbers = np.concatenate(held)
+    _kernel.sort_keys(numbers, np.empty_like(numbers))
+    return numbers[differs(numbers)]
 
 
 def write_labels(writer: PieceWriter, nodes: Words, labels: Words, parts: int) -> None:

@@ -70,7 +70,8 @@ def plan_dedup(
         About how many bytes of input a task reads: small files together, large files of Parquet by row groups; other files are
         not cut. By default there are 256 parts, of 16 to 256 MiB, and no more than 4,096.
     slice_rows : int, optional
-        About how many rows a task compares. By default 4 million, or more if there were more than 256 slices.
+        About how many rows a task compares. By default 4 million, or more if there were more than 512 slices.
+        `Beyond one machine` says how much memory that takes.
     star_rows : int
         Of more rows, components are found by many tasks in rounds of large-star and small-star, and not by one task.
 

@@ -13,12 +13,15 @@ from tasking import corpus_in, files_in, finished, listed, write
 import fpstore
 from fpstore import MinHash, _kernel
 from fpstore.base.resources import checked_resources
+from fpstore.base.width import Width
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.hashing import TextReader
 from fpstore.tasks import plan_dedup
+from fpstore.tasks.links import links_of_keys
 from fpstore.tasks.pieces import PieceWriter
 from fpstore.tasks.places import DiskPlace
 from fpstore.tasks.plan import PlanFolder, Stage
+from fpstore.tasks.shuffle import Gathered
 from fpstore.tasks.stars import labels_of_stars, star_stages, star_step, write_edges
 
 CASES = {
@@ -207,6 +210,19 @@ def test_scores_of_parts_have_one_length(tmp_path, scores):
     fpstore.dedup(tmp_path / "in", tmp_path / "one", **asked)
     finished(plan_dedup(tmp_path / "p", tmp_path / "in", tmp_path / "many", part_bytes=1, **asked))
     assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
+
+
+@pytest.mark.parametrize("kind", ["equal", "chain"])
+def test_one_bucket_with_a_whole_slice(kind):
+    """Every two of 300,000 rows are 45 billion pairs: a test that compared them would not end."""
+    rng, count = np.random.default_rng(1), 300_000 if kind == "equal" else 60_000
+    flips = np.zeros((count, 4), np.uint64)
+    if kind == "chain":
+        flips[np.arange(count), rng.integers(0, 4, count)] = np.uint64(1) << rng.integers(0, 64, count, dtype=np.uint64)
+    numbers = np.arange(count, dtype=np.uint64)
+    rows = Gathered(np.zeros(count, np.uint64), numbers, np.bitwise_xor.accumulate(flips))
+    sets = links_of_keys(rows, 50, Width(256), checked_resources("64MiB", 1, None))
+    assert not sets.names().any()
 
 
 def test_ids_without_fingerprints(tmp_path):

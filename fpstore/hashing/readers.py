@@ -110,10 +110,13 @@ class HashingReader(Reader):
         """Files that were not read, or are no texts or pictures."""
         return sum(self.left_out[reason] for reason in ("binary", "large", "damaged", "encoding", "rows", "other"))
 
-    def making(self, hashed: HashedTexts) -> Self:
-        """Return a reader of the same texts, of which ``hashed`` makes other rows than fingerprints: :meth:`columns` has them."""
+    def making(self, hashed: HashedTexts, most: int) -> Self:
+        """Return a reader of the same texts, of which ``hashed`` makes other rows than fingerprints, at most so many in a chunk.
+
+        :meth:`columns` has them.
+        """
         other = copy(self)
-        other._hashed = hashed
+        other._hashed, other._chunk_rows = hashed, min(self._chunk_rows, most)
         return other
 
     def columns(self) -> Iterator[Batch]:

@@ -12,6 +12,7 @@ import numpy as np
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import is_iterable
 from fpstore.base.strings import StringColumn
+from fpstore.base.width import WORD_BITS
 from fpstore.errors import InputError
 from fpstore.families import Family, MinHashFamily, Sketched, as_family
 from fpstore.hashing.base import Hashed, Wrapper
@@ -19,6 +20,8 @@ from fpstore.hashing.readers import HashingReader
 from fpstore.io.check import check_ids
 from fpstore.lsh.answers import Asked
 from fpstore.lsh.keys import DOCUMENT_WIDTH, band_keys, document_rows
+
+PIECE_BYTES = 1 << 23  # of rows with keys that are made, written or read at once
 
 
 class Given(NamedTuple):
@@ -62,7 +65,7 @@ class GivenTexts:
     """The texts of a reader, with the ids that it has, in pieces. Rows and keys are made by its threads, as it reads."""
 
     def __init__(self, reader: HashingReader, family: Family[Any], bands: tuple[int, int]) -> None:
-        self._reader = reader.making(partial(rows_with_keys, family, bands))
+        self._reader = reader.making(partial(rows_with_keys, family, bands), rows_of_piece(bands[0]))
         self.row_numbers = reader.row_numbers
 
     @property
@@ -75,6 +78,11 @@ class GivenTexts:
             if len(batch.fingerprints):
                 assert batch.ids is not None
                 yield given_of(batch.fingerprints, batch.ids)
+
+
+def rows_of_piece(bands: int) -> int:
+    """Return how many rows with as many keys take some megabytes."""
+    return PIECE_BYTES // (WORD_BITS // 8 * (DOCUMENT_WIDTH.words + bands))
 
 
 def rows_with_keys(family: Family[Any], bands: tuple[int, int], texts: Sequence[Any]) -> Hashed:

@@ -25,8 +25,7 @@ from fpstore.io.reader import cut_batches
 from fpstore.io.source import Batch, IdRule, Projection, mixed_ids
 from fpstore.lsh import LshPlan, LshStore
 from fpstore.lsh.building import DocumentPieces, build_index
-from fpstore.lsh.given import Given, given_of, rows_with_keys
-from fpstore.lsh.keys import DOCUMENT_WIDTH
+from fpstore.lsh.given import Given, given_of, rows_of_piece, rows_with_keys
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, read_index_manifest
 from fpstore.tasks.asked import projection_asked, projection_in
 from fpstore.tasks.inputs import InputSpec, opened_part, parts_of
@@ -36,8 +35,6 @@ from fpstore.tasks.places import Place, full_uri
 from fpstore.tasks.plan import PlanFolder, Stage, result_name
 from fpstore.tasks.work import Work
 
-WORD_BYTES = 8
-PIECE_BYTES = 1 << 23  # of rows and keys that are written, and read, at once
 BUILT = "build", 0  # the one task that makes the index
 
 
@@ -88,8 +85,7 @@ class LshWork(Work):
                 resources.report("reading", facts["rows"])
                 yield batch if self._projection.id is not None else batch._replace(ids=places)
 
-        row_bytes = WORD_BYTES * (DOCUMENT_WIDTH.words + self._form.bands)
-        for batch in cut_batches(with_ids(), PIECE_BYTES // row_bytes, False):
+        for batch in cut_batches(with_ids(), rows_of_piece(self._form.bands), False):
             writer.add(f"documents-{facts['pieces']}", batch.fingerprints)
             writer.add_ids(f"ids-{facts['pieces']}", batch.ids)
             facts["ids"] = "str" if isinstance(batch.ids, StringColumn) else "int"

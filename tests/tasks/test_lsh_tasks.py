@@ -17,6 +17,7 @@ from fpstore import MinHash, lsh
 from fpstore.errors import InputError, StoreExistsError, StoreNotFoundError
 from fpstore.families import BitSampling, SimMinHash
 from fpstore.hashing import TextReader
+from fpstore.lsh import given
 from fpstore.tasks import lsh as work
 from fpstore.tasks import open_plan, plan_lsh
 
@@ -51,10 +52,10 @@ TEXTS = [row["text"] for row in rows_of(240, 1) if row["text"] not in (None, "",
 
 @pytest.mark.parametrize(
     ("suffix", "key", "piece_bytes"),
-    crossed(["parquet", "jsonl", "csv"], [None, "key", "number"], [3000, work.PIECE_BYTES], share=2),
+    crossed(["parquet", "jsonl", "csv"], [None, "key", "number"], [3000, given.PIECE_BYTES], share=2),
 )
 def test_an_index_equals_the_one_of_a_process(tmp_path, monkeypatch, suffix, key, piece_bytes):
-    monkeypatch.setattr(work, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(given, "PIECE_BYTES", piece_bytes)
     source = corpus_in(tmp_path / "corpus", suffix)
     kind = "auto" if key != "number" or suffix != "csv" else "int"
     plan = plan_lsh(tmp_path / "plan", source, tmp_path / "many.lsh", id=key, id_type=kind, part_bytes=4000, **ASKED)
@@ -119,8 +120,8 @@ def test_which_number_of_documents_bands_are_planned_for(tmp_path):
     }
     assert len({(one.bands, one.rows) for one in expected.values()}) > 2
     for number, ((suffix, asked), wanted) in enumerate(expected.items()):
-        given = {"text": "text", "threshold": 0.5, **dict(asked)}
-        finished(plan_lsh(tmp_path / f"p{number}", source if suffix == "parquet" else lines, tmp_path / f"i{number}", **given))
+        how = {"text": "text", "threshold": 0.5, **dict(asked)}
+        finished(plan_lsh(tmp_path / f"p{number}", source if suffix == "parquet" else lines, tmp_path / f"i{number}", **how))
         with lsh.open(tmp_path / f"i{number}") as index:
             stats = index.stats()
             assert index.bands == (wanted.bands, wanted.rows)
@@ -226,7 +227,7 @@ def test_processes_that_build_at_once(tmp_path):
 def test_what_is_refused(tmp_path):
     source = corpus_in(tmp_path / "corpus")
     form = lsh.plan(100, MinHash(), 0.5)
-    for message, given in (
+    for message, wrong in (
         ("for rows of files", {"text": True}),
         ("name either the column", {"text": None}),
         ("no column named 'txt'", {"text": "txt"}),
@@ -243,7 +244,7 @@ def test_what_is_refused(tmp_path):
         ("expected a family", {"family": fpstore.SimHash()}),
     ):
         with pytest.raises(InputError, match=message):
-            plan_lsh(tmp_path / "plan", source, tmp_path / "i", **{**ASKED, **given})
+            plan_lsh(tmp_path / "plan", source, tmp_path / "i", **{**ASKED, **wrong})
     with pytest.raises(InputError, match="an index lies on a disk"):
         plan_lsh(tmp_path / "plan", source, "s3://bucket/i", **ASKED)
     with pytest.raises(InputError, match="the next run would read it"):

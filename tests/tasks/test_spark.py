@@ -110,7 +110,7 @@ def test_workers_that_end_or_are_refused_change_nothing(tmp_path, cluster, wante
 
 @pytest.mark.slow
 def test_stores_of_shards(tmp_path, cluster):
-    """Shards, matches and pairs are those of processes of this machine."""
+    """Shards, matches, pairs and indexes are those of processes of this machine."""
     spark, _ = cluster
     corpus_in(tmp_path / "corpus", count=120)
     asked = {"text": "text", "id": "number", "by": "prefix", "shard_rows": 40}
@@ -126,6 +126,9 @@ def test_stores_of_shards(tmp_path, cluster):
     fpstore.spark.pairs(spark, tmp_path / "many", tmp_path / "pairs-many")
     for name in ("found", "pairs"):
         assert files_in(tmp_path / f"{name}-many") == files_in(tmp_path / f"{name}-one") != {}
+    told = fpstore.spark.lsh(spark, tmp_path / "corpus", tmp_path / "i.lsh", text="text", threshold=0.5)
+    with fpstore.lsh.open(tmp_path / "i.lsh") as index:
+        assert len(index) == told["documents"] > 100
 
 
 @pytest.mark.slow

@@ -16,6 +16,8 @@ from speeds import slow
 
 import fpstore
 from fpstore.tasks import open_plan, plan_dedup
+from fpstore.tasks.inputs import digest_of_file
+from fpstore.tasks.places import DiskPlace
 from fpstore.tasks.plan import digest_of
 
 
@@ -54,6 +56,27 @@ def test_an_input_that_is_not_as_it_was(root, what):
     refused(fpstore.FpstoreError, rf"part-1\.csv: {says}", plan.run, 1)
     assert [stage.done for stage in plan.status()] == [1, *[0] * 8]
     assert written(root) == {}
+
+
+@pytest.mark.parametrize("size", [1, 3 << 20, 1 << 24, 40_000_001])
+def test_a_digest_is_of_all_of_a_file_or_of_even_pieces(tmp_path, size):
+    place, path = DiskPlace(tmp_path), tmp_path / "file"
+    path.write_bytes(bytes(size))
+    found = {digest_of_file(place, "file")}
+    read = [0, size - 1] + ([size // 2] if size <= 1 << 24 else [n * (size - (1 << 20)) // 15 for n in range(16)])
+    for at in read:
+        with path.open("r+b") as file:
+            file.seek(at)
+            file.write(b"x")
+        found.add(digest_of_file(place, "file"))
+    assert len(found) == 1 + len(set(read))
+
+
+def test_inputs_of_one_name(tmp_path):
+    """The second would replace the rows of the first."""
+    uris = [f"file://{corpus_at(tmp_path / above / 'day', rows=20)}" for above in "ab"]
+    refused(fpstore.InputError, "two inputs would be written to one name", planned, tmp_path, uris)
+    assert not (tmp_path / "plan").exists()
 
 
 @pytest.mark.parametrize("made", [pa.table, pd.DataFrame, pl.DataFrame, pl.LazyFrame], ids=lambda made: made.__name__)

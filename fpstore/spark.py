@@ -18,7 +18,7 @@ from typing import Any
 from fpstore.base.resources import parse_memory
 from fpstore.errors import InputError, show
 from fpstore.io.arrow import import_pyarrow
-from fpstore.tasks import Plan, open_plan, plan_build, plan_dedup, plan_lsh, plan_pairs, plan_probe
+from fpstore.tasks import Plan, open_plan, plan_build, plan_dedup, plan_join, plan_lsh, plan_pairs, plan_probe
 from fpstore.tasks.api import PathLike
 from fpstore.tasks.engines import Outcome, attempt, run_job, run_stages
 
@@ -129,6 +129,14 @@ def pairs(
 ) -> dict[str, Any]:
     """Find all pairs of a store, as :func:`fpstore.tasks.plan_pairs` plans it; `plan` and `memory` are as for :func:`dedup`."""
     return _job(spark, lambda path: plan_pairs(path, store, output, **asked), output, plan, memory)
+
+
+def join(
+    spark: Any, store: Any, other: Any, output: PathLike, *, plan: PathLike | None = None, memory: int | str | None = None,
+    **asked: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Find all pairs of two stores, as :func:`fpstore.tasks.plan_join` plans it; `plan` and `memory` are as for :func:`dedup`."""
+    return _job(spark, lambda path: plan_join(path, store, other, output, **asked), output, plan, memory)
 
 
 def lsh(

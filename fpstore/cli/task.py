@@ -35,7 +35,7 @@ PLANNING = (
 @click.command(
     cls=Verbs,
     modules={
-        "Make a plan": {**dict.fromkeys(("build", "probe", "pairs"), "task_plans"), "lsh": "task_lsh"},
+        "Make a plan": {**dict.fromkeys(("build", "probe", "pairs", "join"), "task_plans"), "lsh": "task_lsh"},
         "Run a plan": dict.fromkeys(("run", "status", "finish"), "task"),
     },
 )

@@ -10,6 +10,7 @@ from fpstore.design.blocks import PREFER, STORAGE
 
 FORM = option("--format NAME", "The format of the files: parquet, tsv, csv or jsonl.", options.NAME, "parquet", into="form")
 OUTPUT = argument("output", "OUTPUT")
+SLICE_ROWS = option("--slice-rows N", "About how many fingerprints a task compares. By default 4 million.", options.NUMBER_OF_ALL)
 
 
 @verb(
@@ -91,11 +92,7 @@ def probe(given: Given) -> None:
     show_plan(given, plan)
 
 
-@verb(
-    PLAN, options.STORE, OUTPUT, options.PAIR_RADIUS, FORM,
-    option("--slice-rows N", "How many fingerprints a task compares, about. By default 4 million.", options.NUMBER_OF_ALL),
-    *options.RESULT,
-)  # fmt: skip
+@verb(PLAN, options.STORE, OUTPUT, options.PAIR_RADIUS, FORM, SLICE_ROWS, *options.RESULT)
 def pairs(given: Given) -> None:
     """Plan the search for all pairs of a store.
 
@@ -105,10 +102,28 @@ def pairs(given: Given) -> None:
     $ fpstore task pairs pairs.plan crawl.fps all-pairs --radius 2
     $ fpstore task pairs p.plan crawl.fps other --slice-rows 1000000 --format tsv
     """
-    from fpstore.tasks.planning import plan_pairs
-    from fpstore.tasks.shuffle import SLICE_ROWS
+    from fpstore.tasks import plan_pairs
 
     with usage_errors():
-        slice_rows = given.slice_rows or SLICE_ROWS
-        plan = plan_pairs(given.plan, given.store, given.output, radius=given.radius, format=given.form, slice_rows=slice_rows)
+        asked = {"radius": given.radius, "format": given.form, "slice_rows": given.slice_rows}
+        plan = plan_pairs(given.plan, given.store, given.output, **asked)
+    show_plan(given, plan)
+
+
+@verb(PLAN, options.STORE, argument("other", "OTHER"), OUTPUT, options.PAIR_RADIUS, FORM, SLICE_ROWS, *options.RESULT)
+def join(given: Given) -> None:
+    """Plan the search for all pairs of two stores.
+
+    PLAN is a new folder for the plan. STORE and OTHER are stores, each sharded or not, on a disk that all machines share. OUTPUT
+    is a new folder for files of pairs, with the columns of fpstore join; a pair is in one of them. For queries in files there is
+    fpstore task probe.
+
+    $ fpstore task join join.plan crawl.fps monday.fps near-pairs --radius 2
+    $ fpstore task join j.plan crawl.fps monday.fps others --slice-rows 1000000 --format tsv
+    """
+    from fpstore.tasks import plan_join
+
+    with usage_errors():
+        asked = {"radius": given.radius, "format": given.form, "slice_rows": given.slice_rows}
+        plan = plan_join(given.plan, given.store, given.other, given.output, **asked)
     show_plan(given, plan)

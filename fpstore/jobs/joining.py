@@ -65,13 +65,14 @@ def pairs_within(
 
 
 def pairs_between(
-    rows: Words, others: Words, design: JoinDesign, resources: Resources = UNBOUNDED, checkpoint: Checkpoint | None = None
-) -> Iterator[PairColumns]:
+    rows: Words, others: Words, design: JoinDesign, resources: Resources = UNBOUNDED, checkpoint: Checkpoint | None = None,
+    only: int | None = None,
+) -> Iterator[PairColumns]:  # fmt: skip
     """Yield the pairs of a row of one set and a row of another, in this order, like :func:`pairs_within`.
 
     It is faster if the first set is the smaller one.
     """
-    return _found([rows, others], design, resources, checkpoint)
+    return _found([rows, others], design, resources, checkpoint, only=only)
 
 
 def _search(design: JoinDesign, number: int, linked: bool, sides: Sequence[SortedTable], span: Span) -> Search:

@@ -263,9 +263,9 @@ def rows_of(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]
     return rows, resources._replace(memory=resources.memory - held) if fits else resources
 
 
-def join_design(rows: Words, radius: int, width: Width) -> JoinDesign:
-    """Return the design for the pairs of a set."""
-    sample = Sample(rows, width) if len(rows) >= SAMPLED_FROM else None
+def join_design(rows: Words, radius: int, width: Width, sampled_from: int = SAMPLED_FROM) -> JoinDesign:
+    """Return the design for the pairs of a set; a sample is taken of so many rows or more."""
+    sample = Sample(rows, width) if len(rows) >= sampled_from else None
     return plan_join(len(rows), radius, width.bits, sample, bits=varying_bits(rows, width))
 
 
@@ -315,11 +315,11 @@ def pairs_with(
     if not count or not len(rows):
         return iter(())
     if isinstance(stored, Snapshot):
-        design = _design_between(count, rows, radius, width)
+        design = design_between(count, rows, radius, width)
         if _probes_are_faster(stored, len(rows), radius, design):
             return _probed(stored, rows, radius, resources, checkpoint)
     others, left = _held(stored, resources)
-    return pairs_between(rows, others, _design_between(count, rows, radius, width, others), left, checkpoint)
+    return pairs_between(rows, others, design_between(count, rows, radius, width, others), left, checkpoint)
 
 
 def _held(side: Side, resources: Resources) -> tuple[Words, Resources]:
@@ -351,11 +351,13 @@ def _probed(
     resources.report("finding pairs", len(rows), len(rows))
 
 
-def _design_between(count: int, rows: Words, radius: int, width: Width, others: Words | None = None) -> JoinDesign:
+def design_between(
+    count: int, rows: Words, radius: int, width: Width, others: Words | None = None, sampled_from: int = SAMPLED_FROM
+) -> JoinDesign:
     """Return the design for the pairs of rows and other rows; other rows in memory give a sample and the bits that vary."""
     if others is None:
         return plan_join(count, radius, width.bits, queries=len(rows))
-    sample = Sample(others, width) if count >= SAMPLED_FROM else None
+    sample = Sample(others, width) if count >= sampled_from else None
     bits = sorted({*varying_bits(rows, width), *varying_bits(others, width, rows[:1])})
     return plan_join(count, radius, width.bits, sample, len(rows), bits)
 

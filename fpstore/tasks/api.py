@@ -29,7 +29,8 @@ from fpstore.tasks.work import Work
 PathLike = str | os.PathLike[str]
 _SIGNAL_OF_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 KINDS: dict[str, Callable[[PlanFolder], Work]] = {
-    "dedup": DedupWork, "build": BuildWork, "probe": ProbeWork, "pairs": PairsWork, "lsh": LshWork,
+    "dedup": DedupWork, "build": BuildWork, "probe": ProbeWork, "pairs": PairsWork, "join": PairsWork,
+    "lsh": LshWork,
 }  # fmt: skip
 
 

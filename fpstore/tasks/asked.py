@@ -7,14 +7,14 @@ from dataclasses import asdict
 from typing import Any
 
 from fpstore.base.width import Width
-from fpstore.design.joins import JoinDesign, plan_join
 from fpstore.hashing.bands import Bands
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.registry import from_description
 from fpstore.io.source import Projection
 from fpstore.jobs.dedup_job import DedupJob
 from fpstore.jobs.grouping import Grouping
-from fpstore.tasks.shuffle import bits_for, key_bits_of
+from fpstore.tasks.shuffle import bits_for
+from fpstore.tasks.slicing import Slicing, slicing_of
 
 
 def asked_of(job: DedupJob) -> dict[str, Any]:
@@ -54,18 +54,16 @@ def fingerprinter_in(asked: Mapping[str, Any] | None) -> Fingerprinter[Any] | No
     return None if asked is None else from_description(asked)
 
 
-def exact_design(job: DedupJob, rows: int) -> JoinDesign:
-    """Return the design of the join of so many fingerprints: the same one in every task."""
-    return plan_join(rows, job.grouping.radius, job.projection.width.bits)
+def exact_slicing(job: DedupJob, rows: int, slice_rows: int) -> Slicing:
+    """Return the slices of the join of so many fingerprints."""
+    return slicing_of(rows, job.grouping.radius, job.projection.width.bits, slice_rows)
 
 
 def slice_bits(job: DedupJob, rows: int, slice_rows: int) -> list[int]:
     """Return how many leading bits of the keys tell slices of about so many rows apart.
 
-    There is a number for each band and one for equal fingerprints, or one for each table. A table in whose buckets a pair may
-    differ has one slice.
+    There is a number for each band and one for equal fingerprints, or one for each table.
     """
-    bits = bits_for(rows, slice_rows)
     if job.bands is not None:
-        return [bits] * (job.bands.number + 1)
-    return key_bits_of(exact_design(job, rows), rows, slice_rows)
+        return [bits_for(rows, slice_rows)] * (job.bands.number + 1)
+    return list(exact_slicing(job, rows, slice_rows).bits)

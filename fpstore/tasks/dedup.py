@@ -19,7 +19,6 @@ from fpstore.base.aliases import Flags, Words
 from fpstore.base.arrays import lims_of, lists_of, slices
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
-from fpstore.design.joins import JoinDesign
 from fpstore.hashing.base import FeatureSets
 from fpstore.io.scores import joined_keys
 from fpstore.io.source import IdColumn
@@ -31,7 +30,7 @@ from fpstore.jobs.grouping import Members, grouped, members_of, ranks_of
 from fpstore.jobs.reference import NearReference, near_candidates
 from fpstore.jobs.verified import TextSets, sets_of_texts, verified
 from fpstore.store import Store, snapshot_of
-from fpstore.tasks.asked import asked_of, exact_design, job_of, slice_bits
+from fpstore.tasks.asked import asked_of, exact_slicing, job_of, slice_bits
 from fpstore.tasks.ids import column_of, joined_ids, kind_of, taken
 from fpstore.tasks.inputs import (
     InputSpec,
@@ -51,7 +50,6 @@ from fpstore.tasks.places import Place
 from fpstore.tasks.plan import PlanFolder, Stage
 from fpstore.tasks.removed import join_lists, list_stages, write_leasts, write_list, write_numbers, write_ranks
 from fpstore.tasks.shuffle import (
-    SLICE_ROWS,
     bits_for,
     gathered,
     mixed,
@@ -59,12 +57,13 @@ from fpstore.tasks.shuffle import (
     slices_by,
     slices_of,
     table_keys,
+    usual_slice_rows,
     write_column,
 )
+from fpstore.tasks.slicing import Cut, Slicing
 from fpstore.tasks.stars import LARGE, SMALL, labels_of_stars, star_stages, star_step
 from fpstore.tasks.work import Work
 
-MOST_SLICES = 512  # of a band or a table
 STAR_ROWS = 200_000_000  # of which one task unites the links
 
 
@@ -79,20 +78,20 @@ def plan_of_dedup(
     specs = found_inputs(source, encoding, outside=[output, removed])
     rows = rows_of(specs, job.projection, encoding)
     job = job.planned_for(lambda: rows)
-    slice_rows = slice_rows or max(SLICE_ROWS, rows // MOST_SLICES)
-    parts, bits = parts_of(specs, part_bytes), slice_bits(job, rows, slice_rows)
-    groups_bits, units = (rows // slice_rows).bit_length(), max(slice_rows // max(rows >> max(bits), 1), 1)
+    slice_rows = usual_slice_rows(slice_rows, rows)
+    parts, cut = parts_of(specs, part_bytes), Cut.of(slice_bits(job, rows, slice_rows), rows, slice_rows)
+    groups_bits = (rows // slice_rows).bit_length()
     target = output_of(output, specs, removed)
     star_bits = bits_for(rows, slice_rows) if rows > star_rows else None
     stars = [] if star_bits is None else star_stages(star_bits)
     lists = [] if removed is None else list_stages(len(parts), 1 << groups_bits)
     asked = {
-        "inputs": specs, "parts": parts, "encoding": encoding, "job": asked_of(job), "rows": rows, "slice_bits": bits,
-        "units": units, "star_bits": star_bits, "groups_bits": groups_bits, "output": target._asdict(),
+        "inputs": specs, "parts": parts, "encoding": encoding, "job": asked_of(job), "rows": rows, "slice_rows": slice_rows,
+        "cut": cut, "star_bits": star_bits, "groups_bits": groups_bits, "output": target._asdict(),
         "against": None if against is None else store_asked(against),
     }  # fmt: skip
     stages = [
-        Stage("hash", len(parts)), Stage("links", -(-sum(1 << one for one in bits) // units)), *stars,
+        Stage("hash", len(parts)), Stage("links", cut.tasks), *stars,
         Stage("components", 1 << (star_bits or 0)),
         Stage("members", len(parts)), Stage("decide", 1 << groups_bits), Stage("copy", len(files_of(parts))), *lists,
     ]  # fmt: skip
@@ -110,9 +109,8 @@ class DedupWork(Work):
         self._encoding: str | None = asked["encoding"]
         self._files = files_of(self._parts)  # that a task copies
         self.job = job_of(asked["job"])
-        self._bits: list[int] = asked["slice_bits"]  # of each column, a table or a band
+        self._cut = Cut(*asked["cut"])
         self._star_bits: int | None = asked["star_bits"]  # None: one task unites all links
-        self._units: int = asked["units"]  # slices of a task
         self._groups_bits: int = asked["groups_bits"]
         self._against: dict[str, Any] | None = asked["against"]
 
@@ -124,8 +122,8 @@ class DedupWork(Work):
             super().run(stage, number, writer, resources)
 
     @cached_property
-    def _design(self) -> JoinDesign:
-        return exact_design(self.job, self._plan.asked["rows"])
+    def _slicing(self) -> Slicing:
+        return exact_slicing(self.job, self._asked["rows"], self._asked["slice_rows"])
 
     # hash
 
@@ -147,13 +145,13 @@ class DedupWork(Work):
         if found.scores is not None:
             writer.add("scores", found.scores[places])
         writer.add_ids("ids", taken(column_of(found.ids), places))
-        for column, bits in enumerate(self._bits):
+        for column, bits in enumerate(self._cut.bits):
             if found.bands is not None and column == found.bands.bands:
                 keys = row_hashes(fingerprints) if bits else np.empty(0, np.uint64)
             elif found.bands is not None:
                 keys = np.concatenate([np.empty(0, np.uint64), *found.bands.column(column)])[places]
             else:
-                keys = table_keys(self._design, column, fingerprints) if bits else np.empty(0, np.uint64)
+                keys = table_keys(self._slicing.design, column, fingerprints) if bits else np.empty(0, np.uint64)
             write_column(writer, column, keys, bits, rows, fingerprints)
 
     def _write_near(self, writer: PieceWriter, found: ComparedRows, resources: Resources) -> npt.NDArray[np.intp]:
@@ -174,16 +172,14 @@ class DedupWork(Work):
 
     def _links(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         hashed, found = self._plan.results("hash"), Links()
-        units = [(column, place) for column, bits in enumerate(self._bits) for place in range(1 << bits)]
-        first = number * self._units
-        for column, place in units[first : first + self._units]:
-            rows = gathered(hashed, column, place, self._bits[column])
+        for column, place in self._cut.slices(number):
+            rows = gathered(hashed, column, place, self._cut.bits[column])
             if self.job.bands is not None and column == self.job.bands.number:
                 found.add(rows, links_of_equal(rows))
             elif self.job.bands is not None:
                 found.add(rows, links_of_keys(rows, self.job.grouping.radius, self.job.projection.width, resources))
             else:
-                found.add(rows, links_of_table(rows, self._design, column, resources))
+                found.add(rows, links_of_table(rows, self._slicing, column, resources))
         found.write(writer, self._star_bits)
 
     def _components(self, number: int, writer: PieceWriter, resources: Resources) -> None:

@@ -24,6 +24,7 @@ from fpstore.io.parquet import ParquetRows, groups_of, parquet_errors
 from fpstore.io.shards import Shards, places_of_shards
 from fpstore.io.source import FIELD_FORMATS, Projection
 from fpstore.jobs.dedup_job import rows_told
+from fpstore.sharded import ShardedStore
 from fpstore.store import Store, snapshot_of
 from fpstore.tasks.places import DiskPlace, Place, StoredPlace, full_uri, is_inside, is_uri, place_of, scratch_folder
 
@@ -274,6 +275,11 @@ def opened_store(asked: Mapping[str, Any]) -> Iterator[Store]:
         if json.loads(json.dumps(snapshot_of(store).state)) != state:
             raise InputError(f"{path}: changed since the plan was made: make a new plan", path=path)
         yield store
+
+
+def shards_of(store: Store) -> list[Path]:
+    """Return the folders of the shards of a store, or its own."""
+    return store.shards if isinstance(store, ShardedStore) else [store.path]
 
 
 def place_and_name(uri: str) -> tuple[Place, str]:

@@ -13,11 +13,10 @@ from fpstore.base.aliases import Words
 from fpstore.base.arrays import differs, distinct_places, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width
-from fpstore.design.joins import JoinDesign
 from fpstore.jobs.bands import Groups, link
-from fpstore.jobs.joining import pairs_within
 from fpstore.tasks.pieces import Pieces, PieceWriter, joined
 from fpstore.tasks.shuffle import ROW_BITS, Gathered
+from fpstore.tasks.slicing import Slicing
 from fpstore.tasks.stars import write_edges
 
 
@@ -70,13 +69,13 @@ def _unite_equal(sets: _kernel.Sets, distinct: Words, which: npt.NDArray[np.intp
     return firsts
 
 
-def links_of_table(rows: Gathered, design: JoinDesign, table: int, resources: Resources) -> _kernel.Sets:
-    """Return the sets of rows with one fingerprint, or that are within the radius and meet in a table of a join."""
+def links_of_table(rows: Gathered, slicing: Slicing, table: int, resources: Resources) -> _kernel.Sets:
+    """Return the sets of rows with one fingerprint, or that are within the radius and meet in a slice of a table of a join."""
     sets = _kernel.Sets(len(rows.numbers))
     distinct, which = distinct_places(rows.fingerprints)
     firsts = _unite_equal(sets, distinct, which, table == 0)  # all tables have the same equal rows
     index = _kernel.RowIndex(distinct)
-    for links in pairs_within(distinct, design.alone(table), resources._replace(progress=None), linked=True):
+    for links in slicing.links(distinct, table, resources._replace(progress=None)):
         sets.unite(*(firsts[index.places(some).view(np.intp)] for some in (links.a, links.b)))
     return sets
 

@@ -1,78 +1,144 @@
-"""All pairs of a store by tasks: each sorts a range of the buckets of one table of the join, and compares the rows in it.
+"""All pairs of a store, or of two, by tasks: each compares the rows in a range of the buckets of one table of the join.
 
-The one stage, *pairs*, reads the fingerprints of all shards, and keeps those of its range: no rows are sent from task to task. A
-pair that meets in several tables is written by the first of them (docs/design.md, "Joins: all pairs, and clusters").
+Stages: *send* writes the fingerprints of a shard, or some of them, in slices by the leading bits of each table; *pairs* reads a
+slice of all shards, and finds the pairs in it. A pair that meets in several tables is written by the first of them
+(docs/design.md, "Joins: all pairs, and clusters").
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from fpstore import _kernel
 from fpstore.base.aliases import Words
+from fpstore.base.arrays import differs
 from fpstore.base.resources import Resources
-from fpstore.base.width import WORD_BITS, empty_rows
-from fpstore.design.joins import JoinDesign, plan_join
+from fpstore.base.width import Width, empty_rows
+from fpstore.errors import InputError
 from fpstore.io import open_writer
 from fpstore.io.writers import ColumnKind
-from fpstore.jobs.joining import PairColumns, pairs_within
+from fpstore.jobs.joining import PairColumns
 from fpstore.jobs.pairs import batches_of
 from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store, snapshot_of
-from fpstore.tasks.inputs import opened_store, store_asked
+from fpstore.tasks.inputs import opened_store, shards_of, store_asked
 from fpstore.tasks.outputs import output_folder
-from fpstore.tasks.pieces import PieceWriter
+from fpstore.tasks.pieces import Pieces, PieceWriter
 from fpstore.tasks.places import Place
 from fpstore.tasks.plan import PlanFolder, Stage
-from fpstore.tasks.shuffle import key_bits_of, table_keys
+from fpstore.tasks.shuffle import slices_by, table_keys, usual_slice_rows
+from fpstore.tasks.slicing import Cut, Slicing, slicing_of
 from fpstore.tasks.work import Work
 
 COLUMNS: dict[str, ColumnKind] = {"a": "fingerprint", "b": "fingerprint", "distance": "distance"}
+SENT_ROWS = 50_000_000  # by a task, about
+PIECE_BYTES = 1 << 26  # of fingerprints that are brought in order at once
 
 
 def plan_of_pairs(
-    place: Place, store: Store, output: str | os.PathLike[str], radius: int, form: str, slice_rows: int
+    place: Place, stores: Sequence[Store], output: str | os.PathLike[str], radius: int, form: str, slice_rows: int | None
 ) -> PlanFolder:
-    """Write the plan of all pairs of a store, and claim its output."""
-    snapshot, target = snapshot_of(store), output_folder(output)
-    rows = snapshot.totals.fingerprints
-    bits = key_bits_of(plan_join(rows, radius, store.width), rows, slice_rows)
+    """Write the plan of all pairs of a store, or of two of the same width, and claim its output."""
+    if len({store.width for store in stores}) > 1:
+        raise InputError(f"this store holds {stores[0].width} bits, and the other one {stores[1].width}")
+    sides, rows = [_side(store) for store in stores], [snapshot_of(store).totals.fingerprints for store in stores]
+    slice_rows = usual_slice_rows(slice_rows, sum(rows))
+    bits = _slicing(rows, radius, stores[0].width, slice_rows).bits
+    cut, target = Cut.of(bits, sum(rows), slice_rows), output_folder(output)
     asked = {
-        "store": store_asked(store), "rows": rows, "radius": radius, "bits": bits, "form": form,
-        "output": target._asdict(),
+        "sides": sides, "rows": rows, "radius": radius, "width": stores[0].width, "slice_rows": slice_rows, "cut": cut,
+        "form": form, "output": target._asdict(),
     }  # fmt: skip
-    made = PlanFolder.made(place, "pairs", asked, [Stage("pairs", sum(1 << one for one in bits))])
+    stages = [Stage("send", sum(side["shards"] * side["parts"] for side in sides)), Stage("pairs", cut.tasks)]
+    made = PlanFolder.made(place, "pairs" if len(sides) == 1 else "join", asked, stages)
     target.claim(made)
     return made
 
 
+def _side(store: Store) -> dict[str, Any]:
+    """Return a store as JSON, with the number of its shards, and of the tasks that send a shard."""
+    shards, rows = len(shards_of(store)), snapshot_of(store).totals.fingerprints
+    return {"store": store_asked(store), "shards": shards, "parts": max(-(-rows // (shards * SENT_ROWS)), 1)}
+
+
+def _slicing(rows: Sequence[int], radius: int, width: int, slice_rows: int) -> Slicing:
+    """Return the slices of the join of a set with itself, or of two sets."""
+    return slicing_of(max(rows), radius, width, slice_rows, min(rows) if len(rows) > 1 else None)
+
+
 class PairsWork(Work):
-    """What the tasks of a search for pairs do."""
+    """What the tasks of a search for pairs do, of one store or two."""
 
     def __init__(self, plan: PlanFolder) -> None:
         super().__init__(plan)
-        self._ranges = [(table, place) for table, bits in enumerate(plan.asked["bits"]) for place in range(1 << bits)]
+        asked = plan.asked
+        self._sides: list[dict[str, Any]] = asked["sides"]
+        self._senders = [
+            (number, shard, part)
+            for number, side in enumerate(self._sides)
+            for shard in range(side["shards"])
+            for part in range(side["parts"])
+        ]
+        self._cut = Cut(*asked["cut"])
+        self._words = Width(asked["width"]).words
+
+    @cached_property
+    def _slicing(self) -> Slicing:
+        asked = self._asked
+        return _slicing(asked["rows"], asked["radius"], asked["width"], asked["slice_rows"])
+
+    def _send(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        side, shard, part = self._senders[number]
+        with opened_store(self._sides[side]["store"]) as whole, Store(shards_of(whole)[shard]) as store:
+            count = 0
+            for count, rows in enumerate(_some(snapshot_of(store), part, self._sides[side]["parts"]), 1):
+                if not all(self._cut.bits):
+                    writer.add(f"fingerprints-{count}", rows)
+                for table, bits in enumerate(self._cut.bits):
+                    if bits:
+                        slices = slices_by(table_keys(self._slicing.design, table, rows), bits)
+                        writer.add_slices(f"fingerprints-{table}-{count}", rows, slices)
+        writer.facts["pieces"] = count
 
     def _pairs(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        """Write the pairs that meet in a range of the buckets of a table, and in no table before."""
-        (table, place), asked = self._ranges[number], self._asked
-        with opened_store(asked["store"]) as store:
-            snapshot = snapshot_of(store)
-            design = plan_join(asked["rows"], asked["radius"], store.width)
-            rows = _some(snapshot, design, table, place, asked["bits"][table])
-            found = pairs_within(rows, design, resources, only=table)
-            writer.facts["pairs"] = self._write(number, snapshot, found)
+        """Write the pairs that meet in some slices, and in no table before."""
+        with ExitStack() as stack:
+            snapshots = [snapshot_of(stack.enter_context(opened_store(side["store"]))) for side in self._sides]
+            writer.facts["pairs"] = self._write(number, snapshots, self._found(number, resources))
 
-    def _write(self, number: int, snapshot: Snapshot, found: Iterator[PairColumns]) -> int:
+    def _found(self, number: int, resources: Resources) -> Iterator[PairColumns]:
+        """Yield the pairs of some slices."""
+        sent: list[list[Pieces]] = [[] for _ in self._sides]
+        for (side, _, _), pieces in zip(self._senders, self._plan.results("send"), strict=True):
+            sent[side].append(pieces)
+        for table, place in self._cut.slices(number):
+            sides = [self._slice(pieces, table, place) for pieces in sent]
+            if all(map(len, sides)):
+                yield from self._slicing.pairs(sides, table, resources)
+
+    def _slice(self, sent: Sequence[Pieces], table: int, place: int) -> Words:
+        """Return the distinct fingerprints in a slice of a table, ascending."""
+        ending, some = (f"-{table}", place) if self._cut.bits[table] else ("", None)
+        numbers = ((one, number) for one in sent for number in range(1, one.facts["pieces"] + 1))
+        held = [one.read(f"fingerprints{ending}-{number}", some) for one, number in numbers]
+        rows = np.concatenate([empty_rows(0, self._words), *held])
+        _kernel.sort_keys(rows, np.empty_like(rows))
+        distinct: Words = rows[differs(rows)]
+        return distinct
+
+    def _write(self, number: int, snapshots: Sequence[Snapshot], found: Iterator[PairColumns]) -> int:
         """Write a row for each pair of ids; return how many."""
-        name, width, written = f"pairs-{number:05d}.{self._asked['form']}", snapshot.width.bits, 0
-        kind: ColumnKind = "text" if snapshot.totals.id_kind == "string" else "value"
-        columns = {**COLUMNS, "id_a": kind, "id_b": kind}
+        name, width, written = f"pairs-{number:05d}.{self._asked['form']}", self._asked["width"], 0
+        columns = COLUMNS | {f"id_{side}": _kind(one) for side, one in zip("ab", [*snapshots, *snapshots][:2], strict=True)}
+        batches = (batch for some in found for batch in batches_of(some, *snapshots))
         with self._output.writing(name, self._plan.digest) as path, open_writer(path, columns=columns, width=width) as writer:
-            for data in (data for some in found for batch in batches_of(some, snapshot) for data in batch.rows_of_ids()):
+            for data in (data for batch in batches for data in batch.rows_of_ids()):
                 writer.write(data)
                 written += len(data["distance"])
         return written
@@ -84,10 +150,19 @@ class PairsWork(Work):
         return summary
 
 
-def _some(snapshot: Snapshot, design: JoinDesign, table: int, place: int, bits: int) -> Words:
-    """Return the fingerprints in a range of the buckets of a table, ascending."""
-    held = [empty_rows(0, design.width.words)]
-    shift = np.uint64(WORD_BITS - bits) if bits else None
-    pieces = snapshot.fingerprints()
-    held += pieces if shift is None else (piece[table_keys(design, table, piece) >> shift == place] for piece in pieces)
-    return np.concatenate(held)
+def _kind(snapshot: Snapshot) -> ColumnKind:
+    return "text" if snapshot.totals.id_kind == "string" else "value"
+
+
+def _some(snapshot: Snapshot, part: int, parts: int) -> Iterator[Words]:
+    """Yield one of some parts of the fingerprints, in pieces of about PIECE_BYTES; every part decodes all of them."""
+    held: list[Words] = []
+    piece = size = 0
+    for rows in snapshot.fingerprints():
+        if piece % parts == part:
+            held.append(rows)
+        size += rows.nbytes
+        if size >= PIECE_BYTES:
+            yield from [np.concatenate(held)] if held else []
+            held, piece, size = [], piece + 1, 0
+    yield from [np.concatenate(held)] if held else []

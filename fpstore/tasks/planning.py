@@ -1,4 +1,4 @@
-"""What users plan: a deduplication, a build, a batch of probes, or the search for all pairs."""
+"""What users plan: a deduplication, a build, a batch of probes, or the search for all pairs of a store or of two."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from fpstore.tasks.inputs import is_raw
 from fpstore.tasks.pairs import plan_of_pairs
 from fpstore.tasks.places import place_of
 from fpstore.tasks.probe import plan_of_probe
-from fpstore.tasks.shuffle import SLICE_ROWS
 
 SHARD_ROWS = 50_000_000
 FORMATS = ("parquet", "tsv", "csv", "jsonl")  # of files of matches and pairs
@@ -270,24 +269,28 @@ def plan_probe(
 
 def plan_pairs(
     plan: PathLike, store: Any, output: PathLike, *, radius: int | None = None, format: str = "parquet",  # noqa: A002
-    slice_rows: int = SLICE_ROWS,
+    slice_rows: int | None = None,
 ) -> Plan:  # fmt: skip
     """Plan the search for all pairs of a store: the same rows as of :meth:`fpstore.Store.pairs`, in many files.
+
+    A task of the stage send reads the fingerprints of a shard, and writes them in the order of each table of the join. A task of
+    the stage pairs reads a slice of a table of all shards.
 
     Parameters
     ----------
     plan : path-like
         A folder for the plan and the results of its tasks, or its URI.
     store : Store or path-like
-        A store, most often a sharded one, on a disk that all machines share. Each task reads all of its fingerprints.
+        A store, most often a sharded one, on a disk that all machines share.
     output : path-like
         A new folder, or its URI, for files of pairs: ``a``, ``b``, ``distance``, ``id_a`` and ``id_b``. A pair is in one file.
     radius : int, optional
         By default the store's.
     format : {"parquet", "tsv", "csv", "jsonl"}
         Of the files.
-    slice_rows : int
-        About how many fingerprints a task sorts and compares.
+    slice_rows : int, optional
+        About how many fingerprints a task sorts and compares. By default 4 million, or more if there were more than 512 slices of
+        a table.
 
     Returns
     -------
@@ -311,9 +314,58 @@ def plan_pairs(
     {'pairs': 1}
     """
     with _opened(store) as opened:
-        radius = opened.radius if radius is None else check_radius(radius, opened.width)
-        asked = check_choice(format, FORMATS, "format"), check_whole(slice_rows, 1, 1 << 40, "slice_rows")
-        return Plan(plan_of_pairs(place_of(plan), opened, output, radius, *asked))
+        return _plan_pairs(plan, [opened], output, radius, format, slice_rows)
+
+
+def plan_join(
+    plan: PathLike, store: Any, other: Any, output: PathLike, *, radius: int | None = None,
+    format: str = "parquet", slice_rows: int | None = None,  # noqa: A002 - the word that users know
+) -> Plan:  # fmt: skip
+    """Plan the search for all pairs of two stores: the same rows as of :meth:`fpstore.Store.join`, in many files.
+
+    Parameters
+    ----------
+    plan, store, radius, format, slice_rows : optional
+        As for :func:`plan_pairs`.
+    other : Store or path-like
+        The other store, of the same width.
+    output : path-like
+        As for :func:`plan_pairs`: ``a`` and ``id_a`` are of the store, ``b`` and ``id_b`` of the other one.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InputError
+        An argument is wrong, or the stores have fingerprints of different widths.
+    StoreExistsError
+        The output has files, or the folder of the plan holds another one.
+
+    Examples
+    --------
+    >>> import fpstore, fpstore.tasks, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> fpstore.build(folder / "crawl.fps", [8, 7 << 40], ["a", "b"]).close()
+    >>> fpstore.build(folder / "new.fps", [8, 11], ["c", "d"]).close()
+    >>> plan = fpstore.tasks.plan_join(folder / "plan", folder / "crawl.fps", folder / "new.fps", folder / "pairs", format="csv")
+    >>> _ = [plan.run(index) for index in range(len(plan))]
+    >>> plan.finish()
+    {'pairs': 2}
+    >>> sorted((folder / "pairs" / "pairs-00000.csv").read_text().split())
+    ['0000000000000008,0000000000000008,0,a,c', '0000000000000008,000000000000000b,2,a,d']
+    """
+    with _opened(store) as opened, _opened(other) as another:
+        return _plan_pairs(plan, [opened, another], output, radius, format, slice_rows)
+
+
+def _plan_pairs(
+    plan: PathLike, stores: Sequence[Store], output: PathLike, radius: int | None, form: str, slice_rows: int | None
+) -> Plan:
+    radius = stores[0].radius if radius is None else check_radius(radius, stores[0].width)
+    slice_rows = None if slice_rows is None else check_whole(slice_rows, 1, 1 << 40, "slice_rows")
+    return Plan(plan_of_pairs(place_of(plan), stores, output, radius, check_choice(form, FORMATS, "format"), slice_rows))
 
 
 def _opened(store: Any) -> AbstractContextManager[Store]:

@@ -26,11 +26,10 @@ from fpstore.io.tables import values_at
 from fpstore.io.writers import ColumnKind
 from fpstore.jobs.pairs import pairs_with
 from fpstore.query.matches import Matches
-from fpstore.sharded import ShardedStore
 from fpstore.store import Store, snapshot_of
 from fpstore.tasks.asked import fingerprinter_in, projection_asked, projection_in
 from fpstore.tasks.ids import values_of
-from fpstore.tasks.inputs import found_inputs, opened_store, parts_of, rows_of, store_asked
+from fpstore.tasks.inputs import found_inputs, opened_store, parts_of, rows_of, shards_of, store_asked
 from fpstore.tasks.outputs import output_folder
 from fpstore.tasks.pieces import PieceWriter, joined
 from fpstore.tasks.places import Place
@@ -82,11 +81,6 @@ def plan_of_probe(
     made = PlanFolder.made(place, "probe", asked, stages)
     target.claim(made)
     return made
-
-
-def shards_of(store: Store) -> list[Path]:
-    """Return the folders of the shards of a store, or its own."""
-    return store.shards if isinstance(store, ShardedStore) else [store.path]
 
 
 class ProbeWork(Work):

@@ -23,6 +23,7 @@ from fpstore.tasks.pieces import Pieces, PieceWriter, joined
 
 ROW_BITS = 40  # of a number, for the row in its part; the bits before are the number of the part
 SLICE_ROWS = 1 << 22  # that a task compares
+MOST_SLICES = 512  # of a band or a table
 
 
 def numbers_of(part: int, rows: npt.NDArray[np.unsignedinteger | np.intp]) -> Words:
@@ -52,10 +53,9 @@ def bits_for(rows: int, slice_rows: int) -> int:
     return (max(rows - 1, 0) // slice_rows).bit_length()
 
 
-def key_bits_of(design: JoinDesign, rows: int, slice_rows: int) -> list[int]:
-    """Return the bits of the slices of each table of a join; one in whose buckets a pair may differ has one slice."""
-    bits = bits_for(rows, slice_rows)
-    return [0 if flips else min(bits, table.prefix_bits) for table, flips in zip(design.tables, design.flips, strict=True)]
+def usual_slice_rows(slice_rows: int | None, rows: int) -> int:
+    """Return how many rows a slice has, about; by default, a band or a table has no more than MOST_SLICES."""
+    return slice_rows or max(SLICE_ROWS, rows // MOST_SLICES)
 
 
 def mixed(numbers: Words) -> Words:

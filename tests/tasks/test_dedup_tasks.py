@@ -35,6 +35,7 @@ CASES = {
     "string ids": {"id": "key", "keep": "smallest", "radius": 40, "group": "connected"},
     "stars": {"search": "bands", "slice_rows": 40, "star_rows": 0},
     "chains of stars": {"method": "simhash", "radius": 9, "slice_rows": 30, "star_rows": 100, "group": "connected"},
+    "slices of a large radius": {"method": "simhash", "radius": 7, "slice_rows": 12, "group": "connected"},
     "radius 0": {"method": "simhash", "radius": 0, "slice_rows": 40},
     "one table": {"method": "simhash", "width": 32, "radius": 1, "slice_rows": 40, "group": "connected"},
 }

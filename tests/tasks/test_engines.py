@@ -87,7 +87,7 @@ def test_an_error_of_a_task_is_returned_with_its_class(tmp_path, plan):
 
 
 def other_plan(content):
-    content["asked"]["units"] += 1
+    content["asked"]["groups_bits"] += 1
 
 
 def other_version(content):

@@ -1,0 +1,167 @@
+"""Pairs and joins by tasks: the rows are those of one process, however stores are sharded and tables are cut."""
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from speeds import crossed
+from tasking import finished
+
+import fpstore
+from fpstore.base.width import Width
+from fpstore.errors import InputError
+from fpstore.tasks import plan_join, plan_pairs
+from fpstore.tasks.plan import PlanFolder
+from fpstore.tasks.slicing import slicing_of
+
+
+def near_rows(count, width, radius, seed=1):
+    """Return fingerprints of which many are within the radius of others, and some equal, as users give them."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 256, (count, width // 8), np.uint8)
+    for place in range(1, count, 3):
+        rows[place] = rows[rng.integers(place)]
+        for bit in rng.integers(0, width, rng.integers(0, radius + 2)):
+            rows[place, bit // 8] ^= 1 << (bit % 8)
+    if width > 64:
+        return rows
+    return rows.view(f">u{width // 8}").reshape(-1).astype(f"u{width // 8}")
+
+
+def ids_of(kind, count, name="u"):
+    return {
+        "row": None,
+        "int": np.arange(count, dtype=np.uint64) // 2 + 10**12,
+        "string": [f"{name}{n // 2}" for n in range(count)],
+    }[kind]
+
+
+def store_of(path, rows, ids, width, shards):
+    """Build a store, or a sharded one: rows are dealt to its shards, so that equal ones are in several; the last one is empty."""
+    if not shards:
+        return fpstore.build(path, rows, ids, width=width)
+    path.mkdir()
+    for shard in range(shards):
+        some = slice(shard, None, max(shards - 1, 1)) if shard < max(shards - 1, 1) else slice(0, 0)
+        fpstore.build(path / f"shard-{shard:05d}.fps", rows[some], None if ids is None else ids[some], width=width).close()
+    return fpstore.ShardedStore.combine(path)
+
+
+def lines(batches):
+    return sorted(tuple(row.values()) for found in batches for row in found.to_arrow().to_pylist())
+
+
+def written(folder):
+    files = sorted(folder.glob("*.parquet"))
+    return sorted(tuple(row.values()) for file in files for row in pq.read_table(file).to_pylist())
+
+
+RADII = [(64, radius) for radius in range(9)] + [(32, 0), (32, 3), (32, 6), (128, 5), (128, 12), (256, 3), (256, 10), (256, 45)]
+
+
+@pytest.mark.parametrize(("asked", "slice_rows", "shards"), crossed(RADII, [1 << 20, 200, 20], [0, 3], share=6))
+def test_all_pairs_equal_one_process(tmp_path, asked, slice_rows, shards):
+    width, radius = asked
+    rows = near_rows(400, width, radius)
+    with store_of(tmp_path / "s", rows, None, width, shards) as store:
+        wanted = lines(store.pairs(radius))
+        plan = plan_pairs(tmp_path / "plan", store, tmp_path / "pairs", radius=radius, slice_rows=slice_rows)
+        assert finished(plan) == {"pairs": len(wanted)}
+    assert written(tmp_path / "pairs") == wanted
+    assert len(wanted) > 40 or radius == 0
+    if slice_rows == 20 and radius < 20:
+        assert len(plan) > 10
+
+
+@pytest.mark.parametrize(("asked", "size", "shards"), crossed(RADII, [1 << 20, 150, 30], [(0, 3), (2, 0), (4, 2)], share=12))
+def test_a_join_equals_one_process(tmp_path, asked, size, shards):
+    width, radius = asked
+    rows = near_rows(500, width, radius)
+    sides = rows[:200], np.concatenate([rows[150:], rows[:20]])  # some fingerprints are in both
+    with (
+        store_of(tmp_path / "a", sides[0], ids_of("string", 200), width, shards[0]) as store,
+        store_of(tmp_path / "b", sides[1], ids_of("int", 370), width, shards[1]) as other,
+    ):
+        for number, (one, another) in enumerate([(store, other), (other, store)][: 1 if size < 100 else 2]):
+            wanted = lines(one.join(another, radius))
+            plan = plan_join(tmp_path / f"p{number}", one, another, tmp_path / f"o{number}", radius=radius, slice_rows=size)
+            assert finished(plan) == {"pairs": len(wanted)}
+            assert written(tmp_path / f"o{number}") == wanted
+            assert len(wanted) > 50
+
+
+@pytest.mark.parametrize("kind", ["row", "int", "string"])
+@pytest.mark.parametrize("shards", [0, 3])
+def test_ids_are_those_of_the_store(tmp_path, kind, shards):
+    """Row numbers, or ids of several rows; rows of one document may have the same fingerprint."""
+    rows = near_rows(300, 64, 3)
+    with store_of(tmp_path / "s", rows, ids_of(kind, 300), 64, shards) as store:
+        finished(plan_pairs(tmp_path / "p", store, tmp_path / "o", radius=3, slice_rows=40))
+        assert written(tmp_path / "o") == lines(store.pairs(3)) != []
+        finished(plan_join(tmp_path / "q", store, store, tmp_path / "j", radius=3, slice_rows=40))
+        assert written(tmp_path / "j") == lines(store.join(store, 3)) != []
+
+
+@pytest.mark.parametrize("counts", [(0, 0), (0, 50), (50, 0), (1, 1)])
+def test_stores_of_no_rows(tmp_path, counts):
+    rows = near_rows(50, 64, 2)
+    with (
+        store_of(tmp_path / "a", rows[: counts[0]], None, 64, 2) as store,
+        store_of(tmp_path / "b", rows[: counts[1]], None, 64, 0) as other,
+    ):
+        for number, slice_rows in enumerate((None, 1)):
+            found = tmp_path / f"o{number}", tmp_path / f"j{number}"
+            finished(plan_pairs(tmp_path / f"p{number}", other, found[0], slice_rows=slice_rows))
+            assert written(found[0]) == lines(other.pairs())
+            finished(plan_join(tmp_path / f"q{number}", store, other, found[1], slice_rows=slice_rows))
+            assert written(found[1]) == lines(store.join(other))
+
+
+def test_a_store_with_changes_and_many_parts(tmp_path, monkeypatch):
+    """Parts of a large store are sent by several tasks, in pieces of bounded memory."""
+    from fpstore.tasks import pairs
+
+    monkeypatch.setattr(pairs, "SENT_ROWS", 100)
+    monkeypatch.setattr(pairs, "PIECE_BYTES", 8)
+    rows = near_rows(20_000, 64, 2)
+    fpstore.build(tmp_path / "s", rows[:15_000]).close()
+    with fpstore.open(tmp_path / "s", "r+") as changed:
+        changed.insert(rows[15_000:])
+        changed.delete(ids=list(range(100)))
+    with fpstore.open(tmp_path / "s") as store:
+        plan = plan_pairs(tmp_path / "p", store, tmp_path / "o", radius=2, slice_rows=5000)
+        assert plan.status()[0].tasks == -(-len(store) // 100)
+        finished(plan)
+        assert written(tmp_path / "o") == lines(store.pairs(2))
+        sent = PlanFolder.opened(plan._folder.place).results("send")
+        assert sum(one.facts["pieces"] > 0 for one in sent) > 1
+
+
+def test_widths_differ(tmp_path):
+    for width in (32, 64):
+        store_of(tmp_path / f"{width}.fps", near_rows(10, width, 2), None, width, 0).close()
+    with pytest.raises(InputError, match="this store holds 64 bits, and the other one 32"):
+        plan_join(tmp_path / "p", tmp_path / "64.fps", tmp_path / "32.fps", tmp_path / "o")
+    assert not (tmp_path / "p").exists()
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize(("width", "radius"), [(64, 4), (64, 6), (64, 8), (64, 16), (128, 12), (256, 10), (256, 30)])
+@pytest.mark.parametrize("queries", [None, 1 << 27])
+def test_many_rows_are_cut(width, radius, queries):
+    """Radius 4 and more had one slice of all rows in each table whose buckets may differ."""
+    found = slicing_of(1 << 33, radius, width, 1 << 25, queries)
+    assert all(bits >= min(8, width // (radius + 1)) for bits in found.bits)
+    assert not any(found.design.flips)
+    assert len(found.design.tables) == len(found.bits) == radius + 1
+    assert found.whole == ((width, radius) != (256, 10))
+
+
+def test_all_ways_to_cut_are_tested():
+    """By the cases above."""
+    found = {(False, False), (True, False), (True, True)}
+    for width, radius in RADII:
+        for slice_rows in (200, 20):
+            slicing = slicing_of(600, radius, width, slice_rows)
+            found.discard((all(slicing.bits), slicing.whole))
+            assert Width(width) == slicing.design.width
+    assert not found

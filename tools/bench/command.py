@@ -32,6 +32,7 @@ from bench import (
     column_prices,
     corpus,
     data,
+    engines,
     far,
     filters,
     hashing,
@@ -74,6 +75,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "bands": banded.bands,
     "tasks": tasked.tasks,
     "scale": tasked.scale,
+    "spark": engines.spark,
     "thresholds": thresholds.thresholds,
     "jobs": jobs.jobs,
     "insert": living.insert,
@@ -94,7 +96,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "billion": billion.billion,
     "plots": plots.plots,
 }
-BY_NAME_ONLY = ("billion", "plots", "scale")  # not part of `all`, except in a smoke run
+BY_NAME_ONLY = ("billion", "plots", "scale", "spark")  # not part of `all`, except in a smoke run
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -30,23 +30,27 @@ SLOW_SHARE, SLOWER = 0.02, 4.0  # of the machines, and how many times longer the
 LOST = 0.01  # of the runs of tasks end early, half way on average, and are repeated
 SPREAD = 0.15  # standard deviation of the logarithm of the time of a task
 SCALES = (8_000_000_000, 100_000_000_000)
-TEXT_BYTES = 3000
 
 
 def tasks(bench: Bench) -> Result:
     """Deduplicate real texts, build and probe by tasks: processor time beside one process, what stages take and write."""
-    texts = texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES)
     corpus = bench.folder / "corpus"
-    corpus.mkdir()
-    for number, some in enumerate(np.array_split(np.arange(len(texts)), FILES)):
-        table = pa.table({"text": [texts[row] for row in some.tolist()]})
-        pq.write_table(table, corpus / f"part-{number}.parquet", row_group_size=1000)
-    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
-    out: Result = {"documents": len(texts), "bytes": size}
-    for search in ("exact", "bands"):
-        out[search] = _dedups(bench, corpus, size, len(texts), search)
+    documents, size = corpus_in(corpus, bench.smoke)
+    out: Result = {"documents": documents, "bytes": size}
+    for search in ("bands",) if bench.smoke else ("exact", "bands"):
+        out[search] = _dedups(bench, corpus, size, documents, search)
     rows = (1 << 16,) if bench.smoke else TASK_ROWS
     return out | {f"{count:,} fingerprints": run_child({"do": "tasks-store", **_task(bench), "rows": count}) for count in rows}
+
+
+def corpus_in(folder: Path, smoke: bool) -> tuple[int, int]:
+    """Write the texts of this machine to files of Parquet in a new folder; return how many there are, and their bytes."""
+    texts = texts_here(SMOKE_BYTES if smoke else MOST_BYTES)
+    folder.mkdir()
+    for number, some in enumerate(np.array_split(np.arange(len(texts)), FILES)):
+        table = pa.table({"text": [texts[row] for row in some.tolist()]})
+        pq.write_table(table, folder / f"part-{number}.parquet", row_group_size=1000)
+    return len(texts), sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
 def _task(bench: Bench) -> Result:
@@ -188,23 +192,25 @@ def _stage_hours(core_hours: float, slow: Any, again: bool, seed: int, tasks_per
     times = core_hours / count * rng.lognormal(-(SPREAD**2) / 2, SPREAD, count)
     free = [(0.0, core) for core in range(cores)]
     heapq.heapify(free)
-    waiting, ends, doubled = list(range(count)), dict[int, float](), set[int]()
+    waiting, ends, late = list(range(count)), dict[int, float](), list[tuple[float, int]]()
     while waiting or (again and free):
         now, core = heapq.heappop(free)
         if waiting:
             task = waiting.pop()
         else:  # of the tasks that run once, the one that will end last runs a second time, if that may help
-            late = {task: end for task, end in ends.items() if task not in doubled and end > now + times[task]}
+            while late and -late[0][0] <= now + times[late[0][1]]:
+                heapq.heappop(late)
             if not late:
                 continue
-            task = max(late, key=late.__getitem__)
-            doubled.add(task)
+            _, task = heapq.heappop(late)
         takes = times[task] * slow[core]
         if rng.random() < LOST:
             takes *= rng.random()
             if task not in ends:
                 waiting.insert(0, task)
         else:
+            if task not in ends:
+                heapq.heappush(late, (-(now + takes), task))
             ends[task] = min(ends.get(task, np.inf), now + takes)
         heapq.heappush(free, (now + takes, core))
     return max(ends.values(), default=0.0)

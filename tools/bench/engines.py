@@ -1,0 +1,123 @@
+"""The operation spark: what an engine adds to the tasks of a plan."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from bench import data
+from bench.harness import Bench, Result, ratio
+from bench.tasked import corpus_in
+from fpstore.io.packages import is_installed
+from fpstore.tasks import Plan, plan_build, plan_dedup
+
+CORES = 2
+TASKS = {5_000_000: 8, 50_000_000: 2}  # of so many fingerprints each
+SMOKE_TASKS = {1 << 16: 2}
+SETTINGS = {
+    "spark.executor.memory": "1g", "spark.driver.memory": "512m", "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+}  # fmt: skip
+
+
+def spark(bench: Bench) -> Result:
+    """Run plans by two processes, and by two executors of Spark: builds of 5 and 50 million a task, and a deduplication."""
+    if not is_installed("pyspark") or shutil.which("java") is None:
+        return {"left out": "needs pyspark and Java"}
+    corpus = bench.folder / "corpus"
+    documents, size = corpus_in(corpus, bench.smoke)
+    out: Result = {"executors": CORES, "documents": documents, "bytes": size}
+    began = perf_counter()
+    with _session(bench.folder) as session:
+        session.range(0, CORES, 1, CORES).mapInArrow(_as_they_are, "id bigint").collect()  # the workers have started
+        out["seconds to start"] = round(perf_counter() - began, 1)
+        for rows, count in (SMOKE_TASKS if bench.smoke else TASKS).items():
+            sources = list(_keys(bench, rows, count))
+
+            def build(folder: Path, sources: list[Path] = sources, rows: int = rows) -> Plan:
+                return plan_build(folder / "plan", sources, folder / "store", shard_rows=rows, part_bytes=1 << 40)
+
+            out[f"builds of {rows:,}"] = {"tasks": count, **_compared(bench, session, build)}
+            for path in sources:
+                path.unlink()
+        out["dedup"] = _compared(bench, session, lambda folder: plan_dedup(folder / "plan", corpus, folder / "out", text="text"))
+    for way in ("processes", "spark"):
+        rate = ratio(size / 1e6, CORES * out["dedup"][f"seconds by {way}"], 1)
+        out["dedup"][f"megabytes a second and core by {way}"] = rate
+    return out
+
+
+def _as_they_are(batches: Iterator[Any]) -> Iterator[Any]:
+    import fpstore.spark  # noqa: F401 - as tasks do
+
+    yield from batches
+
+
+def _keys(bench: Bench, rows: int, count: int) -> Iterator[Path]:
+    """Yield files of random fingerprints."""
+    for number in range(count):
+        path = bench.folder / f"keys-{number}.npy"
+        np.save(path, data.random_words(np.random.default_rng([bench.seed, number]), rows))
+        yield path
+
+
+def _compared(bench: Bench, session: Any, make: Callable[[Path], Plan]) -> Result:
+    """Run a plan by processes and by Spark, in turns; return the median seconds of both."""
+    import fpstore.spark
+
+    ways: dict[str, Callable[[Plan], None]] = {
+        "processes": lambda plan: plan.run_all(CORES, memory=CORES << 30),
+        "spark": lambda plan: fpstore.spark.run(session, plan, memory=1 << 30),
+    }
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(1 if bench.smoke else 3):
+        for way, run in ways.items():
+            folder = bench.folder / f"by {way}"
+            folder.mkdir()
+            plan = make(folder)
+            began = perf_counter()
+            run(plan)
+            times[way].append(perf_counter() - began)
+            plan.finish()
+            shutil.rmtree(folder)
+    medians = {way: float(np.median(some)) for way, some in times.items()}
+    seconds = {f"seconds by {way}": round(some, 2) for way, some in medians.items()}
+    return {**seconds, "spark to processes": ratio(medians["spark"], medians["processes"])}
+
+
+@contextmanager
+def _session(folder: Path) -> Iterator[Any]:
+    """Yield a session of Spark with executors of one core each, on this machine, that leaves nothing behind."""
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    home = folder / "home"  # executors write to it
+    home.mkdir()
+    for path in Path(pyspark.__file__).parent.iterdir():
+        (home / path.name).symlink_to(path)
+    os.environ |= {
+        "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(folder / "scratch"), "SPARK_HOME": str(home),
+        "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }  # fmt: skip
+    builder = SparkSession.builder.master(f"local-cluster[{CORES},1,1024]").appName("fpstore")
+    here = {"spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1])}
+    for name, value in {**SETTINGS, **here}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    gateway = session.sparkContext._gateway
+    try:
+        yield session
+    finally:
+        session.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # ends the JVM
+        gateway.proc.wait(60)

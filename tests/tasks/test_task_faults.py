@@ -13,7 +13,7 @@ from planned import corpus_at, done_at, planned, run_all, written
 from speeds import crossed, slow
 
 import fpstore
-from fpstore.tasks import dedup, open_plan
+from fpstore.tasks import dedup, open_plan, pairs, plan_pairs
 
 SMALL = {"slice_rows": 10}
 SETUP = """
@@ -244,3 +244,39 @@ def test_the_end_removes_what_other_machines_have_left(begun):
     run_all(plan)
     assert written(root) == expected
     assert not list(root.rglob(".unfinished-*"))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(5, "no more")])
+@pytest.mark.parametrize(("damage", "stage"), crossed(DAMAGES, ["send", "pairs"], share=3))
+def test_damaged_and_interrupted_tasks_of_pairs(tmp_path, monkeypatch, damage, stage, error):
+    """A task that fails publishes nothing; a damaged result is named, and its task makes it again."""
+    fpstore.build(tmp_path / "s.fps", [row << 40 ^ row for row in range(300)]).close()
+    plan = plan_pairs(tmp_path / "plan", tmp_path / "s.fps", tmp_path / "out", radius=2, format="csv", slice_rows=100)
+    with monkeypatch.context() as patch:
+        work = getattr(pairs.PairsWork, f"_{stage}")
+
+        def late(*args):
+            work(*args)
+            raise error
+
+        patch.setattr(pairs.PairsWork, f"_{stage}", late)
+        with pytest.raises(fpstore.StorageError if isinstance(error, OSError) else error):
+            run_all(plan)
+    assert not list(tmp_path.rglob(".unfinished-*"))
+    assert all(one.done == 0 for one in plan.status() if one.stage == stage)
+    found = run_all(plan)
+    assert found["pairs"] > 100
+    expected, path = written(tmp_path), tmp_path / "plan" / "results" / f"{stage}-00000.pieces"
+    good = path.read_bytes()
+    path.write_bytes(damage(good))
+    if stage == "send":
+        for later in (tmp_path / "plan" / "results").glob("pairs-*"):
+            later.unlink()
+    try:
+        run_all(plan)  # nothing reads what is damaged
+    except fpstore.CorruptStoreError as told:
+        assert str(told) == f"{path}: damaged: remove it, and run its task again"
+    path.unlink()
+    assert run_all(plan) == found
+    assert path.read_bytes() == good
+    assert written(tmp_path) == expected

@@ -7,11 +7,15 @@ from speeds import crossed
 from tasking import finished
 
 import fpstore
-from fpstore.base.width import Width
+from fpstore.base.width import Width, distinct
+from fpstore.design.joins import designs, everything
 from fpstore.errors import InputError
+from fpstore.io.check import check_fingerprints
+from fpstore.jobs.joining import UNBOUNDED, pairs_within
+from fpstore.store import snapshot_of
 from fpstore.tasks import plan_join, plan_pairs
-from fpstore.tasks.plan import PlanFolder
-from fpstore.tasks.slicing import slicing_of
+from fpstore.tasks.shuffle import slices_by, table_keys
+from fpstore.tasks.slicing import Slicing, slicing_of
 
 
 def near_rows(count, width, radius, seed=1):
@@ -120,20 +124,30 @@ def test_a_store_with_changes_and_many_parts(tmp_path, monkeypatch):
     """Parts of a large store are sent by several tasks, in pieces of bounded memory."""
     from fpstore.tasks import pairs
 
-    monkeypatch.setattr(pairs, "SENT_ROWS", 100)
+    monkeypatch.setattr(pairs, "SENT_ROWS", 6000)
     monkeypatch.setattr(pairs, "PIECE_BYTES", 8)
-    rows = near_rows(20_000, 64, 2)
-    fpstore.build(tmp_path / "s", rows[:15_000]).close()
+    rows = near_rows(8000, 64, 2)
+    fpstore.build(tmp_path / "s", rows[:6000]).close()
     with fpstore.open(tmp_path / "s", "r+") as changed:
-        changed.insert(rows[15_000:])
+        changed.insert(rows[6000:])
         changed.delete(ids=list(range(100)))
     with fpstore.open(tmp_path / "s") as store:
-        plan = plan_pairs(tmp_path / "p", store, tmp_path / "o", radius=2, slice_rows=5000)
-        assert plan.status()[0].tasks == -(-len(store) // 100)
+        plan = plan_pairs(tmp_path / "p", store, tmp_path / "o", radius=2, slice_rows=2000)
+        assert plan.status()[0].tasks == 2
         finished(plan)
         assert written(tmp_path / "o") == lines(store.pairs(2))
-        sent = PlanFolder.opened(plan._folder.place).results("send")
-        assert sum(one.facts["pieces"] > 0 for one in sent) > 1
+
+
+def test_parts_of_a_store_have_each_fingerprint_once(tmp_path, monkeypatch):
+    from fpstore.tasks import pairs
+
+    monkeypatch.setattr(pairs, "PIECE_BYTES", 8)
+    with fpstore.build(tmp_path / "s", np.arange(400_000, dtype=np.uint64) << np.uint64(40)) as store:
+        for parts in (1, 2, 3):
+            found = [[*pairs._some(snapshot_of(store), part, parts)] for part in range(parts)]
+            assert sum(map(len, found)) > 3
+            rows = np.sort(np.concatenate([piece for some in found for piece in some]))
+            assert np.array_equal(rows, np.concatenate([*snapshot_of(store).fingerprints()]))
 
 
 def test_widths_differ(tmp_path):
@@ -154,6 +168,24 @@ def test_many_rows_are_cut(width, radius, queries):
     assert not any(found.design.flips)
     assert len(found.design.tables) == len(found.bits) == radius + 1
     assert found.whole == ((width, radius) != (256, 10))
+
+
+@pytest.mark.parametrize(("width", "radius", "bits"), [(32, 3, 2), (64, 4, 3), (64, 8, 2), (128, 12, 3), (256, 10, 4)])
+def test_slices_that_are_joined_as_a_whole(width, radius, bits):
+    """Each pair comes from one slice of one table, also if it agrees in several."""
+    rows = distinct(check_fingerprints(near_rows(2000, width, radius), Width(width)))
+    exact = [one for one in designs(1 << 33, radius, width) if one.tables[0].prefix_bits and not any(one.flips)]
+    slicing, found = Slicing(exact[0], [bits] * (radius + 1), True), []
+    for table in range(radius + 1):
+        for some in slices_by(table_keys(slicing.design, table, rows), bits):
+            found += [pair for pairs in slicing.pairs([rows[some]], table, UNBOUNDED) for pair in as_lines(pairs)]
+    wanted = [pair for pairs in pairs_within(rows, everything(radius, width)) for pair in as_lines(pairs)]
+    assert sorted(found) == sorted(wanted)
+    assert len(wanted) > 200
+
+
+def as_lines(pairs):
+    return [*zip(pairs.a.tolist(), pairs.b.tolist(), pairs.distances.tolist(), strict=True)]
 
 
 def test_all_ways_to_cut_are_tested():

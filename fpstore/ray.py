@@ -11,7 +11,7 @@ from typing import Any
 
 from fpstore.base.resources import parse_memory
 from fpstore.io.packages import import_package
-from fpstore.tasks import Plan, open_plan, plan_dedup, plan_join
+from fpstore.tasks import Plan, open_plan, plan_dedup
 from fpstore.tasks.api import PathLike
 from fpstore.tasks.engines import Outcome, attempt, run_job, run_stages
 
@@ -68,11 +68,3 @@ def dedup(
     """
     each = None if memory is None else parse_memory(memory)
     return run_job(lambda path: plan_dedup(path, source, output, **asked), output, plan, partial(run, memory=each))
-
-
-def join(
-    store: Any, other: Any, output: PathLike, *, plan: PathLike | None = None, memory: int | str | None = None, **asked: Any
-) -> dict[str, Any]:
-    """Find all pairs of two stores as :func:`fpstore.spark.join` does, on Ray."""
-    each = None if memory is None else parse_memory(memory)
-    return run_job(lambda path: plan_join(path, store, other, output, **asked), output, plan, partial(run, memory=each))

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -51,7 +51,7 @@ def spark(bench: Bench) -> Result:
                 path.unlink()
         out["dedup"] = _compared(bench, session, lambda folder: plan_dedup(folder / "plan", corpus, folder / "out", text="text"))
     for way in ("processes", "spark"):
-        rate = ratio(size / 1e6, CORES * out["dedup"][f"seconds by {way}"], 1)
+        rate = ratio(size / 1e6, out["dedup"][f"processor seconds by {way}"], 1)
         out["dedup"][f"megabytes a second and core by {way}"] = rate
     return out
 
@@ -71,27 +71,44 @@ def _keys(bench: Bench, rows: int, count: int) -> Iterator[Path]:
 
 
 def _compared(bench: Bench, session: Any, make: Callable[[Path], Plan]) -> Result:
-    """Run a plan by processes and by Spark, in turns; return the median seconds of both."""
+    """Run a plan by processes and by Spark, in turns; return the medians of both."""
     import fpstore.spark
 
     ways: dict[str, Callable[[Plan], None]] = {
         "processes": lambda plan: plan.run_all(CORES, memory=CORES << 30),
         "spark": lambda plan: fpstore.spark.run(session, plan, memory=1 << 30),
     }
-    times: dict[str, list[float]] = {way: [] for way in ways}
+    times: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
     for _ in range(1 if bench.smoke else 3):
         for way, run in ways.items():
             folder = bench.folder / f"by {way}"
             folder.mkdir()
             plan = make(folder)
-            began = perf_counter()
+            began, used = perf_counter(), _processor_seconds()
             run(plan)
-            times[way].append(perf_counter() - began)
+            times[way].append((_processor_seconds() - used, perf_counter() - began))
             plan.finish()
             shutil.rmtree(folder)
-    medians = {way: float(np.median(some)) for way, some in times.items()}
-    seconds = {f"seconds by {way}": round(some, 2) for way, some in medians.items()}
-    return {**seconds, "spark to processes": ratio(medians["spark"], medians["processes"])}
+    medians = {way: np.median(some, axis=0).tolist() for way, some in times.items()}
+    out: Result = {}
+    for number, what in enumerate(("processor seconds", "seconds")):
+        out |= {f"{what} by {way}": round(some[number], 2) for way, some in medians.items()}
+        out[f"{what}, spark to processes"] = ratio(medians["spark"][number], medians["processes"][number])
+    return out
+
+
+def _processor_seconds() -> float:
+    """Return the processor time of this process and of all that it has started, also through others."""
+    parents, used = dict[int, int](), dict[int, int]()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            fields = path.read_text(encoding="latin-1").rpartition(")")[2].split()
+            number = int(path.parent.name)
+            parents[number], used[number] = int(fields[1]), sum(map(int, fields[11:15]))  # with its children that were waited for
+    own = {os.getpid()}
+    while more := {number for number, parent in parents.items() if parent in own and number not in own}:
+        own |= more
+    return sum(used[number] for number in own) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

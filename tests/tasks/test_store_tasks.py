@@ -239,9 +239,9 @@ def test_files_without_matches_have_the_types_of_others(tmp_path):
         write(tmp_path / "q" / f"{number}.parquet", [{"h": f"{value:016x}", "k": "x"}])
     asked = {"fingerprint": "h", "id": "k", "radius": 1, "part_bytes": 1}
     finished(plan_probe(tmp_path / "plan", store, tmp_path / "q", tmp_path / "found", **asked))
-    rows = near_rows(900, 64)
+    rows = near_rows(90, 64)
     store = fpstore.build(tmp_path / "many.fps", rows, [f"u{n}" for n in range(len(rows))])
-    finished(plan_pairs(tmp_path / "pairs", store, tmp_path / "found-pairs", radius=2, slice_rows=1))
+    finished(plan_pairs(tmp_path / "pairs", store, tmp_path / "found-pairs", radius=2, slice_rows=8))
     for folder in ("found", "found-pairs"):
         files = sorted((tmp_path / folder).glob("*.parquet"))
         assert len(files) > 1

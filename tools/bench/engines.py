@@ -84,9 +84,13 @@ def _compared(bench: Bench, session: Any, make: Callable[[Path], Plan]) -> Resul
             folder = bench.folder / f"by {way}"
             folder.mkdir()
             plan = make(folder)
-            began, used = perf_counter(), _processor_seconds()
+            began, used = perf_counter(), _processor_ticks()
             run(plan)
-            times[way].append((_processor_seconds() - used, perf_counter() - began))
+            took, ticks = perf_counter() - began, _processor_ticks()
+            # Workers of Spark that were idle may end meanwhile. Processes have ended, and are counted where they were waited for.
+            counted = ticks if way == "spark" else [os.getpid()]
+            spent = sum(ticks[process] - used.get(process, 0) for process in counted)
+            times[way].append((spent / os.sysconf("SC_CLK_TCK"), took))
             plan.finish()
             shutil.rmtree(folder)
     medians = {way: np.median(some, axis=0).tolist() for way, some in times.items()}
@@ -97,7 +101,7 @@ def _compared(bench: Bench, session: Any, make: Callable[[Path], Plan]) -> Resul
     return out
 
 
-def _processor_seconds() -> float:
+def _processor_ticks() -> dict[int, int]:
     """Return the processor time of this process and of all that it has started, also through others."""
     parents, used = dict[int, int](), dict[int, int]()
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -108,7 +112,7 @@ def _processor_seconds() -> float:
     own = {os.getpid()}
     while more := {number for number, parent in parents.items() if parent in own and number not in own}:
         own |= more
-    return sum(used[number] for number in own) / os.sysconf("SC_CLK_TCK")
+    return {number: used[number] for number in own}
 
 
 @contextmanager

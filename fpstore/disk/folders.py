@@ -18,6 +18,7 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 ASIDE = "-old"
 MOST_NAME_BYTES = 255
+UNFINISHED = ".unfinished-"  # begins the names of folders with files that have not appeared
 _TEMPORARY_BYTES = len("..12345678.tmp")  # around a name
 
 

@@ -109,7 +109,7 @@ def corpus_paths(source: Any, again: bool = True) -> list[str]:
     """Return the paths of a caller; InputError for something else, and for standard input where files are read again."""
     kinds = "a path, several paths, or a table with the Arrow C stream interface (pyarrow, Polars, pandas, DuckDB)"
     items = list(source) if is_iterable(source, str, Mapping) else [source]
-    if any(not isinstance(item, str | os.PathLike) or "\n" in str(item) for item in items):
+    if any("\n" in item if isinstance(item, str) else not isinstance(item, os.PathLike) for item in items):
         made = "pyarrow.table({'text': texts}) makes a table of texts"
         raise InputError(f"a corpus is {kinds}, got {type(source).__name__}: {made}", got=type(source))
     paths = paths_of(items, f"a corpus is {kinds}")

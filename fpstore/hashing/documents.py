@@ -18,7 +18,7 @@ from fpstore.base.aliases import Flags, Progress
 from fpstore.base.arguments import check_flag, check_path, check_whole, is_iterable, printable
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import cached_property
-from fpstore.disk.folders import new_folder
+from fpstore.disk.folders import UNFINISHED, new_folder
 from fpstore.disk.refusals import refused, refusing
 from fpstore.errors import InputError, StorageError
 from fpstore.format.manifest import INDEX_FILE, is_openable
@@ -178,7 +178,7 @@ class Walk:
                 if stat.S_ISREG(entry.st_mode):
                     if self._takes(path.name):
                         yield File(path, FileState.of(str(path), entry), named=False)
-                elif self._recursive and stat.S_ISDIR(entry.st_mode) and not _holds_a_store(path):
+                elif self._recursive and stat.S_ISDIR(entry.st_mode) and not _is_passed_over(path):
                     identity = (entry.st_dev, entry.st_ino)
                     if all(identity != above for _, above in open_folders):
                         open_folders.append((iter(self._entries(path)), identity))
@@ -210,6 +210,11 @@ def _stat(path: Path, *, follow: bool = True) -> os.stat_result:
 
 def _refused(file: File, reason: str, sentence: str) -> InputError:
     return InputError(f"{file.path}: {sentence}", path=file.path, reason=reason)
+
+
+def _is_passed_over(folder: Path) -> bool:
+    """Whether a folder in a folder is no part of a corpus: a store, or what a task that was killed has left."""
+    return folder.name.startswith(UNFINISHED) or _holds_a_store(folder)
 
 
 def _holds_a_store(folder: Path) -> bool:

@@ -20,6 +20,7 @@ from fpstore.hashing.html import extractor_of, of_pages
 from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL, least_jaccard
 from fpstore.hashing.registry import from_description, text_fingerprinter
 from fpstore.io.digits import check_signed
+from fpstore.io.lines import LineRows
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
 from fpstore.jobs.checkpoint import JobIdentity
@@ -131,15 +132,19 @@ class DedupJob(NamedTuple):
         return {**facts, **asked, **maker, **files, **told}
 
 
-def rows_told(corpus: RowSource, projection: Projection) -> float:
-    """Return how many rows a corpus has, as far as its first rows tell."""
+def rows_told(corpus: RowSource, projection: Projection, bytes_total: int | None = None) -> int:
+    """Return how many rows a corpus has, as far as the first rows of its largest file tell; it may be a file of a larger one."""
     if isinstance(corpus, DocumentFiles):
         return len(corpus.paths)
     if corpus.rows is not None or corpus.bytes_total is None:
         return corpus.rows or 0
+    total = corpus.bytes_total if bytes_total is None else bytes_total
+    if isinstance(corpus, LineRows) and len(corpus.files) > 1:
+        sizes = [file.size or 0 for file in corpus.files]
+        corpus = corpus.alone(sizes.index(max(sizes)))
     with closing(corpus.batches(projection)) as batches:  # type: ignore[type-var]  # they are generators
         first = next(batches, None)
-    return 0 if first is None else len(first.flags) * corpus.bytes_total / max(corpus.bytes_done, 1)
+    return 0 if first is None else round(len(first.flags) * total / max(corpus.bytes_done, 1))
 
 
 class Likeness(NamedTuple):

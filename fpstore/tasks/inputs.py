@@ -221,7 +221,7 @@ def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | 
         with opened_input(largest, encoding) as some:
             some.resolved(projection)
             if largest.groups is None:
-                return round(rows_told(some, projection) * sum(spec.bytes for spec in specs) / max(largest.bytes, 1))
+                return rows_told(some, projection, sum(spec.bytes for spec in specs))
     return sum(sum(spec.groups or ()) for spec in specs)
 
 
@@ -234,7 +234,7 @@ def opened_input(spec: InputSpec, encoding: str | None) -> AbstractContextManage
 def opened_part(specs: Sequence[InputSpec], part: Part, encoding: str | None) -> Iterator[Shards]:
     """Yield the rows of a part of some files; InputError if one is not as it was when the plan was made."""
     with inputs_on_disk([specs[number] for number in part.numbers]) as paths:
-        corpus = open_source(paths, encoding=encoding)
+        corpus = open_source(map(Path, paths), encoding=encoding)  # a string with a line break would be a text
         assert isinstance(corpus, Shards)
         if isinstance(corpus, ParquetRows) and part.end:
             corpus = corpus.some_groups(part.first, part.end)

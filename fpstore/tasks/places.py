@@ -16,13 +16,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fpstore.base.arguments import check_path
-from fpstore.disk.folders import remove_abandoned, remove_tree, sync_folder, temporary_folder
+from fpstore.disk.folders import UNFINISHED, remove_abandoned, remove_tree, sync_folder, temporary_folder
 from fpstore.disk.refusals import refusing
 from fpstore.errors import FpstoreError, InputError, StorageError, StoreNotFoundError
 from fpstore.io.arrow import import_pyarrow
 from fpstore.io.packages import import_package
 
-UNFINISHED = ".unfinished-"  # begins the names of folders with files that have not appeared
 SCRATCH = "fpstore-task-"  # begins those of folders for copies on the disk of one machine
 BOOT = Path("/proc/sys/kernel/random/boot_id")  # of all processes of one kernel, in containers too
 

@@ -8,14 +8,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine
-from tasking import corpus_in, files_in, finished, listed, write
+from tasking import corpus_in, files_in, finished, listed, rows_of, write
 
 import fpstore
 from fpstore import MinHash, _kernel
 from fpstore.base.resources import checked_resources
 from fpstore.base.width import Width
+from fpstore.disk.folders import UNFINISHED
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.hashing import TextReader
+from fpstore.hashing.corpora import open_source
+from fpstore.io.source import Projection
+from fpstore.jobs.dedup_job import rows_told
 from fpstore.tasks import plan_dedup
 from fpstore.tasks.links import links_of_keys
 from fpstore.tasks.pieces import PieceWriter
@@ -279,3 +283,24 @@ def test_a_list_in_the_output_is_refused(tmp_path, removed):
     with pytest.raises(InputError, match=r"is the output, or in it|the list of removed rows is one of"):
         plan_dedup(tmp_path / "p", tmp_path / "in", tmp_path / "o", fingerprint="fp", removed=tmp_path / removed)
     assert not (tmp_path / "p").exists()
+
+
+def test_both_ways_tell_the_rows_of_files_of_many_and_few_short_texts_alike(tmp_path):
+    """One process told them by its first file, a plan by its largest, and only one of the two searched by bands."""
+    short = [{"text": f"text {n}"} for n in range(300)]
+    for name, rows in (("a", short), ("b", rows_of(60, 1))):
+        write(tmp_path / "corpus" / f"{name}.jsonl", rows)
+    plan = plan_dedup(tmp_path / "plan", tmp_path / "corpus", tmp_path / "many", text="text")
+    largest = open_source([tmp_path / "corpus"])
+    assert rows_told(largest, Projection(text="text")) == plan._folder.asked["rows"] < 200
+
+
+def test_names_with_line_breaks_and_folders_that_killed_tasks_have_left(tmp_path):
+    for name in ("p.csv", "a\nb.csv", f"{UNFINISHED}1/q.csv"):
+        write(tmp_path / "corpus" / name, rows_of(20, 1))
+    kept = fpstore.dedup(tmp_path / "corpus", tmp_path / "one", text="text").kept
+    plan = plan_dedup(tmp_path / "plan", tmp_path / "corpus", tmp_path / "many", text="text", part_bytes=1)
+    assert finished(plan)["documents"] == 40
+    assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
+    assert sorted(files_in(tmp_path / "one")) == ["a\nb.csv", "p.csv"]
+    assert len(kept) < 40

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1000, "kib": 1 << 10, "m": 10**6, "mb"
           "g": 10**9, "gb": 10**9, "gib": 1 << 30, "t": 10**12, "tb": 10**12, "tib": 1 << 40}  # fmt: skip
 LEAST_MEMORY = 64 << 20
 MOST_THREADS = 1024
+ROOT = Path("/")  # of the file systems of the kernel
 
 
 class Resources(NamedTuple):
@@ -36,13 +38,38 @@ class Resources(NamedTuple):
 
 
 def total_memory() -> int:
-    """Return the memory of this machine, or of its control group if that is less, in bytes."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Return the memory of this machine, or of a control group that this process is in if that is less, in bytes."""
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_limits_of_groups()])
+
+
+def _limits_of_groups() -> Iterator[int]:
+    """Yield the limits of memory of the control groups of this process, of version 2 or 1, and of all groups above them.
+
+    Slurm and systemd set the limit of a nested group. In a container the kernel may name a path that is not to be seen there:
+    the top is its own group.
+    """
+    for line in _text(ROOT / "proc/self/cgroup").splitlines():
+        number, controllers, group = [*line.split(":", 2), "", ""][:3]
+        if number == "0" and not controllers:
+            top, name = ROOT / "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            top, name = ROOT / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        nested = top if ".." in group.split("/") else top / group.strip("/")
+        for folder in (nested, *nested.parents):
+            limit = _text(folder / name).strip()
+            if limit.isdecimal():
+                yield int(limit)
+            if folder == top:
+                break
+
+
+def _text(path: Path) -> str:
     try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-        return min(total, int(limit)) if limit.isdigit() else total
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return total
+        return ""
 
 
 def shown_size(byte_count: float) -> str:

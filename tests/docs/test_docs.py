@@ -177,6 +177,16 @@ def test_public_names_have_an_entry_and_a_docstring():
             assert re.search(rf"^`{re.escape(name)}\b[^:]*`: ", API, flags=re.MULTILINE), name
 
 
+@pytest.mark.parametrize("name", ["tasks", "spark", "ray"])
+def test_every_public_name_of_a_module_of_plans_has_an_entry(name):
+    module = importlib.import_module(f"fpstore.{name}")
+    own = [found for found, thing in vars(module).items() if found[0] != "_" and inspect.isfunction(thing)]
+    names = getattr(module, "__all__", [found for found in own if vars(module)[found].__module__ == module.__name__])
+    assert {"run", "dedup"} <= set(names) or len(names) > 8
+    for found in names:
+        assert re.search(rf"^`fpstore\.{name}\.{found}\b[^:]*`: ", API, flags=re.MULTILINE), found
+
+
 def modules_with_examples():
     files = [path for path in sorted(PACKAGE.rglob("*.py")) if ">>> " in path.read_text(encoding="utf-8")]
     return [path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".") for path in files]

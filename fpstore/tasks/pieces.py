@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count, pairwise, takewhile
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Lims
 from fpstore.base.arrays import lims_of
 from fpstore.base.strings import StringColumn
+from fpstore.base.threads import in_order
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.io.source import IdColumn
@@ -25,7 +26,7 @@ from fpstore.tasks.places import Place
 
 MAGIC = b"fpspiece"
 TRAILER_BYTES = 24  # the length of the index, its CRC-32, eight bytes each as digits of hexadecimal, and MAGIC
-GUESSED_BYTES = 1 << 13  # at the end of a file, in which the index most often is
+GUESSED_BYTES = 1 << 15  # at the end of a file, in which the index most often is
 DTYPES = {np.dtype(kind).str: np.dtype(kind) for kind in (np.uint8, np.uint16, np.uint32, np.int64, np.uint64)}
 BLOCK = "block-"  # begins the names of the blocks of a file
 BLOCK_BYTES = 1 << 24
@@ -124,7 +125,7 @@ class Pieces:
 
     def __init__(self, place: Place, name: str) -> None:
         """Read the index; StoreNotFoundError if the file is not there, CorruptStoreError if it is damaged."""
-        self._place, self.name = place, name
+        self.place, self.name = place, name
         self._bytes = place.size(name) or 0
         tail = place.read(name, max(self._bytes - GUESSED_BYTES, 0), GUESSED_BYTES)
         try:
@@ -144,7 +145,7 @@ class Pieces:
             raise self._damaged() from None
 
     def _damaged(self) -> CorruptStoreError:
-        where = self._place.shown(self.name)
+        where = self.place.shown(self.name)
         return CorruptStoreError(f"{where}: damaged: remove it, and run its task again", path=where)
 
     def __contains__(self, name: str) -> bool:
@@ -166,7 +167,7 @@ class Pieces:
                 raise ValueError
         except (KeyError, ValueError, TypeError, OverflowError, IndexError):
             raise self._damaged() from None
-        data = self._place.read(self.name, begin, stop - begin)
+        data = self.place.read(self.name, begin, stop - begin)
         if len(data) != stop - begin or zlib.crc32(data, seed) != check:
             raise self._damaged()
         return np.frombuffer(data, dtype).reshape(end - first, *row)
@@ -177,7 +178,7 @@ class Pieces:
         if not (0 <= number < count and 0 <= start <= self._bytes):
             raise IndexError
         before = max(number - 1, 0)
-        data = self._place.read(self.name, start + before * ENTRY_BYTES, (number + 1 - before) * ENTRY_BYTES)
+        data = self.place.read(self.name, start + before * ENTRY_BYTES, (number + 1 - before) * ENTRY_BYTES)
         ends, checks = np.frombuffer(data, np.uint64).reshape(number + 1 - before, 2).T.tolist()
         return ends[-2] if number else 0, ends[-1], checks[-1]
 
@@ -198,6 +199,11 @@ class Pieces:
         return self.read(name, number) if name in self else None
 
 
-def joined(parts: Iterable[Pieces], name: str, number: int | None = None) -> npt.NDArray[Any]:
+def joined(parts: Sequence[Pieces], name: str, number: int | None = None) -> npt.NDArray[Any]:
     """Return the arrays of a name of several files in one, or one slice of each."""
-    return np.concatenate([part.read(name, number) for part in parts])
+    return np.concatenate([array for _, array in in_order(lambda part: part.read(name, number), parts, readers_of(parts))])
+
+
+def readers_of(parts: Sequence[Pieces]) -> int:
+    """Return how many threads read from several files."""
+    return parts[0].place.readers if len(parts) > 1 else 1

@@ -30,6 +30,7 @@ class Place(ABC):
     """A folder that tasks read from and publish in: a file has its name when all of it is there."""
 
     uri: str
+    readers = 1  # threads that read many files
 
     @abstractmethod
     def size(self, name: str) -> int | None:
@@ -255,6 +256,8 @@ class StoredPlace(Place):
     tasks that publish a name at once, the last one wins, and has written the same bytes. What follows the name of the bucket is
     the name of an object as it is, without ``%20``.
     """
+
+    readers = 16  # an object store takes its time, and answers many at once
 
     def __init__(self, uri: str) -> None:
         self._arrow = import_pyarrow(uri, "an object store")

@@ -6,12 +6,14 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple, Self
 
 from fpstore.base.arguments import check_whole
 from fpstore.base.resources import Resources
+from fpstore.base.threads import in_order
 from fpstore.errors import CorruptStoreError, FormatVersionError, InputError, StoreExistsError, StoreNotFoundError, counted, show
 from fpstore.tasks.pieces import Pieces, PieceWriter
 from fpstore.tasks.places import Place
@@ -151,7 +153,7 @@ class PlanFolder:
     def results(self, stage: str) -> list[Pieces]:
         """Return what all tasks of a stage have published."""
         count = next(one.tasks for one in self.stages if one.name == stage)
-        return [self.result(stage, number) for number in range(count)]
+        return [pieces for _, pieces in in_order(partial(self.result, stage), range(count), self.place.readers)]
 
     def done(self) -> set[int]:
         """Return the indexes of the tasks that have published a result."""

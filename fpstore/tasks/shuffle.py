@@ -16,10 +16,11 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import lims_of, stable_order
+from fpstore.base.threads import in_order
 from fpstore.base.width import WORD_BITS, leading_words, row_of_number, rows_like, words_of
 from fpstore.design.joins import JoinDesign
 from fpstore.jobs.bands import MIXER
-from fpstore.tasks.pieces import Pieces, PieceWriter, joined
+from fpstore.tasks.pieces import Pieces, PieceWriter, joined, readers_of
 
 ROW_BITS = 40  # of a number, for the row in its part; the bits before are the number of the part
 SLICE_ROWS = 1 << 22  # that a task compares
@@ -96,5 +97,6 @@ class Gathered(NamedTuple):
 def gathered(parts: Sequence[Pieces], column: int, number: int, bits: int) -> Gathered:
     """Read a slice of a column of all parts."""
     ending, some = (f"-{column}", number) if bits else ("", None)
-    numbers = [numbers_of(place, part.read(f"rows{ending}", some)) for place, part in enumerate(parts)]
+    rows = in_order(lambda part: part.read(f"rows{ending}", some), parts, readers_of(parts))
+    numbers = [numbers_of(place, found) for place, (_, found) in enumerate(rows)]
     return Gathered(joined(parts, f"keys-{column}", some), np.concatenate(numbers), joined(parts, f"fingerprints{ending}", some))

@@ -20,6 +20,8 @@ from bench import data
 from bench.cleaning import MOST_BYTES, SMOKE_BYTES, texts_here
 from bench.harness import Bench, Result, folder_bytes, ratio, run_child
 from fpstore.tasks import Plan, plan_build, plan_dedup, plan_probe
+from fpstore.tasks.inputs import MOST_PARTS
+from fpstore.tasks.shuffle import MOST_SLICES
 
 FILES = 8
 TASK_ROWS = (5_000_000, 50_000_000)
@@ -30,6 +32,11 @@ SLOW_SHARE, SLOWER = 0.02, 4.0  # of the machines, and how many times longer the
 LOST = 0.01  # of the runs of tasks end early, half way on average, and are repeated
 SPREAD = 0.15  # standard deviation of the logarithm of the time of a task
 SCALES = (8_000_000_000, 100_000_000_000)
+LINKED = 30 * MOST_SLICES  # slices of 29 bands, and of equal fingerprints
+TASKS_OF = {
+    "hash": MOST_PARTS, "links": LINKED, "components": MOST_SLICES,
+    "members": MOST_PARTS, "decide": MOST_SLICES, "copy": MOST_PARTS,
+}  # fmt: skip
 
 
 def tasks(bench: Bench) -> Result:
@@ -181,14 +188,14 @@ def _simulated(stages: Result, cores: int, seed: int) -> Result:
     ideal = sum(one["core_hours"] for one in stages.values()) / cores
     out: Result = {"hours_without_chance": round(ideal, 2)}
     for name, again in (("hours", False), ("hours_with_second_runs", True)):
-        out[name] = round(sum(_stage_hours(one["core_hours"], slow, again, seed) for one in stages.values()), 2)
+        hours = [_stage_hours(one["core_hours"], slow, again, seed, TASKS_OF[stage]) for stage, one in stages.items()]
+        out[name] = round(sum(hours), 2)
     return out
 
 
-def _stage_hours(core_hours: float, slow: Any, again: bool, seed: int, tasks_per_core: int = 4) -> float:
+def _stage_hours(core_hours: float, slow: Any, again: bool, seed: int, count: int) -> float:
     """Return when the last task of a stage is done: each core takes the next task, and a lost task waits again."""
     rng, cores = np.random.default_rng(seed), len(slow)
-    count = cores * tasks_per_core
     times = core_hours / count * rng.lognormal(-(SPREAD**2) / 2, SPREAD, count)
     free = [(0.0, core) for core in range(cores)]
     heapq.heapify(free)

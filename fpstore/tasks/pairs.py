@@ -98,13 +98,17 @@ class PairsWork(Work):
         with opened_store(self._sides[side]["store"]) as whole, Store(shards_of(whole)[shard]) as store:
             count = 0
             for count, rows in enumerate(_some(snapshot_of(store), part, self._sides[side]["parts"]), 1):
-                if not all(self._cut.bits):
-                    writer.add(f"fingerprints-{count}", rows)
-                for table, bits in enumerate(self._cut.bits):
-                    if bits:
-                        slices = slices_by(table_keys(self._slicing.design, table, rows), bits)
-                        writer.add_slices(f"fingerprints-{table}-{count}", rows, slices)
+                self._write_rows(writer, count, rows)
         writer.facts["pieces"] = count
+
+    def _write_rows(self, writer: PieceWriter, number: int, rows: Words) -> None:
+        """Write a piece of fingerprints, in slices of each table."""
+        if not all(self._cut.bits):
+            writer.add(f"fingerprints-{number}", rows)
+        for table, bits in enumerate(self._cut.bits):
+            if bits:
+                slices = slices_by(table_keys(self._slicing.design, table, rows), bits)
+                writer.add_slices(f"fingerprints-{table}-{number}", rows, slices)
 
     def _pairs(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         """Write the pairs that meet in some slices, and in no table before."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fpstore.cli import content, options
 from fpstore.cli.options import argument, option
 from fpstore.cli.task import PLAN, show_plan
@@ -33,9 +35,9 @@ def build(given: Given) -> None:
     """Plan the build of a sharded store.
 
     PLAN is a new folder for the plan. STORE is the folder of the store, on a disk that all machines share; fpstore task finish
-    makes it one store, which all verbs read. An INPUT is a file of raw numbers (.npy, .u64, .u32), or, with --fingerprint-field
-    or --text-field, a file of rows (Parquet, JSON lines, CSV, TSV) or a folder of them. Files of raw numbers and Parquet are cut
-    into parts.
+    makes it one store, which all verbs read. An INPUT is a file of raw numbers (.npy, .u64, .u32), or a file of rows (Parquet,
+    JSON lines, CSV, TSV) with fingerprints, or with texts and --text-field, or a folder of such files. Files of raw numbers and
+    Parquet are cut into parts.
 
     $ fpstore task build crawl.plan crawl a.npy b.npy --by prefix --shard-rows 5
     $ fpstore task build pages.plan pages corpus.parquet --text-field text --id-field id --json
@@ -51,12 +53,24 @@ def build(given: Given) -> None:
     width = content.own_width(given) if maker is None else None
     with usage_errors():
         plan = plan_build(
-            given.plan, given.inputs, given.store, text=given.text_field, fingerprint=given.fingerprint_field, id=given.id_field,
-            id_type=given.id_type, width=width, radius=given.radius, fingerprinter=maker, by=given.by,
+            given.plan, given.inputs, given.store, **_columns(given), id_type=given.id_type, width=width,
+            radius=given.radius, fingerprinter=maker, by=given.by,
             shard_rows=given.shard_rows or SHARD_ROWS, design=given.design, storage=given.storage, prefer=given.prefer,
             index_ids=given.index_ids, decimal=given.decimal, signed=given.signed, encoding=given.encoding, html=given.html,
         )  # fmt: skip
     show_plan(given, plan)
+
+
+def _columns(given: Given) -> dict[str, Any]:
+    """Return the columns to read: without texts, by default those that fpstore build and probe read."""
+    from fpstore.tasks.inputs import has_column, is_raw
+
+    fingerprint, ids = given.fingerprint_field, given.id_field
+    if given.text_field is None and not all(map(is_raw, given.inputs)):
+        fingerprint = fingerprint or "fingerprint"
+        if ids is None and has_column(given.inputs, "id", given.encoding):
+            ids = "id"
+    return {"text": given.text_field, "fingerprint": fingerprint, "id": ids}
 
 
 @verb(
@@ -85,8 +99,8 @@ def probe(given: Given) -> None:
         fail("give QUERIES, and OUTPUT behind them")
     with usage_errors():
         plan = plan_probe(
-            given.plan, given.store, given.inputs, given.output, text=given.text_field, fingerprint=given.fingerprint_field,
-            id=given.id_field, id_type=given.id_type, radius=given.radius, limit=given.limit, decimal=given.decimal,
+            given.plan, given.store, given.inputs, given.output, **_columns(given), id_type=given.id_type,
+            radius=given.radius, limit=given.limit, decimal=given.decimal,
             signed=given.signed, encoding=given.encoding, html=given.html, format=given.form,
         )  # fmt: skip
     show_plan(given, plan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from fpstore.errors import InputError, StoreExistsError
 EXAMPLE = "$ "
 SHOWN_EXAMPLES, EXAMPLE_WIDTH = 3, 74  # of a help text; docs/cli.md has all
 LINE_WIDTH = 80
+_OPTION = re.compile(r"--[a-z][a-z-]*")
 _EXTRA = "Got unexpected extra argument"  # click has no exception of its own for it
 
 Decorator = Callable[[Any], Any]
@@ -45,7 +47,15 @@ def usage_errors() -> Iterator[None]:
     except InputError as error:
         name, _, rest = str(error).partition(" ")
         named = option_of(name) if rest.startswith(("must ", "is for ")) else ""
-        fail(f"{named} {rest}" if named else str(error))
+        fail(_of_this_verb(f"{named} {rest}" if named else str(error)))
+
+
+def _of_this_verb(message: str) -> str:
+    """Return a message without its later clauses about options that the running verb lacks."""
+    params = click.get_current_context().command.params
+    known = {name for param in params for name in (*param.opts, *param.secondary_opts)}
+    first, *more = message.split("; ")
+    return "; ".join([first, *(one for one in more if "fpstore " in one or known.issuperset(_OPTION.findall(one)))])
 
 
 class Given(SimpleNamespace):

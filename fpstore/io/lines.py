@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from decimal import Decimal, DecimalException
 from functools import partial
-from itertools import chain, compress
+from itertools import chain, compress, islice
 from typing import Any, NamedTuple
 
 from fpstore.base.aliases import Flags, Progress
@@ -126,6 +126,14 @@ class LineRows(RowFiles):
     def alone(self, number: int) -> LineRows:
         """Return one of the files as a source of its own."""
         return LineRows([self.paths[number]], str(self.suffix), self._parser, again=True, encoding=self.encoding)
+
+    def has_column(self, name: str) -> bool:
+        """Whether the first row has a field; a row that cannot be read has none, and what reads all says why."""
+        parser = self._parser(self.files[0].name)
+        with suppress(InputError):
+            rows = (row for block, first in self._blocks(self.files[0], parser) for row in parser.rows(block, first))
+            return any(name in parser.fields(row) for row in islice(rows, 1))
+        return False
 
     def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Write the header, if there is one, and the rows that are kept, byte for byte."""

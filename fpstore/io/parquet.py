@@ -143,6 +143,10 @@ class ParquetRows(RowFiles):
         self._columns(projection)
         return projection
 
+    def has_column(self, name: str) -> bool:
+        """Whether the files have a column."""
+        return name in self.schema.names
+
     def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
         """Yield batches of rows in the order of the files."""
         columns = self._columns(projection)

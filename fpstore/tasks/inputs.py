@@ -225,6 +225,18 @@ def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | 
     return sum(sum(spec.groups or ()) for spec in specs)
 
 
+def has_column(source: Sequence[str], name: str, encoding: str | None) -> bool:
+    """Whether the first of some files has a column, as far as its schema, its header or its first row tells."""
+    first = source[0]
+    with scratch_folder() as scratch:
+        if is_uri(first):
+            place, stored, _ = next(_stored(first, False))
+            first = str(place.on_disk(stored, scratch))
+        corpus = open_source([first], encoding=encoding)
+        assert isinstance(corpus, Shards)
+        return corpus.has_column(name)
+
+
 def opened_input(spec: InputSpec, encoding: str | None) -> AbstractContextManager[Shards]:
     """Yield the rows of a file; InputError if it is not as it was when the plan was made."""
     return opened_part([spec], Part(0, 1, 0, 0), encoding)

@@ -1,18 +1,19 @@
 """Builds, probes and pairs by tasks: what they find is what one store in one process finds."""
 
 import hashlib
+import re
 import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from commandline import fine
+from commandline import failure, fine
 from tasking import corpus_in, finished, rows_of, write
 
 import fpstore
 from fpstore.errors import CorruptStoreError, InputError, StoreExistsError
 from fpstore.hashing import TextReader
-from fpstore.tasks import plan_build, plan_dedup, plan_pairs, plan_probe
+from fpstore.tasks import open_plan, plan_build, plan_dedup, plan_pairs, plan_probe
 from fpstore.tasks.inputs import InputSpec, parts_of
 
 
@@ -230,6 +231,30 @@ def test_the_command_line_says_what_a_build_holds(tmp_path, monkeypatch):
     fine("task", "build", "b.plan", "crawl", "rows-0.npy")
     fine("task", "run", "b.plan", "--processes", "1")
     assert "fingerprints" in fine("task", "finish", "b.plan")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
+def test_the_command_line_reads_the_columns_that_a_build_reads(tmp_path, monkeypatch, suffix):
+    """It asked for their names, and for --text, which it does not have."""
+    monkeypatch.chdir(tmp_path)
+    rows = [{"id": f"u{n}", "fingerprint": f"{value:016x}"} for n, value in enumerate((8, 11, 1 << 40))]
+    write(tmp_path / f"day.{suffix}", rows)
+    write(tmp_path / f"bare.{suffix}", [{"fingerprint": row["fingerprint"]} for row in rows])
+    write(tmp_path / f"hash.{suffix}", [{"id": row["id"], "hash": row["fingerprint"]} for row in rows])
+    for name, more in (("day", ()), ("bare", ()), ("hash", ("--fingerprint-field", "hash"))):
+        fine("build", f"{name}.fps", f"{name}.{suffix}", *more)
+        fine("task", "build", f"{name}.plan", name, f"{name}.{suffix}", *more)
+        finished(open_plan(f"{name}.plan"))
+        with fpstore.open(name) as many, fpstore.open(f"{name}.fps") as one:
+            assert everything(many) == everything(one)
+            fine("task", "probe", f"{name}.probe", name, f"day.{suffix}", f"{name}.found", "-r", "2", "--format", "csv")
+    finished(open_plan("day.probe"))
+    assert "0,u0,0000000000000008,000000000000000b,2,u1" in (tmp_path / "day.found/matches-00000.csv").read_text().split()
+    both = failure("task", "build", "p", "s", f"day.{suffix}", "--text-field", "id", "--fingerprint-field", "hash", code=2)
+    (tmp_path / "empty").mkdir()
+    for message in (both, failure("task", "build", "p", "s", "empty", code=2)):
+        assert not re.search(r"--text\b(?!-field)", message), message
+    assert "--text-field" in both
 
 
 def test_files_without_matches_have_the_types_of_others(tmp_path):

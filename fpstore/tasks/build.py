@@ -148,7 +148,7 @@ class BuildWork(Work):
             self._check(store.shards)
             stats = store.stats()
             summary = {"shards": count, "fingerprints": len(store), "ids": stats["ids"], "bytes": stats["bytes"]["total"]}
-        self._output.complete(self._plan.digest, summary, [])
+        self._output.finish([], self._plan.digest, summary)
         return summary
 
 

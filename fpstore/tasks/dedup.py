@@ -292,11 +292,11 @@ class DedupWork(Work):
         writer.facts["files"] = [self._copied(self._inputs[file], flags[slice(*lims)]) for file, lims in some]
 
     def _copied(self, spec: InputSpec, flags: Flags) -> dict[str, Any]:
-        """Copy the kept rows of a file; return how many rows it has, how many are kept, and the bytes that were written."""
+        """Copy the kept rows of a file; return how many rows it has, how many are kept, and what was written."""
         name = self._output.name_of(spec)
         with opened_input(spec, self._encoding) as corpus, self._output.writing(name, self._plan.digest) as path:
             corpus.copy(flags, path)
-        return {"rows": len(flags), "kept": int(np.count_nonzero(flags)), "bytes": self._output.place.size(name)}
+        return {"rows": len(flags), "kept": int(np.count_nonzero(flags)), **self._output.written(name)}
 
     def _kept(self, part: int, decided: list[Pieces]) -> Flags:
         """Return which rows of a part are kept."""
@@ -325,9 +325,8 @@ class DedupWork(Work):
 
     def finish(self, resources: Resources) -> dict[str, Any]:
         """Write the list of removed rows, and the manifest of the output; return what was found."""
-        hashed, decided = self._plan.results("hash"), self._plan.results("decide")
-        copied = [file for one in self._plan.results("copy") for file in one.facts["files"]]
-        documents, kept = (sum(file[fact] for file in copied) for fact in ("rows", "kept"))
+        hashed, decided, copied = (self._plan.results(stage) for stage in ("hash", "decide", "copy"))
+        documents, kept = (sum(file[fact] for one in copied for file in one.facts["files"]) for fact in ("rows", "kept"))
         clusters = sum(one.facts["clusters"] for one in decided)
         summary = {
             "documents": documents, "not_compared": documents - sum(one.facts["known"] for one in hashed), "clusters": clusters,
@@ -335,7 +334,7 @@ class DedupWork(Work):
         }  # fmt: skip
         if self._against is not None:
             summary["near_reference"] = sum(one.facts["near"] for one in hashed)
-        sizes = {self._output.name_of(spec): file["bytes"] for spec, file in zip(self._inputs, copied, strict=True)}
         lists = (self._plan.result("list", number) for number in range(len(self._parts)))
-        self._output.finish(sizes, self._plan.digest, partial(join_lists, lists=lists, near=self._against is not None), summary)
+        write = partial(join_lists, lists=lists, near=self._against is not None)
+        self._output.finish(copied, self._plan.digest, summary, write)
         return summary

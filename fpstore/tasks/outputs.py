@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from fpstore.base.threads import cached_property
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.tasks.inputs import FIELD_SUFFIXES, InputSpec, digest_of_file, place_and_name
+from fpstore.tasks.pieces import Pieces
 from fpstore.tasks.places import DiskPlace, Place, full_uri, is_inside, place_of
 from fpstore.tasks.plan import PlanFolder
 
@@ -95,28 +96,38 @@ class Output(OutputAsked):
         with _writing(self.place, name) as path:
             yield path
 
+    def written(self, name: str) -> dict[str, Any]:
+        """Return the name and the bytes of a file that a task has written, which its result keeps."""
+        return {"name": name, "bytes": self.place.size(name)}
+
     def finish(
-        self, sizes: Mapping[str, int], digest: str, write_list: Callable[[Path], None], summary: Mapping[str, Any]
+        self, results: Iterable[Pieces], digest: str, summary: Mapping[str, Any], write_list: Callable[[Path], None] | None = None
     ) -> None:
-        """Check that all files are as long as they were written, write the list of removed rows, and the manifest last."""
-        for name, size in sizes.items():
-            now = self.place.size(name)
-            if now != size:
-                wrong = "is gone: remove" if now is None else "has another length now: remove it, and"
-                message = f"was written, and {wrong} the results of the stage copy, and run it again"
-                raise InputError(f"{self.place.shown(name)}: {message}", expected=size, got=now)
-        if self.removed is not None:
+        """Check the files of results, write the list of removed rows, and the manifest of a folder last.
+
+        What killed tasks have left beside some files is removed.
+        """
+        names = [file["name"] for one in results for file in self._checked(one)]
+        if self.removed is not None and write_list is not None:
             place, name = place_and_name(self.removed)
             with _writing(place, name) as path:
                 write_list(path)
-        self.complete(digest, summary, list(sizes))
-
-    def complete(self, digest: str, summary: Mapping[str, Any], names: Sequence[str]) -> None:
-        """Remove what killed tasks have left beside some files, and write the manifest of a folder."""
         for name in {str(PurePosixPath(name).parent): name for name in names}.values():
             self.place.tidy(name)
         if not self.is_file:
             self.place.replace(MANIFEST, _manifest(digest, True, **summary))
+
+    def _checked(self, result: Pieces) -> list[dict[str, Any]]:
+        """Return the files of a result; InputError for one that is gone, or not as long as it was written."""
+        files: list[dict[str, Any]] = result.facts["files"]
+        for file in files:
+            now = self.place.size(file["name"])
+            if now != file["bytes"]:
+                wrong = "is gone: remove" if now is None else "has another length now: remove it, and"
+                message = f"was written, and {wrong} {result.name} in the plan, and run again"
+                where = self.place.shown(file["name"])
+                raise InputError(f"{where}: {message}", path=where, expected=file["bytes"], got=now)
+        return files
 
 
 @contextmanager

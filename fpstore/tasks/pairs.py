@@ -114,7 +114,9 @@ class PairsWork(Work):
         """Write the pairs that meet in some slices, and in no table before."""
         with ExitStack() as stack:
             snapshots = [snapshot_of(stack.enter_context(opened_store(side["store"]))) for side in self._sides]
-            writer.facts["pairs"] = self._write(number, snapshots, self._found(number, resources))
+            name = f"pairs-{number:05d}.{self._asked['form']}"
+            writer.facts["pairs"] = self._write(name, snapshots, self._found(number, resources))
+        writer.facts["files"] = [self._output.written(name)]
 
     def _found(self, number: int, resources: Resources) -> Iterator[PairColumns]:
         """Yield the pairs of some slices."""
@@ -136,9 +138,9 @@ class PairsWork(Work):
         distinct: Words = rows[differs(rows)]
         return distinct
 
-    def _write(self, number: int, snapshots: Sequence[Snapshot], found: Iterator[PairColumns]) -> int:
+    def _write(self, name: str, snapshots: Sequence[Snapshot], found: Iterator[PairColumns]) -> int:
         """Write a row for each pair of ids; return how many."""
-        name, width, written = f"pairs-{number:05d}.{self._asked['form']}", self._asked["width"], 0
+        width, written = self._asked["width"], 0
         columns = COLUMNS | {f"id_{side}": _kind(one) for side, one in zip("ab", [*snapshots, *snapshots][:2], strict=True)}
         batches = (batch for some in found for batch in batches_of(some, *snapshots))
         with self._output.writing(name, self._plan.digest) as path, open_writer(path, columns=columns, width=width) as writer:
@@ -149,8 +151,9 @@ class PairsWork(Work):
 
     def finish(self, resources: Resources) -> dict[str, Any]:
         """Write the manifest of the output; return what was found."""
-        summary = {"pairs": sum(one.facts["pairs"] for one in self._plan.results("pairs"))}
-        self._output.complete(self._plan.digest, summary, ["pairs"])
+        parts = self._plan.results("pairs")
+        summary = {"pairs": sum(one.facts["pairs"] for one in parts)}
+        self._output.finish(parts, self._plan.digest, summary)
         return summary
 
 

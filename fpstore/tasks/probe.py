@@ -152,6 +152,7 @@ class ProbeWork(Work):
                 kind: ColumnKind = "text" if snapshot_of(store).totals.id_kind == "string" else "value"
                 rows = self._write(path, matches, asked.read("rows") + np.uint64(first), values_of(asked.read_ids("ids")), kind)
         writer.facts |= {"queries": len(which), "matched": int(np.count_nonzero(sizes[which])), "matches": rows}
+        writer.facts["files"] = [self._output.written(name)]
 
     def _write(self, path: Path, matches: Matches, rows: Words, ids: Any, kind: ColumnKind) -> int:
         """Write a row for each match and id of the stored fingerprint; return how many."""
@@ -178,7 +179,7 @@ class ProbeWork(Work):
         """Write the manifest of the output; return what was found."""
         parts = self._plan.results("match")
         summary = {name: sum(one.facts[name] for one in parts) for name in ("queries", "matched", "matches")}
-        self._output.complete(self._plan.digest, summary, ["matches"])
+        self._output.finish(parts, self._plan.digest, summary)
         return summary
 
 

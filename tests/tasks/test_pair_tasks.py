@@ -13,7 +13,7 @@ from fpstore.errors import InputError
 from fpstore.io.check import check_fingerprints
 from fpstore.jobs.joining import UNBOUNDED, pairs_within
 from fpstore.store import snapshot_of
-from fpstore.tasks import plan_join, plan_pairs
+from fpstore.tasks import plan_join, plan_pairs, plan_probe
 from fpstore.tasks.shuffle import slices_by, table_keys
 from fpstore.tasks.slicing import Slicing, slicing_of
 
@@ -157,6 +157,40 @@ def test_widths_differ(tmp_path):
         plan_join(tmp_path / "p", tmp_path / "64.fps", tmp_path / "32.fps", tmp_path / "o")
     assert not (tmp_path / "p").exists()
     assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("what", ["pairs", "join", "probe"])
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_a_file_that_is_gone_or_cut_is_not_complete(tmp_path, what, damage):
+    """The result that is named is the only one to remove."""
+    rows, asked = near_rows(300, 64, 2), [tmp_path / f"asked-{number}.npy" for number in range(3)]
+    for path, some in zip(asked, np.array_split(rows, 3), strict=True):
+        np.save(path, some)
+    with fpstore.build(tmp_path / "s", rows) as store:
+        places = tmp_path / "p", store, *{"join": [store], "probe": [asked]}.get(what, []), tmp_path / "o"
+        more = {"part_bytes": 1} if what == "probe" else {"slice_rows": 20}
+        plan = {"pairs": plan_pairs, "join": plan_join, "probe": plan_probe}[what](*places, format="csv", **more)
+        for index in range(len(plan)):
+            plan.run(index)
+        files = sorted((tmp_path / "o").glob("*.csv"))
+        stage, data = plan.status()[-1], [file.read_bytes() for file in files]
+        assert len(files) == stage.tasks > 2
+        if damage == "cut":
+            files[1].write_bytes(data[1][:-1])
+        else:
+            files[1].unlink()
+        wrong = {"gone": "is gone: remove", "cut": "has another length now: remove it, and"}[damage]
+        named = f"results/{stage.stage}-00001.pieces"
+        with pytest.raises(InputError) as raised:
+            plan.finish()
+        assert str(raised.value) == f"{files[1]}: was written, and {wrong} {named} in the plan, and run again"
+        assert b'"complete": false' in (tmp_path / "o" / "_fpstore.json").read_bytes()
+        (tmp_path / "p" / named).unlink()
+        files[1].unlink(missing_ok=True)
+        assert [plan.run(index) for index in range(len(plan))].count(True) == 1
+        plan.finish()
+        assert [file.read_bytes() for file in files] == data
+        assert b'"complete": true' in (tmp_path / "o" / "_fpstore.json").read_bytes()
 
 
 @pytest.mark.parametrize(("width", "radius"), [(64, 4), (64, 6), (64, 8), (64, 16), (128, 12), (256, 10), (256, 30)])

@@ -186,7 +186,7 @@ def test_a_damaged_result(begun, stage, damage):
         assert not (root / "removed.csv").exists()
     except fpstore.InputError as error:
         assert stage == "copy"
-        assert "was written, and is gone: remove the results of the stage copy" in str(error)
+        assert "was written, and is gone: remove results/copy-00000.pieces in the plan" in str(error)
     path.unlink()
     run_all(plan)
     assert path.read_bytes() == good

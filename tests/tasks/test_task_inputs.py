@@ -244,7 +244,7 @@ def test_tasks_out_of_order(root):
     assert not json.loads((root / "out" / "_fpstore.json").read_text())["complete"]
     plan.run(len(plan) - 1)
     (root / "out" / "part-0.csv").unlink()
-    refused(fpstore.InputError, r"part-0\.csv: was written, and is gone: remove the results of the stage copy", plan.finish)
+    refused(fpstore.InputError, r"part-0\.csv: was written, and is gone: remove results/copy-00000\.pieces in", plan.finish)
 
 
 # --- The file of a plan ---------------------------------------------------------------------------

@@ -17,12 +17,12 @@ from fpstore.base.aliases import Words
 from fpstore.base.resources import Resources
 from fpstore.base.width import leading_words
 from fpstore.building.builder import Options, build_into
-from fpstore.errors import CorruptStoreError, InputError
-from fpstore.format.manifest import read_manifest
+from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.format.shards import shard_name
 from fpstore.hashing.base import Fingerprinter
 from fpstore.io.source import Batch, IdColumn, Projection
 from fpstore.sharded import ShardedStore
+from fpstore.store import Store, snapshot_of
 from fpstore.tasks.asked import fingerprinter_in, projection_asked, projection_in
 from fpstore.tasks.inputs import (
     found_inputs,
@@ -33,7 +33,7 @@ from fpstore.tasks.inputs import (
 from fpstore.tasks.outputs import output_folder
 from fpstore.tasks.pieces import PieceWriter
 from fpstore.tasks.places import Place, is_uri
-from fpstore.tasks.plan import PlanFolder, Stage
+from fpstore.tasks.plan import PlanFolder, Stage, result_name
 from fpstore.tasks.rows import PartRows, raw_pieces, rows_of_part
 from fpstore.tasks.shuffle import slices_by
 from fpstore.tasks.work import Work
@@ -134,18 +134,24 @@ class BuildWork(Work):
             yield found.read("fingerprints", number), ids, found.facts["rows"]
             first += found.facts["rows"]
 
-    def _check(self, shards: list[Path]) -> None:
-        """Raise CorruptStoreError for a shard that the plan has not made."""
-        for number, shard in enumerate(shards):
-            if read_manifest(shard).identity != self._identity(number):
-                advice = f"remove it and results/build-{number:05d}.pieces, and run again"
-                raise CorruptStoreError(f"{shard}: is not what the plan makes: {advice}", path=shard)
+    def _check(self, folder: Path, count: int) -> None:
+        """Raise an error for a shard that is gone, or not as its task has made it."""
+        for number in range(count):
+            shard, again = folder / shard_name(number), f"{result_name('build', number)} in the plan, and run again"
+            if not os.path.lexists(shard):
+                raise StoreNotFoundError(f"{shard}: was written, and is gone: remove {again}", path=shard)
+            with Store(shard) as store:
+                got = snapshot_of(store).state
+            expected = {"identity": self._identity(number).hex(), "generation": 1, "log records": 0}
+            if got != expected:
+                message = f"{shard}: is not what the plan makes, or has changed: remove it and {again}"
+                raise CorruptStoreError(message, path=shard, expected=expected, got=got)
 
     def finish(self, resources: Resources) -> dict[str, Any]:
         """Combine the shards, and return what they hold."""
         count, folder = len(self._plan.results("build")), Path(self._output.uri)
+        self._check(folder, count)
         with ShardedStore.combine(folder, count=count, plan=self._plan.digest, progress=resources.progress) as store:
-            self._check(store.shards)
             stats = store.stats()
             summary = {"shards": count, "fingerprints": len(store), "ids": stats["ids"], "bytes": stats["bytes"]["total"]}
         self._output.finish([], self._plan.digest, summary)

@@ -11,7 +11,7 @@ from commandline import failure, fine
 from tasking import corpus_in, finished, rows_of, write
 
 import fpstore
-from fpstore.errors import CorruptStoreError, InputError, StoreExistsError
+from fpstore.errors import CorruptStoreError, FpstoreError, InputError, StoreExistsError
 from fpstore.hashing import TextReader
 from fpstore.tasks import open_plan, plan_build, plan_dedup, plan_pairs, plan_probe
 from fpstore.tasks.inputs import InputSpec, parts_of
@@ -144,20 +144,6 @@ def test_texts_are_asked_with_their_ids(tmp_path):
     assert all('"query_id": "k' in line for line in found)
 
 
-@pytest.mark.parametrize(("width", "radius"), [(32, 2), (64, 3), (128, 9)])
-@pytest.mark.parametrize("slice_rows", [100, 1 << 20])
-def test_all_pairs_equal_one_process(tmp_path, width, radius, slice_rows):
-    rows = near_rows(900, width)
-    finished(plan_build(tmp_path / "p", saved(tmp_path, rows), tmp_path / "many", width=width, by="prefix", shard_rows=400))
-    with fpstore.build(tmp_path / "one.fps", rows, width=width) as one:
-        wanted = [tuple(row.values()) for found in one.pairs(radius) for row in found.to_arrow().to_pylist()]
-    plan = plan_pairs(tmp_path / "plan", tmp_path / "many", tmp_path / "pairs", radius=radius, slice_rows=slice_rows)
-    assert finished(plan) == {"pairs": len(wanted)}
-    files = (tmp_path / "pairs").glob("*.parquet")
-    assert sorted(tuple(row.values()) for file in files for row in pq.read_table(file).to_pylist()) == sorted(wanted)
-    assert len(wanted) > 100
-
-
 def test_what_is_refused(tmp_path):
     paths = saved(tmp_path, near_rows(100, 64))
     (tmp_path / "full").mkdir()
@@ -223,6 +209,39 @@ def test_the_folder_of_another_build_is_refused(tmp_path):
     plan.run(0)
     with pytest.raises(CorruptStoreError, match="is not what the plan makes"):
         plan.finish()
+    assert not (tmp_path / "other" / "shards.json").exists()
+
+
+@pytest.mark.parametrize("change", ["inserted", "merged", "gone"])
+@pytest.mark.parametrize("finished_before", [False, True])
+def test_a_shard_that_has_changed_is_refused(tmp_path, change, finished_before):
+    """It was combined again, under the digest of the plan."""
+    plan = plan_build(tmp_path / "p", saved(tmp_path, near_rows(400, 64)), tmp_path / "crawl", by="prefix", shard_rows=200)
+    for index in range(len(plan)):
+        plan.run(index)
+    wanted = plan.finish() if finished_before else None
+    shard = tmp_path / "crawl" / "shard-00001.fps"
+    if change == "gone":
+        shutil.rmtree(shard)
+    else:
+        with fpstore.open(shard, "r+") as store:
+            store.insert([2**63 + 1], [7])
+            if change == "merged":
+                store.merge()
+    told = r"was written, and is gone" if change == "gone" else "is not what the plan makes, or has changed: remove it"
+    with pytest.raises(FpstoreError, match=rf"shard-00001\.fps: {told}.* results/build-00001\.pieces in the plan, and run again"):
+        plan.finish()
+    assert (tmp_path / "crawl" / "shards.json").exists() == finished_before
+    shutil.rmtree(shard, ignore_errors=True)
+    (tmp_path / "p" / "results" / "build-00001.pieces").unlink()
+    found = finished_again(plan)
+    assert found == (wanted or found)
+    fpstore.open(tmp_path / "crawl").close()
+
+
+def finished_again(plan):
+    assert [plan.run(index) for index in range(len(plan))].count(True) == 1
+    return plan.finish()
 
 
 def test_the_command_line_says_what_a_build_holds(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+_UNLIMITED = 1 << 30
 _lock = threading.Lock()
 _raised: list[int] = []  # the limits that users have found; the first one is that of before
 
@@ -25,6 +26,13 @@ def many_files() -> Iterator[None]:
             found = _raised.pop()
             if not _raised:
                 _let(found)
+
+
+def usual_files() -> int:
+    """Return how many files the process may have open, without what :func:`many_files` adds for a time (``ulimit -n``)."""
+    with _lock:
+        soft = _raised[0] if _raised else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _UNLIMITED if soft == resource.RLIM_INFINITY else soft
 
 
 def _let(files: int) -> None:

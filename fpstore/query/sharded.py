@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain, pairwise
@@ -21,7 +20,7 @@ from fpstore.base.width import Width, leading_words, order_of, row_of_number, ro
 from fpstore.design.estimates import probe_nanoseconds
 from fpstore.design.families import Design
 from fpstore.disk.files import open_folder
-from fpstore.disk.handles import many_files
+from fpstore.disk.handles import many_files, usual_files
 from fpstore.disk.mapped import LAZY
 from fpstore.disk.refusals import refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StoreNotFoundError
@@ -45,8 +44,6 @@ NUMBER_BITS = 40
 NUMBER_MASK = np.uint64((1 << NUMBER_BITS) - 1)
 _ROOM = 4  # of the files that the process may open, the shards of a store keep one in so many
 
-_UNLIMITED = 1 << 30
-
 
 class ShardedSnapshot(Snapshot):
     """The content of all shards, as it was when each was opened first. It has no generation of its own.
@@ -61,8 +58,7 @@ class ShardedSnapshot(Snapshot):
         self.totals = Totals(manifest.fingerprints, manifest.ids, sum(s.rows for s in manifest.shards), manifest.id_kind)
         self._manifests = [self._checked(shard) for shard in manifest.shards]
         self._kept: dict[int, tuple[Tracker, Snapshot]] = {}
-        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._keeps, room = 0, (_UNLIMITED if limit == resource.RLIM_INFINITY else limit) // _ROOM
+        self._keeps, room = 0, usual_files() // _ROOM
         for known in self._manifests:
             room -= _descriptors(known)
             self._keeps += room >= 0

@@ -152,6 +152,31 @@ def test_many_shards_with_strings_are_combined_with_few_handles(tmp_path, most, 
     assert (got, "ulimit -n" in err) == (code, code == 1), err
 
 
+OPENED_MEANWHILE = """
+    import os, resource, sys
+    import fpstore
+    from fpstore.store import snapshot_of
+
+    with fpstore.open(sys.argv[1]) as store:
+        list(store)  # all modules are imported now
+        open_now = len(os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (60 + open_now, 4000))
+        groups = snapshot_of(store).groups()
+        next(groups)  # the limit is that of the system
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 4000
+        with fpstore.open(sys.argv[2]) as other:
+            groups.close()
+            print(len(other.probe_many(range(9))), other._shards._keeps < 8)
+"""
+
+
+def test_a_store_that_is_opened_while_the_limit_is_raised(folder, tmp_path):
+    """It kept as many shards as the raised limit had room for, and had too many files open afterwards."""
+    shards(tmp_path / "B", VALUES, None, range(20, len(VALUES), 20)).close()
+    code, out, err = run_python(OPENED_MEANWHILE, folder, tmp_path / "B")
+    assert (code, out.split(), err) == (0, ["9", "True"], "")
+
+
 def test_pages_are_passed_to_each_shard(folder):
     with fpstore.open(folder, pages="populated") as store:
         assert {snapshot.generation._has_mapped for _, snapshot in store._shards.shards()} == {True}

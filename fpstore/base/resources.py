@@ -110,11 +110,11 @@ def parse_memory(memory: int | str | None) -> int:
     return value
 
 
-def parse_threads(threads: int | None) -> int:
-    """Return a thread count; None is one per available processor."""
+def parse_threads(threads: int | None, what: str = "threads") -> int:
+    """Return a count of threads or processes; None is one per available processor."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return check_whole(threads, 1, MOST_THREADS, "threads")
+    return check_whole(threads, 1, MOST_THREADS, what)
 
 
 def checked_resources(memory: int | str | None, threads: int | None, progress: Progress | None) -> Resources:

@@ -117,7 +117,7 @@ class Plan:
         StorageError
             A file cannot be read or written; nothing is published.
         """
-        check_whole(index, 0, max(len(self) - 1, 0), "index")
+        index = check_whole(index, 0, max(len(self) - 1, 0), "index")
         return self._folder.run(self._work.run, index, checked_resources(memory, threads, progress))
 
     def run_all(self, processes: int | None = None, *, memory: int | str | None = None, progress: Progress | None = None) -> None:
@@ -141,7 +141,8 @@ class Plan:
         StorageError
             A process was ended by the system, such as for want of memory. What is done stays done.
         """
-        count, each = parse_threads(processes), parse_memory(memory) // parse_threads(processes)
+        count = parse_threads(processes, "processes")
+        each = parse_memory(memory) // count
         check_progress(progress)
         done = self._folder.done()
         with ProcessPoolExecutor(count, get_context("spawn"), _end_with, (os.getpid(),)) as pool:

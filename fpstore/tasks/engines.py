@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fpstore import errors
 from fpstore.base.resources import LEAST_MEMORY, parse_memory, parse_threads
-from fpstore.errors import FpstoreError, StorageError, StoreNotFoundError
+from fpstore.errors import FpstoreError, MemoryLimitError, StorageError, StoreNotFoundError, one_line
 from fpstore.tasks.api import PathLike, Plan, opened_once
 from fpstore.tasks.places import full_uri
 
@@ -27,13 +27,17 @@ class Outcome(NamedTuple):
 def attempt(path: str, digest: str, index: int, memory: int | None) -> Outcome:
     """Run a task of a plan in a worker.
 
-    An error of fpstore is returned, not raised: engines wrap exceptions, shorten their messages, and some retry none.
+    An error of fpstore is returned, not raised: engines wrap exceptions, shorten their messages, and some retry none. So is the
+    MemoryError of Python and NumPy, as the one of fpstore.
     """
     each = max(parse_memory(None) // parse_threads(None), LEAST_MEMORY) if memory is None else memory
     try:
         _opened(path, digest).run(index, memory=each)
     except FpstoreError as error:
         return Outcome(index, type(error).__name__, str(error))
+    except MemoryError as error:
+        message = f"{path}: memory ran out in task {index}: {one_line(str(error)) or 'no more is known'}"
+        return Outcome(index, MemoryLimitError.__name__, message)
     return Outcome(index)
 
 

@@ -11,6 +11,8 @@ from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+
 from fpstore.base.arguments import check_whole
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
@@ -22,7 +24,10 @@ PLAN_FILE = "plan.json"
 FORMAT, FORMAT_VERSION = "fpstore plan", 1
 DIGEST_BYTES = 16
 MOST_TASKS = 1 << 24  # of a stage
-LIBRARIES = ("fpstore", "numpy", "pyarrow")  # whose versions decide about the bytes of what is written
+LIBRARIES = ("fpstore", "numpy", "pyarrow", "unicodedata")  # whose versions decide about the bytes of what is written
+OF_TEXTS = {
+    "trafilatura": ("trafilatura", "lxml"), "resiliparse": ("resiliparse",), "unicode": ("regex",), "jieba": ("jieba",),
+}  # fmt: skip  # packages that extractors and tokenizers need
 
 
 class Stage(NamedTuple):
@@ -85,10 +90,10 @@ class PlanFolder:
 
         Results may be there without a plan: a folder is removed in no order.
         """
-        content = {
-            "format": FORMAT, "version": FORMAT_VERSION, "libraries": libraries(), "kind": kind, "asked": asked,
-            "stages": [list(stage) for stage in stages],
-        }  # fmt: skip
+        content = as_json({
+            "format": FORMAT, "version": FORMAT_VERSION, "libraries": libraries(asked), "kind": kind, "asked": asked,
+            "stages": stages,
+        })  # fmt: skip
         data = json.dumps({**content, "digest": digest_of(content)}, indent=1, sort_keys=True).encode()
         is_new = place.size(PLAN_FILE) is None
         if is_new and not all(map(_is_own, place.names())):
@@ -96,7 +101,7 @@ class PlanFolder:
             raise StoreExistsError(message, path=place.uri)
         if place.publish(PLAN_FILE, data) != data:
             raise StoreExistsError(f"{place.uri}: holds another plan: name another folder, or remove it", path=place.uri)
-        made = cls(place, json.loads(json.dumps(content)))
+        made = cls(place, content)
         made.is_new = is_new
         return made
 
@@ -195,13 +200,35 @@ def digest_of(content: Mapping[str, Any]) -> str:
     return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 
-def libraries() -> dict[str, str]:
-    """Return the versions of what decides about the bytes of results."""
-    found = {name: one for name in LIBRARIES if (one := _version(name)) is not None}
-    return {**found, "unicodedata": unicodedata.unidata_version}  # of Python, which normal forms of texts come from
+def as_json(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a reader of a plan sees: numbers and flags of NumPy, which users pass, become those of Python."""
+    read: dict[str, Any] = json.loads(json.dumps(content, default=_of_numpy))
+    return read
+
+
+def _of_numpy(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} in a plan")
+
+
+def libraries(asked: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions of what decides about the bytes of results, with packages that make something else of texts."""
+    return {name: one for name in (*LIBRARIES, *_packages(asked)) if (one := _version(name)) is not None}
+
+
+def _packages(described: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the packages that a fingerprinter needs, or the one that is in what a plan is asked for."""
+    for name in ("extractor", "tokenizer"):
+        yield from OF_TEXTS.get(str(described.get(name)), ())
+    for name in ("job", "family", "fingerprinter", "parameters"):
+        if isinstance(described.get(name), Mapping):
+            yield from _packages(described[name])
 
 
 def _version(name: str) -> str | None:
+    if name == "unicodedata":  # of Python, which normal forms of texts come from
+        return unicodedata.unidata_version
     try:
         return version(name)
     except PackageNotFoundError:
@@ -210,9 +237,8 @@ def _version(name: str) -> str | None:
 
 def _check_libraries(where: str, wanted: Mapping[str, str]) -> None:
     """Raise FormatVersionError if this process has other versions than the plan."""
-    here = libraries()
     for name, one in wanted.items():
-        got = here.get(name)
+        got = _version(name)
         if got != one:
             message = f"{where}: was made by {name} {one}, and here is {got or 'none'}: results may differ; install the same"
             raise FormatVersionError(message, path=where, expected=one, got=got)

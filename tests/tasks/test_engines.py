@@ -1,12 +1,14 @@
 """What engines have in common: stages in order, errors of workers, tasks that are tried again. An engine here is a loop."""
 
 import json
+import re
 
+import numpy as np
 import pytest
 from tasking import corpus_in, files_in
 
 import fpstore
-from fpstore.tasks import engines, open_plan, plan_dedup
+from fpstore.tasks import dedup, engines, open_plan, plan_build, plan_dedup, plan_lsh
 from fpstore.tasks.plan import digest_of
 
 
@@ -86,6 +88,23 @@ def test_an_error_of_a_task_is_returned_with_its_class(tmp_path, plan):
     assert engines.attempt(plan.path, plan.digest, 0, None) == engines.Outcome(0, "InputError", str(raised.value))
 
 
+def test_memory_of_numpy_that_runs_out_is_tried_again(tmp_path, plan, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(dedup.DedupWork, "_hash", lambda *_: np.empty(1 << 60, np.uint8))
+        (found,) = outcomes(plan, [0])
+    assert (found.task, found.error) == (0, "MemoryLimitError")
+    assert re.fullmatch(rf"{plan.path}: memory ran out in task 0: Unable to allocate 1.00 EiB for an array .*", found.message)
+    calls = []
+
+    def failing_once(indexes):
+        calls.append(indexes)
+        return [found] if len(calls) == 1 else outcomes(plan, indexes)
+
+    engines.run_stages(plan, failing_once)
+    assert calls[0] == calls[1]
+    assert plan.finish()["documents"] == 60
+
+
 def other_plan(content):
     content["asked"]["groups_bits"] += 1
 
@@ -113,6 +132,37 @@ def test_a_worker_says_what_is_wrong_with_the_plan(tmp_path, plan, change, error
         file.write_text(json.dumps({**content, "digest": digest_of(content)}))
     with pytest.raises(getattr(fpstore, error), match=f"plan.*{message}"):
         engines.run_stages(plan, lambda indexes: outcomes(plan, indexes))
+
+
+@pytest.mark.parametrize("make", ["dedup", "build", "lsh"])
+@pytest.mark.parametrize(
+    ("asked", "packages"),
+    [
+        ({}, []), ({"html": True}, ["lxml", "trafilatura"]), ({"html": "resiliparse"}, ["resiliparse"]),
+        ({"tokenizer": "unicode"}, ["regex"]), ({"tokenizer": "jieba", "html": True}, ["jieba", "lxml", "trafilatura"]),
+        ({"tokenizer": "unicode", "text": ["text", "key"]}, ["regex"]),
+    ],
+)  # fmt: skip
+def test_packages_that_make_something_of_texts_are_the_same_in_workers(tmp_path, make, asked, packages):
+    corpus_in(tmp_path / "corpus", count=9)
+    maker = fpstore.MinHash(tokenizer=asked.get("tokenizer"))
+    asked = {name: one for name, one in asked.items() if name != "tokenizer"}
+    more = {"family": maker, "threshold": 0.8} if make == "lsh" else {"fingerprinter": maker}
+    make = {"dedup": plan_dedup, "build": plan_build, "lsh": plan_lsh}[make]
+    plan = make(tmp_path / "plan", tmp_path / "corpus", tmp_path / "out", **{"text": "text", **more, **asked})
+    file = tmp_path / "plan" / "plan.json"
+    content = json.loads(file.read_bytes())
+    del content["digest"]
+    assert sorted(set(content["libraries"]) - {"fpstore", "numpy", "pyarrow", "unicodedata"}) == packages
+    for name in packages:
+        version = content["libraries"][name]
+        assert engines.attempt(plan.path, plan.digest, 0, 64 << 20).error is None
+        other = content | {"libraries": content["libraries"] | {name: "0.1"}}
+        other["digest"] = digest_of(other)
+        file.write_text(json.dumps(other))
+        found = engines.attempt(plan.path, other["digest"], 0, 64 << 20)
+        assert found.error == "FormatVersionError"
+        assert f"was made by {name} 0.1, and here is {version}: results may differ" in found.message
 
 
 def test_a_job_that_ended_early_goes_on(tmp_path):

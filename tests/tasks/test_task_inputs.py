@@ -15,7 +15,7 @@ from planned import ASKED, corpus_at, done_at, planned, run_all, written
 from speeds import slow
 
 import fpstore
-from fpstore.tasks import open_plan, plan_dedup
+from fpstore.tasks import open_plan, plan_build, plan_dedup, plan_lsh
 from fpstore.tasks.inputs import digest_of_file
 from fpstore.tasks.places import DiskPlace
 from fpstore.tasks.plan import digest_of
@@ -352,3 +352,33 @@ def test_any_byte_of_a_plan(root):
             assert good[place : place + 1].isspace() or b'"digest"' in good[:place][-40:], good[place - 20 : place + 5]
         except (fpstore.CorruptStoreError, fpstore.FormatVersionError) as error:
             assert str(path) in str(error)
+
+
+# --- Numbers of NumPy ------------------------------------------------------------------------------
+
+
+WHOLE = {"radius": 3, "width": 64, "slice_rows": 10, "star_rows": 9, "part_bytes": 500}
+
+
+@pytest.mark.parametrize("asked", [WHOLE, {"threshold": 0.5}, {"threshold": 0.25, "verify": True}])
+def test_numbers_of_numpy_make_the_same_plan(root, asked):
+    given = {name: np.float32(one) if isinstance(one, float) else np.array(one)[()] for name, one in asked.items()}
+    one = plan_dedup(root / "p", root / "corpus", root / "o", text="url", **asked)
+    same = plan_dedup(root / "p", root / "corpus", root / "o", text="url", **given)
+    assert type(given.get("radius", given.get("threshold"))).__module__ == "numpy"
+    assert same.digest == one.digest
+    assert same.run(np.int64(0))
+    assert not one.run(0)
+
+
+def test_numbers_of_numpy_in_other_plans(root):
+    asked = {"documents": np.int64(50), "index_ids": np.bool_(True), "candidates": np.float32(5)}
+    plan = plan_lsh(root / "l", root / "corpus", root / "o.lsh", text="url", threshold=np.float64(0.8), **asked)
+    assert open_plan(root / "l").digest == plan.digest
+    asked = {"radius": np.int64(2), "index_ids": np.bool_(True), "decimal": np.bool_(False), "shard_rows": np.uint8(20)}
+    plan = plan_build(root / "b", root / "corpus", root / "o.fps", fingerprint="hash", **asked)
+    assert open_plan(root / "b").digest == plan.digest
+
+
+def test_no_processes(root):
+    refused(fpstore.InputError, "processes must be a whole number from 1 to 1024, got 0", planned(root).run_all, 0)

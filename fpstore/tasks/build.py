@@ -65,9 +65,7 @@ def plan_of_build(
     }  # fmt: skip
     hashing = [] if of_shards is not None else [Stage("hash", len(parts))]
     stages = [*hashing, Stage("build", 1 << bits if of_shards is None else len(of_shards))]
-    made = PlanFolder.made(place, "build", asked, stages)
-    target.claim(made)
-    return made
+    return target.planned(place, "build", asked, stages)
 
 
 class BuildWork(Work):

@@ -95,9 +95,7 @@ def plan_of_dedup(
         Stage("components", 1 << (star_bits or 0)),
         Stage("members", len(parts)), Stage("decide", 1 << groups_bits), Stage("copy", len(files_of(parts))), *lists,
     ]  # fmt: skip
-    made = PlanFolder.made(place, "dedup", asked, stages)
-    target.claim(made)
-    return made
+    return target.planned(place, "dedup", asked, stages)
 
 
 class DedupWork(Work):

@@ -14,13 +14,20 @@ from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError
 from fpstore.io.digits import parse_integers
 from fpstore.io.source import IdColumn
+from fpstore.io.writers import ColumnKind
 from fpstore.jobs.given import SpooledIds
 from fpstore.query.names import names_of
+from fpstore.query.snapshot import Snapshot
 
 
 def kind_of(ids: SpooledIds | None) -> str:
     """Return whether ids are integers or strings; "none" if there are none."""
     return "none" if ids is None else "string" if ids.integers is None else "integer"
+
+
+def kind_of_ids(snapshot: Snapshot) -> ColumnKind:
+    """Return how writers write the ids of a store."""
+    return "text" if snapshot.totals.id_kind == "string" else "value"
 
 
 def column_of(ids: SpooledIds | None) -> IdColumn:

@@ -49,9 +49,7 @@ def plan_of_index(
         "form": asdict(form), "expected": expected, "id_type": id_type, "index_ids": index_ids, "encoding": encoding,
         "output": target._asdict(),
     }  # fmt: skip
-    made = PlanFolder.made(place, "lsh", asked, [Stage("hash", len(parts)), Stage(BUILT[0], 1)])
-    target.claim(made)
-    return made
+    return target.planned(place, "lsh", asked, [Stage("hash", len(parts)), Stage(BUILT[0], 1)])
 
 
 class LshWork(Work):

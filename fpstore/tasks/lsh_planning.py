@@ -13,6 +13,7 @@ from fpstore.hashing import MinHash
 from fpstore.io.source import IdType, Projection
 from fpstore.jobs.dedup_job import Likeness, columns_and_maker
 from fpstore.lsh.api import UNKNOWN_COUNT
+from fpstore.lsh.keys import MOST_DOCUMENTS
 from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan
 from fpstore.lsh.plan import plan as plan_bands
 from fpstore.tasks.api import PathLike, Plan
@@ -105,6 +106,9 @@ def plan_lsh(
     specs = found_inputs(source, encoding, outside=[output])
     rows = rows_of(specs, projection, encoding)
     known = rows if all(spec.groups is not None for spec in specs) else 0
+    if known > MOST_DOCUMENTS:
+        message = f"the inputs have {known:,} rows, and an index has at most {MOST_DOCUMENTS:,} documents: plan several"
+        raise InputError(message, expected=MOST_DOCUMENTS, got=known)
     form, expected = _bands(made, known, threshold, recall, lsh_plan, documents, candidates)
     asked = id_type, check_flag(index_ids, "index_ids"), encoding
     size = None if part_bytes is None else parse_size(part_bytes, "part_bytes")

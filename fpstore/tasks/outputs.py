@@ -14,7 +14,7 @@ from fpstore.errors import InputError, StoreExistsError
 from fpstore.tasks.inputs import FIELD_SUFFIXES, InputSpec, digest_of_file, place_and_name
 from fpstore.tasks.pieces import Pieces
 from fpstore.tasks.places import DiskPlace, Place, full_uri, is_inside, place_of
-from fpstore.tasks.plan import PlanFolder
+from fpstore.tasks.plan import PlanFolder, Stage
 
 LISTS = (".tsv", ".csv", ".txt", ".jsonl", ".parquet")
 MANIFEST = "_fpstore.json"  # Spark, Arrow and fpstore pass over names that begin so
@@ -40,13 +40,14 @@ class Output(OutputAsked):
         """Return the name of the file with the rows of an input."""
         return place_and_name(self.uri)[1] if self.is_file else spec.name
 
-    def claim(self, plan: PlanFolder) -> None:
-        """Note in an output folder whose it is; StoreExistsError if it is another plan's, or has other files.
+    def planned(self, place: Place, kind: str, asked: Mapping[str, Any], stages: Sequence[Stage]) -> PlanFolder:
+        """Write a plan, and note in an output folder whose it is.
 
-        A new plan whose output is refused is removed.
+        StoreExistsError if the output is another plan's, or has other files; a new plan is removed then.
         """
+        self._check_apart(place.uri)
+        plan = PlanFolder.made(place, kind, asked, stages)
         try:
-            self.check_apart(plan.place.uri)
             if plan.is_new:
                 self._check_new()
             if not self.is_file:
@@ -55,16 +56,17 @@ class Output(OutputAsked):
             if plan.is_new:
                 plan.remove()
             raise
+        return plan
 
-    def check_apart(self, plan: str) -> None:
+    def _check_apart(self, plan: str) -> None:
         """Raise InputError for an output in the folder of the plan, which is removed, or the other way round."""
         for uri in (self.uri, self.removed):
             if uri is not None and is_inside(uri, plan):
                 raise InputError(
                     f"{uri}: is in the folder of the plan, which is removed at the end: name a place outside", path=uri
                 )
-        if not self.is_file and is_inside(plan, self.uri):
-            raise InputError(f"{plan}: is in the output, whose files are rows: name a place outside for the plan", path=plan)
+        if is_inside(plan, self.uri):
+            raise InputError(f"{plan}: is in the output: name a place outside for the plan", path=plan)
         if self.removed is not None and is_inside(self.removed, self.uri):
             message = f"{self.removed}: is the output, or in it: name another place for the list of removed rows"
             raise InputError(message, path=self.removed)

@@ -27,6 +27,7 @@ from fpstore.jobs.joining import PairColumns
 from fpstore.jobs.pairs import batches_of
 from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store, snapshot_of
+from fpstore.tasks.ids import kind_of_ids
 from fpstore.tasks.inputs import opened_store, shards_of, store_asked
 from fpstore.tasks.outputs import output_folder
 from fpstore.tasks.pieces import Pieces, PieceWriter
@@ -56,9 +57,7 @@ def plan_of_pairs(
         "form": form, "output": target._asdict(),
     }  # fmt: skip
     stages = [Stage("send", sum(side["shards"] * side["parts"] for side in sides)), Stage("pairs", cut.tasks)]
-    made = PlanFolder.made(place, "pairs" if len(sides) == 1 else "join", asked, stages)
-    target.claim(made)
-    return made
+    return target.planned(place, "pairs" if len(sides) == 1 else "join", asked, stages)
 
 
 def _side(store: Store) -> dict[str, Any]:
@@ -141,7 +140,7 @@ class PairsWork(Work):
     def _write(self, name: str, snapshots: Sequence[Snapshot], found: Iterator[PairColumns]) -> int:
         """Write a row for each pair of ids; return how many."""
         width, written = self._asked["width"], 0
-        columns = COLUMNS | {f"id_{side}": _kind(one) for side, one in zip("ab", [*snapshots, *snapshots][:2], strict=True)}
+        columns = COLUMNS | {f"id_{side}": kind_of_ids(one) for side, one in zip("ab", [*snapshots, *snapshots][:2], strict=True)}
         batches = (batch for some in found for batch in batches_of(some, *snapshots))
         with self._output.writing(name, self._plan.digest) as path, open_writer(path, columns=columns, width=width) as writer:
             for data in (data for batch in batches for data in batch.rows_of_ids()):
@@ -155,10 +154,6 @@ class PairsWork(Work):
         summary = {"pairs": sum(one.facts["pairs"] for one in parts)}
         self._output.finish(parts, self._plan.digest, summary)
         return summary
-
-
-def _kind(snapshot: Snapshot) -> ColumnKind:
-    return "text" if snapshot.totals.id_kind == "string" else "value"
 
 
 def _some(snapshot: Snapshot, part: int, parts: int) -> Iterator[Words]:

@@ -28,7 +28,7 @@ from fpstore.jobs.pairs import pairs_with
 from fpstore.query.matches import Matches
 from fpstore.store import Store, snapshot_of
 from fpstore.tasks.asked import fingerprinter_in, projection_asked, projection_in
-from fpstore.tasks.ids import values_of
+from fpstore.tasks.ids import kind_of_ids, values_of
 from fpstore.tasks.inputs import found_inputs, opened_store, parts_of, rows_of, shards_of, store_asked
 from fpstore.tasks.outputs import output_folder
 from fpstore.tasks.pieces import PieceWriter, joined
@@ -78,9 +78,7 @@ def plan_of_probe(
         "radius": radius, "limit": limit, "id_type": id_type, "encoding": encoding, "form": form, "output": target._asdict(),
     }  # fmt: skip
     stages = [Stage("queries", len(parts)), Stage("probe", len(parts) * len(shards)), Stage("match", len(parts))]
-    made = PlanFolder.made(place, "probe", asked, stages)
-    target.claim(made)
-    return made
+    return target.planned(place, "probe", asked, stages)
 
 
 class ProbeWork(Work):
@@ -149,8 +147,8 @@ class ProbeWork(Work):
             )  # fmt: skip
             name = f"matches-{number:05d}.{self._asked['form']}"
             with self._output.writing(name, self._plan.digest) as path:
-                kind: ColumnKind = "text" if snapshot_of(store).totals.id_kind == "string" else "value"
-                rows = self._write(path, matches, asked.read("rows") + np.uint64(first), values_of(asked.read_ids("ids")), kind)
+                of_queries = asked.read("rows") + np.uint64(first), values_of(asked.read_ids("ids"))
+                rows = self._write(path, matches, *of_queries, kind_of_ids(snapshot_of(store)))
         writer.facts |= {"queries": len(which), "matched": int(np.count_nonzero(sizes[which])), "matches": rows}
         writer.facts["files"] = [self._output.written(name)]
 

@@ -19,7 +19,7 @@ from fpstore.families import BitSampling, SimMinHash
 from fpstore.hashing import TextReader
 from fpstore.lsh import given
 from fpstore.tasks import lsh as work
-from fpstore.tasks import open_plan, plan_lsh
+from fpstore.tasks import lsh_planning, open_plan, plan_lsh
 
 ASKED = {"text": "text", "threshold": 0.5}
 
@@ -224,7 +224,7 @@ def test_processes_that_build_at_once(tmp_path):
         assert content(many, TEXTS) == content(one, TEXTS)
 
 
-def test_what_is_refused(tmp_path):
+def test_what_is_refused(tmp_path, monkeypatch):
     source = corpus_in(tmp_path / "corpus")
     form = lsh.plan(100, MinHash(), 0.5)
     for message, wrong in (
@@ -251,6 +251,11 @@ def test_what_is_refused(tmp_path):
         plan_lsh(tmp_path / "plan", source, source / "i", **ASKED)
     with pytest.raises(InputError, match="in the folder of the plan"):
         plan_lsh(tmp_path / "plan", source, tmp_path / "plan" / "i", **ASKED)
+    with pytest.raises(InputError, match=r"i/plan: is in the output: name a place outside for the plan"):
+        plan_lsh(tmp_path / "i" / "plan", source, tmp_path / "i", **ASKED)
+    monkeypatch.setattr(lsh_planning, "MOST_DOCUMENTS", 239)
+    with pytest.raises(InputError, match="the inputs have 240 rows, and an index has at most 239 documents"):
+        plan_lsh(tmp_path / "plan", source, tmp_path / "i", **ASKED)
     assert {path.name for path in tmp_path.iterdir()} == {"corpus"}
 
 

@@ -151,12 +151,17 @@ def test_relative_paths_and_two_folders(root, monkeypatch):
 INSIDE = {
     "output in the input": ({"output": "corpus/out"}, fpstore.InputError, "is in .*corpus, and the next run would read it"),
     "output is the input": ({"output": "corpus"}, fpstore.InputError, "is in .*corpus, and the next run would read it"),
-    "output above": ({"output": ""}, fpstore.InputError, "is in the output, whose files are rows"),
+    "output above": ({"output": ""}, fpstore.InputError, "is in the output: name a place outside"),
     "output in the plan": ({"output": "plan/out"}, fpstore.InputError, "is in the folder of the plan, which is removed"),
     "output is the plan": ({"output": "plan"}, fpstore.InputError, "is in the folder of the plan, which is removed"),
-    "plan in the output": ({"plan": "out/plan"}, fpstore.InputError, "is in the output, whose files are rows"),
+    "plan in the output": ({"plan": "out/plan"}, fpstore.InputError, "is in the output: name a place outside"),
     "plan is the input": ({"plan": "corpus"}, fpstore.StoreExistsError, "exists, and has files: name a new folder for the plan"),
-    "plan above": ({"plan": ""}, fpstore.StoreExistsError, "exists, and has files: name a new folder for the plan"),
+    "plan above": ({"plan": ""}, fpstore.InputError, "is in the folder of the plan, which is removed"),
+    "plan in a file": (
+        {"output": "o.csv", "source": "corpus/part-0.csv", "plan": "o.csv/p"},
+        fpstore.InputError,
+        "is in the output: name a place outside",
+    ),
 }
 
 
@@ -164,10 +169,10 @@ INSIDE = {
 def test_folders_in_each_other(root, case):
     """Nothing is left of a plan that is refused, and all files are where they were."""
     asked, kind, match = INSIDE[case]
+    asked = asked | ({"source": root / asked["source"]} if "source" in asked else {})
     before = sorted(root.rglob("*"))
     refused(kind, match, planned, root, **asked)
-    after = [path for path in root.rglob("*") if path.name != "out" or any(path.iterdir())]
-    assert sorted(after) == before
+    assert sorted(root.rglob("*")) == before
 
 
 def test_a_plan_in_the_folder_of_the_inputs(root):

@@ -194,7 +194,10 @@ def _combined(folder: Path, count: int | None, plan: str | None, progress: Progr
 def _shards_in(folder: Path, count: int | None) -> list[Path]:
     with refusing(folder):
         names = {path.name for path in folder.iterdir() if is_shard_name(path.name)}
-    wanted_count = max(len(names), 1) if count is None else check_whole(count, 1, MOST, "count")
+    if not names and not count:
+        message = f"{folder}: has no shards: they are stores with the names {shard_name(0)}, {shard_name(1)} and so on"
+        raise StoreNotFoundError(message, path=folder)
+    wanted_count = len(names) if count is None else check_whole(count, 1, MOST, "count")
     wanted = [shard_name(number) for number in range(wanted_count)]
     for name in wanted:
         if name not in names:

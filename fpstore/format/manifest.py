@@ -316,6 +316,9 @@ def not_a_store(path: Path) -> StoreNotFoundError:
             return StoreNotFoundError(f"{path}: is an LSH index, which fpstore.lsh.open opens", path=path)
         if (path / SHARDS_FILE).is_file():
             return StoreNotFoundError(f"{path}: is a sharded store, and this is for one store: name one of its shards", path=path)
+        if any(path.glob("shard-*.fps")):
+            advice = f"fpstore task finish PLAN, or fpstore.ShardedStore.combine, writes its {SHARDS_FILE}"
+            return StoreNotFoundError(f"{path}: is an unfinished sharded store: {advice}", path=path)
     return StoreNotFoundError(f"{path}: not an fpstore store (no {MANIFEST_FILE} in it)", path=path)
 
 

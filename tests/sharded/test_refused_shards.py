@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from commandline import failure
 from shards import ids_of, rows_of, shards
 
 import fpstore
@@ -48,6 +49,25 @@ def test_a_sharded_store_is_read_only(folder):
         store.insert([1], [2])
     with pytest.raises(fpstore.ClosedStoreError):
         store.probe(1)
+
+
+def test_a_folder_without_a_manifest_is_told_apart(folder, tmp_path):
+    """Of shards that no plan has finished, it was said that there is no manifest.json; of no shards, that one is missing."""
+    (folder / "shards.json").unlink()
+    with pytest.raises(fpstore.StoreNotFoundError, match=r"S: is an unfinished sharded store: fpstore task finish PLAN, or fp.*"):
+        fpstore.open(folder)
+    assert "S: is an unfinished sharded store" in failure("probe", folder, "0", code=2)
+    fpstore.ShardedStore.combine(folder).close()
+    fpstore.open(folder).close()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(
+        fpstore.StoreNotFoundError, match=r"empty: has no shards: they are stores with the names shard-00000\.fps,"
+    ):
+        fpstore.ShardedStore.combine(tmp_path / "empty")
+    with pytest.raises(fpstore.StorageError, match="gone: No such file or directory"):
+        fpstore.ShardedStore.combine(tmp_path / "gone")
+    with pytest.raises(fpstore.StoreNotFoundError, match="not an fpstore store"):
+        fpstore.open(tmp_path / "empty")
 
 
 def swap(folder):
@@ -182,7 +202,7 @@ def test_the_manifest_depends_on_the_shards_only(folder):
 
 def test_shards_that_do_not_fit_together_are_not_combined(tmp_path):
     first, second = tmp_path / shard_name(0), tmp_path / shard_name(1)
-    with pytest.raises(fpstore.StoreNotFoundError, match=f"{shard_name(0)}: this shard is missing"):
+    with pytest.raises(fpstore.StoreNotFoundError, match="has no shards"):
         fpstore.ShardedStore.combine(tmp_path)
     with pytest.raises(fpstore.StorageError):
         fpstore.ShardedStore.combine(tmp_path / "nowhere")

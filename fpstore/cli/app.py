@@ -108,7 +108,9 @@ def _describe(error: BaseException, running: str) -> str:
     if isinstance(error, FpstoreError) and running.startswith("lsh"):
         return str(error).replace("fpstore repair", "fpstore lsh repair")
     if isinstance(error, FpstoreError):
-        advise = isinstance(error, CorruptStoreError) and not {"repair", "backup"}.intersection(str(error).split())
+        advise = isinstance(error, CorruptStoreError) and not {"repair", "backup", "remove", "anew"}.intersection(
+            str(error).split()
+        )
         return f"{error}{': fpstore repair keeps what is intact' if advise else ''}"
     if isinstance(error, click.ClickException):
         return error.format_message()

@@ -6,9 +6,10 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import lru_cache
 from multiprocessing import get_context
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_progress, check_whole
 from fpstore.base.resources import checked_resources, parse_memory, parse_threads
-from fpstore.errors import FormatVersionError, FpstoreError, StorageError, StoreExistsError
+from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError, StoreExistsError
 from fpstore.tasks.build import BuildWork
 from fpstore.tasks.dedup import DedupWork
 from fpstore.tasks.lsh import LshWork
@@ -118,7 +119,8 @@ class Plan:
             A file cannot be read or written; nothing is published.
         """
         index = check_whole(index, 0, max(len(self) - 1, 0), "index")
-        return self._folder.run(self._work.run, index, checked_resources(memory, threads, progress))
+        with self._naming_tasks():
+            return self._folder.run(self._work.run, index, checked_resources(memory, threads, progress))
 
     def run_all(self, processes: int | None = None, *, memory: int | str | None = None, progress: Progress | None = None) -> None:
         """Do all tasks that are left, stage by stage, in processes of this machine, each with one thread.
@@ -159,7 +161,19 @@ class Plan:
 
         StoreNotFoundError names a task that has not run.
         """
-        return self._work.finish(checked_resources(None, None, progress))
+        with self._naming_tasks():
+            return self._work.finish(checked_resources(None, None, progress))
+
+    @contextmanager
+    def _naming_tasks(self) -> Iterator[None]:
+        """Say in the error of a result that is no good which task makes it."""
+        try:
+            yield
+        except CorruptStoreError as error:
+            index = self._folder.index_of(str(error.path))
+            if index is None:
+                raise
+            raise CorruptStoreError(f"{error} (--index {index})", path=error.path) from error
 
     def remove(self) -> None:
         """Remove the folder of the plan, with all results; the output stays."""

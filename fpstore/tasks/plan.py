@@ -128,6 +128,12 @@ class PlanFolder:
             left -= stage.tasks
         raise InputError(f"there is no task {index}: the plan has {counted(self.tasks, 'task')}, from 0 on", got=index)
 
+    def index_of(self, shown: str) -> int | None:
+        """Return the index of the task whose result a path or URI names; None if it names no result."""
+        stage, _, number = shown.removeprefix(self.place.shown(f"{RESULTS}/")).removesuffix(".pieces").rpartition("-")
+        found = (indexes.start + int(number) for one, indexes in self.indexes() if one.name == stage and number.isdecimal())
+        return next(found, None)
+
     def indexes(self) -> Iterator[tuple[Stage, range]]:
         """Yield the stages with the indexes of their tasks."""
         first = 0

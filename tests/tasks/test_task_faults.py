@@ -58,6 +58,13 @@ def test_a_fault_at_calls_of_a_plan(sweep, every):
     assert "planned" in states(outcomes, "error")
 
 
+def damaged(plan, path):
+    """Return what is said of a damaged result, with the index of its task."""
+    stage, _, number = path.stem.rpartition("-")
+    first = next(one.first for one in plan.status() if one.stage == stage)
+    return f"{path}: damaged: remove it, and run its task again (--index {first + int(number)})"
+
+
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory):
     """Return a folder with a corpus, and what a clean run writes."""
@@ -182,7 +189,7 @@ def test_a_damaged_result(begun, stage, damage):
         run_all(plan)
         assert stage == "copy" or written(root) == expected
     except fpstore.CorruptStoreError as error:
-        assert str(error) == f"{path}: damaged: remove it, and run its task again"
+        assert str(error) == damaged(plan, path)
         assert not (root / "removed.csv").exists()
     except fpstore.InputError as error:
         assert stage == "copy"
@@ -275,7 +282,7 @@ def test_damaged_and_interrupted_tasks_of_pairs(tmp_path, monkeypatch, damage, s
     try:
         run_all(plan)  # nothing reads what is damaged
     except fpstore.CorruptStoreError as told:
-        assert str(told) == f"{path}: damaged: remove it, and run its task again"
+        assert str(told) == damaged(plan, path)
     path.unlink()
     assert run_all(plan) == found
     assert path.read_bytes() == good

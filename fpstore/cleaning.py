@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -169,6 +170,7 @@ def dedup(
     folder = None if resume is None else check_path(resume, "resume")
     with opened_reference(against, add, text is True, encoding) as reference:
         job = dedup_job(how, text, fingerprint, likeness, unknown, fingerprinter, html, reference)
+        refuse_uris(*(source if isinstance(source, list | tuple) else [source]), output)
         corpus = open_corpus(source, text is True, encoding=encoding)
         job = job.planned(corpus)
         overwrite = check_flag(overwrite, "overwrite")
@@ -277,6 +279,14 @@ def decontaminate(
     benchmarks = open_benchmark(benchmark, (text if benchmark_text is None else benchmark_text) is True, encoding=encoding)
     found = decontaminate_corpus(corpus, benchmarks, job, resources, output, check_flag(overwrite, "overwrite"))
     return found._replace(kept=corpus.flagged(found.kept), hits=found.hits.held())
+
+
+def refuse_uris(*given: Any) -> None:
+    """Raise InputError for a path in an object store, which only plans read and write."""
+    for one in given:
+        if isinstance(one, str) and re.match(r"[A-Za-z][\w+.-]*://", one):
+            advice = "give --plan or --processes (Python: fpstore.tasks.plan_dedup)"
+            raise InputError(f"{printable(one)}: object stores are read and written by the tasks of a plan: {advice}", path=one)
 
 
 @contextmanager

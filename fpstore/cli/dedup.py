@@ -13,13 +13,13 @@ import numpy as np
 from fpstore.base.arguments import printable
 from fpstore.base.resources import shown_size
 from fpstore.base.width import check_width
-from fpstore.cleaning import opened_reference
+from fpstore.cleaning import opened_reference, refuse_uris
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
 from fpstore.cli.options import argument, option, whole
 from fpstore.cli.output import not_compared_rows, print_table, shown_ids
 from fpstore.cli.outputs import RESUME, open_list, resume_folder, resuming
-from fpstore.cli.task import PLANNING, plan_or_run
+from fpstore.cli.task import PART_BYTES, PLANNING, plan_or_run
 from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.format.manifest import is_openable
@@ -36,6 +36,9 @@ from fpstore.jobs.outputs import Listing
 from fpstore.jobs.reference import Reference
 from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
 
+SLICE_ROWS = option(
+    "--slice-rows N", "About how many rows a task of a plan compares. By default 4 million.", options.NUMBER_OF_ALL
+)
 SHOWN_FAMILIES, SHOWN_IDS = 5, 4
 NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
 
@@ -114,7 +117,7 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
         "--force", "Replace OUTPUT, --clusters and --removed, if they exist. A folder of rows is replaced if it holds only files "
         "of the same format. A folder of texts must be new or empty.",
     ),
-    *PLANNING, *options.LIMITS, RESUME, *options.RESULT,
+    *PLANNING, PART_BYTES, SLICE_ROWS, *options.LIMITS, RESUME, *options.RESULT,
     guesses={
         **output_is("OUTPUT is the last argument, after all inputs"),
         "--image": "fpstore build --image makes a store of the pictures, and fpstore cluster lists the near-duplicates in it",
@@ -140,7 +143,7 @@ def dedup(given: Given) -> None:
     $ fpstore dedup corpus.parquet plain.parquet --text-field text --unit paragraph --more-than 20
     $ fpstore dedup corpus.parquet plain.parquet --text-field text --unit line --least-chars 20 --removed lines.csv --force
     $ fpstore dedup shards clean-shards --text-field text --threads 2
-    $ fpstore dedup shards planned-shards --text-field text --plan shards.plan
+    $ fpstore dedup shards planned-shards --text-field text --plan shards.plan --slice-rows 1M
     $ fpstore dedup shards by-processes --text-field text --processes 2
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --against crawl.minhash.fps --add --force
     $ fpstore dedup notes clean --text --suffix .txt --longest-sentences 3 --radius 0
@@ -165,6 +168,8 @@ def dedup(given: Given) -> None:
         if given.plan is not None or given.processes is not None:
             _plan(given, kind, job, reference)
             return
+        given.refuse("is for plans (--plan, --processes)", "part_bytes", "slice_rows")
+        refuse_uris(*given.inputs, given.output)
         corpus = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
         notices.source, job = corpus, _planned(given, job, corpus)
         folder = resume_folder(given)
@@ -210,9 +215,13 @@ def _plan(given: Given, kind: str, job: DedupJob, reference: Reference | None) -
     from fpstore.tasks.places import place_of
 
     against = None if reference is None else reference.store
+    if given.slice_rows == 0:
+        fail("--slice-rows: must be 1 or more")
 
     def make(folder: str) -> Plan:
-        return Plan(plan_of_dedup(place_of(folder), given.inputs, given.output, job, given.encoding, against, given.removed))
+        sizes = given.part_bytes, given.slice_rows
+        where = place_of(folder)
+        return Plan(plan_of_dedup(where, given.inputs, given.output, job, given.encoding, against, given.removed, *sizes))
 
     plan_or_run(given, make)
 

@@ -15,10 +15,11 @@ from fpstore.cli.verb import Given, Verbs, fail, verb
 from fpstore.errors import counted
 
 if TYPE_CHECKING:
-    from fpstore.tasks import Plan
+    from fpstore.tasks import Plan, StageStatus
 
 PLAN = argument("plan", "PLAN")
 MOST_PROCESSES = 1024
+SHOWN = 8  # indexes of tasks that are left
 PLANNING = (
     option(
         "--plan FOLDER", "Only write a plan to a new folder, or to an object store such as s3://bucket/plan: fpstore task runs "
@@ -29,6 +30,10 @@ PLANNING = (
         "--processes N", "Work in so many processes instead of threads, through a plan in the folder OUTPUT.plan. If the job "
         "ends early, the same command goes on.", whole(1, MOST_PROCESSES),
     ),
+)  # fmt: skip
+PART_BYTES = option(
+    "--part-bytes SIZE", "About how many bytes of input a task reads, such as 64MB. By default there are about 256 parts.",
+    options.BUDGET,
 )  # fmt: skip
 
 
@@ -98,16 +103,30 @@ def run_all(given: Given, plan: Plan, processes: int) -> None:
 def status(given: Given) -> None:
     """Show the stages of a plan, and how many tasks are done.
 
-    The indexes are those of fpstore task run --index.
+    The indexes are those of fpstore task run --index. Of a stage that is done in part, those of the first tasks that are left
+    are shown; --json has all.
 
     $ fpstore task status shards.plan --json
     """
-    found = _opened(given).status()
+    plan = _opened(given)
+    left = plan.left()
+    found = [one._replace(done=one.tasks - len(left[one.stage])) for one in plan.status()]
     if given.as_json:
-        print_json([one._asdict() for one in found])
-    else:
-        rows = [(one.stage, _indexes(one.first, one.tasks), f"{one.done:,}", f"{one.tasks - one.done:,}") for one in found]
-        print_table(printable(given.plan), ("stage", "indexes", "done", "left"), rows, left=(0, 1))
+        print_json([{**one._asdict(), "left": left[one.stage]} for one in found])
+        return
+    rows = [
+        (one.stage, _indexes(one.first, one.tasks), f"{one.done:,}", f"{one.tasks - one.done:,}", _some(one, left[one.stage]))
+        for one in found
+    ]
+    shown = 5 if any(row[-1] for row in rows) else 4
+    headings = ("stage", "indexes", "done", "left", "indexes left")[:shown]
+    print_table(printable(given.plan), headings, [row[:shown] for row in rows], left=(0, 1, 4)[: shown - 2])
+
+
+def _some(stage: StageStatus, left: list[int]) -> str:
+    """Return the first indexes of tasks that are left, of a stage of which some are done."""
+    more = f" and {len(left) - SHOWN:,} more" if len(left) > SHOWN else ""
+    return ", ".join(map(str, left[:SHOWN])) + more if stage.done else ""
 
 
 def _indexes(first: int, count: int) -> str:
@@ -138,10 +157,12 @@ def show_summary(given: Given, summary: dict[str, Any]) -> None:
 
 def show_plan(given: Given, plan: Plan) -> None:
     """Print what a plan has, and how it is run."""
-    stages = [one._asdict() for one in plan.status()]
-    line = f"{counted(len(plan), 'task')} in {counted(len(stages), 'stage')}"
-    line += f"; fpstore task run {printable(given.plan)} --processes N runs them"
-    given.result({"plan": plan.path, "digest": plan.digest, "stages": stages}, given.timed(given.plan, line))
+    found = plan.status()
+    done, path = sum(one.done for one in found), printable(given.plan)
+    line = f"{counted(len(plan), 'task')} in {counted(len(found), 'stage')} planned{f', {done:,} of them done' if done else ''}"
+    then = f"run {path} --processes N runs them" if done < len(plan) else f"finish {path} ends the job"
+    record = {"plan": plan.path, "digest": plan.digest, "stages": [one._asdict() for one in found]}
+    given.result(record, f"{given.timed(given.plan, line)}\nfpstore task {then}")
 
 
 def plan_or_run(given: Given, make: Callable[[str], Plan]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fpstore.cli import content, options
 from fpstore.cli.lsh import CANDIDATES, FEATURES, INDEX, NUMBER, RECALL, THRESHOLD
 from fpstore.cli.options import argument, option
-from fpstore.cli.task import PLAN, show_plan
+from fpstore.cli.task import PART_BYTES, PLAN, show_plan
 from fpstore.cli.verb import Given, fail, usage_errors, verb
 
 
@@ -16,7 +16,7 @@ from fpstore.cli.verb import Given, fail, usage_errors, verb
     ),
     content.TEXT_FIELD, options.ENCODING, options.HTML, options.ID_FIELD, options.ID_TYPE, *FEATURES,
     option("--index-ids", "Index integer ids, as strings always are."),
-    *options.RESULT,
+    PART_BYTES, *options.RESULT,
 )  # fmt: skip
 def lsh(given: Given) -> None:
     """Plan the build of an LSH index of texts.
@@ -37,6 +37,6 @@ def lsh(given: Given) -> None:
             given.plan, given.inputs, given.store, text=given.text_field, id=given.id_field, id_type=given.id_type,
             family=content.features_maker(given, "minhash"), threshold=given.threshold, recall=given.recall,
             documents=given.documents, candidates=given.candidates, index_ids=given.index_ids, encoding=given.encoding,
-            html=given.html,
+            html=given.html, part_bytes=given.part_bytes,
         )  # fmt: skip
     show_plan(given, plan)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fpstore.cli import content, options
 from fpstore.cli.options import argument, option
-from fpstore.cli.task import PLAN, show_plan
+from fpstore.cli.task import PART_BYTES, PLAN, show_plan
 from fpstore.cli.verb import Given, fail, usage_errors, verb
 from fpstore.design.blocks import PREFER, STORAGE
 
@@ -29,7 +29,7 @@ SLICE_ROWS = option("--slice-rows N", "About how many fingerprints a task compar
         "the store smaller, and takes a shuffle.", ("rows", "prefix"), "rows",
     ),
     option("--shard-rows N", "About how many rows a shard has. By default 50 million.", options.NUMBER_OF_ALL),
-    *options.RESULT,
+    PART_BYTES, *options.RESULT,
 )  # fmt: skip
 def build(given: Given) -> None:
     """Plan the build of a sharded store.
@@ -57,6 +57,7 @@ def build(given: Given) -> None:
             radius=given.radius, fingerprinter=maker, by=given.by,
             shard_rows=given.shard_rows or SHARD_ROWS, design=given.design, storage=given.storage, prefer=given.prefer,
             index_ids=given.index_ids, decimal=given.decimal, signed=given.signed, encoding=given.encoding, html=given.html,
+            part_bytes=given.part_bytes,
         )  # fmt: skip
     show_plan(given, plan)
 
@@ -80,7 +81,7 @@ def _columns(given: Given) -> dict[str, Any]:
     option("-r --radius N", "Largest distance of a match. By default the store's radius.", options.RADIUS),
     option("--limit N", "Write only the N nearest fingerprints of each query, and in a column `more` if there are others.",
            options.COUNT),
-    FORM, *options.RESULT,
+    FORM, PART_BYTES, *options.RESULT,
 )  # fmt: skip
 def probe(given: Given) -> None:
     """Plan a batch of probes.
@@ -91,7 +92,7 @@ def probe(given: Given) -> None:
 
     $ fpstore task probe found.plan crawl.fps queries.npy some --limit 10 -r 2
     $ fpstore task probe f.plan notes.fps corpus.parquet matches --text-field text
-    $ fpstore task probe near.plan notes.fps corpus.parquet near --text-field text --id-field id --format csv
+    $ fpstore task probe near.plan notes.fps corpus.parquet near --text-field text --id-field id --format csv --part-bytes 64MB
     """
     from fpstore.tasks import plan_probe
 
@@ -101,7 +102,7 @@ def probe(given: Given) -> None:
         plan = plan_probe(
             given.plan, given.store, given.inputs, given.output, **_columns(given), id_type=given.id_type,
             radius=given.radius, limit=given.limit, decimal=given.decimal,
-            signed=given.signed, encoding=given.encoding, html=given.html, format=given.form,
+            signed=given.signed, encoding=given.encoding, html=given.html, format=given.form, part_bytes=given.part_bytes,
         )  # fmt: skip
     show_plan(given, plan)
 

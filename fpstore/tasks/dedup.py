@@ -1,8 +1,9 @@
 """Deduplication of a corpus by tasks: the same rows are kept as by `fpstore.dedup` in one process, and files are the same bytes.
 
-Stages: *hash* makes fingerprints of a part of the corpus; *links* finds near-duplicates that share a bucket of one table, or the
-keys of one band; *components* unites them; *members* sends the rows of a component to one task; *decide* chooses the rows that
-are kept; *copy* copies the kept rows of some files. A list of removed rows has more stages: see `removed.py`.
+Stages: *hash* makes fingerprints of a part of the corpus, and links rows of it that are equal; *links* finds near-duplicates that
+share a bucket of one table, or the keys of one band; *components* unites them; *members* sends the rows of a component to one
+task; *decide* chooses the rows that are kept; *copy* copies the kept rows of some files. A list of removed rows has more stages:
+see `removed.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,17 @@ from fpstore.tasks.inputs import (
     rows_of,
     store_asked,
 )
-from fpstore.tasks.links import Links, labels_of, links_of_equal, links_of_keys, links_of_table, write_components, write_labels
+from fpstore.tasks.links import (
+    Links,
+    labels_of,
+    links_of_equal,
+    links_of_keys,
+    links_of_table,
+    repeats_of,
+    write_components,
+    write_labels,
+    write_links,
+)
 from fpstore.tasks.outputs import output_of
 from fpstore.tasks.pieces import Pieces, PieceWriter, joined
 from fpstore.tasks.places import Place
@@ -53,6 +64,7 @@ from fpstore.tasks.shuffle import (
     bits_for,
     gathered,
     mixed,
+    numbers_of,
     parts_and_rows,
     slices_by,
     slices_of,
@@ -143,11 +155,24 @@ class DedupWork(Work):
         if found.scores is not None:
             writer.add("scores", found.scores[places])
         writer.add_ids("ids", taken(column_of(found.ids), places))
+        bands = 0 if found.bands is None else found.bands.bands
+        repeats, firsts = repeats_of(fingerprints, (_keys_of_band(found, band, places) for band in range(bands)))
+        writer.add("repeats", repeats.astype(np.uint32))
+        write_links(writer, numbers_of(number, rows[firsts]), numbers_of(number, rows[repeats]), self._star_bits)
+        sent = np.ones(len(rows), bool)
+        sent[repeats] = False
+        self._write_columns(writer, found, places[sent], rows[sent], fingerprints[sent])
+
+    def _write_columns(
+        self, writer: PieceWriter, found: ComparedRows, places: npt.NDArray[np.intp], rows: npt.NDArray[np.uint32],
+        fingerprints: Words,
+    ) -> None:  # fmt: skip
+        """Write the rows at some places by their keys in each band or table, and by their fingerprints where there are bands."""
         for column, bits in enumerate(self._cut.bits):
             if found.bands is not None and column == found.bands.bands:
                 keys = row_hashes(fingerprints) if bits else np.empty(0, np.uint64)
             elif found.bands is not None:
-                keys = np.concatenate([np.empty(0, np.uint64), *found.bands.column(column)])[places]
+                keys = _keys_of_band(found, column, places)
             else:
                 keys = table_keys(self._slicing.design, column, fingerprints) if bits else np.empty(0, np.uint64)
             write_column(writer, column, keys, bits, rows, fingerprints)
@@ -182,7 +207,7 @@ class DedupWork(Work):
 
     def _components(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         if self._star_bits is None:
-            write_components(writer, self._plan.results("links"), len(self._parts))
+            write_components(writer, [*self._plan.results("hash"), *self._plan.results("links")], len(self._parts))
         else:
             write_labels(writer, *labels_of_stars(self._plan, number), len(self._parts))
 
@@ -336,3 +361,9 @@ class DedupWork(Work):
         write = partial(join_lists, lists=lists, near=self._against is not None)
         self._output.finish(copied, self._plan.digest, summary, write)
         return summary
+
+
+def _keys_of_band(found: ComparedRows, band: int, places: npt.NDArray[np.intp]) -> Words:
+    """Return the keys of rows at some places in a band."""
+    assert found.bands is not None
+    return np.concatenate([np.empty(0, np.uint64), *found.bands.column(band)])[places]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,8 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import differs, distinct_places, stable_order
 from fpstore.base.resources import Resources
-from fpstore.base.width import Width
-from fpstore.jobs.bands import Groups, link
+from fpstore.base.width import Width, words_of
+from fpstore.jobs.bands import Groups, link, row_hashes
 from fpstore.tasks.pieces import Pieces, PieceWriter, joined
 from fpstore.tasks.shuffle import ROW_BITS, Gathered
 from fpstore.tasks.slicing import Slicing
@@ -34,13 +34,33 @@ class Links:
         self._b.append(rows.numbers[linked])
 
     def write(self, writer: PieceWriter, star_bits: int | None) -> None:
-        """Write all links; for stars, in slices of their nodes."""
-        a, b = np.concatenate(self._a), np.concatenate(self._b)
-        if star_bits is not None:
-            write_edges(writer, a, b, star_bits, both=True)
-        else:
-            writer.add("a", a)
-            writer.add("b", b)
+        """Write all links."""
+        write_links(writer, np.concatenate(self._a), np.concatenate(self._b), star_bits)
+
+
+def write_links(writer: PieceWriter, a: Words, b: Words, star_bits: int | None) -> None:
+    """Write links between rows with some numbers; for stars, in slices of their nodes."""
+    if star_bits is not None:
+        write_edges(writer, a, b, star_bits, both=True)
+    else:
+        writer.add("a", a)
+        writer.add("b", b)
+
+
+def repeats_of(fingerprints: Words, bands: Iterable[Words]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the places of rows that repeat an earlier one, and the place of that one, which repeats none.
+
+    The two have one fingerprint, and one key in each of some bands: so what connects either with a third row connects both.
+    """
+    hashes = row_hashes(fingerprints)
+    order = stable_order(hashes)
+    new = differs(hashes[order])
+    repeats, firsts = order[~new], order[new][np.cumsum(new)[~new] - 1]
+    columns = chain(fingerprints.reshape(len(fingerprints), words_of(fingerprints)).T, bands)
+    while len(repeats) and (values := next(columns, None)) is not None:
+        same = values[repeats] == values[firsts]
+        repeats, firsts = repeats[same], firsts[same]
+    return repeats, firsts
 
 
 def links_of_keys(rows: Gathered, radius: int, width: Width, resources: Resources) -> _kernel.Sets:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -77,7 +77,7 @@ def table_keys(design: JoinDesign, table: int, rows: Words) -> Words:
 def write_column(
     writer: PieceWriter, column: int, keys: Words, bits: int, rows: npt.NDArray[np.uint32], fingerprints: Words
 ) -> None:
-    """Write rows of a part by the leading bits of their keys; of a single slice, only keys: the rows are all of the part."""
+    """Write rows of a part by the leading bits of their keys; of a single slice, only keys: it has all rows but the repeats."""
     if not bits:
         writer.add(f"keys-{column}", keys)
         return
@@ -96,7 +96,13 @@ class Gathered(NamedTuple):
 
 def gathered(parts: Sequence[Pieces], column: int, number: int, bits: int) -> Gathered:
     """Read a slice of a column of all parts."""
-    ending, some = (f"-{column}", number) if bits else ("", None)
-    rows = in_order(lambda part: part.read(f"rows{ending}", some), parts, readers_of(parts))
-    numbers = [numbers_of(place, found) for place, (_, found) in enumerate(rows)]
-    return Gathered(joined(parts, f"keys-{column}", some), np.concatenate(numbers), joined(parts, f"fingerprints{ending}", some))
+
+    def read(name: str) -> list[npt.NDArray[Any]]:
+        return [array for _, array in in_order(lambda part: read_of(part, name), parts, readers_of(parts))]
+
+    def read_of(part: Pieces, name: str) -> npt.NDArray[Any]:
+        return part.read(f"{name}-{column}", number) if bits else np.delete(part.read(name), part.read("repeats"), axis=0)
+
+    keys = joined(parts, f"keys-{column}", number if bits else None)
+    numbers = [numbers_of(place, rows) for place, rows in enumerate(read("rows"))]
+    return Gathered(keys, np.concatenate(numbers), np.concatenate(read("fingerprints")))

@@ -41,11 +41,11 @@ def star_step(plan: PlanFolder, stage: str, number: int, writer: PieceWriter, bi
     """Do a step for the nodes of a slice; if nothing has changed in the two steps before, name the stage that has the edges."""
     step, _, text = stage.rpartition("-")
     turn = int(text)
-    before = f"{LARGE}-{turn}" if step == SMALL else f"{SMALL}-{turn - 1}" if turn > 1 else "links"
+    before = [f"{LARGE}-{turn}"] if step == SMALL else [f"{SMALL}-{turn - 1}"] if turn > 1 else ["hash", "links"]
     if turn > 1 and (done := _converged(plan, turn - 1)) is not None:
         writer.facts["same_as"] = done
         return
-    nodes, others = edges_of(plan.results(before), number)
+    nodes, others = edges_of([one for name in before for one in plan.results(name)], number)
     a, b, changed = (large_star if step == LARGE else small_star)(nodes, others)
     writer.facts["changed"] = changed
     write_edges(writer, a, b, bits, step == SMALL)

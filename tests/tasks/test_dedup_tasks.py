@@ -19,9 +19,10 @@ from fpstore.errors import InputError, StoreExistsError
 from fpstore.hashing import TextReader
 from fpstore.hashing.corpora import open_source
 from fpstore.io.source import Projection
+from fpstore.jobs.bands import MIXER, row_hashes
 from fpstore.jobs.dedup_job import rows_told
 from fpstore.tasks import plan_dedup
-from fpstore.tasks.links import links_of_keys
+from fpstore.tasks.links import links_of_keys, repeats_of
 from fpstore.tasks.pieces import PieceWriter
 from fpstore.tasks.places import DiskPlace
 from fpstore.tasks.plan import PlanFolder, Stage
@@ -67,6 +68,58 @@ def test_equals_one_process(tmp_path, case, suffix):
     assert json.loads((tmp_path / "many" / "_fpstore.json").read_text()) == {"plan": plan.digest, "complete": True, **summary}
 
 
+SEARCHES = {
+    "one slice": {},  # at this radius, slices cost more than they spare
+    "tables": {"method": "simhash", "radius": 3},
+    "tables of which one has one slice": {"method": "simhash", "radius": 9, "group": "connected"},
+    "bands": {"search": "bands"},
+}
+
+
+@pytest.mark.parametrize("star_rows", [0, 10**6])
+@pytest.mark.parametrize("slice_rows", [600, None])
+@pytest.mark.parametrize("search", SEARCHES)
+def test_equal_rows_of_a_part_are_sent_once(tmp_path, search, slice_rows, star_rows):
+    """All of them were sent, to one slice of each column: of 8 billion rows, a tenth came to one task."""
+    rows = rows_of(60, seed=2)
+    for number in range(2):
+        common = [{**rows[0], "text": "a page that is in the corpus many times", "number": one} for one in range(500)]
+        write(tmp_path / "in" / f"{number}.jsonl", [*common, *rows[number::2], *common])
+    asked = {"text": "text", "id": "number", "keep": "smallest", **SEARCHES[search]}
+    found = fpstore.dedup(tmp_path / "in", tmp_path / "one", **asked)
+    wanted = listed(found.removed, tmp_path / "one.csv")
+    own = {"slice_rows": slice_rows, "part_bytes": 1, "star_rows": star_rows, "removed": tmp_path / "many.csv"}
+    plan = plan_dedup(tmp_path / "plan", tmp_path / "in", tmp_path / "many", **asked, **own)
+    finished(plan)
+    assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
+    assert (tmp_path / "many.csv").read_bytes() == wanted
+    folder = PlanFolder.opened(DiskPlace(tmp_path / "plan"))
+    bits = folder.asked["cut"][0]
+    assert any(bits) == (slice_rows is not None and search != "one slice")
+    for part in folder.results("hash"):
+        fingerprints = part.read("fingerprints")
+        distinct = len(np.unique(fingerprints, axis=0))
+        assert len(fingerprints) > 1000 > 31 >= distinct
+        for column, cut in enumerate(bits):
+            sent = part.read(f"fingerprints-{column}") if cut else np.delete(fingerprints, part.read("repeats"), axis=0)
+            assert len(sent) == distinct
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_rows_with_other_keys_are_sent(wide):
+    """Neither is a row with another fingerprint and the same hash a repeat."""
+    rows = np.array([[5, 5], [1, 7], [5, 5], [5, 5], [0, 2], [1, 2], [5, 5]], np.uint64)
+    if wide:
+        rows[5:6, 1] -= MIXER  # the hash of two words is that of (0, 2)
+        assert np.array_equal(*row_hashes(rows)[4:6].reshape(2, 1))
+    else:
+        rows = np.ascontiguousarray(rows[:, 1]) * np.array([1, 1, 1, 1, 1, 3, 1], np.uint64)
+    bands = [np.array(keys, np.uint64) for keys in ([1, 2, 1, 1, 3, 3, 1], [1, 2, 1, 9, 3, 3, 1])]
+    assert [one.tolist() for one in repeats_of(rows, bands)] == [[2, 6], [0, 0]]
+    assert [one.tolist() for one in repeats_of(rows, [])] == [[2, 3, 6], [0, 0, 0]]
+    assert [one.tolist() for one in repeats_of(rows[:0], bands)] == [[], []]
+
+
 @pytest.mark.parametrize("bits", [0, 2])
 @pytest.mark.parametrize("kind", ["chain", "star", "random", "none"])
 def test_stars_find_components(tmp_path, kind, bits):
@@ -83,10 +136,10 @@ def test_stars_find_components(tmp_path, kind, bits):
     sets = _kernel.Sets(count)
     sets.unite(*np.ascontiguousarray(pairs.T))
     firsts = sets.names()
-    plan = PlanFolder.made(DiskPlace(tmp_path), "dedup", {}, [Stage("links", 2), *star_stages(bits)])
-    for part in range(2):
-        facts = {"plan": plan.digest, "stage": "links", "task": part}
-        with plan.place.writing(f"results/links-{part:05d}.pieces") as path, PieceWriter(path, facts) as writer:
+    plan = PlanFolder.made(DiskPlace(tmp_path), "dedup", {}, [Stage("hash", 1), Stage("links", 1), *star_stages(bits)])
+    for part, stage in enumerate(("hash", "links")):
+        facts = {"plan": plan.digest, "stage": stage, "task": 0}
+        with plan.place.writing(f"results/{stage}-00000.pieces") as path, PieceWriter(path, facts) as writer:
             write_edges(writer, *np.ascontiguousarray(pairs[part::2].T), bits, both=True)
 
     def do(stage, number, writer, _):

@@ -13,8 +13,6 @@ from fpstore.hashing.registry import from_description
 from fpstore.io.source import Projection
 from fpstore.jobs.dedup_job import DedupJob
 from fpstore.jobs.grouping import Grouping
-from fpstore.tasks.shuffle import bits_for
-from fpstore.tasks.slicing import Slicing, slicing_of
 
 
 def asked_of(job: DedupJob) -> dict[str, Any]:
@@ -52,18 +50,3 @@ def projection_in(asked: Mapping[str, Any]) -> Projection:
 def fingerprinter_in(asked: Mapping[str, Any] | None) -> Fingerprinter[Any] | None:
     """Return the fingerprinter that was written as JSON."""
     return None if asked is None else from_description(asked)
-
-
-def exact_slicing(job: DedupJob, rows: int, slice_rows: int) -> Slicing:
-    """Return the slices of the join of so many fingerprints."""
-    return slicing_of(rows, job.grouping.radius, job.projection.width.bits, slice_rows)
-
-
-def slice_bits(job: DedupJob, rows: int, slice_rows: int) -> list[int]:
-    """Return how many leading bits of the keys tell slices of about so many rows apart.
-
-    There is a number for each band and one for equal fingerprints, or one for each table.
-    """
-    if job.bands is not None:
-        return [bits_for(rows, slice_rows)] * (job.bands.number + 1)
-    return list(exact_slicing(job, rows, slice_rows).bits)

@@ -31,7 +31,7 @@ from fpstore.jobs.grouping import Members, grouped, members_of, ranks_of
 from fpstore.jobs.reference import NearReference, near_candidates
 from fpstore.jobs.verified import TextSets, sets_of_texts, verified
 from fpstore.store import Store, snapshot_of
-from fpstore.tasks.asked import asked_of, exact_slicing, job_of, slice_bits
+from fpstore.tasks.asked import asked_of, job_of
 from fpstore.tasks.ids import column_of, joined_ids, kind_of, taken
 from fpstore.tasks.inputs import (
     InputSpec,
@@ -72,7 +72,7 @@ from fpstore.tasks.shuffle import (
     usual_slice_rows,
     write_column,
 )
-from fpstore.tasks.slicing import Cut, Slicing
+from fpstore.tasks.slicing import Cut, Slicing, slicing_of
 from fpstore.tasks.stars import LARGE, SMALL, labels_of_stars, star_stages, star_step
 from fpstore.tasks.work import Work
 
@@ -91,7 +91,7 @@ def plan_of_dedup(
     rows = rows_of(specs, job.projection, encoding)
     job = job.planned_for(lambda: rows)
     slice_rows = usual_slice_rows(slice_rows, rows)
-    parts, cut = parts_of(specs, part_bytes), Cut.of(slice_bits(job, rows, slice_rows), rows, slice_rows)
+    parts, cut = parts_of(specs, part_bytes), Cut.of(_slice_bits(job, rows, slice_rows), rows, slice_rows)
     groups_bits = (rows // slice_rows).bit_length()
     target = output_of(output, specs, removed)
     star_bits = bits_for(rows, slice_rows) if rows > star_rows else None
@@ -108,6 +108,21 @@ def plan_of_dedup(
         Stage("members", len(parts)), Stage("decide", 1 << groups_bits), Stage("copy", len(files_of(parts))), *lists,
     ]  # fmt: skip
     return target.planned(place, "dedup", asked, stages)
+
+
+def _exact_slicing(job: DedupJob, rows: int, slice_rows: int) -> Slicing:
+    """Return the slices of the join of so many fingerprints."""
+    return slicing_of(rows, job.grouping.radius, job.projection.width.bits, slice_rows)
+
+
+def _slice_bits(job: DedupJob, rows: int, slice_rows: int) -> list[int]:
+    """Return how many leading bits of the keys tell slices of about so many rows apart.
+
+    There is a number for each band and one for equal fingerprints, or one for each table.
+    """
+    if job.bands is not None:
+        return [bits_for(rows, slice_rows)] * (job.bands.number + 1)
+    return list(_exact_slicing(job, rows, slice_rows).bits)
 
 
 class DedupWork(Work):
@@ -133,7 +148,7 @@ class DedupWork(Work):
 
     @cached_property
     def _slicing(self) -> Slicing:
-        return exact_slicing(self.job, self._asked["rows"], self._asked["slice_rows"])
+        return _exact_slicing(self.job, self._asked["rows"], self._asked["slice_rows"])
 
     # hash
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from fpstore.api import open as open_store
 from fpstore.base.arguments import is_iterable
+from fpstore.base.resources import parse_size
 from fpstore.base.threads import in_order
 from fpstore.errors import InputError
 from fpstore.hashing.corpora import corpus_paths, open_source
@@ -180,6 +181,11 @@ def _groups(place: Place, name: str) -> list[int]:
     arrow = import_pyarrow(where)
     with parquet_errors(arrow, where), place.opened(name) as file:
         return groups_of(arrow, file)
+
+
+def checked_part_bytes(given: int | str | None) -> int | None:
+    """Return the bytes of a part that a caller asks for; InputError for what is no size."""
+    return None if given is None else parse_size(given, "part_bytes")
 
 
 def parts_of(specs: Sequence[InputSpec], part_bytes: int | None) -> list[Part]:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from fpstore.base.arguments import check_choice, check_flag
-from fpstore.base.resources import parse_size
 from fpstore.errors import InputError
 from fpstore.families import MinHashFamily, as_family
 from fpstore.hashing import MinHash
@@ -17,7 +16,7 @@ from fpstore.lsh.keys import MOST_DOCUMENTS
 from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan
 from fpstore.lsh.plan import plan as plan_bands
 from fpstore.tasks.api import PathLike, Plan
-from fpstore.tasks.inputs import found_inputs, rows_of
+from fpstore.tasks.inputs import checked_part_bytes, found_inputs, rows_of
 from fpstore.tasks.lsh import plan_of_index
 from fpstore.tasks.places import is_uri, place_of
 
@@ -111,7 +110,7 @@ def plan_lsh(
         raise InputError(message, expected=MOST_DOCUMENTS, got=known)
     form, expected = _bands(made, known, threshold, recall, lsh_plan, documents, candidates)
     asked = id_type, check_flag(index_ids, "index_ids"), encoding
-    size = None if part_bytes is None else parse_size(part_bytes, "part_bytes")
+    size = checked_part_bytes(part_bytes)
     return Plan(plan_of_index(place_of(plan), specs, output, projection, made, form, expected, *asked, size))
 
 

@@ -10,7 +10,6 @@ from typing import Any, get_args
 from fpstore.api import USUAL_RADIUS
 from fpstore.api import open as open_store
 from fpstore.base.arguments import check_choice, check_whole, is_iterable
-from fpstore.base.resources import parse_size
 from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.building.builder import Options
 from fpstore.cleaning import opened_reference
@@ -23,7 +22,7 @@ from fpstore.store import Store
 from fpstore.tasks.api import PathLike, Plan
 from fpstore.tasks.build import plan_of_build
 from fpstore.tasks.dedup import STAR_ROWS, plan_of_dedup
-from fpstore.tasks.inputs import is_raw
+from fpstore.tasks.inputs import checked_part_bytes, is_raw
 from fpstore.tasks.pairs import plan_of_pairs
 from fpstore.tasks.places import place_of
 from fpstore.tasks.probe import plan_of_probe
@@ -107,7 +106,7 @@ def plan_dedup(
         job = dedup_job(how, text, fingerprint, likeness, unknown, fingerprinter, html, reference)
         store = None if reference is None else reference.store
         slice_rows = None if slice_rows is None else check_whole(slice_rows, 1, 1 << 40, "slice_rows")
-        bounds = _part_bytes(part_bytes), slice_rows
+        bounds = checked_part_bytes(part_bytes), slice_rows
         stars = check_whole(star_rows, 0, 1 << 62, "star_rows")
         return Plan(plan_of_dedup(place_of(plan), source, output, job, encoding, store, removed, *bounds, stars))
 
@@ -189,7 +188,7 @@ def plan_build(
     Options(**options).checked()
     check_choice(by, ("rows", "prefix"), "by")
     check_choice(id_type, get_args(IdType), "id_type")
-    bounds = check_whole(shard_rows, 1, 1 << 40, "shard_rows"), _part_bytes(part_bytes)
+    bounds = check_whole(shard_rows, 1, 1 << 40, "shard_rows"), checked_part_bytes(part_bytes)
     return Plan(plan_of_build(place_of(plan), given, output, projection, maker, options, id_type, encoding, by, *bounds))
 
 
@@ -263,7 +262,7 @@ def plan_probe(
         radius = opened.radius if radius is None else check_radius(radius, opened.width)
         limit = None if limit is None else check_whole(limit, 1, 1 << 40, "limit")
         check_choice(id_type, get_args(IdType), "id_type")
-        asked = radius, limit, id_type, encoding, check_choice(format, FORMATS, "format"), _part_bytes(part_bytes)
+        asked = radius, limit, id_type, encoding, check_choice(format, FORMATS, "format"), checked_part_bytes(part_bytes)
         return Plan(plan_of_probe(place_of(plan), opened, given, output, projection, maker, *asked))
 
 
@@ -376,7 +375,3 @@ def _opened(store: Any) -> AbstractContextManager[Store]:
 def _are_raw(given: Sequence[Any], text: Any, fingerprint: str | None) -> bool:
     """Return whether inputs are files of raw numbers."""
     return text is None and fingerprint is None and all(isinstance(one, str | os.PathLike) and is_raw(one) for one in given)
-
-
-def _part_bytes(given: int | str | None) -> int | None:
-    return None if given is None else parse_size(given, "part_bytes")

@@ -122,6 +122,17 @@ def test_an_error_of_a_worker_comes_whole(begun):
     assert caught.value.expected != caught.value.got
 
 
+def fail_late(patch, work, stage, error):
+    """Let the tasks of a stage fail when all of their work is done, and nothing of it is published."""
+    done = getattr(work, f"_{stage}")
+
+    def late(*args):
+        done(*args)
+        raise error
+
+    patch.setattr(work, f"_{stage}", late)
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError(5, "no more"), fpstore.InputError("wrong")])
 @pytest.mark.parametrize("stage", ["links", "copy"])
 def test_an_error_in_the_middle_of_a_task(begun, monkeypatch, stage, error):
@@ -130,13 +141,7 @@ def test_an_error_in_the_middle_of_a_task(begun, monkeypatch, stage, error):
     for index in range(first):
         plan.run(index)
     with monkeypatch.context() as patch:
-        work = getattr(dedup.DedupWork, f"_{stage}")
-
-        def late(*args):
-            work(*args)
-            raise error
-
-        patch.setattr(dedup.DedupWork, f"_{stage}", late)
+        fail_late(patch, dedup.DedupWork, stage, error)
         expecting = fpstore.StorageError if isinstance(error, OSError) else type(error) if isinstance(error, Exception) else error
         with pytest.raises(expecting):
             plan.run(first)
@@ -260,13 +265,7 @@ def test_damaged_and_interrupted_tasks_of_pairs(tmp_path, monkeypatch, damage, s
     fpstore.build(tmp_path / "s.fps", [row << 40 ^ row for row in range(300)]).close()
     plan = plan_pairs(tmp_path / "plan", tmp_path / "s.fps", tmp_path / "out", radius=2, format="csv", slice_rows=100)
     with monkeypatch.context() as patch:
-        work = getattr(pairs.PairsWork, f"_{stage}")
-
-        def late(*args):
-            work(*args)
-            raise error
-
-        patch.setattr(pairs.PairsWork, f"_{stage}", late)
+        fail_late(patch, pairs.PairsWork, stage, error)
         with pytest.raises(fpstore.StorageError if isinstance(error, OSError) else error):
             run_all(plan)
     assert not list(tmp_path.rglob(".unfinished-*"))

@@ -279,13 +279,17 @@ def without_figures(output):
     return re.sub(r" +", " ", text)
 
 
+def programs_in(folder, top):
+    """Return the programs in a folder and below; links are not followed, and Debian's library has some."""
+    return {path.relative_to(folder).as_posix() for path in (folder / top).rglob("*.py") if not path.is_symlink()}
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Return the folder in which the commands ran, what each printed, and the fingerprints of the files of the corpus."""
     folder = tmp_path_factory.mktemp("files")
     printed = printed_by(COMMANDS, folder)
-    # Links are not followed; Debian's library has one.
-    paths = sorted(path.relative_to(folder).as_posix() for path in (folder / "texts").rglob("*.py") if not path.is_symlink())
+    paths = sorted(programs_in(folder, "texts"))
     texts = {path: (folder / path).read_text(encoding="utf-8") for path in [*paths, "draft.py", "new.py"]}
     fingerprints = {path: HASHER.fingerprint(text) for path, text in texts.items() if not HASHER.is_empty(text)}
     assert 250 < len(fingerprints) < 1000
@@ -368,6 +372,6 @@ def test_commands_of_the_page_about_files_find_what_brute_force_finds(files):
     assert {"corpus/draft.py", "corpus/texts/argparse.py"} in clusters.values()
     removed = set().union(*clusters.values()) - set(clusters)
     assert len(removed) > 20
-    originals = {path.relative_to(folder).as_posix() for path in (folder / "corpus").rglob("*.py")}
+    originals = programs_in(folder, "corpus")
     kept = {f"corpus/{path.relative_to(folder / 'clean').as_posix()}" for path in (folder / "clean").rglob("*.py")}
     assert kept == originals - removed

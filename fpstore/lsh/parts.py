@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
+from weakref import finalize
 
 from fpstore.base.width import WORD_BITS
 from fpstore.disk.files import open_folder
@@ -47,7 +48,7 @@ class IndexParts:
         path = self.path
         with ExitStack() as opened:
             self.folder = open_folder(path)
-            opened.callback(os.close, self.folder)
+            opened.callback(finalize(self, os.close, self.folder))  # also if the index is dropped
             # Closed in reverse: the documents flush first, and their keys before them.
             self.keys = opened.enter_context(Store(path / KEYS, mode, sync))
             self.documents = opened.enter_context(Store(path / DOCUMENTS, mode, sync))

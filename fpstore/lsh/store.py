@@ -83,11 +83,12 @@ class LshStore:
         return type(self), (self.path, "r", "commit", self._family)
 
     def close(self) -> None:
-        """Make all changes durable, release the writer's lock, and close all files. Closing twice is allowed."""
+        """Make all changes durable, release the writer's lock, and close all files. Closing twice is allowed.
+
+        An index that is dropped, or open when the interpreter ends normally, is closed in the same way.
+        """
         with nullcontext() if self._writer is None else self._writer.turn:
             self._parts.close()
-            if self._writer is not None:
-                self._writer.let_go()
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -23,9 +24,19 @@ from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_NUMBER_BITS, EntryLayout, numb
 from fpstore.lsh.manifest import write_index_manifest
 from fpstore.lsh.merging import MergeOfKeys
 from fpstore.lsh.parts import IndexParts
-from fpstore.store import snapshot_of
+from fpstore.store import Store, snapshot_of
 
 T = TypeVar("T")
+
+
+def _flush(keys: Store) -> None:
+    """Make keys durable before the documents that they are of.
+
+    The writer of the documents holds the store of keys, and nothing that holds the documents: so a dropped index is freed, and
+    its documents are closed before its keys.
+    """
+    if keys._writer is not None and not keys._closed:
+        keys._writer.flush()
 
 
 class IndexWriter:
@@ -36,7 +47,7 @@ class IndexWriter:
         self._merging = threading.RLock()  # held while keys are merged
         self._parts = parts
         assert parts.documents._writer is not None
-        parts.documents._writer.committer.before_flush = self.flush_keys
+        parts.documents._writer.committer.before_flush = partial(_flush, parts.keys)
         self.next = self._first_free()  # the number of the next document
 
     def _first_free(self) -> int:
@@ -50,18 +61,12 @@ class IndexWriter:
             used.append(self._parts.layout.numbers(keys.delta.kernel.export(keys.version)[0]))
         return max([self._parts.manifest.next_number, *(int(numbers.max()) + 1 for numbers in used if len(numbers))])
 
-    def flush_keys(self, sync: str | None = "commit") -> None:
-        """Make keys durable before the documents that they are of, which a commit does also with those that came before."""
+    def flush_keys(self, sync: str | None) -> None:
+        """Make keys durable before a change of the documents alone that is durable itself."""
         writer = self._parts.keys._writer
-        if writer is not None and (sync or writer.committer.sync) != "commit":
-            return
-        if writer is not None and not self._parts.keys._closed:
-            writer.flush()
-
-    def let_go(self) -> None:
-        """Forget the stores, which are closed."""
-        if self._parts.documents._writer is not None:
-            self._parts.documents._writer.committer.before_flush = None
+        assert writer is not None
+        if (sync or writer.committer.sync) == "commit":
+            _flush(self._parts.keys)
 
     def check_kind(self, ids: Words | list[str] | None) -> None:
         """Refuse ids of another kind than those of the index, before anything is changed."""

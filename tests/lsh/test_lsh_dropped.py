@@ -1,0 +1,94 @@
+"""An index that is dropped, or left open at the end of the interpreter, is closed as a store is."""
+
+import gc
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+from children import held_files
+from letters import Letters, some_words
+
+from fpstore import lsh
+
+FAMILY = Letters()
+WORDS = some_words(random.Random(5), 60)
+
+
+@pytest.fixture
+def path(tmp_path):
+    lsh.build(tmp_path / "i.lsh", WORDS[:40], family=FAMILY, threshold=0.8).close()
+    return tmp_path / "i.lsh"
+
+
+@pytest.fixture
+def no_collector():
+    """Leave cycles alone: what is dropped must be freed without the collector."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("sync", ["commit", "batch", "none"])
+def test_a_dropped_index_gives_its_lock_back(path, no_collector, sync):
+    index = lsh.open(path, "r+", sync=sync, family=FAMILY)
+    assert index.insert(WORDS[40:]) == 20
+    del index
+    assert held_files(path.parent) == []
+    with lsh.open(path, "r+", family=FAMILY) as index:
+        assert len(index) == 60
+
+
+def test_changes_of_a_dropped_index_are_published(path, no_collector):
+    reader = lsh.open(path, family=FAMILY)
+    index = lsh.open(path, "r+", sync="none", family=FAMILY)
+    index.insert(WORDS[40:])
+    assert len(reader) == 40
+    del index
+    assert len(reader) == 60
+    assert reader.probe(WORDS[50])[0].id == 50
+    assert reader.verify().ok
+
+
+def test_keys_of_a_dropped_index_are_durable_first(path, monkeypatch):
+    from fpstore.change.committer import Committer
+
+    flushed, flush = [], Committer.flush
+
+    def noted(self):
+        flush(self)
+        flushed.append(self.path.name)
+
+    index = lsh.open(path, "r+", sync="none", family=FAMILY)
+    index.insert(WORDS[40:])
+    monkeypatch.setattr(Committer, "flush", noted)
+    del index
+    assert flushed[:2] == ["keys", "documents"]
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_dropped_index_leaves_no_descriptor(path, no_collector, mode):
+    for _ in range(3):
+        index = lsh.open(path, mode, family=FAMILY)
+        index.probe(WORDS[0])
+        list(index.pairs())
+        del index
+    assert held_files(path.parent) == []
+
+
+def test_an_index_that_is_left_open_is_closed_at_the_end(path):
+    program = """
+import sys
+from letters import Letters, some_words
+import random
+from fpstore import lsh
+words = some_words(random.Random(5), 60)
+index = lsh.open(sys.argv[1], "r+", sync="none", family=Letters())
+index.insert(words[40:])
+index.cycle = index
+"""
+    folders = os.pathsep.join(sys.path)
+    subprocess.run([sys.executable, "-c", program, path], check=True, env={**os.environ, "PYTHONPATH": folders})
+    with lsh.open(path, "r+", family=FAMILY) as index:
+        assert len(index) == 60

@@ -317,10 +317,14 @@ class Store:
         snapshot = self._snapshot()
         queries = check_fingerprints(fingerprints, self._width)
         radius = self._checked_radius(radius, snapshot)
-        matches = check_whole(matches, 1, MOST_LIMIT, "matches")
-        for part, columns in snapshot.probe_in_parts(queries, radius, parse_threads(threads), matches):
-            self._check()
-            yield self._matches(snapshot, part, columns)
+        matches, threads = check_whole(matches, 1, MOST_LIMIT, "matches"), parse_threads(threads)
+
+        def parts() -> Iterator[Matches]:
+            for part, columns in snapshot.probe_in_parts(queries, radius, threads, matches):
+                self._check()
+                yield self._matches(snapshot, part, columns)
+
+        return parts()
 
     def scan(self, fingerprints: Any, radius: int, *, threads: int | None = None, limit: int | None = None) -> Matches:
         """Find every stored fingerprint within any ``radius`` (0 to the width) of each query, by reading the whole first table.

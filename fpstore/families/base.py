@@ -193,8 +193,7 @@ class Family(ABC, Generic[Item]):
             An item is none of the family; the message has its position.
         """
         work = partial(self.both, count=self._checked(count))
-        for _, found in in_order(work, self.batches(items), parse_threads(threads)):
-            yield found
+        return (found for _, found in in_order(work, self.batches(items), parse_threads(threads)))
 
     def sketches(self, items: Iterable[Item], count: int, threads: int | None = 1) -> Counts:
         """Return the sketches of items.

@@ -84,14 +84,12 @@ class GivenSketches(JaccardFamily[Any]):
     def batches(self, items: Iterable[Any]) -> Iterator[Sequence[Any]]:
         """Cut sketches into arrays of about a million numbers."""
         check_many(items, self.items)
-        rows, done = max(_BATCH_NUMBERS // self.count, 1), 0
+        rows = max(_BATCH_NUMBERS // self.count, 1)
         if isinstance(items, np.ndarray):
             parts: Iterator[Any] = (items[start : start + rows] for start in range(0, len(items), rows))
         else:
             parts = batched(items, lambda _: 1, rows)
-        for part in parts:
-            yield self._checked_rows(part, done)  # type: ignore[misc]  # an array is no Sequence to a type checker
-            done += len(part)
+        return (self._checked_rows(part, number * rows) for number, part in enumerate(parts))  # type: ignore[misc]  # an array is no Sequence
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
         """Return some of the values, mixed."""

@@ -96,6 +96,9 @@ class VectorFingerprinter(Fingerprinter[Any]):
                 f"got {type(items).__name__} (a file.npy: numpy.load(path, mmap_mode='r'))",
                 got=type(items),
             )
+        return self._checked_blocks(arrays, first)
+
+    def _checked_blocks(self, arrays: Iterable[Any], first: int) -> Iterator[Block]:
         for array in arrays:
             block = Block(self._checked(array, first), first)
             yield block

@@ -163,7 +163,7 @@ class Pairs(Tabular):
         sizes_a, sizes_b = (numbers.sizes for numbers in self._numbers)
         return lims_of(np.where(self._shared, sizes_a * (sizes_a - 1) // 2, sizes_a * sizes_b))
 
-    def bounded(self, most: int) -> Iterator[Pairs]:
+    def _bounded(self, most: int) -> Iterator[Pairs]:
         """Yield the pairs in batches of at most ``most`` rows."""
         lims = self._lims
         for pairs in spans(lims, most):
@@ -241,7 +241,7 @@ def batches_of(columns: PairColumns, snapshot: Snapshot, other: Side | None = No
     simple = snapshot.one_id_each and (other is None or other.one_id_each)
     for start in range(0, len(columns.a), most if simple else MOST_ROWS):
         pairs = Pairs(columns.part(start, start + (most if simple else MOST_ROWS)), snapshot, other)
-        yield from [pairs] if simple else pairs.bounded(most)
+        yield from [pairs] if simple else pairs._bounded(most)
 
 
 def rows_of(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]:

@@ -35,9 +35,14 @@ class StoreJob(NamedTuple, Generic[Result]):
 
 
 def yielded(job: StoreJob[Iterator[Pairs]], folder: str | os.PathLike[str] | None) -> Iterator[Pairs]:
-    """Yield the pairs that a job finds."""
-    with job.checkpoint(folder) as checkpoint:
-        yield from job.run(checkpoint)
+    """Return an iterator over the pairs that a job finds."""
+    path = None if folder is None else check_path(folder, "resume")
+
+    def pairs() -> Iterator[Pairs]:
+        with job.checkpoint(path) as checkpoint:
+            yield from job.run(checkpoint)
+
+    return pairs()
 
 
 # In each, the store is a fpstore.Store, the radius is by default the store's, and InputError is for a wrong argument.

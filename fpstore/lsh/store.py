@@ -375,7 +375,7 @@ class LshStore:
         radius, state = self._checked_radius(radius), self._parts.state()
         resources = checked_resources(memory, threads, progress)
         estimates = np.asarray(self._family.estimate(np.arange(radius + 1)), np.float64)
-        yield from pairs_of(state, radius, estimates, resources)
+        return pairs_of(state, radius, estimates, resources)
 
     def clusters(
         self, radius: int | None = None, *, group: str = "greedy", keep: str = "first", memory: int | str | None = None,

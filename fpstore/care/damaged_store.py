@@ -63,6 +63,7 @@ class DamagedStore:
             # A log that is not superseded has all changes: of two such, the later belongs to a merge that has not ended.
             number = min(numbers, key=lambda n: (logs[n].is_over, -n if logs[n].is_over else n))
         self.folder, log = path / generation_folder(number), logs[number]
+        self._header = log.header
         self._headless: list[int] = []
         self._intact = list(self._opened_tables())
         # What no merge changes is the same in an older or a newer manifest of the store.
@@ -115,6 +116,12 @@ class DamagedStore:
             self._report.note(error)
             return None
         return log.header
+
+    @property
+    def identity(self) -> bytes | None:
+        """The identity of the store, by its manifest or its log; None if both are lost."""
+        known = self.settings or self._header
+        return None if known is None else known.identity
 
     # Tables
 

@@ -178,7 +178,7 @@ def repair(
     StoreNotFoundError
         The path does not exist or is not an index.
     CorruptStoreError
-        Nothing can be recovered.
+        Nothing can be recovered; or ``documents`` or ``keys`` is missing, or belongs to another index, which the message names.
     StoreExistsError
         The path of the new index exists.
     StoreLockedError

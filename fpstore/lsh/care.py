@@ -13,7 +13,7 @@ from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, InputError, counted
 from fpstore.lsh.answers import State
 from fpstore.lsh.keys import numbers_of_rows, places_of_numbers
-from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, is_index, put_manifest
+from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, check_part, is_index, put_manifest
 from fpstore.lsh.parts import IndexParts
 from fpstore.store import snapshot_of
 
@@ -33,13 +33,16 @@ def keys_of_documents(state: State, progress: Progress | None) -> tuple[Words, C
     return numbers, counts
 
 
-def verify_index(path: Path, documents: Report, keys: Report, state: State, bands: int, progress: Progress | None) -> Report:
-    """Return one report of both stores, and of whether every document has keys."""
+def verify_index(parts: IndexParts, documents: Report, keys: Report, progress: Progress | None) -> Report:
+    """Return one report of both stores, of the manifest, and of whether every document has keys."""
+    path, bands, state = parts.path, parts.manifest.bands, parts.state()
     report = Report(
         documents.tables + keys.tables, documents.blocks + keys.blocks, documents.fingerprints, documents.ids,
         [*documents.faults, *keys.faults],
     )  # fmt: skip
     try:
+        for name in (DOCUMENTS, KEYS):
+            check_part(path, parts.read_manifest(), name, getattr(parts.manifest, name))
         _, counts = keys_of_documents(state, progress)
     except FpstoreError as error:
         report.note(error)

@@ -25,6 +25,7 @@ from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_SIGNATURE_BYTES
 
 DOCUMENTS, KEYS = "documents", "keys"  # the folders of the stores
 VERSION = 1
+RESTORE = "restore all of the index from one copy, or build it again"
 LOST = "take it from a backup, or build the index again"
 _IDENTITY = re.compile(f"[0-9a-f]{{{2 * IDENTITY_BYTES}}}")
 _SCHEMA: dict[str, Any] = {
@@ -68,6 +69,20 @@ class IndexManifest(NamedTuple):
     def values(self) -> int:
         """The values of a sketch that the keys need."""
         return self.bands * self.rows
+
+
+def check_part(path: Path, manifest: IndexManifest, name: str, identity: str) -> None:
+    """Refuse a store that has the place of ``documents`` or ``keys`` and is another one than the manifest names."""
+    expected = getattr(manifest, name)
+    if identity != expected:
+        other = next((part for part in (DOCUMENTS, KEYS) if getattr(manifest, part) == identity), None)
+        what = "belongs to another index" if other is None else f"holds the {other} of this index"
+        raise CorruptStoreError(f"{path / name}: {what}: {RESTORE}", path=path / name, expected=expected, got=identity)
+
+
+def missing_part(path: Path) -> CorruptStoreError:
+    """Return the error for an index without one of its stores."""
+    return CorruptStoreError(f"{path}: is missing: {LOST}", path=path)
 
 
 def is_index(path: Path) -> bool:

@@ -13,7 +13,7 @@ from fpstore.errors import CorruptStoreError
 from fpstore.format.manifest import INDEX_FILE
 from fpstore.lsh.answers import State
 from fpstore.lsh.keys import DOCUMENT_DESIGN, EntryLayout
-from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, read_index_manifest
+from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, check_part, missing_part, read_index_manifest
 from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store, snapshot_of
 
@@ -27,6 +27,18 @@ def layout_of(path: Path, manifest: IndexManifest, keys: Snapshot) -> EntryLayou
     if sum(layout) > WORD_BITS or tables != layout.design.tables:
         raise CorruptStoreError(f"{path / KEYS}: is not the store of keys of an index", path=path)
     return layout
+
+
+def check_documents(path: Path, documents: Snapshot) -> None:
+    """Refuse a store that has not the form of the documents of an index."""
+    if documents.generation.design.tables != DOCUMENT_DESIGN.tables:
+        raise CorruptStoreError(f"{path / DOCUMENTS}: is not the store of documents of an index", path=path)
+
+
+def _part(path: Path, mode: str, sync: str) -> Store:
+    if not path.exists():
+        raise missing_part(path)
+    return Store(path, mode, sync)
 
 
 class IndexParts:
@@ -50,8 +62,8 @@ class IndexParts:
             self.folder = open_folder(path)
             opened.callback(finalize(self, os.close, self.folder))  # also if the index is dropped
             # Closed in reverse: the documents flush first, and their keys before them.
-            self.keys = opened.enter_context(Store(path / KEYS, mode, sync))
-            self.documents = opened.enter_context(Store(path / DOCUMENTS, mode, sync))
+            self.keys = opened.enter_context(_part(path / KEYS, mode, sync))
+            self.documents = opened.enter_context(_part(path / DOCUMENTS, mode, sync))
             self._check_identities()
             self._check_age()
             self._opened = opened.pop_all()
@@ -59,12 +71,8 @@ class IndexParts:
     def _check_identities(self) -> None:
         """Refuse stores that the manifest does not name."""
         for name, store in ((DOCUMENTS, self.documents), (KEYS, self.keys)):
-            wanted, got = getattr(self.manifest, name), snapshot_of(store).generation.manifest.identity.hex()
-            if wanted != got:
-                message = f"{store.path}: belongs to another index"
-                raise CorruptStoreError(message, path=store.path, expected=wanted, got=got)
-        if snapshot_of(self.documents).generation.design.tables != DOCUMENT_DESIGN.tables:
-            raise CorruptStoreError(f"{self.path / DOCUMENTS}: is not the store of documents of an index", path=self.path)
+            check_part(self.path, self.manifest, name, snapshot_of(store).generation.manifest.identity.hex())
+        check_documents(self.path, snapshot_of(self.documents))
 
     def _check_age(self) -> None:
         """Refuse stores that do not belong together any more, such as one of an older copy."""

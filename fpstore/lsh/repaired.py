@@ -9,15 +9,25 @@ import numpy as np
 from fpstore.base.aliases import Words
 from fpstore.base.resources import Resources
 from fpstore.building.target import Target
+from fpstore.care.damaged_store import DamagedStore
 from fpstore.care.repair import repair_store
 from fpstore.care.reports import RepairReport
-from fpstore.errors import counted
-from fpstore.format.manifest import read_manifest
+from fpstore.errors import CorruptStoreError, counted
+from fpstore.format.manifest import looks_like_store, read_manifest
 from fpstore.lsh.answers import State, documents_of
 from fpstore.lsh.building import identities_in
 from fpstore.lsh.care import keys_of_documents
-from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, is_index, put_manifest, read_index_manifest
-from fpstore.lsh.parts import layout_of
+from fpstore.lsh.manifest import (
+    DOCUMENTS,
+    KEYS,
+    IndexManifest,
+    check_part,
+    is_index,
+    missing_part,
+    put_manifest,
+    read_index_manifest,
+)
+from fpstore.lsh.parts import IndexParts, check_documents, layout_of
 from fpstore.query.names import names_of
 from fpstore.store import Store, snapshot_of
 
@@ -29,6 +39,8 @@ class _SoundError(Exception):
 def repair_index(path: Path, target: Path, resources: Resources) -> RepairReport:
     """Make a sound index of the intact parts of a damaged one: see :func:`fpstore.lsh.repair`."""
     manifest, whole = read_index_manifest(path), RepairReport()
+    for name in (DOCUMENTS, KEYS):
+        _check_part(path, manifest, name)
     try:
         with Target(target, False, is_index, DOCUMENTS) as folder:
             for name in (DOCUMENTS, KEYS):
@@ -36,7 +48,7 @@ def repair_index(path: Path, target: Path, resources: Resources) -> RepairReport
                 _add_report(whole, _repair_part(path / name, folder / name, lost, resources))
             _drop_documents(path, folder, manifest, target.with_name(f"{target.name}.lost.tsv"), whole)
             if not whole.faults:
-                raise _SoundError
+                _check_opens(path, whole)
             documents, keys = identities_in(folder)
             generation = read_manifest(folder / KEYS).generation.number
             put_manifest(folder, manifest._replace(documents=documents, keys=keys, keys_generation=generation))
@@ -44,6 +56,26 @@ def repair_index(path: Path, target: Path, resources: Resources) -> RepairReport
         whole.sound = True
     whole.output = None if whole.sound else str(target)
     return whole
+
+
+def _check_part(path: Path, manifest: IndexManifest, name: str) -> None:
+    """Refuse a store of another index, which repair could not make one of this index."""
+    if not (path / name).exists():
+        raise missing_part(path / name)
+    if looks_like_store(path / name):
+        identity = DamagedStore(path / name, RepairReport()).identity
+        if identity is not None:
+            check_part(path, manifest, name, identity.hex())
+
+
+def _check_opens(path: Path, whole: RepairReport) -> None:
+    """End the repair of an index that opens; note why another does not, whose stores are sound."""
+    try:
+        IndexParts(path, "r", "commit").close()
+    except CorruptStoreError as error:
+        whole.note(error)
+    else:
+        raise _SoundError
 
 
 def _repair_part(path: Path, target: Path, lost: Path, resources: Resources) -> RepairReport:
@@ -65,7 +97,8 @@ def _add_report(whole: RepairReport, part: RepairReport) -> None:
 def _drop_documents(path: Path, folder: Path, manifest: IndexManifest, lost: Path, whole: RepairReport) -> None:
     """Drop the documents that have lost most of their keys, and list their ids."""
     with Store(folder / KEYS) as keys, Store(folder / DOCUMENTS, "r+") as documents:
-        state = State(snapshot_of(documents), snapshot_of(keys), layout_of(folder, manifest, snapshot_of(keys)))
+        check_documents(path, snapshot_of(documents))
+        state = State(snapshot_of(documents), snapshot_of(keys), layout_of(path, manifest, snapshot_of(keys)))
         numbers, counts = keys_of_documents(state, None)
         few = numbers[2 * counts < manifest.bands]
         if len(few):

@@ -412,7 +412,7 @@ class LshStore:
         from fpstore.lsh.care import verify_index
 
         documents, keys = self._documents.verify(progress=progress), self._parts.keys.verify(progress=progress)
-        return verify_index(self.path, documents, keys, self._parts.state(), self.bands[0], progress)
+        return verify_index(self._parts, documents, keys, progress)
 
     def backup(self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None) -> None:
         """Copy the index as of one moment, even while other processes insert and merge; see :meth:`fpstore.Store.backup`."""

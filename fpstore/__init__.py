@@ -28,6 +28,14 @@ from fpstore.query.matches import Match, Matches, MatchList
 from fpstore.store import Store
 
 if TYPE_CHECKING:
+    from fpstore import calibration as calibration
+    from fpstore import families as families
+    from fpstore import hashing as hashing
+    from fpstore import io as io
+    from fpstore import lsh as lsh
+    from fpstore import ray as ray
+    from fpstore import spark as spark
+    from fpstore import tasks as tasks
     from fpstore.care.reports import RepairReport, Report
     from fpstore.change.decisions import Deleted
     from fpstore.design.estimates import Plan

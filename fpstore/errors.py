@@ -109,7 +109,7 @@ class StorageError(FpstoreError, OSError):
 
 
 class MissingExtraError(FpstoreError, ImportError):  # type: ignore[misc]  # ImportError types path otherwise
-    """An optional dependency is not installed; the message names the extra that installs it."""
+    """An optional package is not installed: the message names the extra, or the package of a family, that installs it."""
 
 
 class ScanWarning(UserWarning):

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from fpstore.base.aliases import Progress
+from fpstore.base.aliases import Id, Progress
 from fpstore.base.arguments import check_choice, check_opening, check_path, check_progress, check_whole
 from fpstore.design.families import Design
 from fpstore.disk.mapped import LAZY, PAGES
@@ -26,7 +26,7 @@ MOST = 1 << 20  # shards
 READ_ONLY = "a sharded store is read-only: build it anew, or build another shard and combine the shards again"
 
 
-class ShardedStore(Store):
+class ShardedStore(Store[Id]):
     """A folder of stores, its *shards*, which :func:`fpstore.open` opens as one store for reading.
 
     It answers as one store of all rows would, and has what a :class:`Store` has, except changes. Row numbers go on from shard to

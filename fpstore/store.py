@@ -8,13 +8,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, overload
 from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Progress, Words
+from fpstore.base.aliases import Id, Lims, Progress, Words
 from fpstore.base.arguments import check_choice, check_flag, check_opening, check_path, check_progress, check_share, check_whole
 from fpstore.base.resources import checked_resources, parse_threads
 from fpstore.base.width import WORD_BITS, Width, fingerprint_text, row_of_number
@@ -42,7 +42,7 @@ def snapshot_of(store: Store) -> Snapshot:
     return store._snapshot()
 
 
-class Store:
+class Store(Generic[Id]):
     """An exact Hamming-radius index on disk, which :func:`fpstore.build` makes and :func:`fpstore.open` opens.
 
     A context manager. Any number of processes can read a store at once, beside one writer, and each sees a commit at its next
@@ -186,10 +186,10 @@ class Store:
 
     __reversed__ = None  # else Python would ask for fingerprints by place
 
-    def __getitem__(self, fingerprint: int) -> list[int] | list[str]:
+    def __getitem__(self, fingerprint: int) -> list[Id]:
         """Return the ids of a stored fingerprint; KeyError when it is not stored."""
         value = self._one(fingerprint)
-        ids = self._snapshot().ids_of_one(value)
+        ids: list[Any] = self._snapshot().ids_of_one(value)
         if not ids:
             text = fingerprint_text(self._width.outer(value), self.width)
             raise NotStoredError(f"the fingerprint {text} is not stored", got=fingerprint)
@@ -197,7 +197,7 @@ class Store:
 
     # Probing
 
-    def probe(self, fingerprint: int, radius: int | None = None, *, limit: int | None = None) -> MatchList:
+    def probe(self, fingerprint: int, radius: int | None = None, *, limit: int | None = None) -> MatchList[Id]:
         """Find every stored fingerprint within ``radius`` bits of a fingerprint.
 
         Parameters
@@ -244,20 +244,20 @@ class Store:
         rows = self._many(fingerprints)
         return rows, None if ids is None else check_ids(ids, len(rows))
 
-    def _outer(self, matches: MatchList) -> MatchList:
+    def _outer(self, matches: MatchList) -> MatchList[Id]:
         if self._same_numbers:
             return matches
         outer = self._width.outer
         return MatchList(match._replace(fingerprint=outer(match.fingerprint)) for match in matches)
 
-    def _matches(self, snapshot: Snapshot, queries: Words, columns: Any, **about: Any) -> Matches:
+    def _matches(self, snapshot: Snapshot, queries: Words, columns: Any, **about: Any) -> Matches[Id]:
         """Return the matches of queries; ``about`` has what else there is to say of each query."""
         lims, rows, distances = columns
         return Matches(lims, rows, distances, IdLookup(self.path, snapshot), self._width, queries, **about)
 
     def _found(
         self, snapshot: Snapshot, queries: Words, radius: int, threads: int | None, limit: int | None, scanned: bool = False
-    ) -> Matches:
+    ) -> Matches[Id]:
         threads = parse_threads(threads)
         if limit is None:
             find = snapshot.scan_columns if scanned else snapshot.probe_columns
@@ -284,7 +284,7 @@ class Store:
 
     def probe_many(
         self, fingerprints: Any, radius: int | None = None, *, threads: int | None = None, limit: int | None = None
-    ) -> Matches:
+    ) -> Matches[Id]:
         """Find every stored fingerprint within ``radius`` bits of each query.
 
         Parameters
@@ -299,7 +299,7 @@ class Store:
 
     def probe_batches(
         self, fingerprints: Any, radius: int | None = None, *, threads: int | None = None, matches: int = 1 << 22
-    ) -> Iterator[Matches]:
+    ) -> Iterator[Matches[Id]]:
         """Answer :meth:`probe_many` in parts, in bounded memory however many matches there are.
 
         Parameters
@@ -319,14 +319,14 @@ class Store:
         radius = self._checked_radius(radius, snapshot)
         matches, threads = check_whole(matches, 1, MOST_LIMIT, "matches"), parse_threads(threads)
 
-        def parts() -> Iterator[Matches]:
+        def parts() -> Iterator[Matches[Id]]:
             for part, columns in snapshot.probe_in_parts(queries, radius, threads, matches):
                 self._check()
                 yield self._matches(snapshot, part, columns)
 
         return parts()
 
-    def scan(self, fingerprints: Any, radius: int, *, threads: int | None = None, limit: int | None = None) -> Matches:
+    def scan(self, fingerprints: Any, radius: int, *, threads: int | None = None, limit: int | None = None) -> Matches[Id]:
         """Find every stored fingerprint within any ``radius`` (0 to the width) of each query, by reading the whole first table.
 
         The table is read once for many queries. The time is proportional to fingerprints x queries. With a ``limit``, at most
@@ -336,7 +336,7 @@ class Store:
         queries = check_fingerprints(fingerprints, self._width)
         return self._found(snapshot, queries, check_radius(radius, self.width), threads, limit, scanned=True)
 
-    def nearest(self, fingerprint: int, count: int, *, max_radius: int | None = None) -> MatchList:
+    def nearest(self, fingerprint: int, count: int, *, max_radius: int | None = None) -> MatchList[Id]:
         """Find the ``count`` stored fingerprints that are nearest to a fingerprint; of equally distant ones, the smallest.
 
         It probes with growing radii, while that is cheaper than a scan of this store. One scan, without a warning, answers a
@@ -363,7 +363,7 @@ class Store:
 
     def nearest_many(
         self, fingerprints: Any, count: int, *, max_radius: int | None = None, threads: int | None = None
-    ) -> Matches:
+    ) -> Matches[Id]:
         """Find the ``count`` stored fingerprints that are :meth:`nearest` to each query.
 
         Parameters
@@ -374,7 +374,7 @@ class Store:
         """
         return self._nearest(check_fingerprints(fingerprints, self._width), count, max_radius, threads)
 
-    def _nearest(self, queries: Words, count: int, max_radius: int | None, threads: int | None) -> Matches:
+    def _nearest(self, queries: Words, count: int, max_radius: int | None, threads: int | None) -> Matches[Id]:
         from fpstore.query.nearest import nearest
 
         snapshot = self._snapshot()
@@ -384,7 +384,13 @@ class Store:
 
     # Ids
 
-    def ids_of(self, fingerprints: Any) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
+    @overload
+    def ids_of(self: Store[int], fingerprints: Any) -> tuple[Lims, Words]: ...
+
+    @overload
+    def ids_of(self: Store[str], fingerprints: Any) -> tuple[Lims, list[str]]: ...
+
+    def ids_of(self, fingerprints: Any) -> tuple[Lims, Any]:
         """Return (lims, ids) of stored fingerprints: the ids of fingerprint m are ``ids[lims[m]:lims[m + 1]]``.
 
         Raises
@@ -409,7 +415,13 @@ class Store:
         lims, rows = fingerprints_of(self._snapshot(), ids)
         return lims, self._width.outside(rows)
 
-    def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
+    @overload
+    def items(self: Store[int]) -> Iterator[tuple[Words, Lims, Words]]: ...
+
+    @overload
+    def items(self: Store[str]) -> Iterator[tuple[Words, Lims, list[str]]]: ...
+
+    def items(self) -> Iterator[tuple[Words, Lims, Any]]:
         """Yield everything stored now as pieces (fingerprints, lims, ids), in ascending order of fingerprint.
 
         A piece has at most 65,536 ids, or about 4 MiB of strings. The last fingerprint of a piece may have more ids in the next.
@@ -622,7 +634,7 @@ class Store:
 
     def probe_insert(
         self, fingerprint: int, id: int | str, radius: int | None = None, *, always: bool = False, sync: str | None = None
-    ) -> MatchList:
+    ) -> MatchList[Id]:
         """Insert a fingerprint unless a near-duplicate is stored. Probe and insert are one step.
 
         Parameters
@@ -647,7 +659,7 @@ class Store:
     def probe_insert_many(
         self, fingerprints: Any, ids: Any = None, radius: int | None = None, *, always: bool = False, threads: int | None = None,
         sync: str | None = None,
-    ) -> Matches:  # fmt: skip
+    ) -> Matches[Id]:  # fmt: skip
         """Do :meth:`probe_insert` for each row in order, as one change: the second of two near-duplicates finds the first.
 
         Parameters

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Id = TypeVar("Id", default=Any)  # of the ids of a store: int or str
+    Item = TypeVar("Item", default=Any)  # what a family takes
+else:
+    from typing import TypeVar
+
+    Id, Item = TypeVar("Id"), TypeVar("Item")
 
 NamedColumns = dict[str, npt.NDArray[Any] | list[str]]
 Array = npt.NDArray[Any]

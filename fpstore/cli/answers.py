@@ -96,7 +96,7 @@ def rows_writer(
 
 
 def _without(found: Sequence[Match], own: int | str) -> list[Match]:
-    kept = [match._replace(ids=[i for i in match.ids if i != own]) if match.distance == 0 else match for match in found]  # type: ignore[arg-type]
+    kept = [match._replace(ids=[i for i in match.ids if i != own]) if match.distance == 0 else match for match in found]
     return [match for match in kept if match.ids]
 
 

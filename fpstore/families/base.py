@@ -7,20 +7,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import partial
-from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Array, Bytes, Counts, Flags, Words
-from fpstore.base.arguments import check_whole, is_iterable
+from fpstore.base.aliases import Array, Bytes, Counts, Flags, Item, Words
+from fpstore.base.arguments import check_number, check_whole, is_iterable
 from fpstore.base.resources import parse_threads
 from fpstore.base.threads import cached_property, in_order
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import batched
 from fpstore.hashing.vector_base import STEP, mix, packed
 
-Item = TypeVar("Item")
 Reals = npt.NDArray[np.float64]
 MOST_WIDTH = 224  # bits of a signature
 MOST_VALUES = 1 << 16  # of a sketch

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from fpstore.errors import FormatVersionError, InputError, show
+from fpstore.errors import FormatVersionError, InputError, MissingExtraError, show
 from fpstore.families.base import Family
 from fpstore.families.given import GivenSketches
 from fpstore.families.minhash import MinHashFamily
@@ -62,6 +62,10 @@ def as_family(value: object) -> Family[Any]:
         return RandomHyperplanes(dimension=value.dimension, seed=value.seed)
     if isinstance(value, (BitSample, Unary)):
         return family_of(value)
+    if isinstance(value, type):
+        raise InputError(
+            f"expected a family of hash functions, got the class {value.__name__}: make one, {value.__name__}(...)", got=value
+        )
     advice = "; the bits of a simhash are no hash values: take SimMinHash" if isinstance(value, SimHash) else ""
     reason = f"expected a family of hash functions, or a MinHash or a HyperplaneHash, got {show(value)}{advice}"
     raise InputError(reason, got=value)
@@ -82,8 +86,10 @@ def from_description(description: Mapping[str, Any]) -> Family[Any]:
 
     Raises
     ------
+    MissingExtraError
+        No installed package has the family.
     FormatVersionError
-        No installed package has the family, or not in this version.
+        The installed package has another version of it.
     InputError
         The description is malformed, or a parameter is wrong.
 
@@ -121,7 +127,7 @@ def _kind(name: str) -> type[Family[Any]]:
         return _KNOWN[name]
     points = metadata.entry_points(group=GROUP, name=name)
     if not points:
-        raise FormatVersionError(
+        raise MissingExtraError(
             f"the family {show(name)} is not installed: install the package that has the entry point {show(name)} in the group "
             f"{GROUP}, or upgrade fpstore",
             expected=sorted({*_KNOWN, *metadata.entry_points(group=GROUP).names}), got=name,
@@ -132,9 +138,9 @@ def _kind(name: str) -> type[Family[Any]]:
         loaded = point.load()
     except Exception as error:  # of any package
         reason = f"the family {show(name)} of the package {package} cannot be imported: {type(error).__name__}: {error}"
-        raise FormatVersionError(reason, got=name) from error
+        raise MissingExtraError(reason, got=name) from error
     if not (isinstance(loaded, type) and issubclass(loaded, Family) and loaded.name == name):
-        raise FormatVersionError(f"the entry point {show(name)} of the package {package} is no family of this name", got=name)
+        raise MissingExtraError(f"the entry point {show(name)} of the package {package} is no family of this name", got=name)
     return loaded
 
 

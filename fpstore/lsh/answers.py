@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Bytes, Counts, Flags, NamedColumns, Words
+from fpstore.base.aliases import Bytes, Counts, Flags, Id, NamedColumns, Words
 from fpstore.base.arrays import lims_of, lists_of
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Distances
@@ -28,7 +28,7 @@ ITEMS_AT_ONCE = 1 << 14
 MOST_CANDIDATES = 1 << 22  # of a part of several items
 
 
-class Match(NamedTuple):
+class Match(NamedTuple, Generic[Id]):
     """A document that is similar to an item.
 
     Attributes
@@ -38,7 +38,7 @@ class Match(NamedTuple):
         What the signatures estimate, or the exact one where ``verify`` was given; of some families, a distance.
     """
 
-    id: int | str
+    id: Id
     similarity: float
 
 
@@ -98,7 +98,7 @@ class State:
             self.layout.number_bits,
         )  # fmt: skip
 
-    def find_one(self, sketch: Counts, signature: Bytes, bands: tuple[int, int], radius: int) -> list[tuple[int | str, int]]:
+    def find_one(self, sketch: Counts, signature: Bytes, bands: tuple[int, int], radius: int) -> list[tuple[Any, int]]:
         """Return the ids and the distances of what one item finds; see :meth:`find`."""
         arrays = np.ascontiguousarray(sketch, np.uint32), np.ascontiguousarray(signature, np.uint8)
         found = self._item_prober.probe(*arrays, *bands, radius)
@@ -151,7 +151,7 @@ def first_of_similar(asked: Asked, layout: EntryLayout, radius: int, known: Flag
     return inserted
 
 
-class Matches(Tabular):
+class Matches(Tabular, Generic[Id]):
     """The matches of many items. As a sequence, it has one list of :class:`Match` per item, the most similar first.
 
     Attributes
@@ -173,7 +173,13 @@ class Matches(Tabular):
         self.inserted = inserted
         self._stored = stored
 
-    def read_ids(self) -> Words | list[str]:
+    @overload
+    def read_ids(self: Matches[int]) -> Words: ...
+
+    @overload
+    def read_ids(self: Matches[str]) -> list[str]: ...
+
+    def read_ids(self) -> Any:
         """Return the ids of the matches: uint64, or strings in a list."""
         return names_of(self._stored, self._numbers())
 
@@ -182,12 +188,12 @@ class Matches(Tabular):
 
     def verified(
         self, exact: Callable[[int, Words | list[str]], npt.NDArray[np.float64]], threshold: float, is_distance: bool
-    ) -> Matches:
+    ) -> Matches[Id]:
         """Return the matches whose exact similarity is at least the threshold, or whose distance is at most that.
 
         ``exact`` returns those of an item, given by its place, and of the documents with some ids.
         """
-        ids, sign = self.read_ids(), -1 if is_distance else 1
+        ids, sign = names_of(self._stored, self._numbers()), -1 if is_distance else 1
         places, similar, sizes = [np.empty(0, np.intp)], [np.empty(0)], []
         for item, (start, end) in enumerate(pairwise(self.lims.tolist())):
             values = sign * (exact(item, ids[start:end]) if end > start else np.empty(0))
@@ -222,21 +228,21 @@ class Matches(Tabular):
         columns: NamedColumns = {"query_row": query.view(np.uint64)}
         if given is not None:
             columns["query_id"] = values_at(given, query)
-        return arrow_table([columns | {"id": self.read_ids(), "similarity": self.similarities}], names)
+        return arrow_table([columns | {"id": names_of(self._stored, self._numbers()), "similarity": self.similarities}], names)
 
     def __len__(self) -> int:
         """Return the number of items."""
         return len(self.lims) - 1
 
-    def __iter__(self) -> Iterator[list[Match]]:
+    def __iter__(self) -> Iterator[list[Match[Id]]]:
         similarities = self.similarities.tolist()
         for items, (ids,) in names_in_slices([(self._stored, self._numbers())], self.lims):
-            plain = ids if isinstance(ids, list) else ids.tolist()
+            plain: list[Any] = ids if isinstance(ids, list) else ids.tolist()
             first = int(self.lims[items.start])
             for start, end in pairwise(self.lims[items.start : items.stop + 1].tolist()):
                 yield [Match(plain[m - first], similarities[m]) for m in range(start, end)]
 
-    def __getitem__(self, item: int) -> list[Match]:
+    def __getitem__(self, item: int) -> list[Match[Id]]:
         """Return the matches of one item; IndexError if there are fewer items."""
         item = range(len(self))[index(item)]
         at = slice(*self.lims[item : item + 2].tolist())

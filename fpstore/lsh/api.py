@@ -138,7 +138,9 @@ def open(  # noqa: A001 - as fpstore.open
     StoreNotFoundError
         The path does not exist or is not an index.
     CorruptStoreError, FormatVersionError
-        The index is damaged, or newer than this fpstore, or its family is not installed.
+        The index is damaged, or newer than this fpstore, or of another version of its family.
+    MissingExtraError
+        The family is not installed, and ``family`` is not given.
     InputError
         The family that is given is another.
     StoreLockedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Flags
 from fpstore.errors import InputError, counted
-from fpstore.families.base import MOST_WIDTH, Family, Reals, Signed, Sketched, Values
+from fpstore.families.base import MOST_WIDTH, Family, Reals, Signed, Sketched, Values, check_many
 from fpstore.families.registry import as_family
 
 LEAST_ITEMS = 8
@@ -91,7 +91,8 @@ def check_family(family: Family[Any], items: Sequence[Any]) -> list[Law]:
     """
     if not isinstance(family, Family):
         raise InputError(f"expected a family of hash functions, got {type(family).__name__}", got=family)
-    chosen = list(items[:MOST_ITEMS])
+    check_many(items, family.items)
+    chosen = list(islice(items, MOST_ITEMS))
     if len(chosen) < LEAST_ITEMS:
         raise InputError(f"a family is checked by {LEAST_ITEMS} items or more, got {len(chosen)}", got=len(chosen))
     checked = _Checked(family, chosen)
@@ -245,7 +246,7 @@ class _Checked:
         self.need(set(described) == {"name", "version", "parameters"}, "describe() has not name, version and parameters")
         try:
             again = type(self.family).from_parameters(described["parameters"])
-        except (TypeError, KeyError, InputError) as error:
+        except (TypeError, KeyError, ValueError) as error:
             self.wrong(f"from_parameters() does not take its parameters: {error}")
         self.need(again.describe() == self.family.describe(), "the family that a description gives has another description")
         count = min(_FEW, self.family.most_values)
@@ -263,10 +264,10 @@ class _Checked:
         ):
             try:
                 call()
-            except InputError as error:
-                self.need("\n" not in str(error), f"the error for {reason} has more than one line")
+            except (TypeError, ValueError) as error:  # InputError is one
+                self.need(str(error) and "\n" not in str(error), f"the error for {reason} has no message of one line")
             except Exception as error:
-                self.wrong(f"{reason} should be InputError, and is {type(error).__name__}")
+                self.wrong(f"{reason} should be InputError, TypeError or ValueError, and is {type(error).__name__}")
             else:
                 self.wrong(f"{reason} is not refused")
 

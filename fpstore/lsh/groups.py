@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import NamedColumns, Words
+from fpstore.base.aliases import Id, NamedColumns, Words
 from fpstore.base.arrays import differs, lims_of
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS
@@ -100,7 +100,7 @@ def clusters_of(state: State, grouping: Grouping, resources: Resources) -> Clust
 # Pairs
 
 
-class Pairs(Tabular):
+class Pairs(Tabular, Generic[Id]):
     """A batch of pairs of similar documents, in columns. Iterates as (id, id, similarity).
 
     Attributes
@@ -112,24 +112,39 @@ class Pairs(Tabular):
     def __init__(self, state: State, numbers: tuple[Words, Words], similarities: npt.NDArray[np.float64]) -> None:
         self._state, self._numbers, self.similarities = state, numbers, similarities
 
-    def ids_a(self) -> Words | list[str]:
-        """Return the id of the document of each pair that was inserted first."""
-        return names_of(self._state.documents, self._numbers[0])
+    @overload
+    def ids_a(self: Pairs[int]) -> Words: ...
 
-    def ids_b(self) -> Words | list[str]:
+    @overload
+    def ids_a(self: Pairs[str]) -> list[str]: ...
+
+    def ids_a(self) -> Any:
+        """Return the id of the document of each pair that was inserted first."""
+        return self._ids(0)
+
+    @overload
+    def ids_b(self: Pairs[int]) -> Words: ...
+
+    @overload
+    def ids_b(self: Pairs[str]) -> list[str]: ...
+
+    def ids_b(self) -> Any:
         """Return the id of the other document of each pair."""
-        return names_of(self._state.documents, self._numbers[1])
+        return self._ids(1)
+
+    def _ids(self, side: int) -> Words | list[str]:
+        return names_of(self._state.documents, self._numbers[side])
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
         """Return a ``pyarrow.Table``: ``id_a``, ``id_b``, ``similarity``; ``names`` has other names for some of them."""
-        columns: NamedColumns = {"id_a": self.ids_a(), "id_b": self.ids_b(), "similarity": self.similarities}
+        columns: NamedColumns = {"id_a": self._ids(0), "id_b": self._ids(1), "similarity": self.similarities}
         return arrow_table([columns], names)
 
     def __len__(self) -> int:
         return len(self.similarities)
 
-    def __iter__(self) -> Iterator[tuple[int | str, int | str, float]]:
-        sides = [ids if isinstance(ids, list) else ids.tolist() for ids in (self.ids_a(), self.ids_b())]
+    def __iter__(self) -> Iterator[tuple[Id, Id, float]]:
+        sides = [ids if isinstance(ids, list) else ids.tolist() for ids in map(self._ids, (0, 1))]
         return zip(*sides, self.similarities.tolist(), strict=True)
 
     def __repr__(self) -> str:

@@ -8,18 +8,26 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 import numpy as np
 
-from fpstore.base.aliases import Flags, Progress, Words
-from fpstore.base.arguments import check_flag, check_path, check_whole
+from fpstore.base.aliases import Flags, Id, Progress, Words
+from fpstore.base.arguments import check_flag, check_path, check_sync, check_whole
 from fpstore.base.arrays import lims_of
 from fpstore.base.resources import checked_resources, parse_threads
 from fpstore.base.threads import cached_property
 from fpstore.care.reports import Report
 from fpstore.change.decisions import Deleted
-from fpstore.errors import ClosedStoreError, CorruptStoreError, FormatVersionError, InputError, ReadOnlyError, show
+from fpstore.errors import (
+    ClosedStoreError,
+    CorruptStoreError,
+    FormatVersionError,
+    InputError,
+    MissingExtraError,
+    ReadOnlyError,
+    show,
+)
 from fpstore.families import Family, as_family, from_description
 from fpstore.families.base import check_many
 from fpstore.io.check import check_id, check_ids
@@ -43,11 +51,11 @@ def _installed(path: Path, described: dict[str, Any]) -> Family[Any]:
     """Return the family that an index remembers."""
     try:
         return from_description(described)
-    except FormatVersionError as error:
-        raise FormatVersionError(f"{path}: {error}, or open it with family=", path=path, got=error.got) from error
+    except (FormatVersionError, MissingExtraError) as error:
+        raise type(error)(f"{path}: {error}, or open it with family=", path=path, got=error.got) from error
 
 
-class LshStore:
+class LshStore(Generic[Id]):
     """An index of locality-sensitive hashes on disk, which :func:`fpstore.lsh.build` makes and :func:`fpstore.lsh.open` opens.
 
     It is a folder with two stores: of documents, with the signature and the id of each, and of the keys of bands, with the number
@@ -178,7 +186,7 @@ class LshStore:
             raise InputError(f"item {place}: is empty, and so has no sketch: leave it out", got=place)
         return asked
 
-    def probe(self, item: Any, *, radius: int | None = None, verify: TextsOf | None = None) -> list[Match]:
+    def probe(self, item: Any, *, radius: int | None = None, verify: TextsOf | None = None) -> list[Match[Id]]:
         """Find the documents that are similar to an item.
 
         Parameters
@@ -215,7 +223,7 @@ class LshStore:
 
     def probe_many(
         self, items: Iterable[Any], *, radius: int | None = None, verify: TextsOf | None = None, threads: int | None = None
-    ) -> Matches:
+    ) -> Matches[Id]:
         """Find the documents that are similar to each of many items; the arguments are as for :meth:`probe`."""
         threads = parse_threads(threads)
         radius = self._checked_radius(radius)
@@ -236,7 +244,7 @@ class LshStore:
             raise InputError(f"verify returned {len(others)} items for {len(wanted)} ids")
         return self._family.similarities(items[item], others)
 
-    def _matches(self, state: State, found: MatchColumns, inserted: Flags | None = None) -> Matches:
+    def _matches(self, state: State, found: MatchColumns, inserted: Flags | None = None) -> Matches[Id]:
         lookup = IdLookup(self._documents.path, state.documents)
         return Matches(found, np.asarray(self._family.estimate(found[2]), np.float64), lookup, inserted)
 
@@ -304,14 +312,14 @@ class LshStore:
             writer.flush_keys(sync)
             return self._documents.delete(ids=ids, sync=sync)
 
-    def probe_insert(self, item: Any, id: int | str, *, radius: int | None = None, sync: str | None = None) -> list[Match]:  # noqa: A002
+    def probe_insert(self, item: Any, id: int | str, *, radius: int | None = None, sync: str | None = None) -> list[Match[Id]]:  # noqa: A002
         """Insert an item unless a similar document is stored; return the matches before. Probe and insert are one step."""
         return self.probe_insert_many([item], [check_id(id)], radius=radius, sync=sync, threads=1)[0]
 
     def probe_insert_many(
         self, items: Iterable[Any], ids: Any = None, *, radius: int | None = None, sync: str | None = None,
         threads: int | None = None,
-    ) -> Matches:  # fmt: skip
+    ) -> Matches[Id]:  # fmt: skip
         """Do :meth:`probe_insert` for each item in order, as one change: the second of two similar items finds the first.
 
         Returns
@@ -353,7 +361,7 @@ class LshStore:
     def pairs(
         self, radius: int | None = None, *, memory: int | str | None = None, threads: int | None = None,
         progress: Progress | None = None,
-    ) -> Iterator[Pairs]:  # fmt: skip
+    ) -> Iterator[Pairs[Id]]:  # fmt: skip
         """Yield every pair of documents that share a key and lie within the radius, once, as of the moment of the call.
 
         Every two documents of a key are compared: for families of many thousand copies, take :meth:`clusters`.

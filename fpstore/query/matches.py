@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import NamedColumns, Words
+from fpstore.base.aliases import Id, Lims, NamedColumns, Words
 from fpstore.base.width import Distances, Width, fingerprint_text
 from fpstore.io.check import check_ids
 from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.query.names import StoredIds, names_in_slices, names_of
 
 
-class Match(NamedTuple):
+class Match(NamedTuple, Generic[Id]):
     """A stored fingerprint within the radius of a query.
 
     Its repr has a fingerprint above 64 bits in hexadecimal digits.
@@ -33,13 +33,13 @@ class Match(NamedTuple):
 
     fingerprint: int
     distance: int
-    ids: list[int] | list[str]
+    ids: list[Id]
 
     def __repr__(self) -> str:
         return f"Match(fingerprint={fingerprint_text(self.fingerprint)}, distance={self.distance!r}, ids={self.ids!r})"
 
 
-class MatchList(list[Match]):
+class MatchList(list[Match[Id]]):
     """The matches of one query: a list, by distance and fingerprint.
 
     Attributes
@@ -51,7 +51,7 @@ class MatchList(list[Match]):
     more = False
 
 
-class Matches(Tabular):
+class Matches(Tabular, Generic[Id]):
     """The matches of many queries, in columns. As a sequence, it has one :class:`MatchList` per query.
 
     Attributes
@@ -99,12 +99,18 @@ class Matches(Tabular):
         """The queries, in the form of :attr:`fingerprints`."""
         return self._width.outside(self._queries)
 
-    def read_ids(self) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
+    @overload
+    def read_ids(self: Matches[int]) -> tuple[Lims, Words]: ...
+
+    @overload
+    def read_ids(self: Matches[str]) -> tuple[Lims, list[str]]: ...
+
+    def read_ids(self) -> tuple[Lims, Any]:
         """Return (lims, ids): the ids of match m are ``ids[lims[m]:lims[m + 1]]``; uint64, or strings in a list."""
         lims, numbers = self._stored.stored_id_numbers(self.rows)
         return lims, names_of(self._stored, numbers)
 
-    def rows_of_ids(self) -> Iterator[tuple[npt.NDArray[np.intp], Words | list[str]]]:
+    def rows_of_ids(self) -> Iterator[tuple[npt.NDArray[np.intp], Any]]:
         """Yield (matches, ids) with a row for each match and id, at most 65,536 rows or about 4 MiB of strings at once."""
         lims, numbers = self._stored.stored_id_numbers(self.rows)
         match = np.repeat(np.arange(len(self.rows)), np.diff(lims))
@@ -149,7 +155,8 @@ class Matches(Tabular):
 
     def _columns(self, query_ids: Any) -> NamedColumns:
         names = None if query_ids is None else check_ids(query_ids, len(self))
-        lims, ids = self.read_ids()
+        lims, numbers = self._stored.stored_id_numbers(self.rows)
+        ids = names_of(self._stored, numbers)
         query = np.repeat(np.arange(len(self)), np.diff(self.lims))
         fingerprints, distances, sizes = self.fingerprints, self.distances, np.diff(lims)
         if (sizes != 1).any():
@@ -169,7 +176,7 @@ class Matches(Tabular):
         """Return the number of queries."""
         return len(self.lims) - 1
 
-    def __iter__(self) -> Iterator[MatchList]:
+    def __iter__(self) -> Iterator[MatchList[Id]]:
         lims, numbers = self._stored.stored_id_numbers(self.rows)
         fingerprints, distances = self._width.numbers(self.rows), self.distances.tolist()
         for queries, (ids,) in names_in_slices([(self._stored, numbers)], lims[self.lims]):
@@ -182,7 +189,7 @@ class Matches(Tabular):
                     found.more = True
                 yield found
 
-    def __getitem__(self, query: int) -> MatchList:
+    def __getitem__(self, query: int) -> MatchList[Id]:
         """Return the matches of one query; IndexError if there are fewer queries."""
         query = range(len(self))[index(query)]
         lims = self.lims[query : query + 2]

@@ -193,7 +193,7 @@ class ShardedSnapshot(Snapshot):
         for place, snapshot in self.shards():
             first = self.manifest.shards[place].first_row
             for fingerprint, distance, ids in snapshot.probe(value, radius):
-                some: list[Any] = [number + first for number in ids] if first else ids  # type: ignore[operator]
+                some: list[Any] = [number + first for number in ids] if first else ids
                 known = found.setdefault(fingerprint, Match(fingerprint, distance, []))
                 known.ids.extend(some)
         for match in found.values():

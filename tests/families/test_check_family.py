@@ -11,7 +11,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from fpstore import FormatVersionError, InputError
+import fpstore
+from fpstore import FormatVersionError, InputError, MissingExtraError
 from fpstore.families import Family, Values, as_family, from_description
 from fpstore.families import registry as registry_module
 from fpstore.lsh.check import check_family
@@ -197,7 +198,16 @@ class TakesAll(LetterSets):
 class OtherError(LetterSets):
     def values(self, items, functions):
         if any(not isinstance(item, str) for item in items):
-            raise TypeError("a word is a str")
+            raise KeyError("a word is a str")
+        return super().values(items, functions)
+
+
+class OwnErrors(LetterSets):
+    error: ClassVar[type[Exception]] = TypeError
+
+    def values(self, items, functions):
+        if any(not isinstance(item, str) for item in items):
+            raise self.error("a word is a str")
         return super().values(items, functions)
 
 
@@ -243,7 +253,7 @@ class OneProbe(LetterSets):
         (LostParameter(seed=1), "has other values"),
         (OtherParameter(), "has another description"),
         (TakesAll(), r"an object\(\) as an item is not refused"),
-        (OtherError(), r"an object\(\) as an item should be InputError, and is TypeError"),
+        (OtherError(), r"an object\(\) as an item should be InputError, TypeError or ValueError, and is KeyError"),
         (OneSided(), "are not symmetric"),
         (NeverEqual(), "not as near to itself"),
         (OneProbe(), "two probes of a band are the same"),
@@ -254,6 +264,23 @@ def test_a_broken_family_fails_for_its_reason(family, message):
     with pytest.raises(InputError, match=message) as caught:
         check_family(family, ITEMS)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("error", [TypeError, ValueError])
+def test_errors_of_an_author_are_those_that_users_see(error, monkeypatch):
+    monkeypatch.setattr(OwnErrors, "error", error)
+    assert check_family(OwnErrors(), ITEMS)
+    with pytest.raises(error, match="a word is a str"):
+        OwnErrors().sketches([7], 4)
+
+
+@pytest.mark.parametrize("given", [LetterSets, fpstore.MinHash])
+def test_a_class_in_place_of_a_family_is_named(given, tmp_path):
+    with pytest.raises(InputError, match=rf"got the class {given.__name__}: make one, {given.__name__}\(\.\.\.\)"):
+        as_family(given)
+    fpstore.lsh.build(tmp_path / "i.lsh", ["a b c d"], family=fpstore.MinHash(), threshold=0.8).close()
+    with pytest.raises(InputError, match=f"got the class {given.__name__}"):
+        fpstore.lsh.open(tmp_path / "i.lsh", family=given)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +318,7 @@ def offered(monkeypatch, value, name="letter-sets"):
 
 def test_a_family_comes_from_an_entry_point(monkeypatch):
     description = json.loads(json.dumps(LetterSets(seed=5).describe()))
-    with pytest.raises(FormatVersionError, match="the family 'letter-sets' is not installed: install the package that has"):
+    with pytest.raises(MissingExtraError, match="the family 'letter-sets' is not installed: install the package that has"):
         from_description(description)
     offered(monkeypatch, LetterSets)
     assert from_description(description) == LetterSets(seed=5)
@@ -306,5 +333,5 @@ def broken():
 @pytest.mark.parametrize(("value", "message"), [(broken, "cannot be imported: ImportError"), (str, "no family of this name")])
 def test_an_entry_point_that_gives_no_family(monkeypatch, value, message):
     offered(monkeypatch, value)
-    with pytest.raises(FormatVersionError, match=message):
+    with pytest.raises(MissingExtraError, match=message):
         from_description(LetterSets().describe())

@@ -254,7 +254,7 @@ def test_what_is_refused(tmp_path):
     with pytest.raises(fpstore.StoreExistsError):
         built(tmp_path / "s.fps", overwrite=True)
     index = built(tmp_path / "i.lsh")
-    with pytest.raises(fpstore.FormatVersionError, match="'letters' is not installed"):
+    with pytest.raises(fpstore.MissingExtraError, match="'letters' is not installed"):
         lsh.open(tmp_path / "i.lsh")
     with pytest.raises(fpstore.StoreNotFoundError, match="is an LSH index, which"):
         fpstore.open(tmp_path / "i.lsh")

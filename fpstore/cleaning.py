@@ -297,6 +297,8 @@ def opened_reference(against: Any, add: bool, of_files: bool, encoding: str | No
     from fpstore.jobs.reference import Reference
 
     adds = check_flag(add, "add")
+    if isinstance(against, (str, os.PathLike)):
+        check_path(against, "against")
     if against is None:
         if adds:
             raise InputError("add=True (--add) inserts into the store that against= (--against) names")
@@ -309,7 +311,6 @@ def opened_reference(against: Any, add: bool, of_files: bool, encoding: str | No
         with open_store(against, "r+" if adds else "r") as store:
             yield Reference(str(store.path), store, adds=adds)
     elif adds and isinstance(against, (str, os.PathLike)) and not Path(against).exists():
-        check_path(against)
         yield Reference(os.fspath(against), adds=True)
     elif isinstance(against, (str, os.PathLike)) and not Path(against).exists():
         raise InputError(f"{printable(against)}: no such store, file or folder; add=True (--add) makes a store", path=against)

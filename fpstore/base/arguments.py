@@ -30,7 +30,7 @@ def check_path(value: object, what: str = "path") -> Path:
     if not name:
         raise InputError(f"{what} is empty", got=value)
     try:
-        os.lstat(name)
+        Path(name).stat()
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
             raise StorageError(f"{cut(name)}: {error.strerror}", path=name) from error

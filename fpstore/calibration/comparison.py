@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from fpstore.base.threads import cached_property
+from fpstore.errors import InputError
 from fpstore.hashing import LongestSentences
 from fpstore.hashing.text import TextHash
 
@@ -55,6 +56,9 @@ class Comparison:
     """
 
     def __init__(self, fingerprinter: TextHash | LongestSentences, text_a: str, text_b: str) -> None:
+        if not isinstance(fingerprinter, TextHash | LongestSentences):
+            kinds = "SimHash, MinHash or LongestSentences"
+            raise InputError(f"fingerprinter must be {kinds}, got {type(fingerprinter).__name__}", got=fingerprinter)
         self.width = fingerprinter.width
         self.fingerprint_a, self.fingerprint_b = fingerprinter.fingerprint(text_a), fingerprinter.fingerprint(text_b)
         self.features_a: Mapping[str, float] = fingerprinter.features(text_a)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from fpstore.base.arguments import is_iterable
+from fpstore.base.arguments import check_whole, is_iterable
 from fpstore.base.threads import cached_property
 from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.design.covering import Effort, covers
@@ -57,6 +57,7 @@ MANKU = {
 }
 SCAN, DEALT = "scan", "dealt"
 _N = r"(0|[1-9][0-9]?)"
+MOST_FINGERPRINTS = 2**63 - 1
 NAME = rf"(blocks|striped|nested)-{_N}-{_N}|(flip)-{_N}|(columns|dealt)-{_N}(?:-{_N})?"
 
 
@@ -90,6 +91,8 @@ class Design:
 
     def thresholds(self, radius: int) -> list[int]:
         """Return the flips of each table of the ring for a radius up to the design's; -1 if it need not be looked up."""
+        if not self.ring:
+            return []
         return spread(len(self.ring), radius)
 
     def lookups(
@@ -101,7 +104,8 @@ class Design:
         leading bits are used: flips below that would lead to a block that is already open. Of tables with a filter,
         ``filter_bits`` has the number of leading bits that it knows: these are used, since most look-ups then open no block.
         """
-        radius = self.radius if radius is None else radius
+        radius = self.radius if radius is None else check_radius(radius, self.width.bits)
+        fingerprint_count = check_whole(fingerprint_count, 0, MOST_FINGERPRINTS, "fingerprint_count")
         if self.ring:
             if fingerprint_count > MOST_COLUMN_ENTRIES:
                 raise InputError(
@@ -112,7 +116,7 @@ class Design:
             looks = tuple(TableLookup(place, table.prefix_bits, t) for (place, table), t in flips if t >= 0)
             _check_variants(self, radius, looks)
             return looks
-        return _lookups(self, max(fingerprint_count, 1).bit_length() - 1, radius, frozenset(filter_bits.items()))
+        return _lookups(self, max(fingerprint_count, 1).bit_length() - 1, radius, frozenset(dict(filter_bits).items()))
 
     def scans(self, fingerprint_count: int, radius: int) -> bool:
         """Whether a probe of this radius compares every fingerprint."""

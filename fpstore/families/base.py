@@ -24,6 +24,7 @@ Reals = npt.NDArray[np.float64]
 MOST_WIDTH = 224  # bits of a signature
 MOST_VALUES = 1 << 16  # of a sketch
 _BATCH_ITEMS = 1 << 12
+_ROUNDING = 1e-9  # of the range of a measure, by which a computed value may be outside
 _HALVINGS = 60  # of an interval, until it is as narrow as numbers are
 
 
@@ -247,13 +248,13 @@ class Family(ABC, Generic[Item]):
 
     def estimate(self, distances: npt.ArrayLike) -> Reals:
         """Return the similarities, or distances, that Hamming distances of signatures stand for: the inverse of `differing`."""
-        return self._estimates[np.asarray(distances, np.intp)]
+        return self._estimates[self._distances(distances)]
 
     def band_collision(self, similarity: float, rows: int, probes: int = 1) -> float:
         """Return the probability that a band of two items agrees: all its values, or those of one of several probes."""
         if probes != 1:
             self._refuse_probes()
-        return self.collision(similarity) ** rows
+        return self.collision(similarity) ** check_whole(rows, 1, self.most_values, "rows")
 
     def probes(self, item: Item, bands: int, rows: int, count: int) -> Counts:
         """Return the values to look up for an item in each band.
@@ -302,6 +303,26 @@ class Family(ABC, Generic[Item]):
             raise InputError(reason, got=value)
         return number
 
+    def _measured(self, value: object) -> float:
+        """Return a value of the measure, within the limits but for rounding; InputError if it is none."""
+        least, most = self.limits
+        slack = _ROUNDING * (most - least)
+        return min(max(check_number(value, least - slack, most + slack, self.measure), least), most)
+
+    def _distances(self, distances: npt.ArrayLike) -> npt.NDArray[np.intp]:
+        """Return Hamming distances of signatures as an array; InputError if they are none."""
+        found = np.asarray(distances)
+        whole = found.dtype.kind in "iu" or not found.size
+        if not whole or (found.size and not 0 <= int(found.min()) <= int(found.max()) <= self.width):
+            raise InputError(f"distances must be whole numbers from 0 to {self.width}, got {show(distances)}", got=distances)
+        return found.astype(np.intp)
+
+    def _check_bands(self, bands: int, rows: int, count: int) -> None:
+        """Refuse what are no numbers of bands, of their values and of look-ups."""
+        for value, name in ((bands, "bands"), (rows, "rows"), (count, "count")):
+            check_whole(value, 1, self.most_values, name)
+        check_whole(bands * rows, 1, self.most_values, "bands * rows")
+
     @cached_property
     def _estimates(self) -> Reals:
         least, most = self.limits
@@ -335,11 +356,11 @@ class JaccardFamily(Family[Item]):
 
     def collision(self, similarity: float) -> float:
         """Return the similarity."""
-        return similarity
+        return self._measured(similarity)
 
     def estimate(self, distances: Any) -> Reals:
         """Return the similarities that distances of signatures stand for."""
-        return np.maximum(1 - 2 * np.asarray(distances, np.float64) / self.width, 0.0)
+        return np.maximum(1 - 2 * self._distances(distances) / self.width, 0.0)
 
 
 def with_article(measure: str) -> str:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Counts, Flags
 from fpstore.base.arguments import check_number, check_whole
 from fpstore.base.threads import cached_property
-from fpstore.families.base import MOST_VALUES, Reals, Values
+from fpstore.families.base import MOST_VALUES, Reals, Values, check_many
 from fpstore.families.probing import Choices, changes_of, met, normal_cdf, probing_sequence, stratified
 from fpstore.families.vectors import DEVIATION, VectorFamily, derived_seed
 from fpstore.hashing.hyperplanes import weights
@@ -117,9 +117,12 @@ class PStable(VectorFamily):
 
     def collision(self, similarity: float) -> float:
         """Return the probability that two vectors at a distance are in the same slot: Datar and others, section 3.2."""
+        similarity = check_number(similarity, 0, math.inf, self.measure)
         if similarity == 0:
             return 1.0
         ratio = self.slot * self.radius / similarity
+        if ratio == 0:
+            return 0.0
         if self.p == 2:
             rest = math.sqrt(2 / math.pi) / ratio * -math.expm1(-ratio * ratio / 2)
             return max(1 - math.erfc(ratio / math.sqrt(2)) - rest, 0.0)
@@ -127,6 +130,7 @@ class PStable(VectorFamily):
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
         """Return the distances of a vector and others."""
+        check_many(others, self.items)
         if not len(others):
             return np.empty(0)
         one, rest = (rows.astype(np.float64) for rows in self.rows(item, others))
@@ -135,12 +139,15 @@ class PStable(VectorFamily):
 
     def band_collision(self, similarity: float, rows: int, probes: int = 1) -> float:
         """Return the probability that a band agrees with one of several probes."""
+        self._check_bands(1, rows, probes)
+        similarity = check_number(similarity, 0, math.inf, self.measure)
         if probes == 1 or similarity == 0:
             return self.collision(similarity) ** rows
         return _met(similarity / (self.slot * self.radius), self.p, rows, probes)
 
     def probes(self, item: Any, bands: int, rows: int, count: int) -> Counts:
         """Return the slots of each band, and those with neighbours of slots whose bounds are near: see `Family.probes`."""
+        self._check_bands(bands, rows, count)
         slots, inside = (found.reshape(bands, 1, rows) for found in self._slots(self.one(item), range(bands * rows)))
         changes = changes_of(_sequence(rows, count), np.minimum(inside, 1 - inside)[:, 0], count)
         nearer = np.where(inside < 0.5, -1, 1)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Array, Flags, Words
 from fpstore.base.arguments import check_whole
 from fpstore.base.threads import cached_property
-from fpstore.families.base import MOST_WIDTH, Reals, Signed, Values
+from fpstore.families.base import MOST_WIDTH, Reals, Signed, Values, check_many
 from fpstore.families.vectors import VectorFamily, derived_seed
 from fpstore.hashing.codes import MOST_BITS, BitSample, Unary
 from fpstore.hashing.vector_base import Block, draws, packed
@@ -59,15 +59,15 @@ class BitFamily(VectorFamily):
 
     def collision(self, similarity: float) -> float:
         """Return the share of the bits that do not differ."""
-        return 1 - similarity / self.code_bits
+        return 1 - self._measured(similarity) / self.code_bits
 
     def differing(self, similarity: float) -> float:
         """Return the share of the bits that differ."""
-        return similarity / self.code_bits
+        return self._measured(similarity) / self.code_bits
 
     def estimate(self, distances: Any) -> Reals:
         """Return the distances that distances of signatures stand for."""
-        return np.asarray(distances, np.float64) * (self.code_bits / self.width)
+        return self._distances(distances).astype(np.float64) * (self.code_bits / self.width)
 
     def _at(self, items: Sequence[Any], words: Words) -> Flags:
         return self.bits(self.block(items), (words % np.uint64(self.code_bits)).astype(np.int64))
@@ -134,10 +134,11 @@ class BitSampling(BitFamily):
 
     def bits(self, block: Block, places: npt.NDArray[np.int64]) -> Flags:
         """Return the bits of vectors at some positions."""
-        return self.reader.bits(block, places)
+        return self.reader._bits(block, places)
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
         """Return the Hamming distances of a vector and others."""
+        check_many(others, self.items)
         if not len(others):
             return np.empty(0)
         one, rest = (self._packed(rows) for rows in self.rows(item, others))
@@ -219,10 +220,11 @@ class UnarySampling(BitFamily):
     def bits(self, block: Block, places: npt.NDArray[np.int64]) -> Flags:
         """Return the bits of the codes of vectors at some positions."""
         columns, steps = np.divmod(places, self.high - self.low)
-        return self.reader.exceed(block, columns, steps + self.low)
+        return self.reader._exceed(block, columns, steps + self.low)
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
         """Return the L1 distances of a vector and others."""
+        check_many(others, self.items)
         if not len(others):
             return np.empty(0)
         one, rest = (rows.astype(np.float64) for rows in self.rows(item, others))

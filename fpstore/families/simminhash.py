@@ -78,9 +78,10 @@ class SimMinHash(MinHashFamily):
 
     def differing(self, similarity: float) -> float:
         """Return the most that bits differ at a similarity."""
+        similarity = self._measured(similarity)
         return math.acos(min(2 * similarity / (1 + similarity), 1.0)) / math.pi
 
     def estimate(self, distances: Any) -> Reals:
         """Return the similarities of sets of equal size that distances of signatures stand for."""
-        cosines: Reals = np.maximum(np.cos(math.pi * np.asarray(distances, np.float64) / self.width), 0.0)
+        cosines: Reals = np.maximum(np.cos(math.pi * self._distances(distances) / self.width), 0.0)
         return cosines / (2 - cosines)

@@ -139,7 +139,7 @@ class RandomHyperplanes(VectorFamily):
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
         """Return the sides of some planes."""
-        sides, known = self.reader.sides(self.block(items), _rounded(functions.stop))
+        sides, known = self.reader._sides(self.block(items), _rounded(functions.stop))
         return Values(sides[:, functions.start : functions.stop].astype(np.uint32), known)
 
     def signed(self, items: Sequence[Any]) -> Signed:
@@ -149,18 +149,19 @@ class RandomHyperplanes(VectorFamily):
 
     def collision(self, similarity: float) -> float:
         """Return 1 less the angle in half turns."""
-        return 1 - share_of_bits(similarity)
+        return 1 - share_of_bits(self._measured(similarity))
 
     def differing(self, similarity: float) -> float:
         """Return the angle in half turns."""
-        return share_of_bits(similarity)
+        return share_of_bits(self._measured(similarity))
 
     def estimate(self, distances: Any) -> Reals:
         """Return the cosines that distances of signatures stand for."""
-        return np.cos(math.pi * np.asarray(distances, np.float64) / self.width)
+        return np.cos(math.pi * self._distances(distances) / self.width)
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
         """Return the cosines of a vector and others, 0 where one is a vector of zeros."""
+        check_many(others, self.items)
         if not len(others):
             return np.empty(0)
         one, rest = (_of_length_one(rows.astype(np.float64)) for rows in self.rows(item, others))
@@ -169,10 +170,12 @@ class RandomHyperplanes(VectorFamily):
 
     def band_collision(self, similarity: float, rows: int, probes: int = 1) -> float:
         """Return the probability that a band agrees with one of several probes."""
-        return self.collision(similarity) ** rows if probes == 1 else _met(float(similarity), rows, probes)
+        self._check_bands(1, rows, probes)
+        return self.collision(similarity) ** rows if probes == 1 else _met(self._measured(similarity), rows, probes)
 
     def probes(self, item: Any, bands: int, rows: int, count: int) -> Counts:
         """Return the values of each band, and those with other sides of the nearest planes: see `Family.probes`."""
+        self._check_bands(bands, rows, count)
         block = self.one(item)
         found = self.values(block, range(bands * rows))
         if not found.known.all():

@@ -115,7 +115,10 @@ class Fields(Wrapper[Row]):
         return self.fingerprinter.hashed_fields(items, tuple(self.weights.values()))
 
     def feature_sets(self, items: Sequence[Texts]) -> FeatureSets:
-        """Return the features of some rows as sets."""
+        """Return the features of some rows, as `batches` has them, as sets."""
+        for place, row in enumerate(items):
+            if not isinstance(row, tuple) or len(row) != len(self.weights):
+                raise not_text(row, f"a tuple of {len(self.weights)} texts", f"item {place}: ")
         return self.fingerprinter.feature_sets_of_rows(items, len(self.weights))
 
     def batches(self, items: Iterable[Row]) -> Iterator[Sequence[Texts]]:
@@ -148,26 +151,26 @@ def length_of(texts: str | Texts) -> int:
     return sum(map(len, filter(None, (texts,) if isinstance(texts, str) else texts)))
 
 
-def checked_fields(given: object) -> dict[str, int]:
+def checked_fields(given: object, what: str = "text") -> dict[str, int]:
     """Return the names of columns of texts with their weights, 1 where none are given."""
     names = [given] if isinstance(given, str) else given
     if not is_iterable(names):
-        raise _no_name(given)
+        raise _no_name(given, what)
     weights: dict[str, int] = {}
     for name in names:
         if not (isinstance(name, str) and name):
-            raise _no_name(name)
+            raise _no_name(name, what)
         if name in weights:
-            raise InputError(f"text: the column {show(name)} is named twice", got=given)
+            raise InputError(f"{what}: the column {show(name)} is named twice", got=given)
         weight = given[name] if isinstance(given, Mapping) else 1
         weights[name] = check_whole(weight, 1, MOST_WEIGHT, f"the weight of {name}")
     if not weights:
-        raise _no_name(given)
+        raise _no_name(given, what)
     return weights
 
 
-def _no_name(got: object) -> InputError:
-    return InputError(f"text must be the name of a column, several names, or names with weights, got {show(got)}", got=got)
+def _no_name(got: object, what: str) -> InputError:
+    return InputError(f"{what} must be the name of a column, several names, or names with weights, got {show(got)}", got=got)
 
 
 def maker_of_columns(fingerprinter: Fingerprinter[Any], text: Any) -> tuple[Fingerprinter[Any], str | tuple[str, ...]]:

@@ -625,11 +625,16 @@ def _maker_of(
     if isinstance(fingerprinter, VectorFingerprinter):
         return fingerprinter
     if not callable(fingerprinter):
-        raise InputError(
-            f"fingerprinter must be one of vectors, such as HyperplaneHash(dimension=384), got {show(fingerprinter)}"
-        )
+        raise _no_maker(fingerprinter)
     batch = next(first.batches(replace(first.resolved(projection), id=None)), None)
     with located(first.label):
         if batch is None or batch.vectors is None:
             raise InputError("no vectors, which would give the dimension")
-        return fingerprinter(batch.vectors.shape[1])
+        maker: object = fingerprinter(batch.vectors.shape[1])
+    if not isinstance(maker, VectorFingerprinter):
+        raise _no_maker(maker)
+    return maker
+
+
+def _no_maker(got: object) -> InputError:
+    return InputError(f"fingerprinter must be one of vectors, such as HyperplaneHash(dimension=384), got {show(got)}", got=got)

@@ -18,7 +18,16 @@ from fpstore.base.arguments import check_choice, check_whole, is_iterable
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed, UnitSets, batches_of_texts, not_text
+from fpstore.hashing.base import (
+    FeatureSets,
+    Fingerprinter,
+    Hashed,
+    UnitSets,
+    batches_of_texts,
+    check_items,
+    not_text,
+    refuse_item,
+)
 from fpstore.hashing.features import (
     HASHES,
     IN_KERNEL,
@@ -141,6 +150,10 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
 
     def feature_sets(self, items: Sequence[str]) -> FeatureSets:
         """Return the features of some texts as sets; see `Fingerprinter.feature_sets`."""
+        check_items(items, "texts", str, Mapping)
+        for place, text in enumerate(items):
+            if not isinstance(text, str | None):
+                refuse_item(text, place)
         return self.feature_sets_of_rows([(text,) for text in items], 1)
 
     def feature_sets_of_rows(self, rows: Sequence[Sequence[str | None]], fields: int) -> FeatureSets:

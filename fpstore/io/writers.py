@@ -238,6 +238,8 @@ def open_writer(
         check_path(path_or_stream)
     if isinstance(columns, str | bytes) or not isinstance(columns, Mapping | Sequence):
         raise InputError(f"columns must be a list of names, got {show(columns)}")
+    if wrong := [name for name in columns if not isinstance(name, str)]:
+        raise InputError(f"columns must be a list of names, got {show(wrong[0])} in it")
     kinds = dict(columns) if isinstance(columns, Mapping) else {name: _KINDS.get(name, "value") for name in columns}
     if not kinds or len(kinds) != len(columns):
         raise InputError(f"columns must have distinct names, got {show(list(columns))}")

@@ -136,9 +136,9 @@ def _columns(text: Any, what: str) -> Any:
         raise InputError("name the column of texts (text=, --text-field), or give text=True (--text): each file is a text")
     if isinstance(text, Mapping):
         raise InputError(f"{what}: the columns of n-grams have no weights: name them alone", got=text)
-    if text is True or isinstance(text, str):
+    if text is True:
         return text
-    names = tuple(checked_fields(text))
+    names = tuple(checked_fields(text, what))
     return names if len(names) > 1 else names[0]
 
 

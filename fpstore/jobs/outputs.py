@@ -49,7 +49,7 @@ def kind_of(output: str | os.PathLike[str], corpus: RowSource) -> Kind:
         return "texts"
     if not isinstance(corpus, Shards):
         return "rows"
-    path, named = Path(output), os.fspath(output)
+    path, named = check_path(output, "output"), os.fspath(output)
     of_file = path.suffix.lower() in (*SUFFIXES, *PACKED)
     return "shards" if path.is_dir() or str(named).endswith(os.sep) or (_is_many(corpus) and not of_file) else "rows"
 

@@ -15,6 +15,7 @@ from fpstore.base.strings import StringColumn
 from fpstore.base.width import WORD_BITS
 from fpstore.errors import InputError
 from fpstore.families import Family, MinHashFamily, Sketched, as_family
+from fpstore.families.base import check_many
 from fpstore.hashing.base import Hashed, Wrapper
 from fpstore.hashing.readers import HashingReader
 from fpstore.io.check import check_ids
@@ -106,7 +107,9 @@ def given_of(rows: Words, ids: Any) -> Given:
 def family_of(family: Any, items: Any) -> Family[Any]:
     """Return the family that a caller gives; of a reader, by default, the MinHash that it has."""
     if not isinstance(items, HashingReader):
-        return as_family(family)
+        known = as_family(family)
+        check_many(items, known.items)
+        return known
     maker = items.fingerprinter
     if maker.items not in ("texts", "rows"):
         raise InputError(f"an index is built of a reader of texts, TextReader or DocumentReader, got {type(items).__name__}")

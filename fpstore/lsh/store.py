@@ -204,8 +204,6 @@ class LshStore(Generic[Id]):
         list of Match
             The most similar first.
         """
-        if verify is not None and not callable(verify):
-            raise InputError(f"verify must be a function that returns the items of ids, got {show(verify)}", got=verify)
         if verify is not None or self._parts.manifest.probes > 1:
             return self.probe_many([item], radius=radius, verify=verify, threads=1)[0]
         radius = self._checked_radius(radius)
@@ -227,6 +225,8 @@ class LshStore(Generic[Id]):
         """Find the documents that are similar to each of many items; the arguments are as for :meth:`probe`."""
         threads = parse_threads(threads)
         radius = self._checked_radius(radius)
+        if verify is not None and not callable(verify):
+            raise InputError(f"verify must be a function that returns the items of ids, got {show(verify)}", got=verify)
         given = [] if verify is None else self._listed(items)
         items, state = items if verify is None else given, self._parts.state()
         found = self._matches(state, state.find(self._all_asked(items, threads), radius, threads))
@@ -328,6 +328,8 @@ class LshStore(Generic[Id]):
             The matches of each item; ``inserted`` has the items that were inserted.
         """
         writer, threads = self._changing(), parse_threads(threads)
+        if sync is not None:
+            check_sync(sync)
         radius = self._checked_radius(radius)
         asked = self._all_asked(items, threads)
         checked = None if ids is None else check_ids(ids, len(asked.rows))

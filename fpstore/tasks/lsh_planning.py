@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, get_args
 
-from fpstore.base.arguments import check_choice, check_flag
+from fpstore.base.arguments import check_choice, check_flag, check_whole
 from fpstore.errors import InputError
 from fpstore.families import MinHashFamily, as_family
 from fpstore.hashing import MinHash
@@ -127,5 +127,7 @@ def _bands(
     if threshold is None:
         raise InputError("give a threshold, and perhaps a recall, or lsh_plan= as fpstore.lsh.plan returns it")
     more: dict[str, Any] = {} if candidates is None else {"candidates": candidates}
-    count = (known or UNKNOWN_COUNT) if documents is None else documents
+    if documents is not None:
+        documents = check_whole(documents, 1, MOST_DOCUMENTS, "documents")
+    count = documents or known or UNKNOWN_COUNT
     return plan_bands(count, family, threshold, USUAL_RECALL if recall is None else recall, **more), documents or 0

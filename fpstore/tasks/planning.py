@@ -174,7 +174,7 @@ def plan_build(
     """
     given = list(source) if is_iterable(source, str, Mapping) else [source]
     how = Projection(id=id, width=check_width(width or WORD_BITS), decimal=decimal, signed=signed)
-    usual = method or ("simhash" if fingerprint is None and fingerprinter is None else None)
+    usual = "simhash" if method is None and fingerprint is None and fingerprinter is None else method
     likeness = Likeness(width=width, method=usual)
     projection, maker = how, None
     if not _are_raw(given, text, fingerprint):

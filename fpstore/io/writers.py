@@ -236,10 +236,9 @@ def open_writer(
         raise InputError(f"a path or a stream to write to is expected, got {show(path_or_stream)}")
     if isinstance(path_or_stream, str | os.PathLike) and path_or_stream != "-":
         check_path(path_or_stream)
-    if isinstance(columns, str | bytes) or not isinstance(columns, Mapping | Sequence):
+    many = isinstance(columns, Mapping | Sequence) and not isinstance(columns, str | bytes)
+    if not (many and all(isinstance(name, str) for name in columns)):
         raise InputError(f"columns must be a list of names, got {show(columns)}")
-    if wrong := [name for name in columns if not isinstance(name, str)]:
-        raise InputError(f"columns must be a list of names, got {show(wrong[0])} in it")
     kinds = dict(columns) if isinstance(columns, Mapping) else {name: _KINDS.get(name, "value") for name in columns}
     if not kinds or len(kinds) != len(columns):
         raise InputError(f"columns must have distinct names, got {show(list(columns))}")

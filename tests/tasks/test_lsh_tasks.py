@@ -236,7 +236,7 @@ def test_what_is_refused(tmp_path, monkeypatch):
         ("leave them out", {"lsh_plan": form}),
         ("plan must be", {"lsh_plan": 3, "threshold": None}),
         ("threshold must be", {"threshold": 2}),
-        ("n must be", {"documents": 1 << 33}),
+        ("documents must be", {"documents": 1 << 33}),
         ("index_ids must be", {"index_ids": 3}),
         ("id_type must be", {"id_type": "float"}),
         ("a plan is for texts and MinHash, got the family bit-sampling", {"family": BitSampling(dimension=512)}),

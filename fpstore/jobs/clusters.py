@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Lims, Progress, Words
-from fpstore.base.arguments import check_choice
+from fpstore.base.arguments import check_choice, check_whole
 from fpstore.base.arrays import HALF_BITS, differs, lists_of, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 CLUSTER_COLUMNS = ("id", "cluster", "representative")
 CORPUS_COLUMNS = (*CLUSTER_COLUMNS, "distance")
+MOST_DOCUMENTS = 2**63 - 1
 SET_BYTES = 5  # of each fingerprint: the set that it is in, and a share of an index
 DENSE = 4  # flags find the different numbers if they are below this many times their count
 
@@ -84,6 +85,7 @@ class Clusters(Tabular):
 
     def largest(self, count: int) -> list[list[int] | list[str]]:
         """Return the largest clusters, of equal ones the first."""
+        count = check_whole(count, 0, MOST_DOCUMENTS, "count")
         return [self[place] for place in self.by_size()[:count].tolist()]
 
     def by_size(self) -> npt.NDArray[np.intp]:
@@ -136,6 +138,8 @@ class Clusters(Tabular):
 
     def first(self, place: int, count: int) -> list[int] | list[str]:
         """Return the first documents of a cluster."""
+        place = check_whole(place, 0, len(self) - 1, "place")
+        count = check_whole(count, 0, MOST_DOCUMENTS, "count")
         start, end = self.lims[place : place + 2].tolist()
         members = names_of(self._names, self._numbers[start : min(end, start + count)])
         return members if isinstance(members, list) else members.tolist()

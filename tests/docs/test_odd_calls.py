@@ -124,6 +124,17 @@ def test_odd_numbers_of_a_family_are_refused(family):
             family.probes(np.ones(8), bands, rows, count)
 
 
+def test_odd_places_of_clusters_are_refused(here):
+    clusters = fpstore.build("s.fps", [7, 11, 1 << 40]).clusters(3)
+    assert clusters.first(0, 1) == [0]
+    for place, count in ((1, 1), (-1, 1), ("x", 1), (np.array(["a"]), 1), (0, -1), (0, None)):
+        with pytest.raises(InputError, match="must be a whole number"):
+            clusters.first(place, count)
+    for odd in (-1, "x", 0.5, None):
+        with pytest.raises(InputError, match="count must be a whole number"):
+            clusters.largest(odd)
+
+
 def test_a_design_of_blocks_has_no_thresholds(here):
     design = fpstore.build("s.fps", [7, 11]).design
     assert design.thresholds(3) == []

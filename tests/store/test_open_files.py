@@ -37,7 +37,7 @@ SWEEP = """
         assert report.complete and not report.sound
 
     operation = {
-        "probe": lambda: use(lambda store: store.probe_many(fingerprints[:50], threads=2).ids()),
+        "probe": lambda: use(lambda store: store.probe_many(fingerprints[:50], threads=2).read_ids()),
         "insert": lambda: use(lambda store: store.insert([1], ["one"]), "r+"),
         "merge": lambda: use(lambda store: store.merge(threads=2), "r+"),
         "redesign": lambda: use(lambda store: store.redesign("flip-2", memory="64MiB"), "r+"),
@@ -51,7 +51,10 @@ SWEEP = """
     }[name]
 
     def attempt(more):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1 + more, HARD))
+        free = [os.dup(2) for _ in range(more + 1)]  # the limit is of numbers, and those of open files have gaps
+        for number in free:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free[-1], HARD))
         try:
             operation()
             return 0

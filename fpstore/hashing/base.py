@@ -80,7 +80,7 @@ class Fingerprinter(ABC, Generic[Item_contra]):
 
     @property
     def usual_radius(self) -> int:
-        """A radius to begin with: 3 of each 64 bits (Manku, Jain, Das Sarma, section 5.1), if nothing better is known."""
+        """A radius to begin with: 3 of each 64 bits (Manku, Jain, Das Sarma, section 5.1), rounded down, unless measured."""
         return USUAL_BITS * self.width // WORD_BITS
 
     @property

@@ -25,6 +25,7 @@ from fpstore.io.source import Projection
 from fpstore.query.names import HeldIds
 
 WORDS = [f"word{i}" for i in range(400)]
+USUAL_RADIUS = {32: 1, 64: 3, 128: 6, 256: 12}
 
 
 def families(rng, width, count, members=4, flips=2):
@@ -84,7 +85,7 @@ def test_rows_that_are_kept(tmp_path, width, keep):
     path = tmp_path / "corpus.jsonl"
     rows = [json.dumps({"h": h, "id": i, "s": s, "other": [i, {"é": s}]}) for h, i, s in zip(digits, ids, scores, strict=True)]
     path.write_text("\n".join(rows) + "\n")
-    kept, clusters = expected(values, width, 3, keep, ids, scores)
+    kept, clusters = expected(values, width, USUAL_RADIUS[width], keep, ids, scores)
     score = "s" if keep == "highest" else None
     found = fpstore.dedup(path, tmp_path / "clean.jsonl", fingerprint="h", id="id", score=score, width=width, keep=keep)
     assert found.kept.tolist() == kept

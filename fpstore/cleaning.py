@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -170,7 +169,6 @@ def dedup(
     folder = None if resume is None else check_path(resume, "resume")
     with opened_reference(against, add, text is True, encoding) as reference:
         job = dedup_job(how, text, fingerprint, likeness, unknown, fingerprinter, html, reference)
-        refuse_uris(*(source if isinstance(source, list | tuple) else [source]), output)
         corpus = open_corpus(source, text is True, encoding=encoding)
         job = job.planned(corpus)
         overwrite = check_flag(overwrite, "overwrite")
@@ -281,14 +279,6 @@ def decontaminate(
     return found._replace(kept=corpus.flagged(found.kept), hits=found.hits.held())
 
 
-def refuse_uris(*given: Any) -> None:
-    """Raise InputError for a path in an object store, which only plans read and write."""
-    for one in given:
-        if isinstance(one, str) and re.match(r"[A-Za-z][\w+.-]*://", one):
-            advice = "give --plan or --processes (Python: fpstore.tasks.plan_dedup)"
-            raise InputError(f"{printable(one)}: object stores are read and written by the tasks of a plan: {advice}", path=one)
-
-
 @contextmanager
 def opened_reference(against: Any, add: bool, of_files: bool, encoding: str | None) -> Iterator[Reference | None]:
     """Open what a corpus is compared with: see the arguments ``against`` and ``add`` of :func:`dedup`."""
@@ -310,9 +300,9 @@ def opened_reference(against: Any, add: bool, of_files: bool, encoding: str | No
     elif isinstance(against, (str, os.PathLike)) and is_openable(Path(against)):
         with open_store(against, "r+" if adds else "r") as store:
             yield Reference(str(store.path), store, adds=adds)
-    elif adds and isinstance(against, (str, os.PathLike)) and not Path(against).exists():
+    elif adds and isinstance(against, (str, os.PathLike)) and not check_path(against).exists():
         yield Reference(os.fspath(against), adds=True)
-    elif isinstance(against, (str, os.PathLike)) and not Path(against).exists():
+    elif isinstance(against, (str, os.PathLike)) and not check_path(against).exists():
         raise InputError(f"{printable(against)}: no such store, file or folder; add=True (--add) makes a store", path=against)
     else:
         corpus = open_corpus(against, of_files, encoding=encoding)

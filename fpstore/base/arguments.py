@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import operator
 import os
+import re
 from collections.abc import Iterable, Sequence
 from numbers import Real
 from pathlib import Path
@@ -22,7 +23,7 @@ def printable(path: str | os.PathLike[str]) -> str:
 
 
 def check_path(value: object, what: str = "path") -> Path:
-    """Return an absolute path; raise `InputError` if the value cannot be a path, `StorageError` if the system refuses it."""
+    """Return an absolute path; InputError if it cannot be one or is a URI, StorageError if the system refuses it."""
     name = os.fspath(value) if isinstance(value, (str, os.PathLike)) else value
     if not isinstance(name, str):
         advice = ": decode it with os.fsdecode" if isinstance(name, bytes) else ""
@@ -34,10 +35,20 @@ def check_path(value: object, what: str = "path") -> Path:
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
             raise StorageError(f"{cut(name)}: {error.strerror}", path=name) from error
+        _refuse_uri(name)
     except ValueError as error:
         reason = "a NUL character" if "\0" in name else "a character that the file system cannot encode"
         raise InputError(f"{what} {show(name)} cannot be a file name: it holds {reason}", got=value) from error
     return Path(name).absolute()
+
+
+def _refuse_uri(name: str) -> None:
+    """Raise InputError for what is in an object store, also if it was a `Path`, which unites slashes."""
+    scheme = re.match(r"[A-Za-z][\w+.-]+:/", name)
+    if scheme is not None and not os.path.lexists(scheme[0]):
+        uri = f"{scheme[0]}/{name[scheme.end() :].lstrip('/')}"
+        plans = "only plans read inputs and write outputs there (fpstore task, fpstore dedup --plan; Python: fpstore.tasks)"
+        raise InputError(f"{printable(uri)}: is in an object store: {plans}; copy anything else to a disk", path=uri)
 
 
 def is_iterable(value: object, *other_types: type) -> TypeGuard[Iterable[Any]]:

@@ -13,7 +13,7 @@ import numpy as np
 from fpstore.base.arguments import printable
 from fpstore.base.resources import shown_size
 from fpstore.base.width import check_width
-from fpstore.cleaning import opened_reference, refuse_uris
+from fpstore.cleaning import opened_reference
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
 from fpstore.cli.options import argument, option, whole
@@ -169,7 +169,6 @@ def dedup(given: Given) -> None:
             _plan(given, kind, job, reference)
             return
         given.refuse("is for plans (--plan, --processes)", "part_bytes", "slice_rows")
-        refuse_uris(*given.inputs, given.output)
         corpus = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
         notices.source, job = corpus, _planned(given, job, corpus)
         folder = resume_folder(given)

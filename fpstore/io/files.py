@@ -93,7 +93,7 @@ class InputFile:
             self.arrives = _arrives(_mode_of_stdin())
             return
         with storage_errors(self.name):
-            status = Path(self.path).stat()
+            status = check_path(self.path).stat()
             self.arrives = _arrives(status.st_mode)
             if stat.S_ISDIR(status.st_mode):
                 raise InputError(f"{self.name}: is a folder, not a file", path=self.name)

@@ -13,7 +13,7 @@ from typing import IO, Any, Self, cast
 from weakref import finalize
 
 from fpstore.base.aliases import NamedColumns
-from fpstore.base.arguments import printable
+from fpstore.base.arguments import check_path, printable
 from fpstore.disk.folders import remove_abandoned, short_name, try_lock
 from fpstore.errors import InputError
 from fpstore.io.files import storage_errors
@@ -38,7 +38,7 @@ class Sink:
             self.name = printable(os.fspath(target))
             self._owned = True
             with self.errors():
-                self.file = self._open(Path(target))
+                self.file = self._open(check_path(target))
             return
         self.name = str(getattr(target, "name", type(target).__name__))
         self._owned = False

@@ -1,13 +1,14 @@
 """What the verbs of tasks say: which tasks are left, what a plan has, and which task makes a result that is damaged."""
 
 import json
+from pathlib import Path
 
 import pytest
-from commandline import failure, fine
+from commandline import failure, fine, run
 from tasking import corpus_in, finished
 
 import fpstore
-from fpstore.errors import CorruptStoreError, InputError
+from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.tasks import open_plan
 
 MANY = ("--text-field", "text", "--plan", "p", "--part-bytes", "3kB")
@@ -69,13 +70,33 @@ def test_a_damaged_result_names_its_task(source, tmp_path):
             plan.run(reader)
 
 
+URI_TAKERS = (
+    "build b.fps {}", "build b.fps {} --text", "build b.fps {}.parquet --text-field text", "build {} a.tsv", "stats {}",
+    "probe a.fps --input {}", "insert a.fps {}", "export a.fps --output {}", "ids a.fps --input {}", "join a.fps {}",
+    "decontaminate corpus {} --text --output out", "dedup {} out --text-field text", "dedup corpus {} --text-field text",
+    "dedup corpus out --text-field text --against {}", "calibrate {} --text",
+    "lsh build {} corpus --text-field text --threshold 0.5",
+    "lsh probe {} word", "hash {} --text", "weights {} --text", "backup a.fps {}", "report a.fps --output {}",
+    "pairs a.fps --output {} --resume", "absorb a.fps {}", "split a.fps {} --bits 1", "repair {}", "compare {} a.tsv",
+    "task probe p {} a.tsv out",
+)  # fmt: skip
+
+
 def test_an_object_store_needs_a_plan(source):
-    for arguments in (("s3://bucket/corpus", "s3://bucket/out"), ("corpus", "gs://bucket/out")):
-        said = failure("dedup", *arguments, "--text-field", "text")
-        assert "://bucket/" in said
-        assert "give --plan or --processes" in said
-        with pytest.raises(InputError, match="object stores are read and written by the tasks of a plan"):
-            fpstore.dedup(*arguments, text="text")
+    """Most verbs said that there was no such file, and named a folder that the user had not."""
+    (source.parent / "a.tsv").write_text(f"{7:016x}\n")
+    fine("build", "a.fps", "a.tsv", "--quiet")
+    for uri in ("s3://bucket/corpus", "gs://bucket/out"):
+        for line in URI_TAKERS:
+            said = run(*line.format(uri).split()).stderr.splitlines()[-1]
+            assert f"fpstore: {uri}" in said, line
+            assert ": is in an object store: only plans read inputs and write outputs there (fpstore task," in said, line
+        for path in (uri, Path(uri)):
+            with pytest.raises(InputError, match=r"//bucket/[a-z]+: is in an object store"):
+                fpstore.open(path)
+    (source.parent / "s3:").mkdir()
+    with pytest.raises(StoreNotFoundError, match="no such store"):  # the name of a folder may end with a colon
+        fpstore.open("s3:/store")
 
 
 def test_parts_and_slices_have_a_size(source):

@@ -19,7 +19,7 @@ from fpstore.cli.answers import QUERY_ID, ROW, Asked
 from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, whole
 from fpstore.cli.output import complain, summary
-from fpstore.cli.questions import IDS, given_ids, parse_words, scan_notice
+from fpstore.cli.questions import IDS, given_ids, note_missing, parse_words, scan_notice
 from fpstore.cli.signals import Interrupted, going_on
 from fpstore.cli.verb import Given, fail, output_is, verb
 from fpstore.disk.refusals import NOTHING_CHANGED
@@ -259,9 +259,10 @@ def delete(given: Given) -> None:
     A fingerprint is removed with all its ids, a pair is a fingerprint and one of its ids.
 
     When this returns, no process finds them any more. The next fpstore merge gives their space back. To find integer
-    ids, the id map is read once per call, so give many at a time, unless the store was built with --index-ids. The
-    summary says how many ids, fingerprints or pairs were not stored ("missing" with --json). With --input, each line
-    is an id, unchanged; an id that contains a line feed must be given as an argument, or with --null.
+    ids, the id map is read once per call, so give many at a time, unless the store was built with --index-ids. A note on
+    standard error counts the ids, fingerprints or pairs that are not stored ("missing" with --json); the exit code is 0 then,
+    too, so that the command can be repeated. With --input, each line is an id, unchanged; an id that contains a line feed must
+    be given as an argument, or with --null.
 
     $ fpstore delete crawl.fps 17 4711
     $ fpstore delete crawl.fps --input gone.txt
@@ -286,9 +287,10 @@ def delete(given: Given) -> None:
         merge_notice(opened, given.store, given)
     left = f"{counted(holds['fingerprints'], 'fingerprint')} with {counted(holds['ids'], 'id')} left"
     noun = "pair" if given.pairs else "fingerprint" if given.fingerprints else "id"
-    absent = f"; {counted(missing, noun)} {'was' if missing == 1 else 'were'} not stored" if missing else ""
-    line = f"{printable(given.store)}: {counted(removed, 'id')} removed, {left}{absent}"
-    given.result({"removed": removed, "missing": missing, **holds}, line)
+    given.result(
+        {"removed": removed, "missing": missing, **holds}, f"{printable(given.store)}: {counted(removed, 'id')} removed, {left}"
+    )
+    note_missing(given, missing, noun)
 
 
 def _deleted(given: Given, store: Store) -> dict[str, Any]:

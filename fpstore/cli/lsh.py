@@ -14,7 +14,7 @@ from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices
 from fpstore.cli.options import Checked, argument, option
 from fpstore.cli.output import print_json
-from fpstore.cli.questions import IDS, IDS_INPUT, given_ids
+from fpstore.cli.questions import IDS, IDS_INPUT, given_ids, note_missing
 from fpstore.cli.verb import Given, Verbs, fail, output_is, verb
 from fpstore.errors import InputError, counted
 from fpstore.families import MinHashFamily
@@ -242,7 +242,8 @@ def delete(given: Given) -> None:
     """Remove documents from an index by their ids.
 
     When this returns, no process finds them any more. The next fpstore lsh merge gives their space back. With --input, each
-    line is an id, unchanged. Ids that are not stored are counted ("missing" with --json).
+    line is an id, unchanged. A note on standard error counts ids that are not stored ("missing" with --json); the exit code is
+    0 then, too.
 
     $ fpstore lsh delete pages.lsh 2
     $ fpstore lsh delete titled.lsh --input gone.txt --json
@@ -255,9 +256,9 @@ def delete(given: Given) -> None:
     with indexes.open(given.store, "r+") as index:
         removed, missing = index.delete(given_ids(index._documents, given.words, given.inputs, given.null))
         left = len(index)
-    absent = f"; {counted(missing, 'id')} {'was' if missing == 1 else 'were'} not stored" if missing else ""
-    line = f"{printable(given.store)}: {counted(removed, 'document')} removed, {left:,} left{absent}"
+    line = f"{printable(given.store)}: {counted(removed, 'document')} removed, {left:,} left"
     given.result({"removed": removed, "missing": missing, "documents": left}, line)
+    note_missing(given, missing, "id")
 
 
 @verb(INDEX, *options.LIMITS, *options.RESULT)

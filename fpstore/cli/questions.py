@@ -387,6 +387,10 @@ def ids(given: Given) -> None:
     found: Any = [one for one, size in zip(wanted, sizes.tolist(), strict=True) for _ in range(size)]
     with open_writer(given.output, format=form, columns=["fingerprint", "id"], width=width, null=writes_null) as writer:
         writer.write({"fingerprint": fingerprints, "id": found})
-    absent = int(np.count_nonzero(sizes == 0))
-    if absent:
-        given.note(f"{counted(absent, 'id')} of {len(wanted):,} {'is' if absent == 1 else 'are'} not stored")
+    note_missing(given, int(np.count_nonzero(sizes == 0)), "id")
+
+
+def note_missing(given: Given, count: int, noun: str) -> None:
+    """Note how many ids, fingerprints or pairs of the command line are not stored, if there are any."""
+    if count:
+        given.note(f"{given.store}: {counted(count, noun)} {'is' if count == 1 else 'are'} not stored")

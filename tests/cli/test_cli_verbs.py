@@ -72,9 +72,9 @@ def test_ids_are_found(folder: Path) -> None:
     assert fine("ids", "crawl.fps", "far", "zero") == rows
     Path("asked.txt").write_text("zero\nnobody\n")
     done = run("ids", "crawl.fps", "far", "--input", "asked.txt")
-    assert (done.exit_code, done.stdout, done.stderr) == (0, rows, "fpstore: 1 id of 3 is not stored\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, rows, "fpstore: crawl.fps: 1 id is not stored\n")
     assert fine("ids", "crawl.fps", "nobody", "--quiet") == ""
-    assert run("ids", "crawl.fps", "x", "y").stderr == "fpstore: 2 ids of 2 are not stored\n"
+    assert run("ids", "crawl.fps", "x", "y").stderr == "fpstore: crawl.fps: 2 ids are not stored\n"
     found = [json.loads(line) for line in fine("ids", "crawl.fps", "far", "--json").splitlines()]
     assert found == [{"fingerprint": f"{int(FINGERPRINTS[3]):016x}", "id": "far"}]
 
@@ -84,7 +84,7 @@ def test_integer_ids_are_found(folder: Path) -> None:
         fine("build", "n.fps", "a.npy", *index, "-q", "--force")
         rows = [f"{int(FINGERPRINTS[place]):016x}\t{place}\n" for place in (3, 0, 3)]
         assert fine("ids", "n.fps", "--input", "-", stdin="3\n0\n3\n") == "".join(rows)
-        assert run("ids", "n.fps", 2**64 - 1, 1).stderr == "fpstore: 1 id of 2 is not stored\n"
+        assert run("ids", "n.fps", 2**64 - 1, 1).stderr == "fpstore: n.fps: 1 id is not stored\n"
         assert "the id '0x1' is not an unsigned integer" in failure("ids", "n.fps", "0x1")
 
 

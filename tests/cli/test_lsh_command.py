@@ -44,6 +44,7 @@ def test_a_life_of_an_index(folder: Path) -> None:
     assert (put.stderr, json.loads(put.stdout)) == (b"", {"texts": 1, "changed": 1, "documents": 5})
     gone = process("delete", "a.lsh", "d1", "d7", "--json")
     assert json.loads(gone.stdout) == {"removed": 1, "missing": 1, "documents": 4}
+    assert (gone.returncode, gone.stderr) == (0, b"fpstore: a.lsh: 1 id is not stored\n")
     assert process("merge", "a.lsh", "-q").returncode == 0
     assert process("verify", "a.lsh").stdout.startswith(b"a.lsh: sound: 4 documents, ")
     with lsh.open("a.lsh") as index:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from commandline import failure, fine
+from commandline import failure, fine, run
 
 import fpstore
 
@@ -91,20 +91,24 @@ def test_delete_of_pairs_says_what_was_not_stored(tmp_path, monkeypatch, extensi
         fine("export", name, "-o", f"rows.{extension}")
         rows = Path(f"rows.{extension}").read_text().splitlines(keepends=True)
         Path(f"gone.{extension}").write_text("".join([rows[0], rows[0].replace("7", "5", 1)]))  # a stored pair and another
-        left = fine("delete", name, "--pairs", "--input", f"gone.{extension}")
-        assert left.startswith(f"{name}: 1 id removed, 2 fingerprints with 2 ids left; 1 pair was not stored")
-        assert json.loads(fine("delete", name, "--pairs", "--input", f"gone.{extension}", "--json")) == {
-            "removed": 0, "missing": 2, "fingerprints": 2, "ids": 2
-        }  # fmt: skip
-    assert "; 2 ids were not stored" in fine("delete", "b.fps", "4", "5", "6", "6")
-    assert "; 1 fingerprint was not stored" in fine("delete", "b.fps", "--fingerprints", "0x3")
+        done = run("delete", name, "--pairs", "--input", f"gone.{extension}")
+        assert (done.stdout, done.stderr) == (
+            f"{name}: 1 id removed, 2 fingerprints with 2 ids left\n", f"fpstore: {name}: 1 pair is not stored\n"
+        )  # fmt: skip
+        done = run("delete", name, "--pairs", "--input", f"gone.{extension}", "--json")
+        assert json.loads(done.stdout) == {"removed": 0, "missing": 2, "fingerprints": 2, "ids": 2}
+        assert (done.exit_code, done.stderr) == (0, f"fpstore: {name}: 2 pairs are not stored\n")
+    assert run("delete", "b.fps", "4", "5", "6", "6").stderr == "fpstore: b.fps: 2 ids are not stored\n"
+    assert run("delete", "b.fps", "--fingerprints", "0x3").stderr == "fpstore: b.fps: 1 fingerprint is not stored\n"
+    assert fine("delete", "b.fps", "5", "--quiet") == ""
     Path("bare.tsv").write_text("0000000000000007\n")
     assert "--pairs needs an id in each row" in failure("delete", "b.fps", "--pairs", "--input", "bare.tsv")
     assert "--pairs takes a fingerprint and an id" in failure("delete", "b.fps", "--pairs", "0x7", code=2)
     Path("rows.tsv").write_text("7\t17\n")
     for name, ids in (("a.fps", ["x", "017", "x"]), ("b.fps", [4, 17, 4])):
         fpstore.build(name, [7, 7, 9], ids, overwrite=True).close()
-        assert "2 ids left; 1 pair was not stored" in fine("delete", name, "--pairs", "0x7", ids[0], "0x8", ids[0])
+        done = run("delete", name, "--pairs", "0x7", ids[0], "0x8", ids[0])
+        assert (done.stdout[-11:], done.stderr) == ("2 ids left\n", f"fpstore: {name}: 1 pair is not stored\n")
     done = json.loads(fine("delete", "b.fps", "--pairs", "9", "4", "--decimal", "--input", "rows.tsv", "--json"))
     assert (done["removed"], done["missing"]) == (2, 0)
 

@@ -22,6 +22,7 @@ from fpstore.errors import (
     StoreExistsError,
     StoreLockedError,
     StoreNotFoundError,
+    UnfinishedError,
 )
 from fpstore.query.ids import Ids
 from fpstore.query.matches import Match, Matches, MatchList
@@ -69,7 +70,8 @@ __all__ = [
     "MinHashFamily", "MissingExtraError", "NotStoredError", "PStable", "Pair", "Pairs", "Plan", "RandomHyperplanes",
     "RandomProjection", "ReadOnlyError", "Removed", "RemovedPieces", "RepairReport", "Report", "ScanWarning", "ShardedStore",
     "SimHash", "SimMinHash", "StorageError", "Store", "StoreExistsError", "StoreLockedError", "StoreNotFoundError", "TableSpec",
-    "Unary", "UnarySampling", "build", "decontaminate", "dedup", "open", "plan", "remove_boilerplate", "repair",
+    "Unary", "UnarySampling", "UnfinishedError", "build", "decontaminate", "dedup", "open", "plan", "remove_boilerplate",
+    "repair",
 ]  # fmt: skip
 
 _LATER = {

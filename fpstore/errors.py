@@ -80,6 +80,10 @@ class StoreNotFoundError(FpstoreError):
     """The path does not exist or is not a store."""
 
 
+class UnfinishedError(StoreNotFoundError):
+    """A task of a plan that comes before has not run, or the plan of a sharded store has not been finished."""
+
+
 class StoreLockedError(FpstoreError):
     """The store is open for writing, in another process or in this one, or a repair is at work on it."""
 

@@ -19,11 +19,11 @@ from fpstore.cli.options import argument
 from fpstore.cli.output import CLOSED, complain, occupy_closed_streams, output_is_closed
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
 from fpstore.cli.verb import LINE_WIDTH, Given, Verbs, no_such_verb, verb
-from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError, FpstoreError, StoreLockedError, StoreNotFoundError, UnfinishedError
 from fpstore.format.manifest import INDEX_FILE, is_openable
 from fpstore.start import ENDINGS
 
-EXIT_USAGE = 2
+EXIT_USAGE, EXIT_NOT_YET = 2, 3
 EXIT_SIGNAL = 128  # plus the number of the signal, as in shells
 # Raised by click 8.2 where 8.1 prints the help.
 _NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
@@ -81,7 +81,7 @@ class Program(Verbs):
         except (FpstoreError, click.ClickException, MemoryError, OSError) as error:
             complain(_describe(error, self.running))
             _flush_or_drop_output()
-            return self.failure
+            return EXIT_NOT_YET if self.failure == 1 and isinstance(error, (StoreLockedError, UnfinishedError)) else self.failure
         except Exception as error:
             if os.environ.get("FPSTORE_TRACEBACK"):
                 traceback.print_exc()
@@ -169,8 +169,10 @@ def main() -> None:
     A fingerprint has 32, 64, 128 or 256 bits. A store finds all fingerprints within a Hamming radius.
 
     Exit code 0 means success. 1 means an error, which has one line on standard error, or a fault that verify found. 2 means
-    a wrong command line. 130 follows Ctrl-C, 143 follows SIGTERM, and 141 a pipe that its reader has closed. The exit codes
-    of probe, scan, nearest and lsh probe are those of grep: 0 means that a query has a match, 1 that none has, 2 any error.
+    a wrong command line. 3 means not yet: another process has the store open for writing, or tasks of a plan that must come
+    before have not run; the same command succeeds later. 130 follows Ctrl-C, 143 follows SIGTERM, and 141 a pipe that its
+    reader has closed. The exit codes of probe, scan, nearest and lsh probe are those of grep: 0 means that a query has a match,
+    1 that none has, 2 any error.
 
     $ fpstore build crawl.fps crawl.tsv
     $ fpstore probe crawl.fps 9d3a5b1c00f7e642

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 PLAN = argument("plan", "PLAN")
 MOST_PROCESSES = 1024
 SHOWN = 8  # indexes of tasks that are left
+UNITS = ((1, "s"), (60, "min"), (3600, "h"), (86_400, "d"))
 PLANNING = (
     option(
         "--plan FOLDER", "Only write a plan to a new folder, or to an object store such as s3://bucket/plan: fpstore task runs "
@@ -41,7 +44,7 @@ PART_BYTES = option(
     cls=Verbs,
     modules={
         "Make a plan": {**dict.fromkeys(("build", "probe", "pairs", "join"), "task_plans"), "lsh": "task_lsh"},
-        "Run a plan": dict.fromkeys(("run", "status", "finish"), "task"),
+        "Run a plan": dict.fromkeys(("run", "status", "finish", "remove"), "task"),
     },
 )
 def task() -> None:
@@ -101,32 +104,65 @@ def run_all(given: Given, plan: Plan, processes: int) -> None:
 
 @verb(PLAN, options.JSON)
 def status(given: Given) -> None:
-    """Show the stages of a plan, and how many tasks are done.
+    """Show the stages of a plan, how many tasks are done, and how fast.
 
-    The indexes are those of fpstore task run --index. Of a stage that is done in part, those of the first tasks that are left
-    are shown; --json has all.
+    The indexes are those of fpstore task run --index. A stage that is done in part has the first tasks that are left; --json has
+    all. Its rate is that of the last 100 results, or of all since the stage before was done, by the times of their files, and the
+    time left is that of this stage at this rate. Tasks that are begun run, or were killed: on a disk, their unfinished files are
+    seen. Attempts are not recorded.
 
+    $ fpstore task status shards.plan
     $ fpstore task status shards.plan --json
     """
     plan = _opened(given)
     left = plan.left()
     found = [one._replace(done=one.tasks - len(left[one.stage])) for one in plan.status()]
     if given.as_json:
-        print_json([{**one._asdict(), "left": left[one.stage]} for one in found])
+        print_json([{**one._asdict(), "seconds_left": one.seconds_left, "left": left[one.stage]} for one in found])
         return
-    rows = [
-        (one.stage, _indexes(one.first, one.tasks), f"{one.done:,}", f"{one.tasks - one.done:,}", _some(one, left[one.stage]))
-        for one in found
-    ]
-    shown = 5 if any(row[-1] for row in rows) else 4
-    headings = ("stage", "indexes", "done", "left", "indexes left")[:shown]
-    print_table(printable(given.plan), headings, [row[:shown] for row in rows], left=(0, 1, 4)[: shown - 2])
+    columns = {
+        "stage": [one.stage for one in found], "indexes": [_indexes(one.first, one.tasks) for one in found],
+        "done": [f"{one.done:,}" for one in found], "left": [f"{one.tasks - one.done:,}" for one in found],
+        "begun": [f"{one.begun:,}" if one.begun else "" for one in found], "rate": list(map(_rate, found)),
+        "time left": list(map(_time_left, found)), "indexes left": [_some(one, left[one.stage]) for one in found],
+    }  # fmt: skip
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    words = [place for place, name in enumerate(shown) if name in ("stage", "indexes", "indexes left")]
+    print_table(printable(given.plan), list(shown), list(zip(*shown.values(), strict=True)), left=words)
+    latest = max((one.latest for one in found if one.latest is not None), default=None)
+    if latest is not None and any(map(_is_in_part, found)):
+        click.echo(f"The last result appeared at {time.strftime('%Y-%m-%d %H:%M:%S %z', time.localtime(latest))}.")
+
+
+def _is_in_part(stage: StageStatus) -> bool:
+    return 0 < stage.done < stage.tasks
 
 
 def _some(stage: StageStatus, left: list[int]) -> str:
     """Return the first indexes of tasks that are left, of a stage of which some are done."""
     more = f" and {len(left) - SHOWN:,} more" if len(left) > SHOWN else ""
-    return ", ".join(map(str, left[:SHOWN])) + more if stage.done else ""
+    return ", ".join(map(str, left[:SHOWN])) + more if _is_in_part(stage) else ""
+
+
+def _rate(stage: StageStatus) -> str:
+    """Return the rate of a stage that is done in part, in a unit of time in which one task or more is done."""
+    if stage.rate is None or not _is_in_part(stage):
+        return ""
+    seconds, unit = next(((each, name) for each, name in UNITS if stage.rate * each >= 1), UNITS[-1])
+    return f"{stage.rate * seconds:.1f}/{unit}"
+
+
+def _time_left(stage: StageStatus) -> str:
+    return "" if stage.seconds_left is None or not _is_in_part(stage) else _duration(stage.seconds_left)
+
+
+def _duration(seconds: float) -> str:
+    """Return a time in its two largest units, such as ``2 h 5 min``."""
+    whole = round(seconds)
+    for (size, unit), (smaller, name) in pairwise(reversed(UNITS)):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // smaller} {name}"
+    return f"{whole} s"
 
 
 def _indexes(first: int, count: int) -> str:
@@ -138,13 +174,33 @@ def finish(given: Given) -> None:
     """End the job of a plan, when all tasks are done.
 
     Writes what appears last, such as the manifest of an output folder and the list of removed rows, and prints what was found.
-    Remove the folder of the plan afterwards.
+    The exit code is 3 if tasks are left, and 1 if something is wrong. fpstore task remove removes the plan afterwards.
 
     $ fpstore task finish shards.plan --json
     """
     with given.bars() as bars:
         summary = _opened(given).finish(progress=bars)
     show_summary(given, summary)
+
+
+@verb(
+    PLAN, option("--force", "Remove it also if its job is not finished, or another version of fpstore made it."),
+    *options.RESULT,
+)  # fmt: skip
+def remove(given: Given) -> None:
+    """Remove a plan, with the results of its tasks.
+
+    The output stays. So do files of others in the folder of the plan. A folder without a plan is refused, and so is a plan whose
+    job is not finished.
+
+    $ fpstore task remove shards.plan --force --json
+    """
+    from fpstore.tasks.api import remove_plan
+
+    others = remove_plan(given.plan, force=given.force)
+    if others:
+        given.note(f"{given.plan}: {counted(len(others), 'file')} of others stay{'s' if len(others) == 1 else ''}: {others[0]}")
+    given.result({"removed": given.plan, "others": others}, given.timed(given.plan, "removed"))
 
 
 def show_summary(given: Given, summary: dict[str, Any]) -> None:

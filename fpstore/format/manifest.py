@@ -21,7 +21,7 @@ from fpstore.design.families import MAX_TABLES, Design
 from fpstore.design.tables import COPIES, REFERENCES, ROWS, TAG_BITS
 from fpstore.disk.files import RUN_REPAIR, open_file, opened, read_at, write_anew
 from fpstore.disk.refusals import refusing
-from fpstore.errors import CorruptStoreError, FormatVersionError, InputError, StorageError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError, FormatVersionError, InputError, StorageError, StoreNotFoundError, UnfinishedError
 from fpstore.format.record import ID_KINDS
 
 MANIFEST_FILE = "manifest.json"
@@ -318,7 +318,7 @@ def not_a_store(path: Path) -> StoreNotFoundError:
             return StoreNotFoundError(f"{path}: is a sharded store, and this is for one store: name one of its shards", path=path)
         if any(path.glob("shard-*.fps")):
             advice = f"fpstore task finish PLAN, or fpstore.ShardedStore.combine, writes its {SHARDS_FILE}"
-            return StoreNotFoundError(f"{path}: is an unfinished sharded store: {advice}", path=path)
+            return UnfinishedError(f"{path}: is an unfinished sharded store: {advice}", path=path)
     return StoreNotFoundError(f"{path}: not an fpstore store (no {MANIFEST_FILE} in it)", path=path)
 
 

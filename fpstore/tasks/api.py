@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_progress, check_whole
 from fpstore.base.resources import checked_resources, parse_memory, parse_threads
-from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError, StoreExistsError
+from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError, StoreExistsError, UnfinishedError
 from fpstore.tasks.build import BuildWork
 from fpstore.tasks.dedup import DedupWork
 from fpstore.tasks.lsh import LshWork
 from fpstore.tasks.pairs import PairsWork
 from fpstore.tasks.places import place_of
-from fpstore.tasks.plan import PLAN_FILE, PlanFolder
+from fpstore.tasks.plan import PLAN_FILE, PlanFolder, remove_files
 from fpstore.tasks.probe import ProbeWork
 from fpstore.tasks.work import Work
 
@@ -35,13 +35,39 @@ KINDS: dict[str, Callable[[PlanFolder], Work]] = {
 }  # fmt: skip
 
 
+RECENT = 100  # results that a rate counts
+
+
 class StageStatus(NamedTuple):
-    """A stage of a plan: the index of its first task, how many tasks it has, and how many of them are done."""
+    """A stage of a plan, as its files say it.
+
+    Attributes
+    ----------
+    stage : str
+    first : int
+        The index of its first task.
+    tasks, done : int
+        How many tasks it has, and how many of them are done.
+    latest : float or None
+        When the last result appeared, in seconds since 1970.
+    rate : float or None
+        Results per second: of the last 100, or since the stage before was done; of the first stage, since the plan was made.
+    begun : int
+        Tasks that are not done, and have an unfinished file: they run, or were killed. In an object store none is seen.
+    """
 
     stage: str
     first: int
     tasks: int
     done: int
+    latest: float | None = None
+    rate: float | None = None
+    begun: int = 0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The seconds that the tasks that are left take at this rate; None if it is not known."""
+        return (self.tasks - self.done) / self.rate if self.rate else None
 
 
 class Plan:
@@ -78,12 +104,18 @@ class Plan:
         return f"<fpstore.tasks.Plan {self.path}: {self._folder.kind}, {len(self):,} tasks>"
 
     def status(self) -> list[StageStatus]:
-        """Return how many tasks of each stage are done, in the order of the stages."""
-        done = self._folder.done()
-        return [
-            StageStatus(stage.name, indexes.start, stage.tasks, sum(index in done for index in indexes))
-            for stage, indexes in self._folder.indexes()
-        ]
+        """Return how many tasks of each stage are done, and how fast, in the order of the stages."""
+        times, begun = self._folder.times(), self._folder.begun()
+        before, found = self._folder.place.times(PLAN_FILE).get(PLAN_FILE, 0.0), []
+        for stage, indexes in self._folder.indexes():
+            ended = [before, *sorted(times[index] for index in indexes if index in times)]
+            recent = ended[-RECENT - 1 :]
+            passed, before = recent[-1] - recent[0], ended[-1]
+            rate = (len(recent) - 1) / passed if passed > 0 and ended[1:] else None
+            latest = ended[-1] if ended[1:] else None
+            unfinished = sum(index in begun and index not in times for index in indexes)
+            found.append(StageStatus(stage.name, indexes.start, stage.tasks, len(ended) - 1, latest, rate, unfinished))
+        return found
 
     def left(self) -> dict[str, list[int]]:
         """Return the indexes of the tasks of each stage that are not done, in the order of the stages."""
@@ -111,7 +143,7 @@ class Plan:
         ------
         InputError
             There is no such task, or an input has changed since the plan was made.
-        StoreNotFoundError
+        UnfinishedError
             A task of an earlier stage has not run.
         CorruptStoreError
             The result of an earlier task is damaged, or of another plan.
@@ -159,7 +191,7 @@ class Plan:
     def finish(self, *, progress: Progress | None = None) -> dict[str, Any]:
         """Write what appears last, when all tasks are done, and return what was found. Finishing twice is allowed.
 
-        StoreNotFoundError names a task that has not run.
+        UnfinishedError names a task that has not run.
         """
         with self._naming_tasks():
             return self._work.finish(checked_resources(None, None, progress))
@@ -174,6 +206,10 @@ class Plan:
             if index is None:
                 raise
             raise CorruptStoreError(f"{error} (--index {index})", path=error.path) from error
+
+    def is_finished(self) -> bool:
+        """Whether all tasks are done, and :meth:`finish` has ended the job: then the plan may be removed."""
+        return self._work.is_finished()
 
     def remove(self) -> None:
         """Remove the folder of the plan, with all results; the output stays."""
@@ -239,3 +275,19 @@ def open_plan(path: PathLike) -> Plan:
         The plan is damaged, or was changed by hand.
     """
     return Plan(PlanFolder.opened(place_of(path)))
+
+
+def remove_plan(path: PathLike, *, force: bool = False) -> list[str]:
+    """Remove a plan and its results; return the names of files of others in its folder, which stay.
+
+    UnfinishedError if its job has not ended, and FormatVersionError if another version made it, unless it is forced.
+    """
+    place = place_of(path)
+    try:
+        if not (open_plan(path).is_finished() or force):
+            unfinished = "its job is not finished, or the output is gone: fpstore task finish ends it, --force removes the plan"
+            raise UnfinishedError(f"{place.uri}: {unfinished}", path=place.uri)
+    except FormatVersionError as error:
+        if not force:
+            raise FormatVersionError(f"{error}; --force removes the plan", path=place.uri) from error
+    return remove_files(place)

@@ -13,7 +13,7 @@ from fpstore.tasks.api import PathLike, Plan, opened_once
 from fpstore.tasks.places import full_uri
 
 ROUNDS = 3  # in which tasks are tried
-PASSING = {"MemoryLimitError", "StorageError", "StoreNotFoundError"}  # what may be gone when a task runs again
+PASSING = {"MemoryLimitError", "StorageError", "StoreNotFoundError", "UnfinishedError"}  # what may be gone when a task runs again
 
 
 class Outcome(NamedTuple):

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from fpstore.base.threads import cached_property
-from fpstore.errors import InputError, StoreExistsError
+from fpstore.errors import InputError, StoreExistsError, StoreNotFoundError
 from fpstore.tasks.inputs import FIELD_SUFFIXES, InputSpec, digest_of_file, place_and_name
 from fpstore.tasks.pieces import Pieces
 from fpstore.tasks.places import DiskPlace, Place, full_uri, is_inside, place_of
@@ -118,6 +118,15 @@ class Output(OutputAsked):
             self.place.tidy(name)
         if not self.is_file:
             self.place.replace(MANIFEST, _manifest(digest, True, **summary))
+
+    def is_finished(self, digest: str) -> bool:
+        """Whether what :meth:`finish` writes is there."""
+        if self.is_file:
+            return self.removed is None or is_there(self.removed)
+        with suppress(StoreNotFoundError, ValueError, TypeError, KeyError, RecursionError):
+            manifest = json.loads(self.place.read_all(MANIFEST))
+            return bool(manifest["plan"] == digest and manifest["complete"])
+        return False
 
     def _checked(self, result: Pieces) -> list[dict[str, Any]]:
         """Return the files of a result; InputError for one that is gone, or not as long as it was written."""

@@ -49,6 +49,14 @@ class Place(ABC):
         """Return the names of all files here and in folders below that begin so, in order; none if the folder is not there."""
 
     @abstractmethod
+    def times(self, beginning: str = "") -> dict[str, float]:
+        """Return the names of all files that begin so, with the seconds since 1970 at which they were written."""
+
+    def begun(self, beginning: str = "") -> list[str]:
+        """Return the names that begin so of files that are written, or were when a process was killed, as far as one can see."""
+        return []
+
+    @abstractmethod
     def writing(self, name: str) -> Any:
         """Return a context manager: yield the path of a new file, or folder, on a disk, and publish what is there at the end.
 
@@ -129,10 +137,26 @@ class DiskPlace(Place):
 
     def names(self, beginning: str = "") -> list[str]:
         """Return the names of files that begin so."""
+        return [name for name in self._all(beginning) if UNFINISHED not in name]
+
+    def _all(self, beginning: str) -> list[str]:
+        """Return the names that begin so of all files, also of those that have not appeared."""
         top = beginning.rpartition("/")[0]
         with refusing(self.path):
-            found = sorted(_files_in(self.path / top, f"{top}/" if top else ""))
-        return [name for name in found if name.startswith(beginning) and UNFINISHED not in name]
+            return sorted(name for name in _files_in(self.path / top, f"{top}/" if top else "") if name.startswith(beginning))
+
+    def times(self, beginning: str = "") -> dict[str, float]:
+        """Return the names of files that begin so, with the times of their last bytes."""
+        found = dict[str, float]()
+        for name in self.names(beginning):
+            with refusing(self.path / name), suppress(FileNotFoundError):
+                found[name] = (self.path / name).stat().st_mtime
+        return found
+
+    def begun(self, beginning: str = "") -> list[str]:
+        """Return the names that begin so of files in unfinished folders."""
+        names = [Path(name) for name in self._all(beginning) if UNFINISHED in name]
+        return sorted({str(name.parent.parent / name.name) for name in names if name.parent.name.startswith(UNFINISHED)})
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
@@ -296,12 +320,16 @@ class StoredPlace(Place):
 
     def names(self, beginning: str = "") -> list[str]:
         """Return the names of files that begin so."""
+        return list(self.times(beginning))
+
+    def times(self, beginning: str = "") -> dict[str, float]:
+        """Return the names of files that begin so, with the times at which they were put."""
         top = beginning.rpartition("/")[0]
         with self._errors(beginning):
             found = self._system.get_file_info(self._selector(self._at(top), recursive=True, allow_not_found=True))
         length = len(self._path.rstrip("/")) + 1
-        names = sorted(one.path[length:] for one in found if one.type == self._kinds.File)
-        return [name for name in names if name.startswith(beginning)]
+        files = sorted((one.path[length:], (one.mtime_ns or 0) / 1e9) for one in found if one.type == self._kinds.File)
+        return {name: seconds for name, seconds in files if name.startswith(beginning)}
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:

@@ -9,14 +9,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from fpstore.base.arguments import check_whole
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
-from fpstore.errors import CorruptStoreError, FormatVersionError, InputError, StoreExistsError, StoreNotFoundError, counted, show
+from fpstore.errors import (
+    CorruptStoreError,
+    FormatVersionError,
+    InputError,
+    StoreExistsError,
+    StoreNotFoundError,
+    UnfinishedError,
+    counted,
+    show,
+)
 from fpstore.tasks.pieces import Pieces, PieceWriter
 from fpstore.tasks.places import Place
 
@@ -25,6 +34,7 @@ FORMAT, FORMAT_VERSION = "fpstore plan", 1
 DIGEST_BYTES = 16
 MOST_TASKS = 1 << 24  # of a stage
 LIBRARIES = ("fpstore", "numpy", "pyarrow", "unicodedata")  # whose versions decide about the bytes of what is written
+Value = TypeVar("Value")
 OF_TEXTS = {
     "trafilatura": ("trafilatura", "lxml"), "resiliparse": ("resiliparse",), "unicode": ("regex",), "jieba": ("jieba",),
 }  # fmt: skip  # packages that extractors and tokenizers need
@@ -107,12 +117,7 @@ class PlanFolder:
 
     def remove(self) -> None:
         """Remove the plan and its results; files of others stay."""
-        names = self.place.names()
-        if all(map(_is_own, names)):
-            self.place.remove()
-        else:
-            for name in filter(_is_own, names):
-                self.place.remove_file(name)
+        remove_files(self.place)
 
     @property
     def tasks(self) -> int:
@@ -142,14 +147,14 @@ class PlanFolder:
             first += stage.tasks
 
     def result(self, stage: str, number: int) -> Pieces:
-        """Return what a task has published; StoreNotFoundError says that it must run first."""
+        """Return what a task has published; UnfinishedError says that it must run first."""
         try:
             pieces = Pieces(self.place, result_name(stage, number))
         except StoreNotFoundError:
             index = next(indexes.start for one, indexes in self.indexes() if one.name == stage) + number
             which = f"task {number} of the stage {stage} (--index {index})"
             message = f"{self.place.uri}: {which} has not run: run the stages in order"
-            raise StoreNotFoundError(message, path=self.place.uri) from None
+            raise UnfinishedError(message, path=self.place.uri) from None
         wanted = self._facts(stage, number)
         got = {name: pieces.facts.get(name) for name in wanted}
         if got != wanted:
@@ -168,11 +173,20 @@ class PlanFolder:
 
     def done(self) -> set[int]:
         """Return the indexes of the tasks that have published a result."""
-        there = set(self.place.names(f"{RESULTS}/"))
-        found = set()
-        for stage, indexes in self.indexes():
-            found |= {index for number, index in enumerate(indexes) if result_name(stage.name, number) in there}
-        return found
+        return set(self._by_index(dict.fromkeys(self.place.names(f"{RESULTS}/"))))
+
+    def times(self) -> dict[int, float]:
+        """Return when tasks have published their results, in seconds since 1970, by index."""
+        return self._by_index(self.place.times(f"{RESULTS}/"))
+
+    def begun(self) -> set[int]:
+        """Return the indexes of tasks whose results are being written, or were by processes that were killed."""
+        return set(self._by_index(dict.fromkeys(self.place.begun(f"{RESULTS}/"))))
+
+    def _by_index(self, values: Mapping[str, Value]) -> dict[int, Value]:
+        """Return what there is for the names of results, by the indexes of their tasks."""
+        names = {result_name(stage.name, number): index for stage, run in self.indexes() for number, index in enumerate(run)}
+        return {names[name]: value for name, value in values.items() if name in names}
 
     def run(self, do: Do, index: int, resources: Resources) -> bool:
         """Do a task and publish its result; False if that was there. Of two that do it at once, the first one publishes."""
@@ -183,6 +197,18 @@ class PlanFolder:
         with self.place.writing(name) as path, PieceWriter(path, self._facts(stage, number)) as writer:
             do(stage, number, writer, resources)
         return True
+
+
+def remove_files(place: Place) -> list[str]:
+    """Remove a plan and its results, of any version; return the names of files of others, which stay."""
+    names = place.names()
+    others = [name for name in names if not _is_own(name)]
+    if not others:
+        place.remove()
+        return []
+    for name in filter(_is_own, names):
+        place.remove_file(name)
+    return others
 
 
 RESULTS = "results"  # the folder of the results

@@ -27,6 +27,10 @@ class Work(ABC):
         """Do a task: its result is what it writes, and a function of the plan and of the results of earlier stages."""
         getattr(self, f"_{stage}")(number, writer, resources)
 
+    def is_finished(self) -> bool:
+        """Whether the job has ended, and all that it writes is there."""
+        return len(self._plan.done()) == self._plan.tasks and self._output.is_finished(self._plan.digest)
+
     def _identity(self, what: object) -> bytes:
         """Return the identity of a store that the plan makes, so that whoever makes it writes the same bytes."""
         return blake2b(f"{self._plan.digest} {what}".encode(), digest_size=IDENTITY_BYTES).digest()

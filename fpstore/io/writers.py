@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import IO, Any, Literal, Self
@@ -256,6 +257,8 @@ def open_writer(
         raise InputError(f"the {name} format has no names of columns", got=names)
     if check_flag(null, "null"):
         refuse_without_lines(name)
+    if path_or_stream == "-" and name in RAW_BITS and sys.stdout is not None and sys.stdout.isatty():
+        raise InputError(f"format {name} is binary, which a terminal does not show: name a file (--output), or pipe it")
     sink = Sink(path_or_stream)
     try:
         if name == "npy" or name in RAW_BITS:

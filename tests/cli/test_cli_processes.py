@@ -239,6 +239,19 @@ def read_to_the_end(leader: int) -> str:
     return shown.decode()
 
 
+def test_a_terminal_gets_no_binary_format(folder: Path) -> None:
+    """It got the bytes of the fingerprints."""
+    arguments = ("export", "crawl.fps", "--format", "u64")
+    ours, theirs = pty.openpty()
+    done = subprocess.run([*COMMAND, *arguments], stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(theirs)
+    assert read_to_the_end(ours) == ""
+    assert done.returncode == 2
+    assert "is binary, which a terminal does not show: name a file (--output), or pipe it" in done.stderr
+    piped = subprocess.run([*COMMAND, *arguments], capture_output=True)
+    assert (len(piped.stdout) > 0, piped.returncode, piped.stderr) == (True, 0, b"")
+
+
 @pytest.mark.parametrize("wanted", [True, False])
 def test_bars_are_shown_on_a_terminal_only_if_wanted(wanted: bool, folder: Path) -> None:
     for verb, last in ((["build", "x.fps", "crawl.tsv"], "tables"), (["verify", "crawl.fps"], "strings")):

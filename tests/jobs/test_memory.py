@@ -1,6 +1,7 @@
 """Every verb takes memory that does not grow with the store, the texts or the ids, under a limit of the system."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -321,4 +322,4 @@ def test_jobs_take_their_budget_and_some_bytes_a_row(inputs, job, extra):
     if job == "dedup":
         assert "rror" in done(job, inputs, BUDGET, BUDGET + 16 * ROWS)
     else:
-        assert "MemoryError" in done(job, inputs, "8GiB", room)
+        assert re.search(r"\bMemory(Limit)?Error", done(job, inputs, "8GiB", room))  # of Python, or of the kernel

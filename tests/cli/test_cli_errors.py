@@ -283,7 +283,7 @@ def test_bugs_and_no_memory_are_one_line_too(folder: Path, monkeypatch: pytest.M
 
 def test_merge_beside_a_long_lived_writer_says_how_it_merges(folder: Path) -> None:
     with fpstore.open("crawl.fps", "r+"):
-        message = failure("merge", "crawl.fps")
+        message = failure("merge", "crawl.fps", code=3)
     for words in ("this process has it open for writing", "one writer at a time", "Store.merge()", "merge_at=0.1"):
         assert words in message
 

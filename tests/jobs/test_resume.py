@@ -178,7 +178,7 @@ def test_a_second_process_is_refused(job_folder):
         child = os.fork()
         if not child:
             result = run(*arguments)
-            os._exit(int(result.exit_code != 1 or f"process {os.getppid()} is running this job" not in result.stderr))
+            os._exit(int(result.exit_code != 3 or f"process {os.getppid()} is running this job" not in result.stderr))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         with pytest.raises(StoreLockedError, match="this process is running this job"):
             next(store.pairs(threads=2, resume="p.tsv.resume"))

@@ -239,12 +239,12 @@ def test_an_index_that_is_none(root, index):
 
 def test_tasks_out_of_order(root):
     plan = planned(root)
-    refused(fpstore.StoreNotFoundError, r"plan: task 0 of the stage hash \(--index 0\) has not run: run the", plan.finish)
+    refused(fpstore.UnfinishedError, r"plan: task 0 of the stage hash \(--index 0\) has not run: run the", plan.finish)
     plan.run(0)
-    refused(fpstore.StoreNotFoundError, r"plan: task 1 of the stage hash \(--index 1\) has not run", plan.run, 2)
+    refused(fpstore.UnfinishedError, r"plan: task 1 of the stage hash \(--index 1\) has not run", plan.run, 2)
     for index in range(1, len(plan) - 1):
         plan.run(index)
-    refused(fpstore.StoreNotFoundError, r"plan: task 1 of the stage list \(--index [0-9]+\) has not run", plan.finish)
+    refused(fpstore.UnfinishedError, r"plan: task 1 of the stage list \(--index [0-9]+\) has not run", plan.finish)
     assert not (root / "removed.csv").exists()
     assert not json.loads((root / "out" / "_fpstore.json").read_text())["complete"]
     plan.run(len(plan) - 1)

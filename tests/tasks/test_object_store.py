@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from urllib.request import Request, urlopen
 
 import pytest
+from commandline import failure, fine
 from planned import ASKED, corpus_at, done_at
 from pyarrow import fs
 from speeds import slow
@@ -136,10 +137,10 @@ def test_runs_at_once(corpus, runs):
     running = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(runs)]
     assert [(one.communicate()[1], one.returncode) for one in running] == [(b"", 0)] * runs
     assert written(system, name)[:2] == (expected, True)
-    assert all(stage.done == stage.tasks for stage in plan.status())
+    assert all(stage.done == stage.tasks and stage.latest is not None for stage in plan.status())
     again = planned(name, slice_rows=30)
     assert (again.digest, again.run(0)) == (plan.digest, False)
-    plan.remove()
+    assert fine("task", "remove", plan.path).startswith(f"{plan.path}: removed, ")
     assert written(system, name) == (expected, True, [])
 
 
@@ -155,7 +156,8 @@ def test_results_that_are_removed_or_damaged(corpus):
     with pytest.raises(fpstore.CorruptStoreError, match=r"^s3://.*/plan/results/hash-00000\.pieces: damaged: remove it"):
         open_plan(plan.path).run(links)
     system.delete_file(path)
-    with pytest.raises(fpstore.StoreNotFoundError, match=r"task 0 of the stage hash \(--index 0\) has not run"):
+    assert "its job is not finished" in failure("task", "remove", plan.path, code=3)
+    with pytest.raises(fpstore.UnfinishedError, match=r"task 0 of the stage hash \(--index 0\) has not run"):
         plan.finish()
     assert plan.status()[0].done == links - 1
     for index in range(len(plan)):

@@ -17,7 +17,15 @@ from typing import Any, NamedTuple
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_progress, check_whole
 from fpstore.base.resources import checked_resources, parse_memory, parse_threads
-from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError, StoreExistsError, UnfinishedError
+from fpstore.errors import (
+    CorruptStoreError,
+    FormatVersionError,
+    FpstoreError,
+    InputError,
+    StorageError,
+    StoreExistsError,
+    UnfinishedError,
+)
 from fpstore.tasks.build import BuildWork
 from fpstore.tasks.dedup import DedupWork
 from fpstore.tasks.lsh import LshWork
@@ -157,7 +165,7 @@ class Plan:
     def run_all(self, processes: int | None = None, *, memory: int | str | None = None, progress: Progress | None = None) -> None:
         """Do all tasks that are left, stage by stage, in processes of this machine, each with one thread.
 
-        A script that calls this needs ``if __name__ == "__main__":``, as for all of Python's process pools.
+        Each process imports the script that calls this: put the call under ``if __name__ == "__main__":``.
 
         Parameters
         ----------
@@ -172,6 +180,8 @@ class Plan:
         ------
         FpstoreError
             A task failed, as in :meth:`run`; tasks that run are ended well, and no others begin.
+        InputError
+            The call is not under ``if __name__ == "__main__":``, so that no process begins.
         StorageError
             A process was ended by the system, such as for want of memory. What is done stays done.
         """
@@ -179,11 +189,15 @@ class Plan:
         each = parse_memory(memory) // count
         check_progress(progress)
         done = self._folder.done()
-        with ProcessPoolExecutor(count, get_context("spawn"), _end_with, (os.getpid(),)) as pool:
+        context = get_context("spawn")
+        has_begun = context.RawValue("b", 0)
+        with ProcessPoolExecutor(count, context, _begin, (os.getpid(), has_begun)) as pool:
             for stage, indexes in self._folder.indexes():
                 left = [index for index in indexes if index not in done]
                 try:
                     _run_stage(pool, self, left, each, stage.name, stage.tasks, progress)
+                except BrokenProcessPool as error:
+                    raise _ended(self.path, stage.name, bool(has_begun.value)) from error
                 except BaseException:
                     pool.shutdown(cancel_futures=True)
                     raise
@@ -221,19 +235,30 @@ def _run_stage(
 ) -> None:
     running = [pool.submit(_run_in_process, plan.path, plan.digest, index, memory) for index in indexes]
     done = total - len(running)
-    try:
-        for job in as_completed(running):
-            job.result()
-            done += 1
-            if progress is not None:
-                progress(stage, done, total)
-    except BrokenProcessPool as error:
-        message = f"{plan.path}: a process was ended while it ran a task of the stage {stage}; what is done is kept: run again"
-        raise StorageError(f"{message}, with fewer processes if memory was short", path=plan.path) from error
+    for job in as_completed(running):
+        job.result()
+        done += 1
+        if progress is not None:
+            progress(stage, done, total)
 
 
-def _end_with(parent: int) -> None:
-    """Let this process end when its parent is killed: it would wait for tasks forever. Tasks may be killed at any time."""
+def _ended(path: str, stage: str, has_begun: bool) -> FpstoreError:
+    """Return the error of a pool one of whose processes has ended, perhaps before any process had begun to take tasks."""
+    if not has_begun:
+        return InputError(
+            f"{path}: no process could begin: each imports the script that calls run_all, which ended it: "
+            'put the call under if __name__ == "__main__":'
+        )
+    message = f"{path}: a process was ended while it ran a task of the stage {stage}; what is done is kept: run again"
+    return StorageError(f"{message}, with fewer processes if memory was short", path=path)
+
+
+def _begin(parent: int, has_begun: Any) -> None:
+    """Note that a process has begun, and let it end when its parent is killed: it would wait for tasks forever.
+
+    Tasks may be killed at any time.
+    """
+    has_begun.value = 1
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENT, signal.SIGKILL)
     if os.getppid() != parent:

@@ -1,6 +1,7 @@
 """Tasks that are killed, refused, interrupted, doubled or damaged: the output is that of a clean run, and nothing is left."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -111,6 +112,20 @@ def test_a_worker_that_is_killed(begun):
     plan.finish()
     assert written(root) == expected
     assert not list(root.rglob(".unfinished-*"))
+
+
+@pytest.mark.parametrize("guard", ["", 'if __name__ == "__main__":\n    '])
+def test_a_script_without_a_guard_is_told_so(begun, guard):
+    """Its processes import it, and end before they take a task: "fewer processes if memory was short"."""
+    plan, _, root = begun
+    script = root / "script.py"
+    script.write_text(f"import fpstore.tasks\n{guard}fpstore.tasks.open_plan({plan.path!r}).run_all(processes=2)\n")
+    ended = subprocess.run([sys.executable, "-P", script], capture_output=True, text=True)
+    message = f'InputError: {plan.path}: no process could begin: .*under if __name__ == "__main__":$'
+    if guard:
+        assert (ended.returncode, ended.stderr) == (0, "")
+    else:
+        assert re.search(message, ended.stderr.rstrip())
 
 
 def test_an_error_of_a_worker_comes_whole(begun):

@@ -126,7 +126,7 @@ class MinHashFamily(JaccardFamily[Any]):
         if self._minhash._of_sets and all(isinstance(one, str) for one in (*batch, *rest)):
             features, sizes = self.fingerprinter.feature_sets([*batch, *rest])
             places = np.arange(1, len(rest) + 1, dtype=np.uint64)
-            return _kernel.jaccard_similarities(features, lims_of(sizes).view(np.uint64), np.zeros_like(places), places)
+            return _kernel.FeatureSets(features, lims_of(sizes).view(np.uint64)).similarities(np.zeros_like(places), places)
         first = self._weights(batch[0])
         return np.array([_weighted_jaccard(first, self._weights(other)) for other in rest], np.float64)
 

@@ -25,13 +25,13 @@ from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in, was_
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup_job import DedupJob
-from fpstore.jobs.grouping import Members, Numbers, grouped, members_of, ranks_of, rows_at
+from fpstore.jobs.grouping import Members, Numbers, grouped, members_of, ranks_of, regrouped, rows_at
 from fpstore.jobs.joining import connected
 from fpstore.jobs.outputs import Listing, Outputs, check_outside, share_a_file
 from fpstore.jobs.pairs import join_design
 from fpstore.jobs.reference import PART, NearReference, Reference, near_candidates, side_of
 from fpstore.jobs.removed import Removed
-from fpstore.jobs.verified import MOST_COMPARED, SECOND, text_sets, verified
+from fpstore.jobs.verified import MOST_COMPARED, SECOND, TextSets, text_sets
 from fpstore.query.names import HeldIds, Names, names_of
 
 COMPARED_AT_ONCE = 1 << 18
@@ -195,12 +195,12 @@ def _grouped(
         return grouped(members, job.grouping, rows_of, ids_of, documents.scores)
     ranks = ranks_of(members, job.grouping.keep, rows_of, ids_of, documents.scores)
     at = documents.rows
-    similar = _similarities([(corpus, np.sort(at[members.documents.view(np.intp)]))], job, resources)
+    texts, least = _texts_of([(corpus, np.sort(at[members.documents.view(np.intp)]))], job, resources), job.least_similarity
 
-    def alike(a: Words, b: Words) -> Flags:
-        return similar(at[a.view(np.intp)], at[b.view(np.intp)])
+    def choose(rows: Words, lims: Words, some: Words) -> Words:
+        return texts.representatives(rows, lims, at[some.view(np.intp)], job.grouping.radius, least)
 
-    return verified(members, ranks, rows_of, job.grouping.radius, alike)
+    return regrouped(members, rows_of, ranks, choose)
 
 
 def _connected(
@@ -253,27 +253,27 @@ def _near_corpus(
 ) -> NearReference:
     """Return the documents that are near those of another corpus, and alike if texts are compared."""
     theirs = compared_rows(other, replace(job.projection, score=None), job.fingerprinter, resources, False, None)
-    side, exact = side_of(theirs, job.projection.width), job.least_similarity is not None
-    most = MOST_COMPARED if exact else 1
+    side = side_of(theirs, job.projection.width)
+    most = 1 if job.least_similarity is None else MOST_COMPARED
     found = near_candidates(side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, most)
-    if not exact:
+    if job.least_similarity is None:
         return NearReference.of(found, side)
     rows, other_rows = documents.rows, theirs.rows
     compared = other_rows[np.unique(found.numbers).view(np.intp)]
-    similar = _similarities([(corpus, rows[found.documents()]), (other, compared)], job, resources)
-    return NearReference.of(found, side, lambda a, b: similar(rows[a.view(np.intp)], other_rows[b.view(np.intp)] + SECOND))
+    texts, least = _texts_of([(corpus, rows[found.documents()]), (other, compared)], job, resources), job.least_similarity
+
+    def alike(a: Words, b: Words) -> Flags:
+        return texts.similarities(rows[a.view(np.intp)], other_rows[b.view(np.intp)] + SECOND) >= least
+
+    return NearReference.of(found, side, alike)
 
 
-def _similarities(
-    corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]], job: DedupJob, resources: Resources
-) -> Callable[[npt.NDArray[np.intp], npt.NDArray[np.intp]], Flags]:
-    """Return a function that compares rows of corpora exactly, whose texts are read again."""
+def _texts_of(corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]], job: DedupJob, resources: Resources) -> TextSets:
+    """Return the texts of rows of corpora, which are read again, to compare them exactly."""
     assert job.fingerprinter is not None
-    assert job.least_similarity is not None
-    least = job.least_similarity
     for corpus, _ in corpora:
         if isinstance(corpus, DocumentFiles):
             corpus.silence()
     (texts,) = text_sets(corpora, job.projection, [job.fingerprinter], resources)
     resources.report("verifying", len(corpora[0][1]))
-    return lambda a, b: texts.similarities(a, b) >= least
+    return texts

@@ -18,6 +18,7 @@ from fpstore.io.scores import ranks_of_keys
 Numbers = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 PIECE = 1 << 18  # members of groups that are looked at together
 RowsOf = Callable[[slice], Words]  # the fingerprints of some members
+Choose = Callable[[Words, Words, Words], Words]
 
 
 class Members(NamedTuple):
@@ -92,6 +93,15 @@ def without_chains(members: Members, fingerprints: RowsOf, ranks: npt.NDArray[An
     In each connected group, in the order of ranks, a member that is within the radius of no representative becomes one. The
     others go to the nearest one, of several to the first.
     """
+    return regrouped(members, fingerprints, ranks, lambda rows, lims, _: _kernel.group_greedily(rows, lims, radius))
+
+
+def regrouped(members: Members, fingerprints: RowsOf, ranks: npt.NDArray[Any], choose: Choose) -> Members:
+    """Return the groups of the members that have one representative, which stands first.
+
+    ``choose`` takes the fingerprints of members in the order of ranks, the lims of their groups, and their documents. It returns
+    the place of the representative of each.
+    """
     if not len(ranks):
         return members
     pieces, leasts = list[Members](), list[Words]()
@@ -100,10 +110,11 @@ def without_chains(members: Members, fingerprints: RowsOf, ranks: npt.NDArray[An
         here = slice(int(lims[0]), int(lims[-1]))
         order = stable_order(ranks[here])
         order = order[stable_order(lists_of(lims)[order])]
-        chosen = _kernel.group_greedily(fingerprints(here)[order], (lims - lims[0]).view(np.uint64), radius)
+        documents = members.documents[here]
+        chosen = choose(fingerprints(here)[order], (lims - lims[0]).view(np.uint64), documents[order])
         representatives = np.empty(len(order), np.uint64)
         representatives[order] = order[chosen.view(np.intp)]
-        new, places = members_of(representatives, members.documents[here])
+        new, places = members_of(representatives, documents)
         leasts.append(new.documents[new.lims[:-1]])
         pieces.append(represented(new, representatives[places.view(np.intp)] != places))
     return _in_order(pieces, np.concatenate(leasts))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,20 +10,17 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Counts, Flags, Words
-from fpstore.base.arrays import lims_of, stable_order
+from fpstore.base.arrays import lims_of
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
-from fpstore.base.width import distances_between
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError
 from fpstore.hashing.base import FeatureSets, Fingerprinter
 from fpstore.io.source import Projection, RowSource
-from fpstore.jobs.grouping import Members, RowsOf, members_of, represented
 
 WAITING_BATCHES = 4  # for each thread
 SECOND = 1 << 62
 MOST_COMPARED = 256  # kept documents with one: the nearest
-COMPARED_AT_ONCE = 16  # kept documents with one: the nearest are mostly alike
 Alike = Callable[[Words, Words], Flags]
 
 
@@ -33,15 +29,27 @@ class TextSets:
 
     def __init__(self, rows: npt.NDArray[np.intp], features: Counts, sizes: npt.NDArray[np.int64]) -> None:
         """Take the numbers of the rows, which ascend, and their features, as in `FeatureSets`."""
-        self._rows, self._features, self._lims = rows, features, lims_of(sizes).view(np.uint64)
+        self._rows, self._sets = rows, _kernel.FeatureSets(features, lims_of(sizes).view(np.uint64))
 
     def similarities(self, a: npt.NDArray[np.intp], b: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
         """Return the Jaccard similarities of pairs of rows: the features that both have by the features of either.
 
         A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997, section 2.
         """
-        places = (np.searchsorted(self._rows, some).astype(np.uint64) for some in (a, b))
-        return _kernel.jaccard_similarities(self._features, self._lims, *places)
+        return self._sets.similarities(self._numbers(a), self._numbers(b))
+
+    def representatives(self, fingerprints: Words, lims: Words, rows: npt.NDArray[np.intp], radius: int, least: float) -> Words:
+        """Return the place of the representative of each of some rows, which are in groups, and in each group in order.
+
+        A row goes to the nearest representative within the radius whose similarity is at least a bound. If there is none among
+        the nearest MOST_COMPARED, the row is a representative. So the work grows with the rows, not with their square, where
+        many are near and few are alike. The kernel bounds the representatives whose distance is computed (`kMostScanned`), too.
+        """
+        found, _, _ = self._sets.representatives(fingerprints, lims, self._numbers(rows), radius, least, MOST_COMPARED)
+        return found
+
+    def _numbers(self, rows: npt.NDArray[np.intp]) -> Words:
+        return np.searchsorted(self._rows, rows).astype(np.uint64)
 
 
 def text_sets(
@@ -65,41 +73,6 @@ def text_sets(
             raise InputError(f"{corpus.label}: changed while it was read")
         corpus.check_unchanged()
     return [TextSets(numbers, one.finish(), np.concatenate(each)) for one, each in zip(features, sizes, strict=True)]
-
-
-def verified(every: Members, ranks: npt.NDArray[Any], fingerprints: RowsOf, radius: int, alike: Alike) -> Members:
-    """Return groups in which every document is alike to the first one, and within the radius of it.
-
-    In each connected group, in the order of ranks, a document goes to the nearest one that is kept, within the radius, and
-    alike. If there is none among the nearest MOST_COMPARED, the document is kept: so the work grows with the documents, not with
-    their square, where many are near and few are alike.
-    ``fingerprints`` returns those of some documents; ``alike`` takes some documents, and others to compare each with.
-    """
-    chosen = np.arange(len(every.documents))
-    for start, end in pairwise(every.lims.tolist()):
-        rows = fingerprints(slice(start, end))
-        kept, kept_rows = np.empty(end - start, np.intp), np.empty_like(rows)
-        count = 0
-        for place in stable_order(ranks[start:end]).tolist():
-            near = _nearest(kept_rows[:count], rows[place], radius)[:MOST_COMPARED]
-            for some in range(0, len(near), COMPARED_AT_ONCE):
-                others = kept[near[some : some + COMPARED_AT_ONCE]]
-                found = np.flatnonzero(alike(np.full(len(others), every.documents[start + place]), every.documents[others]))
-                if len(found):
-                    chosen[start + place] = others[found[0]]
-                    break
-            else:
-                kept[count], kept_rows[count] = start + place, rows[place]
-                count += 1
-    new, at = members_of(chosen.astype(np.uint64), every.documents)
-    return represented(new, chosen[at.view(np.intp)] != at.view(np.intp))
-
-
-def _nearest(rows: Words, row: Words, radius: int) -> npt.NDArray[np.intp]:
-    """Return the places of the rows within the radius of a row, the nearest first."""
-    distances = distances_between(rows, row)
-    near = np.flatnonzero(distances <= radius)
-    return near[np.argsort(distances[near], kind="stable")]
 
 
 def sets_of_texts(

@@ -27,9 +27,9 @@ from fpstore.jobs.bands import row_hashes
 from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup import check_store, distances_from_kept
 from fpstore.jobs.dedup_job import DedupJob
-from fpstore.jobs.grouping import Members, grouped, members_of, ranks_of
+from fpstore.jobs.grouping import Members, grouped, members_of, ranks_of, regrouped
 from fpstore.jobs.reference import NearReference, near_candidates
-from fpstore.jobs.verified import TextSets, sets_of_texts, verified
+from fpstore.jobs.verified import TextSets, sets_of_texts
 from fpstore.store import Store, snapshot_of
 from fpstore.tasks.asked import asked_of, job_of
 from fpstore.tasks.ids import column_of, joined_ids, kind_of, taken
@@ -304,11 +304,10 @@ class DedupWork(Work):
         least = job.least_similarity
         sets = TextSets(np.arange(len(fingerprints)), joined(parts, "features", number), joined(parts, "sizes", number))
 
-        def alike(a: Words, b: Words) -> Flags:
-            return sets.similarities(a.view(np.intp), b.view(np.intp)) >= least
+        def choose(rows: Words, lims: Words, some: Words) -> Words:
+            return sets.representatives(rows, lims, some.view(np.intp), job.grouping.radius, least)
 
-        ranks = ranks_of(members, job.grouping.keep, rows_of, ids_of, scores)
-        return verified(members, ranks, rows_of, job.grouping.radius, alike)
+        return regrouped(members, rows_of, ranks_of(members, job.grouping.keep, rows_of, ids_of, scores), choose)
 
     def _joined_ids(self, parts: list[Pieces], number: int) -> IdColumn:
         """Return the ids of all parts: strings, if those of any part of the corpus are."""

@@ -148,6 +148,21 @@ def test_signals_are_met_while_rows_are_grouped(met):
         _kernel.group_greedily(rows, sets, 0, stop=stop)
 
 
+def test_signals_are_met_while_texts_are_compared(met):
+    """Calibration compared a million pairs of long texts in one call: control-C ended it after that."""
+    sets = _kernel.FeatureSets(np.tile(np.arange(1 << 14, dtype=np.uint32), 2), np.array([0, 1 << 14, 1 << 15], np.uint64))
+    pairs = np.zeros(1 << 13, np.uint64)
+    assert met(lambda: sets.similarities(pairs, pairs + np.uint64(1))) > 5
+    rows = np.zeros(1 << 13, np.uint64)
+    one = np.array([0, len(rows)], np.uint64)
+    numbers = np.arange(len(rows), dtype=np.uint64) % 2
+    assert met(lambda: sets.representatives(rows, one, numbers, 0, 1.0, 256)) > 5
+    stop = _kernel.Stop()
+    stop.set()
+    with pytest.raises(InterruptedError):
+        sets.representatives(rows, one, numbers, 0, 1.0, 256, stop=stop)
+
+
 INTERRUPTED = """
     import os, signal, sys, threading
     import numpy as np

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine, run
 from speeds import crossed
 
 import fpstore
-from fpstore import InputError, MinHash, SimHash
+from fpstore import InputError, MinHash, SimHash, _kernel
 from fpstore.hashing import Fields, LongestSentences, MainText
-from fpstore.jobs.grouping import Members
-from fpstore.jobs.verified import verified
+from fpstore.jobs.verified import TextSets
 
 # Some lines depend on the neighbours of a character, so that Python makes their normal forms.
 MARKED = ["e\u0301a", "\u1100\u1161", "\u03a3x", "\u0e01\u0e38\u0e48"]
@@ -238,10 +238,69 @@ def test_what_fails_beside_one_text_is_compared_again():
     assert list(found.clusters) == [[2, 1, 3, 4]]
 
 
-@pytest.mark.parametrize(("most", "groups"), [(1, []), (2, [[1, 2]])])
-def test_the_nearest_are_compared_up_to_a_bound(monkeypatch, most, groups):
+@pytest.mark.parametrize(("most", "representative"), [(1, 2), (2, 1)])
+def test_the_nearest_are_compared_up_to_a_bound(monkeypatch, most, representative):
+    """The last is near both, and alike to the farther one."""
     monkeypatch.setattr("fpstore.jobs.verified.MOST_COMPARED", most)
-    every = Members(np.array([0, 3]), np.arange(3, dtype=np.uint64))  # the last is near both, and alike to the farther one
+    sets = TextSets(np.arange(3), np.array([1, 2, 3, 2, 3], np.uint32), np.array([1, 2, 2]))
     rows = np.array([0b0001, 0b0110, 0b0000], np.uint64)
-    found = verified(every, np.arange(3), lambda here: rows[here], 3, lambda a, b: (a == 2) & (b == 1))
-    assert [found.documents[start:end].tolist() for start, end in zip(found.lims[:-1], found.lims[1:], strict=True)] == groups
+    found = sets.representatives(rows, np.array([0, 3], np.uint64), np.arange(3), 3, 0.9)
+    assert found.tolist() == [0, 1, representative]
+
+
+class Kernel:
+    """The kernel, with what calls of it read: the elements of their arrays, and what the kernel itself counts."""
+
+    def __init__(self, kernel, read):
+        self._kernel, self._read = kernel, read
+
+    def __getattr__(self, name):
+        def call(*given):
+            found = getattr(self._kernel, name)(*given)
+            self._read.append(sum(one.size for one in given if isinstance(one, np.ndarray)))
+            if isinstance(found, tuple):
+                self._read += found[1:]
+            return Kernel(found, self._read) if isinstance(found, _kernel.FeatureSets) else found
+
+        return call
+
+
+def read_for(monkeypatch, texts, **given):
+    """Return how many rows are removed, and how much the kernel reads to verify them."""
+    read = []
+    with monkeypatch.context() as patch:
+        patch.setattr("fpstore.jobs.verified._kernel", Kernel(_kernel, read))
+        found = fpstore.dedup(pa.table({"t": texts}), text="t", verify=True, **given)
+    return len(found.removed), sum(read)
+
+
+@pytest.mark.parametrize("search", ["bands", "exact"])
+@pytest.mark.parametrize("copies", [2, 1000])
+def test_the_work_of_verification_is_that_of_each_document(monkeypatch, copies, search):
+    """Each document had the bounds of all sets checked: four times the work for twice the documents."""
+    texts = [" ".join(f"w{n // copies}x{i}" for i in range(20)) for n in range(2000)]
+    removed, once = read_for(monkeypatch, texts[:1000], search=search)
+    assert removed == 1000 - 1000 // copies
+    removed, twice = read_for(monkeypatch, texts, search=search)
+    assert removed == 2000 - 2000 // copies
+    assert twice <= 2.1 * once
+
+
+def test_a_reference_is_verified_at_a_fixed_price(monkeypatch, tmp_path):
+    texts = [" ".join(f"w{n}x{i}" for i in range(20)) for n in range(2000)]
+    pq.write_table(pa.table({"t": texts}), tmp_path / "r.parquet")
+    removed, once = read_for(monkeypatch, texts[:1000], against=tmp_path / "r.parquet")
+    assert removed == 1000
+    removed, twice = read_for(monkeypatch, texts, against=tmp_path / "r.parquet")
+    assert removed == 2000
+    assert twice <= 2.1 * once
+
+
+def test_near_texts_that_are_not_alike_have_a_bound(monkeypatch):
+    """Each document is near all others."""
+    rng = random.Random(3)
+    texts = [" ".join([*(f"t{n}" for n in range(30)), *(f"w{rng.randrange(10**6)}" for _ in range(8))]) for _ in range(1200)]
+    removed, read = read_for(monkeypatch, texts, threshold=0.9, radius=120)
+    sizes = MinHash().feature_sets(texts).sizes
+    assert removed == 0
+    assert read < len(texts) * (len(texts) / 2 + 2 * 256 * int(sizes.max()) + 2 * int(sizes.max()) + 10)

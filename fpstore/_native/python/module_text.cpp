@@ -1,6 +1,7 @@
 // Fingerprints of texts.
 #include <limits>
 
+#include "pairs/request.hpp"
 #include "python/module.hpp"
 #include "text/feature_sets.hpp"
 #include "text/minhash.hpp"
@@ -177,16 +178,75 @@ nb::object minhash_row(Words hashes, Array<const double> weights, uint64_t seed,
   return row.array(1, options.words_in_all());
 }
 
-// The similarities of pairs of sets; set s is at [lims[s], lims[s + 1]) of the features.
-nb::object similarities(Counts features, Words lims, Words a, Words b) {
-  const size_t count = count_of_spans(features.size(), lims);
-  need(a.size() == b.size(), kUnequal);
-  for (const Words& sets : {a, b})
-    for (size_t i = 0; i < sets.size(); ++i) need(sets.data()[i] < count, "no such set");
-  Buffer<double> out(a.size());
-  without_gil([&] { jaccard_similarities(features.data(), lims.data(), a.data(), b.data(), a.size(), out.get()); });
-  return out.array(a.size());
-}
+// Sets of features, checked once.
+class FeatureSets {
+ public:
+  FeatureSets(Counts features, Words lims)
+      : features_(features), lims_(lims), count_(count_of_spans(features.size(), lims)), sets_{features_.data(), lims_.data()} {}
+
+  // The Jaccard similarities of pairs of sets.
+  nb::object similarities(Words a, Words b) const {
+    need(a.size() == b.size(), kUnequal);
+    check_numbers(a);
+    check_numbers(b);
+    Buffer<double> out(a.size());
+    until_stopped(nullptr, [&](Stopper* stopping) {
+      for (size_t i = 0; i < a.size(); ++i) {
+        const uint64_t left = a.data()[i], right = b.data()[i];
+        out.get()[i] = jaccard_similarity(sets_, left, right);
+        if (should_stop(stopping, sets_.size(left) + sets_.size(right))) return;
+      }
+    });
+    return out.array(a.size());
+  }
+
+  // (The place of the representative of each row, distances, elements of sets that were compared); see AlikeGrouping. Row i has the set
+  // numbers[i]. Two rows are alike if their similarity is at least a bound.
+  nb::tuple representatives(Rows rows, Words lims, Words numbers, unsigned radius, double least, unsigned most, const Stop* stop) const {
+    const size_t n = count_of(rows), groups = count_of_spans(n, lims);
+    need(!lims.data()[0] && lims.data()[groups] == n, "the groups are those of the rows");
+    need(numbers.size() == n, "a set for each row");
+    need(n <= UINT32_MAX && most <= kMostAlike, "too many");
+    check_numbers(numbers);
+    uint64_t largest = 0, slots = 1;
+    for (size_t g = 0; g < groups; ++g) largest = std::max(largest, lims.data()[g + 1] - lims.data()[g]);
+    while (slots < 2 * largest) slots *= 2;
+    Buffer<uint64_t> out(n), waiting(largest), kept(largest * words_in(rows)), firsts(largest > kMostScanned ? slots : 0);
+    Buffer<uint32_t> near(kMostScanned);
+    Buffer<uint16_t> distances(kMostScanned);
+    const Bound bound{sets_, numbers.data(), least};
+    const AlikeGrouping grouping{{rows.data(), lims.data(), groups, radius, waiting.get()}, kept.get(), firsts.get(), near.get(),
+                                 distances.get(), random_word(), most, is_alike, &bound};
+    const GroupAlike group = pair_kernels().group_alike[words_in(rows) / 2];
+    GroupWork work{};
+    until_stopped(stop, [&](Stopper* stopping) { group(grouping, out.get(), &work, stopping); });
+    return nb::make_tuple(out.array(n), work.distances, work.compared);
+  }
+
+ private:
+  struct Bound {
+    SetsOfFeatures sets;
+    const uint64_t* numbers;
+    double least;
+  };
+  static bool is_alike(const void* of, uint64_t a, uint64_t b, uint64_t* work) {
+    const Bound& bound = *static_cast<const Bound*>(of);
+    const uint64_t first = bound.numbers[a], second = bound.numbers[b];
+    const auto [less, more] = std::minmax({bound.sets.size(first), bound.sets.size(second)});
+    *work += 1;
+    if (more && static_cast<double>(less) / static_cast<double>(more) < bound.least) return false;
+    *work += less + more;
+    return jaccard_similarity(bound.sets, first, second) >= bound.least;
+  }
+  void check_numbers(const Words& sets) const {
+    for (size_t i = 0; i < sets.size(); ++i) need(sets.data()[i] < count_, "no such set");
+  }
+
+  Counts features_;
+  Words lims_;
+  size_t count_;
+  SetsOfFeatures sets_;
+};
 
 // The rows of the hashes of features.
 nb::object feature_rows(nb::bytes features, Words offsets, const std::string& hash, uint64_t seed, unsigned row_words) {
@@ -226,7 +286,11 @@ void bind_text(nb::module_& m) {
   features.def("ranks", &TextFeatures::ranks, "text"_a, "offsets"_array, "table"_a, "pages"_array, "entries"_array, "pool"_a, "known"_a);
   m.def("minhash_features", &minhash_row, "hashes"_array, "weights"_array, "seed"_a, "row_words"_a, "bands"_a = 0,
         "band_size"_a = 0, "band_first"_a = 0);
-  m.def("jaccard_similarities", &similarities, "features"_array, "lims"_array, "a"_array, "b"_array);
+  nb::class_<FeatureSets>(m, "FeatureSets")
+      .def(nb::init<Counts, Words>(), "features"_array, "lims"_array)
+      .def("similarities", &FeatureSets::similarities, "a"_array, "b"_array)
+      .def("representatives", &FeatureSets::representatives, "rows"_array, "lims"_array, "numbers"_array, "radius"_a, "least"_a, "most"_a,
+           optional_stop());
   m.def("feature_rows", &feature_rows, "features"_a, "offsets"_array, "hashing"_a, "seed"_a, "row_words"_a);
   m.def("simhash_weighted", &weighted_signs, "rows"_array, "weights"_array, "batched"_array, "row_words"_a);
 }

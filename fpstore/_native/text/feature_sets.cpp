@@ -84,20 +84,18 @@ bool feature_ranks(const Texts& texts, const TextOptions& options, const TextRes
   return make_sets(texts, options, results, ranks, KnownRanks(known));
 }
 
-void jaccard_similarities(const uint32_t* features, const uint64_t* lims, const uint64_t* a, const uint64_t* b, size_t n, double* out) {
-  for (size_t i = 0; i < n; ++i) {
-    const uint32_t *left = features + lims[a[i]], *right = features + lims[b[i]];
-    const uint32_t *const left_end = features + lims[a[i] + 1], *const right_end = features + lims[b[i] + 1];
-    const auto sum = static_cast<size_t>(left_end - left) + static_cast<size_t>(right_end - right);
-    size_t common = 0;
-    while (left < left_end && right < right_end) {
-      const uint32_t l = *left, r = *right;
-      common += l == r;
-      left += l <= r;
-      right += r <= l;
-    }
-    out[i] = sum ? static_cast<double>(common) / static_cast<double>(sum - common) : 1;
+double jaccard_similarity(const SetsOfFeatures& sets, uint64_t a, uint64_t b) {
+  const uint32_t *left = sets.features + sets.lims[a], *right = sets.features + sets.lims[b];
+  const uint32_t *const left_end = left + sets.size(a), *const right_end = right + sets.size(b);
+  const uint64_t sum = sets.size(a) + sets.size(b);
+  uint64_t common = 0;
+  while (left < left_end && right < right_end) {
+    const uint32_t l = *left, r = *right;
+    common += l == r;
+    left += l <= r;
+    right += r <= l;
   }
+  return sum ? static_cast<double>(common) / static_cast<double>(sum - common) : 1;
 }
 
 }  // namespace fpstore

@@ -17,7 +17,14 @@ bool feature_hashes(const Texts& texts, const TextOptions& options, const TextRe
 bool feature_ranks(const Texts& texts, const TextOptions& options, const TextResults& results, const HashRanks& known,
                    std::vector<uint32_t>* ranks);
 
-// The Jaccard similarities of n pairs of sets, by their numbers; set s is at [lims[s], lims[s + 1]) of the features. Of two empty sets: 1.
-void jaccard_similarities(const uint32_t* features, const uint64_t* lims, const uint64_t* a, const uint64_t* b, size_t n, double* out);
+// Set s is at [lims[s], lims[s + 1]) of the features.
+struct SetsOfFeatures {
+  const uint32_t* features;
+  const uint64_t* lims;
+  uint64_t size(uint64_t set) const { return lims[set + 1] - lims[set]; }
+};
+
+// The Jaccard similarity of two sets, by their numbers. Of two empty sets: 1.
+double jaccard_similarity(const SetsOfFeatures& sets, uint64_t a, uint64_t b);
 
 }  // namespace fpstore

@@ -11,18 +11,22 @@ in a folder that machines share, or in an object store.
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from fpstore.base.resources import parse_memory
-from fpstore.errors import InputError, show
+from fpstore.errors import InputError, MissingExtraError, show
 from fpstore.io.arrow import import_pyarrow
 from fpstore.tasks import Plan, open_plan, plan_build, plan_dedup, plan_join, plan_lsh, plan_pairs, plan_probe
 from fpstore.tasks.api import PathLike
 from fpstore.tasks.engines import Outcome, attempt, run_job, run_stages
 
 COLUMNS = {"task": "bigint", "error": "string", "message": "string"}  # of an Outcome; the order is that of its fields
+
+_LACKING = re.compile(r"No module named '(fpstore|numpy|pandas|pyarrow)'")
 
 
 def run(spark: Any, plan: Plan | PathLike, *, memory: int | str | None = None) -> None:
@@ -49,6 +53,8 @@ def run(spark: Any, plan: Plan | PathLike, *, memory: int | str | None = None) -
         There is no plan, or a worker does not reach it.
     FormatVersionError
         A worker has other versions of fpstore, NumPy or pyarrow.
+    MissingExtraError
+        The workers run a Python without one of these, or without pandas.
     CorruptStoreError
         The result of an earlier task is damaged, or of another plan.
     StorageError
@@ -70,7 +76,17 @@ def run(spark: Any, plan: Plan | PathLike, *, memory: int | str | None = None) -
         schema = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
         # One number in each partition; repartition() would put several numbers in some and none in others.
         numbers = spark.range(0, len(indexes), 1, len(indexes))
-        return [Outcome(*row) for row in numbers.mapInArrow(function, schema).collect()]
+        try:
+            rows = numbers.mapInArrow(function, schema).collect()
+        except Exception as error:  # PySpark has other classes for each kind of session
+            lacking = _LACKING.search(str(error))
+            if lacking is None:
+                raise
+            raise MissingExtraError(
+                f"Spark's workers run a Python without {lacking[1]}: before the session starts, set PYSPARK_PYTHON, or "
+                f"spark.pyspark.python, to one that has it, such as {sys.executable} on this machine"
+            ) from error
+        return [Outcome(*row) for row in rows]
 
     run_stages(opened, run_tasks)
 

@@ -2,12 +2,14 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from tasking import corpus_in, files_in
 
 import fpstore
+import fpstore.spark
 from fpstore.tasks import dedup, engines, open_plan, plan_build, plan_dedup, plan_lsh
 from fpstore.tasks.plan import digest_of
 
@@ -182,3 +184,24 @@ def test_a_job_that_ended_early_goes_on(tmp_path):
     found = engines.run_job(planned, output, None, lambda plan: seen.append(plan.run_all(1)))
     assert (found["documents"], len(seen)) == (60, 1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clean", "corpus"]
+
+
+def session_that_raises(error):
+    """Return what stands for a session of Spark whose workers fail."""
+
+    def collect():
+        raise RuntimeError(error)
+
+    rows = SimpleNamespace(mapInArrow=lambda *_: SimpleNamespace(collect=collect))
+    return SimpleNamespace(createDataFrame=None, range=lambda *_: rows)
+
+
+@pytest.mark.parametrize("package", ["fpstore", "pandas", "pyarrow"])
+def test_a_package_that_workers_of_spark_lack_is_named(plan, package):
+    error = f"PythonException: Traceback ...\nModuleNotFoundError: No module named '{package}'\n\tat org.apache.spark"
+    with pytest.raises(
+        fpstore.MissingExtraError, match=f"Python without {package}: .*set PYSPARK_PYTHON, or spark.pyspark.python"
+    ):
+        fpstore.spark.run(session_that_raises(error), plan)
+    with pytest.raises(RuntimeError, match="No module named 'other'"):
+        fpstore.spark.run(session_that_raises("No module named 'other'"), plan)

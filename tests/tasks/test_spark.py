@@ -218,3 +218,38 @@ def test_spark_connect(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=180)
     assert (done.returncode, done.stdout) == (0, "pyspark.sql.connect.session False\n"), done.stderr
     assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
+
+
+WITHOUT_FPSTORE = """
+import sys
+
+class Lacking:
+    def find_spec(self, name, path=None, target=None):
+        if name == "fpstore":
+            raise ModuleNotFoundError("No module named 'fpstore'")
+
+sys.meta_path.insert(0, Lacking())
+"""
+
+
+def test_workers_without_fpstore_are_explained(tmp_path):
+    """Without PYSPARK_PYTHON, workers run the python3 of the path, which a virtual environment need not be on."""
+    corpus_in(tmp_path / "corpus", count=10)
+    for folder in ("bin", "without"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "without" / "sitecustomize.py").write_text(WITHOUT_FPSTORE)
+    (tmp_path / "bin" / "python3").write_text(
+        f'#!/bin/sh\nPYTHONPATH={tmp_path}/without:$PYTHONPATH exec {sys.executable} "$@"\n'
+    )
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    variables = {**os.environ, **environment(tmp_path), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    del variables["PYSPARK_PYTHON"]
+    code = (
+        "import fpstore, fpstore.spark\nfrom pyspark.sql import SparkSession\n"
+        f"spark = SparkSession.builder.master('local[1]').config(map={SETTINGS}).getOrCreate()\n"
+        "try: fpstore.spark.dedup(spark, 'corpus', 'many', text='text')\n"
+        "except fpstore.MissingExtraError as error: print(error)\nfinally: spark.stop()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=180)
+    told = f"Spark's workers run a Python without fpstore: .* PYSPARK_PYTHON, .* such as {re.escape(sys.executable)} .*\n"
+    assert re.fullmatch(told, done.stdout), done.stderr

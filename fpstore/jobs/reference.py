@@ -27,7 +27,7 @@ from fpstore.jobs.pairs import Side, pairs_with
 from fpstore.jobs.verified import Alike
 from fpstore.query.names import HeldIds, names_of
 
-MOST_HELD = 1 << 22  # pairs, before all but the nearest are dropped
+MOST_HELD = 1 << 22  # pairs, or twice as many as the nearest, before all but these are dropped
 PART = "reference"  # of a checkpoint
 
 
@@ -188,13 +188,20 @@ class _Nearest(NamedTuple):
 def _nearest(pairs: Iterator[PairColumns], distinct: Words, most: int) -> _Nearest:
     """Return the fingerprints of the reference that are nearest to each of some."""
     index = _kernel.RowIndex(distinct)
-    held, count = [_Nearest(np.empty(0, np.intp), distinct[:0], np.empty(0, np.uint16))], 0
+    held, count, limit = [_Nearest(np.empty(0, np.intp), distinct[:0], np.empty(0, np.uint16))], 0, MOST_HELD
+    farthest = np.full(len(distinct), np.iinfo(np.uint16).max, np.uint16)  # distance that is still among the nearest
     for batch in pairs:
-        held.append(_Nearest(index.places(batch.a).view(np.intp), batch.b, batch.distances.astype(np.uint16)))
-        count += len(batch.a)
-        if count > MOST_HELD:
+        places, distances = index.places(batch.a).view(np.intp), batch.distances.astype(np.uint16)
+        near = distances <= farthest[places]
+        held.append(_Nearest(places[near], batch.b[near], distances[near]))
+        count += len(held[-1].places)
+        if count > limit:
             held = [_joined(held).best(most)]
             count = len(held[0].places)
+            limit = max(MOST_HELD, 2 * count)
+            counts = np.bincount(held[0].places, minlength=len(distinct))
+            full = counts == most
+            farthest[full] = held[0].distances[np.cumsum(counts)[full] - 1]
     return _joined(held).best(most)
 
 

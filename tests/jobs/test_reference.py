@@ -17,6 +17,7 @@ from fpstore import InputError, MinHash
 from fpstore.cli import main
 from fpstore.errors import StoreLockedError
 from fpstore.jobs import reference as reference_module
+from fpstore.jobs.joining import PairColumns
 
 WORDS = [f"w{i}" for i in range(4000)]
 
@@ -333,3 +334,20 @@ def test_what_is_refused(tmp_path, monkeypatch):
     with fpstore.open("ints.fps") as store, pytest.raises(fpstore.ReadOnlyError):
         fpstore.dedup("c.jsonl", "o.jsonl", text="text", id="id", against=store, add=True)
     assert run("dedup", "c.jsonl", "-", "--text-field", "text", "--against", "ints.fps", "--add").exit_code != 0
+
+
+@pytest.mark.parametrize("most", [1, 20])
+def test_few_pairs_are_sorted_where_many_are_near(monkeypatch, most):
+    """Once the nearest alone were more than MOST_HELD, each batch of pairs sorted all of them again."""
+    monkeypatch.setattr(reference_module, "MOST_HELD", 1000)
+    count = 300
+    distinct, others = np.arange(count, dtype=np.uint64), np.arange(count, dtype=np.uint64) << np.uint64(32)
+    distances = np.random.default_rng(1).integers(0, 60, (count, count)).astype(np.uint8)
+    pairs = [PairColumns(distinct, np.full(count, others[n]), distances[:, n]) for n in range(count)]
+    sorted_rows, best = [], reference_module._Nearest.best
+    monkeypatch.setattr(reference_module._Nearest, "best", lambda self, n: sorted_rows.append(len(self.places)) or best(self, n))
+    found = reference_module._nearest(iter(pairs), distinct, most)
+    wanted = np.argsort(distances, axis=1, kind="stable")[:, :most]
+    assert found.places.tolist() == np.repeat(np.arange(count), most).tolist()
+    assert found.others.tolist() == others[wanted].reshape(-1).tolist()
+    assert sum(sorted_rows) < count * count

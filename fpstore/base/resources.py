@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Condition
 from typing import NamedTuple
 
+from fpstore import _kernel
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_progress, check_whole
 from fpstore.errors import InputError, show
@@ -15,6 +18,7 @@ from fpstore.errors import InputError, show
 _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1000, "kib": 1 << 10, "m": 10**6, "mb": 10**6, "mib": 1 << 20,
           "g": 10**9, "gb": 10**9, "gib": 1 << 30, "t": 10**12, "tb": 10**12, "tib": 1 << 40}  # fmt: skip
 LEAST_MEMORY = 64 << 20
+_TRIMMED = 8 << 20  # bytes of a room
 MOST_THREADS = 1024
 ROOT = Path("/")  # of the file systems of the kernel
 
@@ -35,6 +39,30 @@ class Resources(NamedTuple):
         """Call the progress callback, if there is one."""
         if self.progress is not None:
             self.progress(phase, done, total)
+
+
+class Room:
+    """Bytes that threads share: a thread waits until what it needs is free, or all is."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._taken = 0
+        self._freed = Condition()
+
+    @contextmanager
+    def taking(self, count: int) -> Iterator[None]:
+        """Have some bytes inside the block."""
+        with self._freed:
+            self._freed.wait_for(lambda: self._taken + count <= self.total or not self._taken)
+            self._taken += count
+        try:
+            yield
+        finally:
+            if count >= _TRIMMED:
+                _kernel.trim()  # each thread would keep some
+            with self._freed:
+                self._taken -= count
+                self._freed.notify_all()
 
 
 def total_memory() -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fpstore.base.resources import Resources
+from fpstore.base.resources import Resources, Room, parse_memory
 from fpstore.base.threads import in_order
 from fpstore.base.width import Width
 from fpstore.calibration.image_changes import ImageChange
@@ -25,8 +25,9 @@ from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
 from fpstore.hashing.corpora import open_corpus
+from fpstore.hashing.decoding import eight_bits, frames, opened, refusals
 from fpstore.hashing.documents import File, Notice, Walk, id_of, reason_of
-from fpstore.hashing.image import DETAIL, detail, frames, opened, refusals
+from fpstore.hashing.image import DETAIL, detail
 from fpstore.hashing.readers import WAITING_FILES
 from fpstore.io.source import RowSource
 
@@ -230,7 +231,7 @@ def from_images(wanted: Request, walk: Walk, resources: Resources, on_notice: No
     ways: Any = wanted.ways
     copied = set(Draws(wanted.seed, "order").order(len(files))[: wanted.copies])
     found, blank, broken = list[_Picture](), 0, 0
-    look = partial(_looked_at, wanted.compared, ways, wanted.seed)
+    look = partial(_looked_at, wanted.compared, ways, wanted.seed, Room(parse_memory(None)))
     each = in_order(lambda at: look(at[1], copied=at[0] in copied), enumerate(files), resources.threads, WAITING_FILES)
     for (place, file), one in each:
         resources.report("measuring", place + 1, len(files))
@@ -266,12 +267,12 @@ def _no_picture(walk: Walk, file: File) -> str | None:
 
 
 def _looked_at(
-    settings: Sequence[Setting], changes: Sequence[ImageChange], seed: int, file: File, *, copied: bool
+    settings: Sequence[Setting], changes: Sequence[ImageChange], seed: int, room: Room, file: File, *, copied: bool
 ) -> _Picture | str:
     """Decode a picture, change it in each way if it is copied, and make the fingerprints of all forms."""
     try:
         with refusals(str(file.path), file.path):
-            (picture,) = (_plain(image) for image in frames(file.path, every=False))
+            (picture,) = (_plain(image) for image in frames(file.path, every=False, room=room))
     except InputError as error:
         return reason_of(file, error)
     shrunk = max(picture.size) > LARGEST
@@ -288,7 +289,7 @@ def _looked_at(
 
 def _plain(image: Image) -> Image:
     """Return the colours of a picture alone: its Exif data would turn it once more."""
-    plain = image.convert("RGB")
+    plain = eight_bits(image).convert("RGB")
     plain.info.clear()
     return plain
 

@@ -1,4 +1,4 @@
-"""Near-duplicates made from pictures: other sizes, JPEG, lost edges, blur, other light, watermarks, slight turns."""
+"""Near-duplicates made from pictures: other sizes, JPEG, lost edges, blur, other light, watermarks, frames, captions, turns."""
 
 from __future__ import annotations
 
@@ -81,6 +81,39 @@ def _bar(draws: Draws) -> Image:
     return bar
 
 
+def _corner(picture: Image, amount: float, draws: Draws) -> Image:
+    """Lay a white box over a share of the width and of the height, in a corner."""
+    width, height = (max(round(side * amount), 1) for side in picture.size)
+    left, top = (picture.width - width) * draws.below(2), (picture.height - height) * draws.below(2)
+    whole = picture.copy()
+    whole.paste(_WHITE[:3], (left, top, left + width, top + height))
+    return whole
+
+
+def _border(picture: Image, amount: float, draws: Draws) -> Image:
+    """Put a white frame around a picture: at each side a share of the longer one."""
+    from PIL.ImageOps import expand
+
+    return expand(picture, max(round(max(picture.size) * amount), 1), _WHITE[:3])
+
+
+def _caption(picture: Image, amount: float, draws: Draws) -> Image:
+    """Put letters on white below a picture: a share of its height."""
+    from PIL.Image import new
+
+    width, height = picture.size
+    thick = max(round(height * amount), 1)
+    whole = new("RGB", (width, height + thick), _WHITE[:3])
+    whole.paste(picture, (0, 0))
+    bar = _bar(draws).resize((width, thick))
+    whole.paste(bar, (0, height), bar)
+    return whole
+
+
+def _turn(picture: Image, amount: float, draws: Draws) -> Image:
+    return picture.rotate(amount, expand=True)
+
+
 def _rotate(picture: Image, amount: float, draws: Draws) -> Image:
     """Turn by some degrees to the left or right; the corners become black."""
     from PIL.Image import Resampling
@@ -120,8 +153,13 @@ _KINDS = {
     "rotate": _Kind(_rotate, "degrees from 0.1 to 45", "1", 0.1, 45),
     "grey": _Kind(_grey),
     "mirror": _Kind(_mirror),
+    "corner": _Kind(_corner, "a share of the sides from 0.01 to 0.9", "0.2", 0.01, 0.9, share=True),
+    "border": _Kind(_border, "a share of the longer side from 0.001 to 1", "0.05", 0.001, 1, share=True),
+    "caption": _Kind(_caption, "a share of the height from 0.01 to 1", "0.1", 0.01, 1, share=True),
+    "turn": _Kind(_turn, "90, 180 or 270 degrees", "90", 90, 270),
 }
 IMAGE_KINDS = tuple(_KINDS)
+_STEPS = {"jpeg": 1, "turn": 90}  # of amounts
 
 
 class ImageChange(NamedTuple):
@@ -161,7 +199,7 @@ def parse_image_change(text: str) -> ImageChange:
         if amount is not None:
             raise InputError(f"{name} takes no amount: got {show(text)}", got=text)
         return ImageChange(name)
-    if amount is None or not kind.least <= amount <= kind.most or (name == "jpeg" and amount != int(amount)):
+    if amount is None or not kind.least <= amount <= kind.most or amount % _STEPS.get(name, amount):
         raise InputError(f"{name} takes {kind.takes}, as {name}={kind.example}: got {show(text)}", got=text)
     return ImageChange(name, amount)
 

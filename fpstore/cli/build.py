@@ -137,7 +137,7 @@ def _note_defaults(given: Given, stats: dict[str, Any]) -> None:
 
 @verb(
     options.INPUTS, *content.DECLARED, options.FORMAT, options.ID_FIELD, options.ID_TYPE, options.WIDTH, *content.MAKING,
-    options.OUTPUT, options.THREADS, *options.RESULT,
+    options.OUTPUT, *options.LIMITS, *options.RESULT,
 )  # fmt: skip
 def hash_(given: Given) -> None:
     """Make fingerprints of texts, pictures or vectors.

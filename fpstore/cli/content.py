@@ -17,11 +17,12 @@ from fpstore.cli.options import ENCODING, HTML, NAME, SUFFIXES, option, whole
 from fpstore.cli.verb import Given, fail, usage_errors
 from fpstore.errors import InputError, counted, show
 from fpstore.format.manifest import is_openable
+from fpstore.hashing.decoding import GivenPicture
 from fpstore.hashing.documents import HEAD_BYTES, NOT_BINARY, SENTENCES, is_binary
 from fpstore.hashing.features import HASHES, NAMED, UNITS, WEIGHTINGS
 from fpstore.hashing.fields import is_weighted, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
-from fpstore.hashing.image import FRAMES, METHODS, GivenPicture, Lack
+from fpstore.hashing.image import FRAMES, METHODS, Lack
 from fpstore.hashing.normal import DIGITS
 from fpstore.hashing.registry import TEXT_METHODS, read_weights, text_fingerprinter
 from fpstore.hashing.text import TextHash
@@ -321,7 +322,7 @@ def open_inputs(
         return open_fingerprints(given, paths, maker, **more)
     if kind == PICTURES:
         warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
-        return hashing.ImageReader(paths, maker, on_notice=notices, **makes)
+        return hashing.ImageReader(paths, maker, on_notice=notices, memory=getattr(given, "memory", None), **makes)
     if kind == VECTORS:
         if "-" in paths:
             fail("vectors are read from files, not from standard input: write them to a file first")

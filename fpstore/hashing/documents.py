@@ -40,6 +40,7 @@ _PAGES = (".html", ".htm", ".xhtml")
 SENTENCES = {
     "binary": "binary, not text",
     "large": "too large",
+    "memory": "too large for --memory",
     "damaged": "damaged compressed files",
     "encoding": "of no known encoding",
     "rows": "rows, not one text",
@@ -47,6 +48,7 @@ SENTENCES = {
     "html": "no main text",
     "null": "no text",
     "other": "no picture",
+    "heif": "HEIC pictures, which need pip install pillow-heif",
     "broken": "broken pictures",
     "blank": "blank pictures",
     "quality": "nearly blank, of a quality below --min-quality",

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from fpstore.base.aliases import Bytes
-from fpstore.base.arguments import check_choice, check_path, check_whole
+from fpstore.base.arguments import check_choice, check_whole
+from fpstore.base.resources import Room
 from fpstore.base.width import Width, check_width
-from fpstore.disk.refusals import refused
-from fpstore.errors import FpstoreError, InputError, one_line, show
+from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed, batched, check_items
+from fpstore.hashing.decoding import GivenPicture, eight_bits, frames, given, reduction, refusals
 from fpstore.io.packages import import_package
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    Picture = str | os.PathLike[str] | bytes | IO[bytes] | Image
+    from fpstore.hashing.decoding import Picture
 
 # The functions of the package ImageHash, and radii at 64 bits that find nearly all copies that are scaled, compressed or blurred,
 # and about 1% of other pairs (tools/image_distances).
@@ -46,6 +45,7 @@ _WIDTHS = {"color": (64,), "pdq": (256,)}
 _SQUARES = (64, 256)  # the other methods have 8 x 8 and 16 x 16 bits
 _COLOR_BITS = 4  # for each of 14 shares of colours: 56 bits, the most below 64
 _PDQ_RADIUS = 31
+_PDQ_PIXELS = 1 << 20  # of a picture that pdqhash takes, in 29 bytes a pixel
 _SIDE = 32
 _ACROSS = np.arange(1 - _SIDE, _SIDE, 2)  # twice the distance of a row from the middle one
 _SQUARES_LESS_MEAN = _ACROSS**2 - (_SIDE**2 - 1) // 3
@@ -57,9 +57,6 @@ _SURFACES = [  # polynomials that are orthogonal on the places
     )
 ]  # fmt: skip
 _BATCH_BYTES, _LEAST_BYTES = 1 << 26, 1 << 22
-_ORIENTATION = 0x0112  # the tag of Exif
-# Pillow reads these by starting another program, which must not happen to files of strangers.
-_PROGRAMS = {"EPS"}
 
 
 class Lack(NamedTuple):
@@ -97,7 +94,12 @@ class ImageHash(Fingerprinter["Picture"]):
     A picture has no fingerprint if its bits would say nothing. That is so if it is blank: all values that the method compares
     are equal, and the bits would be 0 for each such picture, or come from errors of rounding. It is so if it is nearly blank or a
     gradient: its quality is below `min_quality`. With ``color``, no picture is blank. For ``wavelet`` each side must have 8 (16)
-    pixels or more. Transparency is ignored, as the packages do, and so are brightnesses above 255 of pictures of 16 or 32 bits.
+    pixels or more. Transparency is ignored, as the packages do.
+
+    Of brightnesses of 16 bits the upper 8 are taken. Brightnesses of 32 bits and floats are scaled, so that the least finite one
+    is 0 and the greatest 255; NaN is 0. ``pdq`` takes pictures of more than 2^20 pixels in a smaller size: the sides are
+    divided by the least whole number that leaves at most 2^20. JPEG is decoded in a smaller size then, so an image of Pillow that
+    is decoded already may give another fingerprint, which differs in a few bits.
 
     Parameters
     ----------
@@ -123,7 +125,7 @@ class ImageHash(Fingerprinter["Picture"]):
     InputError
         A parameter has the wrong type or is out of range, or the method does not have the width. `fingerprint` and
         `fingerprints`: an item is no picture, is broken, or is larger than the limits of Pillow
-        (``PIL.Image.MAX_IMAGE_PIXELS``); its attribute ``reason`` is "other", "broken" or "large".
+        (``PIL.Image.MAX_IMAGE_PIXELS``); its attribute ``reason`` is "other", "heif", "broken" or "large".
     MissingExtraError
         A package is not installed: ``pip install pillow ImageHash``, and for ``pdq`` ``pdqhash``.
     StorageError
@@ -147,7 +149,7 @@ class ImageHash(Fingerprinter["Picture"]):
     """
 
     name: ClassVar[str] = "image-hash"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     items: ClassVar[str] = "pictures"
     usual_group: ClassVar[str] = "greedy"
 
@@ -191,10 +193,17 @@ class ImageHash(Fingerprinter["Picture"]):
         check_items(items, "pictures", str, io.IOBase)
         return batched((given(item, place) for place, item in enumerate(items)), _held, _BATCH_BYTES)
 
-    def of_frames(self, picture: GivenPicture, *, every: bool) -> list[int | Lack]:
+    def of_frames(self, picture: GivenPicture, *, every: bool, room: Room | None = None) -> list[int | Lack]:
         """Return the fingerprint of the first frame, or of every frame, or why there is none; InputError as in `refusals`."""
-        with refusals(picture.place + picture.name, picture.path):
-            return [self._of_image(image) for image in frames(picture.source, every=every)]
+        made, most = list[int | Lack](), _PDQ_PIXELS if self.method == "pdq" else None
+        with (
+            refusals(picture.place + picture.name, picture.path),
+            closing(frames(picture.source, every=every, room=room, most_pixels=most)) as images,  # type: ignore[type-var]
+        ):
+            for image in images:
+                made.append(self._of_image(image))
+                del image  # frames() needs its memory for the next one
+        return made
 
     def _of_one(self, picture: GivenPicture) -> int | Lack:
         found = self.of_frames(picture, every=self.frame == "all")
@@ -208,6 +217,7 @@ class ImageHash(Fingerprinter["Picture"]):
     def _of_image(self, image: Image) -> int | Lack:
         if not (image.width and image.height):
             return Lack("blank", "has no pixels")
+        image = eight_bits(image)
         if self.method == "pdq":
             return self._pdq(image)
         package = import_package("imagehash", "ImageHash")
@@ -248,6 +258,8 @@ class ImageHash(Fingerprinter["Picture"]):
         return bool((values[:, 1:] == values[:, :-1]).all())
 
     def _pdq(self, image: Image) -> int | Lack:
+        factor = reduction(image.size, _PDQ_PIXELS)
+        image = image.convert("L").reduce(factor) if factor > 1 else image
         colours = image if image.mode == "RGB" else image.convert("RGB")  # convert() would copy
         bits, quality = import_package("pdqhash", "ImageHash with the method pdq").compute(np.asarray(colours))
         assert self.min_quality is not None
@@ -288,131 +300,3 @@ def _check_method_width(method: str, width: object) -> int:
         known = " or ".join(map(str, widths))
         raise InputError(f"the method {method} has {known} bits{why}, got width={show(width)}", expected=widths, got=width)
     return bits
-
-
-class GivenPicture(NamedTuple):
-    """A picture, and its name in messages: its place among others if it has no name of its own."""
-
-    source: Path | bytes | Image
-    name: str
-    place: str = ""
-
-    @property
-    def path(self) -> Path | None:
-        """The file, if it is one."""
-        return self.source if isinstance(self.source, Path) else None
-
-
-def pillow() -> Any:
-    """Return the module PIL.Image, with the readers of all formats loaded."""
-    module = import_package("PIL.Image", "ImageHash")
-    module.init()
-    return module
-
-
-def given(picture: object, place: int | None = None) -> GivenPicture:
-    """Return a picture in a form that threads can share, and a name with its place among others."""
-    if isinstance(picture, GivenPicture):
-        return picture
-    where = "" if place is None else f"item {place}: "
-    if isinstance(picture, str | os.PathLike):
-        path = check_path(picture)
-        return GivenPicture(path, str(path), where)
-    if isinstance(picture, bytes | bytearray | memoryview):
-        data = bytes(picture)
-        return GivenPicture(data, f"a picture of {len(data):,} bytes", where)
-    if hasattr(picture, "read"):
-        return _content(picture, where)
-    if isinstance(picture, pillow().Image):
-        name = f"an image of {picture.width} x {picture.height} pixels"
-        with refusals(where + name):
-            image = upright(picture)
-            # A picture of several frames may show another one when its turn comes.
-            moving = image is picture and getattr(picture, "n_frames", 1) > 1
-            return GivenPicture(image.copy() if moving else image, name, where)
-    kinds = "an image of Pillow, a path, bytes, or a file that is open for reading bytes"
-    raise InputError(f"{where}a picture is {kinds}, got {type(picture).__name__}", got=type(picture))
-
-
-def _content(stream: Any, where: str) -> GivenPicture:
-    """Read an open file, from its beginning if it has one."""
-    path = getattr(stream, "name", None)
-    name = path if isinstance(path, str) else "an open file"
-    if isinstance(stream, io.TextIOBase):
-        raise InputError(f"{where}{name}: open it for reading bytes ('rb')", got=type(stream))
-    try:
-        if stream.seekable():
-            stream.seek(0)
-        data = stream.read()
-    except OSError as error:
-        raise refused(name, error) from error
-    except ValueError as error:
-        raise InputError(f"{where}{name}: {error}", got=stream) from error
-    return GivenPicture(data, name, where)
-
-
-def frames(source: Path | bytes | Image, *, every: bool) -> Iterator[Image]:
-    """Yield the first frame of a picture, or every one, upright; use it within `refusals`, and each before the next.
-
-    An image of Pillow is one frame, and stays as it is.
-    """
-    images = pillow()
-    if isinstance(source, images.Image):
-        yield source
-        return
-    assert isinstance(source, Path | bytes)
-    with opened(source) as image:
-        for number in range(getattr(image, "n_frames", 1) if every else 1):
-            if number:
-                image.seek(number)
-            yield upright(image)
-
-
-@contextmanager
-def opened(source: Path | bytes) -> Iterator[Any]:
-    """Open a picture of any format that needs no other program; only its head is read. Use it within `refusals`."""
-    images = pillow()
-    formats = [name for name in images.ID if name not in _PROGRAMS]
-    held = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-    with held as stream, images.open(stream, formats=formats) as image:
-        yield image
-
-
-def upright(image: Image) -> Image:
-    """Return an image turned as its Exif data say; without such data, or with broken ones, the image itself."""
-    image.load()
-    try:
-        turned = image.getexif().get(_ORIENTATION, 1) in range(2, 9)
-    except Exception:  # Pillow's readers of metadata raise many kinds of errors for broken ones
-        turned = False
-    return import_package("PIL.ImageOps", "ImageHash").exif_transpose(image) if turned else image
-
-
-@contextmanager
-def refusals(name: str, path: Path | None = None) -> Iterator[None]:
-    """Turn every error of Pillow inside the block into one of fpstore.
-
-    The attribute ``reason`` of an InputError is "other" (no picture), "large" (for Pillow's limits, or the memory) or "broken".
-    """
-    images = pillow()
-    try:
-        yield
-    except FpstoreError:
-        raise
-    except (images.DecompressionBombError, images.DecompressionBombWarning) as error:
-        advice = "raise PIL.Image.MAX_IMAGE_PIXELS if it is to be trusted"
-        raise InputError(f"{name}: {_message_of(error)}: {advice}", path=path, reason="large") from error
-    except MemoryError as error:
-        raise InputError(f"{name}: takes more memory than there is", path=path, reason="large") from error
-    except Exception as error:  # Pillow's readers raise many kinds of errors for broken files
-        if isinstance(error, OSError) and error.errno is not None:
-            raise refused(path, error) from error
-        unknown = isinstance(error, import_package("PIL", "ImageHash").UnidentifiedImageError)
-        if unknown and (path is None or path.suffix.lower() not in images.registered_extensions()):
-            raise InputError(f"{name}: is no picture of a format that Pillow reads", path=path, reason="other") from error
-        said = "Pillow does not recognize its content" if unknown else _message_of(error)
-        raise InputError(f"{name}: the picture is broken ({said})", path=path, reason="broken") from error
-
-
-def _message_of(error: Exception) -> str:
-    return one_line(str(error)).removesuffix(".") or type(error).__name__

@@ -7,23 +7,25 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self, get_args
 
 import numpy as np
 
 from fpstore.base.aliases import Array, Words
 from fpstore.base.arguments import check_choice, check_flag, check_whole
-from fpstore.base.resources import parse_threads
+from fpstore.base.resources import Room, parse_memory, parse_threads
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import in_order
 from fpstore.base.width import Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpora import HashedTexts, hashed_rows, open_source
+from fpstore.hashing.decoding import GivenPicture
 from fpstore.hashing.documents import SENTENCES, DocumentFiles, File, Notice, Paths, Walk, id_of, reason_of
 from fpstore.hashing.fields import TextColumns, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
-from fpstore.hashing.image import GivenPicture, ImageHash, Lack
+from fpstore.hashing.image import ImageHash, Lack
 from fpstore.hashing.vector_base import Block, VectorFingerprinter
 from fpstore.io.files import located, paths_of
 from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader, open_vectors
@@ -31,6 +33,7 @@ from fpstore.io.source import Batch, Chunk, IdRule, IdType, Projection, RowSourc
 
 RowNotice = Callable[[int, str], None]
 
+_SKIPPED = ("binary", "large", "memory", "damaged", "encoding", "rows", "other", "heif")
 WAITING_FILES = 4  # for each thread: small pictures after a large one are decoded meanwhile
 VECTOR_ROWS = 1 << 13  # of a chunk
 
@@ -108,7 +111,7 @@ class HashingReader(Reader):
     @property
     def skipped(self) -> int:
         """Files that were not read, or are no texts or pictures."""
-        return sum(self.left_out[reason] for reason in ("binary", "large", "damaged", "encoding", "rows", "other"))
+        return sum(self.left_out[reason] for reason in _SKIPPED)
 
     def making(self, hashed: HashedTexts, most: int) -> Self:
         """Return a reader of the same texts, of which ``hashed`` makes other rows than fingerprints, at most so many in a chunk.
@@ -429,10 +432,14 @@ class ImageReader(HashingReader):
         As in `DocumentReader`.
     threads : int, optional
         Files that are decoded at the same time; by default one per processor. The result does not depend on it.
+    memory : int or str, optional
+        Bytes, such as ``"2GiB"``, that the files which are decoded at the same time take, by their sizes in pixels; by default a
+        quarter of this machine's memory, and at least 64 MiB.
     on_notice : callable, optional
         Called, in the order of the files, with the path of each file that is left out, and the reason: for a file in a folder
-        ``"other"`` (not a picture), ``"broken"`` (truncated or damaged) or ``"large"`` (larger than `max_bytes`, or than the
-        limits of Pillow); for every file ``"blank"``, ``"quality"`` or ``"small"`` for a frame without a fingerprint: see
+        ``"other"`` (not a picture), ``"heif"`` (HEIC, without the package pillow-heif), ``"broken"`` (truncated or damaged),
+        ``"large"`` (larger than `max_bytes`, or than the limits of Pillow) or ``"memory"`` (it alone takes more than `memory`);
+        for every file ``"blank"``, ``"quality"`` or ``"small"`` for a frame without a fingerprint: see
         `ImageHash`.
 
     Attributes
@@ -478,10 +485,11 @@ class ImageReader(HashingReader):
         follow_symlinks: bool = False,
         max_bytes: int | None = None,
         threads: int | None = None,
+        memory: int | str | None = None,
         on_notice: Notice | None = None,
     ) -> None:
         chunk_pictures = check_whole(chunk_pictures, 1, 1 << 30, "chunk_pictures")
-        self._threads = parse_threads(threads)
+        self._threads, self._memory = parse_threads(threads), parse_memory(memory)
         _check_maker(fingerprinter, ("pictures",), "ImageHash()")
         self._walk = Walk(paths, suffixes, recursive=recursive, follow_symlinks=follow_symlinks, max_bytes=max_bytes)
         self._lack = ""
@@ -491,7 +499,8 @@ class ImageReader(HashingReader):
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
         source.bytes_done, width = 0, Width(self.width)
         rule.has_ids, rule.kind = True, "str"
-        for file, found in in_order(self._frames, self._walk.files(), self._threads, WAITING_FILES):
+        work = partial(self._frames, Room(self._memory))
+        for file, found in in_order(work, self._walk.files(), self._threads, WAITING_FILES):
             source.bytes_done += file.size
             if isinstance(found, str):
                 self._leave_out(file.path, found)
@@ -506,12 +515,13 @@ class ImageReader(HashingReader):
                     ids.append(name if len(found) == 1 else f"{name}#{number}")
             yield Batch(width.rows(numbers), StringColumn.of(ids))
 
-    def _frames(self, file: File) -> list[int | Lack] | str:
+    def _frames(self, room: Room, file: File) -> list[int | Lack] | str:
         """Return what the frames of a file have as fingerprints, or why the file is skipped."""
         try:
             self._walk.check_size(file, file.size)
             every = self.fingerprinter.frame == "all"
-            found: list[int | Lack] = self.fingerprinter.of_frames(GivenPicture(file.path, os.fspath(file.path)), every=every)
+            picture = GivenPicture(file.path, os.fspath(file.path))
+            found: list[int | Lack] = self.fingerprinter.of_frames(picture, every=every, room=room)
         except InputError as error:
             return reason_of(file, error)
         return found

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from fpstore.errors import FpstoreError, counted
 from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.decoding import GivenPicture, eight_bits, frames, refusals
 from fpstore.hashing.html import MainText, main_texts
-from fpstore.hashing.image import frames, refusals
+from fpstore.hashing.image import ImageHash
 from fpstore.hashing.registry import from_description
 
 SHOWN_CHARACTERS = 300
@@ -98,12 +99,12 @@ class Files:
         if isinstance(path, Found):
             return path
         hasher = self._fingerprinter
-        assert hasher is not None
+        assert isinstance(hasher, ImageHash)
+        if not set(fingerprints).intersection(hasher.of_frames(GivenPicture(path, name), every=number > 0)[number : number + 1]):
+            return Found(None, CHANGED)
         with refusals(name, path):
             for image in islice(frames(path, every=number > 0), number, number + 1):
-                if hasher.is_empty(image) or hasher.fingerprint(image) not in fingerprints:
-                    continue
-                small, stream = image.convert("RGB"), io.BytesIO()
+                small, stream = eight_bits(image).convert("RGB"), io.BytesIO()
                 small.thumbnail((SIDE, SIDE))
                 small.info.clear()
                 small.save(stream, "JPEG", quality=QUALITY)

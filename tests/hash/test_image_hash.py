@@ -9,7 +9,7 @@ import numpy as np
 import pdqhash
 import pytest
 from drawing import animation, decoded, drawn, encoded, noise, scene, with_orientation
-from PIL import Image, ImageFilter, ImageOps
+from PIL import Image, ImageCms, ImageFilter, ImageOps
 from speeds import crossed, slow
 
 from fpstore import ImageHash
@@ -25,7 +25,7 @@ FUNCTIONS = {
     "wavelet": imagehash.whash,
 }
 CASES = [(method, width) for method in FUNCTIONS for width in (64, 256)] + [("color", 64), ("pdq", 256)]
-PICTURES = drawn()
+PICTURES = {name: picture for name, picture in drawn().items() if picture.mode not in ("I", "F", "I;16")}  # these are scaled
 
 
 def by_the_package(picture, method, width):
@@ -132,6 +132,71 @@ def test_the_first_frame_of_an_animation_is_hashed(form):
             yield image
 
     assert ImageHash().fingerprints(shown(), threads=2).tolist() == frames
+
+
+# ---- pictures of more than 8 bits, and large ones ----
+
+GREY = ImageOps.autocontrast(scene(20).convert("L"))  # from 0 to 255
+VALUES = np.asarray(GREY)
+DEEP = {
+    "PNG of 16 bits": encoded(Image.fromarray(VALUES.astype(np.uint16) * 257)),
+    "TIFF of 16 bits": encoded(Image.fromarray(VALUES.astype(np.uint16) * 257), "TIFF"),
+    "PGM of 16 bits": b"P5 320 240 65535\n" + (VALUES.astype(">u2") * 257).tobytes(),
+    "TIFF of 32 bits": encoded(Image.fromarray(VALUES.astype(np.int32) * 8_000_000 - 2**30), "TIFF"),
+    "TIFF of floats": encoded(Image.fromarray(VALUES.astype(np.float32) / 255), "TIFF"),
+    "large floats": Image.fromarray((VALUES.astype(np.float32) - 127) * np.float32(2e36)),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+@pytest.mark.parametrize(("method", "width"), CASES)
+def test_deep_pictures_hash_as_their_8_bits_do(method, width, name):
+    hasher = ImageHash(method=method, width=width)
+    assert hasher.fingerprint(DEEP[name]) == hasher.fingerprint(GREY)
+    assert hasher.is_empty(Image.new("I;16", (60, 50), 40_000)) == (method != "color")
+
+
+def test_values_that_are_no_numbers_do_not_hide_a_picture():
+    values = VALUES.astype(np.float32) / 255
+    values[VALUES == 0], values[VALUES == 255] = np.nan, np.inf
+    values[0, :2] = 0, 1
+    hasher = ImageHash()
+    assert (hasher.fingerprint(Image.fromarray(values)) ^ hasher.fingerprint(GREY)).bit_count() <= 2
+    for blank in (np.nan, np.inf, -np.inf, 7.0):
+        assert hasher.is_empty(Image.fromarray(np.full((50, 60), blank, np.float32)))
+
+
+@pytest.mark.parametrize("mode", ["LAB", "HSV", "PA", "La", "RGBa", "RGBX", "CMYK", "I;16B"])
+def test_every_mode_of_pillow_has_a_fingerprint(mode):
+    if mode == "LAB":
+        profiles = ImageCms.createProfile("sRGB"), ImageCms.createProfile("LAB")
+        picture = ImageCms.profileToProfile(scene(20), *profiles, outputMode="LAB")
+    elif mode == "I;16B":
+        picture = Image.frombytes(mode, GREY.size, (VALUES.astype(">u2") * 257).tobytes())
+    else:
+        through = {"PA": "P", "La": "LA", "RGBa": "RGBA"}.get(mode, "RGB")
+        picture = scene(20).convert(through).convert(mode)
+    assert picture.mode == mode
+    for method in ("perceptual", "pdq"):
+        apart = ImageHash(method=method).fingerprint(picture) ^ ImageHash(method=method).fingerprint(scene(20))
+        assert apart.bit_count() <= 10
+
+
+def smoothed(seed, size):
+    return scene(seed, (size[0] // 4, size[1] // 4)).resize(size, Image.Resampling.BICUBIC)
+
+
+@pytest.mark.parametrize(("form", "mode"), [("PNG", "RGB"), ("PNG", "L"), ("PNG", "P"), ("JPEG", "RGB"), ("JPEG", "CMYK")])
+def test_pdq_of_large_pictures_is_made_of_smaller_ones(form, mode, monkeypatch):
+    hasher, taken = ImageHash(method="pdq"), []
+    small = smoothed(3, (1024, 1000)).convert(mode)
+    assert hasher.fingerprint(encoded(small, form)) == by_the_package(decoded(encoded(small, form)), "pdq", 256)
+    large = encoded(smoothed(3, (1500, 1600)).convert(mode), form)
+    expected, compute = by_the_package(decoded(large), "pdq", 256), pdqhash.compute
+    monkeypatch.setattr(pdqhash, "compute", lambda pixels: taken.append(pixels.shape) or compute(pixels))
+    for item in (large, decoded(large)):
+        assert (hasher.fingerprint(item) ^ expected).bit_count() <= 8
+    assert max(rows * columns for rows, columns, _ in taken) <= 1 << 20
 
 
 # ---- pictures without a fingerprint ----

@@ -1,14 +1,17 @@
 """Folders of pictures as a reader of fingerprints and ids, and image hashes wherever stores take fingerprints."""
 
 import os
+from threading import Thread
 
 import imagehash
 import numpy as np
 import pytest
+from building import run_python
 from drawing import animation, encoded, scene
 from PIL import Image
 
 import fpstore
+from fpstore.base.resources import Room
 from fpstore.base.width import Width
 from fpstore.errors import InputError, StorageError
 from fpstore.hashing import DocumentReader, ImageHash, ImageReader, SimHash
@@ -111,6 +114,95 @@ def test_huge_pictures_in_folders_are_counted_and_never_decoded(tree, monkeypatc
     assert everything(reader)[0] == ["photos/b.gif"]
     assert ("one.png", "large") in notices
     assert reader.skipped == 7
+
+
+def test_a_picture_above_the_memory_is_refused_undecoded(tree, monkeypatch):
+    large = tree / "photos" / "large.png"
+    large.write_bytes(encoded(Image.new("L", (8000, 5000))))  # 80 MB with its brightness, and a few KB in the file
+    notices = []
+    reader = ImageReader("photos", ImageHash(), memory="64MiB", on_notice=lambda path, why: notices.append((path.name, why)))
+    upright = fpstore.hashing.decoding.upright
+    monkeypatch.setattr("fpstore.hashing.decoding.upright", lambda image: upright(image) if image.width < 8000 else 1 / 0)
+    assert everything(reader)[0] == PICTURES
+    assert ("large.png", "memory") in notices
+    assert reader.skipped == 3
+    advice = r"large\.png: 8000 x 5000 pixels take 80\.0 MB, above the budget of 67\.1 MB: raise memory= \(--memory"
+    with pytest.raises(InputError, match=advice):
+        list(ImageReader(large, ImageHash(), memory="64MiB"))
+    with pytest.raises(InputError, match="memory must be at least 64MiB"):
+        ImageReader("photos", ImageHash(), memory=1000)
+
+
+def test_a_room_has_no_more_than_its_bytes_unless_one_is_alone():
+    room, order = Room(100), []
+
+    def take(count):
+        with room.taking(count):
+            order.append(count)
+
+    with room.taking(60):
+        large, small = (Thread(target=take, args=(count,)) for count in (300, 40))
+        large.start()
+        small.start()
+        small.join()  # what fits does not wait for what does not
+        assert order == [40]
+    large.join()
+    assert order == [40, 300]
+
+
+@pytest.mark.parametrize("suffix", [".heic", ".HEIF"])
+def test_heic_is_read_where_its_package_is_installed(tmp_path, suffix):
+    path = tmp_path / "photos" / f"a{suffix}"
+    path.parent.mkdir()
+    path.write_bytes(encoded(scene(5), "HEIF", quality=90))
+    (tmp_path / "photos" / "b.png").write_bytes(encoded(scene(6)))
+    ids, rows = everything(ImageReader(path, ImageHash()))
+    assert ids == [str(path)]
+    assert (rows[0] ^ ImageHash().fingerprint(scene(5))).bit_count() <= 6
+    code = """
+        import sys
+        sys.modules["pillow_heif"] = None
+        from fpstore.hashing import ImageHash, ImageReader
+        reader = ImageReader(sys.argv[1], ImageHash(), on_notice=lambda path, why: print(path.name, why))
+        print(sum(len(chunk.ids) for chunk in reader), reader.skipped)
+        try:
+            ImageHash().fingerprint(sys.argv[2])
+        except Exception as error:
+            print(error)
+    """
+    code, out, _ = run_python(code, path.parent, path)
+    assert code == 0
+    advice = f"{path}: is HEIC, which Pillow reads with another package: pip install pillow-heif"
+    assert out.splitlines() == [f"{path.name} heif", "1 1", f"item 0: {advice}"]
+
+
+EIGHT = """
+    import resource, sys
+    from pathlib import Path
+    from fpstore.hashing import ImageHash, ImageReader
+
+    def peak():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+    hasher = ImageHash(method="pdq", min_quality=0)
+    before = hasher.is_empty(Path(sys.argv[1]) / "0-small.png") or peak()  # with all that is imported
+    count = sum(len(chunk.ids) for chunk in ImageReader(sys.argv[1], hasher, threads=8, memory="64MiB"))
+    print(count, peak() - before)
+"""
+
+
+def test_large_pictures_in_eight_threads_take_bounded_memory(tmp_path):
+    """PDQ took 29 bytes of each pixel at once: 1.5 GB for eight pictures."""
+    large, small = scene(1).resize((3000, 2200)), encoded(scene(1))
+    files = {"large.png": encoded(large.convert("L"), compress_level=1), "large.jpg": encoded(large, "JPEG"), "small.png": small}
+    for name, data in files.items():
+        for number in range(4):
+            (tmp_path / f"{number}-{name}").write_bytes(data)
+    code, out, err = run_python(EIGHT, tmp_path)
+    assert (code, err) == (0, ""), err
+    count, more = map(int, out.split())
+    assert count == 12
+    assert more < 96, "MiB"  # the budget, and what threads have of their own
 
 
 def test_unreadable_files_are_storage_errors(tree, with_mode):

@@ -1,0 +1,245 @@
+"""Pictures in any form, decoded by Pillow frame by frame: upright, in bounded memory, and with errors of fpstore."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from importlib import import_module
+from math import ceil, sqrt
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fpstore.base.arguments import check_path
+from fpstore.base.resources import Room, shown_size
+from fpstore.disk.refusals import refused
+from fpstore.errors import FpstoreError, InputError, one_line
+from fpstore.io.packages import import_package
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    Picture = str | os.PathLike[str] | bytes | IO[bytes] | Image
+
+_ORIENTATION = 0x0112  # the tag of Exif
+# Pillow reads these by starting another program, which must not happen to files of strangers.
+_PROGRAMS = {"EPS"}
+_HEIF = (".heic", ".heif", ".hif")
+# Bytes of a pixel while it is decoded, and made a brightness of 8 bits. Pillow keeps other modes in 4 bytes.
+_PIXEL_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 8, "I;16L": 8, "I;16B": 8, "I;16N": 8, "I": 32, "F": 32}
+_WHOLE = ("AVIF", "HEIF", "JPEG2000", "TIFF", "WEBP")  # the decoders have the whole picture once more
+_COEFFICIENTS = 6  # bytes of a pixel that the decoder of progressive JPEG holds
+_BETWEEN = {"LAB": "RGB", "La": "LA"}  # modes that Pillow makes no other of, and what it makes of them
+_HASHED_BYTES = 30  # of a pixel in pdqhash: sums of doubles, two floats and colours
+_SIXTEEN_BITS = ("PNG", "PPM")  # formats whose values of the mode I have 16 bits
+
+
+class GivenPicture(NamedTuple):
+    """A picture, and its name in messages: its place among others if it has no name of its own."""
+
+    source: Path | bytes | Image
+    name: str
+    place: str = ""
+
+    @property
+    def path(self) -> Path | None:
+        """The file, if it is one."""
+        return self.source if isinstance(self.source, Path) else None
+
+
+def pillow() -> Any:
+    """Return the module PIL.Image, with the readers of all formats loaded, and that of HEIC if it is installed."""
+    module = import_package("PIL.Image", "ImageHash")
+    module.init()
+    _register_heif()
+    return module
+
+
+@cache
+def _register_heif() -> None:
+    with suppress(ImportError):
+        import_module("pillow_heif").register_heif_opener()
+
+
+def given(picture: object, place: int | None = None) -> GivenPicture:
+    """Return a picture in a form that threads can share, and a name with its place among others."""
+    if isinstance(picture, GivenPicture):
+        return picture
+    where = "" if place is None else f"item {place}: "
+    if isinstance(picture, str | os.PathLike):
+        path = check_path(picture)
+        return GivenPicture(path, str(path), where)
+    if isinstance(picture, bytes | bytearray | memoryview):
+        data = bytes(picture)
+        return GivenPicture(data, f"a picture of {len(data):,} bytes", where)
+    if hasattr(picture, "read"):
+        return _content(picture, where)
+    if isinstance(picture, pillow().Image):
+        name = f"an image of {picture.width} x {picture.height} pixels"
+        with refusals(where + name):
+            image = upright(picture)
+            # A picture of several frames may show another one when its turn comes.
+            moving = image is picture and getattr(picture, "n_frames", 1) > 1
+            return GivenPicture(image.copy() if moving else image, name, where)
+    kinds = "an image of Pillow, a path, bytes, or a file that is open for reading bytes"
+    raise InputError(f"{where}a picture is {kinds}, got {type(picture).__name__}", got=type(picture))
+
+
+def _content(stream: Any, where: str) -> GivenPicture:
+    """Read an open file, from its beginning if it has one."""
+    path = getattr(stream, "name", None)
+    name = path if isinstance(path, str) else "an open file"
+    if isinstance(stream, io.TextIOBase):
+        raise InputError(f"{where}{name}: open it for reading bytes ('rb')", got=type(stream))
+    try:
+        if stream.seekable():
+            stream.seek(0)
+        data = stream.read()
+    except OSError as error:
+        raise refused(name, error) from error
+    except ValueError as error:
+        raise InputError(f"{where}{name}: {error}", got=stream) from error
+    return GivenPicture(data, name, where)
+
+
+def frames(
+    source: Path | bytes | Image, *, every: bool, room: Room | None = None, most_pixels: int | None = None
+) -> Iterator[Image]:
+    """Yield the first frame of a picture, or every one, upright; use it within `refusals`, and each before the next.
+
+    A frame has a place in the room, if there is one, until the next is asked for. JPEG above ``most_pixels`` is decoded in a
+    smaller size, and its brightness alone. An image of Pillow is one frame, and stays as it is.
+    """
+    images = pillow()
+    if isinstance(source, images.Image):
+        yield source
+        return
+    assert isinstance(source, Path | bytes)
+    with ExitStack() as taken, opened(source) as image:
+        for number in range(getattr(image, "n_frames", 1) if every else 1):
+            if number:
+                image.seek(number)
+            held = _COEFFICIENTS * image.width * image.height if image.info.get("progressive") else 0
+            if most_pixels is not None and (factor := reduction(image.size, most_pixels)) > 1:
+                image.draft("L", tuple(max(side // factor, 1) for side in image.size))
+            taken.close()
+            if room is not None:
+                taken.enter_context(room.taking(_fitting(image, room, held, most_pixels or 0)))
+            yield upright(image)
+        del image  # so that its memory is free when others take it
+
+
+def reduction(size: tuple[int, int], most_pixels: int) -> int:
+    """Return by what the sides of a picture are divided, so that it has at most so many pixels."""
+    return max(ceil(sqrt(size[0] * size[1] / most_pixels)), 1)
+
+
+class _NoRoomError(MemoryError):
+    """A picture alone takes more than a memory budget."""
+
+
+def _fitting(image: Any, room: Room, held: int, hashed_pixels: int) -> int:
+    """Return the bytes that it takes to decode a picture, of which only the head was read, to make it grey, and to hash it.
+
+    The decoder has ``held`` bytes more.
+    """
+    kept = _PIXEL_BYTES.get(image.mode, 4)
+    turned = "exif" in image.info and _is_turned(image)  # without such data, Pillow looks for it behind the picture
+    copies = 1 + (image.format in _WHOLE) + turned
+    pixels = image.width * image.height
+    taken: int = held + pixels * (kept * copies + 1) + min(pixels, hashed_pixels) * _HASHED_BYTES
+    if taken > room.total:
+        size = f"{image.width} x {image.height} pixels"
+        budget = f"the budget of {shown_size(room.total)}"
+        raise _NoRoomError(f"{size} take {shown_size(taken)}, above {budget}: raise memory= (--memory of build and hash)")
+    return taken
+
+
+def eight_bits(image: Image) -> Image:
+    """Return a picture in a mode of 8 bits.
+
+    Of 16 bits the upper 8 are taken. Whole numbers of 32 bits and floats are scaled by the range of their finite values; NaN is
+    the least one.
+    """
+    if image.mode in _BETWEEN:
+        return image.convert(_BETWEEN[image.mode])
+    if image.mode.startswith("I;16"):
+        return _grey(np.asarray(image) >> 8)
+    if image.mode not in ("I", "F"):
+        return image
+    values = np.asarray(image)
+    if image.mode == "I" and image.format in _SIXTEEN_BITS:
+        return _grey(values.clip(0, (1 << 16) - 1) >> 8)
+    finite = np.isfinite(values)
+    low, high = (float(values[finite].min()), float(values[finite].max())) if finite.any() else (0.0, 0.0)
+    with np.errstate(invalid="ignore"):  # infinity less a number stays infinity
+        scaled = (values - np.float64(low)) * (255 / ((high - low) or 1.0))
+    return _grey(np.nan_to_num(scaled, nan=0).clip(0, 255).round())
+
+
+def _grey(values: Any) -> Image:
+    image: Image = pillow().fromarray(values.astype(np.uint8))
+    return image
+
+
+@contextmanager
+def opened(source: Path | bytes) -> Iterator[Any]:
+    """Open a picture of any format that needs no other program; only its head is read. Use it within `refusals`."""
+    images = pillow()
+    formats = [name for name in images.ID if name not in _PROGRAMS]
+    held = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+    with held as stream, images.open(stream, formats=formats) as image:
+        yield image
+
+
+def upright(image: Image) -> Image:
+    """Return an image turned as its Exif data say; without such data, or with broken ones, the image itself."""
+    image.load()
+    return import_package("PIL.ImageOps", "ImageHash").exif_transpose(image) if _is_turned(image) else image
+
+
+def _is_turned(image: Image) -> bool:
+    try:
+        return image.getexif().get(_ORIENTATION, 1) in range(2, 9)
+    except Exception:  # Pillow's readers of metadata raise many kinds of errors for broken ones
+        return False
+
+
+@contextmanager
+def refusals(name: str, path: Path | None = None) -> Iterator[None]:
+    """Turn every error of Pillow inside the block into one of fpstore.
+
+    The attribute ``reason`` of an InputError is "other" (no picture), "heif" (HEIC without its reader), "large" (for Pillow's
+    limits, or the memory), "memory" (for the budget) or "broken".
+    """
+    images = pillow()
+    try:
+        yield
+    except FpstoreError:
+        raise
+    except (images.DecompressionBombError, images.DecompressionBombWarning) as error:
+        advice = "raise PIL.Image.MAX_IMAGE_PIXELS if it is to be trusted"
+        raise InputError(f"{name}: {_message_of(error)}: {advice}", path=path, reason="large") from error
+    except _NoRoomError as error:
+        raise InputError(f"{name}: {error}", path=path, reason="memory") from error
+    except MemoryError as error:
+        raise InputError(f"{name}: takes more memory than there is", path=path, reason="large") from error
+    except Exception as error:  # Pillow's readers raise many kinds of errors for broken files
+        if isinstance(error, OSError) and error.errno is not None:
+            raise refused(path, error) from error
+        unknown = isinstance(error, import_package("PIL", "ImageHash").UnidentifiedImageError)
+        if unknown and path is not None and path.suffix.lower() in _HEIF and "HEIF" not in images.OPEN:
+            advice = "is HEIC, which Pillow reads with another package: pip install pillow-heif"
+            raise InputError(f"{name}: {advice}", path=path, reason="heif") from error
+        if unknown and (path is None or path.suffix.lower() not in images.registered_extensions()):
+            raise InputError(f"{name}: is no picture of a format that Pillow reads", path=path, reason="other") from error
+        said = "Pillow does not recognize its content" if unknown else _message_of(error)
+        raise InputError(f"{name}: the picture is broken ({said})", path=path, reason="broken") from error
+
+
+def _message_of(error: Exception) -> str:
+    return one_line(str(error)).removesuffix(".") or type(error).__name__

@@ -46,7 +46,7 @@ _BUILD_OPTIONS = ("radius", "design", "threads", "memory", "block_bytes", "codec
     option(
         "--index-ids", "Index integer ids, as strings always are: delete, upsert and fpstore ids then take no pass over all ids.",
     ),
-    *options.ROW_OPTIONS, *content.DECLARED, *content.MAKING,
+    *options.ROW_OPTIONS, *content.DECLARED, content.LEFT_OUT, *content.MAKING,
     option("--force", "Replace STORE, if it is a store already, once the new one is complete. Nothing else is ever replaced."),
     *options.RESULT,
     guesses={**output_is("the store to write is the first argument"), **options.THRESHOLD_GUESS},
@@ -83,7 +83,7 @@ def build(given: Given) -> None:
     $ fpstore build weighed.fps notes --text --weights weights.json
     $ fpstore build vectors.fps embeddings.npy --vector --width 256 --radius 40 --seed 7 --force
     $ fpstore build vectors.fps embeddings.parquet --vector --vector-field embedding --id-field name --force
-    $ fpstore build photos.fps photos --image --image-hash pdq --min-quality 20 --frame all
+    $ fpstore build photos.fps photos --image --image-hash pdq --min-quality 50 --frame all --left-out left-out.tsv
     """
     kind = content.declared_kind(given)
     _check_inputs(given, kind)
@@ -93,7 +93,7 @@ def build(given: Given) -> None:
     if hasattr(maker, "usual_radius"):
         width, how["radius"] = maker.width, given.radius if given.is_given("radius") else maker.usual_radius
     options.check_design_name(given.design, how["radius"], width)
-    notices = Notices(kind)
+    notices = Notices(kind, given.left_out)
     source: Any = []
     if not given.empty:
         source = content.open_inputs(given, kind, given.inputs, maker or width, notices)
@@ -117,7 +117,7 @@ def _check_inputs(given: Given, kind: str) -> None:
     content.refuse_foreign(given, kind)
     if given.empty:
         rows = ("format", *content.OF_FINGERPRINTS, "id_field", "id_type")
-        given.refuse("does not go with --empty", *rows, "vector", "vector_field", "suffixes", "encoding")
+        given.refuse("does not go with --empty", *rows, "vector", "vector_field", "suffixes", "encoding", "left_out")
     content.check_inputs(kind, given.inputs, "--text makes fingerprints of the text files in it, --image of the pictures")
     for path in given.inputs:
         if path != "-" and lies_inside(check_path(path), check_path(given.store)):
@@ -136,8 +136,8 @@ def _note_defaults(given: Given, stats: dict[str, Any]) -> None:
 
 
 @verb(
-    options.INPUTS, *content.DECLARED, options.FORMAT, options.ID_FIELD, options.ID_TYPE, options.WIDTH, *content.MAKING,
-    options.OUTPUT, *options.LIMITS, *options.RESULT,
+    options.INPUTS, *content.DECLARED, content.LEFT_OUT, options.FORMAT, options.ID_FIELD, options.ID_TYPE, options.WIDTH,
+    *content.MAKING, options.OUTPUT, *options.LIMITS, *options.RESULT,
 )  # fmt: skip
 def hash_(given: Given) -> None:
     """Make fingerprints of texts, pictures or vectors.
@@ -157,14 +157,14 @@ def hash_(given: Given) -> None:
     $ fpstore hash embeddings.npy --vector --width 256 --seed 7 --output embeddings.tsv
     $ fpstore hash notes --text --suffix .txt --shingle chars --shingle-size 5 --json
     $ fpstore hash corpus.parquet --text-field title=4 --text-field text --id-field id --threads 2
-    $ fpstore hash photos --image --image-hash pdq --min-quality 20 --frame all
+    $ fpstore hash photos --image --image-hash pdq --min-quality 50 --frame all --memory 1GiB
     $ cat pages.jsonl | fpstore hash - --text-field text --format jsonl --id-field score --id-type str --quiet
     """
     kind = content.declared_kind(given)
     if kind == FINGERPRINTS:
         fail("say what the inputs are: --text, --text-field, --image or --vector")
     content.refuse_foreign(given, kind)
-    maker, notices, done = content.declared_maker(given, kind), Notices(kind), 0
+    maker, notices, done = content.declared_maker(given, kind), Notices(kind, given.left_out), 0
     if kind == ROWS:
         chunks: Any = content.open_inputs(given, kind, given.inputs, maker, notices, chunk_rows=content.CHUNK_ROWS)
     else:

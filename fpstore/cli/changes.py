@@ -153,7 +153,7 @@ def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
     if not given.unmatched:
         given.refuse("needs --unmatched", "radius", "output", "with_queries", *(["threads"] if kind == FINGERPRINTS else []))
     content.check_inputs(kind, given.inputs, "this store takes files of fingerprints, or leave out --fingerprints")
-    totals, notices = snapshot_of(store).totals, Notices(kind)
+    totals, notices = snapshot_of(store).totals, Notices(kind, given.left_out)
     more: dict[str, Any] = {}
     if kind == FINGERPRINTS:
         maker, more = Width(store.width, stored=True), {"chunk_rows": CHUNK_ROWS, "unbuffered": given.unmatched}

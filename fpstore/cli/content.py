@@ -13,12 +13,12 @@ import click
 
 from fpstore import hashing
 from fpstore.base.width import WORD_BITS, Width
-from fpstore.cli.options import ENCODING, HTML, NAME, SUFFIXES, option, whole
+from fpstore.cli.options import ENCODING, HTML, NAME, SUFFIXES, check_output_path, option, whole
 from fpstore.cli.verb import Given, fail, usage_errors
 from fpstore.errors import InputError, counted, show
 from fpstore.format.manifest import is_openable
 from fpstore.hashing.decoding import GivenPicture
-from fpstore.hashing.documents import HEAD_BYTES, NOT_BINARY, SENTENCES, is_binary
+from fpstore.hashing.documents import HEAD_BYTES, NOT_BINARY, SENTENCES, id_of, is_binary
 from fpstore.hashing.features import HASHES, NAMED, UNITS, WEIGHTINGS
 from fpstore.hashing.fields import is_weighted, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
@@ -27,7 +27,7 @@ from fpstore.hashing.normal import DIGITS
 from fpstore.hashing.registry import TEXT_METHODS, read_weights, text_fingerprinter
 from fpstore.hashing.text import TextHash
 from fpstore.hashing.weights import MOST_WEIGHT
-from fpstore.io import Chunk, Reader, open_reader
+from fpstore.io import Chunk, Reader, open_reader, open_writer
 from fpstore.io.encodings import decoded
 from fpstore.io.files import MOST_FILE_BYTES, InputFile, unpacked
 from fpstore.io.source import FIELD_FORMATS
@@ -46,6 +46,7 @@ _BELONGS = {  # options, and what they are for
     "format": (FINGERPRINTS, ROWS),
     **dict.fromkeys(("id_field", "id_type"), (FINGERPRINTS, ROWS, VECTORS)),
     "suffixes": (TEXTS, PICTURES),
+    "left_out": (TEXTS, ROWS, PICTURES, VECTORS),
     **dict.fromkeys(("encoding", "html", *TEXT_MAKING), (TEXTS, ROWS)),
     **dict.fromkeys(("vector_field", "plane_seed"), (VECTORS,)),
     **dict.fromkeys(("image_hash", "frame", "min_quality"), (PICTURES,)),
@@ -107,13 +108,17 @@ TEXT = option("--text", "Inputs are text files or folders of them: each file is 
 IMAGE = option("--image", "Inputs are pictures or folders of them: the path is the id.")
 VECTOR = option("--vector", "Inputs are .npy or .parquet files of vectors.")
 TEXTUAL = (TEXT, TEXT_FIELD, SUFFIXES, ENCODING, HTML)
+LEFT_OUT = option(
+    "--left-out FILE", "Write what is left out to a file: the path, or the number of a row or vector, and the reason, a word.",
+    callback=check_output_path,
+)  # fmt: skip
 DECLARED = (*TEXTUAL, IMAGE, VECTOR, VECTOR_FIELD)
 KNOWN_GUESSES = dict.fromkeys(
     ("--text", "--image", "--vector", "--html"), "the store knows what it was made of: name files of such alone"
 )
 KNOWN = (  # of verbs for which the store knows what it is made of
     option("--fingerprints", "Inputs hold fingerprints, not what the store makes fingerprints of."),
-    TEXT_FIELD, SUFFIXES, ENCODING, VECTOR_FIELD,
+    TEXT_FIELD, SUFFIXES, ENCODING, VECTOR_FIELD, LEFT_OUT,
 )  # fmt: skip
 
 FEATURES = (
@@ -158,7 +163,7 @@ MAKING = (
         "first",
     ),
     option(
-        "--min-quality N", "Leave out pictures of a lower quality, which are nearly blank. By default 50 with pdq, otherwise 4 "
+        "--min-quality N", "Leave out pictures of a lower quality, which are nearly blank. By default 20 with pdq, otherwise 4 "
         "grey levels of detail. 0 keeps all but blank ones.", whole(0, 100),
     ),
 )  # fmt: skip
@@ -269,10 +274,11 @@ def declared_maker(given: Given, kind: str) -> Any:
 
 
 class Notices:
-    """Counts the files, rows or vectors that are left out, to name the first of them once at the end."""
+    """Counts the files, rows or vectors that are left out, to name the first of them once at the end, and lists all in a file."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, left_out: str | None = None) -> None:
         self.of(kind)
+        self._list = None if left_out is None else open_writer(left_out, columns={"item": "text", "reason": "text"})
         self.source: Any = None  # what is read, if it may lack columns
         self._seen: Counter[str] = Counter()
         self._first: dict[str, list[str]] = {}
@@ -287,12 +293,17 @@ class Notices:
             which, reason = f"{which} vector {reason}", "zero"
         assert isinstance(reason, str)
         self._seen[reason] += 1
+        if self._list is not None and reason in SENTENCES:
+            item = id_of(which) if isinstance(which, Path) else str(which)
+            self._list.write({"item": [item], "reason": [reason]})
         names = self._first.setdefault(reason, [])
         if len(names) < _NAMED:
             names.append(f"row {which}" if isinstance(which, int) else str(which))
 
     def report(self, given: Given) -> None:
-        """Report how many were left out for each reason, and in which encodings others were read."""
+        """Report how many were left out for each reason, and in which encodings others were read; end the list."""
+        if self._list is not None:
+            self._list.close()
         for name in getattr(self.source, "absent", ()):
             given.note(f"no row has the field {show(name)}")
         if getattr(self.source, "tagged", False) and "tags" not in self._seen:

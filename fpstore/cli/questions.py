@@ -266,7 +266,7 @@ def _queries(given: Given, store: Store) -> _Queries:
         kind, maker, columns = content.known_kind(given, store)
         given.refuse("does not go with --text-field", "null")
     content.refuse_foreign(given, kind)
-    notices = Notices(kind)
+    notices = Notices(kind, given.left_out)
     if words is None:
         return _Queries(kind, content.open_files(given, kind, given.words, maker, notices), notices)
     if kind == ROWS:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from commandline import COMMAND, failure, fine, run
 from drawing import animation, encoded, scene
+from PIL import Image
 
 import fpstore
 from fpstore import ImageHash
@@ -48,6 +49,28 @@ def test_hash_image_writes_what_build_reads(photos: Path) -> None:
         assert fine("hash", "--image", "photos", *options, "--threads", 1, "-q") == result.stdout
         objects = [json.loads(line) for line in fine("hash", "--image", "photos", *options, "--json", "-q").splitlines()]
         assert [[each["fingerprint"], each["id"]] for each in objects] == rows
+
+
+def test_what_is_left_out_is_listed_in_a_file(photos: Path) -> None:
+    (photos / "photos" / "a").mkdir()
+    for number in range(5):
+        (photos / "photos" / "a" / f"{number}.png").write_bytes(encoded(Image.new("RGB", (50, 50), "white")))
+    rows = [*(f"photos/a/{number}.png\tblank" for number in range(5)), "photos/cut.jpg\tbroken", "photos/notes.txt\tother"]
+    for words in (
+        ("build", "s.fps", "photos", "--image"),
+        ("hash", "photos", "--image"),
+        ("probe", "s.fps", "photos"),
+        ("insert", "s.fps", "photos"),
+    ):
+        assert run(*words, "--left-out", "left.tsv").exit_code == 0
+        assert sorted(Path("left.tsv").read_text().splitlines()) == rows
+        Path("left.tsv").unlink()
+    (photos / "texts.jsonl").write_text('{"t": "some words"}\n{"t": null}\n{"t": "..."}\n')
+    fine("hash", "texts.jsonl", "--text-field", "t", "--left-out", "left.jsonl", "-q")
+    objects = [json.loads(line) for line in Path("left.jsonl").read_text().splitlines()]
+    assert objects == [{"item": "1", "reason": "null"}, {"item": "2", "reason": "empty"}]
+    Path("rows.tsv").write_text("0123456789abcdef\ta\n")
+    assert "--left-out is for files of texts" in failure("build", "x", "rows.tsv", "--left-out", "left.tsv", code=2)
 
 
 def test_hash_image_reads_standard_input(photos: Path) -> None:

@@ -65,7 +65,7 @@ def test_many_fingerprints_are_the_single_ones_whatever_the_threads(case, thread
 
 def test_the_width_follows_from_the_method_and_is_checked():
     assert ImageHash() == ImageHash(method="perceptual", width=64, frame="first", min_quality=4)
-    assert ImageHash(method="pdq") == ImageHash(method="pdq", width=256, min_quality=50)
+    assert ImageHash(method="pdq") == ImageHash(method="pdq", width=256, min_quality=20)
     assert ImageHash(method="pdq").usual_radius == 31
     assert ImageHash(method="color").min_quality is None
     for parameters, message in (
@@ -209,7 +209,7 @@ def test_blank_pictures_have_no_fingerprint(case, colour):
     assert hasher.is_empty(blank)
     known = hasher.fingerprints([blank, noise(1)], empty="mask")[1]
     assert known.tolist() == [False, True]
-    reason = "has the quality 0 for PDQ, below min_quality=50" if method == "pdq" else "is blank: all brightnesses"
+    reason = "has the quality 0 for PDQ, below min_quality=20" if method == "pdq" else "is blank: all brightnesses"
     with pytest.raises(InputError, match=rf"^item 1: an image of 300 x 200 pixels {reason}"):
         hasher.fingerprints([noise(1), blank])
     with pytest.raises(InputError, match=rf"^an image of 300 x 200 pixels {reason}"):
@@ -257,7 +257,7 @@ def test_nearly_blank_pictures_have_no_fingerprint_unless_asked_for(method, widt
 def test_pdq_leaves_out_pictures_of_low_quality():
     dull = scene(8).filter(ImageFilter.GaussianBlur(40))
     _, quality = pdqhash.compute(np.asarray(dull))
-    assert 0 < quality < 50
+    assert 0 < quality < 20
     assert ImageHash(method="pdq").is_empty(dull)
     assert ImageHash(method="pdq", min_quality=quality + 1).is_empty(dull)
     assert ImageHash(method="pdq", min_quality=quality).fingerprint(dull) == by_the_package(dull, "pdq", 256)

@@ -112,8 +112,8 @@ class ImageHash(Fingerprinter["Picture"]):
         Of a file of several frames (an animation, the pages of a TIFF): hash the first one, or refuse the file here, while
         `fpstore.hashing.ImageReader` hashes each. An image of Pillow is the frame that it shows.
     min_quality : int, optional
-        The least quality, 0 to 100; not for ``color``. For ``pdq`` it is what PDQ says of the edges, and by default 20; its authors
-        recommend 50. For the other methods it is `detail`, by default 4. With 0, only blank pictures are left out.
+        The least quality, 0 to 100; not for ``color``. For ``pdq`` it is what PDQ says of the edges, and by default 20, while its
+        authors recommend 50. For the other methods it is `detail`, by default 4. With 0, only blank pictures are left out.
 
     Attributes
     ----------

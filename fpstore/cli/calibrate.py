@@ -57,8 +57,9 @@ COLUMNS = ("feature", "in A", "in B")
     option(
         "--change KIND=AMOUNT", "A change by which near-duplicates are made, such as words=2 or, as a share, typos=0.01: typos, "
         "words, drop, swap or repeat (of sentences), numbers, boilerplate, truncate, case, punctuation, spaces. With --image "
-        "resize, crop or watermark (shares), jpeg (quality), blur (pixels), brightness (factor), rotate (degrees), and grey or "
-        "mirror without an amount. The names that are printed are taken, too: 'resize 50%'. May be repeated.",
+        "resize, crop, watermark, corner, border or caption (shares), jpeg (quality), blur (pixels), brightness (factor), rotate "
+        "or turn (degrees), and grey or mirror without an amount. The names that are printed are taken, "
+        "too: 'resize 50%'. May be repeated.",
         into="changes", multiple=True,
     ),
     option(

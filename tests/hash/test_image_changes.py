@@ -90,6 +90,26 @@ def test_the_same_seed_gives_the_same_copy():
     assert copy("crop=0.001") is None  # not a pixel
 
 
+def test_boxes_borders_captions_and_turns_keep_the_picture():
+    width, height = PICTURE.size
+    boxed = np.asarray(copy("corner=0.25"))
+    changed = (boxed != np.asarray(PICTURE)).any(2)
+    box = np.ix_(changed.any(1), changed.any(0))
+    assert (boxed[box] == 255).all()
+    assert [len(box[0]), len(box[1].T)] == [round(height / 4), round(width / 4)]
+    assert changed[0].any() or changed[-1].any()
+    side = round(max(PICTURE.size) / 10)
+    framed = copy("border=0.1")
+    assert framed.size == (width + 2 * side, height + 2 * side)
+    assert same(framed.crop((side, side, side + width, side + height)), PICTURE)
+    assert framed.getpixel((0, 0)) == (255, 255, 255)
+    written = copy("caption=0.2")
+    assert written.size == (width, height + round(height / 5))
+    assert same(written.crop((0, 0, width, height)), PICTURE)
+    assert len(set(written.crop((0, height, *written.size)).get_flattened_data())) > 1
+    assert same(copy("turn=90"), PICTURE.transpose(Image.Transpose.ROTATE_90))
+
+
 def test_changes_are_named_and_wrong_ones_refused():
     names = {"resize=0.125": "resize 12.5%", "jpeg=75": "jpeg 75", "blur=2.5": "blur 2.5", "mirror": "mirror"}
     assert {text: parse_image_change(text).name for text in names} == names
@@ -98,7 +118,8 @@ def test_changes_are_named_and_wrong_ones_refused():
         ("", "one of resize, jpeg"), ("words=2", "one of resize"), ("resize", "a factor from 0.01 to 4, as resize=0.5"),
         ("resize=0", "a factor"), ("resize=5", "a factor"), ("jpeg=0.5", "a quality"), ("jpeg=74.5", "a quality"),
         ("jpeg=96", "a quality"), ("crop=0.95", "a share"), ("blur=x", "pixels"), ("blur=101", "pixels"),
-        ("rotate=46", "degrees"), ("watermark=2", "share of the height"),
+        ("rotate=46", "degrees"), ("turn=45", "90, 180 or 270"), ("turn=135", "90, 180 or 270"),
+        ("corner=1", "a share of the"), ("watermark=2", "share of the height"),
         ("brightness=-1", "a factor"), ("grey=1", "grey takes no amount"),
         ("mirror=", "mirror takes no amount"),
     ):  # fmt: skip

@@ -234,7 +234,7 @@ def test_options_that_build_takes():
         (SimHash().learn_weights(["a"]), None),
         (LongestSentences(), None),
         (ImageHash(method="difference", width=256), ["--image-hash", "difference", "--width", "256"]),
-        (ImageHash(method="pdq"), ["--image-hash", "pdq", "--width", "256", "--min-quality", "50"]),
+        (ImageHash(method="pdq"), ["--image-hash", "pdq", "--width", "256", "--min-quality", "20"]),
     ):
         assert build_options(made) == options
         if options is not None:

@@ -61,6 +61,8 @@ class SampledPairs(NamedTuple):
         Documents of the sample that are no strangers, because another document of their family is looked at.
     drawn : ndarray of intp or None
         The places of all documents that are grouped as by `dedup`, in the order of the corpus; None for pictures.
+    whole_texts : list of str or None
+        Of pages of HTML, the whole texts of the documents of `drawn`: their words decide which removed documents are unlike.
     """
 
     items: list[Any]
@@ -70,6 +72,7 @@ class SampledPairs(NamedTuple):
     resembling: Places
     alike: int = 0
     drawn: Places | None = None
+    whole_texts: Sequence[str] | None = None
 
 
 class LookedAt(NamedTuple):
@@ -120,7 +123,14 @@ def from_texts(wanted: Request, corpus: RowSource | None, resources: Resources) 
         facts = sampled.facts
         ways: Any = wanted.ways
         evidence = evidence_of_changes(
-            sampled.texts, ways, wanted.copies, wanted.seed, wanted.wish.resemblance, resources, sampled.looked_at
+            sampled.texts,
+            ways,
+            wanted.copies,
+            wanted.seed,
+            wanted.wish.resemblance,
+            resources,
+            sampled.looked_at,
+            sampled.whole_texts,
         )
 
     def hashed() -> Iterator[Hashed]:
@@ -136,7 +146,7 @@ def from_texts(wanted: Request, corpus: RowSource | None, resources: Resources) 
 
 def evidence_of_changes(
     drawn: Sequence[str], changes: Sequence[TextChange], copies: int, seed: int, bound: float, resources: Resources,
-    looked_at: Sequence[int] | None = None,
+    looked_at: Sequence[int] | None = None, whole_texts: Sequence[str] | None = None,
 ) -> SampledPairs:  # fmt: skip
     """Return one document of each family of a sample, with at most ``copies`` copies that are changed in each way.
 
@@ -156,7 +166,8 @@ def evidence_of_changes(
         raise InputError(
             f"a calibration compares documents with each other: at least 2 with text are needed, got {size}", got=size
         )
-    alike = resembling_pairs([drawn[place] for place in sample], bound, resources.threads)
+    words = drawn if whole_texts is None else whole_texts
+    alike = resembling_pairs([words[place] for place in sample], bound, resources.threads)
     families = sample[_one_of_each(size, alike, np.ones(size, bool), "documents")]
     texts, duplicates = [drawn[place] for place in families], dict[str, Places]()
     material, documents = Material(list(texts)), len(texts)
@@ -178,7 +189,8 @@ def evidence_of_changes(
     every = np.argsort(np.concatenate([families, others]))
     every[every >= documents] += len(texts) - documents  # behind the copies
     texts += [drawn[place] for place in others]
-    return SampledPairs(texts, documents, duplicates, None, np.empty((2, 0), np.intp), size - documents, every)
+    none = np.empty((2, 0), np.intp)
+    return SampledPairs(texts, documents, duplicates, None, none, size - documents, every, whole_texts)
 
 
 def evidence_of_labels(found: Labelled, bound: float, threads: int) -> SampledPairs:
@@ -250,7 +262,8 @@ def from_images(wanted: Request, walk: Walk, resources: Resources, on_notice: No
     found = [found[place] for place in _one_of_each(drawn, alike, with_copies, "pictures")]
     evidence = _evidence(found, [change.name for change in ways], drawn - len(found))
     hashed = [
-        Hashed(*map(_originals_first, zip(*each, strict=True))) for each in zip(*(one.hashed for one in found), strict=True)
+        Hashed(*(_originals_first(column) for column in zip(*(one[:2] for one in each), strict=True)))
+        for each in zip(*(picture.hashed for picture in found), strict=True)
     ]
     facts = Facts(held.seen - blank - broken, blank, sum(one.shrunk for one in found), "pictures")
     return LookedAt(facts, evidence, hashed)

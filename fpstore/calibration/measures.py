@@ -146,7 +146,7 @@ class Measured:
 def measured(evidence: SampledPairs, setting: Setting, hashed: Hashed) -> Measured:
     """Return the distances of a setting that gives the items these fingerprints; InputError if no two are strangers."""
     width, items = setting.fingerprinter.width, setting.fingerprinter.items
-    rows, known = hashed
+    rows, known = hashed.rows, hashed.known
 
     def between(pairs: Places) -> Distances:
         both = known[pairs[0]] & known[pairs[1]]

@@ -70,7 +70,7 @@ class CountedSample:
         rows = np.argsort(self.order)
         self.with_copies = np.sort(rows[: len(rows) - self.documents + evidence.documents])  # strangers, and the copies
         self.duplicates: Places = rows[np.concatenate(list(evidence.duplicates.values()), axis=1)]
-        texts = [evidence.items[place] for place in evidence.drawn]
+        texts = evidence.whole_texts or [evidence.items[place] for place in evidence.drawn]
         self.sets = [shingle_sets(texts, maker, threads) for maker in (WORDS, CHARACTERS)]
 
 

@@ -13,7 +13,7 @@ from fpstore.base.arguments import printable
 from fpstore.base.strings import StringColumn
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.errors import InputError
-from fpstore.hashing.html import extractor_of, main_texts
+from fpstore.hashing.html import extractor_of, main_texts, whole_text
 from fpstore.hashing.text import TextHash
 from fpstore.io.scores import NULL, Key, keys_of_rows, score_key
 from fpstore.io.source import Batch, Projection, RowSource
@@ -46,7 +46,7 @@ class Facts(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """Random texts of a corpus, in its order, the places of those in the sample, and the facts.
+    """Random texts of a corpus, in its order, the places of those in the sample, the facts, and the whole texts of pages of HTML.
 
     The others are only grouped. There are more of them where texts are short, up to a whole corpus: a smaller part of a corpus
     has a far smaller part of its pairs.
@@ -55,6 +55,7 @@ class Sampled(NamedTuple):
     texts: list[str]
     looked_at: list[int]
     facts: Facts
+    whole_texts: list[str] | None = None
 
 
 class Labelled(NamedTuple):
@@ -87,10 +88,14 @@ def sample_of(
             progress("reading", rows, None)
     taken, looked_at = held.sample(), held.part()
     extractor = extractor_of(html)
-    texts = taken if extractor is None else list(filter(None, main_texts(taken, extractor)))
+    if extractor is None:
+        return Sampled(_shortened(taken), looked_at, Facts(held.seen, empty, _too_long(taken)))
+    found = [(text, whole_text(page)) for page, text in zip(taken, main_texts(taken, extractor), strict=True) if text]
+    texts, whole_texts = [text for text, _ in found], [whole or text for text, whole in found]
     lost = len(taken) - len(texts)
     looked_at = looked_at[: len(looked_at) - lost]  # of pages all
-    return Sampled(_shortened(texts), looked_at, Facts(held.seen - lost, empty + lost, _too_long(texts)))
+    facts = Facts(held.seen - lost, empty + lost, _too_long(texts))
+    return Sampled(_shortened(texts), looked_at, facts, _shortened(whole_texts))
 
 
 def _shortened(texts: list[str]) -> list[str]:

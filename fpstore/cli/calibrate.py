@@ -329,7 +329,7 @@ def weights(given: Given) -> None:
         rows = open_corpus(given.inputs, True, given.suffixes, notices, given.encoding, bool(given.html))
     else:
         rows = open_source(given.inputs, format=given.format, encoding=given.encoding, again=False)
-    notices.source = rows
+    notices.sources.append(rows)
     with given.bars(rows) as bars:
         found = learnt_weights(
             rows, Projection(text=columns), maker,

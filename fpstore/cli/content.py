@@ -279,7 +279,7 @@ class Notices:
     def __init__(self, kind: str, left_out: str | None = None) -> None:
         self.of(kind)
         self._list = None if left_out is None else open_writer(left_out, columns={"item": "text", "reason": "text"})
-        self.source: Any = None  # what is read, if it may lack columns
+        self.sources: list[Any] = []  # that are read, which may lack columns or have pages of HTML
         self._seen: Counter[str] = Counter()
         self._first: dict[str, list[str]] = {}
 
@@ -304,9 +304,14 @@ class Notices:
         """Report how many were left out for each reason, and in which encodings others were read; end the list."""
         if self._list is not None:
             self._list.close()
-        for name in getattr(self.source, "absent", ()):
+        for name in dict.fromkeys(name for source in self.sources for name in getattr(source, "absent", ())):
             given.note(f"no row has the field {show(name)}")
-        if getattr(self.source, "tagged", False) and "tags" not in self._seen:
+        whole = sum(getattr(source, "whole_pages", 0) for source in self.sources)
+        if whole:
+            given.note(
+                f"{counted(whole, 'page')} compared by all words outside of menus: their main texts have few of these words"
+            )
+        if any(getattr(source, "tagged", False) for source in self.sources) and "tags" not in self._seen:
             given.note("the first texts look like pages of HTML, and were taken with their tags: --html takes the main text")
         for reason, number in sorted(self._seen.items()):
             names = ", ".join(self._first[reason])
@@ -343,11 +348,13 @@ def open_inputs(
         )  # fmt: skip
     reading = {"encoding": given.encoding, "html": getattr(given, "html", False), "on_notice": notices}
     if kind == TEXTS:
-        return hashing.DocumentReader(paths, maker, **makes, **reading)
-    source = notices.source = hashing.TextReader(
-        paths, maker, text=columns or given.text_field, id=given.id_field, id_type=given.id_type, format=given.format,
-        threads=given.threads, **reading, **more,
-    )  # fmt: skip
+        source: Any = hashing.DocumentReader(paths, maker, **makes, **reading)
+    else:
+        source = hashing.TextReader(
+            paths, maker, text=columns or given.text_field, id=given.id_field, id_type=given.id_type, format=given.format,
+            threads=given.threads, **reading, **more,
+        )  # fmt: skip
+    notices.sources.append(source)
     return source
 
 

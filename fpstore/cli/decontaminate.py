@@ -98,7 +98,8 @@ def decontaminate(given: Given) -> None:
         ids = given.id_field, given.benchmark_id_field
         job = decontamination_job(texts, of_benchmark, ids, given.ngram, bounds, given.threshold, given.unknown, given.html)
     notices = Notices(kind)
-    corpus = notices.source = open_corpus(given.corpus, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
+    corpus = open_corpus(given.corpus, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
+    notices.sources.append(corpus)
     benchmarks = open_benchmark(given.benchmarks, of_benchmark is True, given.suffixes, notices, given.encoding)
     with given.bars(corpus) as bars:
         found = decontaminate_corpus(

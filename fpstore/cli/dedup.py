@@ -170,7 +170,8 @@ def dedup(given: Given) -> None:
             return
         given.refuse("is for plans (--plan, --processes)", "part_bytes", "slice_rows")
         corpus = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
-        notices.source, job = corpus, _planned(given, job, corpus)
+        notices.sources.append(corpus)
+        job = _planned(given, job, corpus)
         folder = resume_folder(given)
         bars = stack.enter_context(given.bars(corpus))
         found = deduplicate(
@@ -288,7 +289,8 @@ def _remove_boilerplate(given: Given) -> None:
         fail("--unit: name one column of texts with --text-field, or give --text: each file is a document")
     content.refuse_foreign(given, kind)
     notices = Notices(kind)
-    corpus = notices.source = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding)
+    corpus = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding)
+    notices.sources.append(corpus)
     with given.bars(corpus) as bars:
         found = remove_boilerplate_of(
             corpus, given.text or given.text_field, given.unit, given.more_than, given.least_chars, given.resources(bars),

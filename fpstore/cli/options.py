@@ -242,7 +242,7 @@ ENCODING = option(
 )  # fmt: skip
 HTML = option(
     "--html/--html-fast",
-    "Texts are pages of HTML: take titles and main texts, found by the package trafilatura, or by resiliparse: 13 times as fast, "
+    "Texts are pages of HTML: take titles and main texts, found by the package trafilatura, or by resiliparse: 5 times as fast, "
     "but it leaves more of the menus in.",
     callback=lambda ctx, parameter, value: value is not None and ("trafilatura" if value else "resiliparse"),
 )  # fmt: skip

@@ -25,10 +25,14 @@ _SLICE = 1 << 10  # values of a column that become Python values together
 
 
 class Hashed(NamedTuple):
-    """The fingerprints of some items, rows of words, and which items have one: the row of any other is zero."""
+    """The fingerprints of some items, rows of words, and which items have one: the row of any other is zero.
+
+    Of pages of HTML also which are compared by their whole texts: see `MainText`.
+    """
 
     rows: Words
     known: Flags
+    whole_pages: Flags | None = None
 
 
 class FeatureSets(NamedTuple):

@@ -154,7 +154,9 @@ def hashed_rows(
     batches = batches if first is None else chain([first], batches)
     # Rows that are wanted as they come do not wait for others.
     work = partial(_hashed, hashed or fingerprinter.hashed)
+    source.whole_pages = source.whole_pages if skipped else 0
     for _, batch in in_order(work, batches, 1 if source.unbuffered else threads, WAITING_BATCHES):
+        source.whole_pages += batch.whole_pages
         yield batch
 
 
@@ -162,10 +164,14 @@ def _hashed(hashed: HashedTexts, batch: Batch) -> Batch:
     assert batch.texts is not None
     assert batch.known is not None
     chars = sum(map(length_of, batch.texts))
-    rows, filled = hashed(batch.texts)
+    rows, filled, whole = hashed(batch.texts)
     if batch.text_of_row is not None:
         rows, filled = rows[batch.text_of_row], filled[batch.text_of_row]
-    batch = batch._replace(fingerprints=rows, texts=None, text_of_row=None, given=batch.known, chars=chars)
+        whole = None if whole is None else whole[batch.text_of_row]
+    whole_pages = 0 if whole is None else int(np.count_nonzero(whole))
+    batch = batch._replace(
+        fingerprints=rows, texts=None, text_of_row=None, given=batch.known, chars=chars, whole_pages=whole_pages
+    )
     if filled.all():
         return batch
     places, known, ids, wrong = np.flatnonzero(filled), batch.flags.copy(), batch.ids, batch.wrong

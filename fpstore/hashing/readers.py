@@ -99,6 +99,11 @@ class HashingReader(Reader):
         return self.left_out["null"]
 
     @property
+    def whole_pages(self) -> int:
+        """Pages of HTML compared so far by their whole texts, because their main texts are too short: see `MainText`."""
+        return sum(getattr(source, "whole_pages", 0) for source in self._sources)
+
+    @property
     def broken(self) -> int:
         """Pictures in folders that were broken."""
         return self.left_out["broken"]
@@ -610,7 +615,7 @@ class VectorReader(HashingReader):
             assert batch.vectors is not None
             for block in self._blocks(name, batch.vectors, done):
                 with located(name):
-                    rows, known = self.fingerprinter.hashed(block)
+                    rows, known, _ = self.fingerprinter.hashed(block)
                 for place in np.flatnonzero(~known).tolist():
                     self.left_out["zero"] += 1
                     self._notify(name, block.first + place)

@@ -9,7 +9,7 @@ from typing import Any
 from fpstore.errors import MissingExtraError, one_line
 
 # What installs a package whose own name does not. An extra of fpstore would do, too, but compiles the kernel again.
-INSTALLED_AS = {"PIL": "pillow ImageHash", "trafilatura": "trafilatura lxml_html_clean"}
+INSTALLED_AS = {"PIL": "pillow ImageHash", "trafilatura": "trafilatura lxml_html_clean", "resiliparse": "resiliparse lxml"}
 
 
 def import_package(name: str, what: str, path: str | None = None) -> Any:

@@ -121,6 +121,7 @@ class Batch(NamedTuple):
     vectors: npt.NDArray[Any] | None = None
     given: Flags | None = None  # the rows that have a text, with words or without
     chars: int = 0  # the length of the texts that the fingerprints were made of
+    whole_pages: int = 0  # the pages whose fingerprints were made of their whole texts
     paths: list[Path] | None = None  # of rows that are files each
     wrong: Wrong | None = None
     unbuffered: bool = False  # the rows are wanted before others come
@@ -216,6 +217,7 @@ class RowSource(ABC):
     unbuffered = False  # rows are wanted as they come
     absent: Collection[str] = ()  # of several columns of texts, those that no row met so far has: a row of JSON may lack some
     tagged = False  # most of the first texts look like pages of HTML, and are taken as plain texts
+    whole_pages = 0  # pages that the reading under way compares by their whole texts, as their main texts are too short
     rows: int | None = None  # if the number is known before they are read
     rows_before = 0  # those that are read, in a file of which a part is read
     bytes_total: int | None = None

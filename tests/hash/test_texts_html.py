@@ -3,17 +3,24 @@
 import json
 import re
 import sys
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from commandline import failure, fine, run
 
 import fpstore
 from fpstore import ImageHash, SimHash
+from fpstore.calibration import removal
+from fpstore.calibration.evidence import SampledPairs
+from fpstore.calibration.samples import sample_of
 from fpstore.errors import InputError, MissingExtraError
-from fpstore.hashing import DocumentReader, MainText, TextReader, from_description, iter_documents
-from fpstore.hashing.html import EXTRACTORS, main_texts
+from fpstore.hashing import DocumentReader, MainText, TextReader, from_description, html, iter_documents
+from fpstore.hashing.corpora import open_source
+from fpstore.hashing.html import EXTRACTORS, main_texts, page_texts, whole_text
+from fpstore.io.source import Projection
 
 SENTENCES = "".join(f"The {number} foxes jump over the lazy dogs of the village near the river. " for number in range(30))
 MENUS = [
@@ -43,6 +50,72 @@ def test_the_title_and_the_main_text_count(extractor):
     deep = "<div>" * 3000 + "deep" + "</div>" * 3000
     broken = ["<p", "<html><body><p>" + SENTENCES, deep, "\x00\x01", "<?xml version='1.0' encoding='x'?><a/>", "]]>", "\ud800"]
     assert SENTENCES.strip() in main_texts(broken, extractor)[1]
+
+
+def list_page(number):
+    """Return a page of a list, of which both packages take the menu, and not the items."""
+    menu = " ".join(f'<a href="/{name}">{name}</a>' for name in ("red", "green", "blue", "white", "black", "Imprint") * 4)
+    items = "".join(f'<li><a href="/{i}">item w{number * 7919 + i} of the shop v{number * 31 + i}</a></li>' for i in range(30))
+    content = f"<div id=content><h1>List</h1><ul>{items}</ul></div><div><p>imprint and contact</p></div>"
+    return f"<html><head><title>List</title></head><body><div><p>{menu}</p></div>{content}</body></html>"
+
+
+@pytest.mark.parametrize("extractor", EXTRACTORS)
+def test_pages_of_a_list_whose_items_are_lost_stay_apart(extractor):
+    texts = page_texts([list_page(number) for number in range(8)], extractor)
+    assert [text.is_whole for text in texts] == [True] * 8
+    assert "w7919" in texts[1].text
+    assert not any(word in texts[1].text for word in ("green", "Imprint", "var x", "<"))
+    maker = MainText(SimHash(width=256), extractor)
+    rows = [maker.fingerprint(list_page(number)) for number in range(8)]
+    assert min((a ^ b).bit_count() for a, b in combinations(rows, 2)) > 40
+    assert not page_texts([page(MENUS[0])], extractor)[0].is_whole
+
+
+def test_calibration_compares_pages_by_all_their_words(monkeypatch):
+    monkeypatch.setattr(html, "LEAST_SHARE", 0)  # what the fingerprints are made of is the same menu for all pages
+    table = pa.table({"text": [list_page(number) for number in range(12)]})
+    sampled = sample_of(open_source(table), Projection(text="text"), 12, 1, html="resiliparse")
+    assert (len(set(sampled.texts)), len(set(sampled.whole_texts))) == (1, 12)
+    taken, copies = [], {"copies": np.array([[0], [1]])}
+    monkeypatch.setattr(removal, "shingle_sets", lambda texts, *_: taken.extend(texts))
+    none = np.empty((2, 0), np.intp)
+    evidence = SampledPairs(sampled.texts, 12, copies, None, none, 0, np.arange(12), sampled.whole_texts)
+    removal.CountedSample(evidence, None, 1)
+    assert taken == sampled.whole_texts * 2
+
+
+def test_the_whole_text_of_a_page_has_no_menus():
+    links = [f'<a href="/{n}">{n}</a>' for n in ("home", "news", "sports", "contact")]
+    menus = (
+        f"<ul>{''.join(f'<li>{link}</li>' for link in links)}</ul>", f"<div><p>{' | '.join(links)}</p></div>",
+        f"<table><tr>{''.join(f'<td>{link}</td>' for link in links)}</tr></table>", f"<nav>{links[0]}</nav>",
+        f'<div role="navigation">{links[0]} and more</div>',
+        '<div class="t-navbar"><a href="/">the home of all the sports</a></div>',
+    )  # fmt: skip
+    for menu in menus:
+        assert whole_text(f"<html><body>{menu}<p>One <a href=/x>word</a> of text.</p></body></html>") == "One word of text.", menu
+    assert whole_text("<html><body class=nav><ul><li>a b</li></ul></body></html>") == "a b"
+    assert [whole_text(text) for text in ("", "]]>", "<frameset></frameset>")] == ["", "]]>", ""]
+    assert whole_text("<div>" * 3000 + "deep" + "</div>" * 3000) in ("deep", "")
+
+
+@pytest.mark.parametrize("option", ["--html", "--html-fast"])
+def test_pages_that_are_compared_by_all_words_are_counted(tmp_path, monkeypatch, option):
+    monkeypatch.chdir(tmp_path)
+    name = "resiliparse" if option == "--html-fast" else "trafilatura"
+    rows = [{"url": number, "page": list_page(number)} for number in range(3)] + [{"url": 9, "page": page(MENUS[0])}]
+    Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("site").mkdir()
+    for row in rows:
+        Path(f"site/{row['url']}.html").write_text(row["page"])
+    told = "fpstore: 3 pages compared by all words outside of menus: their main texts have few of these words\n"
+    assert run("build", "r.fps", "p.jsonl", "--text-field", "page", option).stderr == told
+    assert run("build", "f.fps", "site", "--text", option).stderr == told
+    assert run("dedup", "p.jsonl", "c.jsonl", "--text-field", "page", option).stderr == told
+    assert run("probe", "r.fps", "--input", "p.jsonl", "--text-field", "page", "-r", 0).stderr == told
+    reader = TextReader("p.jsonl", SimHash(), text="page", html=name)
+    assert (sum(len(chunk.ids) for chunk in reader), reader.whole_pages) == (4, 3)
 
 
 @pytest.fixture
@@ -99,10 +172,10 @@ def test_a_store_of_pages_remembers_that_its_texts_are_pages(site):
         rows = fine(verb, "s.fps", "--input", "p.jsonl", "--text-field", "page", radius, 0, "--quiet")
         assert rows == ""
         assert "--html: the store knows what it was made of" in failure(verb, "s.fps", "site", "--html", code=2)
-    assert "main-text 1 (fingerprinter=simhash 1 (shingle=auto" in fine("stats", "s.fps")
+    assert "main-text 2 (fingerprinter=simhash 1 (shingle=auto" in fine("stats", "s.fps")
     assert run("report", "s.fps", "--output", "r.html", "--files-in", ".", "-q").exit_code == 0
     shown = Path("r.html").read_text()
-    assert "main-text 1 (fingerprinter=simhash 1" in shown
+    assert "main-text 2 (fingerprinter=simhash 1" in shown
     (text,) = set(re.findall(r'<p class="text"><bdi>(Foxes[^<]*)', shown))  # of each page the main text, without tags
     assert text.startswith("Foxes and dogs")
     assert "The 3 foxes jump" in text
@@ -184,7 +257,7 @@ def test_the_fingerprinter_of_pages_takes_one_of_texts():
     for wrong in (hasher, None, ImageHash(), SimHash):
         with pytest.raises(InputError, match="fingerprinter must be one of texts"):
             MainText(wrong)
-    nested = {"name": "main-text", "version": 1, "parameters": {**hasher.parameters, "fingerprinter": hasher.describe()}}
+    nested = {"name": "main-text", "version": 2, "parameters": {**hasher.parameters, "fingerprinter": hasher.describe()}}
     with pytest.raises(InputError, match="in another one is one of texts"):
         from_description(nested)
     with pytest.raises(InputError, match="described by name, version and parameters"):

@@ -310,7 +310,7 @@ def test_a_sample_is_random_and_the_same_again(monkeypatch):
     table = pa.table({"text": [*map(str, range(1000)), None, " \n", ""]})
     found = [sample_of(open_source(table), Projection(text="text"), 100, seed) for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2]
-    texts, looked_at, facts = found[0]
+    texts, looked_at, facts, _ = found[0]
     assert len(texts) == 1000
     texts = [texts[place] for place in looked_at]
     assert (facts.documents, facts.empty) == (1000, 3)
@@ -327,7 +327,7 @@ def test_a_sample_is_random_and_the_same_again(monkeypatch):
     chosen = [{one.texts[place] for place in one.looked_at} for one in by_size]
     assert (len(chosen[0]), chosen[0] < chosen[1] < chosen[2]) == (50, True)
     assert chosen[1] == set(map(str, numbers))
-    long, _, facts = sample_of(open_source(pa.table({"text": ["a " * LONGEST, "b"]})), Projection(text="text"), 10, 1)
+    long, _, facts, _ = sample_of(open_source(pa.table({"text": ["a " * LONGEST, "b"]})), Projection(text="text"), 10, 1)
     assert (facts.shortened, [len(text) for text in long]) == (1, [LONGEST, 1])
 
 

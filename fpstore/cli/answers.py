@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import click
@@ -17,7 +18,7 @@ from fpstore.base.width import Width
 from fpstore.io import open_writer
 from fpstore.io.check import check_fingerprints
 from fpstore.io.sink import Sink
-from fpstore.io.source import SUFFIXES
+from fpstore.io.source import SUFFIXES, LeftOut
 from fpstore.io.tables import renamed, values_at
 from fpstore.query.matches import Match, Matches
 
@@ -33,13 +34,16 @@ Write = Callable[..., int]  # of the queries, their matches and, if own rows are
 class Asked(NamedTuple):
     """Some queries, with their ids if they have any, and with their rows in the input if some of it are left out.
 
-    If each row has an answer, ``end`` is the row after these and those that are left out behind them.
+    If each row has an answer, ``end`` is the row after these and those that are left out behind them; ``left_out`` has the rows
+    that are left out by their numbers. ``first_id`` is the id of row 0, if ids are the numbers of rows.
     """
 
     fingerprints: npt.NDArray[Any]
     ids: Words | list[str] | None = None
     rows: Words | None = None
     end: int | None = None
+    left_out: Mapping[int, LeftOut] = MappingProxyType({})
+    first_id: int | None = None
 
     def slice(self, start: int, end: int) -> Asked:
         """Return a slice of the queries."""
@@ -114,9 +118,12 @@ def json_lines_writer(
         def put(record: dict[str, Any]) -> None:
             sink.write((encode(record) + end).encode("utf-8"))
 
-        def leave_out(rows: range) -> None:
-            for row in rows:
-                put({"row": row, "query": None, "matches": [], "inserted": False})
+        def leave_out(rows: range, queries: Asked) -> None:
+            for number in rows:
+                row = queries.left_out.get(number, LeftOut(number, None))
+                name = row.id if queries.first_id is None else queries.first_id + number
+                record: dict[str, Any] = {"row": number, "query_id": name, "query": None, "matches": [], "inserted": False}
+                put({**record, "reason": "error", "error": row.error} if row.error else {**record, "reason": "no words"})
 
         def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
@@ -129,7 +136,7 @@ def json_lines_writer(
             places, next_row = queries.rows_from(before).tolist(), before
             for number, (query, found) in enumerate(zip(digits, matches, strict=True)):
                 if queries.end is not None:
-                    leave_out(range(next_row, places[number]))
+                    leave_out(range(next_row, places[number]), queries)
                     next_row = places[number] + 1
                 record: dict[str, Any] = {
                     fields[name]: places[number] if name == "row" or ids is None else ids[number] for name in columns
@@ -141,10 +148,13 @@ def json_lines_writer(
                     record[fields["more"]] = bool(matches.more[number])
                 if matches.inserted is not None:
                     record["inserted"] = bool(matches.inserted[number])
+                    if not matches.inserted[number]:
+                        is_stored = own is not None and any(own[number] in match.ids for match in found if match.distance == 0)
+                        record["reason"] = "stored" if is_stored else "near"
                 rows += sum(len(match.ids) for match in kept)
                 put(record)
             before = before + len(matches) if queries.end is None else queries.end
-            leave_out(range(next_row, before if queries.end is not None else 0))
+            leave_out(range(next_row, before if queries.end is not None else 0), queries)
             sink.flush()
             return rows
 

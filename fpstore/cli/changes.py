@@ -25,9 +25,11 @@ from fpstore.cli.verb import Given, fail, output_is, verb
 from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning, StoreLockedError, counted
 from fpstore.io import Chunk, open_reader
+from fpstore.io.source import LeftOut
 from fpstore.store import Store, snapshot_of
 
 CHUNK_ROWS = 1 << 16
+_ID_TYPES = {"integer": "int", "string": "str"}
 UPSERT_NEEDS_IDS = "--upsert needs an id in each row: without ids, rows cannot replace others"
 
 
@@ -69,7 +71,7 @@ def merge_notice(store: Store, name: str, given: Given) -> None:
     options.THREADS, *options.RESULT,
     guesses=content.KNOWN_GUESSES,
 )  # fmt: skip
-def insert(given: Given) -> None:
+def insert(given: Given) -> int:
     """Add fingerprints, texts, pictures or vectors.
 
     If the store was built of texts, pictures or vectors, an INPUT is a file or folder of them, or with --text-field a file of
@@ -83,9 +85,10 @@ def insert(given: Given) -> None:
 
     With --unmatched, a row is inserted only if the store has nothing within the radius. The matches of the other rows are
     written as lines `query fingerprint distance id`. With --json, each row has one object on standard output: {"row": ...,
-    "query_id": ..., "query": ..., "matches": [...], "inserted": true or false}. The row itself is no match. Lines that come
+    "query_id": ..., "query": ..., "matches": [...], "inserted": true or false}. The row itself is no match. A row that was not
+    inserted has a "reason": "near" (the matches), "stored" (the store has this row), "no words" or "error". Lines that come
     through a pipe, a socket or a terminal are answered at once, when the row is in the store: with --sync commit it is durable
-    then, with --sync batch within 0.1 seconds.
+    then, with --sync batch within 0.1 seconds. A wrong line of these is answered with its "error"; the exit code is 1 at the end.
 
     Rows are inserted in chunks of at most 65,536. After an error or Ctrl-C, the chunks before stay inserted, and FILE is not
     written. Repeat the command: a row with its id is not added twice, and FILE gets the matches of all rows. Where ids
@@ -116,9 +119,8 @@ def insert(given: Given) -> None:
     counts = _Counts("changed" if given.upsert else "inserted", getattr(source, "row_numbers", False))
     with _with_counts(counts), given.bars(source) as bars, _writer_of_matches(given, width) as write:
         rest: Iterator[Any] = iter(source)
-        if kind == ROWS:  # with their places, so that rows that are left out have an answer, too
-            number = np.uint64(source.next_row)
-            rest = (Asked(rows, ids, places - number, end - int(number)) for (rows, ids), places, end in source.placed())
+        if kind == ROWS or (kind == FINGERPRINTS and given.unmatched):
+            rest = _placed(given, source, counts)
         first = list(islice(rest, 1))  # before the store is opened: an input that is wrong from the start changes nothing
         with fpstore.open(given.store, "r+", sync=given.sync, merge_at=given.merge_at) as opened:
             ids_before = len(opened.ids)
@@ -144,6 +146,9 @@ def insert(given: Given) -> None:
         given.result({"rows": counts.done, counts.what: counts.inserted, **holds}, line)
     elif not given.quiet:
         complain(line)
+    if counts.wrong:
+        given.note(f"{counted(len(counts.wrong), 'row')} wrong, the first one: {counts.wrong[0].error}")
+    return 1 if counts.wrong else 0
 
 
 def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
@@ -157,12 +162,12 @@ def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
     more: dict[str, Any] = {}
     if kind == FINGERPRINTS:
         maker, more = Width(store.width, stored=True), {"chunk_rows": CHUNK_ROWS, "unbuffered": given.unmatched}
-        if "-" in given.inputs and given.unmatched and given.id_type == "auto" and totals.id_kind == "integer":
-            more["id_type"] = "int"  # in text that comes, nobody knows of what kind later ids are
     elif kind != TEXTS:
         more = {"first_row": 0 if given.id_field is not None else totals.next_row}
         if kind == ROWS:
             more |= {"chunk_rows": content.CHUNK_ROWS, "unbuffered": given.unmatched}
+    if "-" in given.inputs and given.unmatched and given.id_type == "auto" and totals.id_kind in _ID_TYPES:
+        given.id_type = _ID_TYPES[totals.id_kind]  # of what comes, nobody knows of what kind later ids are
     source = content.open_inputs(given, kind, given.inputs, maker, notices, columns, **more)
     if kind == FINGERPRINTS:
         check_origin(store, source.fingerprinter, given.store, "the input", given)
@@ -176,13 +181,26 @@ def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
     return source, kind, notices
 
 
+def _placed(given: Given, source: Any, counts: _Counts) -> Iterator[Asked]:
+    """Yield chunks with the places of their rows and with those that are left out: wrong rows of a pipe have answers, too."""
+    first = source.next_row
+    has_json = given.unmatched and answers.is_json(given.output, given.as_json and given.output == "-")
+    for (rows, ids), places, end, left_out in source.placed(keeps_wrong=has_json and source.unbuffered):
+        counts.wrong += [row for row in left_out if row.error]
+        of_rows = {row.place - first: row for row in left_out}
+        yield Asked(
+            rows, ids, places - np.uint64(first), end - first, of_rows, first if getattr(source, "row_numbers", False) else None
+        )
+
+
 class _Counts:
     """The rows of the chunks that are in the store; `what` happened to them, whose numbers may be their ids."""
 
     def __init__(self, what: str, row_numbers: bool) -> None:
         self.what, self._row_numbers = what, row_numbers
         self.done = self.inserted = 0
-        self.chunk: Chunk | None = None  # the last that was begun
+        self.chunk: Chunk | Asked | None = None  # the last that was begun
+        self.wrong: list[LeftOut] = []
 
     def add(self, inserted: int) -> None:
         """Count the chunk that was begun."""
@@ -224,7 +242,7 @@ def _writer_of_matches(given: Given, width: int) -> AbstractContextManager[answe
     return answers.rows_writer(given.output, width, [QUERY_ID] if given.with_queries else [])
 
 
-def _inserted(store: Store, chunk: Chunk, write: answers.Write | None, given: Given) -> int:
+def _inserted(store: Store, chunk: Chunk | Asked, write: answers.Write | None, given: Given) -> int:
     """Insert or upsert rows, or insert only rows without a match and write the matches; return how many are new."""
     if given.upsert:
         if chunk.ids is None:
@@ -236,7 +254,8 @@ def _inserted(store: Store, chunk: Chunk, write: answers.Write | None, given: Gi
         warnings.simplefilter("ignore", ScanWarning)  # it was noted before
         ids = chunk.ids if len(chunk.fingerprints) else []  # of texts that are all left out
         found = store.probe_insert_many(chunk.fingerprints, ids, given.radius, threads=given.threads)
-    write(Asked(*chunk), found, chunk.ids)
+    chunk = chunk if isinstance(chunk, Asked) else Asked(*chunk)
+    write(chunk, found, chunk.ids)
     return int(np.count_nonzero(found.inserted))  # type: ignore[arg-type]
 
 

@@ -271,7 +271,7 @@ def _queries(given: Given, store: Store) -> _Queries:
         return _Queries(kind, content.open_files(given, kind, given.words, maker, notices), notices)
     if kind == ROWS:
         reader = content.open_inputs(given, kind, given.input, maker, notices, columns, chunk_rows=content.CHUNK_ROWS)
-        placed = (Asked(chunk[0], None if reader.row_numbers else chunk[1], places) for chunk, places, _ in reader.placed())
+        placed = (Asked(chunk[0], None if reader.row_numbers else chunk[1], places) for chunk, places, *_ in reader.placed())
         return _Queries(kind, placed, notices)
     if len(words) or not given.input:
         given.refuse("is for --input, and does not go with fingerprints as arguments, which have no ids", "id_field", "id_type")

@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from fpstore.base.arguments import is_iterable, printable
+from fpstore.base.strings import StringColumn
 from fpstore.base.threads import in_order
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter, Hashed
@@ -24,7 +25,7 @@ from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows, TableRows
 from fpstore.io.reader import format_of_input
 from fpstore.io.shards import Shards
-from fpstore.io.source import FIELD_FORMATS, Batch, IdRule, Projection, RowSource, some_ids
+from fpstore.io.source import FIELD_FORMATS, Batch, IdRule, LeftOut, Projection, RowSource, some_ids
 
 _SUFFIXES = tuple(f".{name}" for name in FIELD_FORMATS)
 HashedTexts = Callable[[Sequence[Any]], Hashed]  # makes rows of texts
@@ -181,6 +182,11 @@ def _hashed(hashed: HashedTexts, batch: Batch) -> Batch:
         assert wrong is not None
         return wrong(int(places[place]), message)
 
+    lacking = some_ids(ids, ~filled)
+    if lacking is not None:
+        names = lacking.texts() if isinstance(lacking, StringColumn) else lacking.tolist()
+        of_rows = np.flatnonzero(batch.flags)[~filled].tolist()
+        batch = batch._replace(left_out=[*batch.left_out, *map(LeftOut, of_rows, names)])
     return batch._replace(
         fingerprints=rows[filled],
         ids=some_ids(ids, filled),

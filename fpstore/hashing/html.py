@@ -160,7 +160,7 @@ def page_texts(pages: Sequence[str], extractor: str = EXTRACTORS[0]) -> list[Pag
 
 def whole_text(page: str) -> str:
     """Return the text of a page without tags, without elements that are beside its content, and without menus."""
-    lxml_html, etree = (import_package(name, _PURPOSE) for name in ("lxml.html", "lxml.etree"))
+    lxml_html, etree = import_package("lxml.html", _PURPOSE), import_package("lxml.etree", _PURPOSE)
     try:
         body = lxml_html.document_fromstring(page).find("body")
     except (ValueError, etree.LxmlError):  # a page that no parser understands

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
@@ -12,7 +12,7 @@ from typing import Any, Self, get_args
 
 import numpy as np
 
-from fpstore.base.aliases import Array, Words
+from fpstore.base.aliases import Array
 from fpstore.base.arguments import check_choice, check_flag, check_whole
 from fpstore.base.resources import Room, parse_memory, parse_threads
 from fpstore.base.strings import StringColumn
@@ -29,7 +29,7 @@ from fpstore.hashing.image import ImageHash, Lack
 from fpstore.hashing.vector_base import Block, VectorFingerprinter
 from fpstore.io.files import located, paths_of
 from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader, open_vectors
-from fpstore.io.source import Batch, Chunk, IdRule, IdType, Projection, RowSource, some_ids
+from fpstore.io.source import Batch, IdRule, IdType, Projection, RowSource, some_ids
 
 RowNotice = Callable[[int, str], None]
 
@@ -75,7 +75,6 @@ class HashingReader(Reader):
         if on_notice is not None and not callable(on_notice):
             raise InputError(f"on_notice must be a function of (row or path, reason), got {show(on_notice)}")
         self._on_notice = on_notice
-        self._done = 0  # rows of all sources
 
     @property
     def rows_of_input(self) -> int | None:
@@ -130,7 +129,7 @@ class HashingReader(Reader):
     def columns(self) -> Iterator[Batch]:
         """Yield rows of words, with strings in columns."""
         self.left_out.clear()
-        self._done = made = 0
+        made = 0
         for batch in super().columns():
             made += len(batch.fingerprints)
             yield batch
@@ -148,7 +147,10 @@ class HashingReader(Reader):
         for batch in hashed_rows(source, projection, self.fingerprinter, threads, rule, hashed=self._hashed):
             assert batch.given is not None
             lack = "html" if isinstance(self.fingerprinter, MainText) else "empty"
+            wrong = {row.place for row in batch.left_out if row.error}
             for place in np.flatnonzero(~batch.flags).tolist():
+                if place in wrong:
+                    continue
                 which = self.next_row + place if batch.paths is None else batch.paths[place]
                 self._leave_out(which, lack if batch.given[place] else "null")
             yield batch
@@ -275,7 +277,6 @@ class TextReader(HashingReader):
         )
         self._empty_too = self._source.unbuffered
         self.row_numbers = id is None
-        self._places: deque[Words] | None = None  # of the rows that have a fingerprint, until they are asked for
         projection = Projection(text=columns, id=id, width=Width(fingerprinter.width), strict=True)
         super().__init__([self._source], projection, fingerprinter, chunk_rows, on_notice, id_type)
 
@@ -289,25 +290,10 @@ class TextReader(HashingReader):
         """Whether most of the first texts look like pages of HTML, and are taken as plain texts."""
         return self._source.tagged
 
-    def placed(self) -> Iterator[tuple[Chunk, Words, int]]:
-        """Yield chunks, the number of each row in the input, and the next number that is not left out, as far as known."""
-        held = self._places = deque[Words]()
-        rest = np.empty(0, np.uint64)
-        try:
-            for chunk in self:
-                places = np.concatenate([rest, *held])
-                held.clear()
-                taken, rest = np.split(places, [len(chunk.fingerprints)])
-                yield chunk, taken, int(rest[0]) if len(rest) else self.next_row
-        finally:
-            self._places = None
-
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
         for batch in self._hashed_rows(source, projection, self._threads, rule):
             places = np.flatnonzero(batch.flags).astype(np.uint64) + np.uint64(self.next_row)
-            self._done += len(batch.flags)
-            if self._places is not None:
-                self._places.append(places)
+            self._note_places(batch)
             if self.row_numbers:
                 rule.has_ids, rule.kind = True, "int"
                 batch = batch._replace(ids=places)

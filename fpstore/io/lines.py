@@ -16,12 +16,26 @@ from functools import partial
 from itertools import chain, compress, islice
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fpstore.base.aliases import Flags, Progress
 from fpstore.errors import InputError, show
 from fpstore.io.encodings import transcoded
 from fpstore.io.files import InputFile, at, located, storage_errors, unpacked
 from fpstore.io.sink import Complete, Sink
-from fpstore.io.source import Batch, IdRule, Projection, RowFiles, RowFlags, Skip, Wrong, batch_of_values, show_json
+from fpstore.io.source import (
+    Batch,
+    IdRule,
+    LeftOut,
+    Projection,
+    RowFiles,
+    RowFlags,
+    Skip,
+    Wrong,
+    batch_of_values,
+    id_or_none,
+    show_json,
+)  # fmt: skip
 
 BLOCK_BYTES = 1 << 20  # that are read at a time
 MAX_LINE_BYTES = 16 << 20
@@ -193,6 +207,11 @@ class LineRows(RowFiles):
         _, unread = tried(lambda: rows.extend(parser.rows(block, first)))
         rows = rows[skip.of(len(rows)) :]
         batch, error = tried(lambda: parser.batch(rows, projection, rule) if rows else None)
+        if error is not None and self.keeps_wrong:
+            for row in rows:
+                batch, error = tried(partial(parser.batch, [row], projection, rule))
+                yield _left_out(parser, row, projection, error) if batch is None else batch
+            return
         if error is not None:  # which row it is, and what stands before it
             errors = (tried(partial(parser.batch, [row], projection, rule))[1] for row in rows)
             good, error = next(((place, found) for place, found in enumerate(errors) if found is not None), (0, error))
@@ -201,6 +220,15 @@ class LineRows(RowFiles):
             yield batch
         if error or unread:
             raise error or unread  # type: ignore[misc]
+
+
+def _left_out(parser: LineParser, row: Row, projection: Projection, error: InputError | None) -> Batch:
+    """Return a row that is wrong, with its id if that can be read."""
+    value = None
+    with suppress(InputError):
+        value = id_or_none(parser.fields(row).get(projection.id)) if projection.id is not None else None
+    texts: list[Any] | None = [] if projection.texts else None
+    return Batch(projection.width.empty(0), known=np.zeros(1, bool), texts=texts, left_out=[LeftOut(0, value, str(error))])
 
 
 def line_blocks(

@@ -4,10 +4,11 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
 
+from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_flag, check_whole, printable
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, check_width
@@ -19,10 +20,27 @@ from fpstore.io.digits import check_signed
 from fpstore.io.files import InputFile, at, inner_name, located, paths_of
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows
-from fpstore.io.source import FORMATS, LINE_FORMATS, Batch, Chunk, IdRule, IdType, Projection, RowSource, some_ids
+from fpstore.io.source import FORMATS, LINE_FORMATS, Batch, Chunk, IdRule, IdType, LeftOut, Projection, RowSource, some_ids
 
 CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 1 << 22  # of a chunk, the bytes of its string ids: whichever is reached first
 MOST_CHUNK_ROWS = 1 << 30
+
+
+class PlacedChunk(NamedTuple):
+    """A chunk, the numbers of its rows in the input, the row after these and those left out behind them, and which are left out.
+
+    Of a row that is left out, the id is known if the input has ids, and the row is not wrong.
+    """
+
+    chunk: Chunk
+    places: Words
+    end: int
+    left_out: list[LeftOut]
+
+
+class _Placed(NamedTuple):
+    places: list[Words]
+    left_out: list[LeftOut]
 
 
 class Reader:
@@ -51,6 +69,8 @@ class Reader:
         self._width = projection.width
         self.width = projection.width.bits
         self.rows = _total(source.rows for source in sources)
+        self._done = 0  # rows of all sources
+        self._placed: _Placed | None = None  # while the places of rows are asked for
         makers = [getattr(source, "fingerprinter", None) for source in sources]
         self.fingerprinter: Any = makers[0] if makers and makers.count(makers[0]) == len(makers) else None
 
@@ -79,9 +99,53 @@ class Reader:
         ids = batch.ids.texts() if isinstance(batch.ids, StringColumn) else batch.ids
         return Chunk(self._width.outside(batch.fingerprints), ids)
 
+    @property
+    def unbuffered(self) -> bool:
+        """Whether rows are yielded as they come."""
+        return any(source.unbuffered for source in self._sources)
+
+    @property
+    def next_row(self) -> int:
+        """The number of the row after those read so far, with those that are left out."""
+        return self._done
+
+    def placed(self, keeps_wrong: bool = False) -> Iterator[PlacedChunk]:
+        """Yield chunks with the numbers of their rows in the input, and the rows that are left out.
+
+        With ``keeps_wrong``, a row that is wrong is left out; otherwise it is an error.
+        """
+        held = self._placed = _Placed([], [])
+        for source in self._sources:
+            source.keeps_wrong = keeps_wrong
+        rest, left_out, end = np.empty(0, np.uint64), list[LeftOut](), self.next_row
+        try:
+            for chunk in self:
+                places = np.concatenate([rest, *held.places])
+                left_out += held.left_out
+                held.places.clear()
+                held.left_out.clear()
+                taken, rest = np.split(places, [len(chunk.fingerprints)])
+                end = int(rest[0]) if len(rest) else self.next_row
+                yield PlacedChunk(chunk, taken, end, [row for row in left_out if row.place < end])
+                left_out = [row for row in left_out if row.place >= end]
+            left_out += held.left_out
+            if end < self.next_row:
+                nothing = Chunk(self._width.outside(self._width.empty(0)), None)
+                yield PlacedChunk(nothing, np.empty(0, np.uint64), self.next_row, left_out)
+        finally:
+            self._placed = None
+
+    def _note_places(self, batch: Batch) -> None:
+        """Note which rows of a batch have a fingerprint, and which are left out; then count them."""
+        first = self.next_row
+        if self._placed is not None:
+            self._placed.places.append(np.flatnonzero(batch.flags).astype(np.uint64) + np.uint64(first))
+            self._placed.left_out.extend(row._replace(place=first + row.place) for row in batch.left_out)
+        self._done += len(batch.fingerprints if batch.known is None else batch.known)
+
     def columns(self) -> Iterator[Batch]:
         """Yield the same as rows of words, with strings in columns."""
-        self._rule = IdRule(self._id_type)
+        self._rule, self._done = IdRule(self._id_type), 0
         for source in self._sources:
             source.bytes_done = 0
         return cut_batches(self._settled(self._rule), self._chunk_rows, self._empty_too)
@@ -101,6 +165,7 @@ class Reader:
             if not projection.optional_id and len(batch.fingerprints):
                 with located(source.label):
                     rule.expect(projection.id is not None)
+            self._note_places(batch)
             yield batch
 
     def _settled(self, rule: IdRule) -> Iterator[Batch]:
@@ -319,7 +384,9 @@ def open_reader(
         named=fingerprint_field is not None or id_field is not None,
     )  # fmt: skip
     sources = [_open(path, format, projection, chunk_rows, end, unbuffered) for path in names]
-    return Reader(sources, projection, id_type, chunk_rows)
+    made = Reader(sources, projection, id_type, chunk_rows)
+    made._empty_too = any(source.unbuffered for source in sources)
+    return made
 
 
 def _open(path: str, format_name: str | None, projection: Projection, rows: int, end: bytes, unbuffered: bool) -> RowSource:

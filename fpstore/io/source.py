@@ -109,6 +109,14 @@ def some_ids(ids: IdColumn, rows: slice | Flags) -> IdColumn:
     return None if ids is None else ids[rows]
 
 
+class LeftOut(NamedTuple):
+    """A row without a fingerprint: its place, its id if that can be read, and of a row that is wrong the message."""
+
+    place: int
+    id: int | str | None
+    error: str = ""
+
+
 class Batch(NamedTuple):
     """Some rows of a source, in order: a value in each column for each row that is known."""
 
@@ -125,6 +133,7 @@ class Batch(NamedTuple):
     paths: list[Path] | None = None  # of rows that are files each
     wrong: Wrong | None = None
     unbuffered: bool = False  # the rows are wanted before others come
+    left_out: Sequence[LeftOut] = ()  # of the rows that are not known, those whose ids are known or that are wrong
 
     @property
     def string_bytes(self) -> int:
@@ -215,6 +224,7 @@ class RowSource(ABC):
     encoding: str | None = None  # of the files, if it was named
     typed = True  # ids have a type of their own; in delimited text, all are strings
     unbuffered = False  # rows are wanted as they come
+    keeps_wrong = False  # a row that is wrong is a row that is left out, and not an error
     absent: Collection[str] = ()  # of several columns of texts, those that no row met so far has: a row of JSON may lack some
     tagged = False  # most of the first texts look like pages of HTML, and are taken as plain texts
     whole_pages = 0  # pages that the reading under way compares by their whole texts, as their main texts are too short
@@ -353,18 +363,20 @@ def batch_of_values(
     columns: dict[str, list[Any]], projection: Projection, rule: IdRule | None, wrong: Wrong, typed: bool = True
 ) -> Batch:
     """Return rows from Python's values in each column, None where there is none; ``typed``: strings are no integers."""
-    known = np.ones(len(next(iter(columns.values()))), bool)
+    known, left_out = np.ones(len(next(iter(columns.values()))), bool), list[LeftOut]()
     for group in projection.needed:
         known &= np.logical_or.reduce([[value is not None for value in columns[name]] for name in group])
     if not known.all():
         places = np.flatnonzero(known).tolist()
+        if projection.id is not None:
+            left_out = [LeftOut(place, id_or_none(columns[projection.id][place])) for place in np.flatnonzero(~known).tolist()]
         columns = {name: list(compress(values, known)) for name, values in columns.items()}
         every, wrong = wrong, lambda place, message: every(places[place], message)
 
     def texts_of(name: str) -> list[str]:
         return converted(columns[name], _text, lambda place, message: wrong(place, f"{name}: {message}"))
 
-    batch = Batch(known=known, wrong=wrong)
+    batch = Batch(known=known, wrong=wrong, left_out=left_out)
     if isinstance(projection.text, tuple):
         batch = batch._replace(texts=list(zip(*map(texts_of, projection.text), strict=True)))
     elif projection.text is not None:
@@ -376,6 +388,11 @@ def batch_of_values(
     if projection.score is not None:
         batch = batch._replace(scores=scores_of(columns[projection.score], projection.score, wrong))
     return batch
+
+
+def id_or_none(value: object) -> int | str | None:
+    """Return what can be an id, and None for other values."""
+    return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
 
 
 def fingerprints_of(values: list[Any], digits: Digits, wrong: Wrong) -> Words:

@@ -84,13 +84,65 @@ def test_a_bad_line_is_named_after_the_answers_to_those_before_it(folder: Path) 
             code, out, err = one.ended()
         assert (code, [json.loads(line)["row"] for line in out.splitlines()]) == (2, [3, 4])
         assert err.startswith("fpstore: <stdin>:6: ")
-    with Conversation("insert", "crawl.fps", "-", "--format", "txt", "--unmatched", "--json") as one:
-        one.send("ffff0000ffff0000 new\nffff0000ffff0001 like\nzz bad\nffff 0 after\n")
-        code, out, err = one.ended()
-    assert [json.loads(line)["inserted"] for line in out.splitlines()] == [True, False]
-    assert (code, err[:20]) == (1, "fpstore: <stdin>:3: ")
-    assert "before that, 1 row of the first 2 was inserted" in err
-    assert fine("ids", "crawl.fps", "new") == "ffff0000ffff0000\tnew\n"
+
+
+@pytest.mark.parametrize("form", ["txt", "tsv", "csv", "jsonl"])
+def test_a_bad_line_does_not_end_a_writer(folder: Path, form: str) -> None:
+    sent = [
+        (0xFFFF_0000_FFFF_0000, "new"),
+        (0xFFFF_0000_FFFF_0001, "like"),
+        None,
+        (0xFFFF_0000_FFFF_0000, "new"),
+        (0xFFFF, "after"),
+    ]
+    lines = [
+        query(form, *row) if row else {"jsonl": '{"id": "bad", "fingerprint": 1.5}\n'}.get(form, "zz\tbad\n") for row in sent
+    ]
+    wanted = [(0, "new", None), (1, "like", "near"), (2, "bad", "error"), (3, "new", "stored"), (4, "after", None)]
+    for together in (False, True):
+        with Conversation("insert", "crawl.fps", "-", "--format", form, "--unmatched", "--json", "-r", 1) as one:
+            if together:
+                one.send("".join(lines))
+            found = []
+            for line in lines:
+                if not together:
+                    one.send(line)
+                found.append(json.loads(one.answer()))
+            code, out, err = one.ended()
+        assert (code, out) == (1, b"")
+        assert "fpstore: 1 row wrong, the first one: <stdin>:" in err
+        keys = [(row["row"], row["query_id"], row.get("reason")) for row in found]
+        names = [(number, name if form == "jsonl" or name != "bad" else None, why) for number, name, why in wanted]
+        assert keys == names
+        assert [row["inserted"] for row in found] == [why is None for *_, why in wanted]
+        assert [bool(row.get("error")) for row in found] == [why == "error" for *_, why in wanted]
+        fine("delete", "crawl.fps", "new", "after", "-q")
+
+
+def test_lines_that_are_no_rows_have_answers_too(folder: Path) -> None:
+    fine("build", "pages.fps", "corpus.parquet", "--text-field", "text", "--id-field", "id", "-q", "--force")
+    good = {"url": "good", "text": "some words that no other page of this store has"}
+    lines = [
+        b"{",
+        b'{"url": "x"}',
+        b'{"url": "", "text": "a b c d"}',
+        b'"\xff',
+        b"[1]",
+        b'{"url": "y", "text": 5}',
+        b'{"text": "no id"}',
+    ]
+    lines += [b'{"url": 7, "text": "words of a page whose id is a number"}', json.dumps(good).encode()]
+    options = ["--format", "jsonl", "--unmatched", "--json", "--text-field", "text", "--id-field", "url", "-q"]
+    with Conversation("insert", "pages.fps", "-", *options) as one:
+        found = []
+        for line in lines:
+            one.send(line.decode("latin-1") + "\n")
+            found.append(json.loads(one.answer()))
+        assert one.ended() == (1, b"", "")
+    assert [row.get("reason") for row in found] == ["error"] * 7 + [None, None]
+    assert [row["query_id"] for row in found] == [None, "x", "", None, None, "y", None, "7", "good"]
+    assert [row["row"] for row in found] == list(range(9))
+    assert fine("ids", "pages.fps", "good", "7").count("\n") == 2
 
 
 def test_ids_of_a_stream_are_strings_unless_told(folder: Path) -> None:
@@ -243,7 +295,8 @@ def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(fo
     assert [answer["query"] is None for answer in one_by_one] == [text in (None, "") for text in texts]
     assert [bool(answer["matches"]) for answer in one_by_one] == [True, False, False, False, True, False, False]
     names = [answer.get("query_id") for answer in one_by_one]
-    assert names == [None if text in (None, "") else f"page {row}" if given else 4 + row for row, text in enumerate(texts)]
+    assert names == [f"page {row}" if given else 4 + row for row in range(7)]
+    assert [answer.get("reason") for answer in one_by_one] == ["near", *["no words"] * 2, None, "near", *["no words"] * 2]
     fine(*build)
     with Conversation("insert", "pages.fps", "-", *options, "-q") as one:  # all at once
         one.send("".join(lines))

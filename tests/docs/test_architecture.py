@@ -31,6 +31,7 @@ OWNERS = {
     "zstandard": ("io/files.py", "building/strings.py", "format/strings.py"),
     "bitarray": ("format/huffman.py",),
     "charset_normalizer": ("io/encodings.py",),
+    "lxml": ("hashing/html.py",),
     "click": ("cli/",),
     "rich": ("cli/",),
     "jinja2": ("pages/",),

@@ -656,6 +656,43 @@ class Store(Generic[Id]):
         always = check_flag(always, "always")
         return self._outer(writer.probe_insert_one(value, identifier, radius, always, sync))
 
+    def probe_upsert(self, fingerprint: int, id: int | str, radius: int | None = None, *, sync: str | None = None) -> MatchList:
+        """Decide anew about a document that may have changed: `delete` its id, and `probe_insert` it, as one change.
+
+        The id leaves all other fingerprints. The fingerprint is inserted unless another document is near. For integer ids
+        without an index (``index_ids``), each call reads the whole id map once.
+
+        Parameters
+        ----------
+        fingerprint : int
+        id : int or str
+
+        Returns
+        -------
+        MatchList
+            The matches without earlier versions of the document. If there are none, the fingerprint was inserted. If the
+            document is stored and has not changed, it is among the matches at distance 0, and it stays.
+
+        Examples
+        --------
+        >>> import fpstore, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "s.fps")
+        >>> fpstore.build(path, [7, 0xFF00], ["a", "b"]).close()
+        >>> with fpstore.open(path, "r+") as store:
+        ...     store.probe_upsert(7, "a")
+        ...     store.probe_upsert(6, "a")
+        ...     store.probe_upsert(0xFF01, "a")
+        ...     list(store.ids)
+        [Match(fingerprint=7, distance=0, ids=['a'])]
+        []
+        [Match(fingerprint=65280, distance=1, ids=['b'])]
+        ['b']
+        """
+        writer = self._changing()
+        value = self._one(fingerprint)
+        radius = self._checked_radius(radius, self._snapshot())
+        return self._outer(writer.probe_upsert_one(value, check_id(id), radius, sync))
+
     def probe_insert_many(
         self, fingerprints: Any, ids: Any = None, radius: int | None = None, *, always: bool = False, threads: int | None = None,
         sync: str | None = None,

@@ -72,6 +72,12 @@ class Model:
         found = self.near(fingerprint, radius)
         return found, bool((always or not found) and self.add(fingerprint, item))
 
+    def probe_upsert(self, fingerprint, item, radius):
+        """Return what other documents are near, as (distance, fingerprint), with the pair itself if it is stored."""
+        for other in [other for other, ids in self.content.items() if item in ids and other != fingerprint]:
+            self._keep({known: ids - {item} if known == other else ids for known, ids in self.content.items()})
+        return self.probe_insert(fingerprint, item, radius)[0]
+
     def delete_ids(self, ids):
         gone = set(ids)
         return self._keep({fingerprint: known - gone for fingerprint, known in self.content.items()})

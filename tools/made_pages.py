@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from html import escape
 from itertools import pairwise
 from typing import NamedTuple
@@ -138,11 +139,11 @@ def _categories(language: Language, site: Site) -> Iterator[str]:
         yield site.page("Offers", f'<ul class="grid">{items}</ul>{links(["1", "2", "3", "Next"])}')
 
 
-def _products(language: Language, site: Site) -> Iterator[str]:
+def _products(language: Language, site: Site, words: int = 60) -> Iterator[str]:
     shipping = language.text(120)
     while True:
         rows = "".join(f"<tr><th>{name}</th><td>{language.name(1)}</td></tr>" for name in ("Brand", "Colour", "Material", "Size"))
-        content = f"<p>{language.text(60)}</p><table>{rows}</table><h2>Shipping and returns</h2>{paragraphs(shipping)}"
+        content = f"<p>{language.text(words)}</p><table>{rows}</table><h2>Shipping and returns</h2>{paragraphs(shipping)}"
         yield site.page(language.name(3), content)
 
 
@@ -172,6 +173,7 @@ def cookie_walls(language: Language, count: int) -> Sample:
 lists = different("list pages", _lists)
 categories = different("category pages", _categories)
 products = different("products of one template", _products)
+short_products = different("products of one template, with 20 words of their own", partial(_products, words=20))
 
 
 def turned_away(fingerprints: list[int | None], documents: list[int], radius: int) -> tuple[int, int]:

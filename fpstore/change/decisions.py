@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -160,6 +160,31 @@ def replacement_of_one(
         count += not ids
     totals = Totals(count, before.ids + is_new - len(others), before.next_row, kind).counting(number)
     return FewRows(totals, rows, strings), 1
+
+
+def probed_replacement_of_one(
+    snapshot: Snapshot, path: Path, value: int, identifier: int | str, radius: int, reused: Reused
+) -> tuple[FewRows | None, MatchList]:
+    """Take an id from all other fingerprints; probe, and add the row if nothing else matched; the result is the matches."""
+    kind = kind_with(snapshot, path, (identifier,))
+    number = None if is_fresh(snapshot) else number_of(snapshot, identifier)
+    others = [] if number is None else [other for other in snapshot.fingerprints_of_one(number) if other != value]
+    matches = MatchList()
+    for match in snapshot.probe(value, radius):
+        ids: Any = [name for name in match.ids if name != identifier] if match.fingerprint in others else match.ids
+        matches += [match._replace(ids=ids)] if ids else []
+    if matches and not others:
+        return None, matches
+    rows, dying = ([], 0) if number is None else leaving(snapshot, others, number)
+    before = snapshot.totals
+    count, strings = before.fingerprints - dying, list[bytes]()
+    if matches:
+        return FewRows(before._replace(fingerprints=count, ids=before.ids - len(others)), rows, strings), matches
+    number, strings = numbered_one(snapshot, identifier, reused)
+    known, in_base = snapshot.id_numbers_of_one(value)
+    rows.append((ADD | IN_BASE if in_base else ADD, value, number))
+    totals = Totals(count + (not known), before.ids + 1 - len(others), before.next_row, kind).counting(number)
+    return FewRows(totals, rows, strings), matches
 
 
 # Deleting

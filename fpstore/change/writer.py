@@ -36,6 +36,7 @@ from fpstore.change.decisions import (
     packed,
     probe_insert_in_order,
     probed_insertion_of_one,
+    probed_replacement_of_one,
     replacement,
     replacement_of_one,
 )
@@ -199,6 +200,14 @@ class StoreWriter:
 
         def decide(snapshot: Snapshot) -> tuple[FewRows | None, MatchList]:
             return probed_insertion_of_one(snapshot, self.path, value, identifier, radius, always, self._note_reused)
+
+        return self._change(sync, decide)
+
+    def probe_upsert_one(self, value: int, identifier: int | str, radius: int, sync: str | None) -> MatchList:
+        """Take an id from all other fingerprints, probe, and insert if nothing else matched."""
+
+        def decide(snapshot: Snapshot) -> tuple[FewRows | None, MatchList]:
+            return probed_replacement_of_one(snapshot, self.path, value, identifier, radius, self._note_reused)
 
         return self._change(sync, decide)
 

@@ -25,6 +25,7 @@ from fpstore.cli.verb import Given, fail, output_is, verb
 from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning, StoreLockedError, counted
 from fpstore.io import Chunk, open_reader
+from fpstore.io.check import check_fingerprints
 from fpstore.io.source import LeftOut
 from fpstore.store import Store, snapshot_of
 
@@ -55,7 +56,10 @@ def merge_notice(store: Store, name: str, given: Given) -> None:
 @verb(
     options.STORE, options.INPUTS,
     option("--unmatched", "Insert only rows without a match in the store or earlier in the input; write the matches of others."),
-    option("--upsert", "Take each id from the fingerprints that had it. Of equal ids in the input, the last wins."),
+    option(
+        "--upsert", "Take each id from the fingerprints that had it. Of equal ids in the input, the last wins. With --unmatched "
+        "and --json, decide anew about rows that have changed.",
+    ),
     option("-r --radius N", "With --unmatched, the largest distance of a match. By default the store's radius.", options.RADIUS),
     options.OUTPUT,
     option("--with-queries", "With --unmatched, add a column with the id of the row that matched."),
@@ -90,6 +94,9 @@ def insert(given: Given) -> int:
     through a pipe, a socket or a terminal are answered at once, when the row is in the store: with --sync commit it is durable
     then, with --sync batch within 0.1 seconds. A wrong line of these is answered with its "error"; the exit code is 1 at the end.
 
+    With --unmatched, --upsert and --json, a row whose id is stored with another fingerprint loses that one, and is inserted
+    unless another row is near: as fpstore delete and insert --unmatched, in one step.
+
     Rows are inserted in chunks of at most 65,536. After an error or Ctrl-C, the chunks before stay inserted, and FILE is not
     written. Repeat the command: a row with its id is not added twice, and FILE gets the matches of all rows. Where ids
     are row numbers, insert only the rows that are not in.
@@ -98,6 +105,7 @@ def insert(given: Given) -> int:
     $ fpstore insert notes.fps notes
     $ fpstore insert crawl.fps new.tsv --unmatched --with-queries
     $ cat new.tsv | fpstore insert crawl.fps - --unmatched --json --quiet
+    $ cat new.tsv | fpstore insert crawl.fps - --unmatched --upsert --json --quiet
     $ fpstore insert crawl.fps new.tsv --unmatched --radius 2 --output duplicates.tsv
     $ fpstore insert crawl.fps new.jsonl --fingerprint-field hash --id-field url --id-type str
     $ cut -f 1,2 new.tsv | fpstore insert crawl.fps - --format tsv --sync batch --merge-at 0.1 --quiet
@@ -110,8 +118,8 @@ def insert(given: Given) -> int:
     $ fpstore insert photos.fps new.png photos
     $ fpstore insert vectors.fps embeddings.parquet --vector-field embedding --id-field number --upsert
     """
-    if given.unmatched and given.upsert:
-        fail("--upsert does not go with --unmatched: give one of them")
+    if given.unmatched and given.upsert and not _has_json(given):
+        fail("--upsert with --unmatched answers in JSON: give --json")
     with fpstore.open(given.store) as known:
         scan_notice(known, given)
         width = known.width
@@ -184,7 +192,7 @@ def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
 def _placed(given: Given, source: Any, counts: _Counts) -> Iterator[Asked]:
     """Yield chunks with the places of their rows and with those that are left out: wrong rows of a pipe have answers, too."""
     first = source.next_row
-    has_json = given.unmatched and answers.is_json(given.output, given.as_json and given.output == "-")
+    has_json = given.unmatched and _has_json(given)
     for (rows, ids), places, end, left_out in source.placed(keeps_wrong=has_json and source.unbuffered):
         counts.wrong += [row for row in left_out if row.error]
         of_rows = {row.place - first: row for row in left_out}
@@ -237,26 +245,45 @@ def _with_counts(counts: _Counts) -> Iterator[None]:
 def _writer_of_matches(given: Given, width: int) -> AbstractContextManager[answers.Write | None]:
     if not given.unmatched:
         return nullcontext()
-    if answers.is_json(given.output, given.as_json and given.output == "-"):
+    if _has_json(given):
         return answers.json_lines_writer(given.output, width, [ROW, QUERY_ID])
     return answers.rows_writer(given.output, width, [QUERY_ID] if given.with_queries else [])
 
 
 def _inserted(store: Store, chunk: Chunk | Asked, write: answers.Write | None, given: Given) -> int:
     """Insert or upsert rows, or insert only rows without a match and write the matches; return how many are new."""
-    if given.upsert:
-        if chunk.ids is None:
-            raise InputError(UPSERT_NEEDS_IDS)
-        return store.upsert(chunk.fingerprints, chunk.ids)
+    if given.upsert and chunk.ids is None and len(chunk.fingerprints):
+        raise InputError(UPSERT_NEEDS_IDS)
+    if given.upsert and write is None:
+        return store.upsert(chunk.fingerprints, [] if chunk.ids is None else chunk.ids)
     if write is None:
         return store.insert(chunk.fingerprints, chunk.ids)
+    found: Any
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScanWarning)  # it was noted before
         ids = chunk.ids if len(chunk.fingerprints) else []  # of texts that are all left out
-        found = store.probe_insert_many(chunk.fingerprints, ids, given.radius, threads=given.threads)
+        if given.upsert:
+            found = _decided_anew(store, chunk.fingerprints, ids, given)
+        else:
+            found = store.probe_insert_many(chunk.fingerprints, ids, given.radius, threads=given.threads)
     chunk = chunk if isinstance(chunk, Asked) else Asked(*chunk)
     write(chunk, found, chunk.ids)
-    return int(np.count_nonzero(found.inserted))  # type: ignore[arg-type]
+    return int(np.count_nonzero(found.inserted))
+
+
+def _decided_anew(store: Store, fingerprints: Any, ids: Any, given: Given) -> answers.Answers:
+    """Decide about one row after the other: each is a change, and all become durable together."""
+    sync = "none" if given.sync == "commit" else given.sync
+    numbers = Width(store.width).numbers(check_fingerprints(fingerprints, Width(store.width)))
+    rows = zip(numbers, ids.tolist() if isinstance(ids, np.ndarray) else ids, strict=True)
+    found = [store.probe_upsert(number, name, given.radius, sync=sync) for number, name in rows]
+    if given.sync == "commit":
+        store.flush()
+    return answers.Answers(found, np.array([not matches for matches in found], bool))
+
+
+def _has_json(given: Given) -> bool:
+    return answers.is_json(given.output, given.as_json and given.output == "-")
 
 
 @verb(

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import FAR, FINGERPRINTS, NEAR, TEXT, fine, run
+from commandline import FAR, FINGERPRINTS, NEAR, TEXT, failure, fine, run
 from conversation import TIMEOUT_SECONDS, Conversation
 from speeds import crossed
 
@@ -117,6 +118,29 @@ def test_a_bad_line_does_not_end_a_writer(folder: Path, form: str) -> None:
         assert [row["inserted"] for row in found] == [why is None for *_, why in wanted]
         assert [bool(row.get("error")) for row in found] == [why == "error" for *_, why in wanted]
         fine("delete", "crawl.fps", "new", "after", "-q")
+
+
+def test_a_changed_page_is_decided_anew_by_the_pipe(folder: Path) -> None:
+    sent = [(FAR, "new"), (FAR, "new"), (FAR ^ 1, "new"), (NEAR ^ 2, "new"), (FAR ^ 2, "other"), (FAR ^ 3, "new")]
+    wanted = [(True, None), (False, "stored"), (True, None), (False, "near"), (True, None), (False, "near")]
+    fine("build", "anew.fps", "-", "--radius", 3, "-q", stdin=f"{NEAR:016x}\ta\n")
+    for together in (False, True):
+        shutil.copytree("anew.fps", f"{together}.fps")
+        options = ["-", "--format", "jsonl", "--unmatched", "--upsert", "--json", "-q"]
+        with Conversation("insert", f"{together}.fps", *options) as one:
+            if together:
+                one.send("".join(query("jsonl", *row) for row in sent))
+            found = []
+            for row in sent:
+                if not together:
+                    one.send(query("jsonl", *row))
+                found.append(json.loads(one.answer()))
+            assert one.ended() == (0, b"", "")
+        assert [(row["inserted"], row.get("reason")) for row in found] == wanted
+        assert [match["ids"] for match in found[3]["matches"]] == [["a"]]
+        assert fine("ids", f"{together}.fps", "other") == f"{FAR ^ 2:016x}\tother\n"
+        assert fine("ids", f"{together}.fps", "new", "-q") == ""
+    assert "give --json" in failure("insert", "anew.fps", "-", "--unmatched", "--upsert", code=2)
 
 
 def test_lines_that_are_no_rows_have_answers_too(folder: Path) -> None:

@@ -134,6 +134,15 @@ class Machine(RuleBasedStateMachine):
         self.wrote(sync)
 
     @precondition(lambda self: not self.undecided)
+    @rule(value=fingerprints, place=places, less=st.integers(0, 4), sync=syncs)
+    def probe_upsert(self, value, place, less, sync):
+        (item,) = self.ids([place])
+        wanted = self.model.probe_upsert(value, item, max(self.radius - less, 0))
+        got = self.store.probe_upsert(value, item, max(self.radius - less, 0), sync=sync)
+        assert [(match.distance, match.fingerprint) for match in got] == wanted
+        self.wrote(sync)
+
+    @precondition(lambda self: not self.undecided)
     @rule(rows=pairs, less=st.integers(0, 4), always=st.booleans(), threads=st.sampled_from([1, 2]), sync=syncs)
     def probe_insert_many(self, rows, less, always, threads, sync):
         radius = max(self.radius - less, 0)

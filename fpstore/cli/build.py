@@ -10,7 +10,7 @@ from fpstore.base.resources import shown_size
 from fpstore.base.width import WORD_BITS
 from fpstore.building.target import lies_inside
 from fpstore.cli import content, options
-from fpstore.cli.content import FINGERPRINTS, ROWS, VECTORS, Notices
+from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, VECTORS, Notices
 from fpstore.cli.options import argument, option
 from fpstore.cli.output import print_json, print_table, say, summary
 from fpstore.cli.verb import Given, fail, option_of, output_is, verb
@@ -34,7 +34,10 @@ _BUILD_OPTIONS = ("radius", "design", "threads", "memory", "block_bytes", "codec
 @verb(
     options.STORE,
     argument("inputs", "[INPUT...]", nargs=-1),
-    option("--empty", "Make a store of no rows, for fpstore insert. The first ids decide if ids are integers or strings."),
+    option(
+        "--empty", "Make a store of no rows, for fpstore insert. The first ids decide if ids are integers or strings. With "
+        "--text, fingerprints have 256 bits and the radius is 24, unless --width or --radius says otherwise.",
+    ),
     options.RADIUS_OF_PROBES, options.WIDTH,
     option("--design NAME", "Which tables to keep: auto, or a name that fpstore plan lists.", default="auto"),
     *options.LIMITS,
@@ -74,7 +77,7 @@ def build(given: Given) -> None:
     $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --prefer space --block-bytes 1024 --force --json
     $ fpstore build crawl.fps a.npy b.npy --codec elias-fano --filter --index-ids --force
     $ fpstore build signed.fps signed.csv --decimal --signed
-    $ fpstore build fresh.fps --empty --text --width 256 --radius 24
+    $ fpstore build fresh.fps --empty --text
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
     $ fpstore build words.fps notes --text --digits zero --feature-hash md5 --tokenizer unicode --stop-words frequent.txt
     $ fpstore build copies.fps notes --text --encoding utf-8 --longest-sentences 3 --radius 0
@@ -91,7 +94,9 @@ def build(given: Given) -> None:
     how = {name: getattr(given, name) for name in (*_BUILD_OPTIONS, "index_ids")}
     width = given.width
     if hasattr(maker, "usual_radius"):
-        width, how["radius"] = maker.width, given.radius if given.is_given("radius") else maker.usual_radius
+        of_pages = given.empty and kind in (TEXTS, ROWS) and given.longest_sentences is None
+        usual = content.PAGES_RADIUS if of_pages and maker.width == content.PAGES_WIDTH else maker.usual_radius
+        width, how["radius"] = maker.width, given.radius if given.is_given("radius") else usual
     options.check_design_name(given.design, how["radius"], width)
     notices = Notices(kind, given.left_out)
     source: Any = []

@@ -53,6 +53,8 @@ _BELONGS = {  # options, and what they are for
 }
 _NUMBER = re.compile(r"[+-]?[0-9][0-9._]*")
 _PART_BYTES = 1 << 20
+#: Of a store that starts empty, for texts that come page by page: docs/crawler.md has the figures.
+PAGES_WIDTH, PAGES_RADIUS = 256, 24
 _NAMED = 3
 _NOTES = {
     "replaced": "with bytes that are not UTF-8, which were replaced",
@@ -231,6 +233,8 @@ def features_maker(given: Given, method: str = "simhash") -> TextHash:
             raise InputError(f"{given.stop_words}: no words", path=given.stop_words)
     weighted = is_weighted(getattr(given, "text_field", None)) or given.tokenizer == "jieba"
     others = {"size": given.shingle_size, "weighting": given.weighting, "width": own_width(given)}
+    if getattr(given, "empty", False) and others["width"] is None:
+        others["width"] = PAGES_WIDTH
     return text_fingerprinter(
         getattr(given, "method", None) or method, weighted, shingle=given.shingle, hash=given.feature_hash, digits=given.digits,
         stop_words=words, tokenizer=given.tokenizer, **{name: value for name, value in others.items() if value is not None},

@@ -71,6 +71,23 @@ def test_an_empty_store_is_inserted_into(folder: Path) -> None:
         assert said in failure("build", "y.fps", *arguments, code=2)
 
 
+def test_an_empty_store_of_texts_has_the_setting_for_pages(folder: Path) -> None:
+    for arguments, wanted in (
+        (["--text"], (256, 24)),
+        (["--text", "--html"], (256, 24)),
+        (["--text-field", "title", "--text-field", "text"], (256, 24)),
+        (["--text", "--radius", 9], (256, 9)),
+        (["--text", "--width", 64], (64, 3)),
+        (["--text", "--width", 256], (256, 24)),
+        (["--text", "--longest-sentences", 3], (64, 3)),
+        (["--image"], (64, 10)),
+        ([], (64, 3)),
+    ):
+        fine("build", "x.fps", "--empty", "--force", "-q", *arguments)
+        with fpstore.open("x.fps") as store:
+            assert (store.width, store.radius) == wanted, arguments
+
+
 def test_build_options_reach_the_library(folder: Path) -> None:
     options = ["--block-bytes", "1024", "--memory", "64MiB", "--threads", "1", "--storage", "cold", "--disk-budget", "1GB"]
     assert json.loads(fine("build", "x.fps", "crawl.tsv", "--json", *options))["block_bytes"] == 1024

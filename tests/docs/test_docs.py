@@ -152,7 +152,6 @@ def test_page_about_a_crawler_prints_what_is_shown(tmp_path):
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
 def test_page_about_a_crawler_in_node_prints_what_is_shown(tmp_path):
     (code,), (shown,), (build,) = (blocks("docs/crawler.md", language) for language in ("javascript", "json", "sh"))
-    (tmp_path / "first.jsonl").write_text('{"url": "https://first.org/", "text": "the first page"}\n')
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     subprocess.run(["sh", "-ec", build], cwd=tmp_path, env=environment, check=True, capture_output=True)
     done = subprocess.run(["node", "-e", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)

@@ -254,14 +254,12 @@ def _inserted(store: Store, chunk: Chunk | Asked, write: answers.Write | None, g
     """Insert or upsert rows, or insert only rows without a match and write the matches; return how many are new."""
     if given.upsert and chunk.ids is None and len(chunk.fingerprints):
         raise InputError(UPSERT_NEEDS_IDS)
-    if given.upsert and write is None:
-        return store.upsert(chunk.fingerprints, [] if chunk.ids is None else chunk.ids)
+    ids = chunk.ids if len(chunk.fingerprints) else []  # of rows that are all left out
     if write is None:
-        return store.insert(chunk.fingerprints, chunk.ids)
+        return store.upsert(chunk.fingerprints, ids) if given.upsert else store.insert(chunk.fingerprints, ids)
     found: Any
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScanWarning)  # it was noted before
-        ids = chunk.ids if len(chunk.fingerprints) else []  # of texts that are all left out
         if given.upsert:
             found = _decided_anew(store, chunk.fingerprints, ids, given)
         else:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +119,21 @@ def test_a_bad_line_does_not_end_a_writer(folder: Path, form: str) -> None:
         assert [row["inserted"] for row in found] == [why is None for *_, why in wanted]
         assert [bool(row.get("error")) for row in found] == [why == "error" for *_, why in wanted]
         fine("delete", "crawl.fps", "new", "after", "-q")
+
+
+@pytest.mark.parametrize("options", [[], ["--upsert"], ["--unmatched", "--json"]])
+def test_rows_left_out_behind_the_last_chunk_are_no_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    monkeypatch.setattr(import_module("fpstore.cli.content"), "CHUNK_ROWS", 1)
+    fine("build", "pages.fps", "corpus.parquet", "--text-field", "text", "--id-field", "id", "-q", "--force")
+    rows = [{"url": "x", "text": "words of a page of its own"}, {"url": "y", "text": "?"}, {"url": "z", "text": None}]
+    Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = run("insert", "pages.fps", "p.jsonl", "--text-field", "text", "--id-field", "url", "-q", *options)
+    assert (out.exit_code, out.stderr) == (0, "")
+    found = [(row["query_id"], row.get("reason")) for row in map(json.loads, out.stdout.splitlines())]
+    assert found == ([("x", None), ("y", "no words"), ("z", "no words")] if "--json" in options else [])
+    assert fine("ids", "pages.fps", "x").endswith("\tx\n")
 
 
 def test_a_changed_page_is_decided_anew_by_the_pipe(folder: Path) -> None:

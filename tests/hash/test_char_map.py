@@ -54,7 +54,7 @@ def by_python(simhash, texts):
 
 
 def by_kernel(simhash, texts):
-    rows, known = simhash.hashed(texts)
+    rows, known, _ = simhash.hashed(texts)
     return rows.tolist(), known.tolist()
 
 

@@ -164,10 +164,12 @@ def test_chunks_have_at_most_so_many_rows_in_order(tmp_path, threads, chunk_rows
     reader = TextReader([path], SimHash(), text="text", threads=threads, chunk_rows=chunk_rows, first_row=10)
     kept = [row for row in range(200) if texts[row]]
     placed = list(reader.placed())
-    assert [int(place) for _, places, _ in placed for place in places] == [row + 10 for row in kept]
-    assert [int(i) for chunk, _, _ in placed for i in chunk.ids] == [row + 10 for row in kept]
-    assert {len(chunk.ids) for chunk, _, _ in placed[:-1]} <= {chunk_rows}
-    found = np.concatenate([chunk.fingerprints for chunk, _, _ in placed])
+    assert [int(place) for part in placed for place in part.places] == [row + 10 for row in kept]
+    chunks = [part.chunk for part in placed if len(part.places)]
+    assert [int(i) for chunk in chunks for i in chunk.ids] == [row + 10 for row in kept]
+    assert {len(chunk.ids) for chunk in chunks[:-1]} <= {chunk_rows}
+    assert placed[-1].end == 210  # with the last row, which is left out
+    found = np.concatenate([chunk.fingerprints for chunk in chunks])
     assert found.tolist() == [SimHash().fingerprint(texts[r]) for r in kept]
     assert reader.bytes_done == reader.bytes_total == path.stat().st_size
 

@@ -32,6 +32,7 @@ def test_a_sharded_store_is_read_only(folder):
             lambda: store.insert([1], [2]),
             lambda: store.upsert(1, 2),
             lambda: store.probe_insert(1, 2),
+            lambda: store.probe_upsert(1, 2),
             lambda: store.probe_insert_many([1], [2]),
             lambda: store.delete(ids=[2]),
             lambda: store.merge(),

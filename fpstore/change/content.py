@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -204,8 +205,21 @@ def _in_order(keys: Words, counts: Words, ids: Words) -> Groups:
 # Writing
 
 
+def noting(groups: Iterable[Groups], used: npt.NDArray[np.bool_], folder: Path) -> Iterator[Groups]:
+    """Yield the groups, and note in ``used`` which numbers of strings occur."""
+    for keys, counts, ids in groups:
+        if len(ids) and int(ids.max()) >= len(used):
+            raise CorruptStoreError(f"{folder}: id number {int(ids.max())} has no string", path=folder)
+        used[ids] = True
+        yield keys, counts, ids
+
+
 def write_sorted(
-    writer: GenerationWriter, source: Content, design: Design, resources: Resources, used: npt.NDArray[np.bool_] | None
+    writer: GenerationWriter,
+    source: Content,
+    design: Design,
+    resources: Resources,
+    used: npt.NDArray[np.bool_] | None = None,
 ) -> None:
     """Write the tables and the ids of sorted content, and make them durable; note in ``used`` which id numbers occur."""
     with writer:
@@ -251,15 +265,7 @@ class _Stream:
     def _identity(self, counted: KeySummary | None, used: npt.NDArray[np.bool_] | None) -> None:
         histogram = (counted or self._counted()).counts
         groups = self._source.groups() if self._threads == 1 else ahead(self._source.groups())
-        self._writer.write_identity(histogram, groups if used is None else self._noting(groups, used))
-
-    def _noting(self, groups: Iterable[Groups], used: npt.NDArray[np.bool_]) -> Iterator[Groups]:
-        for keys, counts, ids in groups:
-            if len(ids) and int(ids.max()) >= len(used):
-                folder = self._writer.folder
-                raise CorruptStoreError(f"{folder}: id number {int(ids.max())} has no string", path=folder)
-            used[ids] = True
-            yield keys, counts, ids
+        self._writer.write_identity(histogram, groups if used is None else noting(groups, used, self._writer.folder))
 
     def _table(self, number: int) -> None:
         writer, spec, stop = self._writer, self._design.tables[number], self._work.stop

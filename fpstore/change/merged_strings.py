@@ -102,28 +102,36 @@ class MergedStrings:
         step = old.per_record
         for first, values in old.records():
             tick()
+            records = np.arange(first, first + len(values), dtype=np.uint64)
             used = self._used[first * step : min((first + len(values)) * step, old.count)]
-            if not copies:
-                at = 0
-                for strings in old.columns_of(first, values):
-                    writer.add(strings.blanked(used[at : at + len(strings)]))
-                    at += len(strings)
-                continue
-            if used.all() and len(used) == len(values) * step and old.intact(first, values):
-                writer.copy(values)
-                continue
-            for record, value in enumerate(values, first):
-                self._write_record(writer, old, record, value, used[(record - first) * step :][:step])
+            whole = len(used) // step if copies else 0  # the last record may be short: the next strings go into it
+            if whole:
+                writer.copy(self._updated(writer, old, records[:whole], values[:whole], used[: whole * step]))
+            at = whole * step
+            for strings in old.columns_of(records[whole:], values[whole:]):
+                writer.add(strings.blanked(used[at : at + len(strings)]))
+                at += len(strings)
 
     @staticmethod
-    def _write_record(writer: StringWriter, old: Strings, record: int, value: bytes, kept: npt.NDArray[np.bool_]) -> None:
-        """Write the kept strings of a record; copy the record as it is if all its strings are kept."""
-        (strings,) = old.columns_of(record, [value])
-        rest = strings.blanked(kept)
-        if len(kept) == old.per_record and len(rest.data) == len(strings.data):
-            writer.copy([value])
-        else:
-            writer.add(rest)
+    def _updated(
+        writer: StringWriter, old: Strings, records: Words, values: list[bytes], used: npt.NDArray[np.bool_]
+    ) -> list[bytes]:
+        """Return the values of whole records without the strings that are not in use."""
+        old.check(records, values)
+        kept = used.reshape(len(records), -1)
+        places = np.flatnonzero(~kept.all(axis=1))
+        values, at = values.copy(), 0
+        for strings in old.columns_of(records[places], [values[place] for place in places.tolist()]):
+            part = places[at : at + len(strings) // kept.shape[1]]
+            at += len(part)
+            unused = ~kept[part]
+            changes = (unused & (strings.sizes.reshape(unused.shape) > 0)).any(axis=1)  # the others had no more strings before
+            if not changes.any():
+                continue
+            rest = strings.blanked(~unused.ravel()).filter(np.repeat(changes, unused.shape[1]))
+            for place, value in zip(part[changes].tolist(), writer.encode(records[part[changes]], rest), strict=True):
+                values[place] = value
+        return values
 
     def _trained(self) -> StringLayout:
         """Return a layout for all strings in use, by a sample of them."""

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_whole
 from fpstore.base.resources import Resources
+from fpstore.base.strings import StringColumn, string_spans
 from fpstore.building.generation_writer import GenerationWriter, Work, finish_store
+from fpstore.building.strings import StringSpool
 from fpstore.building.target import Target, refuse_inside_store
-from fpstore.change.content import SnapshotContent, write_sorted
-from fpstore.change.merged_strings import MergedStrings
+from fpstore.change.content import PHASE_MERGE, SnapshotContent, noting, write_sorted
+from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
+from fpstore.errors import CorruptStoreError
 from fpstore.format.manifest import IDENTITY_BYTES, generation_folder
 from fpstore.query.snapshot import Snapshot
 
@@ -34,7 +40,7 @@ def split_store(snapshot: Snapshot, folder: Path, bits: int, overwrite: bool, re
             sync_folder(folder.absolute().parent)
         for prefix, path in enumerate(paths):
             with Target(path, overwrite) as temporary:
-                _write_part(snapshot, SnapshotContent(snapshot, part=(bits, prefix)), temporary, resources)
+                _write_part(snapshot, (bits, prefix), temporary, resources)
     except BaseException:
         if new:
             with suppress(OSError):  # a part is complete
@@ -43,17 +49,55 @@ def split_store(snapshot: Snapshot, folder: Path, bits: int, overwrite: bool, re
     return paths
 
 
-def _write_part(snapshot: Snapshot, part: SnapshotContent, folder: Path, resources: Resources) -> None:
+def _write_part(snapshot: Snapshot, part: tuple[int, int], folder: Path, resources: Resources) -> None:
     generation, manifest = folder / generation_folder(1), snapshot.generation.manifest
     generation.mkdir()
-    delta, totals = snapshot.delta, snapshot.totals
-    writer = GenerationWriter(generation, manifest.blocks, Work(resources.progress))
-    used = np.zeros(delta.next_string, bool) if totals.id_kind == "string" else None
-    write_sorted(writer, part, manifest.design, resources, used)
-    if used is not None:
-        strings = MergedStrings(snapshot.generation.dictionary, delta.first_string, delta.strings, None, used)
-        writer.write_dictionary(strings, resources.threads, used)
-    if used is not None or manifest.index_ids:
+    work = Work(resources.progress)
+    writer = GenerationWriter(generation, manifest.blocks, work)
+    if snapshot.totals.id_kind == "string":
+        work.expect(PHASE_MERGE, None)
+        numbers = _numbers_of(snapshot, part, work)
+        strings = StringSpool(generation, resources.memory, len(numbers), resources.threads)
+        try:
+            for column in _strings_of(snapshot, numbers):
+                strings.add(column)
+                work.tick()
+            strings.resolve(lambda rows: work.tick())
+            content = SnapshotContent(snapshot, partial(_renumbered, numbers, strings), part)
+            write_sorted(writer, content, manifest.design, resources)
+            writer.write_dictionary(strings, resources.threads)
+        finally:
+            strings.close()
+    else:
+        write_sorted(writer, SnapshotContent(snapshot, part=part), manifest.design, resources)
+    if writer.dictionary is not None or manifest.index_ids:
         writer.write_places(resources.memory)
-    record = writer.record(1, totals)
+    record = writer.record(1, snapshot.totals)
     finish_store(folder, manifest._replace(identity=os.urandom(IDENTITY_BYTES), generation=record))
+
+
+def _numbers_of(snapshot: Snapshot, part: tuple[int, int], work: Work) -> Words:
+    """Return the numbers of the strings that a part has, ascending."""
+    used = np.zeros(snapshot.delta.next_string, bool)
+    for _ in noting(SnapshotContent(snapshot, part=part).groups(), used, snapshot.generation.folder):
+        work.tick()
+    return np.flatnonzero(used).astype(np.uint64)
+
+
+def _renumbered(numbers: Words, strings: StringSpool, ids: Words) -> Words:
+    """Return the numbers that id numbers get in a part, whose strings had these ``numbers``."""
+    return strings.numbers_at(np.searchsorted(numbers, ids).astype(np.uint64))
+
+
+def _strings_of(snapshot: Snapshot, numbers: Words) -> Iterator[StringColumn]:
+    """Yield the strings of ascending id numbers, in parts of some bytes."""
+    dictionary, delta = snapshot.generation.dictionary, snapshot.delta
+    known = int(np.searchsorted(numbers, np.uint64(delta.first_string)))
+    if dictionary is not None:
+        yield from dictionary.strings.selected(numbers[:known])
+    added = [delta.strings[number - delta.first_string] for number in numbers[known:].tolist()]
+    if b"" in added:
+        folder, number = snapshot.generation.folder, int(numbers[known + added.index(b"")])
+        raise CorruptStoreError(f"{folder}: id number {number} has no string: {RUN_REPAIR}", path=folder, got=number)
+    for span in string_spans(added):
+        yield StringColumn.of(added[span])

@@ -176,16 +176,20 @@ class StringWriter:
 
     def _compress(self, strings: StringColumn) -> None:
         """Append records of strings; the last may be short."""
-        if not len(strings):
-            return
+        if len(strings):
+            first = self._written + len(self._values)
+            count = -(-len(strings) // self._layout.per_record)
+            self._put(self.encode(np.arange(first, first + count, dtype=np.uint64), strings))
+
+    def encode(self, records: Words, strings: StringColumn) -> list[bytes]:
+        """Return the values of these records, of which the last may be short."""
         count, step = len(strings), self._layout.per_record
         lasts = np.minimum(np.arange(step, count + step, step), count)
         ends = strings.ends[lasts - 1] + lasts.astype(np.uint64)  # with the separators
         segments = np.stack([np.append(np.uint64(0), ends[:-1]), np.diff(ends, prepend=np.uint64(0))], axis=1)
-        records = self._zstandard.BufferWithSegments(strings.separated(), segments.tobytes())
-        frames = self._compressor.multi_compress_to_buffer(records, threads=self._threads)
-        first = self._written + len(self._values)
-        self._put([with_checksum(first + i, frames[i].tobytes()) for i in range(len(frames))])
+        contents = self._zstandard.BufferWithSegments(strings.separated(), segments.tobytes())
+        frames = self._compressor.multi_compress_to_buffer(contents, threads=self._threads)
+        return [with_checksum(record, frames[i].tobytes()) for i, record in enumerate(records.tolist())]
 
     def copy(self, values: list[bytes]) -> None:
         """Append values as they lie in the same place of a file of the same layout; no record is half full."""
@@ -293,29 +297,59 @@ class Strings:
 
         Return how many bytes they have; None as soon as these are more than ``most``.
         """
+        size = 0
+        for rows, within, records, values, contents in self._holding(numbers):
+            counts = self._counts(records)
+            ranks = self._ranks(numbers[rows])
+            taken = contents and _kernel.place_strings(contents, counts, within, ranks, places[rows], out)
+            if taken is None:
+                raise self._fault(records, values, numbers[rows])
+            size += taken
+            if most is not None and size > most:
+                return None
+        return size
+
+    def selected(self, numbers: Words) -> Iterator[StringColumn]:
+        """Yield the strings of distinct ascending numbers, in parts of some bytes. Only their records are read."""
+        for rows, within, records, values, contents in self._holding(numbers):
+            counts = self._counts(records)
+            column = contents and _kernel.join_contents(contents, counts)
+            if column is None:
+                raise self._fault(records, values, numbers[rows])
+            wanted = np.zeros(int(counts.sum()), bool)
+            starts = np.repeat(np.cumsum(counts) - counts, np.diff(within).astype(np.int64))
+            wanted[starts + self._ranks(numbers[rows])] = True
+            strings = StringColumn(*column).filter(wanted)
+            if (empty := np.flatnonzero(strings.sizes == 0)).size:
+                raise self._unknown(int(numbers[rows][empty[0]]))
+            yield strings
+
+    def _ranks(self, numbers: Words) -> Words:
+        """Return the places of strings in their records."""
+        ranks: Words = numbers % np.uint64(self.per_record)
+        return ranks
+
+    def _holding(self, numbers: Words) -> Iterator[tuple[slice, Words, Words, list[bytes | None], Buffers | None]]:
+        """Read each record of ascending numbers once, in parts of some bytes.
+
+        Yield (which of the numbers, where the numbers of each record start among these, the records, their values, and their
+        contents, or None if a value is damaged).
+        """
         if len(numbers) and int(numbers[-1]) >= self.count:
             raise self._unknown(int(numbers[-1]))
         records = numbers // np.uint64(self.per_record)
-        ranks = numbers - records * np.uint64(self.per_record)
         lims = np.append(np.flatnonzero(np.diff(records, prepend=NO_RECORD)), len(numbers))
         distinct = records[lims[:-1]]
-        first = size = 0
+        first = 0
         while first < len(distinct):
-            some = distinct[first : first + RECORDS_AT_ONCE]
-            values = self._reader.file.get_many(some, some, VALUE_BYTES)
-            some, bounds = some[: len(values)], lims[first : first + len(values) + 1]
-            for part, contents in self._records.contents(some, values):
+            batch = distinct[first : first + RECORDS_AT_ONCE]
+            values = self._reader.file.get_many(batch, batch, VALUE_BYTES)
+            batch, bounds = batch[: len(values)], lims[first : first + len(values) + 1]
+            for part, contents in self._records.contents(batch, values):
                 rows = slice(int(bounds[part.start]), int(bounds[part.stop]))
                 within = (bounds[part.start : part.stop + 1] - rows.start).astype(np.uint64)
-                counts = self._counts(some[part])
-                taken = contents and _kernel.place_strings(contents, counts, within, ranks[rows], places[rows], out)
-                if taken is None:
-                    raise self._fault(some, values, numbers[rows])
-                size += taken
-                if most is not None and size > most:
-                    return None
+                yield rows, within, batch[part], values[part], contents
             first += len(values)
-        return size
 
     def _fault(self, records: Words, values: Sequence[bytes | None], numbers: Words) -> CorruptStoreError:
         """Return why strings of some records cannot be read."""
@@ -346,24 +380,26 @@ class Strings:
         if values:
             yield first, values
 
-    def columns_of(self, first: int, values: list[bytes]) -> Iterator[StringColumn]:
-        """Yield the strings of successive records, in parts of some bytes."""
-        records = np.arange(first, first + len(values), dtype=np.uint64)
+    def columns_of(self, records: Words, values: list[bytes]) -> Iterator[StringColumn]:
+        """Yield the strings of records, in parts of some bytes."""
         for part, contents in self._records.contents(records, values):
             column = None if contents is None else _kernel.join_contents(contents, self._counts(records[part]))
             if column is None:
                 raise self._fault(records, values, NO_NUMBERS)
             yield StringColumn(*column)
 
-    def intact(self, first: int, values: list[bytes]) -> bool:
-        """Whether the values of successive records have the right checksums."""
-        return all(_kernel.checked_frame(value, record) is not None for record, value in enumerate(values, first))
+    def check(self, records: Words, values: list[bytes]) -> None:
+        """Raise CorruptStoreError unless the values of records have the right checksums."""
+        for record, value in zip(records.tolist(), values, strict=True):
+            if _kernel.checked_frame(value, record) is None:
+                raise self._damaged_record(record)
 
     def columns(self) -> Iterator[tuple[int, StringColumn]]:
         """Yield (number of the first string, strings) in order of the numbers; a string that is not in use is empty."""
         number = 0
         for first, values in self.records():
-            for column in self.columns_of(first, values):
+            records = np.arange(first, first + len(values), dtype=np.uint64)
+            for column in self.columns_of(records, values):
                 yield number, column
                 number += len(column)
 

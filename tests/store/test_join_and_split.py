@@ -9,6 +9,7 @@ from living import Model, check_merged, content_of, words
 from speeds import crossed
 
 import fpstore
+from fpstore.format.strings import RecordReader
 from fpstore.store import snapshot_of
 
 OPTIONS = {"radius": 2, "design": "flip-2", "block_bytes": 128, "threads": 1}
@@ -237,6 +238,50 @@ def test_parts_are_what_begins_with_their_bits(tmp_path, kind, bits):
     with fpstore.open(first, "r+") as store:
         store.absorb(*rest, threads=1)
         assert content_of(store) == content
+        assert store.verify().ok
+
+
+LONG_IDS = [f"https://example.org/{i}/" + f"{i * 7919 % 10_007:05d}-" * 70 for i in range(400)]
+
+
+def records_read(monkeypatch):
+    """Count the records of strings that are decompressed."""
+    counts, contents = [], RecordReader.contents
+
+    def counting(self, records, values):
+        counts.append(len(records))
+        return contents(self, records, values)
+
+    monkeypatch.setattr(RecordReader, "contents", counting)
+    return counts
+
+
+def test_split_parts_hold_and_read_only_their_strings(tmp_path, monkeypatch):
+    """Each part held a place for every string of the store, and compressed the records of the store again."""
+    fingerprints = RNG.integers(0, 2**64, len(LONG_IDS), np.uint64)
+    with fpstore.build(tmp_path / "s", fingerprints, LONG_IDS, **OPTIONS) as store:
+        assert snapshot_of(store).generation.dictionary.strings.per_record <= 2
+        counts = records_read(monkeypatch)
+        paths = store.split(tmp_path / "parts", 3, threads=1)
+    assert sum(counts) <= len(LONG_IDS)
+    dictionaries = []
+    for path in paths:
+        with fpstore.open(path) as part:
+            dictionaries.append(snapshot_of(part).generation.record.dictionary["count"])
+            assert dictionaries[-1] == part.stats()["ids"]
+    assert sum(dictionaries) == len(LONG_IDS)
+
+
+def test_merge_reads_changed_records_of_strings_together(tmp_path, monkeypatch):
+    """Each record that lost a string was decompressed and compressed by a call of its own."""
+    with fpstore.build(tmp_path / "s", range(len(LONG_IDS)), LONG_IDS, **OPTIONS) as store:
+        held = content_of(store)
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.delete(ids=LONG_IDS[::3])
+        counts = records_read(monkeypatch)
+        store.merge(threads=1)
+        assert len(counts) < 10
+        assert content_of(store) == {i: ids for i, ids in held.items() if i % 3}
         assert store.verify().ok
 
 

@@ -153,7 +153,8 @@ def pairs(given: Given) -> None:
         resources = {"memory": given.memory, "threads": given.threads, "progress": bars}
         with open_output(given, dict.fromkeys(PAIR_COLUMNS, "value") | FLOATS) as writer:
             for batch in index.pairs(given.radius, **resources):
-                writer.write({"id_a": batch.ids_a(), "id_b": batch.ids_b(), "similarity": batch.similarities})
+                for columns in batch.rows_of_ids():
+                    writer.write(columns)
             found = writer.rows
     given.note(f"{counted(found, 'pair')} of documents")
 

@@ -22,9 +22,9 @@ from fpstore.jobs.grouping import Grouping, grouped, members_of, rows_at
 from fpstore.jobs.pairs import nth_combinations
 from fpstore.lsh.answers import State
 from fpstore.lsh.keys import DOCUMENT_WIDTH, MOST_NUMBER_BITS, numbers_of_rows, places_of_numbers, signature_distances
-from fpstore.query.names import names_of
+from fpstore.query.names import names_in_slices, names_of
 
-PAIRS_AT_ONCE = 1 << 20
+PAIRS_AT_ONCE, PAIR_BYTES = 1 << 20, 160  # compared together, and what a pair takes meanwhile
 YIELDED_PAIRS = 1 << 16
 PHASE_PAIRS, PHASE_GROUPS = "comparing documents of a key", "connecting documents of a key"
 
@@ -150,13 +150,19 @@ class Pairs(Tabular, Generic[Id]):
     def __repr__(self) -> str:
         return f"<fpstore.lsh.Pairs: {len(self):,} pairs>"
 
+    def rows_of_ids(self) -> Iterator[NamedColumns]:
+        """Yield ``id_a``, ``id_b`` and ``similarity`` in parts; the strings of a column have 4 MiB, or are of one row."""
+        for rows, (ids_a, ids_b) in names_in_slices([(self._state.documents, numbers) for numbers in self._numbers]):
+            yield {"id_a": ids_a, "id_b": ids_b, "similarity": self.similarities[rows]}
+
 
 def pairs_of(state: State, radius: int, estimates: npt.NDArray[np.float64], resources: Resources) -> Iterator[Pairs]:
     """Yield each pair of documents that share a key and lie within the radius once; see :meth:`fpstore.lsh.LshStore.pairs`."""
     documents = Documents.of(state, resources)
     sorter = Sorter(resources.memory // 2, None, threads=resources.threads)
+    at_once = min(PAIRS_AT_ONCE, resources.memory // 4 // PAIR_BYTES)
     for groups in groups_of_keys(state, documents, resources, PHASE_PAIRS):
-        for a, b in _pairs_in(groups):
+        for a, b in _pairs_in(groups, at_once):
             distances = signature_distances(documents.rows[a], documents.rows[b])
             near = distances <= radius
             codes = (a[near].astype(np.uint64) << np.uint64(WORD_BITS // 2)) | b[near].astype(np.uint64)
@@ -170,13 +176,13 @@ def pairs_of(state: State, radius: int, estimates: npt.NDArray[np.float64], reso
             yield Pairs(state, numbers, estimates[distances[start : start + YIELDED_PAIRS].astype(np.intp)])
 
 
-def _pairs_in(groups: Groups) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
+def _pairs_in(groups: Groups, at_once: int) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
     """Yield all pairs of documents of a group, some at a time."""
     sizes = np.diff(groups.lims)
     before = lims_of(sizes * (sizes - 1) // 2)
     members = groups.members.view(np.intp)
-    for start in range(0, int(before[-1]), PAIRS_AT_ONCE):
-        numbers = np.arange(start, min(start + PAIRS_AT_ONCE, int(before[-1])))
+    for start in range(0, int(before[-1]), at_once):
+        numbers = np.arange(start, min(start + at_once, int(before[-1])))
         group = np.searchsorted(before, numbers, side="right") - 1
         i, j = nth_combinations(numbers - before[group], sizes[group])
         first = groups.lims[:-1][group]

@@ -15,8 +15,9 @@ from speeds import crossed
 
 import fpstore
 from fpstore import InputError, MinHash, _kernel, lsh
+from fpstore.cli import lsh_asking, main
 from fpstore.families import GivenSketches, MinHashFamily, PStable
-from fpstore.lsh import building
+from fpstore.lsh import building, groups
 from fpstore.lsh import keys as keys_module
 from fpstore.query.snapshot import Snapshot
 
@@ -367,3 +368,42 @@ def test_odd_arguments_of_the_kernel(tmp_path):
         for bands, rows in ((2, 2**63), (0, 3), (257, 1), (7, 3)):
             with pytest.raises(ValueError, match="bands and rows"):
                 _kernel.band_keys(sketch[None], bands, rows)
+
+
+# --- Memory of pairs ------------------------------------------------------------------------------
+
+
+def test_pairs_of_one_key_are_compared_within_the_budget(tmp_path, monkeypatch):
+    """A million pairs of a key were compared together, which took 160 MB, whatever the budget was."""
+    compared, distances = [], groups.signature_distances
+
+    def counting(rows, others):
+        compared.append(len(rows))
+        return distances(rows, others)
+
+    monkeypatch.setattr(groups, "signature_distances", counting)
+    with built(tmp_path / "i", WORDS[:1] * 500) as index:
+        assert sum(map(len, index.pairs(memory="64MiB", threads=1))) == 500 * 499 // 2
+    assert sum(compared) >= 500 * 499 // 2
+    assert max(compared) * 160 <= 16 << 20
+
+
+def test_pairs_with_long_ids_are_written_in_parts(tmp_path, monkeypatch):
+    """The ids of 65,536 pairs were held together, however long they were."""
+    written, opened_output = [], lsh_asking.open_output
+
+    def recording(*args):
+        writer = opened_output(*args)
+        write = writer.write
+        writer.write = lambda columns: (written.append(sum(map(len, columns["id_a"]))), write(columns))
+        return writer
+
+    monkeypatch.setattr(lsh_asking, "open_output", recording)
+    texts = tmp_path / "texts.jsonl"
+    text = " ".join(WORDS[:30])
+    texts.write_text("".join(json.dumps({"id": f"{i:04d}" * 5000, "text": text}) + "\n" for i in range(60)))
+    fields = ["--text-field", "text", "--id-field", "id"]
+    main(["lsh", "build", f"{tmp_path}/i", f"{texts}", *fields, "--threshold", "0.8", "-q"], standalone_mode=False)
+    main(["lsh", "pairs", f"{tmp_path}/i", "-o", f"{tmp_path}/pairs.tsv", "-q"], standalone_mode=False)
+    assert sum(written) == 60 * 59 // 2 * 20_000
+    assert max(written) <= 4 << 20

@@ -208,7 +208,8 @@ def plan(given: Given) -> None:
     to a ninth of it. µs alone is the time of a single probe; a call from Python adds 3 µs. With --storage cold, cold ms is the
     time of a probe that reads every block from a solid-state disk. look-ups is the number of look-ups that a probe makes.
     A design blocks-M-C with M - C below the radius also looks up prefixes that differ in some bits: it makes more look-ups
-    than it has tables. --json adds the number of tables, and the number of fingerprints that a probe compares.
+    than it has tables. --json adds the number of tables, and the number of fingerprints that a probe compares. A line says how
+    much memory inserts and deletes take until a merge.
 
     The designs that fit the budgets come first. The first row is the design that fpstore build takes by itself (auto). To get
     another one, pass its name to fpstore build as --design. By default auto takes twice the bytes only for three times the
@@ -226,10 +227,11 @@ def plan(given: Given) -> None:
         n, radius, disk_budget=given.disk_budget, memory_budget=given.memory_budget, storage=storage, codec=given.codec,
         filter=given.filter, prefer=prefer, width=width,
     )  # fmt: skip
-    crossing = crossover(n, radius, storage, width)
+    crossing, delta = crossover(n, radius, storage, width), plans[0].delta_bytes_per_change
     if given.as_json:
         cheaper = {"cheaper_from_radius": crossing.radius, "cheaper_up_to_fingerprints": crossing.fingerprints}
-        print_json({"fingerprints": n, "radius": radius, "width": width, "scan": cheaper, "plans": [_record(p) for p in plans]})
+        plan_of_all = {"fingerprints": n, "radius": radius, "width": width, "scan": cheaper, "delta_bytes_per_change": delta}
+        print_json(plan_of_all | {"plans": [_record(p) for p in plans]})
         return
     print_table(
         f"{counted(n, 'fingerprint')}, radius {radius}, width {width}, {storage} storage",
@@ -240,6 +242,7 @@ def plan(given: Given) -> None:
     if len(plans) > SHOWN and not given.show_all:
         say(f"and {len(plans) - SHOWN} more: --all shows them.")
     say(_ESTIMATES)
+    say(f"Until a merge, each of 100,000 changes takes {delta:.0f} bytes of memory, and more for the text of a new string id.")
     if plans[0].chosen and prefer == "balance" and (best := knee([p for p in plans if p.fits], storage)).name != plans[0].name:
         say(f"auto takes {plans[0].name} in place of {best.name}, which is hardly better.")
     differs = plans[0].chosen and prefer != "speed" and (plans[0].name == SCAN) != (radius >= crossing.radius)

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import lgamma, log, log2
 from types import MappingProxyType
 from typing import NamedTuple
+
+import numpy as np
 
 from fpstore import _kernel
 from fpstore.base.width import WIDTH_64, WORD_BITS, Width
@@ -45,6 +48,7 @@ ID_BYTES = 4.0
 Shapes = Mapping[int, FilterShape]  # by table
 NO_FILTERS: Shapes = MappingProxyType({})
 FOLDER_BYTES = 20_480  # an empty id map, an empty log and a manifest
+DELTA_CHANGES = 100_000  # for which the memory of a change is estimated
 FEWEST_FOR_BYTES = 1 << 12  # with fewer fingerprints, headers, pages and last blocks dominate: bytes per fingerprint mean nothing
 
 
@@ -116,6 +120,23 @@ class Plan:
     def mean_microseconds(self) -> float:
         """The mean of both times, the second with 3 microseconds for the call from Python. Designs are ranked by it."""
         return mean_nanoseconds(1000 * self.microseconds, 1000 * self.single_microseconds) / 1000
+
+    @property
+    def delta_bytes_per_change(self) -> float:
+        """The bytes of memory that each of 100,000 changes takes before a merge, besides the text of new string ids."""
+        return delta_bytes(self.design.radius, self.design.width.bits)
+
+
+@lru_cache
+def delta_bytes(radius: int, width: int) -> float:
+    """Return the bytes of memory of each of DELTA_CHANGES changes: those of a delta that is made for it."""
+    delta = _kernel.Delta(radius, np.arange(width, dtype=np.uint8))
+    fingerprints = np.frombuffer(np.random.default_rng(0).bytes(DELTA_CHANGES * width // 8), np.uint8)
+    ids, kinds = np.arange(DELTA_CHANGES, dtype=np.uint64), np.zeros(DELTA_CHANGES, np.uint8)
+    delta.load(DELTA_CHANGES)
+    delta.apply(kinds, Width(width).from_bytes(fingerprints), ids, kinds, 1)
+    delta.index()
+    return delta.memory_bytes / DELTA_CHANGES
 
 
 def limit_bits(fingerprint_count: int, width: int = WORD_BITS) -> float:

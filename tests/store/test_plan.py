@@ -336,3 +336,19 @@ def test_a_merge_that_chooses_again_respects_the_preference(tmp_path):
     assert len(set(names.values())) > 1
     with fpstore.build(tmp_path / "named", few, design="flip-2", prefer="speed"):
         assert read_manifest(tmp_path / "named").auto is None
+
+
+@pytest.mark.parametrize(("width", "radius", "most"), [(64, 3, 160), (64, 8, 165), (128, 3, 185), (256, 3, 285), (256, 24, 120)])
+def test_memory_of_a_change_is_what_a_plan_says(tmp_path, width, radius, most):
+    """It was said to be 100 bytes; of 256 bits at radius 24, it was 708."""
+    rng = np.random.default_rng(7)
+    fingerprints = rng.integers(0, 256, (100_000, width // 8), np.uint8)
+    with fpstore.build(tmp_path / "s", fingerprints[:0], radius=radius, width=width) as store:
+        assert store.stats()["delta"]["memory"] == 0
+    with fpstore.open(tmp_path / "s", "r+", sync="none") as store:
+        for start in range(0, len(fingerprints), 10_000):
+            store.insert(fingerprints[start : start + 10_000], [f"{start + i:040d}" for i in range(10_000)])
+        taken = store.stats()["delta"]["memory"] / store.stats()["delta"]["changes"]
+    said = fpstore.plan(1 << 20, radius, width=width)[0].delta_bytes_per_change
+    assert taken == pytest.approx(said, rel=0.02)
+    assert taken < most

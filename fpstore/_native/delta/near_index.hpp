@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <functional>
+#include <new>
 #include <vector>
 
 #include "delta/column.hpp"
@@ -17,7 +18,8 @@ using Pause = std::function<void(uint64_t)>;
 // radius q differ in at most t_i of the leading bits of some block i, wherever sum(t_i + 1) = q + 1 (the general pigeonhole principle).
 // Up to radius 7 there are radius + 1 blocks, and no t is above 0: those of a smaller q are the first q + 1. For larger radii there are
 // four, or as many more as a fingerprint has room for and t needs to stay small; buckets whose numbers differ in up to t bits are
-// looked at. Where that is more work than a pass over all fingerprints all are passed over.
+// looked at. Where that is more work than a pass over all fingerprints, all are passed over. The buckets of such radii are made when
+// there are enough fingerprints that a probe of the index's radius may look at them.
 template <class Row>
 class NearIndex {
  public:
@@ -52,6 +54,7 @@ class NearIndex {
       std::stable_sort(patterns_.begin(), patterns_.end(),
                        [](uint16_t a, uint16_t b) { return __builtin_popcount(a) < __builtin_popcount(b); });
     }
+    if (keeps_all()) few_ = !blocks_ ? UINT64_MAX : kSmall ? kFewPerBucket : look_count(radius) * kLookWork;
     for (unsigned b = 0; b < blocks_; ++b) {
       unsigned used = 0;
       uint64_t mask[sizeof(Row) / 8] = {};
@@ -87,9 +90,11 @@ class NearIndex {
 
   // Adds a fingerprint that is not there; false, with nothing changed, when memory runs out.
   bool add(const Row& fingerprint, const Places& at) {
-    if (!reserve(at)) return false;
+    if (keeps_all() && !all_.reserve(size_ + 1)) return false;
+    if (!has_buckets() && wants_buckets(size_ + 1) && !start_buckets()) return false;
+    if (has_buckets() && !reserve(at)) return false;
     unsigned left[kMaxBlocks], count = 0;  // the classes that buckets have left
-    for (unsigned b = 0; b < blocks_; ++b) {
+    for (unsigned b = 0; has_buckets() && b < blocks_; ++b) {
       const uint32_t number = static_cast<uint32_t>(first_[b]) + at.bucket[b], before = buckets_[number].size;
       append(number, fingerprint);
       if (before && is_full(before)) left[count++] = class_of(before);
@@ -106,7 +111,12 @@ class NearIndex {
 
   // Adds distinct fingerprints to an empty index; false, with nothing added, when memory runs out.
   bool fill(const Row* fingerprints, size_t n, const Pause& pause) {
-    if (n && n >= first_[1] / kFewPerBucket) return fill_buckets(fingerprints, n, pause);
+    if (wants_buckets(n) && n >= first_[1] / kFewPerBucket) {
+      if ((keeps_all() && !all_.reserve(n)) || !fill_buckets(fingerprints, n, pause)) return false;
+      for (size_t i = 0; keeps_all() && i < n; ++i) all_.push(fingerprints[i]);
+      size_ = n;
+      return true;
+    }
     for (size_t i = 0; i < n; ++i) {
       if (add(fingerprints[i], places(fingerprints[i]))) continue;
       clear();
@@ -117,14 +127,14 @@ class NearIndex {
 
   // The two steps of what a look at a fingerprint's buckets waits for: where they are, and what is in them.
   void prefetch_buckets(const Places& at, unsigned radius) const {
-    if (!size_) return;
+    if (!has_buckets()) return;
     for (unsigned b = 0; b < near_blocks(radius); ++b) fetch_line(&bucket(b, at));
   }
   void prefetch_all(const Places& at) const {
-    for (unsigned b = 0; size_ && b < blocks_; ++b) fetch_line(&bucket(b, at));
+    for (unsigned b = 0; has_buckets() && b < blocks_; ++b) fetch_line(&bucket(b, at));
   }
   void prefetch_keys(const Places& at, unsigned radius) const {
-    if (!size_) return;
+    if (!has_buckets()) return;
     for (unsigned b = 0; b < near_blocks(radius); ++b) {
       const Bucket h = bucket(b, at);
       const char* p = reinterpret_cast<const char*>(keys(h));
@@ -134,7 +144,7 @@ class NearIndex {
 
   // The places where a fingerprint would be appended, or what would be moved before.
   void prefetch_ends(const Places& at) const {
-    if (!size_) return;
+    if (!has_buckets()) return;
     for (unsigned b = 0; b < blocks_; ++b) {
       const Bucket h = bucket(b, at);
       const Row* const k = keys(h);
@@ -144,12 +154,13 @@ class NearIndex {
 
   // About how many keys a probe compares, or as many as take as long.
   uint64_t size_of(const Places& at, unsigned radius) const {
-    uint64_t keys = 0;
-    if (size_ && radius >= blocks_) {
+    if (!has_buckets()) return size_;
+    if (radius >= blocks_) {
       const uint64_t looks = look_count(radius);
       return looks ? std::min(size_, looks * kLookWork + size_ * looks / far_patterns()) : size_;
     }
-    for (unsigned b = 0; size_ && b <= radius; ++b) keys += bucket(b, at).size;
+    uint64_t keys = 0;
+    for (unsigned b = 0; b <= radius; ++b) keys += bucket(b, at).size;
     return keys;
   }
 
@@ -158,6 +169,7 @@ class NearIndex {
   template <class Emit>
   bool probe(const Kernels& kernels, const Row& query, unsigned radius, const Places& at, const Emit& emit) const {
     if (!size_) return true;
+    if (unlikely(!has_buckets())) return pass(kernels, query, radius, emit);
     if (unlikely(radius >= blocks_))
       return worth_looking(at, radius) ? probe_far(kernels, query, radius, at, emit) : pass(kernels, query, radius, emit);
     const auto meets = [this](unsigned block, const Row& difference) { return is_zero(difference & masks_[block]); };
@@ -236,20 +248,24 @@ class NearIndex {
   }
   static constexpr uint64_t kLookWork = 128;  // of a look at a bucket, in keys compared in a pass
   static constexpr size_t kFarAhead = 8;     // buckets whose keys are on their way
-  // Capacities are 4, 6, 8, 12, 16, 24, ...: class 2k is 4 << k keys.
-  static constexpr unsigned kClasses = 60;
+  // Capacities are 2, 4, 6, 8, 12, 16, 24, ...; of keys of one word, of which a line holds many, from 4 on.
+  static constexpr unsigned kLeast = sizeof(Row) > 8 ? 0 : 1;  // the number of the first class in this row
+  static constexpr unsigned kClasses = 61;
   static constexpr uint32_t kMostKeys = uint32_t{1} << 31;  // of a bucket
   static unsigned class_of(uint32_t size) {
-    if (size <= 4) return 0;
+    if (size <= 4) return kLeast ? 0 : size > 2;
     const unsigned log2 = 31 - static_cast<unsigned>(__builtin_clz(size - 1));  // 2 or more
-    return 2 * log2 - 3 + ((size - 1) >> (log2 - 1) & 1);
+    return 2 * log2 - 2 - kLeast + ((size - 1) >> (log2 - 1) & 1);
   }
-  static uint64_t capacity(unsigned c) { return uint64_t{4 + 2 * (c & 1)} << c / 2; }
+  static uint64_t capacity(unsigned c) {
+    c += kLeast;
+    return c ? uint64_t{6 - 2 * (c & 1)} << (c - 1) / 2 : 2;
+  }
   static bool is_full(uint32_t size) { return size == 0 || class_of(size + 1) != class_of(size); }
 
   // Whether leading bits decide which bucket of the first block a fingerprint is in.
   bool leads_to_bucket(uint64_t mask) const {
-    if (!blocks_ || leading_word(masks_[0]) & ~mask) return false;
+    if (!has_buckets() || leading_word(masks_[0]) & ~mask) return false;
     for (unsigned i = 1; i < sizeof(Row) / sizeof(uint64_t); ++i)
       if (word_of(masks_[0], i)) return false;
     return true;
@@ -261,6 +277,9 @@ class NearIndex {
   // The blocks of which a probe looks at one bucket.
   unsigned near_blocks(unsigned radius) const { return radius < blocks_ ? radius + 1 : 0; }
   bool keeps_all() const { return radius_ >= kNearBlocks; }
+  bool has_buckets() const { return buckets_.size(); }
+  // Whether a probe of the index's radius in so many fingerprints may look at buckets.
+  bool wants_buckets(uint64_t size) const { return size > few_; }
   static constexpr uint64_t far_patterns() { return uint64_t{1} << kBucketBits; }
   // The t of a block, for a radius from the number of blocks on.
   unsigned flips(unsigned block, unsigned radius) const {
@@ -337,10 +356,8 @@ class NearIndex {
     const unsigned c = class_of(h.size);
     return classes_[c].keys.data() + h.cell * capacity(c);
   }
-  // Room for one more key in each bucket of a fingerprint.
+  // Room for one more key in each bucket of a fingerprint; there are buckets.
   bool reserve(const Places& at) {
-    if (!buckets_.size() && !make_buckets()) return false;
-    if (keeps_all() && !all_.reserve(size_ + 1)) return false;
     uint8_t moving[kMaxBlocks];  // the classes that buckets move to
     unsigned count = 0;
     for (unsigned b = 0; b < blocks_; ++b) {
@@ -355,19 +372,27 @@ class NearIndex {
     return true;
   }
 
+  // Buckets for the fingerprints so far.
+  bool start_buckets() {
+    try {
+      return size_ ? fill_buckets(all_.data(), size_, [](uint64_t) {}) : make_buckets();
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
   bool make_buckets() {
     if (!buckets_.reserve(first_[blocks_])) return false;
     buckets_.resize(first_[blocks_]);
     return true;
   }
-  // In passes over all of them: each bucket is made as large as it will be.
+  // In passes over all of them: each bucket is made as large as it will be. When memory runs out, there are no buckets.
   bool fill_buckets(const Row* fingerprints, size_t n, const Pause& pause) {
-    if (n > kMostKeys || (!buckets_.size() && !make_buckets()) || (keeps_all() && !all_.reserve(n))) return false;
+    if (n > kMostKeys || (!has_buckets() && !make_buckets())) return false;
     try {
       std::vector<Row*> next(buckets_.size());  // where the next key of a bucket goes
       each_place(fingerprints, n, pause, [](uint32_t) {}, [&](uint32_t bucket, const Row&) { ++buckets_[bucket].size; });
       if (!give_cells()) {
-        clear();
+        clear_buckets();
         return false;
       }
       for (uint64_t i = 0; i < buckets_.size(); ++i)
@@ -376,11 +401,9 @@ class NearIndex {
           fingerprints, n, pause, [&](uint32_t bucket) { fetch_line(next[bucket]); },
           [&](uint32_t bucket, const Row& fingerprint) { *next[bucket]++ = fingerprint; });
     } catch (...) {
-      clear();
+      clear_buckets();
       throw;
     }
-    for (size_t i = 0; keeps_all() && i < n; ++i) all_.push(fingerprints[i]);
-    size_ = n;
     return true;
   }
 
@@ -404,13 +427,17 @@ class NearIndex {
   }
 
   void clear() {
-    if (buckets_.size()) memset(buckets_.data(), 0, buckets_.bytes());
+    clear_buckets();
+    all_.resize(0);
+    size_ = 0;
+  }
+  void clear_buckets() {
+    if (has_buckets()) memset(buckets_.data(), 0, buckets_.bytes());
+    buckets_.resize(0);
     for (Class& of : classes_) {
       of.owners.resize(0);
       of.keys.resize(0);
     }
-    all_.resize(0);
-    size_ = 0;
   }
 
   // Calls ahead(bucket) for the buckets of each fingerprint, and visit(bucket, fingerprint) some time later.
@@ -480,6 +507,7 @@ class NearIndex {
   Column<Bucket> buckets_;               // none before the first fingerprint
   Column<Row> all_;                 // the fingerprints, where a pass may be needed
   Class classes_[kClasses];              // the size of a bucket says which: nothing is ever taken out
+  uint64_t few_ = 0;                     // up to as many fingerprints have no buckets
   uint64_t size_ = 0;
 };
 

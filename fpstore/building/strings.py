@@ -160,7 +160,10 @@ class StringSpool:
         sample = StringSample()
         for strings in self._spots() if self._numbers is None else self.strings():
             sample.add(strings)
-        writer = StringWriter(path, sample.layout(self.count), threads)
+        layout = sample.layout(self.count)
+        del sample
+        _kernel.trim()  # what the sorts and the sample took
+        writer = StringWriter(path, layout, threads)
         try:
             for strings in self.strings():
                 writer.add(strings)

@@ -257,12 +257,8 @@ class NearIndex {
     const unsigned log2 = 31 - static_cast<unsigned>(__builtin_clz(size - 1));  // 2 or more
     return 2 * log2 - 2 - kLeast + ((size - 1) >> (log2 - 1) & 1);
   }
-  static uint64_t capacity(unsigned c) {
-    c += kLeast;
-    return c ? uint64_t{6 - 2 * (c & 1)} << (c - 1) / 2 : 2;
-  }
+  static uint64_t capacity(unsigned c) { return c + kLeast ? uint64_t{6 - 2 * ((c + kLeast) & 1)} << (c + kLeast - 1) / 2 : 2; }
   static bool is_full(uint32_t size) { return size == 0 || class_of(size + 1) != class_of(size); }
-
   // Whether leading bits decide which bucket of the first block a fingerprint is in.
   bool leads_to_bucket(uint64_t mask) const {
     if (!has_buckets() || leading_word(masks_[0]) & ~mask) return false;
@@ -302,7 +298,6 @@ class NearIndex {
       for (uint32_t i = 0; i < pattern_count_[flips(b, radius)]; ++i) work += bucket(b, at, patterns_[i]).size;
     return work < size_;
   }
-
   // Emits the keys of a bucket of block b within the radius, but those that an earlier block has reported: one that they meet in.
   template <class Meets, class Emit>
   bool probe_bucket(const Kernels& kernels, const Row& query, unsigned radius, unsigned b, const Bucket& h, const Meets& meets,
@@ -320,7 +315,6 @@ class NearIndex {
     }
     return true;
   }
-
   template <class Emit>
   bool probe_far(const Kernels& kernels, const Row& query, unsigned radius, const Places& at, const Emit& emit) const {
     const auto meets = [this, radius](unsigned block, const Row& difference) {
@@ -335,7 +329,6 @@ class NearIndex {
     }
     return true;
   }
-
   template <class Emit>
   bool pass(const Kernels& kernels, const Row& query, unsigned radius, const Emit& emit) const {
     uint32_t hits[kChunk];
@@ -350,7 +343,6 @@ class NearIndex {
       return true;
     });
   }
-
   Row* cell(unsigned c, uint64_t i) { return classes_[c].keys.data() + i * capacity(c); }
   const Row* keys(const Bucket& h) const {
     const unsigned c = class_of(h.size);
@@ -371,7 +363,6 @@ class NearIndex {
     }
     return true;
   }
-
   // Buckets for the fingerprints so far.
   bool start_buckets() {
     try {
@@ -406,7 +397,6 @@ class NearIndex {
     }
     return true;
   }
-
   // A cell of the right capacity for each bucket, whose size is known and whose keys are not there yet.
   bool give_cells() {
     uint64_t cells[kClasses] = {};
@@ -425,7 +415,6 @@ class NearIndex {
     }
     return true;
   }
-
   void clear() {
     clear_buckets();
     all_.resize(0);
@@ -439,7 +428,6 @@ class NearIndex {
       of.keys.resize(0);
     }
   }
-
   // Calls ahead(bucket) for the buckets of each fingerprint, and visit(bucket, fingerprint) some time later.
   template <class Ahead, class Visit>
   void each_place(const Row* fingerprints, size_t n, const Pause& pause, const Ahead& ahead,
@@ -456,7 +444,6 @@ class NearIndex {
       for (size_t k = 0; k < count; ++k) visit(buckets[k], fingerprints[i + k / blocks_]);
     }
   }
-
   void append(uint32_t number, const Row& fingerprint) {
     Bucket& h = buckets_[number];
     if (is_full(h.size)) enlarge(number);
@@ -477,7 +464,6 @@ class NearIndex {
     }
     h.cell = larger;
   }
-
   void remove_cell(unsigned c, uint32_t i) {
     Class& of = classes_[c];
     const uint32_t last = static_cast<uint32_t>(of.owners.size()) - 1;

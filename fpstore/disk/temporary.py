@@ -6,7 +6,8 @@ import errno
 import fcntl
 import io
 import os
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from weakref import finalize
@@ -21,7 +22,19 @@ from fpstore.disk.refusals import refusing
 
 BUFFER_BYTES = 1 << 21  # that gather in memory before they are written; whole pages
 CALL_BYTES = 1 << 23  # of a write or a read
+ANOTHER_FOLDER = "; TMPDIR names another folder"
 _DIRECT = getattr(os, "O_DIRECT", 0)
+
+
+@contextmanager
+def refusing_temporary(what: str = "a temporary file") -> Iterator[None]:
+    """Turn what the system refuses inside into StorageError, which names the folder of temporary files."""
+    import tempfile
+
+    with refusing("TMPDIR"):
+        folder = tempfile.gettempdir()
+    with refusing(f"{folder}: {what}", ANOTHER_FOLDER):
+        yield
 
 
 def nameless_file(folder: Path | None) -> io.FileIO:
@@ -31,7 +44,7 @@ def nameless_file(folder: Path | None) -> io.FileIO:
     """
     import tempfile
 
-    with refusing("a temporary file") if folder is None else nullcontext():
+    with refusing_temporary() if folder is None else nullcontext():
         file = tempfile.TemporaryFile(buffering=0, dir=folder)  # noqa: SIM115 - the caller closes it
         assert isinstance(file, io.FileIO)
         return file
@@ -46,7 +59,7 @@ def array_on_disk(shape: tuple[int, ...], dtype: npt.DTypeLike, folder: Path | N
     if not size:
         return np.empty(shape, dtype)
     with (
-        refusing(f"a temporary file of {size:,} bytes") if folder is None else nullcontext(),
+        refusing_temporary(f"a temporary file of {size:,} bytes") if folder is None else nullcontext(),
         nameless_file(folder) as file,
     ):
         os.posix_fallocate(file.fileno(), 0, size)
@@ -105,7 +118,7 @@ class SpillFile:
             _write(self._descriptor, piece, at)
 
     def _errors(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._is_named else refusing("a temporary file")
+        return nullcontext() if self._is_named else refusing_temporary()
 
     def read(self, at: int, out: Bytes) -> None:
         """Fill an array with the bytes from a place on; an error if they are not all there."""

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 from fpstore.base.arguments import check_path
 from fpstore.disk.folders import UNFINISHED, remove_abandoned, remove_tree, sync_folder, temporary_folder
-from fpstore.disk.refusals import refusing
+from fpstore.disk.refusals import FULL, refused, refusing
+from fpstore.disk.temporary import ANOTHER_FOLDER
 from fpstore.errors import FpstoreError, InputError, StorageError, StoreNotFoundError
 from fpstore.io.arrow import import_pyarrow
 from fpstore.io.packages import import_package
@@ -266,7 +267,7 @@ def _sync(path: Path) -> None:
 def scratch_folder() -> Iterator[Path]:
     """Yield a folder for copies on the disk of this machine; those of processes that were killed are removed."""
     parent = Path(tempfile.gettempdir())
-    with refusing(parent):
+    with refusing(parent, ANOTHER_FOLDER):
         remove_abandoned(parent, f"{SCRATCH}*")
         with temporary_folder(parent, SCRATCH) as folder:
             folder.chmod(0o700)
@@ -363,7 +364,12 @@ class StoredPlace(Place):
         with refusing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         with self._errors(name):
-            self._copy(self._system, self._at(name), self._fs.LocalFileSystem(), str(path))
+            try:
+                self._copy(self._system, self._at(name), self._fs.LocalFileSystem(), str(path))
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                raise refused(path, error, ANOTHER_FOLDER) from error
         return path
 
     def replace(self, name: str, data: bytes) -> None:

@@ -20,6 +20,8 @@ from small_stores import content, rows_of
 from speeds import crossed, slow
 
 import fpstore
+from fpstore.disk.temporary import SpillFile, array_on_disk
+from fpstore.tasks.places import StoredPlace, scratch_folder
 
 RNG = np.random.default_rng(5)
 FINGERPRINTS = RNG.integers(0, 2**64, 1000, np.uint64)
@@ -73,6 +75,27 @@ def test_a_join_that_finds_no_room_for_the_numbers_of_strings_does_not_end_the_p
     fpstore.build(tmp_path / "other", RNG.integers(0, 2**64, len(strings), np.uint64), strings).close()
     put(disk, tmp_path / "other")
     forked(join_without_room_for_numbers, disk, tmp_path / "other")
+
+
+@pytest.mark.parametrize("kind", ["array", "spilled", "copy of an object"])
+def test_a_full_folder_of_temporary_files_is_named(tmp_path, mounted_disk, monkeypatch, kind):
+    disk = mounted_disk(DISK_BYTES)
+    monkeypatch.setattr(tempfile, "tempdir", str(disk))
+    data = np.zeros(2 * DISK_BYTES, np.uint8)
+    (tmp_path / "object").write_bytes(data.tobytes())
+
+    def work():
+        if kind == "array":
+            array_on_disk((len(data),), np.uint8)
+        elif kind == "spilled":
+            SpillFile(None).append(data)
+        else:
+            with scratch_folder() as scratch:
+                StoredPlace(tmp_path.as_uri()).on_disk("object", scratch)
+
+    with pytest.raises(fpstore.StorageError, match="No space left on device: free some space; TMPDIR names another") as caught:
+        work()
+    assert str(caught.value).startswith(str(disk))
 
 
 def test_a_store_is_opened_for_writing_on_a_full_disk(disk, template):

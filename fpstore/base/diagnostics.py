@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LEFT_OUT = "%s: probes go on without this filter, and are slower: %s"
-left_out_listener: Callable[[str], None] | None = None  # the command line, whose user sees no log
+# What the command line does with a message, as its user sees no log.
+left_out_listener: Callable[[str], None] | None = None
+note_listener: Callable[[str], None] | None = None
 
 
 @cache
@@ -28,3 +30,10 @@ def tell_left_out(path: str, reason: str = "a page is damaged: run fpstore repai
     logger().warning(_LEFT_OUT, path, reason)
     if left_out_listener is not None:
         left_out_listener(_LEFT_OUT % (path, reason))
+
+
+def tell(message: str) -> None:
+    """Report a fact about what is read to the log and to the listener."""
+    logger().warning("%s", message)
+    if note_listener is not None:
+        note_listener(message)

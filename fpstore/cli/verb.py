@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import click
 from click.core import ParameterSource
 
+from fpstore.base import diagnostics
 from fpstore.base.arguments import printable
 from fpstore.base.resources import Resources, checked_resources
 from fpstore.cli.output import Bars, complain, print_json
@@ -73,7 +74,7 @@ class Given(SimpleNamespace):
 
     def note(self, message: str) -> None:
         """Write a message to standard error, unless quiet."""
-        if not self.quiet:
+        if not getattr(self, "quiet", False):
             complain(message)
 
     def timed(self, path: str, line: str) -> str:
@@ -214,7 +215,12 @@ def verb(*options: Decorator, **settings: Any) -> Callable[[Callable[[Given], An
 
     def decorate(function: Callable[[Given], Any]) -> Verb:
         def run(**values: Any) -> Any:
-            return function(Given(began=time.monotonic(), **values))
+            given = Given(began=time.monotonic(), **values)
+            diagnostics.note_listener = given.note
+            try:
+                return function(given)
+            finally:
+                diagnostics.note_listener = None
 
         run.__doc__ = function.__doc__
         command: Any = run

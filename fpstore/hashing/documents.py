@@ -18,14 +18,14 @@ from fpstore.base.aliases import Flags, Progress
 from fpstore.base.arguments import check_flag, check_path, check_whole, is_iterable, printable
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import cached_property
-from fpstore.disk.folders import UNFINISHED, new_folder
+from fpstore.disk.folders import new_folder
 from fpstore.disk.refusals import refused, refusing
 from fpstore.errors import InputError, StorageError
 from fpstore.format.manifest import INDEX_FILE, is_openable
 from fpstore.hashing.base import batched
 from fpstore.io.edited import Edit
 from fpstore.io.encodings import Decoded, check_encoding, decoded, is_wide, mark_of
-from fpstore.io.files import MOST_FILE_BYTES, FileState, inner_name, paths_of, reading
+from fpstore.io.files import MOST_FILE_BYTES, FileState, HiddenNames, inner_name, is_hidden, paths_of, reading
 from fpstore.io.shards import place_in
 from fpstore.io.sink import Complete
 from fpstore.io.source import SUFFIXES, Batch, IdRule, Projection, RowFlags, RowSource, Skip
@@ -110,6 +110,7 @@ class Walk:
         self._suffixes = None if suffixes is None else _check_suffixes(suffixes)
         self._recursive = check_flag(recursive, "recursive")
         self._follow = check_flag(follow_symlinks, "follow_symlinks")
+        self._told = False  # what is hidden, after the first walk
         self._max_bytes = MOST_FILE_BYTES if max_bytes is None else check_whole(max_bytes, 0, 2**63 - 1, "max_bytes")
 
     @property
@@ -126,12 +127,16 @@ class Walk:
 
     def files(self) -> Iterator[File]:
         """Yield the files to read: named files in the given order, files in a folder in the order of their names."""
+        hidden = HiddenNames()
         for path in self.paths:
             found = _stat(path)
             if stat.S_ISDIR(found.st_mode):
-                yield from self._folder(path, found)
+                yield from self._folder(path, found, hidden)
             else:
                 yield File(path, FileState.of(str(path), found), named=True)
+        if not self._told:
+            self._told = True
+            hidden.tell()
 
     def text(self, file: File) -> Decoded:
         """Return the text of a file; the InputError of one that folders may have has a ``reason``."""
@@ -172,18 +177,18 @@ class Walk:
                 raise
             raise _refused(file, "damaged", str(error).removeprefix(f"{name}: ")) from None
 
-    def _folder(self, top: Path, found: os.stat_result) -> Iterator[File]:
+    def _folder(self, top: Path, found: os.stat_result, hidden: HiddenNames) -> Iterator[File]:
         # A stack of open folders instead of a recursion: a tree may be deeper than Python's stack.
-        open_folders = [(iter(self._entries(top)), (found.st_dev, found.st_ino))]
+        open_folders = [(iter(self._entries(top, hidden)), (found.st_dev, found.st_ino))]
         while open_folders:
             for path, entry in open_folders[-1][0]:
                 if stat.S_ISREG(entry.st_mode):
                     if self._takes(path.name):
                         yield File(path, FileState.of(str(path), entry), named=False)
-                elif self._recursive and stat.S_ISDIR(entry.st_mode) and not _is_passed_over(path):
+                elif self._recursive and stat.S_ISDIR(entry.st_mode) and not _holds_a_store(path):
                     identity = (entry.st_dev, entry.st_ino)
                     if all(identity != above for _, above in open_folders):
-                        open_folders.append((iter(self._entries(path)), identity))
+                        open_folders.append((iter(self._entries(path, hidden)), identity))
                         break
             else:
                 open_folders.pop()
@@ -194,13 +199,15 @@ class Walk:
             self._suffixes is None or name.lower().endswith(self._suffixes) or inner_name(name).lower().endswith(self._suffixes)
         )
 
-    def _entries(self, folder: Path) -> list[tuple[Path, os.stat_result]]:
+    def _entries(self, folder: Path, hidden: HiddenNames) -> list[tuple[Path, os.stat_result]]:
         try:
             with os.scandir(folder) as entries:
                 names = sorted(entry.name for entry in entries)
         except OSError as error:
             raise refused(folder, error) from error
-        return [(folder / name, _stat(folder / name, follow=self._follow)) for name in names]
+        for name in filter(is_hidden, names):
+            hidden.see(folder / name)
+        return [(folder / name, _stat(folder / name, follow=self._follow)) for name in names if not is_hidden(name)]
 
 
 def _stat(path: Path, *, follow: bool = True) -> os.stat_result:
@@ -212,11 +219,6 @@ def _stat(path: Path, *, follow: bool = True) -> os.stat_result:
 
 def _refused(file: File, reason: str, sentence: str) -> InputError:
     return InputError(f"{file.path}: {sentence}", path=file.path, reason=reason)
-
-
-def _is_passed_over(folder: Path) -> bool:
-    """Whether a folder in a folder is no part of a corpus: a store, or what a task that was killed has left."""
-    return folder.name.startswith(UNFINISHED) or _holds_a_store(folder)
 
 
 def _holds_a_store(folder: Path) -> bool:

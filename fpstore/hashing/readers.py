@@ -310,8 +310,9 @@ class DocumentReader(HashingReader):
     ----------
     paths : path or iterable of paths
         Files and folders, in the order given; the files in a folder come in the order of their names. A path that is given twice
-        is read twice. A symbolic link that is named is followed. A store of fpstore inside a folder is skipped. Files that gzip
-        or zstandard compressed, such as ``a.txt.gz``, are read as what they hold. The id of a file is its path as given, or the
+        is read twice. A symbolic link that is named is followed. In folders, a store of fpstore is
+        skipped, and so are files and folders whose names begin with ``.`` or ``_``: a warning in the log counts them. Compressed
+        files, such as ``a.txt.gz``, are read as what they hold. The id of a file is its path as given, or the
         folder as given and the path from there, with ``/`` between the parts. Bytes of a name that are not UTF-8 read ``\xff``.
     fingerprinter : Fingerprinter
         A fingerprinter of texts, such as `SimHash`.

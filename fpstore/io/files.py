@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any, BinaryIO, NamedTuple, Self
 
 from fpstore.base.arguments import check_path, is_iterable, printable
+from fpstore.base.diagnostics import tell
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError, show
 
@@ -22,6 +23,7 @@ Read = Callable[[int], bytes]
 #: Extensions of compressed files, and the names of their formats.
 PACKED = {".gz": "gzip", ".zst": "zstandard"}
 _HEAD_BYTES = 4
+_NAMED = 3
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _SKIPPED = b"\x2a\x4d\x18"  # after one byte, 0x50 to 0x5f: a frame that holds no data
@@ -58,6 +60,31 @@ def paths_of(given: object, expected: str = "paths must be a path or an iterable
     if paths.count("-") > 1:
         raise InputError("standard input is named more than once")
     return [os.fspath(path) for path in paths]
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder in a folder is left out, by its name, as pyarrow.dataset does."""
+    return name.startswith((".", "_"))
+
+
+class HiddenNames:
+    """Counts what is hidden in folders, to report it once."""
+
+    def __init__(self) -> None:
+        self._count, self._first = 0, list[str]()
+
+    def see(self, path: str | os.PathLike[str]) -> None:
+        """Count a file or a folder."""
+        self._count += 1
+        if len(self._first) < _NAMED:
+            self._first.append(printable(path))
+
+    def tell(self) -> None:
+        """Report how many there were, and the first of them."""
+        if self._count:
+            more = f" and {self._count - _NAMED:,} more" if self._count > _NAMED else ""
+            names = ", ".join(self._first)
+            tell(f"{self._count:,} left out of folders, where names that begin with . or _ are hidden: {names}{more}")
 
 
 class FileState(NamedTuple):

@@ -20,7 +20,7 @@ from fpstore.errors import InputError
 from fpstore.hashing.corpora import corpus_paths, open_source
 from fpstore.io.arrow import import_pyarrow
 from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
-from fpstore.io.files import inner_name
+from fpstore.io.files import HiddenNames, inner_name, is_hidden
 from fpstore.io.parquet import ParquetRows, groups_of, parquet_errors
 from fpstore.io.shards import Shards, places_of_shards
 from fpstore.io.source import FIELD_FORMATS, Projection
@@ -131,7 +131,13 @@ def _stored(uri: str, many: bool) -> Iterator[File]:
         if above.size(last) is not None:
             yield above, last, inner_name(last)
             return
-    names = [name for name in place.names() if inner_name(name).lower().endswith(FIELD_SUFFIXES)]
+    hidden, names = HiddenNames(), list[str]()
+    for name in place.names():
+        if any(map(is_hidden, name.split("/"))):
+            hidden.see(place.shown(name))
+        elif inner_name(name).lower().endswith(FIELD_SUFFIXES):
+            names.append(name)
+    hidden.tell()
     if not names:
         raise InputError(f"{uri}: no {', '.join(FIELD_SUFFIXES)} there", path=uri)
     for name in sorted(names, key=lambda name: name.split("/")):

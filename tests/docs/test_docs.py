@@ -279,8 +279,9 @@ def without_figures(output):
 
 
 def programs_in(folder, top):
-    """Return the programs in a folder and below; links are not followed, and Debian's library has some."""
-    return {path.relative_to(folder).as_posix() for path in (folder / top).rglob("*.py") if not path.is_symlink()}
+    """Return the programs in a folder and below that are not hidden; links are not followed, and Debian's library has some."""
+    programs = {path.relative_to(folder).as_posix(): path for path in (folder / top).rglob("*.py")}
+    return {name for name, path in programs.items() if not path.is_symlink() and not re.search(r"(^|/)[._]", name)}
 
 
 @pytest.fixture(scope="module")

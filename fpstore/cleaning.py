@@ -30,6 +30,7 @@ def dedup(
     threshold: float | None = None, radius: int | None = None, width: int | None = None, keep: str = "first",
     group: str | None = None, unknown: str = "keep", verify: bool | None = None, search: str = "auto", against: Any = None,
     add: bool = False, fingerprinter: Any = None,
+    format: str | None = None,  # noqa: A002
     decimal: bool = False, signed: bool = False, encoding: str | None = None, html: bool | str = False,
     memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None, overwrite: bool = False,
     resume: PathLike | None = None,
@@ -111,6 +112,10 @@ def dedup(
         Fingerprints in text are decimal, not hexadecimal.
     signed : bool
         Signed integers are read as the bits of fingerprints.
+    format : {"parquet", "jsonl", "csv", "tsv"}, optional
+        The format of the rows in all files, also in all files of folders, and in those of `against`. By default, the extension of
+        each file names it: ``.json``, ``.jsonl``, ``.ndjson``, ``.jl`` and ``.jsonlines`` are JSON lines, and ``.gz``, ``.zst``,
+        ``.bz2`` and ``.xz`` behind an extension say how the file is compressed.
     encoding : str, optional
         The encoding of files of lines and of texts, see :class:`fpstore.hashing.TextReader` and
         :class:`fpstore.hashing.DocumentReader`.
@@ -167,9 +172,9 @@ def dedup(
     how = Projection(id=id, score=score, width=Width(WORD_BITS), decimal=decimal, signed=signed)
     likeness = Likeness(radius, width, method, threshold, group, keep, verify, search)
     folder = None if resume is None else check_path(resume, "resume")
-    with opened_reference(against, add, text is True, encoding) as reference:
+    with opened_reference(against, add, text is True, encoding, format) as reference:
         job = dedup_job(how, text, fingerprint, likeness, unknown, fingerprinter, html, reference)
-        corpus = open_corpus(source, text is True, encoding=encoding)
+        corpus = open_corpus(source, text is True, encoding=encoding, format=format)
         job = job.planned(corpus)
         overwrite = check_flag(overwrite, "overwrite")
         found = deduplicate(corpus, job, resources, output, overwrite, folder, reference=reference)
@@ -180,7 +185,8 @@ def decontaminate(
     source: Any, benchmark: Any, output: PathLike | None = None, *, text: Any, benchmark_text: Any = None,
     id: str | None = None, benchmark_id: str | None = None, ngram: int = 13,  # noqa: A002 - the word that users know
     min_ngrams: int = 1, min_share: float = 0.0, ignore_common: int | None = None, threshold: float | None = None,
-    unknown: str = "keep", encoding: str | None = None, html: bool | str = False, memory: int | str | None = None,
+    unknown: str = "keep", format: str | None = None,  # noqa: A002
+    encoding: str | None = None, html: bool | str = False, memory: int | str | None = None,
     threads: int | None = None, progress: Progress | None = None, overwrite: bool = False,
 ) -> Decontamination:  # fmt: skip
     r"""Remove the rows of a training corpus that contain text of a benchmark.
@@ -222,6 +228,8 @@ def decontaminate(
         1, found with a recall of 98%. Fingerprints of all rows are in memory then.
     unknown : {"keep", "drop", "refuse"}
         What becomes of a row that is not compared, because its text is null or has no words, or its id is null.
+    format : str, optional
+        As for :func:`dedup`, of the corpus; the extension of each input of the benchmark names its format.
     encoding : str, optional
         As for :func:`dedup`, of corpus and benchmark.
     html : bool or str
@@ -273,14 +281,16 @@ def decontaminate(
     resources = checked_resources(memory, threads, progress)
     bounds = Bounds(min_ngrams, min_share, ignore_common)
     job = decontamination_job(text, benchmark_text, (id, benchmark_id), ngram, bounds, threshold, unknown, html)
-    corpus = open_corpus(source, text is True, encoding=encoding, html=bool(html))
+    corpus = open_corpus(source, text is True, encoding=encoding, html=bool(html), format=format)
     benchmarks = open_benchmark(benchmark, (text if benchmark_text is None else benchmark_text) is True, encoding=encoding)
     found = decontaminate_corpus(corpus, benchmarks, job, resources, output, check_flag(overwrite, "overwrite"))
     return found._replace(kept=corpus.flagged(found.kept), hits=found.hits.held())
 
 
 @contextmanager
-def opened_reference(against: Any, add: bool, of_files: bool, encoding: str | None) -> Iterator[Reference | None]:
+def opened_reference(
+    against: Any, add: bool, of_files: bool, encoding: str | None, form: str | None = None
+) -> Iterator[Reference | None]:
     """Open what a corpus is compared with: see the arguments ``against`` and ``add`` of :func:`dedup`."""
     from fpstore.format.manifest import is_openable
     from fpstore.hashing.corpora import open_corpus
@@ -305,13 +315,14 @@ def opened_reference(against: Any, add: bool, of_files: bool, encoding: str | No
     elif isinstance(against, (str, os.PathLike)) and not check_path(against).exists():
         raise InputError(f"{printable(against)}: no such store, file or folder; add=True (--add) makes a store", path=against)
     else:
-        corpus = open_corpus(against, of_files, encoding=encoding)
+        corpus = open_corpus(against, of_files, encoding=encoding, format=form)
         yield Reference(corpus.label, corpus=corpus, adds=adds)
 
 
 def remove_boilerplate(
     source: Any, output: PathLike | None = None, *, text: str | bool, unit: str = "paragraph", more_than: int = 10,
-    least_chars: int = 0, encoding: str | None = None, memory: int | str | None = None, threads: int | None = None,
+    least_chars: int = 0, format: str | None = None,  # noqa: A002 - the word that users know
+    encoding: str | None = None, memory: int | str | None = None, threads: int | None = None,
     progress: Progress | None = None, overwrite: bool = False,
 ) -> Boilerplate:  # fmt: skip
     r"""Remove from texts the paragraphs, or lines, that occur in many documents.
@@ -370,6 +381,6 @@ def remove_boilerplate(
     from fpstore.jobs.boilerplate import remove_boilerplate_of
 
     resources = checked_resources(memory, threads, progress)
-    corpus = open_corpus(source, text is True, encoding=encoding)
+    corpus = open_corpus(source, text is True, encoding=encoding, format=format)
     overwrite = check_flag(overwrite, "overwrite")
     return remove_boilerplate_of(corpus, text, unit, more_than, least_chars, resources, output, overwrite)

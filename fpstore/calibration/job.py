@@ -93,6 +93,7 @@ def calibrate(
     image: bool = False,
     pairs: Any = None,
     id: str | None = None,  # noqa: A002 (as in fpstore.dedup)
+    format: str | None = None,  # noqa: A002
     encoding: str | None = None,
     html: bool | str = False,
     settings: Iterable[str | Fingerprinter[Any]] | None = None,
@@ -129,7 +130,7 @@ def calibrate(
         without, ``text_a``, ``text_b`` and ``label``. The label is 1 for near-duplicates, 0 for others.
     id : str, optional
         The column of the ids that the pairs name. Files that are texts have their paths as ids.
-    encoding, html
+    format, encoding, html
         How the texts are read, as for :func:`fpstore.dedup`. Copies are made of the main texts of pages.
     settings : iterable of str or Fingerprinter, optional
         Parameters of `SimHash`, such as ``"shingle=words,size=2"``, or of `MinHash`, such as ``"method=minhash,size=2"``; for
@@ -208,7 +209,7 @@ def calibrate(
     if image:
         corpus = Walk(corpus_paths(source))
     elif source is not None:
-        corpus = open_corpus(source, text is True, None, on_notice, encoding, bool(html))
+        corpus = open_corpus(source, text is True, None, on_notice, encoding, bool(html), format)
     return calibrated(wanted, corpus, Resources(0, parse_threads(threads), progress), on_notice)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from fpstore.base.width import Width
 from fpstore.io import open_writer
 from fpstore.io.check import check_fingerprints
 from fpstore.io.sink import Sink
-from fpstore.io.source import SUFFIXES, LeftOut
+from fpstore.io.source import SUFFIXES, LeftOut, suffix_of
 from fpstore.io.tables import renamed, values_at
 from fpstore.query.matches import Match, Matches, MatchList
 
@@ -64,7 +63,7 @@ class Answers(NamedTuple):
 
 def is_json(output: str, as_json: bool) -> bool:
     """Whether JSON lines are wanted; a usage error if ``--json`` and the extension contradict each other."""
-    suffix = "" if output == "-" else Path(output).suffix.lower()
+    suffix = "" if output == "-" else suffix_of(output)
     if as_json and suffix in SUFFIXES and suffix != JSON_LINES:
         raise click.UsageError(f"--json does not go with an output named *{suffix}", click.get_current_context())
     return as_json or suffix == JSON_LINES

@@ -42,7 +42,7 @@ COLUMNS = ("feature", "in A", "in B")
 
 @verb(
     argument("inputs", "[INPUT]...", nargs=-1),
-    *content.TEXTUAL, content.IMAGE, options.ID_FIELD,
+    *content.TEXTUAL, content.IMAGE, options.ROW_FORMAT, options.ID_FIELD,
     option(
         "--pairs FILE", "Pairs with labels, instead of changed copies: rows with the columns text_a, text_b and label; or, with "
         "documents, a, b (their ids) and label. The label is 1 for near-duplicates, 0 for others.",
@@ -144,7 +144,8 @@ def _calibration(given: Given) -> Calibration:
             given.note("method=pdq is not compared: pip install pdqhash")
         source = Walk(corpus_paths(given.inputs), given.suffixes)
     elif given.inputs:
-        source = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
+        reading = given.suffixes, notices, given.encoding, bool(given.html), given.format
+        source = open_corpus(given.inputs, kind == TEXTS, *reading)
     with given.bars(None if given.image else source) as bars:
         found = calibrated(wanted, source, given.resources(bars), notices)
     notices.report(given)
@@ -155,7 +156,7 @@ def _check_calibration(given: Given, kind: str) -> None:
     if isinstance(given.text_field, tuple | dict):
         fail("--text-field: a calibration looks at one column of texts: name the most informative one")
     if given.image:
-        given.refuse("does not go with --image", "id_field", "pairs", "encoding", "html", "most_wrong", "group")
+        given.refuse("does not go with --image", "id_field", "pairs", "format", "encoding", "html", "most_wrong", "group")
     if given.pairs is not None:
         given.refuse("is for copies that are changed, not for pairs with labels", "changes", "sample", "copies", "seed", "html")
     else:

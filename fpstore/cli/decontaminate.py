@@ -17,6 +17,7 @@ from fpstore.cli.outputs import open_list
 from fpstore.cli.verb import Given, fail, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.hashing.corpora import open_benchmark, open_corpus
+from fpstore.io.source import FIELD_FORMATS
 from fpstore.io.tables import renamed
 from fpstore.jobs import UNKNOWN
 from fpstore.jobs.decontamination import USUAL_NGRAM, decontaminate_corpus, decontamination_job
@@ -38,7 +39,9 @@ COMMON = 10  # rows of a corpus with an n-gram that may be a phrase: Brown et al
         "--benchmark-field NAME", "Column or field of the texts of BENCHMARK. By default --text-field.", multiple=True,
         callback=content.read_unweighted_columns,
     ),
-    options.SUFFIXES, options.ENCODING, options.HTML,
+    options.SUFFIXES,
+    option("--format", "Format of the rows of CORPUS, in a folder of all files. By default from the extension.", FIELD_FORMATS),
+    options.ENCODING, options.HTML,
     options.ID_FIELD,
     option("--benchmark-id-field NAME", "Column or JSON field of the ids of BENCHMARK. By default the row number.", options.NAME),
     option("--ngram N", "Number of words in a row that both texts have.", whole(1, 255), USUAL_NGRAM),
@@ -98,7 +101,7 @@ def decontaminate(given: Given) -> None:
         ids = given.id_field, given.benchmark_id_field
         job = decontamination_job(texts, of_benchmark, ids, given.ngram, bounds, given.threshold, given.unknown, given.html)
     notices = Notices(kind)
-    corpus = open_corpus(given.corpus, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
+    corpus = open_corpus(given.corpus, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html), given.format)
     notices.sources.append(corpus)
     benchmarks = open_benchmark(given.benchmarks, of_benchmark is True, given.suffixes, notices, given.encoding)
     with given.bars(corpus) as bars:

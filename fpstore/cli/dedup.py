@@ -53,7 +53,7 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
 @verb(
     argument("inputs", "INPUT...", nargs=-1),
     argument("output", "OUTPUT", callback=_last),
-    *content.TEXTUAL, options.FINGERPRINT_FIELD, options.DECIMAL, options.SIGNED, options.ID_FIELD,
+    *content.TEXTUAL, options.ROW_FORMAT, options.FINGERPRINT_FIELD, options.DECIMAL, options.SIGNED, options.ID_FIELD,
     option("--score-field NAME", "Column or JSON field of numbers or times, for --keep highest.", options.NAME),
     option(
         "--threshold X", "Jaccard similarity of near-duplicates, 0 to 1. With minhash, the radius is the least that finds 98% of "
@@ -163,13 +163,14 @@ def dedup(given: Given) -> None:
     maker = _maker(given, kind)
     notices = Notices(kind)
     with ExitStack() as stack:
-        reference = stack.enter_context(opened_reference(given.against, given.add, kind == TEXTS, given.encoding))
+        reference = stack.enter_context(opened_reference(given.against, given.add, kind == TEXTS, given.encoding, given.format))
         job = _asked(given, maker, reference)
         if given.plan is not None or given.processes is not None:
             _plan(given, kind, job, reference)
             return
         given.refuse("is for plans (--plan, --processes)", "part_bytes", "slice_rows")
-        corpus = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
+        reading = given.suffixes, notices, given.encoding, bool(given.html), given.format
+        corpus = open_corpus(given.inputs, kind == TEXTS, *reading)
         notices.sources.append(corpus)
         job = _planned(given, job, corpus)
         folder = resume_folder(given)
@@ -221,7 +222,10 @@ def _plan(given: Given, kind: str, job: DedupJob, reference: Reference | None) -
     def make(folder: str) -> Plan:
         sizes = given.part_bytes, given.slice_rows
         where = place_of(folder)
-        return Plan(plan_of_dedup(where, given.inputs, given.output, job, given.encoding, against, given.removed, *sizes))
+        plan = plan_of_dedup(
+            where, given.inputs, given.output, job, given.encoding, against, given.removed, *sizes, form=given.format
+        )
+        return Plan(plan)
 
     plan_or_run(given, make)
 
@@ -282,14 +286,14 @@ def _summary(job: DedupJob, found: Deduplication) -> dict[str, Any]:
 def _remove_boilerplate(given: Given) -> None:
     """Remove the paragraphs or lines that many documents have."""
     known = {"inputs", "output", "text", "text_field", "suffixes", "encoding", "unit", "more_than", "force", "threads", "memory"}
-    known |= {"quiet", "no_progress", "as_json", "least_chars", "removed", "names"}
+    known |= {"format", "quiet", "no_progress", "as_json", "least_chars", "removed", "names"}
     given.refuse("is for documents, not for --unit paragraph or line", *(vars(given).keys() - known))
     kind = content.declared_kind(given)
     if kind == FINGERPRINTS or isinstance(given.text_field, tuple | dict):
         fail("--unit: name one column of texts with --text-field, or give --text: each file is a document")
     content.refuse_foreign(given, kind)
     notices = Notices(kind)
-    corpus = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding)
+    corpus = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, format=given.format)
     notices.sources.append(corpus)
     with given.bars(corpus) as bars:
         found = remove_boilerplate_of(

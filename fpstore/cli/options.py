@@ -23,7 +23,7 @@ from fpstore.design.blocks import AUTO, CODECS, HUFFMAN, PREFER, STORAGE, check_
 from fpstore.design.families import check_design
 from fpstore.errors import InputError, StorageError, show
 from fpstore.io.encodings import check_encoding
-from fpstore.io.source import FORMATS, LINE_FORMATS, IdType
+from fpstore.io.source import FIELD_FORMATS, FORMATS, LINE_FORMATS, IdType
 
 _SUBJECT = re.compile(r"^(the )?\w+ must\b")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
@@ -225,6 +225,9 @@ RADIUS_OF_PROBES = option(
 )  # fmt: skip
 
 FORMAT = option("--format", "Format of the input. By default from its extension, and tsv for standard input.", FORMATS)
+ROW_FORMAT = option(
+    "--format", "Format of the rows of all inputs, also of all files in folders. By default from their extensions.", FIELD_FORMATS
+)
 DECIMAL = option("--decimal", "Fingerprints in text are decimal, not hexadecimal.")
 SIGNED = option("--signed", "Signed integers are the bits of fingerprints of 32 or 64 bits.")
 FINGERPRINT_FIELD = option("--fingerprint-field NAME", "Column or JSON field of fingerprints. By default fingerprint.", NAME)

@@ -23,11 +23,10 @@ from fpstore.io.delimited import DelimitedText, Dialect
 from fpstore.io.files import paths_of
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows, TableRows
-from fpstore.io.reader import format_of_input
+from fpstore.io.reader import format_of_input, without_descriptions
 from fpstore.io.shards import Shards
-from fpstore.io.source import FIELD_FORMATS, Batch, IdRule, LeftOut, Projection, RowSource, some_ids
+from fpstore.io.source import FIELD_FORMATS, FIELD_SUFFIXES, Batch, IdRule, LeftOut, Projection, RowSource, some_ids
 
-_SUFFIXES = tuple(f".{name}" for name in FIELD_FORMATS)
 HashedTexts = Callable[[Sequence[Any]], Hashed]  # makes rows of texts
 
 WAITING_BATCHES = 4  # for each thread: what is read while others are hashed
@@ -40,10 +39,13 @@ def open_corpus(
     on_notice: Notice | None = None,
     encoding: str | None = None,
     html: bool = False,
+    format: str | None = None,  # noqa: A002 - the word that users know
 ) -> RowSource:
     """Return rows that can be read more than once: from :func:`open_source` or, with ``texts``, `DocumentFiles`."""
     if not texts:
-        return open_source(source, encoding=encoding)
+        return open_source(source, format=format, encoding=encoding)
+    if format is not None:
+        raise InputError("format= (--format) is for files of rows: with text=True (--text), each file is a text", got=format)
     return DocumentFiles(Walk(corpus_paths(source), suffixes, encoding=encoding), on_notice, on_notice, html)
 
 
@@ -74,13 +76,13 @@ def open_source(
 ) -> RowSource:
     """Return the rows of files of one format, of folders of them, or of a table, which is what has the Arrow C stream interface.
 
-    ``again``: the rows are read more than once. Otherwise ``-`` is standard input, and a stream of batches is a table, too. JSON
-    lines may be ``unbuffered``: see `LineRows`.
+    ``format`` is that of all files, whatever their names are. ``again``: the rows are read more than once. Otherwise ``-`` is
+    standard input, and a stream of batches is a table, too. JSON lines may be ``unbuffered``: see `LineRows`.
     """
     source = _collected(source)
     is_table = hasattr(source, "__arrow_c_stream__")
     paths = [] if is_table else corpus_paths(source, again)
-    files = [file for path in paths for file in _files(path)]
+    files = [file for path in paths for file in _files(path, format)]
     forms = {"parquet"} if is_table else {format_of_input(file, format, FIELD_FORMATS) for file in files}
     if len(forms) > 1:
         raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}: {', '.join(map(str, paths[:3]))}")
@@ -121,18 +123,19 @@ def corpus_paths(source: Any, again: bool = True) -> list[str]:
     return paths
 
 
-def _files(given: str) -> list[str]:
-    """Return a file, or those with rows in a folder and below it, in the order of their names."""
+def _files(given: str, form: str | None) -> list[str]:
+    """Return a file, or those with rows in a folder and below it, in the order of their names: all if the format is named."""
     path = Path(given)
     if given == "-" or not path.is_dir():
         return [given]
-    found = [str(file.path) for file in Walk(path, _SUFFIXES, follow_symlinks=True).files()]
+    suffixes = FIELD_SUFFIXES if form is None else None
+    found = [str(file.path) for file in Walk(path, suffixes, follow_symlinks=True).files()]
     if not found:
-        names = ", ".join(_SUFFIXES)
+        names = ", ".join(f".{name}" for name in FIELD_FORMATS) if form is None else "file"
         raise InputError(
             f"{printable(path)}: no {names} in this folder; --text (text=True) makes a document of each file", path=path
         )
-    return found
+    return found if form is not None else without_descriptions(found)
 
 
 def hashed_rows(

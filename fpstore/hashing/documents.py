@@ -57,8 +57,8 @@ SENTENCES = {
 }
 HEAD_BYTES = 8192  # where a NUL byte is looked for
 _PART_BYTES = 1 << 20
-#: Extensions of files that hold many rows: a single fingerprint of the whole would be useless. A .txt file may be a text.
-ROW_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix != ".txt")
+#: Extensions of files that hold many rows: a single fingerprint of the whole would be useless. Others may be a text.
+ROW_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix not in (".txt", ".json"))
 NOT_BINARY = "a NUL byte in its first 8 KiB: not a text in UTF-8"
 NO_ROWS = (
     "holds rows, not one text: name the column of texts with --text-field NAME (TextReader in Python); "

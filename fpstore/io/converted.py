@@ -18,7 +18,7 @@ from fpstore.io.files import at, located
 from fpstore.io.lines import LineRows
 from fpstore.io.parquet import BATCH_BYTES, ParquetRows, TableRows, write_batches
 from fpstore.io.sink import Complete, Sink
-from fpstore.io.source import RowFlags, RowSource
+from fpstore.io.source import RowFlags, RowSource, suffix_of
 
 #: Extensions of the formats that rows of a format can be written in.
 TARGETS = {
@@ -35,7 +35,7 @@ _encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 def check_conversion(corpus: RowSource, target: Path) -> None:
     """Raise InputError for columns that the other format cannot hold, as far as that is known before the rows are read."""
-    suffix = target.suffix.lower()
+    suffix = suffix_of(target)
     if suffix == ".parquet":
         import_pyarrow(printable(target))
     if suffix == ".jsonl" and isinstance(corpus, ParquetRows | TableRows):
@@ -53,7 +53,7 @@ def copy_converted(
     """Write the rows whose flags are set as Parquet or JSON lines, by the extension of the path; see `RowSource.copy`."""
     corpus.check_unchanged()
     with Sink(target) as sink:
-        if isinstance(corpus, LineRows) and str(target).lower().endswith(".parquet"):
+        if isinstance(corpus, LineRows) and suffix_of(target) == ".parquet":
             arrow = import_pyarrow(sink.name)
             schema = _schema_of(arrow, corpus, RowFlags(flags, progress, "finding types"))
             with sink.errors():

@@ -1,8 +1,9 @@
-"""Files that are read: named or standard input, checked first; what gzip or zstandard compressed is read as what it holds."""
+"""Files that are read: named or standard input, checked first; a compressed file is read as what it holds."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import zlib
@@ -21,15 +22,18 @@ STDIN_NAME = "<stdin>"
 MOST_FILE_BYTES = 1 << 30  # of a text, which is held as a whole
 Read = Callable[[int], bytes]
 #: Extensions of compressed files, and the names of their formats.
-PACKED = {".gz": "gzip", ".zst": "zstandard"}
-_HEAD_BYTES = 4
+PACKED = {".gz": "gzip", ".zst": "zstandard", ".bz2": "bzip2", ".xz": "xz"}
+_HEAD_BYTES = 10
 _NAMED = 3
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_XZ = b"\xfd7zXZ\0"
+_BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # behind the head, a block or the end
 _SKIPPED = b"\x2a\x4d\x18"  # after one byte, 0x50 to 0x5f: a frame that holds no data
 _MOST_WINDOW_BYTES = 1 << 27  # that a file may ask for to be read: as zstd allows without --long
 _GZIP_BITS = 16 + zlib.MAX_WBITS
-_FED_BYTES = {"gzip": 1 << 14, "zstandard": 1 << 10}  # at once: they may hold 32 MiB
+_MOST_XZ_BYTES = 1 << 28  # of memory, which xz -9 takes 65 MiB of
+_FED_BYTES = {"gzip": 1 << 14, "zstandard": 1 << 10, "bzip2": 1 << 10, "xz": 1 << 12}  # at once: they may hold 32 MiB
 
 
 def at(name: str, line: int | None, message: str) -> InputError:
@@ -198,8 +202,7 @@ def reading(stream: BinaryIO, name: str, path: str | os.PathLike[str], on_read: 
     """
     with storage_errors(name):
         head = stream.read(_HEAD_BYTES)
-    is_zstandard = head.startswith(_ZSTD) or (head[1:4] == _SKIPPED and head[0] >> 4 == 5)
-    kind = "gzip" if head.startswith(_GZIP) else "zstandard" if is_zstandard else None
+    kind = _packing(head)
     named = PACKED.get(PurePath(path).suffix.lower())
 
     def read(size: int) -> bytes:
@@ -215,35 +218,59 @@ def reading(stream: BinaryIO, name: str, path: str | os.PathLike[str], on_read: 
     return read if kind is None else _unpacking(read, name, kind)
 
 
+def _packing(head: bytes) -> str | None:
+    """Return how a stream with these first bytes is compressed; None if it is not."""
+    if head.startswith(_ZSTD) or (head[1:4] == _SKIPPED and head[0] >> 4 == 5):
+        return "zstandard"
+    if _BZIP2.match(head):
+        return "bzip2"
+    return "gzip" if head.startswith(_GZIP) else "xz" if head.startswith(_XZ) else None
+
+
+def _maker_of_frames(kind: str) -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:
+    """Return what makes an object that decompresses one frame of a stream, and the errors of damaged ones."""
+    if kind == "zstandard":
+        import zstandard
+
+        return zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW_BYTES).decompressobj, (zstandard.ZstdError,)
+    if kind == "bzip2":
+        from bz2 import BZ2Decompressor
+
+        return BZ2Decompressor, (OSError, ValueError)
+    if kind == "xz":
+        from lzma import FORMAT_XZ, LZMADecompressor, LZMAError
+
+        return partial(LZMADecompressor, FORMAT_XZ, _MOST_XZ_BYTES), (LZMAError,)
+    return partial(zlib.decompressobj, _GZIP_BITS), (zlib.error,)
+
+
 def _unpacking(raw: Read, name: str, kind: str) -> Read:
     """Return a function that reads what the frames of a compressed stream hold."""
-    import zstandard
-
-    make: Any = partial(zlib.decompressobj, _GZIP_BITS)
-    if kind == "zstandard":
-        make = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW_BYTES).decompressobj
+    make, errors = _maker_of_frames(kind)
     frame: Any = None
     packed, ready = b"", bytearray()
 
     def unpack(size: int) -> None:
         nonlocal frame, packed
         while len(ready) < size and (packed := packed or raw(_FED_BYTES[kind])):
-            if frame is None and kind == "gzip" and not (packed := packed.lstrip(b"\0")):  # zeros that fill up a block of a tape
+            if frame is None and kind in ("gzip", "xz") and not (packed := packed.lstrip(b"\0")):  # that fill up a block
                 continue
             frame = frame or make()
-            ready.extend(frame.decompress(packed))
+            try:
+                ready.extend(frame.decompress(packed))
+            except errors as error:
+                raise damaged(error) from error
             packed = b""
             if frame.eof:
                 frame, packed = None, frame.unused_data
         if frame is not None and len(ready) < size:
-            raise EOFError("it ends within a frame")
+            raise damaged("it ends within a frame")
+
+    def damaged(reason: object) -> InputError:
+        return at(name, None, f"damaged {kind} file ({' '.join(str(reason).split())}): fetch or compress it again")
 
     def read(size: int) -> bytes:
-        try:
-            unpack(size)
-        except (zlib.error, zstandard.ZstdError, EOFError) as error:
-            reason = " ".join(str(error).split())
-            raise at(name, None, f"damaged {kind} file ({reason}): fetch or compress it again") from error
+        unpack(size)
         data = bytes(ready[:size])
         del ready[:size]
         return data

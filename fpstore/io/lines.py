@@ -21,7 +21,7 @@ import numpy as np
 from fpstore.base.aliases import Flags, Progress
 from fpstore.errors import InputError, show
 from fpstore.io.encodings import transcoded
-from fpstore.io.files import InputFile, at, located, storage_errors, unpacked
+from fpstore.io.files import InputFile, at, storage_errors, unpacked
 from fpstore.io.sink import Complete, Sink
 from fpstore.io.source import (
     Batch,
@@ -257,7 +257,8 @@ def line_blocks(
                 held.append(data)
                 held_bytes += len(data)
                 if held_bytes > MAX_LINE_BYTES:
-                    raise at(file.name, line, f"line longer than {MAX_LINE_BYTES >> 20} MiB; not text?")
+                    whole = _whole_json(held[0]) if line == 1 else None
+                    raise at(file.name, line, whole or f"line longer than {MAX_LINE_BYTES >> 20} MiB; not text?")
                 continue
             block = b"".join([*held, data[:end]])
             if not data and block:
@@ -299,6 +300,8 @@ def _arriving(file: InputFile, on_read: Callable[[int], None]) -> Iterator[Calla
 class JsonLines(LineParser):
     """Takes the JSON lines of one file apart."""
 
+    _began = False  # whether rows have been read
+
     def rows(self, block: bytes, first: int) -> Iterator[Row]:
         """Yield the lines of a block that are not blank."""
         return (Row(line, raw) for line, raw in enumerate(block.split(self.end)[:-1], first) if raw.strip(_BLANK))
@@ -322,8 +325,11 @@ class JsonLines(LineParser):
         """Return the columns of some rows."""
         objects = []
         for row in rows:
-            with located(self.name, row.line):
+            try:
                 objects.append(_object(row.raw, exactly=projection.score is not None))
+            except InputError as error:
+                whole = None if objects or self._began else _whole_json(row.raw)
+                raise at(self.name, row.line, whole or str(error)) from None
         return self._batch(objects, [row.line for row in rows], projection, rule)
 
     def fields(self, row: Row) -> dict[str, Any]:
@@ -340,6 +346,7 @@ class JsonLines(LineParser):
         return (line[:start] + json.dumps(text) + line[end:]).encode("utf-8")
 
     def _batch(self, rows: list[Any], lines: Sequence[int], projection: Projection, rule: IdRule | None) -> Batch:
+        self._began = True
         wrong, texts = self.wrong(lines), projection.texts
         columns = {name: [row.get(name) for row in rows] for name in projection.names}
         if projection.id is not None and projection.optional_id and rule is not None:
@@ -360,6 +367,16 @@ class JsonLines(LineParser):
             if len(texts) > 1 and any(name in row for row in rows):
                 self.found.add(name)
         return batch_of_values(columns, projection, rule, wrong)
+
+
+def _whole_json(begin: bytes) -> str | None:
+    """Return what is wrong with a file whose first line begins so, if it is one value of JSON and not lines of it."""
+    first = begin.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if first.startswith(b"["):
+        return "is one JSON array, not JSON lines: jq -c '.[]' FILE.json > FILE.jsonl writes a line for each item"
+    if first.startswith(b"{") and first.rstrip(_BLANK)[-1:] in (b"{", b"[", b","):
+        return "is JSON over several lines, not JSON lines: jq -c . FILE.json > FILE.jsonl writes a line for each object"
+    return None
 
 
 def _place_of(line: str, name: str) -> tuple[int, int]:

@@ -3,16 +3,17 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
 
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_flag, check_whole, printable
+from fpstore.base.diagnostics import tell
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, check_width
-from fpstore.errors import InputError, show
+from fpstore.errors import InputError, counted, show
 from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.check import is_plain_integer
 from fpstore.io.delimited import DelimitedText, Dialect
@@ -20,7 +21,19 @@ from fpstore.io.digits import check_signed
 from fpstore.io.files import InputFile, at, inner_name, located, paths_of
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows
-from fpstore.io.source import FORMATS, LINE_FORMATS, Batch, Chunk, IdRule, IdType, LeftOut, Projection, RowSource, some_ids
+from fpstore.io.source import (
+    FORMATS,
+    LINE_FORMATS,
+    Batch,
+    Chunk,
+    IdRule,
+    IdType,
+    LeftOut,
+    Projection,
+    RowSource,
+    some_ids,
+    suffix_of,
+)
 
 CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 1 << 22  # of a chunk, the bytes of its string ids: whichever is reached first
 MOST_CHUNK_ROWS = 1 << 30
@@ -263,7 +276,7 @@ def format_of(
         return name
     if os.fspath(path) == "-":
         return "tsv"
-    name = Path(path).suffix.lower().removeprefix(".")
+    name = suffix_of(path).removeprefix(".")
     if name not in formats:
         raise InputError(
             f"{printable(os.fspath(path))}: unknown extension {show('.' + name if name else '')}; known extensions: {known}"
@@ -280,6 +293,16 @@ def format_of_input(path: str | os.PathLike[str], format_name: str | None, forma
     if found not in LINE_FORMATS and inner.name != Path(path).name:
         raise at(printable(os.fspath(path)), None, f"a compressed .{found} file cannot be read: decompress it first")
     return found
+
+
+def without_descriptions(names: Sequence[str]) -> list[str]:
+    """Return the files of a folder without those named .json, if there are rows of another format: they describe them."""
+    rows = [name for name in names if PurePath(inner_name(name)).suffix.lower() != ".json"]
+    if len(rows) == len(names) or all(suffix_of(inner_name(name)) == ".jsonl" for name in rows):
+        return list(names)
+    left_out = counted(len(names) - len(rows), "file")
+    tell(f"{left_out} named .json left out, beside files of rows in another format: --format jsonl (format=) reads JSON lines")
+    return rows
 
 
 def refuse_without_lines(format_name: str) -> None:
@@ -307,7 +330,8 @@ def open_reader(
     Parameters
     ----------
     paths : path or iterable of paths
-        ``"-"`` is standard input. Text and JSON lines may be compressed by gzip or zstandard, as in ``a.tsv.gz``.
+        ``"-"`` is standard input. Text and JSON lines may be compressed by gzip, zstandard,
+        bzip2 or xz, as in ``a.tsv.gz``.
     format : str, optional
         One of `FORMATS`, for all paths; by default from each path's extension, and "tsv" for standard input.
     decimal : bool

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import compress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -28,8 +29,10 @@ from fpstore.io.sink import Complete
 FORMATS = ("npy", "u32", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
 LINE_FORMATS = ("tsv", "csv", "txt", "jsonl")
 FIELD_FORMATS = ("parquet", "jsonl", "csv", "tsv")  # with named columns, such as one of texts
-#: Extensions of files in these formats.
-SUFFIXES = tuple(f".{name}" for name in FORMATS)
+#: Extensions of files, and the names of their formats.
+EXTENSIONS = {f".{name}": name for name in FORMATS} | dict.fromkeys((".json", ".ndjson", ".jl", ".jsonlines"), "jsonl")
+SUFFIXES = tuple(EXTENSIONS)
+FIELD_SUFFIXES = tuple(suffix for suffix, name in EXTENSIONS.items() if name in FIELD_FORMATS)
 PART_BYTES = 1 << 20  # of texts and ids in a batch
 
 IdType = Literal["auto", "int", "str"]
@@ -93,6 +96,12 @@ class Projection:
         """Groups of columns: a row in which all of a group are null is not known."""
         columns = () if self.strict else (self.fingerprint, self.id)
         return [*([self.texts] if self.texts else []), *((name,) for name in columns if name is not None)]
+
+
+def suffix_of(path: str | os.PathLike[str]) -> str:
+    """Return the extension of a path in lower case: of a format that has several, the name of the format."""
+    suffix = PurePath(path).suffix.lower()
+    return f".{EXTENSIONS[suffix]}" if suffix in EXTENSIONS else suffix
 
 
 def column_problem(name: str, names: Sequence[str]) -> str:

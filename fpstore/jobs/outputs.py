@@ -20,7 +20,7 @@ from fpstore.io.converted import TARGETS, check_conversion, copy_converted
 from fpstore.io.edited import Edit, copy_edited, write_table
 from fpstore.io.files import PACKED
 from fpstore.io.shards import Shards, copy_shards, places_of_shards
-from fpstore.io.source import SUFFIXES, RowSource
+from fpstore.io.source import SUFFIXES, RowSource, suffix_of
 from fpstore.io.writers import Writer
 from fpstore.jobs.checkpoint import Checkpoint, was_made
 
@@ -89,7 +89,7 @@ def check_output(
 def _check_format(path: Path, corpus: RowSource, suffix: str, edits: bool) -> None:
     """Raise InputError for the name of a file in a format that rows of another one are not written in."""
     known = (suffix,) if edits else TARGETS[suffix]
-    if path.suffix.lower() in known:
+    if suffix_of(path) in known:
         check_conversion(corpus, path)
     elif edits:
         folder = "a new folder, without an extension, or " if _is_many(corpus) else ""
@@ -119,7 +119,12 @@ def _check_folder(path: Path, corpus: RowSource, inputs: Sequence[str], replaced
     if not replaced:
         advice = "overwrite=True (--force) replaces it" if corpus.suffix is not None else "texts are copied to a new folder"
         raise StoreExistsError(f"{name} exists: {advice}", path=path)
-    other = next((one for one in path.rglob("*") if one.is_symlink() or not (one.is_dir() or one.suffix == corpus.suffix)), None)
+    same = {path / place for place in places_of_shards(corpus)} if isinstance(corpus, Shards) else set()
+
+    def is_alike(one: Path) -> bool:
+        return not one.is_symlink() and (one.is_dir() or one in same or suffix_of(one) == corpus.suffix)
+
+    other = next((one for one in path.rglob("*") if not is_alike(one)), None)
     if other is not None:
         raise StoreExistsError(f"{name}: {printable(other)} is no {corpus.suffix} file: name a new folder", path=path)
 
@@ -193,7 +198,7 @@ class Outputs:
             complete(self.target)  # a run that was killed has copied the rows
         elif self._kind == "shards" and isinstance(self._corpus, Shards):
             copy_shards(self._corpus, kept, self.target, resources, complete)
-        elif self._corpus.suffix not in (None, self.target.suffix.lower()):
+        elif self._corpus.suffix not in (None, suffix_of(self.target)):
             copy_converted(self._corpus, kept, self.target, resources.progress, complete)
         else:
             self._corpus.copy(kept, self.target, resources.progress, complete)

@@ -82,12 +82,12 @@ STAR_ROWS = 200_000_000  # of which one task unites the links
 def plan_of_dedup(
     place: Place, source: Any, output: str | os.PathLike[str], job: DedupJob, encoding: str | None, against: Store | None,
     removed: str | os.PathLike[str] | None, part_bytes: int | None = None, slice_rows: int | None = None,
-    star_rows: int = STAR_ROWS,
+    star_rows: int = STAR_ROWS, form: str | None = None,
 ) -> PlanFolder:  # fmt: skip
     """Write the plan of a deduplication, and claim its output."""
     if against is not None:
         check_store(str(against.path), against, job, [])
-    specs = found_inputs(source, encoding, outside=[output, removed])
+    specs = found_inputs(source, encoding, outside=[output, removed], form=form)
     rows = rows_of(specs, job.projection, encoding)
     job = job.planned_for(lambda: rows)
     slice_rows = usual_slice_rows(slice_rows, rows)

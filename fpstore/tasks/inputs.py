@@ -22,8 +22,9 @@ from fpstore.io.arrow import import_pyarrow
 from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.files import HiddenNames, inner_name, is_hidden
 from fpstore.io.parquet import ParquetRows, groups_of, parquet_errors
+from fpstore.io.reader import without_descriptions
 from fpstore.io.shards import Shards, places_of_shards
-from fpstore.io.source import FIELD_FORMATS, Projection
+from fpstore.io.source import FIELD_SUFFIXES, Projection, suffix_of
 from fpstore.jobs.dedup_job import rows_told
 from fpstore.sharded import ShardedStore
 from fpstore.store import Store, snapshot_of
@@ -34,7 +35,6 @@ PIECE_BYTES = 1 << 20
 LEAST_PART, MOST_PART, MOST_PARTS = 16 << 20, 256 << 20, 4096  # bytes of a part, and parts
 GROUP_ROWS = 1 << 20  # of raw numbers, which are cut like row groups
 READERS = 16  # threads
-FIELD_SUFFIXES = tuple(f".{form}" for form in FIELD_FORMATS)
 RAW_SUFFIXES = (".npy", *(f".{form}" for form in RAW_BITS))
 
 
@@ -42,13 +42,22 @@ File = tuple[Place, str, str]  # its name there, and what its output is called
 
 
 class InputSpec(NamedTuple):
-    """A file: where it is, what its output is called, its size, and its digest. ``groups`` are the rows of its row groups."""
+    """A file: where it is, what its output is called, its size, and its digest. ``groups`` are the rows of its row groups.
+
+    ``form`` is the format, if the user has named it.
+    """
 
     uri: str
     name: str
     bytes: int
     digest: str
     groups: Sequence[int] | None  # None: not Parquet
+    form: str | None = None
+
+    @property
+    def suffix(self) -> str:
+        """The extension of its format."""
+        return suffix_of(self.name) if self.form is None else f".{self.form}"
 
 
 class Part(NamedTuple):
@@ -81,9 +90,10 @@ def digest_of_file(place: Place, name: str) -> tuple[int, str]:
 
 
 def found_inputs(
-    source: Any, encoding: str | None = None, raw: bool = False, outside: Sequence[str | os.PathLike[str] | None] = ()
-) -> list[InputSpec]:
-    """Return the files that a source names: paths, or URIs of object stores, of files or of folders.
+    source: Any, encoding: str | None = None, raw: bool = False, outside: Sequence[str | os.PathLike[str] | None] = (),
+    form: str | None = None,
+) -> list[InputSpec]:  # fmt: skip
+    """Return the files that a source names: paths, or URIs of object stores, of files or of folders, all of a format.
 
     Files of ``raw`` numbers are named one by one. InputError if a path of ``outside`` is in one of the folders, whose files the
     next run would read.
@@ -96,15 +106,15 @@ def found_inputs(
         paths = [Path(one) for one in corpus_paths(given)]
         return _specs((DiskPlace(path.parent), path.name, path.name) for path in paths)
     if not uris:
-        corpus = open_source(given, encoding=encoding)
+        corpus = open_source(given, format=form, encoding=encoding)
         assert isinstance(corpus, Shards)
         _check_outside(map(str, corpus.folders), outside)
         files = zip(map(Path, corpus.paths), places_of_shards(corpus), strict=True)
-        return _specs((DiskPlace(path.parent), path.name, name.as_posix()) for path, name in files)
+        return _specs(((DiskPlace(path.parent), path.name, name.as_posix()) for path, name in files), form)
     if len(uris) < len(given):
         raise InputError("paths and URIs of object stores are not mixed: name one kind of input", got=source)
-    found = _specs(file for uri in uris for file in _stored(uri, len(uris) > 1))
-    forms = {PurePosixPath(spec.name).suffix.lower() for spec in found}
+    found = _specs((file for uri in uris for file in _stored(uri, len(uris) > 1, form)), form)
+    forms = {spec.suffix for spec in found}
     if len(forms) > 1:
         raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}", got=source)
     _check_outside(uris, outside)
@@ -122,8 +132,11 @@ def _check_outside(folders: Iterable[str], outside: Sequence[str | os.PathLike[s
             raise InputError(f"{within}: is in {folder}, and the next run would read it: name a place outside", path=within)
 
 
-def _stored(uri: str, many: bool) -> Iterator[File]:
-    """Yield the files that a URI names: those of a folder in the order in which a walk through folders of a disk finds them."""
+def _stored(uri: str, many: bool, form: str | None = None) -> Iterator[File]:
+    """Yield the files that a URI names: those of a folder in the order in which a walk through folders of a disk finds them.
+
+    If the format is named, all files of a folder have it.
+    """
     top, _, last = uri.rstrip("/").rpartition("/")
     place = StoredPlace(uri)
     if not top.endswith("/"):  # else it names a whole bucket
@@ -135,31 +148,32 @@ def _stored(uri: str, many: bool) -> Iterator[File]:
     for name in place.names():
         if any(map(is_hidden, name.split("/"))):
             hidden.see(place.shown(name))
-        elif inner_name(name).lower().endswith(FIELD_SUFFIXES):
+        elif form is not None or inner_name(name).lower().endswith(FIELD_SUFFIXES):
             names.append(name)
     hidden.tell()
     if not names:
         raise InputError(f"{uri}: no {', '.join(FIELD_SUFFIXES)} there", path=uri)
+    names = names if form is not None else without_descriptions(names)
     for name in sorted(names, key=lambda name: name.split("/")):
         output = str(PurePosixPath(name).with_name(inner_name(name)))
         yield place, name, f"{last}/{output}" if many else output
 
 
-def _specs(files: Iterable[File]) -> list[InputSpec]:
+def _specs(files: Iterable[File], form: str | None = None) -> list[InputSpec]:
     """Return what a plan says of files: an object store takes its time, and answers many at once."""
-    return [spec for _, spec in in_order(_spec, files, READERS)]
+    return [spec for _, spec in in_order(partial(_spec, form), files, READERS)]
 
 
-def _spec(file: File) -> InputSpec:
+def _spec(form: str | None, file: File) -> InputSpec:
     place, name, output = file
     size, digest = digest_of_file(place, name)
     groups = None
-    if name.lower().endswith(".parquet"):
+    if form == "parquet" or (form is None and suffix_of(name) == ".parquet"):
         groups = _groups(place, name)
     elif is_raw(name):
         rows = raw_rows(place, name)
         groups = [min(GROUP_ROWS, rows - start) for start in range(0, rows, GROUP_ROWS)]
-    return InputSpec(place.shown(name), output, size, digest, groups)
+    return InputSpec(place.shown(name), output, size, digest, groups, form)
 
 
 def is_raw(path: str | os.PathLike[str]) -> bool:
@@ -258,7 +272,8 @@ def opened_input(spec: InputSpec, encoding: str | None) -> AbstractContextManage
 def opened_part(specs: Sequence[InputSpec], part: Part, encoding: str | None) -> Iterator[Shards]:
     """Yield the rows of a part of some files; InputError if one is not as it was when the plan was made."""
     with inputs_on_disk([specs[number] for number in part.numbers]) as paths:
-        corpus = open_source(map(Path, paths), encoding=encoding)  # a string with a line break would be a text
+        form = specs[part.file].form
+        corpus = open_source(map(Path, paths), format=form, encoding=encoding)  # a string with a line break would be a text
         assert isinstance(corpus, Shards)
         if isinstance(corpus, ParquetRows) and part.end:
             corpus = corpus.some_groups(part.first, part.end)

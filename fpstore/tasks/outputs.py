@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 from fpstore.base.threads import cached_property
 from fpstore.errors import InputError, StoreExistsError, StoreNotFoundError
-from fpstore.tasks.inputs import FIELD_SUFFIXES, InputSpec, digest_of_file, place_and_name
+from fpstore.io.source import FIELD_SUFFIXES, suffix_of
+from fpstore.tasks.inputs import InputSpec, digest_of_file, place_and_name
 from fpstore.tasks.pieces import Pieces
 from fpstore.tasks.places import DiskPlace, Place, full_uri, is_inside, place_of
 from fpstore.tasks.plan import PlanFolder, Stage
 
-LISTS = (".tsv", ".csv", ".txt", ".jsonl", ".parquet")
+LISTS = ("tsv", "csv", "txt", "jsonl", "parquet")  # formats
 MANIFEST = "_fpstore.json"  # Spark, Arrow and fpstore pass over names that begin so
 
 
@@ -168,11 +169,11 @@ def output_of(output: str | os.PathLike[str], inputs: Sequence[InputSpec], remov
     uri = full_uri(output, "output")
     suffix = PurePosixPath(uri).suffix.lower()
     is_file = suffix in FIELD_SUFFIXES
-    if removed is not None and PurePosixPath(os.fspath(removed)).suffix.lower() not in LISTS:
-        raise InputError(f"{os.fspath(removed)}: the list of removed rows is one of {', '.join(LISTS)}", path=removed)
+    if removed is not None and suffix_of(removed).removeprefix(".") not in LISTS:
+        raise InputError(f"{os.fspath(removed)}: the list of removed rows is one of .{', .'.join(LISTS)}", path=removed)
     if is_file and len(inputs) > 1:
         raise InputError(f"{uri}: the rows of several files go to a folder: name one without {suffix}", path=uri)
-    if is_file and suffix != PurePosixPath(inputs[0].name).suffix.lower():
+    if is_file and suffix_of(uri) != inputs[0].suffix:
         raise InputError(f"{uri}: a plan copies rows in the format of the input, {inputs[0].name}", path=uri)
     return Output(uri, is_file, None if removed is None else full_uri(removed, "removed"))
 

@@ -38,7 +38,7 @@ def plan_dedup(
     group: str | None = None, unknown: str = "keep", verify: bool | None = None, search: str = "auto", against: Any = None,
     fingerprinter: Any = None, decimal: bool = False, signed: bool = False, encoding: str | None = None, html: bool | str = False,
     removed: PathLike | None = None, part_bytes: int | str | None = None, slice_rows: int | None = None,
-    star_rows: int = STAR_ROWS,
+    star_rows: int = STAR_ROWS, format: str | None = None,  # noqa: A002
 ) -> Plan:  # fmt: skip
     r"""Plan a deduplication that tasks do: the same rows are kept as by :func:`fpstore.dedup`, and the files have the same bytes.
 
@@ -59,7 +59,7 @@ def plan_dedup(
         As for :func:`fpstore.dedup`.
     against : path-like, optional
         A store: rows near one of its documents are removed. Tasks open it by this path.
-    fingerprinter, decimal, signed, encoding, html : optional
+    fingerprinter, decimal, signed, encoding, html, format : optional
         As for :func:`fpstore.dedup`.
     removed : path-like, optional
         Where :meth:`Plan.finish` lists the removed rows: .tsv, .csv, .jsonl or .parquet, with the columns of
@@ -100,7 +100,7 @@ def plan_dedup(
     likeness = Likeness(radius, width, method, threshold, group, keep, verify, search)
     if text is True:
         raise InputError("a plan is for rows of files: text=True, where each file is a text, is for fpstore.dedup")
-    with opened_reference(against, False, False, encoding) as reference:
+    with opened_reference(against, False, False, encoding, format) as reference:
         if reference is not None and reference.store is None:
             raise InputError(f"{reference.path}: a plan compares with a store: fpstore build makes one", path=reference.path)
         job = dedup_job(how, text, fingerprint, likeness, unknown, fingerprinter, html, reference)
@@ -108,7 +108,7 @@ def plan_dedup(
         slice_rows = None if slice_rows is None else check_whole(slice_rows, 1, 1 << 40, "slice_rows")
         bounds = checked_part_bytes(part_bytes), slice_rows
         stars = check_whole(star_rows, 0, 1 << 62, "star_rows")
-        return Plan(plan_of_dedup(place_of(plan), source, output, job, encoding, store, removed, *bounds, stars))
+        return Plan(plan_of_dedup(place_of(plan), source, output, job, encoding, store, removed, *bounds, stars, format))
 
 
 def plan_build(

@@ -92,7 +92,7 @@ def test_bad_input_is_named_in_one_line(tmp_path):
         ("a.jsonl", b'{"fingerprint": -1}\n', {}, ":1: -1 is not a fingerprint"),
         ("a.jsonl", b'{"fingerprint": 18446744073709551616}\n', {}, ":1: .*takes 65 bits, but the width is 64"),
         ("a.jsonl", b'{"fingerprint": ' + b"1" * 5000 + b"}\n", {}, ":1: .*too many digits"),
-        ("a.jsonl", b"[" * 200_000 + b"\n", {}, ":1: .*nested too deeply"),
+        ("a.jsonl", b'{"a":' * 200_000 + b"\n", {}, ":1: .*nested too deeply"),
         ("a.jsonl", b'{"fingerprint": "ab\\ncd"}\n{"fingerprint": ""}\n', {}, ":1: .*is not a fingerprint"),
         ("a.jsonl", b'{"fingerprint": 1, "id": ""}\n', {}, ":1: the id is empty"),
         ("a.jsonl", b'{"fingerprint": 1, "id": null}\n', {}, ":1: the id null is neither"),

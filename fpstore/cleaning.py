@@ -43,8 +43,9 @@ def dedup(
     Parameters
     ----------
     source : path, iterable of paths, or table
-        Files of Parquet, JSON lines, CSV or TSV with a header, all of one format and with the same columns, or folders of them.
-        Blank lines are no rows, and are not copied.
+        Files of Parquet, JSON lines, CSV or TSV with a header, all of one format, or folders of them. The columns that are read
+        must agree in all files, with the usual promotions of types. One output file has the columns of all files. Blank lines
+        are no rows, and are not copied.
         With ``text=True``, files and folders of texts: each file is a document, and its path the id. Or a table of
         pyarrow, Polars or pandas (which needs pyarrow), a lazy frame of Polars, which is collected, a relation of DuckDB, or
         another object with the Arrow C stream interface.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -62,8 +62,99 @@ def with_texts(batch: Any, column: str, texts: list[str | None], kept: Flags, sc
     import pyarrow
 
     index, plain = batch.schema.get_field_index(column), batch.cast(_without_views(batch.schema))
-    field = schema.field(index)
-    return flagged_rows(plain.set_column(index, field, pyarrow.array(texts, field.type)), kept).cast(schema)
+    field = schema.field(column)
+    return aligned(flagged_rows(plain.set_column(index, field, pyarrow.array(texts, field.type)), kept), schema)
+
+
+def common_type(column_types: Iterable[Any]) -> Any:
+    """Return the type that a column of several types is promoted to; None if there is none.
+
+    Null, dictionaries and views become the type of the others, small numbers that of larger ones, and a string stays a string.
+    """
+    import pyarrow
+    from pyarrow import types
+
+    found = list(dict.fromkeys(one for one in column_types if not types.is_null(one)))
+    if len(found) > 1:
+        found = list(dict.fromkeys(map(plain_type, found)))
+    if len(found) < 2:
+        return found[0] if found else pyarrow.null()
+    if 0 < sum(map(is_text, found)) < len(found):
+        return None
+    try:
+        both = [pyarrow.schema([("", one)]) for one in found]
+        return pyarrow.unify_schemas(both, promote_options="permissive").field(0).type
+    except (pyarrow.ArrowTypeError, pyarrow.ArrowInvalid):
+        return None
+
+
+def kinds_of_numbers(column_types: Iterable[Any]) -> set[str]:
+    """Return which kinds of numbers the values of some types are."""
+    from pyarrow import types
+
+    kinds = {
+        "unsigned": types.is_unsigned_integer, "signed": types.is_signed_integer, "float": types.is_floating,
+        "decimal": types.is_decimal,
+    }  # fmt: skip
+    found = list(map(plain_type, column_types))
+    return {kind for kind, is_kind in kinds.items() if any(map(is_kind, found))}
+
+
+def unified_schema(schemas: Sequence[Any], names: Sequence[str]) -> Any:
+    """Return the schema that has the columns of all files, by their names; InputError for a column whose types do not agree."""
+    import pyarrow
+
+    fields = list[Any]()
+    for name in dict.fromkeys(name for schema in schemas for name in schema.names):
+        places = [place for place, schema in enumerate(schemas) if name in schema.names]
+        for place in places:
+            with located(names[place]):
+                find_column(schemas[place], name)
+        held = [schemas[place].field(name) for place in places]
+        made = common_type(field.type for field in held)
+        if made is None:
+            raise disagreement(name, [field.type for field in held], [names[place] for place in places])
+        nullable = len(places) < len(schemas) or any(field.nullable for field in held)
+        fields.append(held[0].with_type(made).with_nullable(nullable))
+    return pyarrow.schema(fields, schemas[0].metadata)
+
+
+def disagreement(name: str, column_types: Sequence[Any], names: Sequence[str]) -> InputError:
+    """Return the error for a column that has types in some files which no type holds."""
+    place = next(place for place in range(1, len(names)) if common_type(column_types[: place + 1]) is None)
+    first = next(n for n in range(place) if common_type([column_types[n], column_types[place]]) is None or n == place - 1)
+    message = f"the column {name!r} is {column_types[place]} here, and {column_types[first]} in {names[first]}"
+    return at(names[place], None, f"{message}: make them alike, or leave the column out")
+
+
+def aligned(batch: Any, schema: Any) -> Any:
+    """Return a record batch with the columns and the types of a schema, which its own are promoted to."""
+    import pyarrow
+
+    try:
+        if batch.schema.names == schema.names:
+            return batch.cast(schema)
+        columns = list[Any]()
+        for field in schema:
+            index = batch.schema.get_field_index(field.name)
+            column = pyarrow.nulls(batch.num_rows, field.type) if index < 0 else batch.column(index)
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
+    except pyarrow.ArrowInvalid as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"a value does not fit the type that its column has in all files: {reason}") from error
+
+
+def promoted_schema(schema: Any, promoted: Mapping[str, Any]) -> Any:
+    """Return a schema with other types of some columns."""
+    for name, made in promoted.items():
+        schema = schema.set(schema.names.index(name), schema.field(name).with_type(made))
+    return schema
+
+
+def with_types(batch: Any, promoted: Mapping[str, Any]) -> Any:
+    """Return a record batch with other types of some columns."""
+    return aligned(batch, promoted_schema(batch.schema, promoted)) if promoted else batch
 
 
 def writable(schema: Any) -> Any:
@@ -156,19 +247,19 @@ class ArrowColumns:
         self._projection = projection
         for name in projection.texts:
             found = plain_type(find_column(schema, name))
-            if not is_text(found) and not (len(projection.texts) > 1 and str(found) == "null"):
+            if not is_text(found) and not types.is_null(found):
                 raise InputError(f"column {name!r} has type {found}, texts must be strings")
         if projection.fingerprint is not None:
             check_fingerprint_type(projection.fingerprint, find_column(schema, projection.fingerprint), projection)
         if projection.id is not None:
             found = plain_type(find_column(schema, projection.id))
-            if not types.is_integer(found) and not is_text(found):
+            if not types.is_integer(found) and not is_text(found) and not types.is_null(found):
                 raise InputError(f"column {projection.id!r} has type {found}, ids must be integers or strings")
         if projection.vector is not None:
             check_lists(find_column(schema, projection.vector))
         if projection.score is not None:
             found = plain_type(find_column(schema, projection.score))
-            number = types.is_integer(found) or types.is_floating(found) or types.is_decimal(found)
+            number = types.is_null(found) or types.is_integer(found) or types.is_floating(found) or types.is_decimal(found)
             if not number and (not types.is_temporal(found) or types.is_interval(found)):
                 raise InputError(f"column {projection.score!r} has type {found}, scores must be numbers or times")
 
@@ -209,8 +300,8 @@ def check_fingerprint_type(name: str, column_type: Any, projection: Projection) 
 
     width, received = projection.width, f"column {name!r} has type {column_type}"
     column_type = plain_type(column_type)
-    if is_text(column_type) or types.is_binary(column_type) or types.is_large_binary(column_type):
-        return  # their lengths decide
+    if types.is_null(column_type) or is_text(column_type) or types.is_binary(column_type) or types.is_large_binary(column_type):
+        return  # their lengths decide, and nulls have none
     if types.is_signed_integer(column_type) and not projection.signed:
         how = f'write it with table.column({name!r}).cast("uint64", safe=False)'
         if width.words == 1:
@@ -232,6 +323,8 @@ def _fingerprints(column: Any, projection: Projection, wrong: Wrong) -> Words:
 
     width, column = projection.width, dense(column)
     refuse_nulls(column, "fingerprint", wrong)
+    if types.is_null(column.type):
+        return width.empty(0)
     if is_text(column.type):
         return fingerprints_of(string_column(column, "fingerprint", wrong).texts(), projection.digits, wrong)
     if types.is_fixed_size_binary(column.type):
@@ -254,8 +347,12 @@ def _fingerprints(column: Any, projection: Projection, wrong: Wrong) -> Words:
 
 
 def _ids(column: Any, rule: IdRule | None, wrong: Wrong) -> IdColumn:
+    from pyarrow import types
+
     column = dense(column)
     refuse_nulls(column, "id", wrong)
+    if types.is_null(column.type):
+        return StringColumn.of([]) if rule is not None and rule.kind == "str" else np.empty(0, np.uint64)
     if not is_text(column.type):
         values = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind == "i" and len(values) and values.min() < 0:
@@ -274,10 +371,12 @@ def _scores(column: Any, projection: Projection, wrong: Wrong) -> Words:
     from pyarrow import types
 
     column = dense(column)
+    if types.is_null(column.type) and not projection.alike_scores:
+        return np.zeros((len(column), 2), np.uint64)
     if types.is_temporal(column.type):
         column = column.view("int32" if column.type.bit_width == 32 else "int64")  # integers of the unit
     plain = str(column.type).removeprefix("u").startswith(("int", "float", "double"))
-    if plain and not projection.alike_scores:  # of all batches: they have one schema
+    if plain and not projection.alike_scores:  # of all batches: they have one type
         known, values = np.asarray(column.is_valid()), np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False))
         if not np.isnan(values).any():  # below, an error names the row
             return np.stack([known.astype(np.uint64), np.where(known, keys_of(values), np.uint64(0))], axis=1)

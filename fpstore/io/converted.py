@@ -38,13 +38,15 @@ def check_conversion(corpus: RowSource, target: Path) -> None:
     suffix = suffix_of(target)
     if suffix == ".parquet":
         import_pyarrow(printable(target))
+        if isinstance(corpus, ParquetRows):
+            assert corpus.schema is not None  # an error of types that do not agree comes before the work
     if suffix == ".jsonl" and isinstance(corpus, ParquetRows | TableRows):
-        names = corpus.schema.names
-        for field in corpus.schema:
-            with located(corpus.label):
-                if (count := names.count(field.name)) > 1:
-                    raise InputError(f"{count} columns named {field.name!r}: a JSON object cannot repeat a name")
-                check_json_type(field.name, field.type)
+        for schema in corpus.distinct_schemas:
+            for field in schema:
+                with located(corpus.label):
+                    if (count := schema.names.count(field.name)) > 1:
+                        raise InputError(f"{count} columns named {field.name!r}: a JSON object cannot repeat a name")
+                    check_json_type(field.name, field.type)
 
 
 def copy_converted(

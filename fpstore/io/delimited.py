@@ -64,8 +64,6 @@ class DelimitedText(LineParser):
                     continue
             if began:
                 yield block, line
-        if not began and self._loose is None:
-            raise at(self.name, None, "is empty: a first line with the names of the columns is expected")
 
     def _is_header(self, row: Row) -> bool:
         """Whether the first row has the names of columns, which are noted."""
@@ -152,19 +150,32 @@ class DelimitedText(LineParser):
             raise InputError(f"two columns have one name: {', '.join(map(show, names))}")
         return fields
 
-    def replaced(self, row: Row, name: str, text: str) -> bytes:
+    def replaced(self, row: Row, name: str, text: str) -> Row:
         """Return the row with another text in a cell."""
-        import csv
-
         assert self.header is not None
         cells = list(row.cells)
         cells[self.header.cells.index(name)] = text
+        return row._replace(raw=self._like(row, cells), cells=cells)
+
+    def under(self, row: Row, names: Sequence[str]) -> bytes:
+        """Return the row with its cells in the order of the names, and empty cells where it has none."""
+        fields = self.fields(row)
+        return self._like(row, [fields.get(name, "") for name in names])
+
+    def joined(self, cells: Sequence[str]) -> bytes:
+        """Return the bytes of a row of cells."""
+        import csv
+
         written = io.StringIO()
         if self._dialect == "csv":
             csv.writer(written, lineterminator="\r\n").writerow(cells)  # cells with either are quoted
         else:
             written.write("\t".join(cells))
-        return written.getvalue().removesuffix("\r\n").encode("utf-8") + (b"\r" if row.raw.endswith(b"\r") else b"")
+        return written.getvalue().removesuffix("\r\n").encode("utf-8")
+
+    def _like(self, row: Row, cells: Sequence[str]) -> bytes:
+        """Return a row of other cells, whose line ends as that of a row does."""
+        return self.joined(cells) + (b"\r" if row.raw.endswith(b"\r") else b"")
 
     def _other_cells(self, cells: Sequence[str]) -> str:
         if self._loose is None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fpstore.base.aliases import Flags, Progress
 from fpstore.io.arrow import dense, import_pyarrow, in_pieces, plain_type, with_texts, writable
-from fpstore.io.lines import LineRows
+from fpstore.io.lines import LineRows, Row
 from fpstore.io.parquet import BATCH_BYTES, ParquetRows, TableRows, write_batches
 from fpstore.io.sink import Complete, Sink
 from fpstore.io.source import RowFlags
@@ -60,7 +60,7 @@ def write_table(table: Any, target: Any, complete: Complete | None = None) -> No
 def edited_schema(corpus: ParquetRows | TableRows, column: str) -> Any:
     """Return the schema of the copy: the column of texts has no dictionary."""
     schema = writable(corpus.schema)
-    index = schema.get_field_index(column)
+    index = schema.names.index(column)
     return schema.set(index, schema.field(index).with_type(plain_type(schema.field(index).type)))
 
 
@@ -86,9 +86,9 @@ def edited_batches(
 def _write_lines(corpus: LineRows, column: str, edit: Edit, first: int, flags: RowFlags, sink: Sink) -> None:
     sink.write(corpus.head)
     for parser, lines in corpus.kept_rows(flags):
-        written: list[bytes | None] = [line.raw for line in lines]
+        written: list[Row | None] = list(lines)
         for place in np.flatnonzero(edit.touches(slice(first, first + len(lines)))).tolist():
             text = edit.edited(first + place, parser.fields(lines[place]).get(column))
             written[place] = None if text is None else parser.replaced(lines[place], column, text)
         first += len(lines)
-        sink.write(b"".join([raw + parser.end for raw in written if raw is not None]))
+        sink.write(b"".join([corpus.written(parser, row) for row in written if row is not None]))

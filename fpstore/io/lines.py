@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from decimal import Decimal, DecimalException
 from functools import partial
-from itertools import chain, compress, islice
+from itertools import chain, compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from fpstore.base.aliases import Flags, Progress
 from fpstore.errors import InputError, show
 from fpstore.io.encodings import transcoded
-from fpstore.io.files import InputFile, at, storage_errors, unpacked
+from fpstore.io.files import InputFile, at, located, storage_errors, unpacked
 from fpstore.io.sink import Complete, Sink
 from fpstore.io.source import (
     Batch,
@@ -87,9 +87,17 @@ class LineParser(ABC):
     def fields(self, row: Row) -> dict[str, Any]:
         """Return all fields of a row; in delimited text, all are strings."""
 
+    def joined(self, cells: Sequence[str]) -> bytes:
+        """Return the bytes of a row of cells."""
+        raise NotImplementedError
+
     @abstractmethod
-    def replaced(self, row: Row, name: str, text: str) -> bytes:
-        """Return the bytes of a row with another text in a field, and all else as it stands."""
+    def replaced(self, row: Row, name: str, text: str) -> Row:
+        """Return a row with another text in a field, and all else as it stands."""
+
+    def under(self, row: Row, names: Sequence[str]) -> bytes:
+        """Return the bytes of a row in a file whose header has these names; of a format without a header, as it stands."""
+        return row.raw
 
     def wrong(self, lines: Sequence[int]) -> Wrong:
         """Return what makes the errors of rows that begin in some lines."""
@@ -116,10 +124,12 @@ class LineRows(RowFiles):
         self.suffix, self._parser = suffix, parser
         self.typed = parser("").typed
         self.unbuffered = unbuffered and self.encoding is None and any(file.arrives for file in self.files)
-        self._columns: Sequence[str] = ()
-        self.head = b""
+        self.headers = list[Row]()  # of the files that have one, if they are read again
         for file in self.files if again and not self.typed else ():
-            next(self._blocks(file, parser(file.name)), None)
+            maker = parser(file.name)
+            next(self._blocks(file, maker), None)
+            self.headers += [] if maker.header is None else [maker.header]
+        self.columns = self._columns_of_all()
         self.bytes_done = 0
 
     def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
@@ -142,12 +152,38 @@ class LineRows(RowFiles):
         return LineRows([self.paths[number]], str(self.suffix), self._parser, again=True, encoding=self.encoding)
 
     def has_column(self, name: str) -> bool:
-        """Whether the first row has a field; a row that cannot be read has none, and what reads all says why."""
-        parser = self._parser(self.files[0].name)
+        """Whether the header or the first row has a field; if it cannot be read, there is none, and what reads all says why."""
         with suppress(InputError):
-            rows = (row for block, first in self._blocks(self.files[0], parser) for row in parser.rows(block, first))
-            return any(name in parser.fields(row) for row in islice(rows, 1))
+            for file in self.files:
+                parser = self._parser(file.name)
+                rows = (row for block, first in self._blocks(file, parser) for row in parser.rows(block, first))
+                first_row = next(rows, None)
+                if parser.header is not None:
+                    return name in parser.header.cells
+                if first_row is not None:
+                    return name in parser.fields(first_row)
         return False
+
+    def _columns_of_all(self) -> Sequence[str]:
+        """Return the names of the columns in one file of all rows: those of the first file, and those that others add."""
+        headers = [header.cells for header in self.headers]
+        if all(cells == headers[0] for cells in headers):
+            return headers[0] if headers else []
+        return list(dict.fromkeys(name for cells in headers for name in cells))
+
+    @property
+    def head(self) -> bytes:
+        """The header of the rows of all files in one, if there is one: their columns in the order in which files have them."""
+        if not self.headers:
+            return b""
+        header, parser = self.headers[0], self._parser("")
+        return (header.raw if header.cells == self.columns else parser.joined(self.columns)) + parser.end
+
+    def written(self, parser: LineParser, row: Row) -> bytes:
+        """Return a row as it stands in one file of all rows, with the end of its line."""
+        is_same = parser.header is None or parser.header.cells == self.columns
+        with located(parser.name, row.line):
+            return (row.raw if is_same else parser.under(row, self.columns)) + parser.end
 
     def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Write the header, if there is one, and the rows that are kept, byte for byte."""
@@ -156,7 +192,7 @@ class LineRows(RowFiles):
         with Sink(target) as sink:
             sink.write(self.head)
             for parser, rows in self.kept_rows(row_flags):
-                sink.write(b"".join([row.raw + parser.end for row in rows]))
+                sink.write(b"".join([self.written(parser, row) for row in rows]))
             self.check_unchanged()
             sink.commit(complete)
 
@@ -174,11 +210,6 @@ class LineRows(RowFiles):
         """Yield whole rows in UTF-8 below the header, which is checked, and the number of the first line."""
         lines = line_blocks(file, self._count, parser.end, self.unbuffered and file.arrives, self.encoding)
         for block in chain(parser.blocks(lines), [None]):
-            if parser.header is not None:
-                if not self._columns:
-                    self._columns, self.head = parser.header.cells, parser.header.raw + parser.end
-                if parser.header.cells != self._columns:
-                    raise at(file.name, parser.header.line, f"has other columns than {self.files[0].name}")
             if projection is not None:
                 parser.find_columns(projection)
             if block is not None:
@@ -336,14 +367,14 @@ class JsonLines(LineParser):
         """Return the object of a row."""
         return _object(row.raw, exactly=False)
 
-    def replaced(self, row: Row, name: str, text: str) -> bytes:
+    def replaced(self, row: Row, name: str, text: str) -> Row:
         """Return the line with another string in a field; it is escaped as the one before was."""
         line = row.raw.decode("utf-8")
         start, end = _place_of(line, name)
         is_ascii = line[start:end].isascii()
         with suppress(UnicodeEncodeError):  # a lone surrogate, which only an escape writes
-            return (line[:start] + json.dumps(text, ensure_ascii=is_ascii) + line[end:]).encode("utf-8")
-        return (line[:start] + json.dumps(text) + line[end:]).encode("utf-8")
+            return row._replace(raw=(line[:start] + json.dumps(text, ensure_ascii=is_ascii) + line[end:]).encode("utf-8"))
+        return row._replace(raw=(line[:start] + json.dumps(text) + line[end:]).encode("utf-8"))
 
     def _batch(self, rows: list[Any], lines: Sequence[int], projection: Projection, rule: IdRule | None) -> Batch:
         self._began = True

@@ -9,11 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 from fpstore.base.aliases import Flags, NamedColumns, Progress
+from fpstore.base.threads import cached_property
 from fpstore.base.width import WIDTH_64, Width
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.io.arrow import (
     ArrowColumns,
+    aligned,
+    common_type,
+    disagreement,
     distance_type,
     find_column,
     fingerprint_array,
@@ -21,7 +25,11 @@ from fpstore.io.arrow import (
     flagged_rows,
     import_pyarrow,
     in_pieces,
+    kinds_of_numbers,
+    promoted_schema,
+    unified_schema,
     value_bytes,
+    with_types,
     without_views,
     writable,
 )
@@ -81,25 +89,15 @@ def _fingerprinter_of(schema: Any) -> Any:
     return found if isinstance(found, dict) and set(found) == DESCRIBED else None
 
 
-def _difference(schema: Any, other: Any) -> str:
-    """Return what a message says of the first column that differs."""
-    types, others = ({field.name: str(field.type) for field in one} for one in (schema, other))
-    for name in {**types, **others}:
-        here, there = types.get(name, "missing"), others.get(name, "missing")
-        if here != there:
-            return f": the column {name!r} is {here} here, and {there} there"
-    return ""
-
-
 class ParquetRows(RowFiles):
-    """Parquet files of one schema."""
+    """Parquet files, whose schemas agree in the columns that are read, with the usual promotions."""
 
     suffix = ".parquet"
 
     def __init__(self, paths: Sequence[str], again: bool = False) -> None:
         super().__init__(paths, again)
         self._arrow = import_pyarrow(self.names[0])
-        self.schema: Any = None
+        self.schemas: list[Any] = []  # of the files; successive ones that are equal are one object
         self.codec = "snappy"
         self._some: range | None = None  # the row groups that are read; None: all
         makers: list[Any] = []
@@ -110,15 +108,24 @@ class ParquetRows(RowFiles):
                 schema, metadata = parquet.schema_arrow, parquet.metadata
                 makers.append(_fingerprinter_of(schema))
                 self.rows_of_files.append(int(metadata.num_rows))
-                if self.schema is None:
-                    self.schema = schema
-                    if metadata.num_row_groups and metadata.num_columns:
-                        codec = metadata.row_group(0).column(0).compression
-                        self.codec = "none" if codec == "UNCOMPRESSED" else codec
-            if not schema.equals(self.schema):
-                raise at(file.name, None, f"has another schema than {self.files[0].name}{_difference(schema, self.schema)}")
+                if not self.schemas and metadata.num_row_groups and metadata.num_columns:
+                    codec = metadata.row_group(0).column(0).compression
+                    self.codec = "none" if codec == "UNCOMPRESSED" else codec
+            before = self.schemas[-1] if self.schemas else schema
+            self.schemas.append(before if schema.equals(before) else schema)
         self.rows = sum(self.rows_of_files)
         self.fingerprinter = makers[0] if makers.count(makers[0]) == len(makers) else None
+
+    @cached_property
+    def schema(self) -> Any:
+        """The schema of all rows in one file; InputError for a column whose types no type holds."""
+        first, *others = self.distinct_schemas
+        return unified_schema(self.schemas, self.names) if others else first
+
+    @property
+    def distinct_schemas(self) -> list[Any]:
+        """The schemas of the files, each once."""
+        return list({id(schema): schema for schema in self.schemas}.values())
 
     def alone(self, number: int) -> ParquetRows:
         """Return one of the files as a source of its own."""
@@ -139,21 +146,22 @@ class ParquetRows(RowFiles):
     def resolved(self, projection: Projection) -> Projection:
         """Return the columns that the files have; InputError for one that is missing, or has a type that it cannot have."""
         if projection.optional_id:
-            projection = replace(projection, id=projection.id if projection.id in self.schema.names else None, optional_id=False)
+            has_ids = any(projection.id in schema.names for schema in self.distinct_schemas)
+            projection = replace(projection, id=projection.id if has_ids else None, optional_id=False)
         self._columns(projection)
         return projection
 
     def has_column(self, name: str) -> bool:
         """Whether the files have a column."""
-        return name in self.schema.names
+        return any(name in schema.names for schema in self.distinct_schemas)
 
     def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
         """Yield batches of rows in the order of the files."""
-        columns = self._columns(projection)
+        columns, promoted = self._columns(projection)
         for name, done, batch in self.record_batches(projection.names, skipped):
             for start, some in in_pieces(batch, PART_BYTES):
                 with self._errors(name):
-                    rows = columns.rows(some, name, done + start, rule)
+                    rows = columns[name].rows(with_types(some, promoted), name, done + start, rule)
                 yield rows
 
     def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
@@ -165,9 +173,34 @@ class ParquetRows(RowFiles):
             self.check_unchanged()
             sink.commit(complete)
 
-    def _columns(self, projection: Projection) -> ArrowColumns:
-        with located(self.names[0]):
-            return ArrowColumns(without_views(self.schema), projection)
+    def _columns(self, projection: Projection) -> tuple[dict[str, ArrowColumns], dict[str, Any]]:
+        """Return what reads each file, by its name, and the types that columns are promoted to.
+
+        Texts and ids are read as each file has them. Scores of different kinds of numbers have keys that compare.
+        """
+        promoted = dict[str, Any]()
+        for column in (projection.fingerprint, projection.score, projection.vector):
+            if column is None or len(self.distinct_schemas) == 1:
+                continue
+            found = [self._type_in(place, column) for place in range(len(self.names))]
+            kinds = kinds_of_numbers(found)
+            if column == projection.score and len(kinds) > 1:
+                projection = replace(projection, alike_scores=True)
+            elif column != projection.fingerprint or (kinds and not kinds & {"float", "decimal"}):
+                promoted[column] = common_type(found)
+                if promoted[column] is None:
+                    raise disagreement(column, found, self.names)
+        columns, made = dict[str, ArrowColumns](), dict[int, ArrowColumns]()
+        for name, schema in zip(self.names, self.schemas, strict=True):
+            if id(schema) not in made:
+                with located(name):
+                    made[id(schema)] = ArrowColumns(promoted_schema(without_views(schema), promoted), projection)
+            columns[name] = made[id(schema)]
+        return columns, promoted
+
+    def _type_in(self, place: int, column: str) -> Any:
+        with located(self.names[place]):
+            return find_column(self.schemas[place], column)
 
     def record_batches(self, names: list[str] | None = None, skipped: int = 0) -> Iterator[tuple[str, int, Any]]:
         """Yield the name of a file, the number of rows of it before a batch, and the batch; not some rows at the beginning."""
@@ -261,6 +294,11 @@ class TableRows(RowSource):
         """The schema of a table that is read again."""
         return self._table.schema
 
+    @property
+    def distinct_schemas(self) -> list[Any]:
+        """The schema."""
+        return [self.schema]
+
     def record_batches(self) -> Iterator[tuple[str, int, Any]]:
         """Yield the name of the table, the number of rows before a batch, and the batch."""
         done = 0
@@ -346,7 +384,7 @@ def _copy_rows(arrow: Any, batches: Iterable[Any], schema: Any, flags: RowFlags,
     def kept() -> Iterator[Any]:
         for batch in batches:
             for _, some in in_pieces(flagged_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
-                yield some.cast(plain).cast(schema)
+                yield aligned(some, plain).cast(schema)
         flags.finish()
 
     write_batches(arrow, kept(), schema, sink, compression)

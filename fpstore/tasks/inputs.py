@@ -18,7 +18,7 @@ from fpstore.base.resources import parse_size
 from fpstore.base.threads import in_order
 from fpstore.errors import InputError
 from fpstore.hashing.corpora import corpus_paths, open_source
-from fpstore.io.arrow import import_pyarrow
+from fpstore.io.arrow import find_column, import_pyarrow, kinds_of_numbers, plain_type
 from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.files import HiddenNames, inner_name, is_hidden
 from fpstore.io.parquet import ParquetRows, groups_of, parquet_errors
@@ -249,6 +249,22 @@ def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | 
             if largest.groups is None:
                 return rows_told(some, projection, sum(spec.bytes for spec in specs))
     return sum(sum(spec.groups or ()) for spec in specs)
+
+
+def check_scores(specs: Sequence[InputSpec], name: str) -> None:
+    """Raise InputError for a column of scores of types that tasks, which read a file each, cannot compare."""
+    first = ""
+    for spec in specs if len(specs) > 1 else ():
+        if spec.suffix != ".parquet":
+            continue
+        place, file_name = place_and_name(spec.uri)
+        arrow = import_pyarrow(spec.uri)
+        with parquet_errors(arrow, spec.uri), place.opened(file_name) as file:
+            found = plain_type(find_column(arrow.parquet.read_schema(file), name))
+        kind = next(iter(kinds_of_numbers([found])), str(found))
+        if kind != "null" and kind != (first := first or kind):
+            advice = "a plan compares scores of one kind: fpstore.dedup takes several"
+            raise InputError(f"{spec.uri}: the column {name!r} is {kind} here, and {first} in earlier files: {advice}")
 
 
 def has_column(source: Sequence[str], name: str, encoding: str | None) -> bool:

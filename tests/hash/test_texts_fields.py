@@ -230,7 +230,7 @@ def test_a_row_uses_what_it_has(tmp_path, monkeypatch):
     reader = TextReader(table, SimHash(), text=WEIGHTS)
     assert [chunk.fingerprints.tolist() for chunk in reader] == [[SimHash().fingerprint("some words")]]
     assert (reader.null, reader.empty, reader.absent) == (2, 0, [])
-    with pytest.raises(InputError, match="column 'title' has type null, texts must be strings"):
+    with pytest.raises(InputError, match=r"no text to make a fingerprint of; left out: 3 \(no text\)"):
         list(TextReader(table, SimHash(), text="title"))
 
 

@@ -198,7 +198,7 @@ def test_bad_rows_are_named(tmp_path):
         ("p.jsonl", '{"t": "a", "id": 1.5}\n', r"p\.jsonl:1: the id 1.5 is neither an integer nor a string"),
         ("p.jsonl", "", r"p\.jsonl: no text to make a fingerprint of$"),
         ("p.jsonl", '{"t": "", "id": 1}\n{"t": null, "id": 2}\n', r"of; left out: 1 \(no words\), 1 \(no text\)"),
-        ("p.csv", "", r"p\.csv: is empty: a first line with the names"),
+        ("p.csv", "", r"p\.csv: no text to make a fingerprint of"),
         ("p.csv", "id,u\n1,x\n", r"p\.csv: no column named 't' \(columns here: id, u\)"),
         ("p.csv", "id,t\n1,x\n2\n", r"p\.csv:3: has 1 cells, the header has 2"),
         ("p.csv", "id,t\n,x\n", r"p\.csv:2: the id is empty"),

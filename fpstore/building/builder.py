@@ -157,6 +157,8 @@ class _Build:
         if rows is not None and self._options.design != "auto":
             self._choose(rows)
         self._work.start(PHASE_READ, rows)
+        if hasattr(source, "limit_memory"):  # a reader of files
+            source.limit_memory(self._memory)
         pieces = chunks(source, ids, self._width)
         first = next(pieces, None)
         pieces = chain([] if first is None else [first], pieces)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fpstore.cli import content, options
 from fpstore.cli.options import argument, option
 from fpstore.cli.task import PART_BYTES, PLAN, show_plan
@@ -53,25 +51,14 @@ def build(given: Given) -> None:
     width = content.own_width(given) if maker is None else None
     with usage_errors():
         plan = plan_build(
-            given.plan, given.inputs, given.store, **_columns(given), id_type=given.id_type, width=width,
+            given.plan, given.inputs, given.store, text=given.text_field,
+            fingerprint=given.fingerprint_field, id=given.id_field, id_type=given.id_type, width=width,
             radius=given.radius, fingerprinter=maker, by=given.by,
             shard_rows=given.shard_rows or SHARD_ROWS, design=given.design, storage=given.storage, prefer=given.prefer,
             index_ids=given.index_ids, decimal=given.decimal, signed=given.signed, encoding=given.encoding, html=given.html,
             part_bytes=given.part_bytes,
         )  # fmt: skip
     show_plan(given, plan)
-
-
-def _columns(given: Given) -> dict[str, Any]:
-    """Return the columns to read: without texts, by default those that fpstore build and probe read."""
-    from fpstore.tasks.inputs import has_column, is_raw
-
-    fingerprint, ids = given.fingerprint_field, given.id_field
-    if given.text_field is None and not all(map(is_raw, given.inputs)):
-        fingerprint = fingerprint or "fingerprint"
-        if ids is None and has_column(given.inputs, "id", given.encoding):
-            ids = "id"
-    return {"text": given.text_field, "fingerprint": fingerprint, "id": ids}
 
 
 @verb(
@@ -100,7 +87,8 @@ def probe(given: Given) -> None:
         fail("give QUERIES, and OUTPUT behind them")
     with usage_errors():
         plan = plan_probe(
-            given.plan, given.store, given.inputs, given.output, **_columns(given), id_type=given.id_type,
+            given.plan, given.store, given.inputs, given.output, text=given.text_field,
+            fingerprint=given.fingerprint_field, id=given.id_field, id_type=given.id_type,
             radius=given.radius, limit=given.limit, decimal=given.decimal,
             signed=given.signed, encoding=given.encoding, html=given.html, format=given.form, part_bytes=given.part_bytes,
         )  # fmt: skip

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fpstore.base.aliases import Flags, Progress
+from fpstore.base.resources import parse_memory
 from fpstore.errors import InputError, show
 from fpstore.io.encodings import transcoded
 from fpstore.io.files import InputFile, at, located, storage_errors, unpacked
@@ -38,7 +39,7 @@ from fpstore.io.source import (
 )  # fmt: skip
 
 BLOCK_BYTES = 1 << 20  # that are read at a time
-MAX_LINE_BYTES = 16 << 20
+LINE_BYTES, LINE_SHARE = 16 << 20, 8  # of a line: so many bytes, or this part of the memory, which holds it several times
 _BLANK = b" \t\r\n"
 _GAP = re.compile(r"[ \t\r\n]*")  # between the parts of JSON
 _DECODERS = json.JSONDecoder(), json.JSONDecoder(parse_float=Decimal)
@@ -58,6 +59,7 @@ class LineParser(ABC):
     """Takes the lines of one file apart, in one reading; a line ends with a line feed or a zero byte."""
 
     typed = True  # ids have a type of their own
+    most_bytes = LINE_BYTES  # of a row of several lines
     header: Row | None = None  # the first row, where it must have the names of the columns
 
     def __init__(self, name: str, end: bytes = b"\n") -> None:
@@ -122,6 +124,9 @@ class LineRows(RowFiles):
     ) -> None:
         super().__init__(paths, again, encoding)
         self.suffix, self._parser = suffix, parser
+        self.line_bytes = LINE_BYTES
+        if again:
+            self.limit_memory(parse_memory(None))
         self.typed = parser("").typed
         self.unbuffered = unbuffered and self.encoding is None and any(file.arrives for file in self.files)
         self.headers = list[Row]()  # of the files that have one, if they are read again
@@ -149,7 +154,13 @@ class LineRows(RowFiles):
 
     def alone(self, number: int) -> LineRows:
         """Return one of the files as a source of its own."""
-        return LineRows([self.paths[number]], str(self.suffix), self._parser, again=True, encoding=self.encoding)
+        made = LineRows([self.paths[number]], str(self.suffix), self._parser, again=True, encoding=self.encoding)
+        made.line_bytes = self.line_bytes
+        return made
+
+    def limit_memory(self, memory: int) -> None:
+        """Read lines as long as an amount of memory allows."""
+        self.line_bytes = max(memory // LINE_SHARE, LINE_BYTES)
 
     def has_column(self, name: str) -> bool:
         """Whether the header or the first row has a field; if it cannot be read, there is none, and what reads all says why."""
@@ -208,7 +219,8 @@ class LineRows(RowFiles):
 
     def _blocks(self, file: InputFile, parser: LineParser, projection: Projection | None = None) -> Iterator[tuple[bytes, int]]:
         """Yield whole rows in UTF-8 below the header, which is checked, and the number of the first line."""
-        lines = line_blocks(file, self._count, parser.end, self.unbuffered and file.arrives, self.encoding)
+        parser.most_bytes = self.line_bytes
+        lines = line_blocks(file, self._count, parser.end, self.unbuffered and file.arrives, self.encoding, self.line_bytes)
         for block in chain(parser.blocks(lines), [None]):
             if projection is not None:
                 parser.find_columns(projection)
@@ -262,12 +274,18 @@ def _left_out(parser: LineParser, row: Row, projection: Projection, error: Input
     return Batch(projection.width.empty(0), known=np.zeros(1, bool), texts=texts, left_out=[LeftOut(0, value, str(error))])
 
 
+def too_long(most: int) -> str:
+    """Return what is wrong with a line or a row of more bytes."""
+    return f"longer than {most >> 20} MiB, an eighth of the memory: more memory= (--memory) reads it"
+
+
 def line_blocks(
     file: InputFile,
     on_read: Callable[[int], None],
     line_end: bytes = b"\n",
     unbuffered: bool = False,
     encoding: str | None = None,
+    most: int = LINE_BYTES,
 ) -> Iterator[tuple[bytes, int]]:
     """Yield whole lines in UTF-8, each with its end, and the number of the first; a byte order mark is removed.
 
@@ -287,9 +305,9 @@ def line_blocks(
             if data and not end:
                 held.append(data)
                 held_bytes += len(data)
-                if held_bytes > MAX_LINE_BYTES:
+                if held_bytes > most:
                     whole = _whole_json(held[0]) if line == 1 else None
-                    raise at(file.name, line, whole or f"line longer than {MAX_LINE_BYTES >> 20} MiB; not text?")
+                    raise at(file.name, line, whole or f"line {too_long(most)}; not text?")
                 continue
             block = b"".join([*held, data[:end]])
             if not data and block:

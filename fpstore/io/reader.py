@@ -97,6 +97,11 @@ class Reader:
         """Bytes read so far."""
         return sum(source.bytes_done for source in self._sources)
 
+    def limit_memory(self, memory: int) -> None:
+        """Read lines as long as an amount of memory allows."""
+        for source in self._sources:
+            source.limit_memory(memory)
+
     @property
     def has_ids(self) -> bool | None:
         """Whether rows have ids; None while unknown."""

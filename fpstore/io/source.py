@@ -264,6 +264,9 @@ class RowSource(ABC):
         """Return the state of each file, in order; InputError if there are no files."""
         raise InputError("a table in memory is gone when the process ends: resume= (--resume) is for files")
 
+    def limit_memory(self, memory: int) -> None:  # noqa: B027 - of files of lines
+        """Read lines as long as an amount of memory allows."""
+
     @abstractmethod
     def check_unchanged(self) -> None:
         """Raise InputError if the last reading was of other files than the first one."""

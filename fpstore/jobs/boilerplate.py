@@ -295,6 +295,7 @@ def remove_boilerplate_of(
 
 def _counted(corpus: RowSource, how: Projection, pieces: Pieces, more_than: int, resources: Resources) -> BoilerplateEdit:
     """Return what removes the pieces that more rows have."""
+    corpus.limit_memory(resources.memory)
     counts, spilled, sizes, done = PieceCounts(), SpilledNumbers(np.uint64), list[npt.NDArray[np.int64]](), 0
     for batch in corpus.batches(how):
         hashes = [pieces.hashes(text) for text in batch.texts or ()]

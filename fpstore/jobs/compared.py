@@ -50,6 +50,7 @@ def compared_rows(
     If unknown rows are refused, one without text, fingerprint or id is an InputError; so is a corpus without rows, unless it
     ``may_be_empty``.
     """
+    corpus.limit_memory(resources.memory)
     keys = spilled = None
     if bands is not None:
         fingerprinter, keys, spilled = with_bands(fingerprinter, bands), BandKeys(bands.number), SpilledNumbers(np.uint64)

@@ -159,6 +159,8 @@ def decontaminate_corpus(
     outputs = Outputs(corpus, output, listings, overwrite, beside=sources)
     with ExitStack() as stack:
         outputs.open_lists(stack)
+        for source in (corpus, *sources):
+            source.limit_memory(resources.memory)
         benchmark = read_benchmark(benchmarks, job.benchmark, job.features, resources)
         find = partial(job.features.runs.ranks_among, known_hashes(benchmark))
         rows = _Rows(job, corpus.label)

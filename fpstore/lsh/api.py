@@ -103,6 +103,8 @@ def build(
         plan = make_plan(count or UNKNOWN_COUNT, made, threshold, USUAL_RECALL if recall is None else recall)
         expected = UNKNOWN_COUNT if count == 0 else 0
     resources = checked_resources(memory, threads, progress)
+    if isinstance(items, HashingReader):
+        items.limit_memory(resources.memory)
     pieces = DocumentPieces(_given(items, ids, made, (plan.bands, plan.rows), resources.threads), made, plan)
     with Target(target, overwrite, is_index, DOCUMENTS) as folder:
         build_index(folder, pieces, plan, expected, check_flag(index_ids, "index_ids"), resources)

@@ -22,7 +22,7 @@ from fpstore.store import Store
 from fpstore.tasks.api import PathLike, Plan
 from fpstore.tasks.build import plan_of_build
 from fpstore.tasks.dedup import STAR_ROWS, plan_of_dedup
-from fpstore.tasks.inputs import checked_part_bytes, is_raw
+from fpstore.tasks.inputs import checked_part_bytes, has_column, is_raw
 from fpstore.tasks.pairs import plan_of_pairs
 from fpstore.tasks.places import place_of
 from fpstore.tasks.probe import plan_of_probe
@@ -131,9 +131,10 @@ def plan_build(
         The folder of the sharded store, on a disk that all machines share.
     text, fingerprint, method, fingerprinter : optional
         As for :func:`fpstore.dedup`: the columns of texts and what makes their fingerprints, by default by simhash, or the column
-        of fingerprints. Neither is for raw numbers.
+        of fingerprints, by default "fingerprint". Neither is for raw numbers.
     id : str, optional
-        The column of ids; by default row numbers, from 0 over all inputs.
+        The column of ids; by default, of fingerprints, "id" if there is such a column, and else row numbers, from 0 over all
+        inputs.
     id_type : {"auto", "int", "str"}
         The type of ids; "auto" takes that of the column, and strings in delimited text.
     width, radius, design, storage, prefer, index_ids : optional
@@ -173,6 +174,8 @@ def plan_build(
     [Match(fingerprint=5497558138880, distance=0, ids=[5])]
     """
     given = list(source) if is_iterable(source, str, Mapping) else [source]
+    if method is None and fingerprinter is None:
+        fingerprint, id = _usual_columns(given, text, fingerprint, id, encoding)  # noqa: A001
     how = Projection(id=id, width=check_width(width or WORD_BITS), decimal=decimal, signed=signed)
     usual = "simhash" if method is None and fingerprint is None and fingerprinter is None else method
     likeness = Likeness(width=width, method=usual)
@@ -251,6 +254,7 @@ def plan_probe(
     ['0,0000000000000009,0000000000000008,1,a', '0,0000000000000009,000000000000000b,1,b']
     """
     given = list(queries) if is_iterable(queries, str, Mapping) else [queries]
+    fingerprint, id = _usual_columns(given, text, fingerprint, id, encoding)  # noqa: A001
     with _opened(store) as opened:
         made = from_description(opened.fingerprinter) if text is not None and opened.fingerprinter is not None else None
         if text is not None and made is None:
@@ -370,6 +374,17 @@ def _plan_pairs(
 def _opened(store: Any) -> AbstractContextManager[Store]:
     """Return a context of a store that is open, or of one that is opened by its path."""
     return nullcontext(store) if isinstance(store, Store) else open_store(store)
+
+
+def _usual_columns(
+    given: Sequence[Any], text: Any, fingerprint: str | None, ids: str | None, encoding: str | None
+) -> tuple[str | None, str | None]:
+    """Return the columns of fingerprints and ids: without texts, by default those that fpstore build and probe read."""
+    if text is not None or _are_raw(given, text, fingerprint) or not given:
+        return fingerprint, ids
+    if ids is None and isinstance(given[0], str | os.PathLike) and has_column(given, "id", encoding):
+        ids = "id"
+    return fingerprint or "fingerprint", ids
 
 
 def _are_raw(given: Sequence[Any], text: Any, fingerprint: str | None) -> bool:

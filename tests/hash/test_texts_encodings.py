@@ -17,7 +17,7 @@ from fpstore.errors import InputError, StorageError
 from fpstore.hashing import DocumentReader, TextReader, iter_documents
 from fpstore.io import open_reader
 from fpstore.io.encodings import decoded
-from fpstore.io.lines import MAX_LINE_BYTES
+from fpstore.io.lines import LINE_BYTES, too_long
 
 FRENCH = (
     "Le café était très fort à Paris, où l'été fut long. Après le déjeuner, les élèves rentrèrent à la maison, "
@@ -238,7 +238,7 @@ LONG = (
 def test_lines_are_read_up_to_a_limit_and_longer_ones_refused_in_small_memory(place):
     """A document of 15 MB is read; a line of 1 GiB is refused when its first 16 MiB have been read."""
     words = "word " * 3_000_000
-    assert len(words) < MAX_LINE_BYTES
+    assert len(words) < LINE_BYTES
     Path("fits.jsonl").write_text(json.dumps({"text": words}) + "\n" + json.dumps({"text": "more words"}) + "\n")
     Path("fits.csv").write_text(f'text\n"{words}"\nmore words\n')
     for name, head in (("long.jsonl", b'{"text": "'), ("long.csv", b'text\n"')):
@@ -252,9 +252,9 @@ def test_lines_are_read_up_to_a_limit_and_longer_ones_refused_in_small_memory(pl
     assert out.splitlines() == [
         "2",
         "2",
-        "long.jsonl:1: line longer than 16 MiB; not text?",
-        "long.csv:2: line longer than 16 MiB; not text?",
-        "lines.csv:2: a row longer than 16 MiB: is a quote not closed?",
+        f"long.jsonl:1: line {too_long(LINE_BYTES)}; not text?",
+        f"long.csv:2: line {too_long(LINE_BYTES)}; not text?",
+        f"lines.csv:2: a row {too_long(LINE_BYTES)}; is a quote not closed?",
     ]
 
 

@@ -142,7 +142,7 @@ def dedup(given: Given) -> None:
     $ fpstore dedup corpus.parquet clean.jsonl --text-field text
     $ fpstore dedup corpus.parquet plain.parquet --text-field text --unit paragraph --more-than 20
     $ fpstore dedup corpus.parquet plain.parquet --text-field text --unit line --least-chars 20 --removed lines.csv --force
-    $ fpstore dedup shards clean-shards --text-field text --threads 2
+    $ fpstore dedup shards clean-shards --text-field text --threads 2 --format parquet
     $ fpstore dedup shards planned-shards --text-field text --plan shards.plan --slice-rows 1M
     $ fpstore dedup shards by-processes --text-field text --processes 2
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --against crawl.minhash.fps --add --force

@@ -235,6 +235,7 @@ class RowSource(ABC):
     unbuffered = False  # rows are wanted as they come
     keeps_wrong = False  # a row that is wrong is a row that is left out, and not an error
     absent: Collection[str] = ()  # of several columns of texts, those that no row met so far has: a row of JSON may lack some
+    unwritable = ""  # characters that no id may have, as a list that is written cannot hold them
     tagged = False  # most of the first texts look like pages of HTML, and are taken as plain texts
     whole_pages = 0  # pages that the reading under way compares by their whole texts, as their main texts are too short
     rows: int | None = None  # if the number is known before they are read
@@ -266,6 +267,16 @@ class RowSource(ABC):
 
     def limit_memory(self, memory: int) -> None:  # noqa: B027 - of files of lines
         """Read lines as long as an amount of memory allows."""
+
+    def check_ids(self, batch: Batch) -> None:
+        """Raise InputError for an id that cannot be written."""
+        ids, unwritable = batch.ids, self.unwritable
+        if not isinstance(ids, StringColumn) or not any(character.encode() in ids.data for character in unwritable):
+            return
+        place, text = next((place, text) for place, text in enumerate(ids.texts()) if set(text) & set(unwritable))
+        message = f"the id {show(text)} cannot be written to a .tsv or .txt list: it holds a separator or a line break"
+        message += ": name a .csv, .jsonl or .parquet file for the list"
+        raise InputError(f"{self.label}: {message}") if batch.wrong is None else batch.wrong(place, message)
 
     @abstractmethod
     def check_unchanged(self) -> None:

@@ -275,6 +275,12 @@ def open_writer(
     return Writer(sink, encoder, kinds, known, list(new))
 
 
+def unwritable(form: str, end: str = "\n") -> str:
+    """Return the characters that no string may have in a format, whose lines end so."""
+    quotes_breaks = form == "csv" and end == "\n"
+    return _SEPARATORS.get(form, "") + ("" if quotes_breaks or form not in _SEPARATORS else _LINE_BREAKS[end])
+
+
 class LineEncoder(Encoder):
     """Rows as lines of delimited text, with quotes only in CSV, or of JSON objects; fingerprints are hexadecimal digits."""
 
@@ -284,8 +290,7 @@ class LineEncoder(Encoder):
         if form == "jsonl":
             template = ", ".join(_json(name).replace("%", "%%") + ": %s" for name in columns)
             self._join = f"{{{template}}}".__mod__
-        quotes_breaks = form == "csv" and end == "\n"
-        self._forbidden = _SEPARATORS.get(form, "") + ("" if quotes_breaks or form == "jsonl" else _LINE_BREAKS[end])
+        self._forbidden = unwritable(form, end)
 
     def write_header(self) -> None:
         """Write the names of the columns, which objects have anyway."""

@@ -77,6 +77,7 @@ def read_benchmark(
     for name, source in sources:
         rows = compared = 0
         for batch, found in _made(source, projection, features, resources):
+            source.check_ids(batch)
             ids.add(batch.ids)
             flags.append(batch.flags)
             made.append(found)

@@ -21,7 +21,7 @@ from fpstore.io.edited import Edit, copy_edited, write_table
 from fpstore.io.files import PACKED
 from fpstore.io.shards import Shards, copy_shards, places_of_shards
 from fpstore.io.source import SUFFIXES, RowSource, suffix_of
-from fpstore.io.writers import Writer
+from fpstore.io.writers import Writer, unwritable
 from fpstore.jobs.checkpoint import Checkpoint, was_made
 
 Kind = Literal["list", "rows", "shards", "texts"]  # of an output: a list beside it, or a file, or a folder
@@ -167,6 +167,8 @@ class Outputs:
         self._paths = [check(one.path, kind="list") for one in listings]
         for one, path in zip(listings, self._paths, strict=True):
             one.open_writer(str(path)).abort()
+        for source in (corpus, *beside):
+            source.unwritable = "".join(unwritable(suffix_of(path).removeprefix(".")) for path in self._paths)
 
     @property
     def paths(self) -> list[Path]:

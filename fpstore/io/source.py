@@ -268,11 +268,11 @@ class RowSource(ABC):
     def limit_memory(self, memory: int) -> None:  # noqa: B027 - of files of lines
         """Read lines as long as an amount of memory allows."""
 
-    def check_ids(self, batch: Batch) -> None:
-        """Raise InputError for an id that cannot be written."""
+    def checked_ids(self, batch: Batch) -> IdColumn:
+        """Return the ids of a batch; InputError for one that cannot be written."""
         ids, unwritable = batch.ids, self.unwritable
         if not isinstance(ids, StringColumn) or not any(character.encode() in ids.data for character in unwritable):
-            return
+            return ids
         place, text = next((place, text) for place, text in enumerate(ids.texts()) if set(text) & set(unwritable))
         message = f"the id {show(text)} cannot be written to a .tsv or .txt list: it holds a separator or a line break"
         message += ": name a .csv, .jsonl or .parquet file for the list"

@@ -68,8 +68,7 @@ def compared_rows(
         if refused and not known.all():
             raise _without_value(corpus, done + int(np.argmin(known)))
         done += len(known)
-        corpus.check_ids(batch)
-        ids.add(batch.ids)
+        ids.add(corpus.checked_ids(batch))
         flags.append(known)
         if keys is None or spilled is None:
             held.append(batch.fingerprints)

@@ -167,7 +167,7 @@ def decontaminate_corpus(
         work = partial(job.features.of, find, job.extractor)
         for batch, made in in_order(work, corpus.batches(job.projection), resources.threads, WAITING_BATCHES):
             rows.add(batch, made)
-            corpus.check_ids(batch)
+            corpus.checked_ids(batch)
             resources.report("reading", rows.count)
         compared, candidates = rows.finish(corpus.typed)
         near = None if job.features.near is None else _near_duplicates(candidates, benchmark, job, resources)

@@ -77,8 +77,7 @@ def read_benchmark(
     for name, source in sources:
         rows = compared = 0
         for batch, found in _made(source, projection, features, resources):
-            source.check_ids(batch)
-            ids.add(batch.ids)
+            ids.add(source.checked_ids(batch))
             flags.append(batch.flags)
             made.append(found)
             rows, compared = rows + len(batch.flags), compared + int(np.count_nonzero(found.ngrams.units))

@@ -32,7 +32,7 @@ FIELD_FORMATS = ("parquet", "jsonl", "csv", "tsv")  # with named columns, such a
 #: Extensions of files, and the names of their formats.
 EXTENSIONS = {f".{name}": name for name in FORMATS} | dict.fromkeys((".json", ".ndjson", ".jl", ".jsonlines"), "jsonl")
 SUFFIXES = tuple(EXTENSIONS)
-FIELD_SUFFIXES = tuple(suffix for suffix, name in EXTENSIONS.items() if name in FIELD_FORMATS)
+FIELD_SUFFIXES = tuple(suffix for form in FIELD_FORMATS for suffix, name in EXTENSIONS.items() if name == form)
 PART_BYTES = 1 << 20  # of texts and ids in a batch
 
 IdType = Literal["auto", "int", "str"]

@@ -5,6 +5,7 @@ import re
 import unicodedata
 
 import numpy as np
+import regex
 import xxhash
 
 from fpstore.hashing.normal import CharTables, is_unspaced
@@ -14,18 +15,48 @@ AS_THEY_ARE = CharTables(bytes(range(128)), np.zeros(0x1100, np.int32), np.zeros
 
 DEFAULTS = {
     "shingle": "auto", "size": 1, "weighting": "log", "width": 64, "hash": "xxh64", "seed": 0, "normalize": True,
-    "case": "fold", "punctuation": "space", "marks": "keep", "digits": "keep", "spaces": "single", "stop_words": (),
-    "order": "sorted",
+    "case": "fold", "punctuation": "space", "marks": "keep", "digits": "keep", "spaces": "single", "hyphens": "keep",
+    "stop_words": (), "order": "sorted",
 }  # fmt: skip
 
 
+def is_ignored(char):
+    return bool(regex.match(r"\p{Default_Ignorable_Code_Point}|(?=\p{Cc})\P{White_Space}", char)) and not char.isspace()
+
+
+#: Blocks of Unicode whose marks fold.
+FOLDED = (
+    "Combining_Diacritical_Marks", "Combining_Diacritical_Marks_Extended", "Combining_Diacritical_Marks_Supplement",
+    "Combining_Diacritical_Marks_For_Symbols", "Combining_Half_Marks", "Cyrillic", "Cyrillic_Extended_A", "Cyrillic_Extended_B",
+    "Cyrillic_Extended_D", "Hebrew", "Alphabetic_Presentation_Forms", "Arabic", "Arabic_Extended_A", "Arabic_Extended_B",
+    "Arabic_Extended_C", "Syriac",
+)  # fmt: skip
+MARK = regex.compile(r"(?=\p{M})[" + "".join(r"\p{Block=" + block + "}" for block in FOLDED) + "]")
+
+
+def is_diacritic(char):
+    return char == "\u0640" or bool(MARK.match(char))
+
+
 def form_of(text, given):
+    form = words_of(text, given)
+    return form if form else words_of(text, given | {"punctuation": "keep"})
+
+
+def words_of(text, given):
+    if given["hyphens"] == "join":
+        text = regex.sub(
+            r"(?<=[\p{L}\p{M}])[-\u2010\xad][\s--[\n\v\f\r\x85\u2028\u2029]]*+\R\s*(?=[\p{L}--\p{Lu}])", "", text, flags=regex.V1
+        )
+    text = "".join(char for char in text if not is_ignored(char))
+    if given["marks"] == "fold":
+        text = "".join(char for char in unicodedata.normalize("NFKD", text) if not is_diacritic(char))
     if given["normalize"]:
         text = unicodedata.normalize("NFKC", text)
     text = {"fold": text.casefold, "lower": text.lower, "keep": lambda: text}[given["case"]]()
     out = []
     for char in text:
-        mark = given["marks"] == "keep" and unicodedata.category(char) in ("Mn", "Mc", "Me")
+        mark = given["marks"] != "punctuation" and unicodedata.category(char) in ("Mn", "Mc", "Me")
         if char.isspace():
             out.append(" " if given["spaces"] == "single" else "")
         elif not mark and not re.match(r"\w", char):

@@ -9,6 +9,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import NamedTuple
 
+from fpstore.base.characters import ENDS, LINE_END, is_blank
 from fpstore.calibration.seeded import Draws
 from fpstore.errors import InputError, show
 from fpstore.hashing.normal import is_unspaced
@@ -33,9 +34,9 @@ _WORD = re.compile(rf"[{_HAN_AND_KANA}]{{1,2}}|[{_OTHERS}]{{1,4}}|(?:(?![{_HAN_A
 _SENTENCE_END = re.compile(
     r"(?<![.!?\u2026])[.!?\u2026]++[\"'\u201d\u2019\u00bb)\]]*+(?:\s++|\Z)"
     r"|[\u3002\uff01\uff1f\uff61]++[\u201d\u2019\u300d\u300f\uff09]*+\s*+"
-    r"|(?<!\n)\n[^\S\n]*+\n\s*+"
+    rf"|(?<![{ENDS}]){LINE_END}[^\S{ENDS}]*+{LINE_END}\s*+"
 )
-_LINE_END = re.compile(r"\n\s*+")
+_LINE_END = re.compile(rf"{LINE_END}\s*+")
 _FEWEST_SENTENCES = 3  # with fewer, each line is one: poems, programs, tables
 _NO_WORD = re.compile(r"[^\w\s]")
 _OTHER_PUNCTUATION = (",", ";", ":", "-", "\u2014", "\u3001", "\uff0c", "\uff1b", "")
@@ -247,7 +248,7 @@ class TextChange(NamedTuple):
         """
         text = material.texts[place]
         made = _KINDS[self.kind](_Case(text, self.amount, Draws(seed, self.kind, str(self.amount), place), material, place))
-        return made if made != text and not made.isspace() and made else None
+        return made if made != text and not is_blank(made) else None
 
 
 def kind_and_amount(text: str) -> tuple[str, float | None]:

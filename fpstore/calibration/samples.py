@@ -10,6 +10,7 @@ import numpy as np
 
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import printable
+from fpstore.base.characters import is_blank
 from fpstore.base.strings import StringColumn
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.errors import InputError
@@ -79,7 +80,7 @@ def sample_of(
         rows += len(batch.flags)
         empty += len(batch.flags) - int(batch.flags.sum())
         for text in batch.row_texts():
-            if not text or text.isspace():
+            if is_blank(text):
                 empty += 1
                 continue
             text = text if html else text[: LONGEST + 1]
@@ -113,7 +114,7 @@ def labelled_texts(pairs: RowSource) -> Labelled:
     found = [
         (places.setdefault(a, len(places)), places.setdefault(b, len(places)), d) for a, b, d in zip(*sides, labels, strict=True)
     ]
-    empty = sum(not text.strip() for text in places)
+    empty = sum(map(is_blank, places))
     return Labelled(_shortened([*places]), found, Facts(len(places) - empty, empty, _too_long([*places])))
 
 
@@ -124,7 +125,7 @@ def labelled_ids(pairs: RowSource, corpus: RowSource, projection: Projection) ->
     texts: dict[str, str] = {}
     rows = filled = 0
     for batch in corpus.batches(projection):
-        rows, filled = rows + len(batch.flags), filled + sum(bool(text.strip()) for text in batch.row_texts())
+        rows, filled = rows + len(batch.flags), filled + sum(not is_blank(text) for text in batch.row_texts())
         texts |= {name: text for name, text in zip(_ids(batch), batch.row_texts(), strict=True) if name in wanted}
     missing = next((name for name in wanted if name not in texts), None)
     if missing is not None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fpstore.base.arguments import check_choice, check_flag
+from fpstore.base.characters import visible
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed, Wrapper
 from fpstore.io.packages import import_package
@@ -137,7 +138,7 @@ def extractor_of(html: bool | str) -> str | None:
 def are_pages(texts: Sequence[Any]) -> bool:
     """Return whether most of the first texts begin as pages of HTML do."""
     first = [text for text in texts[:_LOOKED_AT] if isinstance(text, str)]
-    return sum(text[:100].lstrip("\ufeff \t\r\n").lower().startswith(_BEGINNINGS) for text in first) * 2 > len(first)
+    return sum(visible(text[:100]).lstrip().lower().startswith(_BEGINNINGS) for text in first) * 2 > len(first)
 
 
 class PageText(NamedTuple):
@@ -212,7 +213,7 @@ def _page_text(extract: Callable[[str], tuple[str, str]], page: str) -> PageText
 
 
 def _titled(title: str, text: str) -> str:
-    title, text = " ".join(title.split()), text.strip()
+    title, text = " ".join(visible(title).split()), visible(text).strip()
     return f"{title}\n{text}" if title and text and not text.startswith(title) else text
 
 

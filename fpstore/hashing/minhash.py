@@ -38,7 +38,7 @@ class MinHash(TextHash):
     to weights, or pairs of both. A weight of 0 is as if the feature was not there. A weighted set takes some hundred times as
     long as a set.
 
-    Version 1 is, exactly: shingles are those of `SimHash` with the same parameters, and h is the hash of a feature, 64 bits. Let
+    Version 2 is, exactly: shingles are those of `SimHash` with the same parameters, and h is the hash of a feature, 64 bits. Let
     A(x) be the last steps of XXH64, P and Q its first two constants, and D(s, n) = A(A(s + Q) + n P), modulo 2^64. Function i,
     from 0, takes the lower half of A(h) times the lower half of D(seed, i), made odd, plus its upper half, modulo 2^32. Bit i,
     from the most significant, is the highest bit of the least value after the last steps of MurmurHash3 for 32 bits. For weighted
@@ -81,7 +81,7 @@ class MinHash(TextHash):
 
     name: ClassVar[str] = "minhash"
     usual_group: ClassVar[str] = "greedy"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     size: int = 3
     weighting: str = "set"

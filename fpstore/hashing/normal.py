@@ -1,11 +1,12 @@
-"""The normal form of a text, from which features are made; part of version 1 of `SimHash`."""
+"""The normal form of a text, from which features are made; part of version 2 of `SimHash`."""
 
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from threading import Lock
@@ -16,14 +17,17 @@ from numpy.typing import NDArray
 
 from fpstore.base.aliases import Counts, Words
 from fpstore.base.arguments import check_choice, check_flag
+from fpstore.base.characters import ENDS, LINE_END, visible
 from fpstore.errors import InputError
 
 DIGITS = ("keep", "zero")  # what becomes of them
+MARKS = ("keep", "fold", "punctuation")
+HYPHENS = ("keep", "join")  # those that break words at the end of a line
 _PAGE = 256  # code points whose normal forms are found together
-_SAME, _UNIT, _SPACE, _REMOVED, _REPLACED, _UNKNOWN = (kind << 29 for kind in range(6))  # see _native/text/normal.hpp
+_SAME, _UNIT, _SPACE, _REMOVED, _REPLACED, _UNKNOWN, _IGNORED = (kind << 29 for kind in range(7))  # see _native/text/normal.hpp
 _FORM_SHIFT = 23
 _MOST_FORM = 63  # bytes
-_ASCII_REMOVED = 0xFF
+_ASCII_IGNORED, _ASCII_REMOVED = 0xFE, 0xFF
 _AS_IT_IS = b"\xff"
 _LAST_PAIR = 0x1E000  # no canonical decomposition into two characters is at or above it
 _HANGUL_VOWELS, _HANGUL_TAILS = range(0x1161, 0x1176), range(0x11A8, 0x11C3)
@@ -39,6 +43,15 @@ _UNSPACED = (
     (0x20000, 0x3FFFF),
 )  # fmt: skip
 
+#: The diacritics of Latin, Greek, Cyrillic, Hebrew, Arabic and Syriac, and the tatweel. Marks of other scripts may be vowels.
+_DIACRITICS = re.compile(
+    "[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7-\u05c9\u0610-\u061a\u0640\u064b-\u065f\u0670"
+    "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0711\u0730-\u074a\u0897-\u089f\u08ca-\u08e1\u08e3-\u08ff"
+    "\u1ab0-\u1af0\u1dc0-\u1dff\u20d0-\u20f0\u2de0-\u2dff\ua66f-\ua672\ua674-\ua67d\ua69e\ua69f\ufb1e\ufe20-\ufe2f"
+    "\U00010ecb-\U00010ecf\U00010ef0-\U00010eff\U0001e08f]+"
+)
+_BROKEN_WORD = re.compile(rf"[-\xad\u2010][^\S{ENDS}]*{LINE_END}\s*(?=(\S))")
+
 
 def is_unspaced(char: str) -> bool:
     """Return whether a character belongs to a script that is written without spaces."""
@@ -50,10 +63,12 @@ def is_unspaced(char: str) -> bool:
 class NormalForm:
     """The normal form of a text, which is cut into features; `SimHash` describes the parameters.
 
-    In this order: NFKC (if `normalize`); case; then each character is a word character (``str.isalnum``, ``_``, or a mark, which
-    is of category M), white space (``str.isspace``) or punctuation (all others), and what stands for each is joined. With the
-    units ``"auto"``, spaces are put around each letter and mark of a script that is written without them, so that it is a word.
-    Runs of spaces become one space, and those at the ends none.
+    In this order: words that are broken at the end of a line are joined (if `hyphens` says so); ignored characters go
+    (`fpstore.base.characters`), whatever the parameters are; NFKC (if `normalize`), without diacritics if `marks` is ``"fold"``;
+    case; then each character is a word character (``str.isalnum``, ``_``, or a mark, which is of category M), white space
+    (``str.isspace``) or punctuation (all others), and what stands for each is joined. With the units ``"auto"``, spaces are put
+    around each letter and mark of a script that is written without them, so that it is a word. Runs of spaces become one space,
+    and those at the ends none. If nothing is left, punctuation is kept: only a text without visible characters has an empty form.
     """
 
     units: str
@@ -63,34 +78,53 @@ class NormalForm:
     marks: str
     digits: str
     spaces: str
+    hyphens: str = "keep"
 
     def __post_init__(self) -> None:
         check_flag(self.normalize, "normalize")
         check_choice(self.case, ("fold", "lower", "keep"), "case")
         check_choice(self.punctuation, ("space", "keep", "remove"), "punctuation")
-        check_choice(self.marks, ("keep", "punctuation"), "marks")
+        check_choice(self.marks, MARKS, "marks")
         check_choice(self.digits, DIGITS, "digits")
         check_choice(self.spaces, ("single", "remove"), "spaces")
+        check_choice(self.hyphens, HYPHENS, "hyphens")
         if self.spaces == "remove" and self.units != "chars":
             raise InputError("spaces='remove' needs shingle='chars': words are what spaces separate", got=self.spaces)
+        if self.marks == "fold" and not self.normalize:
+            raise InputError("marks='fold' needs normalize=True: a letter and its diacritic may be one character", got=self.marks)
 
     def of(self, text: str) -> str:
         """Return the normal form of a text."""
+        text = self.unbroken(text)
+        return self.of_words(text) or replace(self, punctuation="keep").of_words(text)
+
+    def of_words(self, text: str) -> str:
+        """Return the normal form of a text without broken words; an empty one for a text without word characters."""
         return " ".join(self.translated(text).split())
+
+    def unbroken(self, text: str) -> str:
+        """Return a text without hyphens, and line ends behind them, that break words, if they are to be joined."""
+        return text if self.hyphens == "keep" else _BROKEN_WORD.sub(_joint, text)
 
     def translated(self, text: str) -> str:
         """Return the normal form of a text with all of its spaces."""
-        if self.normalize and not text.isascii():
-            text = nfkc(text)
+        text = self.composed(text)
         if self.case != "keep":
             text = text.casefold() if self.case == "fold" else text.lower()
         return text.translate(_pieces(self))
+
+    def composed(self, text: str) -> str:
+        """Return a text without ignored characters, in the Unicode form that is asked for."""
+        text = visible(text)
+        if not self.normalize or text.isascii():
+            return text
+        return nfkc(text) if self.marks != "fold" else unicodedata.normalize("NFC", _DIACRITICS.sub("", nfkd(text)))
 
     def piece(self, char: str) -> str:
         """Return the replacement of a character that has its case and its NFKC form already."""
         if char.isspace():
             return " " if self.spaces == "single" else ""
-        is_mark = self.marks == "keep" and unicodedata.category(char)[0] == "M"
+        is_mark = self.marks != "punctuation" and unicodedata.category(char)[0] == "M"
         if not (char.isalnum() or char == "_" or is_mark):
             return {"space": " ", "keep": char, "remove": ""}[self.punctuation]
         if char.isdecimal():
@@ -174,7 +208,7 @@ class CharMap:
 
         The texts are ``fields`` of the first row, then as many of the second, and so on.
         """
-        given = encoded(texts)
+        given = self._encoded(texts)
         while len((made := work(given, self._tables)).missing):
             self._add(made.missing.tolist())
         rows, states, _, lines = made
@@ -187,7 +221,7 @@ class CharMap:
 
     def sets(self, texts: Sequence[str], work: Callable[..., tuple[Any, Any]], fields: int = 1) -> tuple[Any, Any]:
         """Return the features that the kernel finds in rows of texts, one row after the other, and the words of each row."""
-        given = encoded(texts)
+        given = self._encoded(texts)
         while True:
             features, (rows, states, missing, lines) = work(*given, *self._tables)
             places = np.flatnonzero(states == _STATE_UNKNOWN)
@@ -203,21 +237,28 @@ class CharMap:
             else:
                 return features, rows
 
+    def _encoded(self, texts: Sequence[str]) -> Encoded:
+        return encoded(texts if self._form.hyphens == "keep" else list(map(self._form.unbroken, texts)))
+
     def _with_forms(self, given: Encoded, places: list[int], lines: Words) -> Encoded:
-        """Return the texts at some places, with the normal forms of some lines as they are."""
+        """Return the texts at some places, with the normal forms of some lines, or of a whole text, as they are."""
         of_texts = np.searchsorted(lines[:, 0], given.offsets)
         texts = []
         for place in places:
-            at, parts = int(given.offsets[place]), []
+            first, stop = given.offsets[place : place + 2].tolist()
+            at, parts = first, []
             for start, end in lines[of_texts[place] : of_texts[place + 1]].tolist():
                 line = given.data[start:end].decode("utf-8", "surrogatepass")
-                form = self._form.translated(line).encode("utf-8", "surrogatepass")
+                whole = (start, end) == (first, stop)
+                form = (self._form.of(line) if whole else self._form.translated(line)).encode("utf-8", "surrogatepass")
                 parts += [given.data[at:start], _AS_IT_IS, form, _AS_IT_IS]
                 at = end
-            texts.append(b"".join([*parts, given.data[at : given.offsets[place + 1]]]))
+            texts.append(b"".join([*parts, given.data[at:stop]]))
         return _joined(texts)
 
     def _ascii(self, char: str) -> int:
+        if not visible(char):
+            return _ASCII_IGNORED
         piece = self._form.piece(char if self._form.case == "keep" else char.lower())
         return ord(piece) if piece else _ASCII_REMOVED
 
@@ -233,7 +274,9 @@ class CharMap:
             self._tables = CharTables(table, pages, np.concatenate([entries, np.array(more, np.uint32)]), bytes(longer))
 
     def _entry(self, char: str, pool: bytearray) -> int:
-        composed = unicodedata.normalize("NFKC", char) if self._form.normalize else char
+        composed = self._form.composed(char)
+        if not composed:
+            return _IGNORED
         if self._form.case == "lower" and "\u03a3" in composed:  # the neighbouring letters decide on the form of a sigma
             return _UNKNOWN
         piece, changes, combining = self._form.translated(char), False, 0
@@ -286,8 +329,20 @@ def nfkc(text: str) -> str:
     first.
     """
     if _has_long_run(text):
-        text = _nfkd(text)
+        text = _sorted_nfkd(text)
     return unicodedata.normalize("NFKC", text)
+
+
+def nfkd(text: str) -> str:
+    """Return the NFKD form, in time proportional to the length: see `nfkc`."""
+    return _sorted_nfkd(text) if _has_long_run(text) else unicodedata.normalize("NFKD", text)
+
+
+def _joint(match: re.Match[str]) -> str:
+    """Return what stands for a hyphen at the end of a line: nothing between letters of which the second is no capital."""
+    before = match.string[match.start() - 1 : match.start()]
+    is_in_word = before.isalpha() or (before != "" and unicodedata.category(before)[0] == "M")
+    return "" if is_in_word and match[1].isalpha() and not match[1].isupper() else match[0]
 
 
 def _is_mark(char: str) -> bool:
@@ -300,7 +355,7 @@ def _has_long_run(text: str) -> bool:
     return any(_is_mark(text[i]) and all(map(_is_mark, text[i + 1 : i + _SAMPLE])) for i in range(0, len(text), _SAMPLE_STEP))
 
 
-def _nfkd(text: str) -> str:
+def _sorted_nfkd(text: str) -> str:
     """Return the NFKD form: characters decomposed, runs of marks stably sorted by combining class."""
     out: list[str] = []
     run: list[str] = []

@@ -30,11 +30,12 @@ class SimHash(TextHash):
     An item may also be a list of features, or a mapping of features to weights, or pairs of both, such as keywords with their
     TF-IDF: these are hashed as they are, and `weighting` and `weights` do not apply to them. A feature without a weight counts 1.
 
-    Version 1 is, exactly: the text becomes its normal form, as `fpstore.hashing.normal.NormalForm` says. Units are the parts of
+    Version 2 is, exactly: the text becomes its normal form, as `fpstore.hashing.normal.NormalForm` says. Units are the parts of
     the normal form between spaces (words), or its characters. With ``shingle="auto"``, each character of a script that is written
     without spaces (Chinese, Japanese, Thai) is a word of its own. A shingle is `size` successive units, words with spaces between
     them, in UTF-8, a lone surrogate as three bytes (``surrogatepass``). A text of fewer units than `size` is one shingle. A text
-    without units has no fingerprint; `is_empty` finds such texts. The first 64 bits of the hash are XXH64 with the
+    without word characters has units of punctuation, and one without visible characters has no fingerprint; `is_empty` finds such
+    texts. The first 64 bits of the hash are XXH64 with the
     seed, if `hash` says no other; `fpstore.hashing.features.rows_of` has the rest.
 
     The Unicode tables come from the running Python: two versions of Python may give different fingerprints to a text with
@@ -62,13 +63,21 @@ class SimHash(TextHash):
     case : {"fold", "lower", "keep"}
         Fold case, change to lower case, or neither.
     punctuation : {"space", "keep", "remove"}
-        What becomes of characters that are neither word characters nor white space: a space, themselves, or nothing.
-    marks : {"keep", "punctuation"}
-        Whether combining marks, such as the vowel signs of Hindi, are word characters or punctuation.
+        What becomes of characters that are neither word characters nor white space: a space, themselves, or nothing. A text of
+        nothing else, such as "!!!", emoji or Braille, keeps them.
+    marks : {"keep", "fold", "punctuation"}
+        Whether combining marks, such as the vowel signs of Hindi, are word characters or punctuation. With ``"fold"`` they are
+        word characters, but the diacritics of Latin, Greek, Cyrillic, Hebrew, Arabic and Syriac are removed, and so is the
+        tatweel: "Café" is "cafe", short i of Cyrillic is i, a vocalised word is the bare word, and alef with hamza or madda is
+        alef. Letters that Unicode does not decompose, such as "ø" and "ł", stay, and so do the marks of all other scripts. Needs
+        `normalize`.
     digits : {"keep", "zero"}
         ``"zero"`` makes all decimal digits alike, so that texts that differ in dates and counts only are the same.
     spaces : {"single", "remove"}
         What becomes of white space: a single space, or nothing. ``"remove"`` is for characters only.
+    hyphens : {"keep", "join"}
+        ``"join"`` makes one word of a word that a hyphen (``-``, U+2010, or a soft hyphen) breaks at the end of a line: between
+        letters of which the second is no capital, the hyphen, the line end and the spaces around it are removed.
     stop_words : iterable of str
         If there are any, only shingles with one of them count: adverts and menus have few (Theobald, Siddharth, Paepcke,
         *SpotSigs*, SIGIR 2008). Words only. They are brought to their normal form: ``"Don't"`` stands for "don" and "t".
@@ -105,7 +114,7 @@ class SimHash(TextHash):
     """
 
     name: ClassVar[str] = "simhash"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     order: str = "sorted"
 
@@ -120,7 +129,7 @@ class SimHash(TextHash):
         They are the same bit for bit. Values are texts, lists of features, pairs of a feature and a weight, and mappings of
         features to weights. Weights are integers from 0, or floats. The fingerprints differ where the package has a negative
         integer count nothing for the bits, gives a feature without a weight the weight of the pair before it, or adds floats of
-        NumPy of 32 bits in 32 bits.
+        NumPy of 32 bits in 32 bits, and for texts with Hangul fillers or without letters.
 
         Parameters
         ----------

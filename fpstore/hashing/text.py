@@ -47,7 +47,7 @@ from fpstore.hashing.weights import FeatureWeights
 
 _MAX_SIZE = 255
 # Parameters that say how a text is cut into pieces, which a tokenizer does instead.
-_OF_PIECES = ("shingle", "size", "normalize", "case", "punctuation", "marks", "digits", "spaces", "stop_words")
+_OF_PIECES = ("shingle", "size", "normalize", "case", "punctuation", "marks", "digits", "spaces", "hyphens", "stop_words")
 _ONE_FIELD = np.ones(1, np.uint32)
 
 WeightedFeatures = Mapping[str, float] | Iterable[str | tuple[str, float]]
@@ -69,6 +69,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
     marks: str = "keep"
     digits: str = "keep"
     spaces: str = "single"
+    hyphens: str = "keep"
     stop_words: tuple[str, ...] = ()
     weights: FeatureWeights | None = None
     tokenizer: str | Tokenizer | None = None
@@ -282,13 +283,13 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
     def _form(self) -> NormalForm:
         return NormalForm(
             units=self.shingle, normalize=self.normalize, case=self.case, punctuation=self.punctuation, marks=self.marks,
-            digits=self.digits, spaces=self.spaces,
+            digits=self.digits, spaces=self.spaces, hyphens=self.hyphens,
         )  # fmt: skip
 
     @cached_property
     def _stop_units(self) -> frozenset[str]:
         """The words of the normal forms of the stop words."""
-        return frozenset(unit for word in self.stop_words for unit in self._form.of(word).split(" ") if unit)
+        return frozenset(unit for word in self.stop_words for unit in self._form.of_words(word).split(" ") if unit)
 
     @cached_property
     def _stops(self) -> Words:
@@ -311,12 +312,17 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
 
     def _pieces(self, text: str) -> Iterator[str | tuple[str, float]]:
         """Yield the features of a text as they occur; a feature with a weight comes as a pair."""
-        if callable(self.tokenizer) or self.tokenizer == "jieba":
-            cut = self.tokenizer if callable(self.tokenizer) else tokenizer_named(self.tokenizer)
-            yield from _of_tokenizer(cut(text))
+        if callable(self.tokenizer):
+            yield from _of_tokenizer(self.tokenizer(text))
             return
-        if self.tokenizer is not None:
-            form = " ".join(tokenizer_named(self.tokenizer)(replace(self._form, units="words", punctuation="keep").of(text)))
+        if self.tokenizer == "jieba":
+            keywords = list(_of_tokenizer(tokenizer_named(self.tokenizer)(text)))
+            if keywords:
+                yield from keywords
+                return
+        if self.tokenizer == "unicode":
+            form = replace(self._form, units="words", punctuation="keep").of(text)
+            form = " ".join(tokenizer_named(self.tokenizer)(form)) or form
         else:
             form = self._form.of(text)
         yield from shingles(form, self.shingle != "chars", self.size, self._stop_units)

@@ -17,6 +17,7 @@ import xxhash
 from fpstore.base.aliases import Flags, Lims, Words
 from fpstore.base.arguments import check_choice, check_whole
 from fpstore.base.arrays import differs, lims_of, spans, stable_order
+from fpstore.base.characters import LINE_END, PARAGRAPH_END, is_blank, visible
 from fpstore.base.resources import Resources
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError, counted, show
@@ -31,9 +32,7 @@ from fpstore.jobs.dedup_job import PATHS_ID, PATHS_TEXT
 from fpstore.jobs.outputs import Listing, Outputs
 
 USUAL_MORE_THAN = 10  # documents: versions of a text, and quotations, are fewer
-_CUTS = {"paragraph": r"\r?\n\s*\n", "line": r"\r?\n"}
-_SPACES = b" \t\n\r\x0b\x0c"
-_NO_BREAK = b"\xc2\xa0"
+_CUTS = {"paragraph": PARAGRAPH_END, "line": LINE_END}
 _EMPTY = xxhash.xxh3_64_intdigest(b"")
 _LEAST_MERGED = 1 << 20  # hashes
 _ROWS_AT_ONCE = 1 << 16
@@ -117,30 +116,22 @@ class Boilerplate(NamedTuple):
 
 
 class Pieces:
-    """Cuts texts into paragraphs or lines, and hashes each: 64 bits, without regard to case and white space.
+    """Cuts texts into paragraphs or lines, and hashes each: 64 bits, without regard to case, white space and ignored characters.
 
-    Pieces of fewer characters, but for white space, have the hash of an empty one.
+    Pieces of fewer characters, but for those, have the hash of an empty one.
     """
 
     def __init__(self, unit: str, least_chars: int = 0) -> None:
         self._least = least_chars
-        self._cut = re.compile(f"({_CUTS[unit]})", re.ASCII)
-        self._cut_bytes = re.compile(_CUTS[unit].encode())
+        self._cut = re.compile(f"({_CUTS[unit]})")
 
     def hashes(self, text: str) -> list[int]:
         """Return the hash of each piece; those without a character have the same."""
-        data = text.casefold().encode("utf-8", "surrogatepass")
-        pieces = self._cut_bytes.split(data)
-        if _NO_BREAK in data:
-            pieces = [piece.replace(_NO_BREAK, b"") for piece in pieces]
-        pieces = [piece.translate(None, _SPACES) for piece in pieces]
-        if self._least:
-            pieces = [piece if self._is_long(piece) else b"" for piece in pieces]
-        return list(map(xxhash.xxh3_64_intdigest, pieces))
-
-    def _is_long(self, piece: bytes) -> bool:
-        longest = 4 * self._least  # bytes of fewer characters
-        return len(piece) >= longest or len(piece.decode("utf-8", "surrogatepass")) >= self._least
+        pieces = ["".join(visible(piece).split()) for piece in self._cut.split(text.casefold())[::2]]
+        return [
+            xxhash.xxh3_64_intdigest(piece.encode("utf-8", "surrogatepass")) if len(piece) >= self._least else _EMPTY
+            for piece in pieces
+        ]
 
     def parts(self, text: str) -> list[str]:
         """Return the pieces of a text, and between them what separates them."""
@@ -216,7 +207,7 @@ class BoilerplateEdit:
             raise InputError(f"row {row + 1:,} changed while it was read")
         self._note(row, places, parts)
         new = _without(parts, (places >= 0).tolist())
-        is_left = bool(new.strip())
+        is_left = not is_blank(new)
         self.lost.append(_bytes_of(text) - (_bytes_of(new) if is_left else 0))
         if is_left:
             return new

@@ -20,7 +20,7 @@ def tree(tmp_path, monkeypatch):
         "a0.txt": b"",
         "binary.txt": b"text\0" + bytes(100),
         "late.txt": b"x" * 8192 + b"\0 is text",
-        "c\u00e9.txt": b"?!",
+        "c\u00e9.txt": b" \n",
     }
     for name, data in files.items():
         path = tmp_path / "corpus" / name

@@ -13,7 +13,7 @@ from fpstore.hashing.features import rows_of
 def test_hashes_are_those_of_the_features(shingle):
     rng = np.random.default_rng(4)
     words = ["a", "bc", "\u4e2d\u6587", "e\u0301", "\u03a3", "x" * 40, "Stra\u00dfe"]
-    texts = [" ".join(rng.choice(words, int(rng.integers(0, 12)))) for _ in range(60)] + ["", "?", "\n"]
+    texts = [" ".join(rng.choice(words, int(rng.integers(0, 12)))) for _ in range(60)] + ["", " ", "\n"]
     for size in (1, 2, 3, 13):
         maker = MinHash(size=size, shingle=shingle)
         found, at = maker.whole_hashes(texts), 0

@@ -31,7 +31,7 @@ def corpus(documents=80, seed=5):
     rng = random.Random(seed)
     weights = [1 / (i + 1) for i in range(len(WORDS))]
     texts = [" ".join(rng.choices(WORDS, weights, k=rng.randint(1, 40))) for _ in range(documents)]
-    return [*texts, "", "?!"]
+    return [*texts, "", " "]
 
 
 def key_of(feature, parameters):
@@ -107,7 +107,7 @@ def test_weights_are_learnt_anew_and_not_from_nothing():
     empty = FeatureWeights.of_json({"hashes": "", "weights": "", "other": 3})
     assert SimHash(weights=empty).features("a b b b b") == {"a": 3, "b": 9}
     with pytest.raises(InputError, match="no text has features"):
-        SimHash().learn_weights(["", "?!"])
+        SimHash().learn_weights(["", " "])
     for most in (0, 2**16 + 1):
         with pytest.raises(InputError, match=r"most must be a whole number from 1 to 65,?536"):
             SimHash().learn_weights(["a"], most)
@@ -151,7 +151,7 @@ def test_words_by_the_rules_of_unicode():
     assert SimHash().features("Can't stop 3.14") == {"can": 1, "t": 1, "stop": 1, "3": 1, "14": 1}
     assert SimHash(tokenizer="unicode", size=2).features("Can't stop 3.14") == {"can't stop": 1, "stop 3.14": 1}
     assert SimHash(tokenizer="unicode", stop_words=["stop"]).features("Can't stop 3.14") == {"stop": 1}
-    assert hasher.is_empty("?!")
+    assert hasher.features("?!") == {"?!": 1}
     text = "Can't stop: 3.14, can't!"
     assert hasher.fingerprint(text) == sign_bits([("can't", 2), ("stop", 1), ("3.14", 1)])
 
@@ -176,7 +176,7 @@ def test_jieba_finds_keywords_with_weights_of_five_levels():
     # The weights are taken as they are: no other weighting changes them.
     assert SimHash(tokenizer="jieba", weighting="set").features(CHINESE) == found
     assert hasher.fingerprint(CHINESE) == sign_bits(found.items()) == hasher.fingerprint(found)
-    assert hasher.is_empty("\u3002")
+    assert hasher.features("\u3002") == {"\u3002": 1}
 
 
 def test_a_function_returns_features_or_pairs():
@@ -249,4 +249,4 @@ def test_a_text_without_words_has_no_fingerprint_with_weights_either():
     for parameters in ({}, {"hash": "md5"}, {"hash": "blake2b", "width": 256}, {"tokenizer": "unicode"}):
         learnt = SimHash(**parameters).learn_weights(["some words", "some others"])
         assert learnt.features("") == {}
-        assert learnt.fingerprints(["some words", "", "?!"], empty="mask")[1].tolist() == [True, False, False]
+        assert learnt.fingerprints(["some words", "", " "], empty="mask")[1].tolist() == [True, False, False]

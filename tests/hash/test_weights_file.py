@@ -152,6 +152,6 @@ def test_weights_need_texts(corpus):
     ):
         assert message in failure("weights", *arguments, code=2)
     assert "is for one column" in failure("weights", corpus, "--text-field", "text", "--text-field", "title", "--html")
-    write(Path("empty.jsonl"), {"text": ["", "?!"]})
+    write(Path("empty.jsonl"), {"text": ["", " "]})
     assert "no text has features" in failure("weights", "empty.jsonl", "--text-field", "text", "-o", "w.json")
     assert not Path("w.json").exists()

@@ -138,7 +138,7 @@ def test_texts_are_asked_with_their_ids(tmp_path):
     )
     finished(plan)
     found = (tmp_path / "found" / "matches-00000.jsonl").read_text().splitlines()
-    known = [row for row in rows[:50] if row["text"] != "?!"]
+    known = [row for row in rows[:50] if row["text"] != " \u200b"]
     wanted = sum(len(match.ids) for row in known for match in store.probe(fpstore.SimHash().fingerprint(row["text"])))
     assert len(found) == wanted > 50
     assert all('"query_id": "k' in line for line in found)

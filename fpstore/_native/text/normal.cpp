@@ -1,5 +1,6 @@
 #include "text/normal.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "format/common.hpp"
@@ -61,6 +62,9 @@ class UnitWriter {
 
   void put_ascii(const uint8_t* ascii, bool removes, const uint8_t* p, const uint8_t* end) {
     if (removes) return put_some_ascii(ascii, p, end);
+    const uint8_t* const start = p;
+    const size_t size = size_;
+    const unsigned in_unit = in_unit_;
     for (; p < end; ++p) {
       const uint8_t c = ascii[*p];
       const unsigned is_unit = c != ' ';
@@ -68,6 +72,10 @@ class UnitWriter {
       size_ += is_unit | in_unit_;
       in_unit_ = is_unit;
     }
+    if (behind_ascii(out_ + size, out_ + size_) == out_ + size_) return;
+    size_ = size;  // an ignored character was met, as in few texts
+    in_unit_ = in_unit;
+    put_some_ascii(ascii, start, end);
   }
   void put(const uint8_t* p, unsigned size) {
     for (unsigned i = 0; i < size; ++i) out_[size_ + i] = p[i];
@@ -98,7 +106,7 @@ class UnitWriter {
   void put_some_ascii(const uint8_t* ascii, const uint8_t* p, const uint8_t* end) {
     for (; p < end; ++p) {
       const uint8_t c = ascii[*p];
-      const unsigned is_unit = c != ' ', stays = c != kRemovedByte;
+      const unsigned is_unit = c != ' ', stays = c < kIgnoredByte;
       out_[size_] = c;
       size_ += (is_unit | in_unit_) & stays;
       in_unit_ = stays ? is_unit : in_unit_;
@@ -117,13 +125,15 @@ void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, ui
   UnitWriter writer(&bytes_);
   const bool removes = memchr(map.ascii, kRemovedByte, 128) != nullptr;
   const uint8_t *p = text + start, *const end = text + stop;
+  const size_t lines = unknown->lines.size();
   writer.reserve(static_cast<size_t>(end - p));
+  bool as_it_is = false;   // whether a passage is
   unsigned combining = 0;  // the class of the character before: marks in another order would be sorted
   while (p < end) {
     const uint8_t* const rest = behind_ascii(p, end);
     if (rest != p) {
       writer.put_ascii(map.ascii, removes, p, rest);
-      combining = 0;
+      if (combining && !std::all_of(p, rest, [&](uint8_t c) { return map.ascii[c] == kIgnoredByte; })) combining = 0;
       p = rest;
       if (p == end) break;
     }
@@ -132,6 +142,7 @@ void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, ui
       writer.reserve(static_cast<size_t>(end - p));
       writer.put_forms(p + 1, behind);
       combining = 0;
+      as_it_is = true;
       p = behind + (behind < end);
       continue;
     }
@@ -161,6 +172,10 @@ void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, ui
         break;
       case CharKind::removed:
         break;
+      case CharKind::ignored:
+        combining = before;
+        p += size;
+        continue;
       case CharKind::replaced: {
         const uint8_t* const form = map.pool + (entry & kPlaceMask);
         writer.put_forms(form, form + (entry >> kFormShift & kFormMask));
@@ -180,6 +195,9 @@ void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, ui
     p += size;
   }
   size_ = writer.finish();
+  if (size_ || start == stop || as_it_is) return;
+  unknown->lines.resize(lines);
+  unknown->lines.insert(unknown->lines.end(), {start, stop});
 }
 
 }  // namespace fpstore

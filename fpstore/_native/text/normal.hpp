@@ -8,7 +8,8 @@ namespace fpstore {
 
 constexpr uint32_t kCodePoints = 0x110000, kPagePoints = 256;
 constexpr uint64_t kHighBits = 0x8080808080808080u;  // of eight bytes: of ASCII none is set
-constexpr uint8_t kRemovedByte = 0xFF;  // in the table of ASCII characters: nothing stands for them
+// In the table of ASCII characters: nothing stands for them. Of an ignored one it is as if the text did not have it.
+constexpr uint8_t kIgnoredByte = 0xFE, kRemovedByte = 0xFF;
 // In a text, before and behind a passage that is in its normal form but for the number of its spaces. UTF-8 has no such byte.
 constexpr uint8_t kAsItIs = 0xFF;
 
@@ -20,6 +21,7 @@ enum class CharKind : uint32_t {
   removed,   // nothing
   replaced,  // bytes of the pool: their place in the lowest 23 bits, their number in the 6 above
   unknown,   // depends on its neighbours
+  ignored,   // nothing, and its neighbours are neighbours of each other
 };
 constexpr unsigned kKindShift = 29, kFormShift = 23;
 constexpr uint32_t kFormMask = 0x3F, kPlaceMask = (1u << kFormShift) - 1;
@@ -39,7 +41,7 @@ struct UnknownForms {
   }
 
   std::vector<bool> pages;      // those that are missing; empty if none is
-  std::vector<uint64_t> lines;  // where those begin and end whose form depends on neighbours of characters, ascending
+  std::vector<uint64_t> lines;  // where those begin and end whose form depends on neighbours of characters, ascending; whole texts too
 };
 
 // A text in its normal form: units are words with one space between two, or characters.
@@ -48,7 +50,8 @@ class NormalText {
   static constexpr size_t kPadding = 32;  // spaces behind it, which may be read
 
   // Takes the UTF-8 bytes of a text from start to end, which may have surrogates, and any bytes without harm. Notes what is unknown: if
-  // there is anything, what comes of the text is of no use.
+  // there is anything, what comes of the text is of no use. A text of which nothing is left is unknown as a whole, unless a passage of it is
+  // as it is.
   void set(const CharMap& map, const uint8_t* text, uint64_t start, uint64_t end, UnknownForms* unknown);
 
   const uint8_t* data() const { return bytes_.data(); }

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import regex
 from commandline import failure, fine
 from resuming import in_another
 from speeds import crossed
@@ -22,8 +23,8 @@ import fpstore
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.jobs import boilerplate
 
-SOME = ["All rights reserved.", "Read  more", "Ünïcode ẞtrasse", "Share\nthis", "a\u00a0b", "x"]
-GAPS = {"paragraph": ["\n\n", "\n \t\n", "\r\n\r\n", "\n\n\n\n"], "line": ["\n", "\n\n", "\r\n"]}
+SOME = ["All rights reserved.", "Read  more", "Ünïcode ẞtrasse", "Share\nthis", "a\u00a0b", "x\xady"]
+GAPS = {"paragraph": ["\n\n", "\n \t\n", "\r\n\r\n", "\n\n\n\n", "\n\u00a0\u200b\n", "\r\r", "\u2029"], "line": ["\n", "\n\n", "\r\n", "\r", "\x85\u2028"]}
 
 
 def variant(rng, piece):
@@ -50,11 +51,11 @@ def drawn(rng, unit, number):
 
 def cut(text, unit):
     """Return pieces and what separates them, one after the other."""
-    return re.split(r"(\r?\n[ \t\r\n]*\n)" if unit == "paragraph" else "(\r?\n)", text)
+    return regex.split(r"(\R[\s\u200b]*\R|\u2029)" if unit == "paragraph" else r"(\R)", text)
 
 
 def normal(piece):
-    return re.sub(r"[ \t\r\n\u00a0]", "", piece.casefold())
+    return regex.sub(r"[\s\u200b\xad]", "", piece.casefold())
 
 
 def model(texts, unit, most):
@@ -73,8 +74,8 @@ def model(texts, unit, most):
             continue
         new = "".join(parts[place] + (parts[place + 1] if place < kept[-1] else "") for place in kept)
         removed, changed = removed + (len(parts) + 1) // 2 - len(kept), changed + 1
-        wanted.append(new if new.strip() else ...)
-        lost += len(text.encode()) - (len(new.encode()) if new.strip() else 0)
+        wanted.append(new if normal(new) else ...)
+        lost += len(text.encode()) - (len(new.encode()) if normal(new) else 0)
     return wanted, (len(texts), changed, sum(new is ... for new in wanted), len(gone), removed, lost)
 
 

@@ -188,7 +188,7 @@ def test_texts_in_parquet(tmp_path):
 
 def test_unknown_rows(tmp_path):
     path, clean = tmp_path / "corpus.jsonl", tmp_path / "clean.jsonl"
-    rows = [{"text": "a b c", "id": 1}, {"text": None, "id": 2}, {"text": "...", "id": 3}, {"text": "A b c", "id": None}]
+    rows = [{"text": "a b c", "id": 1}, {"text": None, "id": 2}, {"text": "\u200b", "id": 3}, {"text": "A b c", "id": None}]
     rows += [{"text": "a, b, c", "id": 5}]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for unknown, kept in (("keep", [0, 1, 2, 3]), ("drop", [0])):

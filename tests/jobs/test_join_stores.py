@@ -146,12 +146,12 @@ def test_command_line(folder: Path) -> None:
 def test_texts_are_hashed_as_the_store_hashes_them(folder: Path) -> None:
     fine("build", "pages.fps", "corpus.parquet", "--text-field", "text", "--id-field", "id", "--method", "minhash", "--quiet")
     rows = [
-        {"title": t, "body": b} for t, b in ((TEXT, "other"), ("none of it", None), ("?", TEXT + "and one ending"), (None, TEXT))
+        {"title": t, "body": b} for t, b in ((TEXT, "other"), ("none of it", None), ("\u00a0", TEXT + "and one ending"), (None, TEXT))
     ]
     Path("texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     maker, stored = MinHash(), pq.read_table("corpus.parquet")
     for column in ("title", "body"):
-        known = [(n, row[column]) for n, row in enumerate(rows) if row[column] not in (None, "?")]
+        known = [(n, row[column]) for n, row in enumerate(rows) if row[column] not in (None, "\u00a0")]
         wanted = {
             (key, n, int(np.bitwise_count(np.bitwise_xor(*maker.fingerprints([text, other]))).sum()))
             for key, text in zip(*(stored[name].to_pylist() for name in ("id", "text")), strict=True) for n, other in known

@@ -303,7 +303,7 @@ def test_the_suggestion_is_counted_on_the_whole_corpus(monkeypatch):
         assert [one.measured.setting.name for one in each if not one.fits] == ([] if last is None else [last])
         assert each[0].fits
     assert each[0].removal[:2] == removal(each[0])
-    assert each[0].removal.of == 390
+    assert each[0].removal.of == 391
 
 
 def test_a_sample_is_random_and_the_same_again(monkeypatch):

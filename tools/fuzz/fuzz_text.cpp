@@ -17,7 +17,8 @@ namespace {
 constexpr unsigned kPages = 3;  // of code points that texts have, from 0
 constexpr unsigned kLine = '\n';
 constexpr uint32_t kPoolBytes = 80;
-constexpr char kPassage[] = " b  \xC3\xA4 ";  // the form of each line that depends on neighbours
+constexpr char kPassage[] = " b  \xC3\xA4 ";  // the form of each line that depends on neighbours, and of texts of which nothing is left
+constexpr char kPassageForm[] = "b \xC3\xA4";
 
 // What each code point of some pages becomes.
 struct Map {
@@ -25,11 +26,12 @@ struct Map {
     for (uint8_t& byte : pool) byte = "ab cdefghij klmn"[input->byte() % 16];
     for (unsigned c = 0; c < 128; ++c) {
       const uint8_t drawn = input->byte();
-      ascii[c] = drawn < 10 ? kRemovedByte : drawn < 60 ? ' ' : c;
+      ascii[c] = drawn < 6 ? kIgnoredByte : drawn < 12 ? kRemovedByte : drawn < 60 ? ' ' : c;
     }
+    if (ascii[kLine] == kIgnoredByte) ascii[kLine] = ' ';  // lines are cut there
     for (unsigned page = 0; page < kPages; ++page) pages[page] = static_cast<int32_t>(page);
     for (uint32_t& entry : entries) {
-      const uint32_t kind = input->byte() % 6;
+      const uint32_t kind = input->byte() % 7;
       if (kind == static_cast<uint32_t>(CharKind::replaced)) {
         const uint32_t size = input->byte() % 8;
         entry = kind << kKindShift | size << kFormShift | static_cast<uint32_t>(input->byte() % (kPoolBytes - size));
@@ -57,6 +59,7 @@ bool slow_line(const Map& map, const std::vector<uint32_t>& points, std::string*
   unsigned before = 0;
   for (const uint32_t point : points) {
     if (point < 0x80) {
+      if (map.ascii[point] == kIgnoredByte) continue;
       if (map.ascii[point] != kRemovedByte) all += static_cast<char>(map.ascii[point]);
       before = 0;
       continue;
@@ -75,6 +78,8 @@ bool slow_line(const Map& map, const std::vector<uint32_t>& points, std::string*
         break;
       case CharKind::removed:
         break;
+      case CharKind::ignored:
+        continue;
       case CharKind::replaced:
         all.append(reinterpret_cast<const char*>(map.pool.data()) + (entry & kPlaceMask), entry >> kFormShift & kFormMask);
         combining = 0xFF;
@@ -113,7 +118,7 @@ SlowText slow_text(const Map& map, const std::vector<uint32_t>& points) {
     all += form;
     out.settled += given;
     if (i < points.size()) {
-      if (map.ascii[kLine] != kRemovedByte) all += static_cast<char>(map.ascii[kLine]);
+      if (map.ascii[kLine] < kIgnoredByte) all += static_cast<char>(map.ascii[kLine]);
       out.settled += '\n';
     }
     line.clear();
@@ -122,6 +127,10 @@ SlowText slow_text(const Map& map, const std::vector<uint32_t>& points) {
   for (const char c : all)
     if (c != ' ' || (!out.form.empty() && out.form.back() != ' ')) out.form += c;
   if (!out.form.empty() && out.form.back() == ' ') out.form.pop_back();
+  if (!out.form.empty() || points.empty() || !out.readable) return out;
+  out.readable = false;  // nothing is left of the whole text
+  out.settled = std::string("\xFF") + kPassage + '\xFF';
+  out.form = kPassageForm;
   return out;
 }
 
@@ -137,13 +146,13 @@ std::vector<std::string> units_of(const std::string& form, bool words) {
 
 bool has(const std::vector<uint64_t>& values, uint64_t value) { return std::find(values.begin(), values.end(), value) != values.end(); }
 
-// Whether these are lines of a text, in their order.
+// Whether these are lines of a text, or whole texts, in their order.
 void check_lines(const std::string& text, const std::vector<uint64_t>& lines, const std::vector<uint64_t>& offsets) {
   uint64_t before = 0;
   for (size_t i = 0; i < lines.size(); i += 2) {
     const uint64_t start = lines[i], end = lines[i + 1];
     REQUIRE(before <= start && start < end && end <= text.size());
-    REQUIRE(text.find('\n', start) >= end);
+    REQUIRE(text.find('\n', start) >= end || (has(offsets, start) && has(offsets, end)));
     REQUIRE(has(offsets, start) || text[start - 1] == '\n');
     REQUIRE(has(offsets, end) || text[end] == '\n');
     before = end;

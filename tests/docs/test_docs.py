@@ -161,7 +161,7 @@ def test_page_about_a_crawler_in_node_prints_what_is_shown(tmp_path):
 def test_page_about_texts_prints_what_is_shown(tmp_path):
     run_session("docs/texts.md", tmp_path)
     code, shown = blocks("docs/texts.md", "python"), blocks("docs/texts.md", "text")
-    assert len(code) == len(shown) == 3
+    assert len(code) == len(shown) == 4
     assert run_python("\n".join(code), tmp_path) == "".join(shown)
 
 

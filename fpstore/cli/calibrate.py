@@ -33,6 +33,7 @@ from fpstore.jobs import GROUPINGS
 
 TEXT_OPTIONS = {
     "shingle": "--shingle", "size": "--shingle-size", "weighting": "--weighting", "width": "--width", "digits": "--digits",
+    "marks": "--marks", "hyphens": "--hyphens",
     "hash": "--feature-hash", "tokenizer": "--tokenizer",
 }  # fmt: skip
 IMAGE_OPTIONS = {"method": "--image-hash", "width": "--width", "min_quality": "--min-quality"}

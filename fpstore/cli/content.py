@@ -23,7 +23,7 @@ from fpstore.hashing.features import HASHES, NAMED, UNITS, WEIGHTINGS
 from fpstore.hashing.fields import is_weighted, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
 from fpstore.hashing.image import FRAMES, METHODS, Lack
-from fpstore.hashing.normal import DIGITS
+from fpstore.hashing.normal import DIGITS, HYPHENS, MARKS
 from fpstore.hashing.registry import TEXT_METHODS, read_weights, text_fingerprinter
 from fpstore.hashing.text import TextHash
 from fpstore.hashing.weights import MOST_WEIGHT
@@ -38,7 +38,18 @@ FINGERPRINTS, TEXTS, ROWS, PICTURES, VECTORS = "fingerprints", "files of texts",
 FLAGS = {TEXTS: "--text", ROWS: "--text-field", PICTURES: "--image", VECTORS: "--vector"}
 _KIND = {"texts": TEXTS, "rows": ROWS, "pictures": PICTURES, "vectors": VECTORS}  # by the items of a fingerprinter
 
-_FEATURES = ("method", "shingle", "shingle_size", "weighting", "digits", "feature_hash", "tokenizer", "stop_words")
+_FEATURES = (
+    "method",
+    "shingle",
+    "shingle_size",
+    "weighting",
+    "digits",
+    "marks",
+    "hyphens",
+    "feature_hash",
+    "tokenizer",
+    "stop_words",
+)
 TEXT_MAKING = (*_FEATURES, "weights", "longest_sentences")
 OF_FINGERPRINTS = ("decimal", "signed", "fingerprint_field")
 _BELONGS = {  # options, and what they are for
@@ -138,6 +149,11 @@ FEATURES = (
         "By default set for minhash, log for simhash.", WEIGHTINGS,
     ),
     option("--digits", "zero makes all digits alike: texts that differ in numbers only are the same.", DIGITS, "keep"),
+    option(
+        "--marks", "fold removes the diacritics of Latin, Greek, Cyrillic, Hebrew, Arabic and Syriac; punctuation makes all "
+        "combining marks separate words.", MARKS, "keep",
+    ),
+    option("--hyphens", "join makes one word of a word that a hyphen breaks at the end of a line.", HYPHENS, "keep"),
     option("--feature-hash", "Hash of a piece; md5 and blake2b are slow.", tuple(HASHES), "xxh64"),
     option(
         "--tokenizer", "unicode finds words by the rules of Unicode (pip install regex), jieba weighted Chinese keywords "
@@ -237,6 +253,7 @@ def features_maker(given: Given, method: str = "simhash") -> TextHash:
         others["width"] = PAGES_WIDTH
     return text_fingerprinter(
         getattr(given, "method", None) or method, weighted, shingle=given.shingle, hash=given.feature_hash, digits=given.digits,
+        marks=given.marks, hyphens=given.hyphens,
         stop_words=words, tokenizer=given.tokenizer, **{name: value for name, value in others.items() if value is not None},
     )  # fmt: skip
 

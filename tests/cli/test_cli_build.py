@@ -52,6 +52,7 @@ def test_an_empty_store_is_inserted_into(folder: Path) -> None:
     made: list[tuple[list[str], Any]] = [
         ([], None),
         (["--text", "--digits", "zero", "--html"], fpstore.hashing.MainText(fpstore.SimHash(width=256, digits="zero"))),
+        (["--text", "--marks", "fold", "--hyphens", "join"], fpstore.SimHash(width=256, marks="fold", hyphens="join")),
         (["--image", "--image-hash", "pdq"], fpstore.hashing.ImageHash(method="pdq")),
     ]
     for arguments, maker in made:

@@ -228,8 +228,9 @@ def test_arrays_are_refused_where_names_are_listed(here):
 
 def test_every_argument_of_simhash_and_of_the_document_reader(here):
     table = takes({
-        "shingle weighting width hash case punctuation marks digits spaces hyphens order": NOTHING, "size": {"1", "numpy 1", "99"},
-        "seed": {"0", *COUNTS}, "normalize": FLAGS, "stop_words": {"list", "dict"}, "weights tokenizer": NONE,
+        "shingle weighting width hash case punctuation marks digits spaces hyphens order": NOTHING,
+        "size": {"1", "numpy 1", "99"}, "seed": {"0", *COUNTS}, "normalize": FLAGS, "stop_words": {"list", "dict"},
+        "weights tokenizer": NONE,
     })  # fmt: skip
     assert names(fpstore.SimHash) == set(table)
     sweep(fpstore.SimHash, {}, table)

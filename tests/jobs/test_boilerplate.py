@@ -24,7 +24,10 @@ from fpstore.errors import InputError, StoreExistsError
 from fpstore.jobs import boilerplate
 
 SOME = ["All rights reserved.", "Read  more", "Ünïcode ẞtrasse", "Share\nthis", "a\u00a0b", "x\xady"]
-GAPS = {"paragraph": ["\n\n", "\n \t\n", "\r\n\r\n", "\n\n\n\n", "\n\u00a0\u200b\n", "\r\r", "\u2029"], "line": ["\n", "\n\n", "\r\n", "\r", "\x85\u2028"]}
+GAPS = {
+    "paragraph": ["\n\n", "\n \t\n", "\r\n\r\n", "\n\n\n\n", "\n\u00a0\u200b\n", "\r\r", "\u2029"],
+    "line": ["\n", "\n\n", "\r\n", "\r", "\x85\u2028"],
+}
 
 
 def variant(rng, piece):

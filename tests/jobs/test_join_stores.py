@@ -146,7 +146,8 @@ def test_command_line(folder: Path) -> None:
 def test_texts_are_hashed_as_the_store_hashes_them(folder: Path) -> None:
     fine("build", "pages.fps", "corpus.parquet", "--text-field", "text", "--id-field", "id", "--method", "minhash", "--quiet")
     rows = [
-        {"title": t, "body": b} for t, b in ((TEXT, "other"), ("none of it", None), ("\u00a0", TEXT + "and one ending"), (None, TEXT))
+        {"title": t, "body": b}
+        for t, b in ((TEXT, "other"), ("none of it", None), ("\u00a0", TEXT + "and one ending"), (None, TEXT))
     ]
     Path("texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     maker, stored = MinHash(), pq.read_table("corpus.parquet")

@@ -33,6 +33,7 @@ from fpstore.jobs.outputs import Listing, Outputs
 
 USUAL_MORE_THAN = 10  # documents: versions of a text, and quotations, are fewer
 _CUTS = {"paragraph": PARAGRAPH_END, "line": LINE_END}
+_ASCII_BLANKS = bytes(code for code in range(128) if is_blank(chr(code)))
 _EMPTY = xxhash.xxh3_64_intdigest(b"")
 _LEAST_MERGED = 1 << 20  # hashes
 _ROWS_AT_ONCE = 1 << 16
@@ -127,10 +128,14 @@ class Pieces:
 
     def hashes(self, text: str) -> list[int]:
         """Return the hash of each piece; those without a character have the same."""
-        pieces = ["".join(visible(piece).split()) for piece in self._cut.split(text.casefold())[::2]]
+        pieces = self._cut.split(text.casefold())[::2]
+        if text.isascii():  # four times as fast
+            seen = [piece.encode().translate(None, _ASCII_BLANKS) for piece in pieces]
+            return [xxhash.xxh3_64_intdigest(piece) if len(piece) >= self._least else _EMPTY for piece in seen]
+        shown = ["".join(visible(piece).split()) for piece in pieces]
         return [
             xxhash.xxh3_64_intdigest(piece.encode("utf-8", "surrogatepass")) if len(piece) >= self._least else _EMPTY
-            for piece in pieces
+            for piece in shown
         ]
 
     def parts(self, text: str) -> list[str]:

@@ -132,9 +132,12 @@ class Reader:
 
         With ``keeps_wrong``, a row that is wrong is left out; otherwise it is an error.
         """
-        held = self._placed = _Placed([], [])
         for source in self._sources:
             source.keeps_wrong = keeps_wrong
+        return self._placed_chunks()
+
+    def _placed_chunks(self) -> Iterator[PlacedChunk]:
+        held = self._placed = _Placed([], [])
         rest, left_out, end = np.empty(0, np.uint64), list[LeftOut](), self.next_row
         try:
             for chunk in self:

@@ -65,7 +65,7 @@ def test_what_is_left_out_is_listed_in_a_file(photos: Path) -> None:
         assert run(*words, "--left-out", "left.tsv").exit_code == 0
         assert sorted(Path("left.tsv").read_text().splitlines()) == rows
         Path("left.tsv").unlink()
-    (photos / "texts.jsonl").write_text('{"t": "some words"}\n{"t": null}\n{"t": "..."}\n')
+    (photos / "texts.jsonl").write_text('{"t": "some words"}\n{"t": null}\n{"t": " "}\n')
     fine("hash", "texts.jsonl", "--text-field", "t", "--left-out", "left.jsonl", "-q")
     objects = [json.loads(line) for line in Path("left.jsonl").read_text().splitlines()]
     assert objects == [{"item": "1", "reason": "null"}, {"item": "2", "reason": "empty"}]

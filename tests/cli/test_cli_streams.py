@@ -127,7 +127,7 @@ def test_rows_left_out_behind_the_last_chunk_are_no_error(
 ) -> None:
     monkeypatch.setattr(import_module("fpstore.cli.content"), "CHUNK_ROWS", 1)
     fine("build", "pages.fps", "corpus.parquet", "--text-field", "text", "--id-field", "id", "-q", "--force")
-    rows = [{"url": "x", "text": "words of a page of its own"}, {"url": "y", "text": "?"}, {"url": "z", "text": None}]
+    rows = [{"url": "x", "text": "words of a page of its own"}, {"url": "y", "text": " "}, {"url": "z", "text": None}]
     Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = run("insert", "pages.fps", "p.jsonl", "--text-field", "text", "--id-field", "url", "-q", *options)
     assert (out.exit_code, out.stderr) == (0, "")

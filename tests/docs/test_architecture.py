@@ -59,7 +59,22 @@ OWNERS = {
 }
 DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "jinja2", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
 OF_TYPE_CHECKERS = {"typing_extensions"}  # which they bring: nothing runs it
-EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "pdqhash", "jieba", "ray", "regex", "resiliparse", "trafilatura"}
+EXTRAS = {
+    *(
+        "pyarrow",
+        "pandas",
+        "polars",
+        "PIL",
+        "imagehash",
+        "pdqhash",
+        "jieba",
+        "lxml",
+        "ray",
+        "regex",
+        "resiliparse",
+        "trafilatura",
+    ),
+}
 
 
 def relative(path):

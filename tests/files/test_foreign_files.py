@@ -162,7 +162,7 @@ def test_an_id_number_that_has_no_string_is_damage(tmp_path):
     with fpstore.open(path) as store:
         (fault,) = store.verify().faults
         assert "id number 0 is in use, but has no string" in fault["message"]
-        with pytest.raises(fpstore.CorruptStoreError, match="id numbers are in use"):
+        with pytest.raises(fpstore.CorruptStoreError, match="id number 0 has no string"):
             store.split(tmp_path / "parts", 1)
     make(tmp_path / "mine", ["mine", *STRINGS[1:]], changes=False)
     with fpstore.open(tmp_path / "mine", "r+") as store:

@@ -172,10 +172,10 @@ def test_a_store_of_pages_remembers_that_its_texts_are_pages(site):
         rows = fine(verb, "s.fps", "--input", "p.jsonl", "--text-field", "page", radius, 0, "--quiet")
         assert rows == ""
         assert "--html: the store knows what it was made of" in failure(verb, "s.fps", "site", "--html", code=2)
-    assert "main-text 2 (fingerprinter=simhash 1 (shingle=auto" in fine("stats", "s.fps")
+    assert "main-text 2 (fingerprinter=simhash 2 (shingle=auto" in fine("stats", "s.fps")
     assert run("report", "s.fps", "--output", "r.html", "--files-in", ".", "-q").exit_code == 0
     shown = Path("r.html").read_text()
-    assert "main-text 2 (fingerprinter=simhash 1" in shown
+    assert "main-text 2 (fingerprinter=simhash 2" in shown
     (text,) = set(re.findall(r'<p class="text"><bdi>(Foxes[^<]*)', shown))  # of each page the main text, without tags
     assert text.startswith("Foxes and dogs")
     assert "The 3 foxes jump" in text

@@ -341,7 +341,7 @@ def test_the_command_line(tmp_path, monkeypatch):
     done = json.loads(fine("insert", "s.fps", "again.tsv", "--upsert", "--json"))
     assert done == {"rows": 2, "changed": 1, "fingerprints": 2, "ids": 2}
     assert fine("export", "s.fps").splitlines() == ["0000000000000002\thttps://b", "0000000000000005\thttps://a"]
-    assert "give one of them" in failure("insert", "s.fps", "again.tsv", "--upsert", "--unmatched", code=2)
+    assert "give --json" in failure("insert", "s.fps", "again.tsv", "--upsert", "--unmatched", code=2)
     Path("rows.tsv").write_text("0x7\n")
     assert "needs an id in each row" in failure("insert", "s.fps", "rows.tsv", "--upsert")
     Path("numbers.tsv").write_text("0x1\t10\n0x2\t20\n")

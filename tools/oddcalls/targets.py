@@ -17,7 +17,20 @@ MODULES = ("fpstore", "fpstore.lsh", "fpstore.io", "fpstore.hashing", "fpstore.f
 REFERENCE = Path(__file__).parents[2] / "docs" / "api.md"  # a method that it does not name is not public
 OPERATORS = ("__contains__", "__getitem__")
 # Parts of families and fingerprinters for their authors: they take batches that were checked.
-INSIDE = {"bits", "block", "both", "check_measure", "from_parameters", "hashed", "lack", "one", "rows", "signed", "values"}
+INSIDE = {
+    "bits",
+    "block",
+    "both",
+    "check_measure",
+    "from_parameters",
+    "hashed",
+    "lack",
+    "limit_memory",
+    "one",
+    "rows",
+    "signed",
+    "values",
+}
 
 # What makes an object of a class. Those with parameters are constructors, which are called with odd values too.
 CONSTRUCTORS = {

@@ -17,11 +17,6 @@ import fpstore
 ROOT = Path(__file__).parents[2] / "fpstore"
 SOURCES = sorted(ROOT.rglob("*.py"))
 NATIVE = sorted(p for p in (ROOT / "_native").rglob("*") if p.is_file())
-TESTS = sorted(Path(__file__).parents[1].rglob("*.py"))
-LONGEST_FILE = 500
-MOST_LINES = 40  # of a function: its code fits a screen
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
-MOST_CODE = 420  # lines of a Python module without docstrings and blank lines: a class that users hold is not split for its docs
 
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
@@ -212,32 +207,6 @@ def test_opening_and_probing_load_nothing_heavy(tmp_path):
 
 
 # --- Sources --------------------------------------------------------------------------------------
-
-
-def code_lines(first, last, text, inside):
-    """Count the lines from ``first`` to ``last`` of a source that are neither blank nor in a docstring inside."""
-    docs = {
-        line
-        for node in ast.walk(inside)
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None
-        for line in range(node.body[0].lineno, node.body[0].end_lineno + 1)
-    }
-    lines = text.splitlines()
-    return sum(bool(lines[line - 1].strip()) for line in range(first, last + 1) if line not in docs)
-
-
-def test_files_and_functions_stay_small():
-    for path in (*NATIVE, *TESTS):
-        assert len(path.read_text().splitlines()) <= LONGEST_FILE, path
-    assert Path(__file__) in TESTS
-    for path in SOURCES:
-        text = path.read_text()
-        assert code_lines(1, len(text.splitlines()), text, parsed(path)) <= MOST_CODE, relative(path)
-        for parent in ast.walk(parsed(path)):
-            for function in ast.iter_child_nodes(parent):
-                if isinstance(function, ast.FunctionDef):
-                    where = f"{relative(path)}:{function.lineno} {function.name}"
-                    assert code_lines(function.body[0].lineno, function.end_lineno, text, function) <= MOST_LINES, where
 
 
 def test_the_list_of_sources_names_every_file_of_the_kernel():

@@ -154,9 +154,9 @@ def test_the_fingerprinter_is_remembered(tmp_path):
 
 
 def test_a_fingerprinter_that_could_not_be_used_later_is_refused(tmp_path):
-    sound = {"name": "simhash", "version": fpstore.SimHash.version, "parameters": fpstore.SimHash().parameters}
+    sound = fpstore.SimHash().describe()
     for bad in (
-        "simhash", 3, {"version": 1}, {"name": "x"}, {"name": "x", "version": 1, "parameters": {}}, sound | {"version": fpstore.SimHash.version + 1},
+        "simhash", 3, {"version": 1}, {"name": "x"}, {"name": "x", "version": 1, "parameters": {}}, sound | {"version": 99},
         sound | {"parameters": {}}, sound | {"parameters": sound["parameters"] | {"size": 0}},
         sound | {"parameters": sound["parameters"] | {"more": 1}}, sound | {"more": 1},
     ):  # fmt: skip

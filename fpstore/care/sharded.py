@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from fpstore.base.aliases import Progress
@@ -15,14 +14,13 @@ from fpstore.errors import CorruptStoreError, FpstoreError
 from fpstore.format.manifest import SHARDS_FILE
 from fpstore.format.shards import LOST, read_shards
 from fpstore.query.sharded import ShardedSnapshot, bounds_of
-from fpstore.query.tracker import Tracker
 
 
 def verify_shards(whole: ShardedSnapshot, progress: Progress | None) -> Report:
     """Verify each shard, and whether all hold together what the manifest says; continue after a fault."""
     report = Report()
-    for shard in whole.manifest.shards:
-        _verify_shard(whole.path / shard.name, shard.bounds, report, progress)
+    for place in range(len(whole.manifest.shards)):
+        _verify_shard(whole, place, report, progress)
     if report.ok:
         try:
             _check_whole(whole)
@@ -32,10 +30,12 @@ def verify_shards(whole: ShardedSnapshot, progress: Progress | None) -> Report:
     return report
 
 
-def _verify_shard(path: Path, bounds: list[str] | None, report: Report, progress: Progress | None) -> None:
+def _verify_shard(whole: ShardedSnapshot, place: int, report: Report, progress: Progress | None) -> None:
+    shard = whole.manifest.shards[place]
+    path, bounds = whole.path / shard.name, shard.bounds
     try:
-        with closing(Tracker(path)) as tracker:
-            snapshot = tracker.snapshot()
+        tracker, snapshot = whole.tracked(place)
+        with closing(tracker):
             found = verify_store(snapshot, tracker.log, progress)
             got = bounds_of(snapshot) if found.ok else bounds
     except FpstoreError as error:
@@ -65,7 +65,7 @@ def _check_whole(whole: ShardedSnapshot) -> None:
 
 def describe_shards(whole: ShardedSnapshot) -> dict[str, Any]:
     """Return the figures of ``ShardedStore.stats``."""
-    parts = [_described(whole.path / shard.name) for shard in whole.manifest.shards]
+    parts = [_described(whole, place) for place in range(len(whole.manifest.shards))]
     manifest = whole.manifest
     entries = sum(part["fingerprints"] for part in parts)
     sizes = _sums([part["bytes"] for part in parts])
@@ -93,9 +93,9 @@ def describe_shards(whole: ShardedSnapshot) -> dict[str, Any]:
     }
 
 
-def _described(path: Path) -> dict[str, Any]:
-    with closing(Tracker(path)) as tracker:
-        snapshot = tracker.snapshot()
+def _described(whole: ShardedSnapshot, place: int) -> dict[str, Any]:
+    tracker, snapshot = whole.tracked(place)
+    with closing(tracker):
         return {**describe(snapshot, tracker.log.file_bytes), **tracker.watched(snapshot)}
 
 

@@ -98,8 +98,8 @@ class ShardedSnapshot(Snapshot):
                 message = f"{path}: this shard has changed ({name}) since it became one: {LOST}"
                 raise CorruptStoreError(message, path=path, expected=expected, got=got)
 
-    def _tracked(self, place: int) -> tuple[Tracker, Snapshot]:
-        """Open a shard."""
+    def tracked(self, place: int) -> tuple[Tracker, Snapshot]:
+        """Open a shard, which the caller closes; CorruptStoreError if it has changed since it became one."""
         shard = self.manifest.shards[place]
         tracker = Tracker(self.path / shard.name, self.pages)
         try:
@@ -119,7 +119,7 @@ class ShardedSnapshot(Snapshot):
         if kept is not None:
             yield kept[1]
             return
-        opened = self._tracked(place)
+        opened = self.tracked(place)
         if place < self._keeps:
             kept = self._kept.setdefault(place, opened)  # another thread may have opened it too
             if kept is not opened:

@@ -234,3 +234,18 @@ def test_one_store_is_not_a_sharded_one(folder):
         fpstore.open(folder / "nothing")
     with pytest.raises(fpstore.StoreNotFoundError, match="is a sharded store"):
         fpstore.Store(folder)
+
+
+def test_a_changed_shard_is_refused_by_verify_and_stats(tmp_path):
+    """With ranges of their own, verify was content with a shard that every question refuses, and stats counted the old rows."""
+    (tmp_path / "S").mkdir()
+    for name, values in ((shard_name(0), [1, 2]), (shard_name(1), [2**63, 2**63 + 1, 2**63 + 2])):
+        fpstore.build(tmp_path / "S" / name, values, values).close()
+    fpstore.ShardedStore.combine(tmp_path / "S").close()
+    with fpstore.open(tmp_path / "S" / shard_name(1), "r+") as shard:
+        shard.delete(ids=[2**63 + 1])
+    with fpstore.open(tmp_path / "S") as store:
+        report = store.verify()
+        assert [fault["message"] for fault in report.faults if "shard-00001.fps: this shard has changed" in fault["message"]]
+        with pytest.raises(fpstore.CorruptStoreError, match="this shard has changed"):
+            store.stats()

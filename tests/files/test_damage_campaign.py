@@ -1,4 +1,7 @@
-"""Some cases of tools/damage, which goes on for as long as it is told: what is damaged is refused or right, and repaired."""
+"""Some cases of tools/damage and tools/kills, which go on for as long as they are told.
+
+What is damaged is refused or right, and repaired. What a killed writer has acknowledged is there.
+"""
 
 import json
 import subprocess
@@ -8,20 +11,20 @@ from pathlib import Path
 import pytest
 from speeds import slow
 
-DAMAGE = Path(__file__).parents[2] / "tools" / "damage"
+TOOLS = Path(__file__).parents[2] / "tools"
 
 
-def campaign(tmp_path, *options):
+def campaign(tmp_path, *options, tool="damage"):
     """Run it, and return its report."""
     done = subprocess.run(
-        [sys.executable, "-P", DAMAGE, "--folder", tmp_path, *map(str, options)], capture_output=True, text=True
+        [sys.executable, "-P", TOOLS / tool, "--folder", tmp_path, *map(str, options)], capture_output=True, text=True
     )
     assert done.stderr == ""
     assert list(tmp_path.iterdir()) == []
     return done.returncode, json.loads(done.stdout)
 
 
-@pytest.mark.parametrize(("cases", "stores"), [(5, "rows,strings"), slow(1000, None)])
+@pytest.mark.parametrize(("cases", "stores"), [(5, "rows,strings"), (10, "sharded integers,index of strings"), slow(1000, None)])
 def test_damages(tmp_path, cases, stores):
     """An hour of it has the large stores too; here are some that are quick."""
     code, report = campaign(tmp_path, "--cases", cases, "--seed", 4, *(["--stores", stores] if stores else ["--seconds", 3600]))
@@ -44,3 +47,13 @@ def test_forgeries(tmp_path, cases):
     code, report = campaign(tmp_path, "--forge", "--cases", cases, *how, "--seed", 6)
     assert (report["faults"], code, report["cases"]) == ([], 0, cases)
     assert sum(count.get("refused", 0) for count in report["by"]["file"].values()) > cases // 3
+
+
+@pytest.mark.parametrize("rounds", [6, slow(500)])
+def test_kills(tmp_path, rounds):
+    code, report = campaign(tmp_path, "--rounds", rounds, "--seed", 8, tool="kills")
+    assert (report["faults"], code, report["rounds"]) == ([], 0, rounds)
+    assert report["acknowledged changes"] > 10 * rounds
+    assert all(
+        sum(counts.values()) == rounds // 3 + (place < rounds % 3) for place, counts in enumerate(report["in flight"].values())
+    )

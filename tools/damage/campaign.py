@@ -23,6 +23,8 @@ import damage
 from damage.case import Case
 from damage.files import Damage, choose, copied, kind_of
 from damage.forge import choose_forgery
+from damage.indexes import Index, IndexCase
+from damage.shards import ShardedCase
 from damage.stores import LARGE, SPECS, Store
 from fpstore.disk import sealed as environment
 
@@ -35,16 +37,17 @@ class Campaign:
 
     def __init__(self, folder: Path, seed: int, names: list[str], forged: bool) -> None:
         self._folder, self._seed, self._names, self._forged = folder, seed, names, forged
-        self._stores: dict[str, Store] = {}
+        self._stores: dict[str, Store | Index] = {}
 
-    def plan(self, number: int) -> tuple[Store, Damage]:
+    def plan(self, number: int) -> tuple[Store | Index, Damage]:
         """Return what case ``number`` is."""
         chance = random.Random(f"{self._seed} {number}")
         weights = [1 if name in LARGE else 4 for name in self._names]
         name = chance.choices(self._names, weights)[0]
         if name not in self._stores:
-            self._stores[name] = Store(self._folder / name.replace(" ", "-"), name, self._seed)
-        return self._stores[name], (choose_forgery if self._forged else choose)(self._stores[name], chance)
+            self._stores[name] = (Index if SPECS[name].lsh else Store)(self._folder / name.replace(" ", "-"), name, self._seed)
+        store = self._stores[name]
+        return store, choose_forgery(store, chance) if self._forged and isinstance(store, Store) else choose(store, chance)
 
     def begin(self, number: int) -> tuple[int, int]:
         """Start a case; return the process and where it says what came of it."""
@@ -64,7 +67,8 @@ class Campaign:
             damage.apply(path / damage.file)
             if self._forged:
                 resource.setrlimit(resource.RLIMIT_AS, (mapped() + MEMORY, resource.RLIM_INFINITY))
-            Case(store, path, write, sound=damage.kind == "nothing", forged=self._forged).run()
+            case: Any = IndexCase if store.spec.lsh else ShardedCase if store.spec.shards else Case
+            case(store, path, write, damage.kind, forged=self._forged).run()
         except BaseException:
             os.write(write, json.dumps(["case", "foreign", traceback.format_exc()[-1500:]]).encode() + b"\n")
         finally:
@@ -188,7 +192,8 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where the stores go, best in memory; a temporary folder by default")
     parser.add_argument("--keep", action="store_true", help="keep the folder")
     options = parser.parse_args()
-    names = options.stores.split(",") if options.stores else list(SPECS)
+    every = [name for name, spec in SPECS.items() if not (options.forge and (spec.lsh or spec.shards))]
+    names = options.stores.split(",") if options.stores else every
     folder = Path(tempfile.mkdtemp(dir=options.folder))
     began = time.monotonic()
     try:

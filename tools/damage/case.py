@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 import fpstore
 from damage.stores import Pairs, Store, in_order
-from fpstore.base.width import distinct
+from fpstore.base.width import Width, distinct
 from fpstore.design.families import design as make_design
 from fpstore.io.check import check_fingerprints
 
@@ -41,14 +41,21 @@ def expect(holds: bool, otherwise: str) -> None:
 class Case:
     """One damaged store, asked everything; what comes of each operation is written to a descriptor, line by line."""
 
-    def __init__(self, store: Store, path: Path, output: int, *, sound: bool, forged: bool) -> None:
-        self._store, self._path, self._output, self._sound, self._forged = store, path, output, sound, forged
-        self._width = store.width
+    def __init__(self, store: Store, path: Path, output: int, damage: str, *, forged: bool) -> None:
+        self._store, self._path, self._output, self._damage, self._forged = store, path, output, damage, forged
+        self._sound = damage == "nothing"
         self._verdicts: dict[str, str] = {}
 
     def _say(self, operation: str, verdict: str, detail: str = "") -> None:
         os.write(self._output, json.dumps([operation, verdict, detail[:2000]]).encode() + b"\n")
         self._verdicts[operation] = verdict
+
+    @property
+    def _width(self) -> Width:
+        return self._store.width
+
+    def _open(self, path: Path, mode: str = "r") -> Any:
+        return fpstore.open(path, mode)
 
     @contextmanager
     def _doing(self, operation: str) -> Iterator[None]:
@@ -95,7 +102,7 @@ class Case:
         """Return fingerprints that the store gave, as numbers."""
         return self._width.numbers(check_fingerprints(fingerprints, self._width))
 
-    def _check_content(self, store: fpstore.Store, right: Pairs) -> None:
+    def _check_content(self, store: Any, right: Any) -> None:
         held = self._content(store)
         if not held.equal(right):
             held_keys, right_keys = held.keys(self._width), right.keys(self._width)
@@ -103,23 +110,29 @@ class Case:
 
     def run(self) -> None:
         with self._doing("open"):
-            opened = fpstore.open(self._path)
+            opened = self._open(self._path)
         if self._verdicts["open"] == "right":
-            for operation in (
-                self.probe_many, self.probe, self.look_up, self.ids_of, self.ids, self.find, self.items, self.scan, self.length,
-                self.verify,
-            ):  # fmt: skip
+            for operation in self.operations():
                 with self._doing(operation.__name__):
                     operation(opened)
-            with self._doing("backup"):
-                opened.backup(self._path.with_name("backup"))
+            self.back_up(opened)
             opened.close()
-            if self._verdicts["backup"] == "right":
-                with self._doing("backup, read"), fpstore.open(self._path.with_name("backup")) as backup:
-                    self.items(backup)
         with self._doing("repair"):
             self.repair()
         self.change()
+
+    def operations(self) -> list[Callable[[Any], None]]:
+        return [
+            self.probe_many, self.probe, self.look_up, self.ids_of, self.ids, self.find, self.items, self.scan, self.length,
+            self.verify,
+        ]  # fmt: skip
+
+    def back_up(self, store: Any) -> None:
+        with self._doing("backup"):
+            store.backup(self._path.with_name("backup"))
+        if self._verdicts["backup"] == "right":
+            with self._doing("backup, read"), self._open(self._path.with_name("backup")) as backup:
+                self.items(backup)
 
     def probe_many(self, store: fpstore.Store) -> None:
         truth = self._store
@@ -207,8 +220,8 @@ class Case:
 
     def repair(self) -> None:
         output, lost = self._path.with_name("repaired"), self._path.with_name("lost.tsv")
-        right, bad = self._store.now, [operation for operation in self._bad() if not operation.startswith("backup")]
-        report = fpstore.repair(self._path, output, lost=lost, memory="64MiB", threads=1)
+        bad = [operation for operation in self._bad() if not operation.startswith("backup")]
+        report = self._repaired(output, lost)
         if report.sound:
             self._say("report", "sound")
             if bad or report.output or report.losses or report.faults:
@@ -221,6 +234,13 @@ class Case:
             "complete" if report.complete else "losses",
             "; ".join([*report.losses, "| faults:", *(fault["message"] for fault in report.faults)]),
         )
+        self._check_repaired(report, output, lost)
+
+    def _repaired(self, output: Path, lost: Path) -> fpstore.RepairReport:
+        return fpstore.repair(self._path, output, lost=lost, memory="64MiB", threads=1)
+
+    def _check_repaired(self, report: fpstore.RepairReport, output: Path, lost: Path) -> None:
+        right = self._store.now
         if self._store.spec.ids == "string" and any("taken for integers" in loss for loss in report.losses):
             return  # it says that all strings are lost
         with fpstore.open(output) as store:
@@ -246,7 +266,7 @@ class Case:
         """Insert, delete and merge; once something is refused, what was done before must be there, and nothing else."""
         right, store = self._store.now, None
         with self._doing("open to change"):
-            store = fpstore.open(self._path, "r+")
+            store = self._open(self._path, "r+")
         if store is None:
             return
         for number, (call, arguments, returned, after) in enumerate(self._store.steps):
@@ -263,7 +283,7 @@ class Case:
             store.merge(memory="64MiB", threads=1)
         with self._doing("close"):
             store.close()
-        with self._doing("changed, read"), fpstore.open(self._path) as store:
+        with self._doing("changed, read"), self._open(self._path) as store:
             self._check_content(store, right)
 
 

@@ -8,15 +8,28 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from damage.stores import Store
+from damage.stores import Spec
+from fpstore.format.shards import is_shard_name
+from fpstore.lsh.manifest import DOCUMENTS, KEYS
 
 PAGE = 4096
 
 
+class Damaged(Protocol):
+    """What is damaged: its folder, older states of it, strange ones, and the names of the stores in it, if it has several."""
+
+    spec: Spec
+    path: Path
+    stranger: Path
+    twin: Path
+    older: list[Path]
+    parts: list[str]
+
+
 class Damage(NamedTuple):
-    """The damage to one file."""
+    """The damage to one file, or to one part: a shard, the documents or the keys of an index."""
 
     file: str  # relative to the store
     kind: str
@@ -25,23 +38,33 @@ class Damage(NamedTuple):
 
 def kind_of(file: str) -> str:
     name = Path(file).name
+    if is_shard_name(name) or name in (DOCUMENTS, KEYS):
+        return "part"
     return {
-        "manifest.json": "manifest", "writer.lock": "writer lock", "ids.mdb": "ids", "log": "log",
+        "manifest.json": "manifest", "lsh.json": "manifest", "shards.json": "manifest",
+        "writer.lock": "writer lock", "ids.mdb": "ids", "log": "log",
         "strings.mdb": "strings", "hashes.fpt": "numbers", "numbers.mdb": "numbers",
         "places.fpt": "places", "places.mdb": "places",
     }.get(name, "filter" if name.endswith(".fpf") else "table")  # fmt: skip
 
 
-WEIGHTS = {"table": 4, "filter": 2, "ids": 4, "strings": 4, "numbers": 4, "places": 4, "manifest": 4, "log": 4, "writer lock": 1}
+WEIGHTS = {
+    "table": 4, "filter": 2, "ids": 4, "strings": 4, "numbers": 4, "places": 4, "manifest": 4, "log": 4,
+    "writer lock": 1, "part": 2,
+}  # fmt: skip
 
 
-def choose(store: Store, chance: random.Random) -> Damage:
+def choose(store: Damaged, chance: random.Random) -> Damage:
     files: dict[str, list[str]] = {}
     for path in sorted(store.path.rglob("*")):
         if path.is_file():
             files.setdefault(kind_of(path.name), []).append(str(path.relative_to(store.path)))
+    if store.parts:
+        files["part"] = store.parts
     which = chance.choices(sorted(files), [WEIGHTS[kind] for kind in sorted(files)])[0]
     file = chance.choice(files[which])
+    if which == "part":
+        return _choose_part(store, file, chance)
     kind = chance.choice([*DAMAGES, "flips", "flips", "foreign", "foreign", "older", "older"])
     if kind not in ("foreign", "older"):
         return Damage(file, kind, partial(DAMAGES[kind], random.Random(chance.random())))
@@ -58,8 +81,22 @@ def choose(store: Store, chance: random.Random) -> Damage:
     return Damage(file, kind, partial(replace, chance.choice(others)))
 
 
+def _choose_part(store: Damaged, part: str, chance: random.Random) -> Damage:
+    """Return the loss of a part, or its exchange for another one, of this store or of a strange one."""
+    older = store.older if store.spec.shards else []  # an index with older documents is one that had no later ones
+    others = [folder / name for folder in (store.path, store.stranger, store.twin, *older) for name in store.parts]
+    others.remove(store.path / part)
+    if chance.random() < 0.25:
+        return Damage(part, "part removed", shutil.rmtree)
+    return Damage(part, "part swapped", partial(replace, chance.choice(others)))
+
+
 def replace(other: Path, path: Path) -> None:
-    shutil.copyfile(other, path)
+    if other.is_dir():
+        shutil.rmtree(path)
+        shutil.copytree(other, path)
+    else:
+        shutil.copyfile(other, path)
 
 
 def place(chance: random.Random, data: bytearray) -> int:
@@ -138,7 +175,7 @@ DAMAGES: dict[str, Callable[[random.Random, Path], None]] = {
 }
 
 
-def copied(store: Store, file: str, target: Path) -> None:
+def copied(store: Damaged, file: str, target: Path) -> None:
     """Copy a store; files that nothing ever writes to are linked."""
     target.mkdir()
     for path in sorted(store.path.rglob("*")):

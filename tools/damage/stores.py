@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 import fpstore
 from fpstore.base.width import Width, distinct, is_in, order_of, place_of
+from fpstore.format.shards import shard_name
 
 Words = npt.NDArray[np.uint64]
 QUERIES = 90
@@ -19,7 +21,7 @@ CHANGED = 60  # rows of each change
 
 
 class Spec(NamedTuple):
-    """A kind of store: what it holds, and what was done to it."""
+    """A kind of store, sharded store or LSH index: what it holds, and what was done to it."""
 
     ids: str  # row, integer, string
     design: str = "manku-4"
@@ -34,6 +36,8 @@ class Spec(NamedTuple):
     index_ids: bool = False
     width: int = 64
     trusting: bool = False  # LMDB files are not checked when they are opened, as those over 4 MiB are not
+    shards: int = 0  # of a sharded store; their changes come before they are combined
+    lsh: bool = False
 
 
 SPECS = {
@@ -70,6 +74,15 @@ SPECS |= {
     "references of 256 bits": Spec("integer", "columns-16-8", 20, fingerprint_count=3000, each=2, width=256),
     "merged references of 256 bits": Spec("string", "columns-8-11", each=3, changed=True, merged=True, width=256),
 }
+SPECS |= {
+    "sharded rows": Spec("row", shards=3),
+    "sharded integers": Spec("integer", "flip-2", each=3, changed=True, index_ids=True, shards=3),
+    "sharded strings": Spec("string", each=2, changed=True, merged=True, shards=2, trusting=True),
+    "index of rows": Spec("row", fingerprint_count=150, lsh=True),
+    "index of integers": Spec("integer", fingerprint_count=200, changed=True, index_ids=True, lsh=True),
+    "index of strings": Spec("string", fingerprint_count=200, changed=True, merged=True, lsh=True),
+    "trusting index": Spec("string", fingerprint_count=200, changed=True, merged=True, trusting=True, lsh=True),
+}
 LARGE = tuple(name for name in SPECS if name.startswith("large"))
 
 
@@ -102,6 +115,7 @@ class Store:
         folder.mkdir(parents=True)
         self.path, self.stranger, self.twin = folder / "now", folder / "stranger", folder / "twin"
         self.older: list[Path] = []
+        self.parts = [shard_name(number) for number in range(spec.shards)]
         self.numbers: dict[str, int] = {}
         fingerprints = self._fingerprints(spec.fingerprint_count)
         counts = (
@@ -125,11 +139,7 @@ class Store:
         if spec.merged:
             self._keep_state()
             for path in (self.path, self.stranger, self.twin):
-                with fpstore.open(path, "r+") as store:
-                    if spec.merge_design is None:
-                        store.merge(memory="64MiB", threads=1)
-                    else:
-                        store.redesign(spec.merge_design, memory="64MiB", threads=1)
+                self._each(path, self._merge)
             self._change(self.path)
             self._keep_state()
             self._change(self.path)
@@ -167,6 +177,30 @@ class Store:
         shutil.copytree(self.path, self.older[-1])
 
     def _build(self, path: Path, fingerprints: Words, numbers: Words) -> None:
+        if not self.parts:
+            self._build_one(path, fingerprints, numbers)
+            return
+        path.mkdir()
+        cuts = np.array_split(np.arange(len(numbers)), len(self.parts))
+        for name, rows in zip(self.parts, cuts, strict=True):
+            self._build_one(path / name, fingerprints[rows], numbers[rows])
+        fpstore.ShardedStore.combine(path).close()
+
+    def _each(self, path: Path, change: Callable[[fpstore.Store, int], None]) -> None:
+        """Change a store, or each shard of it by its number."""
+        for number, part in enumerate(self.parts or [""]):
+            with fpstore.open(path / part, "r+") as store:
+                change(store, number)
+        if self.parts:
+            fpstore.ShardedStore.combine(path).close()
+
+    def _merge(self, store: fpstore.Store, _: int) -> None:
+        if self.spec.merge_design is None:
+            store.merge(memory="64MiB", threads=1)
+        else:
+            store.redesign(self.spec.merge_design, memory="64MiB", threads=1)
+
+    def _build_one(self, path: Path, fingerprints: Words, numbers: Words) -> None:
         spec = self.spec
         fpstore.build(
             path, self.width.outside(fingerprints), None if spec.ids == "row" else self.ids(numbers), width=spec.width,
@@ -178,11 +212,14 @@ class Store:
         """Insert and delete, in several commits."""
         added = in_order(self._fingerprints(CHANGED), self.rng.integers(2**62, 2**63, CHANGED, np.uint64))
         removed = self.rng.choice(distinct(self.now.fingerprints), CHANGED // 2, replace=False)
-        with fpstore.open(path, "r+") as store:
-            for start in range(0, CHANGED, 20):
+
+        def change(store: fpstore.Store, part: int) -> None:
+            for start in range(20 * part, CHANGED, 20 * max(len(self.parts), 1)):
                 rows = self.width.outside(added.fingerprints[start : start + 20])
                 store.insert(rows, self.ids(added.numbers[start : start + 20]))
             store.delete(fingerprints=self.width.outside(removed))
+
+        self._each(path, change)
         if ours:
             self.now, self.ever = self._with(added), Pairs(*map(np.concatenate, zip(self.ever, added, strict=True)))
             self.now = self._without(is_in(self.now.fingerprints, removed))

@@ -33,7 +33,8 @@ _SKIPPED = b"\x2a\x4d\x18"  # after one byte, 0x50 to 0x5f: a frame that holds n
 _MOST_WINDOW_BYTES = 1 << 27  # that a file may ask for to be read: as zstd allows without --long
 _GZIP_BITS = 16 + zlib.MAX_WBITS
 _MOST_XZ_BYTES = 1 << 28  # of memory, which xz -9 takes 65 MiB of
-_FED_BYTES = {"gzip": 1 << 14, "zstandard": 1 << 10, "bzip2": 1 << 10, "xz": 1 << 12}  # at once: they may hold 32 MiB
+_FED_BYTES = {"gzip": 1 << 14, "zstandard": 1 << 10, "bzip2": 1 << 16, "xz": 1 << 16}  # at once; 32 MiB in the first two
+_UNPACKED_BYTES = {"bzip2": 1 << 20, "xz": 1 << 20}  # at once: a kilobyte of bzip2 may hold a gigabyte
 
 
 def at(name: str, line: int | None, message: str) -> InputError:
@@ -247,17 +248,18 @@ def _maker_of_frames(kind: str) -> tuple[Callable[[], Any], tuple[type[Exception
 def _unpacking(raw: Read, name: str, kind: str) -> Read:
     """Return a function that reads what the frames of a compressed stream hold."""
     make, errors = _maker_of_frames(kind)
+    most = (_UNPACKED_BYTES[kind],) if kind in _UNPACKED_BYTES else ()
     frame: Any = None
     packed, ready = b"", bytearray()
 
     def unpack(size: int) -> None:
         nonlocal frame, packed
-        while len(ready) < size and (packed := packed or raw(_FED_BYTES[kind])):
+        while len(ready) < size and (holds_more() or (packed := packed or raw(_FED_BYTES[kind]))):
             if frame is None and kind in ("gzip", "xz") and not (packed := packed.lstrip(b"\0")):  # that fill up a block
                 continue
             frame = frame or make()
             try:
-                ready.extend(frame.decompress(packed))
+                ready.extend(frame.decompress(packed, *most))
             except errors as error:
                 raise damaged(error) from error
             packed = b""
@@ -265,6 +267,10 @@ def _unpacking(raw: Read, name: str, kind: str) -> Read:
                 frame, packed = None, frame.unused_data
         if frame is not None and len(ready) < size:
             raise damaged("it ends within a frame")
+
+    def holds_more() -> bool:
+        """Whether the frame has taken bytes of which it has not returned all."""
+        return frame is not None and bool(most) and not frame.needs_input
 
     def damaged(reason: object) -> InputError:
         return at(name, None, f"damaged {kind} file ({' '.join(str(reason).split())}): fetch or compress it again")

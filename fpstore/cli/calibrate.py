@@ -177,7 +177,7 @@ def build_options(made: Fingerprinter[Any]) -> list[str] | None:
     changed = {key: value for key, value in made.parameters.items() if value not in (usual.parameters[key], None)}
     if not changed.keys() <= names.keys():
         return None
-    first = ["--method", made.name] if isinstance(made, TextHash) else []
+    first = ["--method", made.name] if isinstance(made, TextHash) else ["--image"]
     return [*first, *(word for key, value in changed.items() for word in (names[key], str(value)))]
 
 

@@ -233,10 +233,11 @@ def test_options_that_build_takes():
         (SimHash(tokenizer=str.split), None),
         (SimHash().learn_weights(["a"]), None),
         (LongestSentences(), None),
-        (ImageHash(method="difference", width=256), ["--image-hash", "difference", "--width", "256"]),
-        (ImageHash(method="pdq"), ["--image-hash", "pdq", "--width", "256", "--min-quality", "20"]),
+        (ImageHash(method="difference", width=256), ["--image", "--image-hash", "difference", "--width", "256"]),
+        (ImageHash(method="pdq"), ["--image", "--image-hash", "pdq", "--width", "256", "--min-quality", "20"]),
     ):
         assert build_options(made) == options
         if options is not None:
-            of = "--image" if isinstance(made, ImageHash) else "--text"
-            assert "No such option" not in run("build", "x.fps", "no such file", of, *options, "--radius", "3").output
+            words = options if isinstance(made, ImageHash) else ["--text", *options]
+            out = run("build", "x.fps", "no such file", *words, "--radius", "3").output
+            assert "no such file: No such file" in out

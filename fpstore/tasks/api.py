@@ -225,9 +225,28 @@ class Plan:
         """Whether all tasks are done, and :meth:`finish` has ended the job: then the plan may be removed."""
         return self._work.is_finished()
 
-    def remove(self) -> None:
-        """Remove the folder of the plan, with all results; the output stays."""
-        self._folder.remove()
+    def remove(self, *, force: bool = False) -> list[str]:
+        """Remove the plan and the results of its tasks; the output stays, and so do files of others in its folder.
+
+        Parameters
+        ----------
+        force : bool
+            Also if the job is not finished.
+
+        Returns
+        -------
+        list of str
+            The names of files of others.
+
+        Raises
+        ------
+        UnfinishedError
+            The job is not finished, or its output is gone.
+        """
+        if not (force or self.is_finished()):
+            unfinished = "its job is not finished, or the output is gone: finish it, or remove the plan with force=True (--force)"
+            raise UnfinishedError(f"{self.path}: {unfinished}", path=self.path)
+        return self._folder.remove()
 
 
 def _run_stage(
@@ -303,16 +322,33 @@ def open_plan(path: PathLike) -> Plan:
 
 
 def remove_plan(path: PathLike, *, force: bool = False) -> list[str]:
-    """Remove a plan and its results; return the names of files of others in its folder, which stay.
+    """Remove a plan as :meth:`Plan.remove` does, also one that this version of fpstore cannot open.
 
-    UnfinishedError if its job has not ended, and FormatVersionError if another version made it, unless it is forced.
+    Parameters
+    ----------
+    path : path-like
+        The folder of the plan, or its URI.
+    force : bool
+        Also if the job is not finished, or another version made the plan.
+
+    Returns
+    -------
+    list of str
+        The names of files of others in its folder, which stay.
+
+    Raises
+    ------
+    StoreNotFoundError
+        There is no plan.
+    FormatVersionError
+        Another version made the plan, and `force` is false.
+    UnfinishedError
+        The job is not finished, or its output is gone, and `force` is false.
     """
-    place = place_of(path)
     try:
-        if not (open_plan(path).is_finished() or force):
-            unfinished = "its job is not finished, or the output is gone: fpstore task finish ends it, --force removes the plan"
-            raise UnfinishedError(f"{place.uri}: {unfinished}", path=place.uri)
+        plan = open_plan(path)
     except FormatVersionError as error:
         if not force:
-            raise FormatVersionError(f"{error}; --force removes the plan", path=place.uri) from error
-    return remove_files(place)
+            raise FormatVersionError(f"{error}; or remove it with force=True (--force)", path=error.path) from error
+        return remove_files(place_of(path))
+    return plan.remove(force=force)

@@ -115,9 +115,9 @@ class PlanFolder:
         made.is_new = is_new
         return made
 
-    def remove(self) -> None:
-        """Remove the plan and its results; files of others stay."""
-        remove_files(self.place)
+    def remove(self) -> list[str]:
+        """Remove the plan and its results; return the names of files of others, which stay."""
+        return remove_files(self.place)
 
     @property
     def tasks(self) -> int:

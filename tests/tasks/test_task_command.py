@@ -240,3 +240,17 @@ def test_parts_and_slices_have_a_size(source):
     assert open_plan("pp").status()[0].tasks > 10
     assert "must be 1 or more" in failure("dedup", "corpus", "o", *MANY, "--slice-rows", "0", code=2)
     assert "--part-bytes is for plans" in failure("dedup", "corpus", "o", "--text-field", "text", "--part-bytes", "1kB", code=2)
+
+
+def test_the_method_refuses_a_plan_as_the_command_does(source):
+    """`Plan.remove` removed the results of a job that was not finished."""
+    fine("dedup", "corpus", "out", *MANY)
+    plan = open_plan("p")
+    plan.run(0)
+    Path("p/notes.txt").write_text("of others")
+    for remove in (plan.remove, lambda: fpstore.tasks.remove_plan("p")):
+        with pytest.raises(fpstore.UnfinishedError, match=r"its job is not finished.* with force=True \(--force\)$"):
+            remove()
+    assert Path("p/results/hash-00000.pieces").is_file()
+    assert plan.remove(force=True) == ["notes.txt"]
+    assert [path.name for path in Path("p").rglob("*") if path.is_file()] == ["notes.txt"]

@@ -133,6 +133,7 @@ BASES: dict[str, dict[str, str]] = {
     "plan_join": {"other": "'t.fps'"},
     "plan_lsh": {"threshold": "0.8", "documents": "9"},
     "plan_probe": {"queries": "'q.tsv'"},
+    "remove_plan": {"path": "'p'"},
     "calibrate": {"source": "'r.jsonl'", "text": "'text'"},
     "repair": {"path": "'s.fps'"},
 }

@@ -114,23 +114,21 @@ def status(given: Given) -> None:
     $ fpstore task status shards.plan
     $ fpstore task status shards.plan --json
     """
-    plan = _opened(given)
-    left = plan.left()
-    found = [one._replace(done=one.tasks - len(left[one.stage])) for one in plan.status()]
+    stages = _opened(given).status()
     if given.as_json:
-        print_json([{**one._asdict(), "seconds_left": one.seconds_left, "left": left[one.stage]} for one in found])
+        print_json([{**stage._asdict(), "seconds_left": stage.seconds_left} for stage in stages])
         return
     columns = {
-        "stage": [one.stage for one in found], "indexes": [_indexes(one.first, one.tasks) for one in found],
-        "done": [f"{one.done:,}" for one in found], "left": [f"{one.tasks - one.done:,}" for one in found],
-        "begun": [f"{one.begun:,}" if one.begun else "" for one in found], "rate": list(map(_rate, found)),
-        "time left": list(map(_time_left, found)), "indexes left": [_some(one, left[one.stage]) for one in found],
+        "stage": [stage.stage for stage in stages], "indexes": [_indexes(stage.first, stage.tasks) for stage in stages],
+        "done": [f"{stage.done:,}" for stage in stages], "left": [f"{len(stage.left):,}" for stage in stages],
+        "begun": [f"{stage.begun:,}" if stage.begun else "" for stage in stages], "rate": list(map(_rate, stages)),
+        "time left": list(map(_time_left, stages)), "indexes left": list(map(_first_left, stages)),
     }  # fmt: skip
     shown = {name: cells for name, cells in columns.items() if any(cells)}
     words = [place for place, name in enumerate(shown) if name in ("stage", "indexes", "indexes left")]
     print_table(printable(given.plan), list(shown), list(zip(*shown.values(), strict=True)), left=words)
-    latest = max((one.latest for one in found if one.latest is not None), default=None)
-    if latest is not None and any(map(_is_in_part, found)):
+    latest = max((stage.latest for stage in stages if stage.latest is not None), default=None)
+    if latest is not None and any(map(_is_in_part, stages)):
         click.echo(f"The last result appeared at {time.strftime('%Y-%m-%d %H:%M:%S %z', time.localtime(latest))}.")
 
 
@@ -138,10 +136,10 @@ def _is_in_part(stage: StageStatus) -> bool:
     return 0 < stage.done < stage.tasks
 
 
-def _some(stage: StageStatus, left: list[int]) -> str:
-    """Return the first indexes of tasks that are left, of a stage of which some are done."""
-    more = f" and {len(left) - SHOWN:,} more" if len(left) > SHOWN else ""
-    return ", ".join(map(str, left[:SHOWN])) + more if _is_in_part(stage) else ""
+def _first_left(stage: StageStatus) -> str:
+    """Return the first indexes of tasks that are left, of a stage that is done in part."""
+    more = f" and {len(stage.left) - SHOWN:,} more" if len(stage.left) > SHOWN else ""
+    return ", ".join(map(str, stage.left[:SHOWN])) + more if _is_in_part(stage) else ""
 
 
 def _rate(stage: StageStatus) -> str:
@@ -195,7 +193,7 @@ def remove(given: Given) -> None:
 
     $ fpstore task remove shards.plan --force --json
     """
-    from fpstore.tasks.api import remove_plan
+    from fpstore.tasks import remove_plan
 
     others = remove_plan(given.plan, force=given.force)
     if others:
@@ -213,11 +211,11 @@ def show_summary(given: Given, summary: dict[str, Any]) -> None:
 
 def show_plan(given: Given, plan: Plan) -> None:
     """Print what a plan has, and how it is run."""
-    found = plan.status()
-    done, path = sum(one.done for one in found), printable(given.plan)
-    line = f"{counted(len(plan), 'task')} in {counted(len(found), 'stage')} planned{f', {done:,} of them done' if done else ''}"
+    stages = plan.status()
+    done, path = sum(stage.done for stage in stages), printable(given.plan)
+    line = f"{counted(len(plan), 'task')} in {counted(len(stages), 'stage')} planned{f', {done:,} of them done' if done else ''}"
     then = f"run {path} --processes N runs them" if done < len(plan) else f"finish {path} ends the job"
-    record = {"plan": plan.path, "digest": plan.digest, "stages": [one._asdict() for one in found]}
+    record = {"plan": plan.path, "digest": plan.digest, "stages": [stage._asdict() for stage in stages]}
     given.result(record, f"{given.timed(given.plan, line)}\nfpstore task {then}")
 
 

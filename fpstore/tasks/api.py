@@ -56,6 +56,8 @@ class StageStatus(NamedTuple):
         The index of its first task.
     tasks, done : int
         How many tasks it has, and how many of them are done.
+    left : tuple of int
+        The indexes of the tasks that are not done.
     latest : float or None
         When the last result appeared, in seconds since 1970.
     rate : float or None
@@ -68,6 +70,7 @@ class StageStatus(NamedTuple):
     first: int
     tasks: int
     done: int
+    left: tuple[int, ...]
     latest: float | None = None
     rate: float | None = None
     begun: int = 0
@@ -112,7 +115,7 @@ class Plan:
         return f"<fpstore.tasks.Plan {self.path}: {self._folder.kind}, {len(self):,} tasks>"
 
     def status(self) -> list[StageStatus]:
-        """Return how many tasks of each stage are done, and how fast, in the order of the stages."""
+        """Return which tasks of each stage are done, and how fast, in the order of the stages."""
         times, begun = self._folder.times(), self._folder.begun()
         before, found = self._folder.place.times(PLAN_FILE).get(PLAN_FILE, 0.0), []
         for stage, indexes in self._folder.indexes():
@@ -121,14 +124,10 @@ class Plan:
             passed, before = recent[-1] - recent[0], ended[-1]
             rate = (len(recent) - 1) / passed if passed > 0 and ended[1:] else None
             latest = ended[-1] if ended[1:] else None
-            unfinished = sum(index in begun and index not in times for index in indexes)
-            found.append(StageStatus(stage.name, indexes.start, stage.tasks, len(ended) - 1, latest, rate, unfinished))
+            left = tuple(index for index in indexes if index not in times)
+            unfinished = len(begun.intersection(left))
+            found.append(StageStatus(stage.name, indexes.start, stage.tasks, len(ended) - 1, left, latest, rate, unfinished))
         return found
-
-    def left(self) -> dict[str, list[int]]:
-        """Return the indexes of the tasks of each stage that are not done, in the order of the stages."""
-        done = self._folder.done()
-        return {stage.name: [index for index in indexes if index not in done] for stage, indexes in self._folder.indexes()}
 
     def run(
         self, index: int, *, threads: int | None = 1, memory: int | str | None = None, progress: Progress | None = None

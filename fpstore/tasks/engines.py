@@ -55,22 +55,22 @@ def run_stages(plan: Plan, run_tasks: Callable[[list[int]], Iterable[Outcome]]) 
 
     What is published counts. Outcomes only say why something is not: a task may fail in one process and be done by another.
     """
-    for stage in plan.left():
-        _run_stage(plan, stage, run_tasks)
+    for number in range(len(plan.status())):
+        _run_stage(plan, number, run_tasks)
 
 
-def _run_stage(plan: Plan, stage: str, run_tasks: Callable[[list[int]], Iterable[Outcome]]) -> None:
-    left, failed = plan.left()[stage], list[Outcome]()
+def _run_stage(plan: Plan, number: int, run_tasks: Callable[[list[int]], Iterable[Outcome]]) -> None:
+    left, failed = plan.status()[number].left, list[Outcome]()
     for _ in range(ROUNDS):
         if not left or any(one.error not in PASSING for one in failed):
             break
-        outcomes = run_tasks(left)
-        left = plan.left()[stage]
+        outcomes = run_tasks(list(left))
+        left = plan.status()[number].left
         failed = [one for one in outcomes if one.error is not None and one.task in left]
     for one in sorted(failed, key=lambda one: (one.error in PASSING, one.task)):
         raise getattr(errors, str(one.error))(str(one.message))
     if left:
-        message = f"{plan.path}: task {left[0]} of the stage {stage} has run, and its result is not here"
+        message = f"{plan.path}: task {left[0]} of the stage {plan.status()[number].stage} has run, and its result is not here"
         raise StorageError(f"{message}: the plan must be where all machines reach it", path=plan.path)
 
 

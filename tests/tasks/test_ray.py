@@ -46,4 +46,4 @@ def test_an_error_of_a_task_is_what_one_process_raises(tmp_path, faults):
     with pytest.raises(fpstore.InputError) as raised:
         fpstore.ray.run(tmp_path / "plan")
     assert str(raised.value) == message
-    assert plan.left()["hash"] == [1]
+    assert plan.status()[0].left == (1,)

@@ -167,7 +167,7 @@ def test_an_error_of_a_task_is_what_one_process_raises(tmp_path, cluster):
     with pytest.raises(fpstore.InputError, match=f"^{re.escape(message)}$"):
         fpstore.spark.run(spark, tmp_path / "plan")
     assert [one.done for one in plan.status()] == [2, 0, 0, 0, 0, 0]
-    assert plan.left()["hash"] == [1]
+    assert plan.status()[0].left == (1,)
 
 
 @pytest.mark.slow

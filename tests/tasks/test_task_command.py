@@ -33,6 +33,7 @@ def test_the_tasks_that_are_left_are_named(source):
     for index in (1, hashing - 1):
         plan.run(index)
     left = [0, *range(2, hashing - 1)]
+    assert plan.status()[0].left == tuple(left)
     line = next(line for line in fine("task", "status", "p").splitlines() if line.startswith("hash"))
     assert line.split()[2:4] == ["2", f"{len(left)}"]
     assert line.endswith(f"  0, 2, 3, 4, 5, 6, 7, 8 and {len(left) - 8} more")
@@ -80,7 +81,7 @@ def test_a_rate_is_that_of_the_last_hundred(tmp_path):
         os.utime(folder / f"hash-{index:05d}.pieces", (seconds, seconds))
     plan = Plan.__new__(Plan)
     plan._folder = PlanFolder(DiskPlace(tmp_path), {"kind": "dedup", "asked": {}, "stages": [["hash", 200]]})
-    assert plan.status() == [StageStatus("hash", 0, 200, 150, 1_000_100_200, 0.5, 0)]
+    assert plan.status() == [StageStatus("hash", 0, 200, 150, tuple(range(150, 200)), 1_000_100_200, 0.5, 0)]
     assert plan.status()[0].seconds_left == 100
 
 

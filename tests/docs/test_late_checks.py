@@ -1,28 +1,24 @@
 """What returns an iterator checks its arguments, and takes its snapshot, when it is called."""
 
-import importlib
 import inspect
 
 import numpy as np
 import pytest
+from public import public_names
 
 import fpstore
 from fpstore import InputError, lsh
 
-MODULES = ("fpstore", "fpstore.lsh", "fpstore.io", "fpstore.hashing", "fpstore.families", "fpstore.tasks", "fpstore.calibration")
-
 
 def public_functions():
-    for module in map(importlib.import_module, MODULES):
-        for name in module.__all__:
-            value = getattr(module, name)
-            if not inspect.isclass(value):
-                yield name, value
-                continue
-            members = {member for member in dir(value) if not member.startswith("_")} | {"__init__", "__iter__"}
-            for member in sorted(members):
-                function = inspect.getattr_static(value, member, None)
-                yield f"{name}.{member}", getattr(function, "__func__", function)
+    for _, name, value in public_names():
+        if not inspect.isclass(value):
+            yield name, value
+            continue
+        members = {member for member in dir(value) if not member.startswith("_")} | {"__init__", "__iter__"}
+        for member in sorted(members):
+            function = inspect.getattr_static(value, member, None)
+            yield f"{name}.{member}", getattr(function, "__func__", function)
 
 
 def test_no_public_generator_takes_arguments():

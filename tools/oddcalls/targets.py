@@ -6,15 +6,19 @@ error: whoever adds a public function says how it is called.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-MODULES = ("fpstore", "fpstore.lsh", "fpstore.io", "fpstore.hashing", "fpstore.families", "fpstore.tasks", "fpstore.calibration")
-REFERENCE = Path(__file__).parents[2] / "docs" / "api.md"  # a method that it does not name is not public
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from public import public_names  # noqa: E402
+
+REFERENCE = ROOT / "docs" / "api.md"  # a method that it does not name is not public
 OPERATORS = ("__contains__", "__getitem__")
 # Parts of families and fingerprinters for their authors: they take batches that were checked.
 INSIDE = {
@@ -161,17 +165,14 @@ def targets() -> list[Target]:
 
 def _found() -> Iterator[Target]:
     seen = set()
-    for module in MODULES:
-        names = importlib.import_module(module).__all__
-        for name in names:
-            value = getattr(importlib.import_module(module), name)
-            if id(value) in seen or (inspect.isclass(value) and issubclass(value, BaseException)):
-                continue
-            seen.add(id(value))
-            if not inspect.isclass(value):
-                yield _target(module, name, name, value, f"{module}.{name}")
-            elif (short := f"lsh.{name}" if module == "fpstore.lsh" and name == "Matches" else name) not in PLAIN:
-                yield from _of_class(module, short, value)
+    for module, name, value in public_names():
+        if id(value) in seen or (inspect.isclass(value) and issubclass(value, BaseException)):
+            continue
+        seen.add(id(value))
+        if not inspect.isclass(value):
+            yield _target(module, name, name, value, f"{module}.{name}")
+        elif (short := f"lsh.{name}" if module == "fpstore.lsh" and name == "Matches" else name) not in PLAIN:
+            yield from _of_class(module, short, value)
 
 
 def _of_class(module: str, name: str, kind: type) -> Iterator[Target]:

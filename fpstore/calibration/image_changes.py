@@ -133,7 +133,7 @@ def _mirror(picture: Image, amount: float, draws: Draws) -> Image:
 
 
 class _Kind(NamedTuple):
-    """A kind of change: its function, its amounts in words, an example, the bounds, and whether the amount is a share."""
+    """A kind of change: its function, and of its amounts words, an example, the bounds, whether they are shares, and the step."""
 
     make: Callable[[Image, float, Draws], Image]
     takes: str = ""
@@ -141,11 +141,12 @@ class _Kind(NamedTuple):
     least: float = 0.0
     most: float = 0.0
     share: bool = False
+    step: float = 0.0  # the amount is a multiple of it
 
 
 _KINDS = {
     "resize": _Kind(_resize, "a factor from 0.01 to 4", "0.5", 0.01, 4, share=True),
-    "jpeg": _Kind(_jpeg, "a quality from 1 to 95", "75", 1, 95),
+    "jpeg": _Kind(_jpeg, "a quality from 1 to 95", "75", 1, 95, step=1),
     "crop": _Kind(_crop, "a share from 0.001 to 0.9", "0.05", 0.001, 0.9, share=True),
     "blur": _Kind(_blur, "pixels from 0.1 to 100", "2", 0.1, 100),
     "brightness": _Kind(_brightness, "a factor from 0.05 to 10", "1.2", 0.05, 10, share=True),
@@ -156,10 +157,9 @@ _KINDS = {
     "corner": _Kind(_corner, "a share of the sides from 0.01 to 0.9", "0.2", 0.01, 0.9, share=True),
     "border": _Kind(_border, "a share of the longer side from 0.001 to 1", "0.05", 0.001, 1, share=True),
     "caption": _Kind(_caption, "a share of the height from 0.01 to 1", "0.1", 0.01, 1, share=True),
-    "turn": _Kind(_turn, "90, 180 or 270 degrees", "90", 90, 270),
+    "turn": _Kind(_turn, "90, 180 or 270 degrees", "90", 90, 270, step=90),
 }
 IMAGE_KINDS = tuple(_KINDS)
-_STEPS = {"jpeg": 1, "turn": 90}  # of amounts
 
 
 class ImageChange(NamedTuple):
@@ -199,7 +199,7 @@ def parse_image_change(text: str) -> ImageChange:
         if amount is not None:
             raise InputError(f"{name} takes no amount: got {show(text)}", got=text)
         return ImageChange(name)
-    if amount is None or not kind.least <= amount <= kind.most or amount % _STEPS.get(name, amount):
+    if amount is None or not kind.least <= amount <= kind.most or (kind.step and amount % kind.step):
         raise InputError(f"{name} takes {kind.takes}, as {name}={kind.example}: got {show(text)}", got=text)
     return ImageChange(name, amount)
 

@@ -23,7 +23,7 @@ _LOGGERS = ("trafilatura", "htmldate")
 _PURPOSE = "the main text of pages of HTML (html=True, --html)"
 
 #: The least share of a page's letters without menus that its main text has; of one with less, the whole text counts. By
-#: ``tools/main_texts``, it is 0.3 to 1 in nine tenths of pages of news, and up to 0.2 where the items of a list are lost.
+#: ``tools/page_texts``, it is 0.3 to 1 in nine tenths of pages of news, and up to 0.2 where the items of a list are lost.
 LEAST_SHARE = 0.25
 _ASIDE = (
     "nav", "header", "footer", "aside", "script", "style", "noscript", "template", "svg", "math", "button", "select", "textarea",
@@ -153,10 +153,10 @@ def main_texts(pages: Sequence[str], extractor: str = EXTRACTORS[0]) -> list[str
     return [page.text for page in page_texts(pages, extractor)]
 
 
-def page_texts(pages: Sequence[str], extractor: str = EXTRACTORS[0]) -> list[PageText]:
+def page_texts(pages: Sequence[str], extractor: str = EXTRACTORS[0], least_share: float = LEAST_SHARE) -> list[PageText]:
     """Return what of each page is compared; an empty text for a page that has none."""
     extract = _extractor(extractor)
-    return [_page_text(extract, page) for page in pages]
+    return [_page_text(extract, page, least_share) for page in pages]
 
 
 def whole_text(page: str) -> str:
@@ -199,16 +199,16 @@ def _is_named_menu(element: Any) -> bool:
     return element.tag != "a" and bool(_MENU_NAMES.search(f"{element.get('class', '')} {element.get('id', '')}"))
 
 
-def _page_text(extract: Callable[[str], tuple[str, str]], page: str) -> PageText:
+def _page_text(extract: Callable[[str], tuple[str, str]], page: str, least_share: float) -> PageText:
     try:
         title, text = extract(page)
     except (ValueError, TypeError, RecursionError):  # a page that no parser understands
         title = text = ""
     # The letters between all tags are at least those of the whole text, and are counted in a tenth of the time.
-    if _letters(text) >= LEAST_SHARE * _letters(_TAGS.sub(" ", page)):
+    if _letters(text) >= least_share * _letters(_TAGS.sub(" ", page)):
         return PageText(_titled(title, text), False)
     whole = whole_text(page)
-    is_whole = _shared(text, whole) < LEAST_SHARE * _letters(whole)
+    is_whole = _shared(text, whole) < least_share * _letters(whole)
     return PageText(_titled(title, whole if is_whole else text), is_whole)
 
 

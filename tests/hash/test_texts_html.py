@@ -312,3 +312,10 @@ def test_without_the_package_the_message_says_what_to_install(site, monkeypatch,
     ):
         with pytest.raises(MissingExtraError, match=f"pip install {extractor}"):
             make()
+
+
+def test_the_least_share_is_that_of_the_caller():
+    """A tool set a constant of the module instead."""
+    pages = [list_page(number) for number in range(8)]
+    assert any(page.is_whole for page in page_texts(pages, "resiliparse"))
+    assert not any(page.is_whole for page in page_texts(pages, "resiliparse", least_share=0))

@@ -243,7 +243,8 @@ def plan(given: Given) -> None:
     if len(plans) > SHOWN and not given.show_all:
         say(f"and {len(plans) - SHOWN} more: --all shows them.")
     say(_ESTIMATES)
-    say(f"Until a merge, each of 100,000 changes takes {delta:.0f} bytes of memory, and more for the text of a new string id.")
+    taken = ", ".join(f"{each:.0f} of {changes:,}" for changes, each in delta.items())
+    say(f"Bytes of memory of each change until a merge: {taken} changes. The text of a new string id takes more.")
     if plans[0].chosen and prefer == "balance" and (best := knee([p for p in plans if p.fits], storage)).name != plans[0].name:
         say(f"auto takes {plans[0].name} in place of {best.name}, which is hardly better.")
     differs = plans[0].chosen and prefer != "speed" and (plans[0].name == SCAN) != (radius >= crossing.radius)

@@ -48,7 +48,7 @@ ID_BYTES = 4.0
 Shapes = Mapping[int, FilterShape]  # by table
 NO_FILTERS: Shapes = MappingProxyType({})
 FOLDER_BYTES = 20_480  # an empty id map, an empty log and a manifest
-DELTA_CHANGES = 100_000  # for which the memory of a change is estimated
+DELTA_CHANGES = (10_000, 100_000, 300_000)  # for which the memory of a change is estimated: an index begins between some
 FEWEST_FOR_BYTES = 1 << 12  # with fewer fingerprints, headers, pages and last blocks dominate: bytes per fingerprint mean nothing
 
 
@@ -122,21 +122,21 @@ class Plan:
         return mean_nanoseconds(1000 * self.microseconds, 1000 * self.single_microseconds) / 1000
 
     @property
-    def delta_bytes_per_change(self) -> float:
-        """The bytes of memory that each of 100,000 changes takes before a merge, besides the text of new string ids."""
-        return delta_bytes(self.design.radius, self.design.width.bits)
+    def delta_bytes_per_change(self) -> Mapping[int, float]:
+        """The bytes of memory of a change before a merge, besides the text of a new string id, by how many changes there are."""
+        return {changes: delta_bytes(self.design.radius, self.design.width.bits, changes) for changes in DELTA_CHANGES}
 
 
 @lru_cache
-def delta_bytes(radius: int, width: int) -> float:
-    """Return the bytes of memory of each of DELTA_CHANGES changes: those of a delta that is made for it."""
+def delta_bytes(radius: int, width: int, changes: int) -> float:
+    """Return the bytes of memory of each of so many changes: those of a delta that is made for it."""
     delta = _kernel.Delta(radius, np.arange(width, dtype=np.uint8))
-    fingerprints = np.frombuffer(np.random.default_rng(0).bytes(DELTA_CHANGES * width // 8), np.uint8)
-    ids, kinds = np.arange(DELTA_CHANGES, dtype=np.uint64), np.zeros(DELTA_CHANGES, np.uint8)
-    delta.load(DELTA_CHANGES)
+    fingerprints = np.frombuffer(np.random.default_rng(0).bytes(changes * width // 8), np.uint8)
+    ids, kinds = np.arange(changes, dtype=np.uint64), np.zeros(changes, np.uint8)
+    delta.load(changes)
     delta.apply(kinds, Width(width).from_bytes(fingerprints), ids, kinds, 1)
     delta.index()
-    return delta.memory_bytes / DELTA_CHANGES
+    return delta.memory_bytes / changes
 
 
 def limit_bits(fingerprint_count: int, width: int = WORD_BITS) -> float:

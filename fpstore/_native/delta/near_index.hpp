@@ -224,6 +224,7 @@ class NearIndex {
  private:
   static constexpr uint64_t kFewLooks = 1 << 11;  // more blocks, and memory, are not worth fewer
   static constexpr uint64_t kMostLooks = 1 << 16;  // those of a few million fingerprints are more work than a pass
+
   // The number of blocks for a radius from kNearBlocks on; 0 where only a pass pays.
   unsigned far_blocks(unsigned radius, unsigned bit_count) {
     const unsigned most = std::min(bit_count / kBucketBits, kMaxBlocks);
@@ -243,11 +244,14 @@ class NearIndex {
   static constexpr uint64_t kFewPerBucket = 8;  // buckets: a fill with less than a fingerprint for them adds one by one
   static constexpr uint32_t kAhead = 256 / sizeof(Row);  // keys of a bucket that are prefetched
   static constexpr uint32_t kLineKeys = 64 / sizeof(Row);
+
   static size_t within_radius(const Kernels& kernels, const Row* keys, size_t n, const Row& query, unsigned radius, uint32_t* places) {
     return kernels.within_radius(reinterpret_cast<const uint64_t*>(keys), n, reinterpret_cast<const uint64_t*>(&query), radius, places);
   }
+
   static constexpr uint64_t kLookWork = 128;  // of a look at a bucket, in keys compared in a pass
-  static constexpr size_t kFarAhead = 8;     // buckets whose keys are on their way
+  static constexpr size_t kFarAhead = 8;      // buckets whose keys are on their way
+
   // Capacities are 2, 4, 6, 8, 12, 16, 24, ...; of keys of one word, of which a line holds many, from 4 on.
   static constexpr unsigned kLeast = sizeof(Row) > 8 ? 0 : 1;  // the number of the first class in this row
   static constexpr unsigned kClasses = 61;
@@ -257,8 +261,14 @@ class NearIndex {
     const unsigned log2 = 31 - static_cast<unsigned>(__builtin_clz(size - 1));  // 2 or more
     return 2 * log2 - 2 - kLeast + ((size - 1) >> (log2 - 1) & 1);
   }
-  static uint64_t capacity(unsigned c) { return c + kLeast ? uint64_t{6 - 2 * ((c + kLeast) & 1)} << (c + kLeast - 1) / 2 : 2; }
+
+  static uint64_t capacity(unsigned c) {
+    const unsigned row_class = c + kLeast;  // its number in the row of capacities from 2 on
+    return row_class ? uint64_t{6 - 2 * (row_class & 1)} << (row_class - 1) / 2 : 2;
+  }
+
   static bool is_full(uint32_t size) { return size == 0 || class_of(size + 1) != class_of(size); }
+
   // Whether leading bits decide which bucket of the first block a fingerprint is in.
   bool leads_to_bucket(uint64_t mask) const {
     if (!has_buckets() || leading_word(masks_[0]) & ~mask) return false;
@@ -266,10 +276,12 @@ class NearIndex {
       if (word_of(masks_[0], i)) return false;
     return true;
   }
+
   const Bucket& bucket(unsigned block, const Places& at) const { return buckets_[first_[block] + at.bucket[block]]; }
   const Bucket& bucket(unsigned block, const Places& at, uint16_t pattern) const {
     return buckets_[first_[block] + (at.bucket[block] ^ pattern)];
   }
+
   // The blocks of which a probe looks at one bucket.
   unsigned near_blocks(unsigned radius) const { return radius < blocks_ ? radius + 1 : 0; }
   bool keeps_all() const { return radius_ >= kNearBlocks; }
@@ -277,17 +289,20 @@ class NearIndex {
   // Whether a probe of the index's radius in so many fingerprints may look at buckets.
   bool wants_buckets(uint64_t size) const { return size > few_; }
   static constexpr uint64_t far_patterns() { return uint64_t{1} << kBucketBits; }
+
   // The t of a block, for a radius from the number of blocks on.
   unsigned flips(unsigned block, unsigned radius) const {
     const unsigned more = radius + 1 - blocks_;
     return std::min(more / blocks_ + (block >= blocks_ - more % blocks_), kBucketBits);
   }
+
   // How many buckets a probe of such a radius looks at; 0 if only a pass answers it.
   uint64_t look_count(unsigned radius) const {
     uint64_t looks = 0;
     for (unsigned b = 0; !patterns_.empty() && b < blocks_; ++b) looks += pattern_count_[flips(b, radius)];
     return looks;
   }
+
   // Whether looks at buckets are less work than a pass.
   bool worth_looking(const Places& at, unsigned radius) const {
     const uint64_t looks = look_count(radius);
@@ -298,6 +313,7 @@ class NearIndex {
       for (uint32_t i = 0; i < pattern_count_[flips(b, radius)]; ++i) work += bucket(b, at, patterns_[i]).size;
     return work < size_;
   }
+
   // Emits the keys of a bucket of block b within the radius, but those that an earlier block has reported: one that they meet in.
   template <class Meets, class Emit>
   bool probe_bucket(const Kernels& kernels, const Row& query, unsigned radius, unsigned b, const Bucket& h, const Meets& meets,
@@ -315,6 +331,7 @@ class NearIndex {
     }
     return true;
   }
+
   template <class Emit>
   bool probe_far(const Kernels& kernels, const Row& query, unsigned radius, const Places& at, const Emit& emit) const {
     const auto meets = [this, radius](unsigned block, const Row& difference) {
@@ -329,6 +346,7 @@ class NearIndex {
     }
     return true;
   }
+
   template <class Emit>
   bool pass(const Kernels& kernels, const Row& query, unsigned radius, const Emit& emit) const {
     uint32_t hits[kChunk];
@@ -343,11 +361,13 @@ class NearIndex {
       return true;
     });
   }
+
   Row* cell(unsigned c, uint64_t i) { return classes_[c].keys.data() + i * capacity(c); }
   const Row* keys(const Bucket& h) const {
     const unsigned c = class_of(h.size);
     return classes_[c].keys.data() + h.cell * capacity(c);
   }
+
   // Room for one more key in each bucket of a fingerprint; there are buckets.
   bool reserve(const Places& at) {
     uint8_t moving[kMaxBlocks];  // the classes that buckets move to
@@ -363,6 +383,7 @@ class NearIndex {
     }
     return true;
   }
+
   // Buckets for the fingerprints so far.
   bool start_buckets() {
     try {
@@ -371,11 +392,13 @@ class NearIndex {
       return false;
     }
   }
+
   bool make_buckets() {
     if (!buckets_.reserve(first_[blocks_])) return false;
     buckets_.resize(first_[blocks_]);
     return true;
   }
+
   // In passes over all of them: each bucket is made as large as it will be. When memory runs out, there are no buckets.
   bool fill_buckets(const Row* fingerprints, size_t n, const Pause& pause) {
     if (n > kMostKeys || (!has_buckets() && !make_buckets())) return false;
@@ -397,6 +420,7 @@ class NearIndex {
     }
     return true;
   }
+
   // A cell of the right capacity for each bucket, whose size is known and whose keys are not there yet.
   bool give_cells() {
     uint64_t cells[kClasses] = {};
@@ -415,11 +439,13 @@ class NearIndex {
     }
     return true;
   }
+
   void clear() {
     clear_buckets();
     all_.resize(0);
     size_ = 0;
   }
+
   void clear_buckets() {
     if (has_buckets()) memset(buckets_.data(), 0, buckets_.bytes());
     buckets_.resize(0);
@@ -428,10 +454,10 @@ class NearIndex {
       of.keys.resize(0);
     }
   }
+
   // Calls ahead(bucket) for the buckets of each fingerprint, and visit(bucket, fingerprint) some time later.
   template <class Ahead, class Visit>
-  void each_place(const Row* fingerprints, size_t n, const Pause& pause, const Ahead& ahead,
-                             const Visit& visit) const {
+  void each_place(const Row* fingerprints, size_t n, const Pause& pause, const Ahead& ahead, const Visit& visit) const {
     uint32_t buckets[kGroup * kMaxBlocks];
     for (size_t i = 0; i < n; i += kGroup) {
       if (i % kScan == 0) pause(kScan);
@@ -444,12 +470,14 @@ class NearIndex {
       for (size_t k = 0; k < count; ++k) visit(buckets[k], fingerprints[i + k / blocks_]);
     }
   }
+
   void append(uint32_t number, const Row& fingerprint) {
     Bucket& h = buckets_[number];
     if (is_full(h.size)) enlarge(number);
     cell(class_of(h.size + 1), h.cell)[h.size] = fingerprint;
     ++h.size;
   }
+
   // Moves the keys of a full bucket to a cell that has room for one more.
   void enlarge(uint32_t number) {
     Bucket& h = buckets_[number];
@@ -464,6 +492,7 @@ class NearIndex {
     }
     h.cell = larger;
   }
+
   void remove_cell(unsigned c, uint32_t i) {
     Class& of = classes_[c];
     const uint32_t last = static_cast<uint32_t>(of.owners.size()) - 1;
@@ -483,17 +512,17 @@ class NearIndex {
   };
 
   unsigned radius_;
-  unsigned blocks_;  // none where only a pass pays
-  unsigned words_;                       // of four bucket numbers each
-  Row masks_[kMaxBlocks];           // the bits that number the buckets of a block
-  uint64_t first_[kMaxBlocks + 1];       // first bucket of each block
-  std::vector<uint64_t> lookup_;         // for each word and byte of a fingerprint, what the byte gives to four bucket numbers
-  std::vector<uint16_t> patterns_;       // for radii that need them: what flips the bits of a bucket's number, by how many
+  unsigned blocks_;                               // none where only a pass pays
+  unsigned words_;                                // of four bucket numbers each
+  Row masks_[kMaxBlocks];                         // the bits that number the buckets of a block
+  uint64_t first_[kMaxBlocks + 1];                // first bucket of each block
+  std::vector<uint64_t> lookup_;                  // for each word and byte of a fingerprint, what the byte gives to four bucket numbers
+  std::vector<uint16_t> patterns_;                // for radii that need them: what flips the bits of a bucket's number, by how many
   uint32_t pattern_count_[kBucketBits + 1] = {};  // of those with at most i ones
-  Column<Bucket> buckets_;               // none before the first fingerprint
-  Column<Row> all_;                 // the fingerprints, where a pass may be needed
-  Class classes_[kClasses];              // the size of a bucket says which: nothing is ever taken out
-  uint64_t few_ = 0;                     // up to as many fingerprints have no buckets
+  Column<Bucket> buckets_;                        // none before the first fingerprint
+  Column<Row> all_;                               // the fingerprints, where a pass may be needed
+  Class classes_[kClasses];                       // the size of a bucket says which: nothing is ever taken out
+  uint64_t few_ = 0;                              // up to as many fingerprints have no buckets
   uint64_t size_ = 0;
 };
 

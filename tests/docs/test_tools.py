@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from drawing import scene
+
 TOOLS = Path(__file__).parents[2] / "tools"
 
 
@@ -22,3 +24,12 @@ def test_texts_of_made_pages_are_measured():
     assert kept["articles on two sites, equal"] == removed["articles on two sites, equal"] == [["resiliparse", "0", "100% found"]]
     assert kept["category pages"] == [["resiliparse", "8", "0 wrongly"]]
     assert removed["category pages"] == [["resiliparse", "0", "4 wrongly"]]
+
+
+def test_distances_of_pictures_are_measured(tmp_path):
+    for number in range(6):
+        scene(number, (120, 90)).save(tmp_path / f"{number}.png")
+    table = rows("image_distances", tmp_path, "--setting", "method=difference", "--change", "jpeg=75", "--change", "mirror")
+    assert table["usual radius"] == [["8"]]
+    assert table["jpeg 75"][1] == ["100%"]
+    assert table["mirror"][1] == ["0%"]

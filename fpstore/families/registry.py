@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from fpstore.errors import FormatVersionError, InputError, MissingExtraError, show
+from fpstore.errors import InputError, MissingExtraError, show
 from fpstore.families.base import Family
 from fpstore.families.given import GivenSketches
 from fpstore.families.minhash import MinHashFamily
@@ -17,6 +17,7 @@ from fpstore.families.vectors import RandomHyperplanes
 from fpstore.hashing.bands import minhash_in
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.codes import BitSample, Unary
+from fpstore.hashing.registry import check_version
 from fpstore.hashing.simhash import SimHash
 from fpstore.hashing.vectors import HyperplaneHash
 
@@ -101,11 +102,7 @@ def from_description(description: Mapping[str, Any]) -> Family[Any]:
     """
     name, version, parameters = _checked(description)
     kind = _kind(name)
-    if version != kind.version:
-        raise FormatVersionError(
-            f"unknown version {version} of the family {show(name)}: this one makes {kind.version}; upgrade {_origin(kind)}",
-            expected=kind.version, got=version,
-        )  # fmt: skip
+    check_version(f"the family {show(name)}", version, kind.version, _origin(kind))
     try:
         return kind.from_parameters(dict(parameters))
     except (TypeError, KeyError) as error:

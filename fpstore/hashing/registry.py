@@ -136,13 +136,18 @@ def _kind(name: str, version: int) -> type[Fingerprinter[Any]]:
             expected=sorted(_KNOWN),
             got=name,
         )
-    if version != kind.version:
-        raise FormatVersionError(
-            f"unknown version {version} of fingerprinter {show(name)}: this one makes {kind.version}; upgrade fpstore",
-            expected=kind.version,
-            got=version,
-        )
+    check_version(f"fingerprinter {show(name)}", version, kind.version, "fpstore")
     return kind
+
+
+def check_version(what: str, version: int, own: int, package: str) -> None:
+    """Raise FormatVersionError for another version than the own of what a package makes; it says which of both is older."""
+    if version < own:
+        message = f"version {version} of {what} is of an older {package}, and this one makes {own}: build it again from its texts"
+        raise FormatVersionError(message, expected=own, got=version)
+    if version > own:
+        message = f"unknown version {version} of {what}: this one makes {own}; upgrade {package}"
+        raise FormatVersionError(message, expected=own, got=version)
 
 
 MOST_WEIGHTS_BYTES = 1 << 22  # the most features have about a megabyte

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from simhash_oracle import DEFAULTS, is_ignored
 
 from fpstore.errors import FormatVersionError, InputError
-from fpstore.hashing import Fingerprinter, LongestSentences, SimHash, from_description
+from fpstore.families import MinHashFamily
+from fpstore.families import from_description as family_from_description
+from fpstore.hashing import Fingerprinter, LongestSentences, MinHash, SimHash, from_description
 
 PAGE = "\u9996\u9875\u3000\u65b0\u95fb\u3002{}\u7248\u6743\u6240\u6709\uff01"
 STORY = (
@@ -94,6 +96,23 @@ def test_a_description_survives_json_and_rebuilds_the_fingerprinter(parameters):
     assert pickle.loads(pickle.dumps(simhash)) == simhash
     assert isinstance(simhash, Fingerprinter)
     assert json.dumps(SimHash(size=np.int64(4), seed=np.uint64(2**64 - 1)).describe())
+
+
+@pytest.mark.parametrize("kind", ["fingerprinter 'simhash'", "fingerprinter 'minhash'", "the family 'minhash'"])
+def test_an_older_version_advises_to_build_again(kind):
+    """It advised to upgrade fpstore, which is what made the description older."""
+    maker, read = {
+        "fingerprinter 'simhash'": (SimHash(), from_description),
+        "fingerprinter 'minhash'": (MinHash(), from_description),
+        "the family 'minhash'": (MinHashFamily(), family_from_description),
+    }[kind]
+    own = maker.version
+    with pytest.raises(FormatVersionError) as caught:
+        read(maker.describe() | {"version": own - 1})
+    older = f"version {own - 1} of {kind} is of an older fpstore, and this one makes {own}: build it again from its texts"
+    assert (str(caught.value), caught.value.expected, caught.value.got) == (older, own, own - 1)
+    with pytest.raises(FormatVersionError, match=f"^unknown version {own + 1} of {kind}: this one makes {own}; upgrade fpstore$"):
+        read(maker.describe() | {"version": own + 1})
 
 
 def test_unknown_names_versions_and_parameters_are_told_apart():

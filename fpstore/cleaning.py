@@ -84,7 +84,7 @@ def dedup(
         As for :meth:`fpstore.Store.clusters`: groups that chains of near-duplicates connect, or groups in which every row
         is within the radius of the one that is kept, which is the default with MinHash.
     unknown : {"keep", "drop", "refuse"}
-        What becomes of a row that is not compared, because its text is null or has no words, or its fingerprint or id is null.
+        What becomes of a row that is not compared, because its text is null or blank, or its fingerprint or id is null.
     verify : bool, optional
         Read the texts of groups again, and remove a row only if its Jaccard similarity to the row that is kept is at least the
         threshold. A row goes to the nearest kept one that reaches it, of the 256 nearest, so groups have no chains. Similarities
@@ -228,7 +228,7 @@ def decontaminate(
         Near-duplicates of whole texts are hits, too: pairs with at least about this Jaccard similarity of three-word runs, 0 to
         1, found with a recall of 98%. Fingerprints of all rows are in memory then.
     unknown : {"keep", "drop", "refuse"}
-        What becomes of a row that is not compared, because its text is null or has no words, or its id is null.
+        What becomes of a row that is not compared, because its text is null or blank, or its id is null.
     format : str, optional
         As for :func:`dedup`, of the corpus; the extension of each input of the benchmark names its format.
     encoding : str, optional

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Words
 from fpstore.base.width import Width
+from fpstore.hashing.documents import NO_WORDS
 from fpstore.io import open_writer
 from fpstore.io.check import check_fingerprints
 from fpstore.io.sink import Sink
@@ -129,7 +130,7 @@ def json_lines_writer(
                 row = queries.left_out.get(number, LeftOut(number, None))
                 name = row.id if queries.first_id is None else queries.first_id + number
                 record: dict[str, Any] = {"row": number, "query_id": name, "query": None, "matches": [], "inserted": False}
-                put({**record, "reason": "error", "error": row.error} if row.error else {**record, "reason": "no words"})
+                put({**record, "reason": "error", "error": row.error} if row.error else {**record, "reason": NO_WORDS})
 
         def write(queries: Asked, matches: Matches | Answers, own: Words | list[str] | None = None) -> int:
             nonlocal before

@@ -66,7 +66,7 @@ def build(given: Given) -> None:
 
     With --text, --text-field, --image or --vector, inputs are texts, rows with texts, pictures or vectors. Their fingerprints
     are made by SimHash or MinHash, an image hash or hyperplanes. The store remembers how: insert and the searches need no
-    option for it. Texts without words, blank pictures and vectors of zeros have no fingerprint, and are left out.
+    option for it. Blank texts, blank pictures and vectors of zeros have no fingerprint, and are left out.
 
     $ fpstore build crawl.fps crawl.tsv
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
@@ -154,7 +154,7 @@ def hash_(given: Given) -> None:
     fields fingerprint and id. Parquet remembers how the fingerprints were made; a store that is built of it does, too. The id
     is the path, or the value of --id-field, or the number of the row or vector, from 0 over all files.
 
-    Texts without words, blank pictures and vectors of zeros have no fingerprint. They are left out, and named at the end, as
+    Blank texts, blank pictures and vectors of zeros have no fingerprint. They are left out, and named at the end, as
     are files in folders that are no texts or pictures. NaN and infinity in vectors are errors. Pictures are turned upright as
     their Exif data say.
 

@@ -223,7 +223,7 @@ class _Counts:
         """Return how many rows are in the store, and how to go on; an empty string if there are none."""
         if not self.done:
             return ""
-        chunk = self.chunk  # one without rows, as of a text without words, has no ids
+        chunk = self.chunk  # one without rows, as of a blank text, has no ids
         with_ids = chunk is not None and not self._row_numbers and (chunk.ids is not None or not len(chunk.fingerprints))
         again = "repeat the command: a row that is stored is not added again" if with_ids else "insert only the rows after these"
         were = "was" if self.inserted == 1 else "were"

@@ -18,7 +18,7 @@ from fpstore.cli.verb import Given, fail, usage_errors
 from fpstore.errors import InputError, counted, show
 from fpstore.format.manifest import is_openable
 from fpstore.hashing.decoding import GivenPicture
-from fpstore.hashing.documents import HEAD_BYTES, NOT_BINARY, SENTENCES, id_of, is_binary
+from fpstore.hashing.documents import HEAD_BYTES, NO_WORDS, NOT_BINARY, SENTENCES, id_of, is_binary
 from fpstore.hashing.features import HASHES, NAMED, UNITS, WEIGHTINGS
 from fpstore.hashing.fields import is_weighted, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
@@ -335,6 +335,8 @@ class Notices:
         if any(getattr(source, "tagged", False) for source in self.sources) and "tags" not in self._seen:
             given.note("the first texts look like pages of HTML, and were taken with their tags: --html takes the main text")
         for reason, number in sorted(self._seen.items()):
+            if reason == "error":
+                continue  # its verb has the message
             names = ", ".join(self._first[reason])
             more = f" and {number - _NAMED:,} more" if number > _NAMED else ""
             what = f"left out, {SENTENCES[reason]}" if reason in SENTENCES else f"not in UTF-8, {reason}"
@@ -409,8 +411,8 @@ def _read_stdin(noun: str) -> bytes:
 def _text(maker: Any, text: str) -> Chunk:
     found = maker.hashed([text])
     if not found.known[0]:
-        lack = "no main text" if isinstance(maker, MainText) else "no words"
-        raise InputError(f"standard input: {lack} to make a fingerprint of", path="-")
+        lack = SENTENCES["html" if isinstance(maker, MainText) else NO_WORDS]
+        raise InputError(f"standard input: {lack}, so it has no fingerprint", path="-")
     return Chunk(found.rows, ["-"])
 
 

@@ -55,7 +55,7 @@ COMMON = 10  # rows of a corpus with an n-gram that may be a phrase: Brown et al
         "--threshold X", "Also remove near-duplicates of whole texts of BENCHMARK: Jaccard similarity of runs of three words, "
         "0 to 1, such as 0.7.", click.FloatRange(0, 1),
     ),
-    option("--unknown", "What becomes of rows that cannot be compared: null texts or ids, texts without words.", UNKNOWN, "keep"),
+    option("--unknown", "What becomes of rows that cannot be compared: null or blank texts, null ids.", UNKNOWN, "keep"),
     output_option(
         "Where to write the kept rows: a file, or for many files and with --text a folder. By default they are only counted.",
         default=None,
@@ -161,4 +161,4 @@ def _print_summary(summary: dict[str, Any], given: Given) -> None:
          f"{one['hit'] / max(one['rows'], 1):.1%}")
         for one in summary["benchmarks"]
     ]  # fmt: skip
-    print_table("\nBenchmark", ("", "rows", "no words", ngrams, "hit", ""), table, left=(0,))
+    print_table("\nBenchmark", ("", "rows", "blank", ngrams, "hit", ""), table, left=(0,))

@@ -90,7 +90,7 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
         "exist is made. OUTPUT.resume is kept until then: if the job ends early, the same command goes on.",
     ),
     option(
-        "--unknown", "What becomes of rows that cannot be compared: null texts, fingerprints or ids, texts without words.",
+        "--unknown", "What becomes of rows that cannot be compared: null or blank texts, null fingerprints or ids.",
         UNKNOWN, "keep",
     ),
     options.WIDTH, *content.SHINGLES,
@@ -133,7 +133,7 @@ def dedup(given: Given) -> None:
     prints what was found, with --quiet only as --json. Rows may share an id: each row is a document. A null score is below all
     others; NaN is an error that names the row.
 
-    A row whose text has no words, or whose text, fingerprint or id is null, is not compared. It is kept, unless you say
+    A row whose text is null or blank, or whose fingerprint or id is null, is not compared. It is kept, unless you say
     --unknown drop; "not compared" of what is printed, in JSON "not_compared", counts such rows.
 
     $ fpstore dedup corpus.parquet clean.parquet --text-field text

@@ -107,7 +107,7 @@ def build(given: Given) -> None:
 
     INDEX is the folder of the new index. It appears complete or not at all. With --text-field, an INPUT is a file of rows with
     texts: Parquet, JSON lines, CSV or TSV with a header, a folder of such files, or - for standard input. With --text, it is a
-    text file or a folder of them, and the path is the id. Texts without words are left out.
+    text file or a folder of them, and the path is the id. Null and blank texts are left out.
 
     The index remembers how texts are hashed: insert and probe need no option for it.
 

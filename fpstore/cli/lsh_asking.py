@@ -25,6 +25,7 @@ from fpstore.cli.output import print_facts, print_json
 from fpstore.cli.questions import FAILED, MATCHED, UNMATCHED
 from fpstore.cli.verb import Given, output_is, verb
 from fpstore.errors import InputError, counted
+from fpstore.hashing.documents import NO_WORDS, SENTENCES
 from fpstore.io import open_writer
 from fpstore.io.sink import Sink
 from fpstore.io.tables import renamed, values_at
@@ -101,7 +102,7 @@ def _asked(given: Given, index: LshStore, notices: Notices) -> Iterator[GivenPie
         number, rows = index.bands
         asked = asked_of(next(index.family.sketched([text], number * rows)), index.bands)
         if not len(asked.rows):
-            raise InputError("standard input: no words to ask for", path="-")
+            raise InputError(f"standard input: {SENTENCES[NO_WORDS]}, so nothing is near it", path="-")
         yield GivenPiece(asked, ["-"])
 
 

@@ -56,7 +56,7 @@ def say(text: str) -> None:
 def not_compared_rows(count: int, unknown: str) -> list[tuple[str, str, str]]:
     """Return the row of a table for documents that were not compared, if there are any."""
     what = "removed" if unknown == "drop" else "kept"
-    return [("not compared", f"{count:,}", f"null text or id, or no words; {what}")] if count else []
+    return [("not compared", f"{count:,}", f"null or blank text, or null id; {what}")] if count else []
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> None:

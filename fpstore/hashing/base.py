@@ -111,7 +111,7 @@ class Fingerprinter(ABC, Generic[Item_contra]):
 
     def lack(self, item: Item_contra, /) -> str:
         """Return the message that an item has no fingerprint."""
-        return f"the text {show(item)} has no words, and so no fingerprint: leave it out (is_empty() finds such texts)"
+        return f"the text {show(item)} is blank, and so has no fingerprint: leave it out (is_empty() finds such texts)"
 
     @overload
     def fingerprint(self, item: Item_contra, /, *, empty: Literal["refuse"] = ...) -> int: ...

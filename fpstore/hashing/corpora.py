@@ -147,7 +147,7 @@ def hashed_rows(
     skipped: int = 0,
     hashed: HashedTexts | None = None,
 ) -> Iterator[Batch]:
-    """Yield rows with the fingerprints of their texts in place of the texts; a row whose text has no words is not known.
+    """Yield rows with the fingerprints of their texts in place of the texts; a row whose text is blank is not known.
 
     The projection names one column of texts, or several. ``hashed`` makes other rows of texts than the fingerprinter.
     """
@@ -173,9 +173,7 @@ def _hashed(hashed: HashedTexts, batch: Batch) -> Batch:
         rows, filled = rows[batch.text_of_row], filled[batch.text_of_row]
         whole = None if whole is None else whole[batch.text_of_row]
     whole_pages = 0 if whole is None else int(np.count_nonzero(whole))
-    batch = batch._replace(
-        fingerprints=rows, texts=None, text_of_row=None, given=batch.known, chars=chars, whole_pages=whole_pages
-    )
+    batch = batch._replace(fingerprints=rows, texts=None, text_of_row=None, chars=chars, whole_pages=whole_pages)
     if filled.all():
         return batch
     places, known, ids, wrong = np.flatnonzero(filled), batch.flags.copy(), batch.ids, batch.wrong

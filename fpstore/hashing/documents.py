@@ -36,7 +36,9 @@ Notice = Callable[[Path, str], None]
 BATCH_DOCUMENTS, BATCH_CHARS = 1024, 1 << 20
 _PAGES = (".html", ".htm", ".xhtml")
 
-#: Why files and rows are left out.
+#: The reason of a text that is null or blank, or has none of the words that count.
+NO_WORDS = "no words"
+#: Why files and rows are left out, by the reasons that notices and lists have.
 SENTENCES = {
     "binary": "binary, not text",
     "large": "too large",
@@ -44,9 +46,9 @@ SENTENCES = {
     "damaged": "damaged compressed files",
     "encoding": "of no known encoding",
     "rows": "rows, not one text",
-    "empty": "no words",
+    NO_WORDS: "blank",
+    "error": "wrong",
     "html": "no main text",
-    "null": "no text",
     "other": "no picture",
     "heif": "HEIC pictures, which need pip install pillow-heif",
     "broken": "broken pictures",

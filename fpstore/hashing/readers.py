@@ -22,7 +22,7 @@ from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpora import HashedTexts, hashed_rows, open_source
 from fpstore.hashing.decoding import GivenPicture
-from fpstore.hashing.documents import SENTENCES, DocumentFiles, File, Notice, Paths, Walk, id_of, reason_of
+from fpstore.hashing.documents import NO_WORDS, SENTENCES, DocumentFiles, File, Notice, Paths, Walk, id_of, reason_of
 from fpstore.hashing.fields import TextColumns, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
 from fpstore.hashing.image import ImageHash, Lack
@@ -93,11 +93,6 @@ class HashingReader(Reader):
         return self._first_row + self._done
 
     @property
-    def null(self) -> int:
-        """Rows left out so far because the text is null."""
-        return self.left_out["null"]
-
-    @property
     def whole_pages(self) -> int:
         """Pages of HTML compared so far by their whole texts, because their main texts are too short: see `MainText`."""
         return sum(getattr(source, "whole_pages", 0) for source in self._sources)
@@ -109,8 +104,8 @@ class HashingReader(Reader):
 
     @property
     def empty(self) -> int:
-        """Texts without words, pages without a main text, and frames without a fingerprint."""
-        return sum(self.left_out[reason] for reason in ("empty", "html", "blank", "quality", "small"))
+        """Null and blank texts, pages without a main text, and frames without a fingerprint."""
+        return sum(self.left_out[reason] for reason in (NO_WORDS, "html", "blank", "quality", "small"))
 
     @property
     def skipped(self) -> int:
@@ -145,14 +140,11 @@ class HashingReader(Reader):
     def _hashed_rows(self, source: RowSource, projection: Projection, threads: int, rule: IdRule | None) -> Iterator[Batch]:
         """Yield rows with the fingerprints of their texts, after notices of those that have none."""
         for batch in hashed_rows(source, projection, self.fingerprinter, threads, rule, hashed=self._hashed):
-            assert batch.given is not None
-            lack = "html" if isinstance(self.fingerprinter, MainText) else "empty"
+            lack = "html" if isinstance(self.fingerprinter, MainText) else NO_WORDS
             wrong = {row.place for row in batch.left_out if row.error}
             for place in np.flatnonzero(~batch.flags).tolist():
-                if place in wrong:
-                    continue
                 which = self.next_row + place if batch.paths is None else batch.paths[place]
-                self._leave_out(which, lack if batch.given[place] else "null")
+                self._leave_out(which, "error" if place in wrong else lack)
             yield batch
 
     def _leave_out(self, which: Any, reason: str) -> None:
@@ -172,7 +164,7 @@ def _check_maker(fingerprinter: object, items: tuple[str, ...], example: str) ->
 class TextReader(HashingReader):
     """Texts in a column, as chunks of fingerprints and ids: a reader as in `fpstore.io`, for building a store.
 
-    A row whose text is null or has no words has no fingerprint, and is left out. Of several columns of texts, a row uses those
+    A row whose text is null or blank has no fingerprint, and is left out. Of several columns of texts, a row uses those
     that are not null; a row of JSON may lack some. The rows are read as a stream: those that wait for a thread are in memory,
     about a megabyte each.
 
@@ -209,10 +201,10 @@ class TextReader(HashingReader):
         The number of the first row.
     unbuffered : bool
         Yield the rows of JSON lines that have come through a pipe, a socket or a terminal, without waiting for others. One thread
-        makes their fingerprints. A chunk has no rows if only rows without words have come.
+        makes their fingerprints. A chunk has no rows if only null and blank texts have come.
     on_notice : callable, optional
-        Called with the number of each row that is left out and the reason: ``"null"``, ``"empty"`` for a text without words, or
-        ``"html"`` for a page without a main text.
+        Called with the number of each row that is left out and the reason: ``"no words"`` for a null or blank text, or ``"html"``
+        for a page without a main text.
 
     Attributes
     ----------
@@ -222,8 +214,8 @@ class TextReader(HashingReader):
         Of several columns of texts, those that no row read so far has.
     tagged : bool
         Whether most of the first texts look like pages of HTML, and are taken as plain texts.
-    null, empty : int
-        Rows left out so far, because the text is null, or has no words (a page no main text).
+    empty : int
+        Rows left out so far, because the text is null or blank, or a page without a main text.
 
     Raises
     ------
@@ -340,7 +332,7 @@ class DocumentReader(HashingReader):
         Called with the path and the reason of each file in a folder that is skipped: ``"binary"`` (a NUL byte in its first 8
         KiB), ``"large"``, ``"damaged"`` (a compressed file that cannot be decompressed), ``"encoding"`` (no encoding explains it)
         or ``"rows"`` (the extension is one of a format of rows, such as .jsonl, and `suffixes` does not name it). Or with
-        ``"empty"`` for a text without words, which has no fingerprint (``"html"`` for a page without a main text). Also with the
+        ``"no words"`` for a blank text, which has no fingerprint (``"html"`` for a page without a main text). Also with the
         path of a file that is read and ``"read as NAME"``, if its encoding was guessed, ``"replaced"``, if it has bytes that are
         not UTF-8, or ``"tags"``, if its name ends with .html, .htm or .xhtml and it is taken as a plain text.
 
@@ -351,7 +343,7 @@ class DocumentReader(HashingReader):
     skipped : int
         Files that were binary, damaged, of no known encoding, files of rows, or larger than `max_bytes`.
     empty : int
-        Texts without words, and pages without a main text.
+        Blank texts, and pages without a main text.
 
     Raises
     ------

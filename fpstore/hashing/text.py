@@ -222,8 +222,8 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
             return "a collection without features has no fingerprint: leave it out"
         if self.stop_words:
             return f"no shingle of the text {show(item)} has a stop word, so it has no fingerprint: leave it out"
-        unit = "features" if self.tokenizer else "characters" if self.shingle == "chars" else "words"
-        return f"the text {show(item)} has no {unit}, and so no fingerprint: leave it out (is_empty() finds such texts)"
+        lack = "has no features" if self.tokenizer else "is blank"
+        return f"the text {show(item)} {lack}, and so has no fingerprint: leave it out (is_empty() finds such texts)"
 
     def hashed(self, items: Sequence[str | WeightedFeatures]) -> Hashed:
         """Return the fingerprints of some texts."""

@@ -131,12 +131,11 @@ class Batch(NamedTuple):
 
     fingerprints: Words = np.empty(0, np.uint64)
     ids: IdColumn = None
-    known: Flags | None = None  # not a row whose text, fingerprint or id is null, or whose text has no words; None: all are
+    known: Flags | None = None  # not a row whose text, fingerprint or id is null, or whose text is blank; None: all are
     texts: list[Any] | None = None  # str, or tuples of str and None
     text_of_row: npt.NDArray[np.intp] | None = None  # which of the texts each known row has; None: each has its own
     scores: Words | None = None  # keys of `fpstore.io.scores`
     vectors: npt.NDArray[Any] | None = None
-    given: Flags | None = None  # the rows that have a text, with words or without
     chars: int = 0  # the length of the texts that the fingerprints were made of
     whole_pages: int = 0  # the pages whose fingerprints were made of their whole texts
     paths: list[Path] | None = None  # of rows that are files each

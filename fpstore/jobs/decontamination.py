@@ -49,7 +49,7 @@ class BenchmarkCounts(NamedTuple):
     rows : int
         All rows of the input.
     not_compared : int
-        Rows without a text that has words.
+        Rows whose text is null or blank, or whose id is null.
     short : int
         Rows with words, but fewer than an n-gram has: only a row of the corpus with the same words, and no others, hits them.
     hit : int
@@ -77,7 +77,7 @@ class Decontamination(NamedTuple):
         Named tuples, one for each input of the benchmark: its ``name``, and how many ``rows`` it has; how many of them are
         ``not_compared``, for lack of words, or ``short``, with fewer words than an n-gram; and how many rows are ``hit``.
     not_compared : int
-        Rows of the corpus that were not compared, because they have no text, no words or no id.
+        Rows of the corpus that were not compared, because their text is null or blank, or their id is null.
     short : int
         Rows of the corpus with words, but fewer than an n-gram has.
     """
@@ -197,7 +197,7 @@ class _Rows:
         compared[batch.flags] = has_words
         if self._job.unknown == "refuse" and not compared.all():
             row = self.count + int(np.argmin(compared)) + 1
-            raise InputError(f"{self._label}: row {row} has no text with words, or no id")
+            raise InputError(f"{self._label}: row {row} has a null or blank text, or no id")
         self._compared.append(compared)
         self.short += int(np.count_nonzero(has_words & (ngrams.units < self._job.features.runs.size)))
         wanted = ngrams.sizes > 0

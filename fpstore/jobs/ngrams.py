@@ -72,7 +72,7 @@ class Benchmark(NamedTuple):
 def read_benchmark(
     sources: Sequence[tuple[str, RowSource]], projection: Projection, features: TextFeatures, resources: Resources
 ) -> Benchmark:
-    """Read the inputs of a benchmark, with their names; InputError for one without a text that has words."""
+    """Read the inputs of a benchmark, with their names; InputError for one of blank texts only."""
     ends, flags, made, ids = [0], list[Flags](), list[Features](), SpooledIds()
     for name, source in sources:
         rows = compared = 0
@@ -83,7 +83,7 @@ def read_benchmark(
             rows, compared = rows + len(batch.flags), compared + int(np.count_nonzero(found.ngrams.units))
             resources.report("reading the benchmark", ends[-1] + rows)
         if not compared:
-            raise InputError(f"{name}: {'no text with words' if rows else 'no rows'} to decontaminate against")
+            raise InputError(f"{name}: {'only blank texts' if rows else 'no rows'} to decontaminate against")
         ends.append(ends[-1] + rows)
     ids.finish()
     known = np.concatenate(flags)

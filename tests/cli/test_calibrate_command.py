@@ -210,8 +210,8 @@ def test_compare_shows_few_and_cuts_long_ones(pair):
 def test_compare_refuses_what_is_no_text(pair):
     (pair / "empty.txt").write_text(" ")
     (pair / "binary.txt").write_bytes(b"a\0b")
-    assert "empty.txt: the text ' ' has no words, and so no fingerprint" in failure("compare", "a.txt", "empty.txt")
-    assert "standard input: the text '' has no words" in failure("compare", "-", "a.txt", stdin="")
+    assert "empty.txt: the text ' ' is blank, and so has no fingerprint" in failure("compare", "a.txt", "empty.txt")
+    assert "standard input: the text '' is blank" in failure("compare", "-", "a.txt", stdin="")
     assert "NUL byte" in failure("compare", "a.txt", "binary.txt")
     assert "is a folder" in failure("compare", "a.txt", ".")
     pair.joinpath("rows.jsonl").write_text('{"text": "some words"}\n')

@@ -113,7 +113,7 @@ def test_build_notes_options_for_blocks_where_there_are_none(folder: Path) -> No
 def test_build_text_remembers_the_fingerprinter(folder: Path) -> None:
     result = run("build", "x.fps", "notes", "--text", "--shingle", "chars", "--shingle-size", 7, "--weighting", "set")
     assert result.stderr == (
-        "fpstore: 1 file left out, binary, not text: notes/picture.txt\nfpstore: 1 file left out, no words: notes/empty.md\n"
+        "fpstore: 1 file left out, binary, not text: notes/picture.txt\nfpstore: 1 file left out, blank: notes/empty.md\n"
     )
     with fpstore.open("x.fps") as store:
         assert store.fingerprinter == fpstore.SimHash(shingle="chars", size=7, weighting="set").describe()
@@ -148,17 +148,17 @@ def test_a_folder_without_text_is_refused(folder: Path) -> None:
     before = sorted(Path().rglob("*"))
     for verb in (["build", "x.fps", "pictures", "--text"], ["hash", "--text", "pictures", "-o", "x.tsv"]):
         message = failure(*verb)
-        assert "pictures: no text to make a fingerprint of; left out: 5 (binary, not text), 2 (no words)" in message
+        assert "pictures: no text to make a fingerprint of; left out: 5 (binary, not text), 2 (blank)" in message
     assert "hollow: no text to make a fingerprint of\n" in failure("build", "x.fps", "hollow", "--text")
     assert "marks.txt: no text" in failure("probe", "notes.fps", "pictures/marks.txt")
-    assert "no words" in failure("probe", "notes.fps", "-", stdin=" ")
+    assert "blank, so it has no fingerprint" in failure("probe", "notes.fps", "-", stdin=" ")
     assert sorted(Path().rglob("*")) == before
     Path("pictures", "a.txt").write_text("some words")
     result = run("build", "x.fps", "pictures", "--text")
     assert result.exit_code == 0
     assert result.stderr == (
         "fpstore: 5 files left out, binary, not text: pictures/0.jpg, pictures/1.jpg, pictures/2.jpg and 2 more\n"
-        "fpstore: 2 files left out, no words: pictures/blank.txt, pictures/marks.txt\n"
+        "fpstore: 2 files left out, blank: pictures/blank.txt, pictures/marks.txt\n"
     )
     with fpstore.open("x.fps") as store:
         assert len(store.ids) == 1

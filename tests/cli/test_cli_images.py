@@ -68,7 +68,7 @@ def test_what_is_left_out_is_listed_in_a_file(photos: Path) -> None:
     (photos / "texts.jsonl").write_text('{"t": "some words"}\n{"t": null}\n{"t": " "}\n')
     fine("hash", "texts.jsonl", "--text-field", "t", "--left-out", "left.jsonl", "-q")
     objects = [json.loads(line) for line in Path("left.jsonl").read_text().splitlines()]
-    assert objects == [{"item": "1", "reason": "null"}, {"item": "2", "reason": "empty"}]
+    assert objects == [{"item": "1", "reason": "no words"}, {"item": "2", "reason": "no words"}]
     Path("rows.tsv").write_text("0123456789abcdef\ta\n")
     assert "--left-out is for files of texts" in failure("build", "x", "rows.tsv", "--left-out", "left.tsv", code=2)
 

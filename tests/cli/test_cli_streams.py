@@ -136,6 +136,22 @@ def test_rows_left_out_behind_the_last_chunk_are_no_error(
     assert fine("ids", "pages.fps", "x").endswith("\tx\n")
 
 
+def test_null_and_blank_texts_have_one_reason_everywhere(folder: Path) -> None:
+    """A null text was "no words" in an answer, "null" in the list and "no text" in the note; the list lacked wrong rows."""
+    fine("build", "pages.fps", "corpus.parquet", "--text-field", "text", "--id-field", "id", "-q", "--force")
+    lines = ['{"url": "x", "text": "!!!"}', '{"url": "y", "text": " "}', '{"url": "z", "text": null}', '{"url": "w"', "7"]
+    words = ("--format", "jsonl", "--text-field", "text", "--id-field", "url", "--unmatched", "--json", "--left-out", "left.tsv")
+    with Conversation("insert", "pages.fps", "-", *words) as one:
+        one.send("".join(f"{line}\n" for line in lines))
+        answers = [json.loads(one.answer()) for _ in lines]
+        _, _, err = one.ended()
+    reasons = [None, "no words", "no words", "error", "error"]
+    assert [answer.get("reason") for answer in answers] == reasons
+    listed = [f"{row}\t{reason}" for row, reason in enumerate(reasons) if reason is not None]
+    assert Path("left.tsv").read_text().splitlines() == listed
+    assert "fpstore: 2 rows left out, blank: row 1, row 2\n" in err
+
+
 def test_a_changed_page_is_decided_anew_by_the_pipe(folder: Path) -> None:
     sent = [(FAR, "new"), (FAR, "new"), (FAR ^ 1, "new"), (NEAR ^ 2, "new"), (FAR ^ 2, "other"), (FAR ^ 3, "new")]
     wanted = [(True, None), (False, "stored"), (True, None), (False, "near"), (True, None), (False, "near")]

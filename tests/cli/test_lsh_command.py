@@ -29,7 +29,7 @@ def test_a_life_of_an_index(folder: Path) -> None:
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     built = process("build", "a.lsh", "rows.jsonl", *ROWS, "--threshold", "0.5", "--documents", "1000")
     assert built.returncode == 0
-    assert built.stderr == b"fpstore: 1 row left out, no words: row 5\n"
+    assert built.stderr == b"fpstore: 1 row left out, blank: row 5\n"
     assert built.stdout.startswith(b"a.lsh: 5 documents, 11 bands of 2, ")
     found = process("probe", "a.lsh", "-", stdin=rows[0]["text"].encode())
     assert (found.returncode, found.stderr) == (0, b"")
@@ -126,7 +126,7 @@ def test_bad_input_is_one_line(folder: Path) -> None:
         (("lsh", "plan", "1M", "--threshold", "0"), "no nearer than the one of unrelated items", 1),
         (
             (*build, "empty.jsonl", "--text-field", "text", "--threshold", "0.5", "-q", "--documents", "9"),
-            "left out: 1 (no words)",
+            "left out: 2 (blank)",
             1,
         ),
         ((*build, "corpus.parquet", "--text-field", "word", "--threshold", "0.5"), "no column named 'word'", 1),
@@ -136,7 +136,7 @@ def test_bad_input_is_one_line(folder: Path) -> None:
         (("lsh", "build", "notes.fps", "notes", "--text", "--threshold", "0.5", "--force"), "is not an LSH index", 1),
         (("lsh", "build", "notes.lsh", "notes", "--text", "--threshold", "0.5"), "exists: choose another path", 1),
         (("lsh", "delete", "notes.lsh"), "give ids, or --input FILE", 2),
-        (("lsh", "probe", "notes.lsh", "-"), "standard input: no words", 2),
+        (("lsh", "probe", "notes.lsh", "-"), "standard input: blank", 2),
         (("lsh", "probe", "notes.lsh", "missing.txt"), "missing.txt", 2),
     ):
         assert message in failure(*words, code=code), words

@@ -62,7 +62,7 @@ def test_empty_texts_are_unknown_and_refused_by_position():
     (found,) = family.sketched(["a b c d", "", "\n"], 8)
     assert found.known.tolist() == [True, False, False]
     for make in (lambda items: family.sketches(items, 4), family.signatures):
-        with pytest.raises(InputError, match=r"item 1: the text '' has no words"):
+        with pytest.raises(InputError, match=r"item 1: the text '' is blank"):
             make(["a", ""])
     assert family.sketches([], 4).shape == (0, 4)
     assert family.signatures([]).shape == (0, 28)

@@ -189,9 +189,14 @@ def test_the_reader_tells_of_skipped_and_empty_files(tree):
     assert chunk.ids == [f"corpus/{name}" for name in ALL if name not in ("a0.txt", "c\u00e9.txt")]
     assert len(chunk.fingerprints) == len(chunk.ids)
     assert chunk.fingerprints.all()
-    assert sorted(notices) == [("A.TXT", "replaced"), ("a0.txt", "empty"), ("binary.txt", "binary"), ("c\u00e9.txt", "empty")]
+    assert sorted(notices) == [
+        ("A.TXT", "replaced"),
+        ("a0.txt", "no words"),
+        ("binary.txt", "binary"),
+        ("c\u00e9.txt", "no words"),
+    ]
     assert (reader.skipped, reader.empty) == (1, 2)
-    with pytest.raises(InputError, match=r"corpus/a0\.txt: no text to make a fingerprint of; left out: 1 \(no words\)"):
+    with pytest.raises(InputError, match=r"corpus/a0\.txt: no text to make a fingerprint of; left out: 1 \(blank\)"):
         list(DocumentReader("corpus/a0.txt", SimHash()))
 
 

@@ -254,7 +254,7 @@ def test_what_is_refused():
         (lambda: weighted.fingerprint({"a": 1e308, "b": 1e308}), "sum of the weights is not finite"),
         (lambda: weighted.fingerprint({"a": 10**308, "b": 10**308}), "sum of the weights is not finite"),
         (lambda: weighted.fingerprint({"a": 0}), "without features"),
-        (lambda: sets.fingerprint(""), "has no words"),
+        (lambda: sets.fingerprint(""), "is blank"),
         (lambda: sets.recall(1.5, 3), "jaccard must be a number from 0 to 1"),
         (lambda: sets.recall(float("nan"), 3), "jaccard must be"),
         (lambda: sets.recall(True, 3), "jaccard must be"),

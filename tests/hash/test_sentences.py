@@ -70,7 +70,7 @@ def test_empty_texts_and_wrong_arguments():
     longest = LongestSentences()
     found, known = longest.fingerprints(["\u200b", "a", ""], empty="mask")
     assert (found[[0, 2]].tolist(), known.tolist()) == ([0, 0], [False, True, False])
-    with pytest.raises(InputError, match=r"item 1: .* has no words"):
+    with pytest.raises(InputError, match=r"item 1: .* is blank"):
         longest.fingerprints(["a", " "])
     with pytest.raises(InputError, match="item 0: expected a text"):
         longest.fingerprints([{"a": 1}])

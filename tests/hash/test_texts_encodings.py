@@ -172,7 +172,7 @@ def pictures(place):
     return Path("pictures")
 
 
-LEFT_OUT = "left out: 2 (binary, not text), 1 (no words), 1 (rows, not one text)"
+LEFT_OUT = "left out: 2 (binary, not text), 1 (blank), 1 (rows, not one text)"
 
 
 def test_a_folder_without_texts_is_an_error_that_says_why(pictures):

@@ -191,7 +191,7 @@ def write_jsonl(name, rows):
 
 def test_a_store_remembers_fields_and_their_weights(pages):
     done = run("build", "p.fps", pages, *OPTIONS, "--threads", 2)
-    assert (done.exit_code, done.stderr) == (0, "fpstore: 1 row left out, no words: row 9\n")
+    assert (done.exit_code, done.stderr) == (0, "fpstore: 1 row left out, blank: row 9\n")
     expected = {}
     for value, row in zip(HASHES, KEPT, strict=True):
         expected.setdefault(value, []).append(URLS[row])
@@ -202,7 +202,7 @@ def test_a_store_remembers_fields_and_their_weights(pages):
     for verb in (("probe", "-r", 0), ("scan", "-r", 0), ("nearest",)):
         for columns in (OPTIONS, ("--text-field", "text", "--text-field", "title", "--id-field", "url")):
             done = run(*verb[:1], "p.fps", *verb[1:], "--input", pages, *columns, "--json")
-            assert (done.exit_code, done.stderr) == (0, "fpstore: 1 row left out, no words: row 9\n")
+            assert (done.exit_code, done.stderr) == (0, "fpstore: 1 row left out, blank: row 9\n")
             found = [json.loads(line) for line in done.stdout.splitlines()]
             assert [one["query_id"] for one in found] == [URLS[row] for row in KEPT]
             assert [one["query_id"] in one["matches"][0]["ids"] for one in found] == [True] * len(KEPT)
@@ -225,12 +225,12 @@ def test_a_row_uses_what_it_has(tmp_path, monkeypatch):
     done = run("hash", write_jsonl("a.jsonl", rows), *OPTIONS[:4])
     value, other = (f"{SimHash().fingerprint(text):016x}" for text in ("some words", "other"))
     assert done.stdout.splitlines() == [f"{value}\t0", f"{value}\t1", f"{other}\t2"]
-    assert done.stderr == "fpstore: 1 row left out, no words: row 4\nfpstore: 1 row left out, no text: row 3\n"
+    assert done.stderr == "fpstore: 2 rows left out, blank: row 3, row 4\n"
     table = pa.table({"text": ["some words", None, None], "title": pa.nulls(3)})
     reader = TextReader(table, SimHash(), text=WEIGHTS)
     assert [chunk.fingerprints.tolist() for chunk in reader] == [[SimHash().fingerprint("some words")]]
-    assert (reader.null, reader.empty, reader.absent) == (2, 0, [])
-    with pytest.raises(InputError, match=r"no text to make a fingerprint of; left out: 3 \(no text\)"):
+    assert (reader.empty, reader.absent) == (2, [])
+    with pytest.raises(InputError, match=r"no text to make a fingerprint of; left out: 3 \(blank\)"):
         list(TextReader(table, SimHash(), text="title"))
 
 

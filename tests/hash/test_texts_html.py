@@ -282,7 +282,7 @@ def test_readers_count_pages_without_a_main_text(site):
     assert [chunk.ids for chunk in reader] == [["site/a.html", "site/b.htm"]]
     assert (told, reader.empty) == ([("empty.html", "html")], 1)
     table = pa.table({"page": [EMPTY, None]})
-    with pytest.raises(InputError, match=r"no text to make a fingerprint of; left out: 1 \(no main text\), 1 \(no text\)"):
+    with pytest.raises(InputError, match=r"no text to make a fingerprint of; left out: 2 \(no main text\)"):
         list(TextReader(table, SimHash(), text="page", html=True))
     for wrong in (1, "yes"):
         with pytest.raises(InputError, match="html"):

@@ -26,7 +26,7 @@ def pages(request, tmp_path, monkeypatch):
 
 def test_build_makes_fingerprints_of_a_column(pages):
     done = run("build", "p.fps", pages, "--text-field", "text", "--id-field", "url", "--threads", 2)
-    assert (done.exit_code, done.stderr) == (0, "fpstore: 2 rows left out, no words: row 5, row 9\n")
+    assert (done.exit_code, done.stderr) == (0, "fpstore: 2 rows left out, blank: row 5, row 9\n")
     assert pairs("p.fps") == {value: [URLS[row]] for value, row in zip(HASHES, KEPT, strict=True)}
     with fpstore.open("p.fps") as store:
         assert store.fingerprinter == SimHash().describe()
@@ -69,7 +69,7 @@ def test_searches_tell_the_row_and_the_id(pages):
     for verb in (("probe", "-r", 0), ("scan", "-r", 0), ("nearest",)):
         asked = (*verb[:1], "p.fps", *verb[1:], "--input", pages, "--text-field", "text", "--json")
         done = run(*asked, "--id-field", "url")
-        assert done.stderr == "fpstore: 2 rows left out, no words: row 5, row 9\n"
+        assert done.stderr == "fpstore: 2 rows left out, blank: row 5, row 9\n"
         found = [json.loads(line) for line in done.stdout.splitlines()]
         assert [(one["row"], one["query_id"]) for one in found] == [(row, URLS[row]) for row in KEPT]
         assert [one["matches"][0]["ids"] for one in found] == [[URLS[row]] for row in KEPT]
@@ -88,7 +88,7 @@ def test_insert_adds_rows_with_the_fingerprinter_of_the_store(pages):
     more = write(Path("more" + pages.suffix), {"text": [TEXTS[0], "", "one more text of a few words"], "url": ["a", "b", "c"]})
     fields = ("--text-field", "text", "--id-field", "url", "--threads", 1)
     done = run("insert", "p.fps", more, *fields, "--json")
-    assert done.stderr == "fpstore: 1 row left out, no words: row 1\n"
+    assert done.stderr == "fpstore: 1 row left out, blank: row 1\n"
     assert json.loads(done.stdout)["inserted"] == 2
     found = pairs("p.fps")
     assert found[SimHash(size=2).fingerprint(TEXTS[0])] == [URLS[0], "a"]
@@ -118,7 +118,7 @@ def test_nulls_are_left_out_and_counted(tmp_path, monkeypatch):
     Path("n.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     for name in ("n.parquet", "n.jsonl"):
         done = run("build", "n.fps", name, "--text-field", "text", "--force")
-        assert done.stderr == "fpstore: 1 row left out, no words: row 2\nfpstore: 2 rows left out, no text: row 1, row 3\n"
+        assert done.stderr == "fpstore: 3 rows left out, blank: row 1, row 2, row 3\n"
         assert ids_in("n.fps") == [0, 4]
 
 
@@ -146,14 +146,14 @@ def check_table(path, frame, is_stream):
     with fpstore.build(path, reader) as store:
         assert store.fingerprinter == SimHash().describe()
     assert pairs(path) == {value: [URLS[row]] for value, row in zip(HASHES, KEPT, strict=True)}
-    assert told == [(5, "empty"), (9, "empty"), (len(TEXTS), "null")]
-    assert (reader.null, reader.empty, reader.next_row, reader.has_ids, reader.width) == (1, 2, len(TEXTS) + 1, True, 64)
+    assert told == [(5, "no words"), (9, "no words"), (len(TEXTS), "no words")]
+    assert (reader.empty, reader.next_row, reader.has_ids, reader.width) == (3, len(TEXTS) + 1, True, 64)
     if is_stream:
         with pytest.raises(InputError, match="can be read only once"):
             list(reader)
     else:
         assert [chunk.ids for chunk in reader] == [[URLS[row] for row in KEPT]]  # again, and counted again
-        assert reader.empty == 2
+        assert reader.empty == 3
 
 
 @pytest.mark.parametrize(("threads", "chunk_rows"), [(3, 1), (1, 7), (3, 7), (1, 1000)])
@@ -197,7 +197,7 @@ def test_bad_rows_are_named(tmp_path):
         ("p.jsonl", '{"t": "a", "id": 1}\n{"t": "b"}\n', r"p\.jsonl:2: the field 'id' is missing"),
         ("p.jsonl", '{"t": "a", "id": 1.5}\n', r"p\.jsonl:1: the id 1.5 is neither an integer nor a string"),
         ("p.jsonl", "", r"p\.jsonl: no text to make a fingerprint of$"),
-        ("p.jsonl", '{"t": "", "id": 1}\n{"t": null, "id": 2}\n', r"of; left out: 1 \(no words\), 1 \(no text\)"),
+        ("p.jsonl", '{"t": "", "id": 1}\n{"t": null, "id": 2}\n', r"of; left out: 2 \(blank\)"),
         ("p.csv", "", r"p\.csv: no text to make a fingerprint of"),
         ("p.csv", "id,u\n1,x\n", r"p\.csv: no column named 't' \(columns here: id, u\)"),
         ("p.csv", "id,t\n1,x\n2\n", r"p\.csv:3: has 1 cells, the header has 2"),
@@ -328,4 +328,4 @@ def test_texts_in_any_form_and_in_pieces_of_any_size(tmp_path, monkeypatch, numb
         reader = TextReader(source, SimHash(), text="text", id="id", threads=2)
         found = [row for chunk in reader for row in zip(chunk.fingerprints.tolist(), chunk.ids, strict=True)]
         assert found == wanted
-        assert (reader.null, reader.empty) == (1, 2)
+        assert reader.empty == 3

@@ -242,7 +242,7 @@ def test_ids_keep_their_type_and_hits_are_held(tmp_path):
     for row in (2, 0):
         none = fpstore.decontaminate(table.slice(row, 1), paths[:1], text="t", id="name", ngram=3)
         assert (none.hits.to_arrow().num_rows, len(none.kept), len(none.hits.rows)) == (0, 1, 0)
-    with pytest.raises(InputError, match=r"row 3 has no text with words, or no id"):
+    with pytest.raises(InputError, match=r"row 3 has a null or blank text, or no id"):
         fpstore.decontaminate(table, paths, text="t", id="name", unknown="refuse")
     assert fpstore.decontaminate(table, paths, text="t", id="name", ngram=3, unknown="drop").kept.num_rows == 0
     (tmp_path / "b2.jsonl").write_text('{"t": "four five six", "k": null}\n')
@@ -286,7 +286,7 @@ def test_what_is_refused(tmp_path, monkeypatch):
         ("c.jsonl", "c.jsonl"): "c.jsonl: is in the corpus and in the benchmark",
         ("c.jsonl", ("b.jsonl", "link.jsonl")): "link.jsonl: is in the corpus and in the benchmark",
         ("c.jsonl", "empty.jsonl"): "empty.jsonl: no rows to decontaminate against",
-        ("c.jsonl", ("b.jsonl", "null.jsonl")): "null.jsonl: no text with words to decontaminate against",
+        ("c.jsonl", ("b.jsonl", "null.jsonl")): "null.jsonl: only blank texts to decontaminate against",
         ("empty.jsonl", "b.jsonl"): "empty.jsonl: no rows",
         ("c.jsonl", ()): "no benchmark was given",
         ("c.jsonl", 7): "a benchmark is a path, several paths, or a table",

@@ -370,7 +370,7 @@ def test_command_line(folder: Path) -> None:
     Path("out").mkdir()
     assert "out/c.tsv: is in the output" in failure("dedup", "notes", "out", "--text", "--clusters", "out/c.tsv")
     result = run("dedup", "notes", "out", "--text", "--json")
-    assert "1 file left out, no words: notes/empty.md" not in result.stderr  # such a file is a row that is not compared
+    assert "1 file left out, blank: notes/empty.md" not in result.stderr  # such a file is a row that is not compared
     assert "1 file left out, binary, not text: notes/picture.txt" in result.stderr
     assert json.loads(result.stdout)["not_compared"] == 1
 

@@ -39,11 +39,14 @@ class Sketched(NamedTuple):
         Bits, the most significant first: two items differ in the fewer bits, the more similar they are.
     known : ndarray of bool, shape (n,)
         Whether an item has content. The rows of an item without content have no meaning.
+    whole_pages : ndarray of bool, shape (n,), or None
+        Of pages of HTML, which are compared by their whole texts: see `fpstore.hashing.MainText`.
     """
 
     sketches: Counts
     signatures: Bytes
     known: Flags
+    whole_pages: Flags | None = None
 
 
 class Values(NamedTuple):

@@ -114,7 +114,7 @@ class MinHashFamily(JaccardFamily[Any]):
     def both(self, items: Sequence[Any], count: int) -> Sketched:
         """Return sketches and signatures by one reading of the texts."""
         found = self._keyed(range(count)).hashed(items)
-        return Sketched(_lower_halves(found.rows), signature_of(found.rows), found.known)
+        return Sketched(_lower_halves(found.rows), signature_of(found.rows), found.known, found.whole_pages)
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
         """Return the Jaccard similarities of an item and others; 0 where one has no features.

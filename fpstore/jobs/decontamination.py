@@ -168,6 +168,7 @@ def decontaminate_corpus(
         for batch, made in in_order(work, corpus.batches(job.projection), resources.threads, WAITING_BATCHES):
             rows.add(batch, made)
             corpus.checked_ids(batch)
+            corpus.whole_pages += made.whole_pages
             resources.report("reading", rows.count)
         compared, candidates = rows.finish(corpus.typed)
         near = None if job.features.near is None else _near_duplicates(candidates, benchmark, job, resources)

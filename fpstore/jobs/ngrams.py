@@ -16,7 +16,7 @@ from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
 from fpstore.errors import InputError
 from fpstore.hashing.base import UnitSets
-from fpstore.hashing.html import main_texts
+from fpstore.hashing.html import page_texts
 from fpstore.hashing.minhash import MinHash
 from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.jobs.compared import decided
@@ -31,6 +31,7 @@ class Features(NamedTuple):
 
     ngrams: UnitSets
     fingerprints: Words
+    whole_pages: int  # see `MainText`
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,12 @@ class TextFeatures:
     def of(self, find: Callable[[Sequence[str]], UnitSets], extractor: str | None, batch: Batch) -> Features:
         """Return the features of the texts of known rows, of pages of HTML if there is an extractor; ``find`` makes n-grams."""
         texts = [text if isinstance(text, str) else "\n".join(filter(None, text)) for text in batch.row_texts()]
+        whole_pages = 0
         if extractor is not None:
-            texts = main_texts(texts, extractor)
-        return Features(find(texts), np.empty(0, np.uint64) if self.near is None else self.near.hashed(texts).rows)
+            pages = page_texts(texts, extractor)
+            texts, whole_pages = [page.text for page in pages], sum(page.is_whole for page in pages)
+        fingerprints = np.empty(0, np.uint64) if self.near is None else self.near.hashed(texts).rows
+        return Features(find(texts), fingerprints, whole_pages)
 
 
 class Benchmark(NamedTuple):

@@ -95,7 +95,8 @@ def rows_with_keys(family: Family[Any], bands: tuple[int, int], texts: Sequence[
     known = np.concatenate([sketched.known for sketched in made])
     rows = np.zeros((len(known), DOCUMENT_WIDTH.words + number), np.uint64)
     rows[known] = np.concatenate([np.hstack(asked_of(sketched, bands)[:2]) for sketched in made])
-    return Hashed(rows, known)
+    whole_pages = [sketched.whole_pages for sketched in made if sketched.whole_pages is not None]
+    return Hashed(rows, known, np.concatenate(whole_pages) if whole_pages else None)
 
 
 def given_of(rows: Words, ids: Any) -> Given:

@@ -20,6 +20,7 @@ from fpstore.building.builder import Options, build_into
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.format.shards import shard_name
 from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.html import MainText
 from fpstore.io.source import Batch, IdColumn, Projection
 from fpstore.sharded import ShardedStore
 from fpstore.store import Store, snapshot_of
@@ -83,8 +84,8 @@ class BuildWork(Work):
         self._id_type: str = asked["id_type"]
 
     def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        rows, fingerprints, ids, count = self._read(number, resources)
-        writer.facts |= {"rows": count}
+        rows, fingerprints, ids, count, whole_pages = self._read(number, resources)
+        writer.facts |= {"rows": count, "whole_pages": whole_pages}
         slices = slices_by(np.ascontiguousarray(leading_words(fingerprints)), self._bits)
         writer.add_slices("fingerprints", fingerprints, slices)
         if ids is None:
@@ -107,29 +108,29 @@ class BuildWork(Work):
         with self._output.place.writing(shard_name(number)) as folder:
             folder.mkdir()
             build_into(folder, rows, None, options.checked())
-        writer.facts["rows"] = rows.next_row
+        writer.facts |= {"rows": rows.next_row, "whole_pages": rows.whole_pages}
 
-    def _of_rows(self, number: int, resources: Resources) -> Iterator[tuple[Words, IdColumn, int]]:
-        """Yield the fingerprints, ids and count of rows of the parts of a shard; ids are rows unless there are others."""
+    def _of_rows(self, number: int, resources: Resources) -> Iterator[tuple[Words, IdColumn, int, int]]:
+        """Yield fingerprints, ids, and how many rows and whole pages the parts of a shard have; without ids, rows are the ids."""
         assert self._shards is not None
         done = 0
         for part in self._shards[number]:
             if is_raw(self._inputs[0].name):  # the builder numbers rows
                 for piece in raw_pieces(self._inputs, self._parts[part], self._projection):
-                    yield piece, None, len(piece)
+                    yield piece, None, len(piece), 0
                 continue
-            rows, fingerprints, ids, count = self._read(part, resources)
-            yield fingerprints, (rows + done).astype(np.uint64) if ids is None else ids, count
+            rows, fingerprints, ids, count, whole_pages = self._read(part, resources)
+            yield fingerprints, (rows + done).astype(np.uint64) if ids is None else ids, count, whole_pages
             done += count
 
-    def _of_slice(self, number: int) -> Iterator[tuple[Words, IdColumn, int]]:
+    def _of_slice(self, number: int) -> Iterator[tuple[Words, IdColumn, int, int]]:
         """Yield the fingerprints and ids of a slice of each part; ids are rows of all inputs unless there are others."""
         first = 0
         for found in self._plan.results("hash"):
             ids = found.read_ids("ids", number)
             if ids is None:
                 ids = found.read("rows", number) + np.uint64(first)
-            yield found.read("fingerprints", number), ids, found.facts["rows"]
+            yield found.read("fingerprints", number), ids, found.facts["rows"], 0
             first += found.facts["rows"]
 
     def _check(self, folder: Path, count: int) -> None:
@@ -152,6 +153,9 @@ class BuildWork(Work):
         with ShardedStore.combine(folder, count=count, plan=self._plan.digest, progress=resources.progress) as store:
             stats = store.stats()
             summary = {"shards": count, "fingerprints": len(store), "ids": stats["ids"], "bytes": stats["bytes"]["total"]}
+        if isinstance(self._maker, MainText):
+            hashed = self._plan.results("hash") if self._shards is None else self._plan.results("build")
+            summary["whole_pages"] = sum(one.facts["whole_pages"] for one in hashed)
         self._output.finish([], self._plan.digest, summary)
         return summary
 
@@ -162,10 +166,10 @@ class _Rows:
     row_numbers = False
     rows = None
 
-    def __init__(self, parts: Iterator[tuple[Words, IdColumn, int]]) -> None:
-        self._parts, self.next_row = parts, 0
+    def __init__(self, parts: Iterator[tuple[Words, IdColumn, int, int]]) -> None:
+        self._parts, self.next_row, self.whole_pages = parts, 0, 0
 
     def __iter__(self) -> Iterator[Batch]:
-        for fingerprints, ids, count in self._parts:
-            self.next_row += count
+        for fingerprints, ids, count, whole_pages in self._parts:
+            self.next_row, self.whole_pages = self.next_row + count, self.whole_pages + whole_pages
             yield Batch(np.ascontiguousarray(fingerprints), ids)

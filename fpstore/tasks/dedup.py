@@ -21,6 +21,7 @@ from fpstore.base.arrays import lims_of, lists_of, slices
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
 from fpstore.hashing.base import FeatureSets
+from fpstore.hashing.html import MainText
 from fpstore.io.scores import joined_keys
 from fpstore.io.source import IdColumn, suffix_of
 from fpstore.io.writers import unwritable
@@ -165,6 +166,7 @@ class DedupWork(Work):
             found = compared_rows(corpus, job.projection, job.fingerprinter, resources, refused, None, job.bands, True)
             of_files = list(corpus.rows_of_files)
         writer.facts |= {"rows": len(found.known), "known": len(found.rows), "ids": kind_of(found.ids), "rows_of_files": of_files}
+        writer.facts["whole_pages"] = corpus.whole_pages
         writer.add("known", np.packbits(found.known))
         searched = np.ones(len(found.rows), bool)
         if self._against is not None:
@@ -375,6 +377,8 @@ class DedupWork(Work):
             "documents": documents, "not_compared": documents - sum(one.facts["known"] for one in hashed), "clusters": clusters,
             "removed": documents - kept, "kept": kept,
         }  # fmt: skip
+        if isinstance(self.job.fingerprinter, MainText):
+            summary["whole_pages"] = sum(one.facts["whole_pages"] for one in hashed)
         if self._against is not None:
             summary["near_reference"] = sum(one.facts["near"] for one in hashed)
         lists = (self._plan.result("list", number) for number in range(len(self._parts)))

@@ -21,6 +21,7 @@ from fpstore.base.strings import StringColumn
 from fpstore.errors import CorruptStoreError, FormatVersionError, InputError, StoreExistsError, StoreNotFoundError
 from fpstore.families import MinHashFamily, from_description
 from fpstore.hashing.corpora import hashed_rows
+from fpstore.hashing.html import MainText
 from fpstore.io.reader import cut_batches
 from fpstore.io.source import Batch, IdRule, Projection, mixed_ids
 from fpstore.lsh import LshPlan, LshStore
@@ -72,6 +73,7 @@ class LshWork(Work):
             maker, rule = self._family.fingerprinter, IdRule(self._id_type)
             made = hashed_rows(corpus, self._projection, maker, resources.threads, rule, hashed=hashed)
             self._write(writer, made, resources)
+            writer.facts["whole_pages"] = corpus.whole_pages
 
     def _write(self, writer: PieceWriter, made: Iterator[Batch], resources: Resources) -> None:
         facts: dict[str, Any] = {"rows": 0, "documents": 0, "pieces": 0, "ids": None}
@@ -94,7 +96,7 @@ class LshWork(Work):
     def _build(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         """Make the index, unless a task that was ended late has done so."""
         parts = [self._plan.result("hash", part).facts for part in range(len(self._parts))]
-        writer.facts |= {name: sum(part[name] for part in parts) for name in ("rows", "documents")}
+        writer.facts |= {name: sum(part[name] for part in parts) for name in ("rows", "documents", "whole_pages")}
         self._check_parts(parts)
         if not os.path.lexists(self._path):
             documents = _Documents(self._plan, len(parts), self._projection.id is None)
@@ -133,7 +135,9 @@ class LshWork(Work):
         self._check()
         with LshStore(self._path) as index:
             size = index.stats()["bytes"]["total"]
-        return {"texts": facts["rows"], "documents": facts["documents"], "bands": self._form.bands, "bytes": size}
+        summary = {"texts": facts["rows"], "documents": facts["documents"], "bands": self._form.bands, "bytes": size}
+        is_of_pages = isinstance(self._family.fingerprinter, MainText)
+        return summary | ({"whole_pages": facts["whole_pages"]} if is_of_pages else {})
 
 
 class _Documents:

@@ -20,6 +20,7 @@ from fpstore.base.arrays import differs, distinct_places, lims_of, lists_of, sli
 from fpstore.base.resources import Resources
 from fpstore.base.width import words_of
 from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.html import MainText
 from fpstore.io import open_writer
 from fpstore.io.source import Projection
 from fpstore.io.tables import values_at
@@ -98,7 +99,7 @@ class ProbeWork(Work):
         part, asked = self._parts[number], self._asked
         how = self._projection, self._maker, asked["id_type"], asked["encoding"]
         found = rows_of_part(self._inputs, part, *how, resources)
-        writer.facts["rows"] = found.total
+        writer.facts |= {"rows": found.total, "whole_pages": found.whole_pages}
         writer.add("rows", found.places.astype(np.uint64))
         writer.add("fingerprints", found.fingerprints)
         writer.add_ids("ids", found.ids)
@@ -177,6 +178,8 @@ class ProbeWork(Work):
         """Write the manifest of the output; return what was found."""
         parts = self._plan.results("match")
         summary = {name: sum(one.facts[name] for one in parts) for name in ("queries", "matched", "matches")}
+        if isinstance(self._maker, MainText):
+            summary["whole_pages"] = sum(one.facts["whole_pages"] for one in self._plan.results("queries"))
         self._output.finish(parts, self._plan.digest, summary)
         return summary
 

@@ -20,12 +20,16 @@ from fpstore.tasks.inputs import InputSpec, Part, inputs_on_disk, is_raw, opened
 
 
 class PartRows(NamedTuple):
-    """The rows of a part that have fingerprints: their places, fingerprints and ids; ``total`` counts all rows."""
+    """The rows of a part that have fingerprints: their places, fingerprints and ids; ``total`` counts all rows.
+
+    ``whole_pages`` counts the pages that are compared by their whole texts: see `MainText`.
+    """
 
     places: npt.NDArray[np.intp]
     fingerprints: Words
     ids: IdColumn
     total: int
+    whole_pages: int = 0
 
 
 def rows_of_part(
@@ -42,7 +46,7 @@ def rows_of_part(
     if ids is not None:
         kind = (kind_of(found.ids) if corpus.typed else "str") if id_type == "auto" else id_type
         ids = as_integers(ids, specs[part.file].uri) if kind.startswith("int") else as_strings(ids)
-    return PartRows(found.rows, found.fingerprints, ids, len(found.known))
+    return PartRows(found.rows, found.fingerprints, ids, len(found.known), corpus.whole_pages)
 
 
 def raw_pieces(specs: Sequence[InputSpec], part: Part, projection: Projection) -> Iterator[Words]:

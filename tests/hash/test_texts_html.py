@@ -21,6 +21,7 @@ from fpstore.hashing import DocumentReader, MainText, TextReader, from_descripti
 from fpstore.hashing.corpora import open_source
 from fpstore.hashing.html import EXTRACTORS, main_texts, page_texts, whole_text
 from fpstore.io.source import Projection
+from fpstore.tasks import plan_build, plan_dedup, plan_lsh, plan_probe
 
 SENTENCES = "".join(f"The {number} foxes jump over the lazy dogs of the village near the river. " for number in range(30))
 MENUS = [
@@ -114,8 +115,36 @@ def test_pages_that_are_compared_by_all_words_are_counted(tmp_path, monkeypatch,
     assert run("build", "f.fps", "site", "--text", option).stderr == told
     assert run("dedup", "p.jsonl", "c.jsonl", "--text-field", "page", option).stderr == told
     assert run("probe", "r.fps", "--input", "p.jsonl", "--text-field", "page", "-r", 0).stderr == told
+    assert told in run("lsh", "build", "r.lsh", "p.jsonl", "--text-field", "page", option, "--threshold", 0.5).stderr
+    assert told in run("lsh", "insert", "r.lsh", "p.jsonl", "--text-field", "page").stderr
+    benchmark = ("p.jsonl", "b.jsonl", "--text-field", "page", "--benchmark-field", "text")
+    Path("b.jsonl").write_text(json.dumps({"text": "words of a benchmark " * 9}) + "\n")
+    assert run("decontaminate", *benchmark, option).stderr == told
     reader = TextReader("p.jsonl", SimHash(), text="page", html=name)
     assert (sum(len(chunk.ids) for chunk in reader), reader.whole_pages) == (4, 3)
+
+
+@pytest.mark.parametrize("job", ["dedup", "build by rows", "build by prefix", "probe", "lsh"])
+def test_plans_count_pages_that_are_compared_by_all_words(tmp_path, monkeypatch, job):
+    monkeypatch.chdir(tmp_path)
+    for part in range(2):
+        pages = [*map(list_page, range(3 * part, 3 * part + 3)), page(MENUS[part])]
+        Path(f"p{part}.jsonl").write_text("".join(json.dumps({"page": text}) + "\n" for text in pages))
+    inputs, texts = ["p0.jsonl", "p1.jsonl"], {"text": "page", "html": True}
+    if job == "dedup":
+        plan = plan_dedup("plan", inputs, "out", **texts)
+    elif job == "lsh":
+        plan = plan_lsh("plan", inputs, "out", threshold=0.5, **texts)
+    elif job == "probe":
+        first = plan_build("first", inputs, "s.fps", fingerprinter=SimHash(), **texts)
+        first.run_all(1)
+        first.finish()
+        plan = plan_probe("plan", "s.fps", inputs, "out", text="page", radius=0)
+    else:
+        by = job.removeprefix("build by ")
+        plan = plan_build("plan", inputs, "out", by=by, fingerprinter=SimHash(), **texts)
+    plan.run_all(1)
+    assert plan.finish()["whole_pages"] == 6
 
 
 @pytest.fixture

@@ -9,10 +9,8 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Callable
 
-_LEFT_OUT = "%s: probes go on without this filter, and are slower: %s"
 # What the command line does with a message, as its user sees no log.
-left_out_listener: Callable[[str], None] | None = None
-note_listener: Callable[[str], None] | None = None
+listener: Callable[[str], None] | None = None
 
 
 @cache
@@ -25,15 +23,13 @@ def logger() -> logging.Logger:
     return found
 
 
-def tell_left_out(path: str, reason: str = "a page is damaged: run fpstore repair") -> None:
-    """Report to the log and to the listener that a filter is left out: probes are right without it."""
-    logger().warning(_LEFT_OUT, path, reason)
-    if left_out_listener is not None:
-        left_out_listener(_LEFT_OUT % (path, reason))
-
-
 def tell(message: str) -> None:
     """Report a fact about what is read to the log and to the listener."""
     logger().warning("%s", message)
-    if note_listener is not None:
-        note_listener(message)
+    if listener is not None:
+        listener(message)
+
+
+def tell_left_out(path: str, reason: str = "a page is damaged: run fpstore repair") -> None:
+    """Report that a filter is left out: probes are right without it."""
+    tell(f"{path}: probes go on without this filter, and are slower: {reason}")

@@ -14,7 +14,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from fpstore import __version__
-from fpstore.base import diagnostics
 from fpstore.cli.options import argument
 from fpstore.cli.output import CLOSED, complain, occupy_closed_streams, output_is_closed
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
@@ -54,7 +53,6 @@ class Program(Verbs):
         if not standalone_mode:
             return super().main(*args, **{**extra, "standalone_mode": False})
         occupy_closed_streams()
-        diagnostics.left_out_listener = complain
         with raised_as_exceptions():
             code = self._run(*args, **extra)
         sys.exit(code)

@@ -216,11 +216,11 @@ def verb(*options: Decorator, **settings: Any) -> Callable[[Callable[[Given], An
     def decorate(function: Callable[[Given], Any]) -> Verb:
         def run(**values: Any) -> Any:
             given = Given(began=time.monotonic(), **values)
-            diagnostics.note_listener = given.note
+            diagnostics.listener = given.note
             try:
                 return function(given)
             finally:
-                diagnostics.note_listener = None
+                diagnostics.listener = None
 
         run.__doc__ = function.__doc__
         command: Any = run

@@ -377,3 +377,5 @@ def test_the_command_line_tells_of_a_damaged_filter(copy, at):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stderr.count("probes go on without this filter") == 1
+    quiet = subprocess.run([*command, "--quiet"], capture_output=True, text=True, check=False)
+    assert (quiet.returncode, quiet.stderr) == (0, "")  # it was written beside --quiet, which leaves notes out

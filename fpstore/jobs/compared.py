@@ -95,7 +95,9 @@ def compared_rows(
 
 
 def _without_value(corpus: RowSource, place: int) -> InputError:
-    return InputError(f"{corpus.label}: row {corpus.rows_before + place + 1} has no text, fingerprint or id")
+    return InputError(
+        f"{corpus.label}: row {corpus.rows_before + place + 1} has a null or blank text, or a null fingerprint or id"
+    )
 
 
 def _places_on_disk(flags: Flags) -> npt.NDArray[np.intp]:

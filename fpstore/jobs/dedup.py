@@ -49,7 +49,7 @@ class Deduplication(NamedTuple):
     clusters : Clusters
         Groups of near-duplicates, the document that is kept first. Ids come from the column of ids, or else are row numbers.
     not_compared : int
-        Rows that were not compared, because they have no text, no fingerprint or no id.
+        Rows that were not compared, because their text is null or blank, or their fingerprint or id is null.
     removed : Removed
         The rows that are not kept, each with the row that is kept in its place, and their distance; ``to_arrow`` makes a table.
     """

@@ -195,7 +195,7 @@ def test_unknown_rows(tmp_path):
         found = fpstore.dedup(path, clean, text="text", id="id", unknown=unknown, overwrite=True)
         assert (found.kept.tolist(), list(found.clusters), found.not_compared) == (kept, [[1, 5]], 3)
         assert [json.loads(line) for line in clean.read_text().splitlines()] == [rows[row] for row in kept]
-    with pytest.raises(InputError, match=r"corpus\.jsonl: row 2 has no text, fingerprint or id"):
+    with pytest.raises(InputError, match=r"corpus\.jsonl: row 2 has a null or blank text, or a null fingerprint or id"):
         fpstore.dedup(path, clean, text="text", id="id", unknown="refuse", overwrite=True)
 
 

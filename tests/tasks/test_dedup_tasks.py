@@ -316,7 +316,7 @@ def test_errors_name_the_row_of_the_file(tmp_path):
     rows[96]["text"] = None
     write(tmp_path / "in" / "r.parquet", rows)
     plan = plan_dedup(tmp_path / "p", tmp_path / "in", tmp_path / "o", text="text", unknown="refuse", part_bytes=1)
-    with pytest.raises(InputError, match=r"r\.parquet: row 97 has no text"):
+    with pytest.raises(InputError, match=r"r\.parquet: row 97 has a null or blank text"):
         finished(plan)
 
 

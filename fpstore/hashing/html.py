@@ -34,7 +34,8 @@ _ROLES = frozenset(("navigation", "banner", "contentinfo", "complementary", "sea
 _BLOCKS = frozenset(("ul", "ol", "dl", "table", "tbody", "tr", "td", "div", "section", "form", "p", "span", "center"))
 _MENU_LINKS, _MENU_SHARE, _LINK_LETTERS = 3, 0.8, 16
 _MENU_NAMES = re.compile(r"(?:^|[\s_-])(?:nav|menu|sidebar|breadcrumb|footer)", re.IGNORECASE)  # then half of the letters do
-_TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>", re.DOTALL | re.IGNORECASE)
+# What does not end reaches to the end of the page, so that each character is looked at once.
+_TAGS = re.compile(r"<(script|style)\b.*?(?:</\1\s*+>|\Z)|<!--.*?(?:-->|\Z)|<[^>]*+>?", re.DOTALL | re.IGNORECASE)
 _WORD = re.compile(r"\w+")
 
 

@@ -348,3 +348,10 @@ def test_the_least_share_is_that_of_the_caller():
     pages = [list_page(number) for number in range(8)]
     assert any(page.is_whole for page in page_texts(pages, "resiliparse"))
     assert not any(page.is_whole for page in page_texts(pages, "resiliparse", least_share=0))
+
+
+@pytest.mark.parametrize("start", ["<!--", "<script>", "<style ", "<", "<a "])
+def test_what_does_not_end_is_looked_at_once(start):
+    """Each start of a tag or comment was looked at up to the end of the page."""
+    assert [match.span() for match in html._TAGS.finditer(start * 500)] == [(0, len(start) * 500)]
+    assert html._TAGS.sub(" ", f"a<b>c{start * 500}") == "a c "

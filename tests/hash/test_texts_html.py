@@ -13,7 +13,7 @@ from commandline import failure, fine, run
 
 import fpstore
 from fpstore import ImageHash, SimHash
-from fpstore.calibration import removal
+from fpstore.calibration import removal, samples
 from fpstore.calibration.evidence import SampledPairs
 from fpstore.calibration.samples import sample_of
 from fpstore.errors import InputError, MissingExtraError
@@ -74,7 +74,8 @@ def test_pages_of_a_list_whose_items_are_lost_stay_apart(extractor):
 
 
 def test_calibration_compares_pages_by_all_their_words(monkeypatch):
-    monkeypatch.setattr(html, "LEAST_SHARE", 0)  # what the fingerprints are made of is the same menu for all pages
+    # What the fingerprints are made of is the same menu for all pages.
+    monkeypatch.setattr(samples, "main_texts", lambda pages, extractor: [page.text for page in page_texts(pages, extractor, 0)])
     table = pa.table({"text": [list_page(number) for number in range(12)]})
     sampled = sample_of(open_source(table), Projection(text="text"), 12, 1, html="resiliparse")
     assert (len(set(sampled.texts)), len(set(sampled.whole_texts))) == (1, 12)

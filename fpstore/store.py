@@ -23,7 +23,7 @@ from fpstore.disk.mapped import LAZY, PAGES
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError, counted
 from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_ids, is_one
 from fpstore.query.ids import IdLookup, Ids, checked_ids, fingerprints_of, is_one_id
-from fpstore.query.matches import Matches, MatchList
+from fpstore.query.matches import MatchedIds, Matches, MatchList
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 
@@ -656,22 +656,37 @@ class Store(Generic[Id]):
         always = check_flag(always, "always")
         return self._outer(writer.probe_insert_one(value, identifier, radius, always, sync))
 
-    def probe_upsert(self, fingerprint: int, id: int | str, radius: int | None = None, *, sync: str | None = None) -> MatchList:
+    def probe_upsert(
+        self, fingerprint: int, id: int | str, radius: int | None = None, *, sync: str | None = None
+    ) -> MatchList[Id]:
         """Decide anew about a document that may have changed: `delete` its id, and `probe_insert` it, as one change.
 
         The id leaves all other fingerprints. The fingerprint is inserted unless another document is near. For integer ids
-        without an index (``index_ids``), each call reads the whole id map once.
+        without an index (``index_ids``), each call reads the whole id map once: :meth:`probe_upsert_many` does so for many rows.
 
         Parameters
         ----------
         fingerprint : int
         id : int or str
+            Of the store's kind; the first id in an empty store decides the kind.
+        radius : int, optional
+            By default the store's. Above the store's, every fingerprint is compared.
+        sync : {"commit", "batch", "none"}, optional
+            As for :meth:`insert`.
 
         Returns
         -------
         MatchList
             The matches without earlier versions of the document. If there are none, the fingerprint was inserted. If the
             document is stored and has not changed, it is among the matches at distance 0, and it stays.
+
+        Raises
+        ------
+        InputError
+            The fingerprint, the radius or ``sync`` is wrong, or the id is of another kind than those of the store.
+        ReadOnlyError
+            The store was not opened with ``"r+"``.
+        CorruptStoreError, StorageError, ClosedStoreError
 
         Examples
         --------
@@ -719,6 +734,56 @@ class Store(Generic[Id]):
         always = check_flag(always, "always")
         snapshot, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
         return self._matches(snapshot, rows, columns, inserted=inserted)
+
+    def probe_upsert_many(
+        self, fingerprints: Any, ids: Any, radius: int | None = None, *, threads: int | None = None, sync: str | None = None
+    ) -> Matches[Id]:
+        """Do :meth:`probe_upsert` for each row in order, as one change: the second of two near-duplicates finds the first.
+
+        An id may occur several times: each row takes it from the fingerprint of the row before. For integer ids without an
+        index (``index_ids``), a call reads the whole id map once.
+
+        Parameters
+        ----------
+        fingerprints : array or sequence of fingerprints, as for :func:`fpstore.build`
+        ids : array or sequence of as many
+        radius, sync
+            As for :meth:`probe_upsert`.
+        threads : int, optional
+            That probe; by default all processors.
+
+        Returns
+        -------
+        Matches
+            The matches of each row, with the ids that they had when it was decided; ``inserted`` has the rows that were inserted.
+            The ids are in memory: later changes do not matter.
+
+        Raises
+        ------
+        InputError
+            A fingerprint, the radius, ``threads`` or ``sync`` is wrong, or there is not one id of the store's kind for each row.
+        ReadOnlyError
+            The store was not opened with ``"r+"``.
+        CorruptStoreError, StorageError, ClosedStoreError
+
+        Examples
+        --------
+        >>> import fpstore, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "s.fps")
+        >>> fpstore.build(path, [7, 0xFF00], ["a", "b"]).close()
+        >>> with fpstore.open(path, "r+") as store:
+        ...     matches = store.probe_upsert_many([6, 0xFF01, 5], ["a", "a", "c"])
+        >>> matches.inserted.tolist(), list(matches)[1]
+        ([True, False, True], [Match(fingerprint=65280, distance=1, ids=['b'])])
+        """
+        writer = self._changing()
+        if ids is None:
+            raise InputError("probe_upsert_many needs an id for each row")
+        rows, checked = self._rows(fingerprints, ids)
+        assert checked is not None
+        radius = self._checked_radius(radius, self._snapshot())
+        columns, id_lims, names, inserted = writer.probe_upsert(rows, checked, radius, parse_threads(threads), sync)
+        return Matches(*columns, MatchedIds(id_lims, names), self._width, rows, inserted)
 
     def delete(self, *unnamed: Any, ids: Any = None, fingerprints: Any = None, sync: str | None = None) -> Deleted:
         """Remove documents by their ids, fingerprints with all their ids, or pairs of fingerprint and id.

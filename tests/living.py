@@ -22,6 +22,7 @@ CHANGES = {
     "insert": lambda s: s.insert(1),
     "probe_insert": lambda s: s.probe_insert(1, 1),
     "probe_insert_many": lambda s: s.probe_insert_many([1], [1]),
+    "probe_upsert_many": lambda s: s.probe_upsert_many([1], [1]),
     "delete": lambda s: s.delete(ids=1),
     "flush": lambda s: s.flush(),
     "merge": lambda s: s.merge(),

@@ -148,7 +148,12 @@ def empty_rows(count: int, words: int) -> Words:
 
 def row_of_number(number: int, words: int) -> Words:
     """Return the row that the kernel knows by a number, as an array of it alone."""
-    return Width(WORD_BITS * words).row(number)
+    return rows_of_numbers([number], words)
+
+
+def rows_of_numbers(numbers: Iterable[int], words: int) -> Words:
+    """Return the rows that the kernel knows by numbers."""
+    return Width(WORD_BITS * words).rows(numbers)
 
 
 def rows_like(rows: Words, count: int) -> Words:

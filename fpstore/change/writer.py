@@ -40,6 +40,7 @@ from fpstore.change.decisions import (
     replacement,
     replacement_of_one,
 )
+from fpstore.change.upserts import Decisions, probed_replacement
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused, with_path
@@ -208,6 +209,14 @@ class StoreWriter:
 
         def decide(snapshot: Snapshot) -> tuple[FewRows | None, MatchList]:
             return probed_replacement_of_one(snapshot, self.path, value, identifier, radius, self._note_reused)
+
+        return self._change(sync, decide)
+
+    def probe_upsert(self, fingerprints: Words, ids: Words | list[str], radius: int, threads: int, sync: str | None) -> Decisions:
+        """Do :meth:`probe_upsert_one` for each row in order, as one change."""
+
+        def decide(snapshot: Snapshot) -> tuple[Change | None, Decisions]:
+            return probed_replacement(snapshot, self.path, fingerprints, ids, radius, threads, self._note_reused)
 
         return self._change(sync, decide)
 

@@ -20,7 +20,7 @@ from fpstore.io.check import check_fingerprints
 from fpstore.io.sink import Sink
 from fpstore.io.source import SUFFIXES, LeftOut, suffix_of
 from fpstore.io.tables import renamed, values_at
-from fpstore.query.matches import Match, Matches, MatchList
+from fpstore.query.matches import Match, Matches
 
 JSON_LINES = ".jsonl"
 COLUMNS = ("query", "fingerprint", "distance", "id")
@@ -53,13 +53,6 @@ class Asked(NamedTuple):
     def rows_from(self, before: int) -> Words:
         """Return the numbers of the queries' rows; by default they count on from ``before``."""
         return np.arange(before, before + len(self.fingerprints), dtype=np.uint64) if self.rows is None else self.rows
-
-
-class Answers(NamedTuple):
-    """The matches of rows that were decided one after the other, and which rows were inserted."""
-
-    matches: list[MatchList]
-    inserted: npt.NDArray[np.bool_]
 
 
 def is_json(output: str, as_json: bool) -> bool:
@@ -132,16 +125,16 @@ def json_lines_writer(
                 record: dict[str, Any] = {"row": number, "query_id": name, "query": None, "matches": [], "inserted": False}
                 put({**record, "reason": "error", "error": row.error} if row.error else {**record, "reason": NO_WORDS})
 
-        def write(queries: Asked, matches: Matches | Answers, own: Words | list[str] | None = None) -> int:
+        def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
-            rows, found_of_rows = 0, matches.matches if isinstance(matches, Answers) else matches
+            rows = 0
             ids = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
             columns = query_columns if ids is not None else [name for name in query_columns if name == "row"]
             renameable = [*columns, "query", "matches", *(["more"] if limited else []), *MATCH_FIELDS]
             fields = dict(zip(renameable, renamed(renameable, names), strict=True))
             digits = width.texts(check_fingerprints(queries.fingerprints, width))
             places, next_row = queries.rows_from(before).tolist(), before
-            for number, (query, found) in enumerate(zip(digits, found_of_rows, strict=True)):
+            for number, (query, found) in enumerate(zip(digits, matches, strict=True)):
                 if queries.end is not None:
                     leave_out(range(next_row, places[number]), queries)
                     next_row = places[number] + 1
@@ -151,7 +144,7 @@ def json_lines_writer(
                 record[fields["query"]] = query
                 kept = found if own is None else _without(found, own[number])
                 record[fields["matches"]] = [_object(match, width, fields) for match in kept]
-                if limited and isinstance(matches, Matches):
+                if limited:
                     record[fields["more"]] = bool(matches.more[number])
                 if matches.inserted is not None:
                     record["inserted"] = bool(matches.inserted[number])

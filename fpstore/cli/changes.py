@@ -25,7 +25,6 @@ from fpstore.cli.verb import Given, fail, output_is, verb
 from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning, StoreLockedError, counted
 from fpstore.io import Chunk, open_reader
-from fpstore.io.check import check_fingerprints
 from fpstore.io.source import LeftOut
 from fpstore.store import Store, snapshot_of
 
@@ -257,27 +256,14 @@ def _inserted(store: Store, chunk: Chunk | Asked, write: answers.Write | None, g
     ids = chunk.ids if len(chunk.fingerprints) else []  # of rows that are all left out
     if write is None:
         return store.upsert(chunk.fingerprints, ids) if given.upsert else store.insert(chunk.fingerprints, ids)
-    found: Any
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScanWarning)  # it was noted before
-        if given.upsert:
-            found = _decided_anew(store, chunk.fingerprints, ids, given)
-        else:
-            found = store.probe_insert_many(chunk.fingerprints, ids, given.radius, threads=given.threads)
+        put = store.probe_upsert_many if given.upsert else store.probe_insert_many
+        matches = put(chunk.fingerprints, ids, given.radius, threads=given.threads)
     chunk = chunk if isinstance(chunk, Asked) else Asked(*chunk)
-    write(chunk, found, chunk.ids)
-    return int(np.count_nonzero(found.inserted))
-
-
-def _decided_anew(store: Store, fingerprints: Any, ids: Any, given: Given) -> answers.Answers:
-    """Decide about one row after the other: each is a change, and all become durable together."""
-    sync = "none" if given.sync == "commit" else given.sync
-    numbers = Width(store.width).numbers(check_fingerprints(fingerprints, Width(store.width)))
-    rows = zip(numbers, ids.tolist() if isinstance(ids, np.ndarray) else ids, strict=True)
-    found = [store.probe_upsert(number, name, given.radius, sync=sync) for number, name in rows]
-    if given.sync == "commit":
-        store.flush()
-    return answers.Answers(found, np.array([not matches for matches in found], bool))
+    write(chunk, matches, chunk.ids)
+    assert matches.inserted is not None
+    return int(np.count_nonzero(matches.inserted))
 
 
 def _has_json(given: Given) -> bool:

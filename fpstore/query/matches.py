@@ -14,7 +14,7 @@ from fpstore.base.aliases import Id, Lims, NamedColumns, Words
 from fpstore.base.width import Distances, Width, fingerprint_text
 from fpstore.io.check import check_ids
 from fpstore.io.tables import Tabular, arrow_table, values_at
-from fpstore.query.names import StoredIds, names_in_slices, names_of
+from fpstore.query.names import HeldIds, StoredIds, names_in_slices, names_of
 
 
 class Match(NamedTuple, Generic[Id]):
@@ -51,6 +51,23 @@ class MatchList(list[Match[Id]]):
     more = False
 
 
+class MatchedIds(HeldIds):
+    """The ids that matches had when they were found, in memory: those of match m are ``ids[lims[m]:lims[m + 1]]``."""
+
+    def __init__(self, lims: Lims, ids: Words | list[str]) -> None:
+        super().__init__(ids)
+        self._lims = lims
+
+    def id_numbers(self) -> tuple[Lims, Words]:
+        """Return (lims, id numbers) of the matches."""
+        return self._lims, np.arange(len(self.ids), dtype=np.uint64)
+
+    def slice(self, matches: slice) -> MatchedIds:
+        """Return the ids of successive matches."""
+        lims = self._lims[matches.start : matches.stop + 1]
+        return MatchedIds(lims - lims[0], self.ids[lims[0] : lims[-1]])
+
+
 class Matches(Tabular, Generic[Id]):
     """The matches of many queries, in columns. As a sequence, it has one :class:`MatchList` per query.
 
@@ -61,7 +78,7 @@ class Matches(Tabular, Generic[Id]):
     distances : ndarray of uint8, shape (matches,)
         Of fingerprints of 256 bits, uint16.
     inserted : ndarray of bool, shape (queries,), or None
-        Whether :meth:`fpstore.Store.probe_insert_many` inserted the query.
+        Whether :meth:`fpstore.Store.probe_insert_many` or :meth:`fpstore.Store.probe_upsert_many` inserted the query.
     more : ndarray of bool, shape (queries,)
         Whether a ``limit`` left out matches of the query.
     """
@@ -71,7 +88,7 @@ class Matches(Tabular, Generic[Id]):
         lims: npt.NDArray[np.int64],
         rows: Words,
         distances: Distances,
-        stored: StoredIds,
+        stored: StoredIds | MatchedIds,
         width: Width,
         queries: Words,
         inserted: npt.NDArray[np.bool_] | None = None,
@@ -107,15 +124,21 @@ class Matches(Tabular, Generic[Id]):
 
     def read_ids(self) -> tuple[Lims, Any]:
         """Return (lims, ids): the ids of match m are ``ids[lims[m]:lims[m + 1]]``; uint64, or strings in a list."""
-        lims, numbers = self._stored.stored_id_numbers(self.rows)
+        lims, numbers = self._id_numbers()
         return lims, names_of(self._stored, numbers)
 
     def rows_of_ids(self) -> Iterator[tuple[npt.NDArray[np.intp], Any]]:
         """Yield (matches, ids) with a row for each match and id, at most 65,536 rows or about 4 MiB of strings at once."""
-        lims, numbers = self._stored.stored_id_numbers(self.rows)
+        lims, numbers = self._id_numbers()
         match = np.repeat(np.arange(len(self.rows)), np.diff(lims))
         for rows, (ids,) in names_in_slices([(self._stored, numbers)]):
             yield match[rows], ids
+
+    def _id_numbers(self) -> tuple[Lims, Words]:
+        """Return (lims, id numbers) of the matches."""
+        if isinstance(self._stored, MatchedIds):
+            return self._stored.id_numbers()
+        return self._stored.stored_id_numbers(self.rows)
 
     def to_arrow(self, *, query_ids: Any = None, names: Mapping[str, str] | None = None) -> Any:
         """Return a ``pyarrow.Table`` with a row per match and id, in the order of the matches.
@@ -155,7 +178,7 @@ class Matches(Tabular, Generic[Id]):
 
     def _columns(self, query_ids: Any) -> NamedColumns:
         names = None if query_ids is None else check_ids(query_ids, len(self))
-        lims, numbers = self._stored.stored_id_numbers(self.rows)
+        lims, numbers = self._id_numbers()
         ids = names_of(self._stored, numbers)
         query = np.repeat(np.arange(len(self)), np.diff(self.lims))
         fingerprints, distances, sizes = self.fingerprints, self.distances, np.diff(lims)
@@ -177,7 +200,7 @@ class Matches(Tabular, Generic[Id]):
         return len(self.lims) - 1
 
     def __iter__(self) -> Iterator[MatchList[Id]]:
-        lims, numbers = self._stored.stored_id_numbers(self.rows)
+        lims, numbers = self._id_numbers()
         fingerprints, distances = self._width.numbers(self.rows), self.distances.tolist()
         for queries, (ids,) in names_in_slices([(self._stored, numbers)], lims[self.lims]):
             plain, bounds = ids if isinstance(ids, list) else ids.tolist(), self.lims[queries.start : queries.stop + 1].tolist()
@@ -194,7 +217,8 @@ class Matches(Tabular, Generic[Id]):
         query = range(len(self))[index(query)]
         lims = self.lims[query : query + 2]
         found = slice(*lims.tolist())
-        one = self.rows[found], self.distances[found], self._stored, self._width, self._queries[query : query + 1]
+        stored = self._stored.slice(found) if isinstance(self._stored, MatchedIds) else self._stored
+        one = self.rows[found], self.distances[found], stored, self._width, self._queries[query : query + 1]
         return next(iter(Matches(lims - lims[0], *one, more=self.more[query : query + 1])))
 
     def __repr__(self) -> str:

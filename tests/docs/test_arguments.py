@@ -71,6 +71,10 @@ WRITING = {
     "insert": ({"fingerprints": [9], "ids": [9]}, takes({"fingerprints ids": NOTHING, "sync": NONE})),
     "probe_insert": ({"fingerprint": 9, "id": 9}, {"fingerprint": FINGERPRINT, "id": {"0", *COUNTS}, **ADDING}),
     "probe_insert_many": ({"fingerprints": [9], "ids": [9]}, takes({"fingerprints ids": NOTHING, "threads": THREADS, **ADDING})),
+    "probe_upsert_many": (
+        {"fingerprints": [9], "ids": [9]},
+        takes({"fingerprints ids": NOTHING, "threads": THREADS, "radius": NONE | SMALL, "sync": NONE}),
+    ),
     "delete": ({"ids": [9]}, {"ids": {"list", "0", *COUNTS}, "fingerprints": NONE, "sync": NONE}),
     "merge": ({}, {"at": NONE | SHARES, **RUNNING}),
     "absorb": ({}, {"renumber": FLAGS, **RUNNING}),

@@ -169,6 +169,10 @@ steps = [
      lambda rows: {row for row in rows if row[1] != name(20)} | {(old[20] ^ (63 << 40), name(20))}),
     (lambda store, root: store.probe_upsert(centre ^ 3, name(22)),
      lambda rows: {row for row in rows if row[1] != name(22)}),
+    (lambda store, root: store.probe_upsert_many(
+        [old[30] ^ (63 << 40), centre ^ 5, centre ^ (63 << 20), old[31] ^ (63 << 40)], [name(n) for n in (30, 31, 503, 30)]),
+     lambda rows: {row for row in rows if row[1] not in (name(30), name(31))}
+     | {(old[31] ^ (63 << 40), name(30)), (centre ^ (63 << 20), name(503))}),
     (lambda store, root: store.delete(ids=[name(3), name(101), name(7777)]),
      lambda rows: {row for row in rows if row[1] not in (name(3), name(101), name(7777))}),
     (lambda store, root: store.delete(fingerprints=[old[9], fresh_keys[4]]),

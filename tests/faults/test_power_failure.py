@@ -81,6 +81,7 @@ def steps_of(kind):
         ("delete", [IDS[kind](number) for number in (0, 8, 20, 21)]),
         ("flush",),
         ("probe_insert_many", *rows(kind, 150, 180)),
+        ("probe_upsert_many", *rows(kind, 180, 190)),
         ("reopen",),
         ("insert", *rows(kind, 200, 201)),
         ("delete", [IDS[kind](number) for number in range(60, 160)]),
@@ -101,7 +102,7 @@ def states_of(steps, before, refused=()):
         now = set(states[-1])
         if number in refused:
             pass
-        elif name in ("insert", "probe_insert_many") or (name == "merge" and arguments):
+        elif name in ("insert", "probe_insert_many", "probe_upsert_many") or (name == "merge" and arguments):
             now |= set(zip(*arguments, strict=True))
         elif name == "probe_insert":
             now.add(tuple(arguments))

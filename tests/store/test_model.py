@@ -156,6 +156,21 @@ class Machine(RuleBasedStateMachine):
         assert [plain(part) for part in got] == wanted
         self.wrote(sync)
 
+    @precondition(lambda self: not self.undecided)
+    @rule(rows=pairs, less=st.integers(0, 4), threads=st.sampled_from([1, 2]), sync=syncs)
+    def probe_upsert_many(self, rows, less, threads, sync):
+        radius = max(self.radius - less, 0)
+        values = [value for value, _ in rows]
+        ids = self.ids(place for _, place in rows)
+        wanted = []
+        for value, item in zip(values, ids, strict=True):
+            near = self.model.probe_upsert(value, item, radius)
+            wanted.append([(fingerprint, distance, sorted(self.model.content[fingerprint])) for distance, fingerprint in near])
+        got = self.store.probe_upsert_many(words(values), ids, radius, threads=threads, sync=sync)
+        assert got.inserted.tolist() == [not near for near in wanted]
+        assert [plain(part) for part in got] == wanted
+        self.wrote(sync)
+
     @rule(chosen=st.lists(places, max_size=4), sync=syncs)
     def delete_ids(self, chosen, sync):
         ids = self.ids(chosen)

@@ -73,7 +73,7 @@ def dedup(
         the bound of the exact similarity, for every method. By default 0.7.
     radius : int, optional
         Instead of a threshold, the largest distance of near-duplicates, 0 to the width. By default, without MinHash, 3 of each 64
-        bits: 1 at a width of 32, 3 at 64, 6 at 128, and 12 at 256.
+        bits: 1 at a width of 32, 3 at 64, 6 at 128, and 12 at 256 (24 for SimHash).
     width : int, optional
         Bits of a fingerprint: 32, 64, 128 or 256; by default 256 for MinHash, otherwise 64. A `fingerprinter` has its own width,
         and this is left out.

@@ -10,7 +10,7 @@ from fpstore.base.resources import shown_size
 from fpstore.base.width import WORD_BITS
 from fpstore.building.target import lies_inside
 from fpstore.cli import content, options
-from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, VECTORS, Notices
+from fpstore.cli.content import FINGERPRINTS, ROWS, VECTORS, Notices
 from fpstore.cli.options import argument, option
 from fpstore.cli.output import print_json, print_table, say, summary
 from fpstore.cli.verb import Given, fail, option_of, output_is, verb
@@ -95,9 +95,7 @@ def build(given: Given) -> None:
     how = {name: getattr(given, name) for name in (*_BUILD_OPTIONS, "index_ids")}
     width = given.width
     if hasattr(maker, "usual_radius"):
-        of_pages = given.empty and kind in (TEXTS, ROWS) and given.longest_sentences is None
-        usual = content.PAGES_RADIUS if of_pages and maker.width == content.PAGES_WIDTH else maker.usual_radius
-        width, how["radius"] = maker.width, given.radius if given.is_given("radius") else usual
+        width, how["radius"] = maker.width, given.radius if given.is_given("radius") else maker.usual_radius
     options.check_design_name(given.design, how["radius"], width)
     notices = Notices(kind, given.left_out)
     source: Any = []

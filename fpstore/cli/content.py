@@ -64,8 +64,7 @@ _BELONGS = {  # options, and what they are for
 }
 _NUMBER = re.compile(r"[+-]?[0-9][0-9._]*")
 _PART_BYTES = 1 << 20
-#: Of a store that starts empty, for texts that come page by page: docs/crawler.md has the figures.
-PAGES_WIDTH, PAGES_RADIUS = 256, 24
+_PAGES_WIDTH = 256  # of a store that starts empty, for texts that come page by page: docs/crawler.md has the figures
 _NAMED = 3
 _NOTES = {
     "replaced": "with bytes that are not UTF-8, which were replaced",
@@ -250,7 +249,7 @@ def features_maker(given: Given, method: str = "simhash") -> TextHash:
     weighted = is_weighted(getattr(given, "text_field", None)) or given.tokenizer == "jieba"
     others = {"size": given.shingle_size, "weighting": given.weighting, "width": own_width(given)}
     if getattr(given, "empty", False) and others["width"] is None:
-        others["width"] = PAGES_WIDTH
+        others["width"] = _PAGES_WIDTH
     return text_fingerprinter(
         getattr(given, "method", None) or method, weighted, shingle=given.shingle, hash=given.feature_hash, digits=given.digits,
         marks=given.marks, hyphens=given.hyphens,

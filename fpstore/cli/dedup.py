@@ -61,7 +61,7 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
     ),
     option(
         "-r --radius N", "Instead of --threshold, the largest distance of near-duplicates, in bits. By default, without minhash, "
-        "3 of each 64 bits: 1 at a width of 32, 3 at 64, 6 at 128, and 12 at 256.", options.RADIUS,
+        "3 of each 64 bits: 1 at a width of 32, 3 at 64, 6 at 128, and 12 at 256 (24 for SimHash).", options.RADIUS,
     ),
     option(
         "--keep", "Of each cluster keep the first row, the one with the smallest id, the one nearest to the majority of the "

@@ -81,12 +81,20 @@ def test_an_empty_store_of_texts_has_the_setting_for_pages(folder: Path) -> None
         (["--text", "--width", 64], (64, 3)),
         (["--text", "--width", 256], (256, 24)),
         (["--text", "--longest-sentences", 3], (64, 3)),
+        (["--text", "--method", "minhash"], (256, fpstore.MinHash().usual_radius)),
         (["--image"], (64, 10)),
         ([], (64, 3)),
     ):
         fine("build", "x.fps", "--empty", "--force", "-q", *arguments)
         with fpstore.open("x.fps") as store:
             assert (store.width, store.radius) == wanted, arguments
+
+
+def test_a_store_of_wide_simhash_has_one_usual_radius(folder: Path) -> None:
+    Path("page.txt").write_text("a page of a few words")
+    fine("build", "x.fps", "page.txt", "--text", "--width", 256, "-q")
+    fpstore.build("y.fps", [], fingerprinter=fpstore.hashing.MainText(fpstore.SimHash(width=256))).close()
+    assert [fpstore.open(name).radius for name in ("x.fps", "y.fps")] == [24, 24]
 
 
 def test_build_options_reach_the_library(folder: Path) -> None:

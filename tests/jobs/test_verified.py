@@ -212,7 +212,7 @@ def test_defaults_follow_the_method_and_the_width():
     alike({"text": "t", "threshold": 0.5}, {"text": "t", "fingerprinter": MinHash(), "radius": MinHash().radius(0.5)})
     alike({"text": "t", "width": 64}, {"text": "t", "fingerprinter": MinHash(width=64), "radius": MinHash(width=64).radius(0.7)})
     alike({"text": "t", "method": "simhash"}, {"text": "t", "fingerprinter": SimHash(), "radius": 3, "group": "connected"})
-    alike({"text": "t", "method": "simhash", "width": 256}, {"text": "t", "fingerprinter": SimHash(width=256), "radius": 12})
+    alike({"text": "t", "method": "simhash", "width": 256}, {"text": "t", "fingerprinter": SimHash(width=256), "radius": 24})
     alike({"fingerprint": "h"}, {"fingerprint": "h", "radius": 3, "width": 64})
     table = table.append_column("u", pa.array(texts[::-1]))
     weighted = Fields(MinHash(weighting="count"), {"t": 4, "u": 1})

@@ -123,7 +123,7 @@ class MinHashFamily(JaccardFamily[Any]):
         """
         (batch,) = self.batches([item])
         rest = [other for part in self.batches(others) for other in part]
-        if self._minhash._of_sets and all(isinstance(one, str) for one in (*batch, *rest)):
+        if self._minhash.of_sets and all(isinstance(one, str) for one in (*batch, *rest)):
             features, sizes = self.fingerprinter.feature_sets([*batch, *rest])
             places = np.arange(1, len(rest) + 1, dtype=np.uint64)
             return _kernel.FeatureSets(features, lims_of(sizes).view(np.uint64)).similarities(np.zeros_like(places), places)
@@ -160,7 +160,7 @@ class MinHashFamily(JaccardFamily[Any]):
             raise InputError(f"the fingerprinter {self.fingerprinter.name} has no features that can be compared")
         weights: dict[str, float] = {}
         for feature, weight in item:
-            weights[feature] = 1 if self._minhash._of_sets else weights.get(feature, 0) + weight
+            weights[feature] = 1 if self._minhash.of_sets else weights.get(feature, 0) + weight
         return weights
 
 

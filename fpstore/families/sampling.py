@@ -134,7 +134,7 @@ class BitSampling(BitFamily):
 
     def bits(self, block: Block, places: npt.NDArray[np.int64]) -> Flags:
         """Return the bits of vectors at some positions."""
-        return self.reader._bits(block, places)
+        return self.reader.bits(block, places)
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
         """Return the Hamming distances of a vector and others."""
@@ -220,7 +220,7 @@ class UnarySampling(BitFamily):
     def bits(self, block: Block, places: npt.NDArray[np.int64]) -> Flags:
         """Return the bits of the codes of vectors at some positions."""
         columns, steps = np.divmod(places, self.high - self.low)
-        return self.reader._exceed(block, columns, steps + self.low)
+        return self.reader.exceed(block, columns, steps + self.low)
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
         """Return the L1 distances of a vector and others."""

@@ -57,7 +57,7 @@ class SimMinHash(MinHashFamily):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.fingerprinter, MinHash) or not self.fingerprinter._of_sets:
+        if not isinstance(self.fingerprinter, MinHash) or not self.fingerprinter.of_sets:
             reason = "the fingerprinter of a SimMinHash must be a MinHash of sets: weighting='set', without weights or fields"
             raise InputError(reason, got=self.fingerprinter)
         _ = self._signer

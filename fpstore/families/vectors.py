@@ -18,7 +18,7 @@ from fpstore.errors import InputError, show
 from fpstore.families.base import MOST_WIDTH, Family, Reals, Signed, Values, check_many
 from fpstore.families.probing import changes_of, met, normal_cdf, normal_quantile, probing_sequence, stratified
 from fpstore.hashing.hyperplanes import hyperplanes
-from fpstore.hashing.vector_base import Block, VectorFingerprinter, draws
+from fpstore.hashing.vector_base import Block, VectorFingerprinter, draws, packed
 from fpstore.hashing.vectors import HyperplaneHash, share_of_bits
 
 DEVIATION = math.sqrt(64 * (2**32 - 1) / 12)  # of a weight, the sum of 64 uniform numbers of 16 bits
@@ -139,13 +139,13 @@ class RandomHyperplanes(VectorFamily):
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
         """Return the sides of some planes."""
-        sides, known = self.reader._sides(self.block(items), _rounded(functions.stop))
+        sides, known = self.reader.sides(self.block(items), _rounded(functions.stop))
         return Values(sides[:, functions.start : functions.stop].astype(np.uint32), known)
 
     def signed(self, items: Sequence[Any]) -> Signed:
         """Return the first bits of fingerprints of another seed."""
-        data, known = self._signer._hash(self.block(items))
-        return Signed(np.ascontiguousarray(data[:, : MOST_WIDTH // 8]), known)
+        sides, known = self._signer.sides(self.block(items), self._signer.width)
+        return Signed(packed(sides[:, :MOST_WIDTH]), known)
 
     def collision(self, similarity: float) -> float:
         """Return 1 less the angle in half turns."""

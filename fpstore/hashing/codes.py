@@ -88,10 +88,10 @@ class BitSample(VectorFingerprinter):
         )
 
     def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
-        bits = self._bits(block, _places(self.dimension, self.width, self.seed))
+        bits = self.bits(block, _places(self.dimension, self.width, self.seed))
         return packed(bits), np.ones(len(bits), np.bool_)
 
-    def _bits(self, block: Block, places: npt.NDArray[np.int64]) -> Flags:
+    def bits(self, block: Block, places: npt.NDArray[np.int64]) -> Flags:
         """Return the bits of vectors at some positions, shape (n, positions); InputError for a component that is no bit."""
         values = block.values
         if values.shape[1] != self.dimension:
@@ -177,10 +177,10 @@ class Unary(VectorFingerprinter):
     def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
         columns, steps = _thresholds(self)
         bits = np.zeros((len(block), self.width), np.bool_)
-        bits[:, : len(columns)] = self._exceed(block, columns, steps)
+        bits[:, : len(columns)] = self.exceed(block, columns, steps)
         return packed(bits), np.ones(len(bits), np.bool_)
 
-    def _exceed(self, block: Block, columns: npt.NDArray[np.int64], steps: npt.NDArray[np.int64]) -> Flags:
+    def exceed(self, block: Block, columns: npt.NDArray[np.int64], steps: npt.NDArray[np.int64]) -> Flags:
         """Return whether components of vectors exceed numbers, shape (n, columns); InputError for one that is out of range."""
         values = block.values
         if len(values) and (values.min() < self.low or values.max() > self.high):

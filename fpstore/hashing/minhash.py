@@ -179,7 +179,7 @@ class MinHash(TextHash):
     @property
     def takes_field_weights(self) -> bool:
         """Whether the fields of a row may count by different weights: not for sets."""
-        return not self._of_sets
+        return not self.of_sets
 
     @property
     def _hash_bits(self) -> int:
@@ -195,7 +195,8 @@ class MinHash(TextHash):
         return Made(*make(*texts, *tables, *self._band_shape))
 
     @property
-    def _of_sets(self) -> bool:
+    def of_sets(self) -> bool:
+        """Whether documents are compared as sets, without weights."""
         return self.weighting == "set" and self.weights is None
 
     def _row_of(self, features: list[tuple[str, float]]) -> Words | None:
@@ -208,7 +209,7 @@ class MinHash(TextHash):
             given = np.array(list(weights.values()), np.float64)
         except OverflowError:
             given = np.array([np.inf])
-        if self._of_sets:
+        if self.of_sets:
             if any(weight != 1 for _, weight in features):
                 raise InputError(f"the features of sets have no weights: use MinHash(weighting='count'), got {show(weights)}")
         else:
@@ -219,7 +220,7 @@ class MinHash(TextHash):
         if not some:
             return None
         row = _kernel.minhash_features(
-            self._keys(some), given[:0] if self._of_sets else given[given > 0], self.seed, Width(self.width).words,
+            self._keys(some), given[:0] if self.of_sets else given[given > 0], self.seed, Width(self.width).words,
             *self._band_shape,
         )  # fmt: skip
         return row & unused_mask(Width(self.width)) if self.width < WORD_BITS else row

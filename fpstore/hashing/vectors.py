@@ -146,10 +146,10 @@ class HyperplaneHash(VectorFingerprinter):
         return ""
 
     def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
-        sides, known = self._sides(block, self.width)
+        sides, known = self.sides(block, self.width)
         return packed(sides), known
 
-    def _sides(self, block: Block, planes: int) -> tuple[Flags, Flags]:
+    def sides(self, block: Block, planes: int) -> tuple[Flags, Flags]:
         """Return on which sides of the first hyperplanes vectors lie, shape (n, planes), and which vectors have a direction."""
         kind, size = block.values.dtype.kind, block.values.dtype.itemsize
         short = size <= (4 if kind == "f" else 2)  # float32 holds all of them

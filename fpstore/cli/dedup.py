@@ -25,8 +25,9 @@ from fpstore.errors import counted
 from fpstore.format.manifest import is_openable
 from fpstore.hashing.bands import minhash_in
 from fpstore.hashing.corpora import open_corpus
-from fpstore.io.source import Projection, RowSource
+from fpstore.io.source import Projection, RowSource, suffix_of
 from fpstore.io.tables import renamed
+from fpstore.io.writers import unwritable
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNITS, UNKNOWN
 from fpstore.jobs.boilerplate import PIECE_COLUMNS, USUAL_MORE_THAN, remove_boilerplate_of
 from fpstore.jobs.clusters import CORPUS_COLUMNS
@@ -319,7 +320,7 @@ def _piece_listings(given: Given) -> list[Listing]:
     if given.removed is None:
         given.refuse("is for the columns of --removed", "names")
         return []
-    if Path(given.removed).suffix.lower() in (".tsv", ".txt"):
+    if unwritable(suffix_of(given.removed).removeprefix(".")):
         fail("--removed: the texts may have line breaks and tabs: name a .csv, .jsonl or .parquet file")
     with usage_errors():
         renamed(PIECE_COLUMNS, given.names)

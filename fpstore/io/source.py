@@ -222,6 +222,15 @@ def mixed_ids(kind: str) -> str:
     )
 
 
+def unwritable_id(ids: IdColumn, characters: str) -> tuple[int, str] | None:
+    """Return the place of the first id with one of the characters, and why a list cannot have it; None if all can be written."""
+    if not isinstance(ids, StringColumn) or not any(character.encode() in ids.data for character in characters):
+        return None
+    place, text = next((place, text) for place, text in enumerate(ids.texts()) if set(text) & set(characters))
+    message = f"the id {show(text)} cannot be written to a .tsv or .txt list: it holds a separator or a line break"
+    return place, f"{message}: name a .csv, .jsonl or .parquet file for the list"
+
+
 class RowSource(ABC):
     """Rows that are read in order, for some of their columns; most can be read again, to copy some of them as they are."""
 
@@ -269,12 +278,11 @@ class RowSource(ABC):
 
     def checked_ids(self, batch: Batch) -> IdColumn:
         """Return the ids of a batch; InputError for one that cannot be written."""
-        ids, unwritable = batch.ids, self.unwritable
-        if not isinstance(ids, StringColumn) or not any(character.encode() in ids.data for character in unwritable):
+        ids = batch.ids
+        wrong = unwritable_id(ids, self.unwritable)
+        if wrong is None:
             return ids
-        place, text = next((place, text) for place, text in enumerate(ids.texts()) if set(text) & set(unwritable))
-        message = f"the id {show(text)} cannot be written to a .tsv or .txt list: it holds a separator or a line break"
-        message += ": name a .csv, .jsonl or .parquet file for the list"
+        place, message = wrong
         raise InputError(f"{self.label}: {message}") if batch.wrong is None else batch.wrong(place, message)
 
     @abstractmethod

@@ -151,7 +151,10 @@ def find_duplicates(
     documents = compared_rows(
         corpus, job.projection, job.fingerprinter, resources, job.unknown == "refuse", checkpoint, job.bands
     )
-    near = None if reference is None else _near(reference, corpus, documents, job, resources, checkpoint, resumed)
+    near = None
+    if reference is not None:
+        near = _near(reference, corpus, documents, job, resources, checkpoint, resumed)
+        near.refuse_unwritable(reference.path, corpus.unwritable)  # before the corpus is compared with itself
     members = _grouped(corpus, job, documents, near, resources, checkpoint)
     rows = documents.rows
     flags = np.full(len(documents.known), job.unknown == "keep")

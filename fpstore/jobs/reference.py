@@ -17,8 +17,8 @@ from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, words_of
 from fpstore.building.builder import Options, build_store
 from fpstore.change.decisions import is_fresh, kind_with
-from fpstore.errors import StoreExistsError
-from fpstore.io.source import RowSource
+from fpstore.errors import InputError, StoreExistsError
+from fpstore.io.source import RowSource, unwritable_id
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, id_columns, ids_in
 from fpstore.jobs.compared import ComparedRows
 from fpstore.jobs.given import GivenRows
@@ -95,6 +95,12 @@ class NearReference(NamedTuple):
         """Return the documents that have a candidate, or one that is alike, of one side of a join."""
         places, chosen = found.chosen(alike)
         return cls(places, names_of(side, found.numbers[chosen]), found.distances[chosen])
+
+    def refuse_unwritable(self, path: str, characters: str) -> None:
+        """Raise InputError for an id of the store at a path that a list cannot have, as it has one of the characters."""
+        wrong = unwritable_id(StringColumn.of(self.ids), characters) if isinstance(self.ids, list) else None
+        if wrong is not None:
+            raise InputError(f"{path}: {wrong[1]}", path=path)
 
     def save(self, checkpoint: Checkpoint, of_store: bool) -> None:
         """Make a part of a checkpoint."""

@@ -16,6 +16,7 @@ import fpstore
 from fpstore import InputError, MinHash
 from fpstore.cli import main
 from fpstore.errors import StoreLockedError
+from fpstore.jobs import dedup as dedup_module
 from fpstore.jobs import reference as reference_module
 from fpstore.jobs.joining import PairColumns
 
@@ -271,6 +272,17 @@ def test_a_job_that_is_resumed_has_the_same_list(tmp_path, monkeypatch):
         if calls_in_a_child(lambda: main([*asked, "--force", "--resume"], standalone_mode=False), call, [(Path, "replace")]):
             break
     assert Path("r.tsv").read_bytes() == wanted
+
+
+def test_an_id_of_a_store_is_refused_before_rows_are_grouped(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_texts(Path("c.jsonl"), batch(0), "c")
+    maker = fpstore.SimHash()
+    fpstore.build("s.fps", maker.fingerprints(batch(0)[:2]), ["plain", "a\tb"], fingerprinter=maker).close()
+    asked = ["dedup", "c.jsonl", "o.jsonl", "--text-field", "text", "--against", "s.fps", "--quiet", "--removed"]
+    fine(*asked, "r.csv", "--force")
+    monkeypatch.setattr(dedup_module, "_grouped", lambda *_: pytest.fail("rows were grouped"))
+    assert r"s.fps: the id 'a\tb' cannot be written to a .tsv or .txt list" in failure(*asked, "r.tsv", "--force")
 
 
 def test_stores_decide_how_texts_are_hashed(tmp_path):

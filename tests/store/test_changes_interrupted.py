@@ -31,6 +31,7 @@ CHANGES = {
     "insert": lambda s, ids: s.insert([1000, 1001], ids[50:52]),
     "probe_insert": lambda s, ids: s.probe_insert(1000, ids[50], 0),
     "probe_insert_many": lambda s, ids: s.probe_insert_many(words([1000, 1001]), ids[50:52], 0),
+    "probe_upsert_many": lambda s, ids: s.probe_upsert_many(words([1 << 40, 1000, 1001]), [ids[50], ids[50], ids[51]], 0),
     "delete": lambda s, ids: s.delete(ids=ids[3:5]),
 }
 

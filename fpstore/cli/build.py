@@ -6,7 +6,7 @@ from typing import Any
 
 import fpstore
 from fpstore.base.arguments import check_path
-from fpstore.base.resources import shown_size
+from fpstore.base.resources import parse_memory, shown_size
 from fpstore.base.width import WORD_BITS
 from fpstore.building.target import lies_inside
 from fpstore.cli import content, options
@@ -174,6 +174,8 @@ def hash_(given: Given) -> None:
     else:
         chunks = content.open_files(given, kind, given.inputs, maker, notices)
     source: Any = chunks if hasattr(chunks, "bytes_done") else None
+    if kind == ROWS:
+        chunks.limit_memory(parse_memory(given.memory))
     maker = source.fingerprinter if kind == VECTORS else maker
     form, columns = "jsonl" if given.as_json else None, ["fingerprint", "id"]
     opening = open_writer(given.output, format=form, columns=columns, width=maker.width, fingerprinter=maker.describe())

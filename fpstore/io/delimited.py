@@ -12,7 +12,7 @@ from typing import Any, Literal
 from fpstore.errors import InputError, show
 from fpstore.io.digits import is_like_fingerprint, parse_block
 from fpstore.io.files import at, located
-from fpstore.io.lines import LineParser, Row, too_long
+from fpstore.io.lines import LineParser, Row
 from fpstore.io.source import Batch, IdRule, Projection, batch_of_values, column_problem
 
 Dialect = Literal["tsv", "csv", "txt"]
@@ -203,8 +203,8 @@ class DelimitedText(LineParser):
                 start = rest.end() if rest else len(block)
                 held.append(block[:start])
                 held_bytes += start
-                if held_bytes > self.most_bytes:
-                    raise at(self.name, held_line, f"a row {too_long(self.most_bytes)}; is a quote not closed?")
+                if held_bytes > self.limit.bytes:
+                    raise at(self.name, held_line, f"a row {self.limit}; is a quote not closed?")
                 if not rest:
                     continue
                 yield b"".join(held), held_line
@@ -241,7 +241,7 @@ class DelimitedText(LineParser):
                 stop += 1
                 yield self._decoded(lines[stop - 1], first + stop - 1) + self._break
 
-        csv.field_size_limit(max(csv.field_size_limit(), self.most_bytes))
+        csv.field_size_limit(max(csv.field_size_limit(), self.limit.bytes))
         quoted = csv.reader(of_row(), strict=True)
         while stop < len(lines):
             start, text = stop, self._without_return(lines[stop])

@@ -14,7 +14,7 @@ from dataclasses import replace
 from decimal import Decimal, DecimalException
 from functools import partial
 from itertools import chain, compress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -55,11 +55,27 @@ class Row(NamedTuple):
     cells: Sequence[str] = ()
 
 
+class LineLimit(NamedTuple):
+    """The most bytes of a line, or of a row of several lines, and whether a caller's amount of memory limits them."""
+
+    bytes: int = LINE_BYTES
+    of_memory: bool = False
+
+    @classmethod
+    def of(cls, memory: int, of_memory: bool) -> Self:
+        """Return the limit that an amount of memory allows."""
+        return cls(max(memory // LINE_SHARE, LINE_BYTES), of_memory)
+
+    def __str__(self) -> str:
+        advice = ": with more memory= (--memory), a line may take an eighth of it" if self.of_memory else ""
+        return f"longer than {self.bytes >> 20} MiB{advice}"
+
+
 class LineParser(ABC):
     """Takes the lines of one file apart, in one reading; a line ends with a line feed or a zero byte."""
 
     typed = True  # ids have a type of their own
-    most_bytes = LINE_BYTES  # of a row of several lines
+    limit = LineLimit()  # of a row of several lines
     header: Row | None = None  # the first row, where it must have the names of the columns
 
     def __init__(self, name: str, end: bytes = b"\n") -> None:
@@ -124,9 +140,7 @@ class LineRows(RowFiles):
     ) -> None:
         super().__init__(paths, again, encoding)
         self.suffix, self._parser = suffix, parser
-        self.line_bytes = LINE_BYTES
-        if again:
-            self.limit_memory(parse_memory(None))
+        self._limit = LineLimit.of(parse_memory(None), of_memory=False) if again else LineLimit()
         self.typed = parser("").typed
         self.unbuffered = unbuffered and self.encoding is None and any(file.arrives for file in self.files)
         self.headers = list[Row]()  # of the files that have one, if they are read again
@@ -155,12 +169,12 @@ class LineRows(RowFiles):
     def alone(self, number: int) -> LineRows:
         """Return one of the files as a source of its own."""
         made = LineRows([self.paths[number]], str(self.suffix), self._parser, again=True, encoding=self.encoding)
-        made.line_bytes = self.line_bytes
+        made._limit = self._limit
         return made
 
     def limit_memory(self, memory: int) -> None:
         """Read lines as long as an amount of memory allows."""
-        self.line_bytes = max(memory // LINE_SHARE, LINE_BYTES)
+        self._limit = LineLimit.of(memory, of_memory=True)
 
     def has_column(self, name: str) -> bool:
         """Whether the header or the first row has a field; if it cannot be read, there is none, and what reads all says why."""
@@ -219,8 +233,8 @@ class LineRows(RowFiles):
 
     def _blocks(self, file: InputFile, parser: LineParser, projection: Projection | None = None) -> Iterator[tuple[bytes, int]]:
         """Yield whole rows in UTF-8 below the header, which is checked, and the number of the first line."""
-        parser.most_bytes = self.line_bytes
-        lines = line_blocks(file, self._count, parser.end, self.unbuffered and file.arrives, self.encoding, self.line_bytes)
+        parser.limit = self._limit
+        lines = line_blocks(file, self._count, parser.end, self.unbuffered and file.arrives, self.encoding, self._limit)
         for block in chain(parser.blocks(lines), [None]):
             if projection is not None:
                 parser.find_columns(projection)
@@ -274,18 +288,13 @@ def _left_out(parser: LineParser, row: Row, projection: Projection, error: Input
     return Batch(projection.width.empty(0), known=np.zeros(1, bool), texts=texts, left_out=[LeftOut(0, value, str(error))])
 
 
-def too_long(most: int) -> str:
-    """Return what is wrong with a line or a row of more bytes."""
-    return f"longer than {most >> 20} MiB, an eighth of the memory: more memory= (--memory) reads it"
-
-
 def line_blocks(
     file: InputFile,
     on_read: Callable[[int], None],
     line_end: bytes = b"\n",
     unbuffered: bool = False,
     encoding: str | None = None,
-    most: int = LINE_BYTES,
+    limit: LineLimit = LineLimit(),  # noqa: B008 - it is immutable
 ) -> Iterator[tuple[bytes, int]]:
     """Yield whole lines in UTF-8, each with its end, and the number of the first; a byte order mark is removed.
 
@@ -305,9 +314,9 @@ def line_blocks(
             if data and not end:
                 held.append(data)
                 held_bytes += len(data)
-                if held_bytes > most:
+                if held_bytes > limit.bytes:
                     whole = _whole_json(held[0]) if line == 1 else None
-                    raise at(file.name, line, whole or f"line {too_long(most)}; not text?")
+                    raise at(file.name, line, whole or f"line {limit}; not text?")
                 continue
             block = b"".join([*held, data[:end]])
             if not data and block:

@@ -17,7 +17,7 @@ from fpstore.errors import InputError, StorageError
 from fpstore.hashing import DocumentReader, TextReader, iter_documents
 from fpstore.io import open_reader
 from fpstore.io.encodings import decoded
-from fpstore.io.lines import LINE_BYTES, too_long
+from fpstore.io.lines import LINE_BYTES, LineLimit
 
 FRENCH = (
     "Le café était très fort à Paris, où l'été fut long. Après le déjeuner, les élèves rentrèrent à la maison, "
@@ -252,9 +252,9 @@ def test_lines_are_read_up_to_a_limit_and_longer_ones_refused_in_small_memory(pl
     assert out.splitlines() == [
         "2",
         "2",
-        f"long.jsonl:1: line {too_long(LINE_BYTES)}; not text?",
-        f"long.csv:2: line {too_long(LINE_BYTES)}; not text?",
-        f"lines.csv:2: a row {too_long(LINE_BYTES)}; is a quote not closed?",
+        f"long.jsonl:1: line {LineLimit()}; not text?",
+        f"long.csv:2: line {LineLimit()}; not text?",
+        f"lines.csv:2: a row {LineLimit()}; is a quote not closed?",
     ]
 
 

@@ -18,7 +18,7 @@ from fpstore import SimHash
 from fpstore.errors import InputError
 from fpstore.hashing import TextReader, iter_documents
 from fpstore.io import open_reader
-from fpstore.io.lines import LINE_BYTES, too_long
+from fpstore.io.lines import LineLimit
 
 PACKERS = {".gz": partial(gzip.compress, mtime=0), ".zst": zstandard.ZstdCompressor().compress}
 ROWS = [{"text": f"the text of the page number {row} of many", "url": f"u{row}"} for row in range(3000)]
@@ -212,4 +212,4 @@ def test_bombs_take_no_memory(tmp_path, extension):
         (tmp_path / (name + extension)).write_bytes(part * 300)
     code, out, err = run_python(BOMB, tmp_path / f"p.jsonl{extension}", tmp_path / f"t.txt{extension}")
     assert (code, err) == (0, "")
-    assert out == f"line {too_long(LINE_BYTES)}; not text?\nmore than max_bytes=8388608 when decompressed\n"
+    assert out == f"line {LineLimit()}; not text?\nmore than max_bytes=8388608 when decompressed\n"

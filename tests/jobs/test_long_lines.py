@@ -39,7 +39,22 @@ def test_long_lines_are_read_in_the_memory_given(book):
 
 
 def test_too_long_lines_name_the_limit_and_the_option(book):
-    with pytest.raises(InputError, match=r"longer than 16 MiB, an eighth of the memory: .* memory= \(--memory\)"):
+    with pytest.raises(InputError, match=r"longer than 16 MiB: with more memory= \(--memory\), a line may take an eighth of it;"):
         fpstore.dedup(book, text="text", memory="64MiB")
     done = run("dedup", book.name, f"out{book.suffix}", "--text-field", "text", "--memory", "64MiB")
-    assert "more --memory reads it" in done.stderr
+    assert "longer than 16 MiB: with more --memory, a line may take an eighth of it;" in done.stderr
+
+
+def test_hash_reads_long_lines_in_the_memory_given(book):
+    done = run("hash", book.name, "--text-field", "text", "--memory", "512MiB")
+    assert (done.exit_code, done.stdout.count("\n")) == (0, 3)
+    done = run("hash", book.name, "--text-field", "text", "--memory", "64MiB")
+    assert "longer than 16 MiB: with more --memory, a line may take an eighth of it;" in done.stderr
+
+
+def test_verbs_without_memory_name_no_such_option(book):
+    assert run("build", "s.fps", "--empty", "--text").exit_code == 0
+    done = run("insert", "s.fps", book.name, "--text-field", "text")
+    assert done.exit_code != 0
+    assert "longer than 16 MiB;" in done.stderr
+    assert "memory" not in done.stderr

@@ -30,6 +30,7 @@ from fpstore.tasks.inputs import (
     is_raw,
     parts_of,
     rows_of,
+    with_known_ids,
 )
 from fpstore.tasks.outputs import output_folder
 from fpstore.tasks.pieces import PieceWriter
@@ -49,6 +50,7 @@ def plan_of_build(
         raise InputError(f"{output}: a store lies on a disk: name a folder that all machines share, or copy it afterwards")
     target = output_folder(output)
     specs = found_inputs(source, encoding, raw=maker is None, outside=[output])
+    projection = with_known_ids(projection, specs, encoding)
     if is_raw(specs[0].name) and projection.id is not None:
         raise InputError(f"{specs[0].name}: has no ids: leave id= (--id-field) out")
     rows = rows_of(specs, projection, encoding)

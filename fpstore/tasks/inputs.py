@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from hashlib import blake2b
 from itertools import pairwise
@@ -267,16 +268,18 @@ def check_scores(specs: Sequence[InputSpec], name: str) -> None:
             raise InputError(f"{spec.uri}: the column {name!r} is {kind} here, and {first} in earlier files: {advice}")
 
 
-def has_column(source: Sequence[str], name: str, encoding: str | None) -> bool:
-    """Whether the first of some files has a column, as far as its schema, its header or its first row tells."""
-    first = source[0]
-    with scratch_folder() as scratch:
-        if is_uri(first):
-            place, stored, _ = next(_stored(first, False))
-            first = str(place.on_disk(stored, scratch))
-        corpus = open_source([first], encoding=encoding)
-        assert isinstance(corpus, Shards)
-        return corpus.has_column(name)
+def with_known_ids(projection: Projection, specs: Sequence[InputSpec], encoding: str | None) -> Projection:
+    """Return columns with those of ids, or without: if ids are optional, the schema, header or first row of the first file tells.
+
+    All tasks read the same columns then.
+    """
+    if not projection.optional_id or projection.id is None:
+        return projection
+    has_ids = False
+    if not is_raw(specs[0].name):
+        with opened_input(specs[0], encoding) as first:
+            has_ids = first.has_column(projection.id)
+    return replace(projection, id=projection.id if has_ids else None, optional_id=False)
 
 
 def opened_input(spec: InputSpec, encoding: str | None) -> AbstractContextManager[Shards]:

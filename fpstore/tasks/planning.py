@@ -22,7 +22,7 @@ from fpstore.store import Store
 from fpstore.tasks.api import PathLike, Plan
 from fpstore.tasks.build import plan_of_build
 from fpstore.tasks.dedup import STAR_ROWS, plan_of_dedup
-from fpstore.tasks.inputs import checked_part_bytes, has_column, is_raw
+from fpstore.tasks.inputs import checked_part_bytes, is_raw
 from fpstore.tasks.pairs import plan_of_pairs
 from fpstore.tasks.places import place_of
 from fpstore.tasks.probe import plan_of_probe
@@ -174,13 +174,14 @@ def plan_build(
     [Match(fingerprint=5497558138880, distance=0, ids=[5])]
     """
     given = list(source) if is_iterable(source, str, Mapping) else [source]
-    if method is None and fingerprinter is None:
-        fingerprint, id = _usual_columns(given, text, fingerprint, id, encoding)  # noqa: A001
-    how = Projection(id=id, width=check_width(width or WORD_BITS), decimal=decimal, signed=signed)
-    usual = "simhash" if method is None and fingerprint is None and fingerprinter is None else method
-    likeness = Likeness(width=width, method=usual)
+    how = _projection(text, id, check_width(width or WORD_BITS), decimal, signed)
+    likeness = Likeness(
+        width=width, method="simhash" if method is None and text is not None and fingerprinter is None else method
+    )
     projection, maker = how, None
     if not _are_raw(given, text, fingerprint):
+        if text is None and method is None and fingerprinter is None:
+            fingerprint = fingerprint or "fingerprint"
         projection, maker = columns_and_maker(how, text, fingerprint, likeness, fingerprinter, html)
     bits = projection.width.bits
     radius = (USUAL_RADIUS if maker is None else maker.usual_radius) if radius is None else radius
@@ -254,14 +255,14 @@ def plan_probe(
     ['0,0000000000000009,0000000000000008,1,a', '0,0000000000000009,000000000000000b,1,b']
     """
     given = list(queries) if is_iterable(queries, str, Mapping) else [queries]
-    fingerprint, id = _usual_columns(given, text, fingerprint, id, encoding)  # noqa: A001
     with _opened(store) as opened:
         made = from_description(opened.fingerprinter) if text is not None and opened.fingerprinter is not None else None
         if text is not None and made is None:
             raise InputError(f"{opened.path}: does not know how its fingerprints were made, so it takes no texts")
-        how = Projection(id=id, width=Width(opened.width), decimal=decimal, signed=signed)
+        how = _projection(text, id, Width(opened.width), decimal, signed)
         projection, maker = how, None
         if not _are_raw(given, text, fingerprint):
+            fingerprint = (fingerprint or "fingerprint") if text is None else fingerprint
             projection, maker = columns_and_maker(how, text, fingerprint, Likeness(), made, html)
         radius = opened.radius if radius is None else check_radius(radius, opened.width)
         limit = None if limit is None else check_whole(limit, 1, 1 << 40, "limit")
@@ -376,15 +377,10 @@ def _opened(store: Any) -> AbstractContextManager[Store]:
     return nullcontext(store) if isinstance(store, Store) else open_store(store)
 
 
-def _usual_columns(
-    given: Sequence[Any], text: Any, fingerprint: str | None, ids: str | None, encoding: str | None
-) -> tuple[str | None, str | None]:
-    """Return the columns of fingerprints and ids: without texts, by default those that fpstore build and probe read."""
-    if text is not None or _are_raw(given, text, fingerprint) or not given:
-        return fingerprint, ids
-    if ids is None and isinstance(given[0], str | os.PathLike) and has_column(given, "id", encoding):
-        ids = "id"
-    return fingerprint or "fingerprint", ids
+def _projection(text: Any, ids: str | None, width: Width, decimal: bool, signed: bool) -> Projection:
+    """Return how ids and fingerprints are read; without texts, "id" is the column of ids, if there is one."""
+    optional = text is None and ids is None
+    return Projection(id="id" if optional else ids, width=width, decimal=decimal, signed=signed, optional_id=optional)
 
 
 def _are_raw(given: Sequence[Any], text: Any, fingerprint: str | None) -> bool:

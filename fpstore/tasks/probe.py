@@ -30,7 +30,7 @@ from fpstore.query.matches import Matches
 from fpstore.store import Store, snapshot_of
 from fpstore.tasks.asked import fingerprinter_in, projection_asked, projection_in
 from fpstore.tasks.ids import kind_of_ids, values_of
-from fpstore.tasks.inputs import found_inputs, opened_store, parts_of, rows_of, shards_of, store_asked
+from fpstore.tasks.inputs import found_inputs, opened_store, parts_of, rows_of, shards_of, store_asked, with_known_ids
 from fpstore.tasks.outputs import output_folder
 from fpstore.tasks.pieces import PieceWriter, joined
 from fpstore.tasks.places import Place
@@ -70,6 +70,7 @@ def plan_of_probe(
 ) -> PlanFolder:  # fmt: skip
     """Write the plan of a batch of probes, and claim its output."""
     specs = found_inputs(queries, encoding, raw=maker is None, outside=[output])
+    projection = with_known_ids(projection, specs, encoding)
     rows_of(specs, projection, encoding)  # an error of a column comes before the work
     parts, shards = parts_of(specs, part_bytes), shards_of(store)
     target = output_folder(output)

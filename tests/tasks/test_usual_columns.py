@@ -1,8 +1,11 @@
 """Plans read the columns that fpstore build and probe read, unless others are named."""
 
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commandline import run
 
 import fpstore
 from fpstore.tasks import plan_build, plan_probe
@@ -22,3 +25,32 @@ def test_plans_take_the_column_of_fingerprints(tmp_path, ids):
     assert plan.finish()["matched"] == 2
     rows = [path.read_text() for path in (tmp_path / "found").glob("*.csv")]
     assert all(row.count(",") == (4 if ids is None else 5) for text in rows for row in text.splitlines())
+
+
+@pytest.mark.parametrize("command", ["task build p s.fps k", "task probe p a.fps k out"])
+def test_plans_report_what_they_leave_out_once(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    Path("k").mkdir()
+    for name in ("a.csv", ".hidden.csv", "about.json"):
+        Path("k", name).write_text("fingerprint,id\n00ff00ff00ff00ff,a\n")
+    fpstore.build("a.fps", [1]).close()
+    done = run(*command.split())
+    assert done.exit_code == 0, done.output
+    assert done.stderr.count("1 left out of folders") == 1, done.stderr
+    assert done.stderr.count("named .json left out") == 1, done.stderr
+
+
+def test_the_first_file_says_if_a_plan_has_ids(tmp_path):
+    (tmp_path / "k").mkdir()
+    (tmp_path / "k" / "a.csv").write_text("fingerprint,id\n00ff00ff00ff00ff,x\n")
+    (tmp_path / "k" / "b.csv").write_text("fingerprint\n" + "0f" * 8 + "\n")
+    plan = plan_build(tmp_path / "plan", tmp_path / "k" / "a.csv", tmp_path / "s")
+    plan.run_all()
+    plan.finish()
+    with fpstore.open(tmp_path / "s") as store:
+        assert [match.ids for match in store.probe(0x00FF00FF00FF00FF, radius=0)] == [["x"]]
+    plan = plan_build(tmp_path / "other", tmp_path / "k" / "b.csv", tmp_path / "t")
+    plan.run_all()
+    plan.finish()
+    with fpstore.open(tmp_path / "t") as store:
+        assert [match.ids for match in store.probe(0x0F0F0F0F0F0F0F0F, radius=0)] == [[0]]

@@ -39,7 +39,7 @@ def check_conversion(corpus: RowSource, target: Path) -> None:
     if suffix == ".parquet":
         import_pyarrow(printable(target))
         if isinstance(corpus, ParquetRows):
-            assert corpus.schema is not None  # an error of types that do not agree comes before the work
+            corpus.check_schemas()
     if suffix == ".jsonl" and isinstance(corpus, ParquetRows | TableRows):
         for schema in corpus.distinct_schemas:
             for field in schema:

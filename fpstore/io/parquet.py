@@ -122,6 +122,11 @@ class ParquetRows(RowFiles):
         first, *others = self.distinct_schemas
         return unified_schema(self.schemas, self.names) if others else first
 
+    def check_schemas(self) -> None:
+        """Raise InputError for a column whose types no type holds."""
+        if len(self.distinct_schemas) > 1:
+            unified_schema(self.schemas, self.names)
+
     @property
     def distinct_schemas(self) -> list[Any]:
         """The schemas of the files, each once."""

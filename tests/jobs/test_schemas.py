@@ -1,6 +1,9 @@
 """Shards whose schemas differ a little: what is read must agree, each shard is written as it is, one file has a common schema."""
 
 import json
+import subprocess
+import sys
+import textwrap
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -107,6 +110,28 @@ def test_types_that_do_not_agree_are_named(tmp_path, one, other):
     assert len(fpstore.dedup(tmp_path, tmp_path.parent / f"{tmp_path.name}-out", text="text").kept) == 1
     with pytest.raises(InputError, match=rf"b\.parquet: the column 'n' is {other} here, and {one} in .*a\.parquet"):
         fpstore.dedup(tmp_path, tmp_path.parent / f"{tmp_path.name}.parquet", text="text")
+
+
+def test_types_are_checked_before_the_work_under_python_o(tmp_path):
+    """An assert did, which python -O leaves out."""
+    for name, numbers in (("a", ["1"]), ("b", [1])):
+        pq.write_table(pa.table({"text": [A], "n": numbers}), tmp_path / f"{name}.parquet")
+    code = """
+        import sys
+        from pathlib import Path
+
+        from fpstore.errors import InputError
+        from fpstore.hashing.corpora import open_source
+        from fpstore.io.converted import check_conversion
+
+        try:
+            check_conversion(open_source(sys.argv[1:]), Path("one.parquet"))
+        except InputError as error:
+            print(error)
+    """
+    command = [sys.executable, "-O", "-c", textwrap.dedent(code), tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "b.parquet: the column 'n' is int64 here, and string in" in done.stdout
 
 
 def test_a_value_that_does_not_fit_is_named(tmp_path):

@@ -131,7 +131,7 @@ def dedup(
     threads, progress : optional
         As for :func:`build`.
     overwrite : bool
-        Replace a file at ``output``, or a folder that has only files of the format that is written.
+        Replace a file at ``output``, or a folder that has only hidden files and files of the format that is written.
     resume : path-like, optional
         A folder, which is made for what is done, and removed at the end. If the process ends before, the same call with the same
         folder hashes only rows that were not hashed before, and searches only what was not searched. Sources must be files.

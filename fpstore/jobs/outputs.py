@@ -18,7 +18,7 @@ from fpstore.errors import InputError, StorageError, StoreExistsError
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.io.converted import TARGETS, check_conversion, copy_converted
 from fpstore.io.edited import Edit, copy_edited, write_table
-from fpstore.io.files import PACKED
+from fpstore.io.files import PACKED, is_hidden
 from fpstore.io.shards import Shards, copy_shards, places_of_shards
 from fpstore.io.source import SUFFIXES, RowSource, suffix_of
 from fpstore.io.writers import Writer, unwritable
@@ -122,7 +122,7 @@ def _check_folder(path: Path, corpus: RowSource, inputs: Sequence[str], replaced
     same = {path / place for place in places_of_shards(corpus)} if isinstance(corpus, Shards) else set()
 
     def is_alike(one: Path) -> bool:
-        return not one.is_symlink() and (one.is_dir() or one in same or suffix_of(one) == corpus.suffix)
+        return not one.is_symlink() and (one.is_dir() or is_hidden(one.name) or one in same or suffix_of(one) == corpus.suffix)
 
     other = next((one for one in path.rglob("*") if not is_alike(one)), None)
     if other is not None:

@@ -171,6 +171,11 @@ def test_what_is_refused(tmp_path):
         fpstore.dedup(tmp_path / "crawl", tmp_path / "full", fingerprint="h", radius=0, overwrite=True)
     assert (tmp_path / "full" / "notes.md").read_text() == "mine"
     (tmp_path / "full" / "notes.md").unlink()
+    (tmp_path / "full" / ".git").mkdir()
+    (tmp_path / "full" / ".git" / "HEAD").write_text("mine")
+    with pytest.raises(StoreExistsError, match=r"full/\.git/HEAD is no \.csv file"):
+        fpstore.dedup(tmp_path / "crawl", tmp_path / "full", fingerprint="h", radius=0, overwrite=True)
+    shutil.rmtree(tmp_path / "full" / ".git")
     (tmp_path / "full" / "link.csv").symlink_to(tmp_path / "crawl" / "a.csv")
     with pytest.raises(StoreExistsError, match=r"full/link\.csv is no \.csv file"):
         fpstore.dedup(tmp_path / "crawl", tmp_path / "full", fingerprint="h", radius=0, overwrite=True)
@@ -254,3 +259,13 @@ def test_command_line(folder: Path) -> None:
     assert "clean/c.tsv: is in the output: name another file for the list" in failure(
         "dedup", "shards", "clean", "--text-field", "text", "--clusters", "clean/c.tsv", "--force"
     )
+
+
+@pytest.mark.parametrize("name", [".DS_Store", "_SUCCESS", ".part-0.csv.crc"])
+def test_hidden_files_do_not_stop_overwriting(tmp_path, name):
+    (tmp_path / "crawl").mkdir()
+    (tmp_path / "crawl" / "a.csv").write_text("h\n0x0\n")
+    fpstore.dedup(tmp_path / "crawl", tmp_path / "out/", fingerprint="h", radius=0)
+    (tmp_path / "out" / name).write_text("of a file manager or an engine")
+    fpstore.dedup(tmp_path / "crawl", tmp_path / "out/", fingerprint="h", radius=0, overwrite=True)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.csv"]

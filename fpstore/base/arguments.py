@@ -35,20 +35,26 @@ def check_path(value: object, what: str = "path") -> Path:
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
             raise StorageError(f"{cut(name)}: {error.strerror}", path=name) from error
-        _refuse_uri(name)
+        _refuse_uri(value, name)
     except ValueError as error:
         reason = "a NUL character" if "\0" in name else "a character that the file system cannot encode"
         raise InputError(f"{what} {show(name)} cannot be a file name: it holds {reason}", got=value) from error
     return Path(name).absolute()
 
 
-def _refuse_uri(name: str) -> None:
-    """Raise InputError for what is in an object store, also if it was a `Path`, which unites slashes."""
-    scheme = re.match(r"[A-Za-z][\w+.-]+:/", name)
-    if scheme is not None and not os.path.lexists(scheme[0]):
-        uri = f"{scheme[0]}/{name[scheme.end() :].lstrip('/')}"
-        plans = "only plans read inputs and write outputs there (fpstore task, fpstore dedup --plan; Python: fpstore.tasks)"
-        raise InputError(f"{printable(uri)}: is in an object store: {plans}; copy anything else to a disk", path=uri)
+def is_uri(value: object) -> bool:
+    """Whether a str names a file or a folder by its URI, such as one of an object store."""
+    return isinstance(value, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value) is not None
+
+
+def _refuse_uri(value: object, name: str) -> None:
+    """Raise InputError for a URI, and for a `Path` that was made of one."""
+    if is_uri(value):
+        advice = "name a copy on a disk, or plan tasks, which read and write object stores"
+        raise InputError(f"{printable(name)}: is a URI, and a path is expected: {advice}", path=name)
+    scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", name)
+    if isinstance(value, Path) and scheme is not None and not os.path.lexists(scheme[0]):
+        raise InputError(f"{printable(name)}: is a URI in a pathlib.Path, which unites its slashes: give a str", path=name)
 
 
 def is_iterable(value: object, *other_types: type) -> TypeGuard[Iterable[Any]]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fpstore.base.aliases import Words
+from fpstore.base.arguments import is_uri
 from fpstore.base.resources import Resources
 from fpstore.base.width import leading_words
 from fpstore.building.builder import Options, build_into
@@ -34,7 +35,7 @@ from fpstore.tasks.inputs import (
 )
 from fpstore.tasks.outputs import output_folder
 from fpstore.tasks.pieces import PieceWriter
-from fpstore.tasks.places import Place, is_uri
+from fpstore.tasks.places import Place
 from fpstore.tasks.plan import PlanFolder, Stage, result_name
 from fpstore.tasks.rows import PartRows, raw_pieces, rows_of_part
 from fpstore.tasks.shuffle import slices_by

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from fpstore.api import open as open_store
-from fpstore.base.arguments import is_iterable
+from fpstore.base.arguments import is_iterable, is_uri
 from fpstore.base.resources import parse_size
 from fpstore.base.threads import in_order
 from fpstore.errors import InputError
@@ -29,7 +29,7 @@ from fpstore.io.source import FIELD_SUFFIXES, Projection, suffix_of
 from fpstore.jobs.dedup_job import rows_told
 from fpstore.sharded import ShardedStore
 from fpstore.store import Store, snapshot_of
-from fpstore.tasks.places import DiskPlace, Place, StoredPlace, full_uri, is_inside, is_uri, place_of, scratch_folder
+from fpstore.tasks.places import DiskPlace, Place, StoredPlace, full_uri, is_inside, place_of, scratch_folder
 
 WHOLE_BYTES = 1 << 24  # of a file that is read as a whole for its digest; of a larger one, as much in even pieces
 PIECE_BYTES = 1 << 20

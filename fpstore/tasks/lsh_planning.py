@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, get_args
 
-from fpstore.base.arguments import check_choice, check_flag, check_whole
+from fpstore.base.arguments import check_choice, check_flag, check_whole, is_uri
 from fpstore.errors import InputError
 from fpstore.families import MinHashFamily, as_family
 from fpstore.hashing import MinHash
@@ -18,7 +18,7 @@ from fpstore.lsh.plan import plan as plan_bands
 from fpstore.tasks.api import PathLike, Plan
 from fpstore.tasks.inputs import checked_part_bytes, found_inputs, rows_of
 from fpstore.tasks.lsh import plan_of_index
-from fpstore.tasks.places import is_uri, place_of
+from fpstore.tasks.places import place_of
 
 
 def plan_lsh(

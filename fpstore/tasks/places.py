@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from fpstore.base.arguments import check_path
+from fpstore.base.arguments import check_path, is_uri
 from fpstore.disk.folders import UNFINISHED, remove_abandoned, remove_tree, sync_folder, temporary_folder
 from fpstore.disk.refusals import FULL, refused, refusing
 from fpstore.disk.temporary import ANOTHER_FOLDER
@@ -412,11 +412,6 @@ class StoredPlace(Place):
 def first_line(error: BaseException) -> str:
     """Return the first line of the message of an error."""
     return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def is_uri(path: object) -> bool:
-    """Whether a path names an object store."""
-    return isinstance(path, str) and "://" in path
 
 
 def full_uri(path: str | os.PathLike[str], what: str) -> str:

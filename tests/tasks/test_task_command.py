@@ -11,7 +11,7 @@ from tasking import corpus_in, finished
 
 import fpstore
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
-from fpstore.tasks import Plan, StageStatus, open_plan
+from fpstore.tasks import Plan, StageStatus, open_plan, plan_dedup
 from fpstore.tasks.places import DiskPlace
 from fpstore.tasks.plan import PlanFolder, digest_of
 
@@ -213,13 +213,32 @@ def test_an_object_store_needs_a_plan(source):
         for line in URI_TAKERS:
             said = run(*line.format(uri).split()).stderr.splitlines()[-1]
             assert f"fpstore: {uri}" in said, line
-            assert ": is in an object store: only plans read inputs and write outputs there (fpstore task," in said, line
-        for path in (uri, Path(uri)):
-            with pytest.raises(InputError, match=r"//bucket/[a-z]+: is in an object store"):
-                fpstore.open(path)
+            assert ": is a URI, and a path is expected: name a copy on a disk, or plan tasks" in said, line
+        with pytest.raises(InputError, match=r"//bucket/[a-z]+: is a URI, and a path is expected"):
+            fpstore.open(uri)
+        with pytest.raises(InputError, match=r":/bucket/[a-z]+: is a URI in a pathlib.Path, .*: give a str"):
+            fpstore.open(Path(uri))
     (source.parent / "s3:").mkdir()
     with pytest.raises(StoreNotFoundError, match="no such store"):  # the name of a folder may end with a colon
         fpstore.open("s3:/store")
+
+
+@pytest.mark.parametrize("uri", ["https://example.org/a.parquet", "file:///tmp/a.parquet", "s3://bucket/a.parquet"])
+def test_uris_are_printed_as_they_are(uri):
+    """All were in an object store, and file:///tmp was file://tmp."""
+    with pytest.raises(InputError, match=f"^{re.escape(uri)}: is a URI, and a path is expected"):
+        fpstore.open(uri)
+
+
+def test_names_with_colons_are_no_uris(source):
+    for path in ("data:/x", "a:b", "1://x"):
+        with pytest.raises(StoreNotFoundError, match="no such store"):
+            fpstore.open(path)
+
+
+def test_a_plan_refuses_a_path_made_of_a_uri(source):
+    with pytest.raises(InputError, match=r"s3:/bucket/k: is a URI in a pathlib.Path, .*: give a str"):
+        plan_dedup("plan", Path("s3://bucket/k"), "out", text="text")
 
 
 def test_parts_and_slices_have_a_size(source):

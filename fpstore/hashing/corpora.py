@@ -23,7 +23,7 @@ from fpstore.io.delimited import DelimitedText, Dialect
 from fpstore.io.files import paths_of
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows, TableRows
-from fpstore.io.reader import format_of_input, without_descriptions
+from fpstore.io.reader import files_of_rows, format_of_input
 from fpstore.io.shards import Shards
 from fpstore.io.source import FIELD_FORMATS, FIELD_SUFFIXES, Batch, IdRule, LeftOut, Projection, RowSource, some_ids
 
@@ -129,13 +129,8 @@ def _files(given: str, form: str | None) -> list[str]:
     if given == "-" or not path.is_dir():
         return [given]
     suffixes = FIELD_SUFFIXES if form is None else None
-    found = [str(file.path) for file in Walk(path, suffixes, follow_symlinks=True).files()]
-    if not found:
-        names = ", ".join(f".{name}" for name in FIELD_FORMATS) if form is None else "file"
-        raise InputError(
-            f"{printable(path)}: no {names} in this folder; --text (text=True) makes a document of each file", path=path
-        )
-    return found if form is not None else without_descriptions(found)
+    walk = Walk(path, suffixes, follow_symlinks=True)
+    return files_of_rows(printable(path), [str(file.path) for file in walk.files()], form)
 
 
 def hashed_rows(

@@ -22,6 +22,7 @@ from fpstore.io.files import InputFile, at, inner_name, located, paths_of
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows
 from fpstore.io.source import (
+    FIELD_FORMATS,
     FORMATS,
     LINE_FORMATS,
     Batch,
@@ -311,6 +312,14 @@ def without_descriptions(names: Sequence[str]) -> list[str]:
     left_out = counted(len(names) - len(rows), "file")
     tell(f"{left_out} named .json left out, beside files of rows in another format: --format jsonl (format=) reads JSON lines")
     return rows
+
+
+def files_of_rows(folder: str, names: Sequence[str], form: str | None) -> list[str]:
+    """Return the files in a folder whose rows are read, without descriptions unless the format is named; InputError for none."""
+    if not names:
+        kinds = "file" if form is not None else ", ".join(f".{name}" for name in FIELD_FORMATS)
+        raise InputError(f"{folder}: no {kinds} in this folder; --text (text=True) makes a document of each file", path=folder)
+    return list(names) if form is not None else without_descriptions(names)
 
 
 def refuse_without_lines(format_name: str) -> None:

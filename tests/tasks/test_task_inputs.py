@@ -79,6 +79,13 @@ def test_inputs_of_one_name(tmp_path):
     assert not (tmp_path / "plan").exists()
 
 
+@pytest.mark.parametrize(("form", "kinds"), [(None, ".parquet, .jsonl, .csv, .tsv"), ("jsonl", "file")])
+def test_an_empty_folder_says_the_same_by_path_and_by_uri(tmp_path, form, kinds):
+    (tmp_path / "k").mkdir()
+    for source in (tmp_path / "k", (tmp_path / "k").as_uri()):
+        refused(fpstore.InputError, f"k: no {kinds} in this folder", planned, tmp_path, source, format=form)
+
+
 @pytest.mark.parametrize("made", [pa.table, pd.DataFrame, pl.DataFrame, pl.LazyFrame], ids=lambda made: made.__name__)
 def test_a_table(root, made):
     refused(fpstore.InputError, "a plan is for files: a table in memory", planned, root, made({"url": ["a"], "hash": ["0" * 16]}))

@@ -37,7 +37,6 @@ from fpstore.tasks.asked import asked_of, job_of
 from fpstore.tasks.ids import column_of, joined_ids, kind_of, taken
 from fpstore.tasks.inputs import (
     InputSpec,
-    check_scores,
     files_of,
     found_inputs,
     opened_input,
@@ -46,6 +45,7 @@ from fpstore.tasks.inputs import (
     parts_of,
     rows_of,
     store_asked,
+    with_alike_scores,
 )
 from fpstore.tasks.links import (
     Links,
@@ -92,9 +92,7 @@ def plan_of_dedup(
         check_store(str(against.path), against, job, [])
     specs = found_inputs(source, encoding, outside=[output, removed], form=form)
     rows = rows_of(specs, job.projection, encoding)
-    if job.projection.score is not None:
-        check_scores(specs, job.projection.score)
-    job = job.planned_for(lambda: rows)
+    job = job._replace(projection=with_alike_scores(job.projection, specs)).planned_for(lambda: rows)
     slice_rows = usual_slice_rows(slice_rows, rows)
     parts, cut = parts_of(specs, part_bytes), Cut.of(_slice_bits(job, rows, slice_rows), rows, slice_rows)
     groups_bits = (rows // slice_rows).bit_length()

@@ -21,7 +21,7 @@ from fpstore.errors import InputError
 from fpstore.hashing.corpora import corpus_paths, open_source
 from fpstore.io.arrow import find_column, import_pyarrow, kinds_of_numbers, plain_type
 from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
-from fpstore.io.files import HiddenNames, inner_name, is_hidden
+from fpstore.io.files import HiddenNames, at, inner_name, is_hidden
 from fpstore.io.parquet import ParquetRows, groups_of, parquet_errors
 from fpstore.io.reader import files_of_rows
 from fpstore.io.shards import Shards, places_of_shards
@@ -249,20 +249,22 @@ def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | 
     return sum(sum(spec.groups or ()) for spec in specs)
 
 
-def check_scores(specs: Sequence[InputSpec], name: str) -> None:
-    """Raise InputError for a column of scores of types that tasks, which read a file each, cannot compare."""
-    first = ""
-    for spec in specs if len(specs) > 1 else ():
-        if spec.suffix != ".parquet":
-            continue
+def with_alike_scores(projection: Projection, specs: Sequence[InputSpec]) -> Projection:
+    """Return columns whose scores compare although each task reads some of the files; InputError for times of several types."""
+    name, first, kinds = projection.score, "", set[str]()
+    if name is None or len(specs) < 2 or specs[0].suffix != ".parquet":
+        return projection
+    for spec in specs:
         place, file_name = place_and_name(spec.uri)
         arrow = import_pyarrow(spec.uri)
         with parquet_errors(arrow, spec.uri), place.opened(file_name) as file:
             found = plain_type(find_column(arrow.parquet.read_schema(file), name))
-        kind = next(iter(kinds_of_numbers([found])), str(found))
+        numbers = kinds_of_numbers([found])
+        kinds |= numbers
+        kind = "a number" if numbers else str(found)
         if kind != "null" and kind != (first := first or kind):
-            advice = "a plan compares scores of one kind: fpstore.dedup takes several"
-            raise InputError(f"{spec.uri}: the column {name!r} is {kind} here, and {first} in earlier files: {advice}")
+            raise at(spec.uri, None, f"the column {name!r} is {kind} here, and {first} in earlier files: make them alike")
+    return replace(projection, alike_scores=len(kinds) > 1)
 
 
 def with_known_ids(projection: Projection, specs: Sequence[InputSpec], encoding: str | None) -> Projection:

@@ -15,8 +15,8 @@ SLICE_ROWS = option("--slice-rows N", "About how many fingerprints a task compar
 
 @verb(
     PLAN, options.STORE, argument("inputs", "INPUT...", nargs=-1, required=True),
-    content.TEXT_FIELD, options.ENCODING, options.HTML, options.FINGERPRINT_FIELD, options.DECIMAL, options.SIGNED,
-    options.ID_FIELD, options.ID_TYPE, *content.SHINGLES, options.WIDTH,
+    options.ROW_FORMAT, content.TEXT_FIELD, options.ENCODING, options.HTML, options.FINGERPRINT_FIELD, options.DECIMAL,
+    options.SIGNED, options.ID_FIELD, options.ID_TYPE, *content.SHINGLES, options.WIDTH,
     option("-r --radius N", "The largest radius that tables answer. By default as for fpstore build.", options.RADIUS),
     option("--design NAME", "Which tables the shards keep: auto, or a name that fpstore plan lists.", default="auto"),
     option("--storage", "Plan for tables in memory, or read from disk.", STORAGE, "hot"),
@@ -38,7 +38,7 @@ def build(given: Given) -> None:
     Parquet are cut into parts.
 
     $ fpstore task build crawl.plan crawl a.npy b.npy --by prefix --shard-rows 5
-    $ fpstore task build pages.plan pages corpus.parquet --text-field text --id-field id --json
+    $ fpstore task build pages.plan pages corpus.parquet --text-field text --id-field id --format parquet --json
     $ fpstore task build signed.plan signed hashes.csv --fingerprint-field hash --decimal --signed --id-field url --radius 2
     $ fpstore task build small.plan small a.npy --design manku-10 --storage cold --prefer space --index-ids --width 64
     $ fpstore task build sites.plan sites pages.jsonl --text-field text --html --encoding utf-8 --id-type str --method minhash
@@ -56,7 +56,7 @@ def build(given: Given) -> None:
             radius=given.radius, fingerprinter=maker, by=given.by,
             shard_rows=given.shard_rows or SHARD_ROWS, design=given.design, storage=given.storage, prefer=given.prefer,
             index_ids=given.index_ids, decimal=given.decimal, signed=given.signed, encoding=given.encoding, html=given.html,
-            part_bytes=given.part_bytes,
+            part_bytes=given.part_bytes, format=given.format,
         )  # fmt: skip
     show_plan(given, plan)
 

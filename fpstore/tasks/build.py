@@ -28,7 +28,6 @@ from fpstore.store import Store, snapshot_of
 from fpstore.tasks.asked import fingerprinter_in, projection_asked, projection_in
 from fpstore.tasks.inputs import (
     found_inputs,
-    is_raw,
     parts_of,
     rows_of,
     with_known_ids,
@@ -45,14 +44,15 @@ from fpstore.tasks.work import Work
 def plan_of_build(
     place: Place, source: Any, output: str | os.PathLike[str], projection: Projection, maker: Fingerprinter[Any] | None,
     options: Mapping[str, Any], id_type: str, encoding: str | None, by: str, shard_rows: int, part_bytes: int | None,
+    form: str | None = None,
 ) -> PlanFolder:  # fmt: skip
     """Write the plan of a build, and claim its output."""
     if is_uri(output):
         raise InputError(f"{output}: a store lies on a disk: name a folder that all machines share, or copy it afterwards")
     target = output_folder(output)
-    specs = found_inputs(source, encoding, raw=maker is None, outside=[output])
+    specs = found_inputs(source, encoding, raw=maker is None, outside=[output], form=form)
     projection = with_known_ids(projection, specs, encoding)
-    if is_raw(specs[0].name) and projection.id is not None:
+    if specs[0].is_raw and projection.id is not None:
         raise InputError(f"{specs[0].name}: has no ids: leave id= (--id-field) out")
     rows = rows_of(specs, projection, encoding)
     shards = max(-(-rows // shard_rows), 1)
@@ -103,7 +103,7 @@ class BuildWork(Work):
 
     def _build(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         rows = _Rows(self._of_rows(number, resources) if self._shards is not None else self._of_slice(number))
-        rows.row_numbers = self._shards is not None and self._projection.id is None and not is_raw(self._inputs[0].name)
+        rows.row_numbers = self._shards is not None and self._projection.id is None and not self._inputs[0].is_raw
         options = Options(
             **self._options, fingerprinter=None if self._maker is None else self._maker.describe(), memory=resources.memory,
             threads=resources.threads, progress=resources.progress, identity=self._identity(number),
@@ -118,7 +118,7 @@ class BuildWork(Work):
         assert self._shards is not None
         done = 0
         for part in self._shards[number]:
-            if is_raw(self._inputs[0].name):  # the builder numbers rows
+            if self._inputs[0].is_raw:  # the builder numbers rows
                 for piece in raw_pieces(self._inputs, self._parts[part], self._projection):
                     yield piece, None, len(piece), 0
                 continue

@@ -60,6 +60,11 @@ class InputSpec(NamedTuple):
         """The extension of its format."""
         return suffix_of(self.name) if self.form is None else f".{self.form}"
 
+    @property
+    def is_raw(self) -> bool:
+        """Whether it holds numbers and nothing else."""
+        return self.form is None and is_raw(self.name)
+
 
 class Part(NamedTuple):
     """A part of the inputs: successive files, or some row groups of one file (``end`` 0: all of it)."""
@@ -103,7 +108,7 @@ def found_inputs(
         raise InputError("a plan is for files: a table in memory is not on other machines", got=type(source))
     given = list(source) if is_iterable(source, str, Mapping) else [source]
     uris = [one for one in given if is_uri(one)]
-    if not uris and raw and all(isinstance(one, str | os.PathLike) and is_raw(one) for one in given):
+    if not uris and raw and form is None and all(isinstance(one, str | os.PathLike) and is_raw(one) for one in given):
         paths = [Path(one) for one in corpus_paths(given)]
         return _specs((DiskPlace(path.parent), path.name, path.name) for path in paths)
     if not uris:
@@ -168,7 +173,7 @@ def _spec(form: str | None, file: File) -> InputSpec:
     groups = None
     if form == "parquet" or (form is None and suffix_of(name) == ".parquet"):
         groups = _groups(place, name)
-    elif is_raw(name):
+    elif form is None and is_raw(name):
         rows = raw_rows(place, name)
         groups = [min(GROUP_ROWS, rows - start) for start in range(0, rows, GROUP_ROWS)]
     return InputSpec(place.shown(name), output, size, digest, groups, form)
@@ -237,7 +242,7 @@ def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | 
 
     InputError for a column that the file does not have, as far as that is known before reading.
     """
-    if is_raw(specs[0].name):
+    if specs[0].is_raw:
         with inputs_on_disk(specs[:1]) as (path,):
             raw_source(path).resolved(projection)
     else:
@@ -275,7 +280,7 @@ def with_known_ids(projection: Projection, specs: Sequence[InputSpec], encoding:
     if not projection.optional_id or projection.id is None:
         return projection
     has_ids = False
-    if not is_raw(specs[0].name):
+    if not specs[0].is_raw:
         with opened_input(specs[0], encoding) as first:
             has_ids = first.has_column(projection.id)
     return replace(projection, id=projection.id if has_ids else None, optional_id=False)

@@ -26,6 +26,7 @@ def plan_lsh(
     id_type: str = "auto", family: Any = None, threshold: float | None = None, recall: float | None = None,
     lsh_plan: LshPlan | None = None, documents: int | None = None, candidates: float | None = None, index_ids: bool = False,
     encoding: str | None = None, html: bool | str = False, part_bytes: int | str | None = None,
+    format: str | None = None,  # noqa: A002 - the word that users know
 ) -> Plan:  # fmt: skip
     r"""Plan an LSH index of texts, which many tasks hash: it holds and answers what one of :func:`fpstore.lsh.build` does.
 
@@ -59,7 +60,7 @@ def plan_lsh(
         As for :func:`fpstore.lsh.plan`.
     index_ids : bool
         As for :func:`fpstore.lsh.build`.
-    encoding, html : optional
+    encoding, html, format : optional
         As for `fpstore.hashing.TextReader`.
     part_bytes : int or str, optional
         About how many bytes of input a task hashes, as for :func:`plan_dedup`.
@@ -102,7 +103,7 @@ def plan_lsh(
         raise InputError(f"a plan is for texts and MinHash, got the family {given.name}: fpstore.lsh.build takes it", got=family)
     projection, maker = columns_and_maker(Projection(id=id, strict=True), text, None, Likeness(), given.fingerprinter, html)
     made = replace(given, fingerprinter=maker)
-    specs = found_inputs(source, encoding, outside=[output])
+    specs = found_inputs(source, encoding, outside=[output], form=format)
     rows = rows_of(specs, projection, encoding)
     known = rows if all(spec.groups is not None for spec in specs) else 0
     if known > MOST_DOCUMENTS:

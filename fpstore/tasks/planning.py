@@ -116,8 +116,8 @@ def plan_build(
     id: str | None = None, id_type: str = "auto", method: str | None = None,  # noqa: A002 - the word that users know
     width: int | None = None, radius: int | None = None, fingerprinter: Any = None, by: str = "rows",
     shard_rows: int = SHARD_ROWS, design: str = "auto", storage: str = "hot", prefer: str = "balance", index_ids: bool = False,
-    decimal: bool = False,
-    signed: bool = False, encoding: str | None = None, html: bool | str = False, part_bytes: int | str | None = None,
+    decimal: bool = False, signed: bool = False, encoding: str | None = None, html: bool | str = False,
+    part_bytes: int | str | None = None, format: str | None = None,  # noqa: A002
 ) -> Plan:  # fmt: skip
     """Plan a build of a sharded store, which :func:`fpstore.open` opens as one.
 
@@ -144,8 +144,8 @@ def plan_build(
         equal fingerprints come together, and a look-up of an id of a fingerprint asks one shard.
     shard_rows : int
         About how many rows a shard has. Look-ups take about as many times longer as there are shards.
-    decimal, signed, encoding, html : optional
-        As for :func:`fpstore.dedup`.
+    decimal, signed, encoding, html, format : optional
+        As for :func:`fpstore.dedup`; a format is not for raw numbers.
     part_bytes : int or str, optional
         About how many bytes of input a task reads, as for :func:`plan_dedup`.
 
@@ -179,7 +179,7 @@ def plan_build(
         width=width, method="simhash" if method is None and text is not None and fingerprinter is None else method
     )
     projection, maker = how, None
-    if not _are_raw(given, text, fingerprint):
+    if format is not None or not _are_raw(given, text, fingerprint):
         if text is None and method is None and fingerprinter is None:
             fingerprint = fingerprint or "fingerprint"
         projection, maker = columns_and_maker(how, text, fingerprint, likeness, fingerprinter, html)
@@ -193,7 +193,7 @@ def plan_build(
     check_choice(by, ("rows", "prefix"), "by")
     check_choice(id_type, get_args(IdType), "id_type")
     bounds = check_whole(shard_rows, 1, 1 << 40, "shard_rows"), checked_part_bytes(part_bytes)
-    return Plan(plan_of_build(place_of(plan), given, output, projection, maker, options, id_type, encoding, by, *bounds))
+    return Plan(plan_of_build(place_of(plan), given, output, projection, maker, options, id_type, encoding, by, *bounds, format))
 
 
 def plan_probe(

@@ -16,7 +16,7 @@ from fpstore.hashing.base import Fingerprinter
 from fpstore.io.source import IdColumn, Projection
 from fpstore.jobs.compared import compared_rows
 from fpstore.tasks.ids import as_integers, as_strings, column_of, kind_of
-from fpstore.tasks.inputs import InputSpec, Part, inputs_on_disk, is_raw, opened_part, raw_source
+from fpstore.tasks.inputs import InputSpec, Part, inputs_on_disk, opened_part, raw_source
 
 
 class PartRows(NamedTuple):
@@ -37,7 +37,7 @@ def rows_of_part(
     encoding: str | None, resources: Resources,
 ) -> PartRows:  # fmt: skip
     """Read a part of some files; ids are None unless a column has some."""
-    if is_raw(specs[0].name):
+    if specs[0].is_raw:
         fingerprints = np.concatenate([empty_rows(0, projection.width.words), *raw_pieces(specs, part, projection)])
         return PartRows(np.arange(len(fingerprints)), fingerprints, None, len(fingerprints))
     with opened_part(specs, part, encoding) as corpus:

@@ -104,7 +104,7 @@ def odd(tmp_path, monkeypatch):
 @pytest.mark.parametrize("command", [
     "dedup k out", "dedup k out --processes 2", "dedup k/part-0 out.jsonl", "dedup k out --unit line", "dedup k out --against k2",
     "decontaminate k benchmark.jsonl", "calibrate k --sample 10 --copies 2", "weights k", "lsh build i.lsh k --threshold 0.5",
-    "build s.fps k",
+    "build s.fps k", "task build p s.fps k", "task lsh p i.lsh k --threshold 0.5",
 ])  # fmt: skip
 def test_format_counts_for_folders(odd, command):
     (odd / "benchmark.jsonl").write_bytes(LINES)

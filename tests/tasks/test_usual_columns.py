@@ -54,3 +54,13 @@ def test_the_first_file_says_if_a_plan_has_ids(tmp_path):
     plan.finish()
     with fpstore.open(tmp_path / "t") as store:
         assert [match.ids for match in store.probe(0x0F0F0F0F0F0F0F0F, radius=0)] == [[0]]
+
+
+def test_a_format_makes_numbers_of_any_name_rows(tmp_path):
+    """Files named .npy are raw numbers only where no format says otherwise."""
+    (tmp_path / "a.npy").write_text('{"fingerprint": "00ff00ff00ff00ff", "id": "x"}\n')
+    plan = plan_build(tmp_path / "plan", tmp_path / "a.npy", tmp_path / "s", format="jsonl")
+    plan.run_all()
+    plan.finish()
+    with fpstore.open(tmp_path / "s") as store:
+        assert [match.ids for match in store.probe(0x00FF00FF00FF00FF, radius=0)] == [["x"]]

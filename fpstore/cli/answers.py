@@ -18,11 +18,10 @@ from fpstore.hashing.documents import NO_WORDS
 from fpstore.io import open_writer
 from fpstore.io.check import check_fingerprints
 from fpstore.io.sink import Sink
-from fpstore.io.source import SUFFIXES, LeftOut, suffix_of
+from fpstore.io.source import LeftOut, format_named
 from fpstore.io.tables import renamed, values_at
 from fpstore.query.matches import Match, Matches
 
-JSON_LINES = ".jsonl"
 COLUMNS = ("query", "fingerprint", "distance", "id")
 MATCH_FIELDS = ("fingerprint", "distance", "ids")  # of JSON
 # Columns that describe a query: its place, and its id, of a text its path.
@@ -57,10 +56,10 @@ class Asked(NamedTuple):
 
 def is_json(output: str, as_json: bool) -> bool:
     """Whether JSON lines are wanted; a usage error if ``--json`` and the extension contradict each other."""
-    suffix = "" if output == "-" else suffix_of(output)
-    if as_json and suffix in SUFFIXES and suffix != JSON_LINES:
-        raise click.UsageError(f"--json does not go with an output named *{suffix}", click.get_current_context())
-    return as_json or suffix == JSON_LINES
+    form = format_named(output)
+    if as_json and form not in ("", "jsonl"):
+        raise click.UsageError(f"--json does not go with an output named *.{form}", click.get_current_context())
+    return as_json or form == "jsonl"
 
 
 @contextmanager

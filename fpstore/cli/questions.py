@@ -26,7 +26,7 @@ from fpstore.io.check import parse_integer_id
 from fpstore.io.digits import Digits, check_signed, read_digits
 from fpstore.io.files import InputFile, located, storage_errors
 from fpstore.io.reader import format_of, format_of_input
-from fpstore.io.source import FORMATS, LINE_FORMATS
+from fpstore.io.source import LINE_FORMATS, format_named
 from fpstore.query.matches import Matches
 from fpstore.query.nearest import scan_advice
 from fpstore.store import Store, snapshot_of
@@ -328,7 +328,7 @@ def _hint(word: str) -> str:
             return "; --input is for files of fingerprints; texts, pictures and vectors need a store that was built of such"
     except (OSError, ValueError):
         return ""
-    if names_output(click.get_current_context().command) and Path(word).suffix.lower().removeprefix(".") in FORMATS:
+    if names_output(click.get_current_context().command) and format_named(word):
         return "; --output names the file to write, --input a file of fingerprints"
     return ""
 

@@ -104,6 +104,11 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
     return f".{EXTENSIONS[suffix]}" if suffix in EXTENSIONS else suffix
 
 
+def format_named(path: str | os.PathLike[str]) -> str:
+    """Return the format that the extension of a path names; nothing if it names none."""
+    return EXTENSIONS.get(PurePath(path).suffix.lower(), "")
+
+
 def column_problem(name: str, names: Sequence[str]) -> str:
     """Return why a name is not the name of one of some columns; nothing if it is."""
     count = names.count(name)

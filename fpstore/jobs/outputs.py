@@ -20,7 +20,7 @@ from fpstore.io.converted import TARGETS, check_conversion, copy_converted
 from fpstore.io.edited import Edit, copy_edited, write_table
 from fpstore.io.files import PACKED, is_hidden
 from fpstore.io.shards import Shards, copy_shards, places_of_shards
-from fpstore.io.source import SUFFIXES, RowSource, suffix_of
+from fpstore.io.source import SUFFIXES, RowSource, format_named, suffix_of
 from fpstore.io.writers import Writer, unwritable
 from fpstore.jobs.checkpoint import Checkpoint, was_made
 
@@ -168,7 +168,7 @@ class Outputs:
         for one, path in zip(listings, self._paths, strict=True):
             one.open_writer(str(path)).abort()
         for source in (corpus, *beside):
-            source.unwritable = "".join(unwritable(suffix_of(path).removeprefix(".")) for path in self._paths)
+            source.unwritable = "".join(unwritable(format_named(path)) for path in self._paths)
 
     @property
     def paths(self) -> list[Path]:

@@ -23,7 +23,7 @@ from fpstore.base.strings import StringColumn
 from fpstore.hashing.base import FeatureSets
 from fpstore.hashing.html import MainText
 from fpstore.io.scores import joined_keys
-from fpstore.io.source import IdColumn, suffix_of
+from fpstore.io.source import IdColumn, format_named
 from fpstore.io.writers import unwritable
 from fpstore.jobs.bands import row_hashes
 from fpstore.jobs.compared import ComparedRows, compared_rows
@@ -160,7 +160,7 @@ class DedupWork(Work):
         with opened_part(self._inputs, part, self._encoding) as corpus:
             refused = job.unknown == "refuse"
             if self._output.removed is not None:
-                corpus.unwritable = unwritable(suffix_of(self._output.removed).removeprefix("."))
+                corpus.unwritable = unwritable(format_named(self._output.removed))
             found = compared_rows(corpus, job.projection, job.fingerprinter, resources, refused, None, job.bands, True)
             of_files = list(corpus.rows_of_files)
         writer.facts |= {"rows": len(found.known), "known": len(found.rows), "ids": kind_of(found.ids), "rows_of_files": of_files}

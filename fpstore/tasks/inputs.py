@@ -25,7 +25,7 @@ from fpstore.io.files import HiddenNames, at, inner_name, is_hidden
 from fpstore.io.parquet import ParquetRows, groups_of, parquet_errors
 from fpstore.io.reader import files_of_rows
 from fpstore.io.shards import Shards, places_of_shards
-from fpstore.io.source import FIELD_SUFFIXES, Projection, suffix_of
+from fpstore.io.source import FIELD_SUFFIXES, Projection, format_named, suffix_of
 from fpstore.jobs.dedup_job import rows_told
 from fpstore.sharded import ShardedStore
 from fpstore.store import Store, snapshot_of
@@ -36,7 +36,6 @@ PIECE_BYTES = 1 << 20
 LEAST_PART, MOST_PART, MOST_PARTS = 16 << 20, 256 << 20, 4096  # bytes of a part, and parts
 GROUP_ROWS = 1 << 20  # of raw numbers, which are cut like row groups
 READERS = 16  # threads
-RAW_SUFFIXES = (".npy", *(f".{form}" for form in RAW_BITS))
 
 
 File = tuple[Place, str, str]  # its name there, and what its output is called
@@ -171,7 +170,7 @@ def _spec(form: str | None, file: File) -> InputSpec:
     place, name, output = file
     size, digest = digest_of_file(place, name)
     groups = None
-    if form == "parquet" or (form is None and suffix_of(name) == ".parquet"):
+    if (form or format_named(name)) == "parquet":
         groups = _groups(place, name)
     elif form is None and is_raw(name):
         rows = raw_rows(place, name)
@@ -181,7 +180,7 @@ def _spec(form: str | None, file: File) -> InputSpec:
 
 def is_raw(path: str | os.PathLike[str]) -> bool:
     """Whether a file holds numbers and nothing else, by its extension."""
-    return os.fspath(path).lower().endswith(RAW_SUFFIXES)
+    return format_named(path) in ("npy", *RAW_BITS)
 
 
 def raw_rows(place: Place, name: str) -> int:
@@ -194,8 +193,8 @@ def raw_rows(place: Place, name: str) -> int:
 
 def raw_source(path: str) -> NpyRows | RawRows:
     """Return the fingerprints of a file of raw numbers."""
-    suffix = path.lower().rpartition(".")[2]
-    return NpyRows(path, GROUP_ROWS) if suffix == "npy" else RawRows(path, RAW_BITS[suffix], GROUP_ROWS)
+    form = format_named(path)
+    return NpyRows(path, GROUP_ROWS) if form == "npy" else RawRows(path, RAW_BITS[form], GROUP_ROWS)
 
 
 def _groups(place: Place, name: str) -> list[int]:

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from fpstore.base.threads import cached_property
 from fpstore.errors import InputError, StoreExistsError, StoreNotFoundError
-from fpstore.io.source import FIELD_SUFFIXES, suffix_of
+from fpstore.io.source import FIELD_FORMATS, LINE_FORMATS, format_named, suffix_of
 from fpstore.tasks.inputs import InputSpec, digest_of_file, place_and_name
 from fpstore.tasks.pieces import Pieces
 from fpstore.tasks.places import DiskPlace, Place, full_uri, is_inside, place_of
 from fpstore.tasks.plan import PlanFolder, Stage
 
-LISTS = ("tsv", "csv", "txt", "jsonl", "parquet")  # formats
+LISTS = (*LINE_FORMATS, "parquet")  # formats
 MANIFEST = "_fpstore.json"  # Spark, Arrow and fpstore pass over names that begin so
 
 
@@ -167,12 +167,11 @@ def output_folder(output: str | os.PathLike[str]) -> Output:
 def output_of(output: str | os.PathLike[str], inputs: Sequence[InputSpec], removed: str | os.PathLike[str] | None) -> Output:
     """Return where the rows go; InputError for a file of another format, or of several inputs."""
     uri = full_uri(output, "output")
-    suffix = PurePosixPath(uri).suffix.lower()
-    is_file = suffix in FIELD_SUFFIXES
-    if removed is not None and suffix_of(removed).removeprefix(".") not in LISTS:
+    is_file = format_named(uri) in FIELD_FORMATS
+    if removed is not None and format_named(removed) not in LISTS:
         raise InputError(f"{os.fspath(removed)}: the list of removed rows is one of .{', .'.join(LISTS)}", path=removed)
     if is_file and len(inputs) > 1:
-        raise InputError(f"{uri}: the rows of several files go to a folder: name one without {suffix}", path=uri)
+        raise InputError(f"{uri}: the rows of several files go to a folder: name one, without an extension", path=uri)
     if is_file and suffix_of(uri) != inputs[0].suffix:
         raise InputError(f"{uri}: a plan copies rows in the format of the input, {inputs[0].name}", path=uri)
     return Output(uri, is_file, None if removed is None else full_uri(removed, "removed"))

@@ -267,7 +267,6 @@ class TextReader(HashingReader):
         self._source = open_source(
             source, format=format, encoding=encoding, again=False, unbuffered=check_flag(unbuffered, "unbuffered")
         )
-        self._empty_too = self._source.unbuffered
         self.row_numbers = id is None
         projection = Projection(text=columns, id=id, width=Width(fingerprinter.width), strict=True)
         super().__init__([self._source], projection, fingerprinter, chunk_rows, on_notice, id_type)

@@ -72,8 +72,6 @@ class Reader:
         Makes the fingerprints, or has made them: Parquet files that ``fpstore hash`` writes remember how.
     """
 
-    _empty_too = False  # a batch that comes is yielded although it has no row with a fingerprint
-
     def __init__(self, sources: Sequence[RowSource], projection: Projection, id_type: IdType, chunk_rows: int) -> None:
         self._sources = sources
         self._projections = [source.resolved(projection) for source in sources]
@@ -170,7 +168,7 @@ class Reader:
         self._rule, self._done = IdRule(self._id_type), 0
         for source in self._sources:
             source.bytes_done = 0
-        return cut_batches(self._settled(self._rule), self._chunk_rows, self._empty_too)
+        return cut_batches(self._settled(self._rule), self._chunk_rows, self.unbuffered)
 
     def of_width(self, width: Width) -> Iterator[Batch]:
         """Yield :meth:`columns`; InputError if the reader was opened for another width."""
@@ -425,9 +423,7 @@ def open_reader(
         named=fingerprint_field is not None or id_field is not None,
     )  # fmt: skip
     sources = [_open(path, format, projection, chunk_rows, end, unbuffered) for path in names]
-    made = Reader(sources, projection, id_type, chunk_rows)
-    made._empty_too = any(source.unbuffered for source in sources)
-    return made
+    return Reader(sources, projection, id_type, chunk_rows)
 
 
 def _open(path: str, format_name: str | None, projection: Projection, rows: int, end: bytes, unbuffered: bool) -> RowSource:

@@ -115,7 +115,8 @@ def json_lines_writer(
     with Sink(output) as sink:
 
         def put(record: dict[str, Any]) -> None:
-            sink.write((encode(record) + end).encode("utf-8"))
+            # A lone surrogate, as in the id of a wrong row, has the same form in JSON: \ud800.
+            sink.write((encode(record) + end).encode("utf-8", "backslashreplace"))
 
         def leave_out(rows: range, queries: Asked) -> None:
             for number in rows:

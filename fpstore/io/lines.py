@@ -267,6 +267,8 @@ class LineRows(RowFiles):
         if error is not None and self.keeps_wrong:
             for row in rows:
                 batch, error = tried(partial(parser.batch, [row], projection, rule))
+                if batch is not None and rule is not None:
+                    before = vars(rule).copy()  # what this row has decided holds for the rows behind a wrong one
                 yield _left_out(parser, row, projection, error) if batch is None else batch
             return
         if error is not None:  # which row it is, and what stands before it

@@ -362,3 +362,25 @@ def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(fo
     fine(*build)
     result = run("insert", "pages.fps", "pages.jsonl", *options[2:], "-q")
     assert [json.loads(line) for line in result.stdout.splitlines()] == one_by_one
+
+
+@pytest.mark.parametrize(
+    ("lines", "reasons"),
+    [
+        (['{"id": "x", "text": "a b c"}', "not json", '{"id": 5, "text": "d e f"}'], [None, "error", "error"]),
+        (['{"id": 5, "text": "a b c"}', '{"id": "x", "text": "d e f"}'], [None, "error"]),
+        (['{"id": "z\\ud800", "text": "a b c"}', '{"id": "z\\ud800", "text": ""}'], ["error", "error"]),
+    ],
+)
+def test_ids_of_wrong_lines_do_not_end_a_writer(tmp_path, monkeypatch, lines, reasons):
+    """The kind of ids was forgotten behind a wrong line, and a lone surrogate could not be written in an answer."""
+    monkeypatch.chdir(tmp_path)
+    fine("build", "--empty", "s.fps", "--text-field", "text", "-q")
+    last = json.dumps({"id": 9 if lines[0].startswith('{"id": 5') else "y", "text": "q r s"})
+    options = ["--format", "jsonl", "--text-field", "text", "--id-field", "id", "--unmatched", "--json", "-q"]
+    with Conversation("insert", "s.fps", "-", *options) as one:
+        for batch in (lines, [last]):
+            one.send("".join(f"{line}\n" for line in batch))
+            found = [json.loads(one.answer()) for _ in batch]
+            assert [row.get("reason") for row in found] == (reasons if batch is lines else [None])
+        assert one.ended()[0] == 1

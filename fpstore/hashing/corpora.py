@@ -23,7 +23,7 @@ from fpstore.io.delimited import DelimitedText, Dialect
 from fpstore.io.files import paths_of
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows, TableRows
-from fpstore.io.reader import files_of_rows, format_of_input
+from fpstore.io.reader import files_of_rows, format_of_input, head_of
 from fpstore.io.shards import Shards
 from fpstore.io.source import FIELD_FORMATS, FIELD_SUFFIXES, Batch, IdRule, LeftOut, Projection, RowSource, some_ids
 
@@ -85,7 +85,10 @@ def open_source(
     files = [file for path in paths for file in _files(path, format)]
     forms = {"parquet"} if is_table else {format_of_input(file, format, FIELD_FORMATS) for file in files}
     if len(forms) > 1:
-        raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}: {', '.join(map(str, paths[:3]))}")
+        raise InputError(
+            f"files of one format are expected, got {', '.join(sorted(forms))}: {', '.join(map(str, paths[:3]))}; clean those of "
+            "each format in turn, and compare the later ones with the output of the earlier ones: against= (--against)"
+        )
     (form,) = forms
     if form != "parquet":
         parser = JsonLines if form == "jsonl" else partial(DelimitedText, dialect=cast(Dialect, form))
@@ -130,7 +133,7 @@ def _files(given: str, form: str | None) -> list[str]:
         return [given]
     suffixes = FIELD_SUFFIXES if form is None else None
     walk = Walk(path, suffixes, follow_symlinks=True)
-    return files_of_rows(printable(path), [str(file.path) for file in walk.files()], form)
+    return files_of_rows(printable(path), [str(file.path) for file in walk.files()], form, head_of)
 
 
 def hashed_rows(

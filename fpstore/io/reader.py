@@ -1,7 +1,7 @@
 """Reading fingerprints and ids from successive files of any known format."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, cast, get_args
@@ -13,12 +13,12 @@ from fpstore.base.arguments import check_choice, check_flag, check_whole, printa
 from fpstore.base.diagnostics import tell
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, check_width
-from fpstore.errors import InputError, counted, show
+from fpstore.errors import InputError, StorageError, counted, show
 from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.check import is_plain_integer
 from fpstore.io.delimited import DelimitedText, Dialect
 from fpstore.io.digits import check_signed
-from fpstore.io.files import InputFile, at, inner_name, located, paths_of
+from fpstore.io.files import InputFile, at, inner_name, located, paths_of, storage_errors
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows
 from fpstore.io.source import (
@@ -36,6 +36,7 @@ from fpstore.io.source import (
     suffix_of,
 )
 
+HEAD_BYTES = 1 << 16  # of a file, which say whether it has rows
 CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 1 << 22  # of a chunk, the bytes of its string ids: whichever is reached first
 MOST_CHUNK_ROWS = 1 << 30
 
@@ -296,28 +297,42 @@ def format_of_input(path: str | os.PathLike[str], format_name: str | None, forma
     if format_name is not None or os.fspath(path) == "-":
         return format_of(path, format_name, formats)
     inner = Path(path).with_name(inner_name(path)) if Path(path).name else Path(path)
+    if suffix_of(inner).removeprefix(".") not in formats and not os.path.lexists(path):
+        raise StorageError(f"{printable(os.fspath(path))}: no such file or folder", path=path)
     found = format_of(inner, None, formats)
     if found not in LINE_FORMATS and inner.name != Path(path).name:
         raise at(printable(os.fspath(path)), None, f"a compressed .{found} file cannot be read: decompress it first")
     return found
 
 
-def without_descriptions(names: Sequence[str]) -> list[str]:
-    """Return the files of a folder without those named .json, if there are rows of another format: they describe them."""
-    rows = [name for name in names if PurePath(inner_name(name)).suffix.lower() != ".json"]
-    if len(rows) == len(names) or all(suffix_of(inner_name(name)) == ".jsonl" for name in rows):
-        return list(names)
-    left_out = counted(len(names) - len(rows), "file")
-    tell(f"{left_out} named .json left out, beside files of rows in another format: --format jsonl (format=) reads JSON lines")
-    return rows
+def files_of_rows(folder: str, names: Sequence[str], form: str | None, head_of: Callable[[str], bytes]) -> list[str]:
+    """Return the files in a folder whose rows are read, without descriptions unless the format is named; InputError for none.
 
-
-def files_of_rows(folder: str, names: Sequence[str], form: str | None) -> list[str]:
-    """Return the files in a folder whose rows are read, without descriptions unless the format is named; InputError for none."""
+    Descriptions are those named .json beside rows of Parquet, CSV or TSV, unless they are compressed or have several lines of
+    JSON; ``head_of`` returns the first bytes of a file.
+    """
     if not names:
         kinds = "file" if form is not None else ", ".join(f".{name}" for name in FIELD_FORMATS)
         raise InputError(f"{folder}: no {kinds} in this folder; --text (text=True) makes a document of each file", path=folder)
-    return list(names) if form is not None else without_descriptions(names)
+    named = [name for name in names if PurePath(name).suffix.lower() == ".json"]
+    if form is not None or all(suffix_of(inner_name(name)) == ".jsonl" for name in names):
+        return list(names)
+    described = {name for name in named if not _has_lines_of_json(head_of(name))}
+    if described:
+        first = ", ".join(map(printable, sorted(described)[:3]))
+        tell(f"{counted(len(described), 'file')} named .json left out, as descriptions of the other files: {first}")
+    return [name for name in names if name not in described]
+
+
+def head_of(path: str) -> bytes:
+    """Return the first bytes of a file on a disk."""
+    with storage_errors(printable(path)), Path(path).open("rb") as file:
+        return file.read(HEAD_BYTES)
+
+
+def _has_lines_of_json(head: bytes) -> bool:
+    lines = head.split(b"\n", 2)
+    return len(lines) > 1 and all(line.lstrip().startswith(b"{") and line.rstrip().endswith(b"}") for line in lines[:2])
 
 
 def refuse_without_lines(format_name: str) -> None:

@@ -25,6 +25,7 @@ from fpstore.io.writers import Writer, unwritable
 from fpstore.jobs.checkpoint import Checkpoint, was_made
 
 Kind = Literal["list", "rows", "shards", "texts"]  # of an output: a list beside it, or a file, or a folder
+_MARKS = frozenset((".DS_Store", "_SUCCESS", "_metadata", "_common_metadata"))  # which other programs leave beside rows
 
 
 def check_outside(corpus: RowSource, path: Path) -> Path:
@@ -122,7 +123,8 @@ def _check_folder(path: Path, corpus: RowSource, inputs: Sequence[str], replaced
     same = {path / place for place in places_of_shards(corpus)} if isinstance(corpus, Shards) else set()
 
     def is_alike(one: Path) -> bool:
-        return not one.is_symlink() and (one.is_dir() or is_hidden(one.name) or one in same or suffix_of(one) == corpus.suffix)
+        is_mark = one.name in _MARKS or (is_hidden(one.name) and one.suffix == ".crc")
+        return not one.is_symlink() and (one.is_dir() or is_mark or one in same or suffix_of(one) == corpus.suffix)
 
     other = next((one for one in path.rglob("*") if not is_alike(one)), None)
     if other is not None:

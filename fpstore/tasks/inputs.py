@@ -23,7 +23,7 @@ from fpstore.io.arrow import find_column, import_pyarrow, kinds_of_numbers, plai
 from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.files import HiddenNames, at, inner_name, is_hidden
 from fpstore.io.parquet import ParquetRows, groups_of, parquet_errors
-from fpstore.io.reader import files_of_rows
+from fpstore.io.reader import HEAD_BYTES, files_of_rows
 from fpstore.io.shards import Shards, places_of_shards
 from fpstore.io.source import FIELD_SUFFIXES, Projection, format_named, suffix_of
 from fpstore.jobs.dedup_job import rows_told
@@ -156,7 +156,9 @@ def _stored(uri: str, many: bool, form: str | None = None) -> Iterator[File]:
         elif form is not None or inner_name(name).lower().endswith(FIELD_SUFFIXES):
             names.append(name)
     hidden.tell()
-    for name in sorted(files_of_rows(uri, names, form), key=lambda name: name.split("/")):
+    for name in sorted(
+        files_of_rows(uri, names, form, lambda name: place.read(name, 0, HEAD_BYTES)), key=lambda name: name.split("/")
+    ):
         output = str(PurePosixPath(name).with_name(inner_name(name)))
         yield place, name, f"{last}/{output}" if many else output
 

@@ -195,8 +195,10 @@ class DiskPlace(Place):
         remove_abandoned((self.path / name).parent, f"{UNFINISHED}*")
 
     def remove(self) -> None:
-        """Remove the folder and all files in it."""
-        remove_tree(self.path)
+        """Remove the folder and all files in it, and a link to it."""
+        remove_tree(self.path.resolve())
+        if self.path.is_symlink():
+            self.path.unlink()
 
     def remove_file(self, name: str) -> None:
         """Remove a file."""
@@ -212,7 +214,7 @@ def _files_in(folder: Path, beginning: str) -> Iterator[str]:
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
             listed = list(entries)
             folders += [(one.path, f"{before}{one.name}/") for one in listed if one.is_dir(follow_symlinks=False)]
-            yield from [f"{before}{one.name}" for one in listed if one.is_file()]
+            yield from [f"{before}{one.name}" for one in listed if one.is_file() or one.is_symlink()]
 
 
 @cache

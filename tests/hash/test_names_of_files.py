@@ -91,6 +91,16 @@ def test_json_beside_rows_of_another_format_describes_them(tmp_path, is_stored, 
     assert "1 file named .json left out" in caplog.text
 
 
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize("name", ["part-0.json.gz", "part-0.json"])
+def test_rows_in_json_are_not_lost_beside_another_format(tmp_path, is_stored, name):
+    (tmp_path / "k").mkdir()
+    (tmp_path / "k" / "a.csv").write_text(f"text\n{TEXTS[0]}\n")
+    (tmp_path / "k" / name).write_bytes(gzip.compress(LINES) if name.endswith(".gz") else LINES)
+    with pytest.raises(InputError, match=r"files of one format are expected, got \.?csv, \.?jsonl"):
+        found_inputs((tmp_path / "k").as_uri() if is_stored else tmp_path / "k")
+
+
 @pytest.fixture
 def odd(tmp_path, monkeypatch):
     """Make a folder of JSON lines under names that say nothing."""

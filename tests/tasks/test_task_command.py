@@ -274,3 +274,17 @@ def test_the_method_refuses_a_plan_as_the_command_does(source):
     assert Path("p/results/hash-00000.pieces").is_file()
     assert plan.remove(force=True) == ["notes.txt"]
     assert [path.name for path in Path("p").rglob("*") if path.is_file()] == ["notes.txt"]
+
+
+def test_remove_through_a_link_removes_the_plan(source):
+    fine("dedup", "corpus", "out", "--text-field", "text", "--plan", "p")
+    Path("link").symlink_to("p")
+    Path("p/mine").symlink_to("..")
+    told = run("task", "remove", "link", "--force", "--json")
+    assert json.loads(told.stdout)["others"] == ["mine"]
+    assert sorted(path.name for path in Path("p").iterdir() if path.name != "results") == ["mine"]
+    Path("p/mine").unlink()
+    fine("dedup", "corpus", "out", "--text-field", "text", "--plan", "p")
+    fine("task", "remove", "link", "--force")
+    assert not Path("p").exists()
+    assert not Path("link").is_symlink()

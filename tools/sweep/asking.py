@@ -123,7 +123,7 @@ class Asker:
         for most in (None, question.part_matches):
             found = snapshot.sharing(queries, bits, most)
             if found is None:
-                self.same(call, most is not None and alike.any(), "None", "columns")
+                self.same(call, most is not None, "None", "columns")  # the tables may have what was deleted since
                 continue
             lims, rows, distances = found
             away = self.shape.distances(asked, self.now)

@@ -360,5 +360,5 @@ class _Checked:
 
     def sketched(self, items: list[Any], count: int) -> Sketched:
         """Return all that `sketched` yields as one."""
-        parts = list(self.family.sketched(items, count))
+        parts = [part[:3] for part in self.family.sketched(items, count)]
         return Sketched(*map(np.concatenate, zip(*parts, strict=True)))

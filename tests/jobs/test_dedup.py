@@ -365,6 +365,7 @@ def test_command_line(folder: Path) -> None:
         (["--clusters", "c.pdf"], "unknown extension '.pdf'"),
     ):
         assert message in failure("dedup", "hashes.csv", "out.csv", "--fingerprint-field", "hash", *arguments, code=2)
+    Path("c.npy").touch()
     known = failure("dedup", "c.npy", "out.npy", "--fingerprint-field", "hash")
     assert "known extensions: .parquet, .jsonl, .csv, .tsv\n" in known
     Path("out").mkdir()

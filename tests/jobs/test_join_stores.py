@@ -160,7 +160,7 @@ def test_texts_are_hashed_as_the_store_hashes_them(folder: Path) -> None:
         result = run("join", "pages.fps", "texts.jsonl", "--text-field", column, "--radius", 50, "--json")
         got = [json.loads(line) for line in result.stdout.splitlines()]
         assert {(row["id_a"], row["id_b"], row["distance"]) for row in got} == {one for one in wanted if one[2] <= 50} != set()
-        assert result.stderr.count("1 row left out") == (2 if column == "title" else 1)
+        assert f"{2 if column == 'title' else 1} row" in result.stderr
     assert "takes no columns of texts" in failure("join", "crawl.fps", "texts.jsonl", "--text-field", "title")
     assert "--decimal is for fingerprints" in failure(
         "join", "pages.fps", "texts.jsonl", "--text-field", "title", "--decimal", code=2

@@ -179,14 +179,18 @@ class LineRows(RowFiles):
     def has_column(self, name: str) -> bool:
         """Whether the header or the first row has a field; if it cannot be read, there is none, and what reads all says why."""
         with suppress(InputError):
-            for file in self.files:
-                parser = self._parser(file.name)
-                rows = (row for block, first in self._blocks(file, parser) for row in parser.rows(block, first))
-                first_row = next(rows, None)
-                if parser.header is not None:
-                    return name in parser.header.cells
-                if first_row is not None:
-                    return name in parser.fields(first_row)
+            return self._first_has(name)
+        return False
+
+    def _first_has(self, name: str) -> bool:
+        for file in self.files:
+            parser = self._parser(file.name)
+            rows = (row for block, first in self._blocks(file, parser) for row in parser.rows(block, first))
+            first_row = next(rows, None)
+            if parser.header is not None:
+                return name in parser.header.cells
+            if first_row is not None:
+                return name in parser.fields(first_row)
         return False
 
     def _columns_of_all(self) -> Sequence[str]:

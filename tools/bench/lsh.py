@@ -84,7 +84,7 @@ def _near(seed: int, log2: int, count: int) -> tuple[Sketched, npt.NDArray[np.ui
         other = rng.random(sketches.shape) >= THRESHOLD
         sketches[other] = rng.integers(0, 2**32, int(other.sum()), dtype=np.uint32)
         flips = rng.random((len(some), Ready().width)) < Ready().differing(THRESHOLD)
-        parts.append(Sketched(sketches, signatures ^ np.packbits(flips, axis=1), np.ones(len(some), bool)))
+        parts.append((sketches, signatures ^ np.packbits(flips, axis=1), np.ones(len(some), bool)))
         places.append(np.uint64(number * rows) + some.astype(np.uint64))
     return Sketched(*(np.concatenate(column) for column in zip(*parts, strict=True))), np.concatenate(places)
 

@@ -1,8 +1,10 @@
-// The permuted tables without compression: sorted words and a binary search, as a rival of fpstore's kernel in the same run.
+// The permuted tables without compression: sorted words and a binary search, as a rival of
+// fpstore's kernel in the same run.
 //
-// Look-ups go in groups. The tables hold the same number of entries, so the binary searches of a group run in lockstep: each
-// step fetches ahead the word that the next one compares, and the memory latency of a step is shared by the whole group. Large batches
-// are partitioned by their leading bits.
+// Look-ups go in groups. The tables hold the same number of entries, so the binary searches of a
+// group run in lockstep: each step fetches ahead the word that the next one compares, and the
+// memory latency of a step is shared by the whole group. Large batches are partitioned by their
+// leading bits.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -44,12 +46,15 @@ struct Permutation {
 
 uint64_t top_mask(unsigned bits) { return bits == 0 ? 0 : ~uint64_t{0} << (64 - bits); }
 
-unsigned distance(uint64_t a, uint64_t b) { return static_cast<unsigned>(__builtin_popcountll(a ^ b)); }
+unsigned distance(uint64_t a, uint64_t b) {
+  return static_cast<unsigned>(__builtin_popcountll(a ^ b));
+}
 
 // Whether any of kRun entries is near. Not inlined, which keeps the loop whole for the vectoriser.
 [[gnu::noinline]] bool any_near(const uint64_t* p, uint64_t base, uint64_t radius) {
   uint64_t count = 0;
-  for (unsigned j = 0; j < kRun; ++j) count += static_cast<uint64_t>(__builtin_popcountll(p[j] ^ base)) <= radius;
+  for (unsigned j = 0; j < kRun; ++j)
+    count += static_cast<uint64_t>(__builtin_popcountll(p[j] ^ base)) <= radius;
   return count != 0;
 }
 
@@ -105,7 +110,9 @@ struct Search {
   void emit(const Item& item, uint64_t entry) {
     const uint64_t difference = item.table->inverse(entry ^ item.base);
     for (const Table* earlier = tables.data(); earlier < item.table; ++earlier)
-      if (static_cast<unsigned>(__builtin_popcountll(difference & earlier->condition)) <= earlier->from->flips) return;
+      if (static_cast<unsigned>(__builtin_popcountll(difference & earlier->condition)) <=
+          earlier->from->flips)
+        return;
     matches.push_back(Match{item.query ^ difference, item.index, distance(entry, item.base)});
   }
 
@@ -129,7 +136,8 @@ struct Search {
       length -= half;
       const uint64_t ahead = length > 1 ? length / 2 - 1 : 0;
       for (unsigned i = 0; i < n; ++i) {
-        at[i] += half * (at[i][half - 1] < targets[i]);  // a product: a branch would be mispredicted every other time
+        at[i] += half * (at[i][half - 1] <
+                         targets[i]);  // a product: a branch would be mispredicted every other time
         __builtin_prefetch(at[i] + ahead);
       }
     }
@@ -151,7 +159,8 @@ struct Search {
     }
   }
 
-  // Partitions look-ups by the leading bits of what they look for, as fpstore does: neighbours meet the same lines of the cache.
+  // Partitions look-ups by the leading bits of what they look for, as fpstore does: neighbours meet
+  // the same lines of the cache.
   void run_partitioned(const std::vector<Item>& all, const std::vector<uint64_t>& wanted) {
     std::vector<uint32_t> starts((size_t{1} << kPartBits) + 1);
     for (uint64_t target : wanted) ++starts[(target >> (64 - kPartBits)) + 1];
@@ -178,8 +187,10 @@ struct Search {
           wanted.push_back((base ^ table.from->variants[v]) & table.mask);
         }
         if (all.size() < kMostSorted && q + 1 < query_count) continue;
-        if (all.size() >= kLeastSorted) run_partitioned(all, wanted);
-        else run_all(all.data(), wanted.data(), all.size());
+        if (all.size() >= kLeastSorted)
+          run_partitioned(all, wanted);
+        else
+          run_all(all.data(), wanted.data(), all.size());
         all.clear();
         wanted.clear();
       }
@@ -194,9 +205,11 @@ struct Search {
     std::vector<Match> ordered(matches.size());
     for (const Match& m : matches) ordered[static_cast<size_t>(next[m.query]++)] = m;
     for (uint64_t q = 0; q < query_count; ++q)
-      std::sort(ordered.begin() + lims[q], ordered.begin() + lims[q + 1], [](const Match& a, const Match& b) {
-        return a.distance != b.distance ? a.distance < b.distance : a.fingerprint < b.fingerprint;
-      });
+      std::sort(ordered.begin() + lims[q], ordered.begin() + lims[q + 1],
+                [](const Match& a, const Match& b) {
+                  return a.distance != b.distance ? a.distance < b.distance
+                                                  : a.fingerprint < b.fingerprint;
+                });
     matches.swap(ordered);
   }
 };
@@ -205,9 +218,10 @@ struct Search {
 
 extern "C" {
 
-// Matches of all queries; lims has room for query_count + 1. Give what is returned to rival_take, once.
-Search* rival_probe(const RivalTable* tables, uint32_t table_count, uint64_t entry_count, const uint64_t* queries,
-                    uint64_t query_count, uint32_t radius, int64_t* lims) {
+// Matches of all queries; lims has room for query_count + 1. Give what is returned to rival_take,
+// once.
+Search* rival_probe(const RivalTable* tables, uint32_t table_count, uint64_t entry_count,
+                    const uint64_t* queries, uint64_t query_count, uint32_t radius, int64_t* lims) {
   Search* search = new Search;
   search->entry_count = entry_count;
   search->radius = radius;

@@ -19,15 +19,18 @@ struct FilterFile {
   void make(const uint64_t* keys, size_t n, unsigned words, size_t piece) {
     fpstore::FilterEncoder encoder(header);
     std::vector<uint8_t> filled;
-    for (size_t at = 0; at < n; at += piece) encoder.feed(keys + at * words, n - at < piece ? n - at : piece, words, &filled);
+    for (size_t at = 0; at < n; at += piece)
+      encoder.feed(keys + at * words, n - at < piece ? n - at : piece, words, &filled);
     encoder.finish(&filled);
     const std::vector<uint32_t>& starts = encoder.starts();
-    REQUIRE(starts.size() == (size_t{1} << header.bucket_bits) + 1 && starts.front() == 0 && starts.back() == filled.size() / 8);
+    REQUIRE(starts.size() == (size_t{1} << header.bucket_bits) + 1 && starts.front() == 0 &&
+            starts.back() == filled.size() / 8);
     header.word_count = filled.size() / 8;
     header.fingerprint_count = n;
     allocate();
     if (!filled.empty()) memcpy(data.get() + fpstore::kHeaderBytes, filled.data(), filled.size());
-    for (size_t i = 0; i < starts.size(); ++i) fpstore::store32(data.get() + header.starts_offset + 4 * i, starts[i]);
+    for (size_t i = 0; i < starts.size(); ++i)
+      fpstore::store32(data.get() + header.starts_offset + 4 * i, starts[i]);
     sign();
   }
   // A file as the header says, with zeros behind it.
@@ -40,7 +43,9 @@ struct FilterFile {
     memcpy(data.get(), first, fpstore::kHeaderBytes);
   }
   void sign() {
-    fpstore::page_checksums(data.get() + fpstore::kHeaderBytes, header.checksums_offset - fpstore::kHeaderBytes, fpstore::filter_seed(header), 0,
+    fpstore::page_checksums(data.get() + fpstore::kHeaderBytes,
+                            header.checksums_offset - fpstore::kHeaderBytes,
+                            fpstore::filter_seed(header), 0,
                             reinterpret_cast<uint64_t*>(data.get() + header.checksums_offset));
   }
   bool open() {
@@ -57,11 +62,15 @@ struct FilterFile {
 // A shape of prefixes of at most so many bits, with few buckets.
 inline void draw_filter_shape(unsigned choice, unsigned most_bits, fpstore::FilterHeader* header) {
   fuzz::Random random(choice);
-  header->prefix_bits = static_cast<uint16_t>(1 + random.below(std::min(most_bits, fpstore::kMaxFilterBits)));
-  const unsigned least = header->prefix_bits > fpstore::kMaxFilterRestBits ? header->prefix_bits - fpstore::kMaxFilterRestBits : 0;
+  header->prefix_bits =
+      static_cast<uint16_t>(1 + random.below(std::min(most_bits, fpstore::kMaxFilterBits)));
+  const unsigned least = header->prefix_bits > fpstore::kMaxFilterRestBits
+                             ? header->prefix_bits - fpstore::kMaxFilterRestBits
+                             : 0;
   const unsigned most = std::max(least, std::min<unsigned>(header->prefix_bits, 11));
   header->bucket_bits = static_cast<uint16_t>(least + random.below(most - least + 1));
-  header->bits_per_prefix = static_cast<uint16_t>(random.below(4) ? 4 + random.below(9) : 1 + random.below(fpstore::kMaxBitsPerPrefix));
+  header->bits_per_prefix = static_cast<uint16_t>(
+      random.below(4) ? 4 + random.below(9) : 1 + random.below(fpstore::kMaxBitsPerPrefix));
 }
 
 }  // namespace

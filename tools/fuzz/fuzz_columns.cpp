@@ -1,5 +1,6 @@
-// Column tables and row files: probes, scans and look-ups against brute force; damaged bytes: that or an error; sections of any bytes
-// under checksums that fit: whatever comes out, nothing is read outside a file.
+// Column tables and row files: probes, scans and look-ups against brute force; damaged bytes: that
+// or an error; sections of any bytes under checksums that fit: whatever comes out, nothing is read
+// outside a file.
 #include "column_files.hpp"
 
 namespace {
@@ -8,8 +9,12 @@ struct Found {
   uint32_t query;
   uint64_t value;
   uint32_t distance;
-  bool operator==(const Found& o) const { return query == o.query && value == o.value && distance == o.distance; }
-  bool operator<(const Found& o) const { return std::pair(query, value) < std::pair(o.query, o.value); }
+  bool operator==(const Found& o) const {
+    return query == o.query && value == o.value && distance == o.distance;
+  }
+  bool operator<(const Found& o) const {
+    return std::pair(query, value) < std::pair(o.query, o.value);
+  }
 };
 
 std::pmr::vector<Found> brute(const Case& c) {
@@ -18,7 +23,8 @@ std::pmr::vector<Found> brute(const Case& c) {
     for (size_t f = 0; f < c.count(); ++f) {
       unsigned distance = 0;
       for (unsigned w = 0; w < c.words; ++w)
-        distance += static_cast<unsigned>(__builtin_popcountll(c.queries[q * c.words + w] ^ c.set[f * c.words + w]));
+        distance += static_cast<unsigned>(
+            __builtin_popcountll(c.queries[q * c.words + w] ^ c.set[f * c.words + w]));
       if (distance <= c.radius) found.push_back({q, c.wide() ? f : c.set[f], distance});
     }
   std::sort(found.begin(), found.end());
@@ -38,7 +44,8 @@ std::pmr::vector<Found> taken(Sink* sink, const Name& name) {
   return found;
 }
 
-// Asks everything. With sure, it must be right; otherwise right or an error, and of forged files anything.
+// Asks everything. With sure, it must be right; otherwise right or an error, and of forged files
+// anything.
 void ask(const Case& c, bool sure, bool forged) {
   const Queries queries{c.queries.data(), c.queries.size() / c.words};
   const auto right = brute(c);
@@ -57,17 +64,21 @@ void ask(const Case& c, bool sure, bool forged) {
   for (const bool balance : {false, true}) {
     ColumnCounters counters;
     const ColumnProbe probe = column_kernels().probe[c.words / 2];
-    const Status status = probe(c.whole(), queries, {c.radius, c.thresholds, balance, nullptr}, &sink, &counters, &fault);
+    const Status status = probe(c.whole(), queries, {c.radius, c.thresholds, balance, nullptr},
+                                &sink, &counters, &fault);
     settle(status, taken(&sink, itself));
     REQUIRE(fault.table <= c.tables);
   }
   const ColumnView& first = c.wide() ? c.rows.view : c.files[0].view;
   Status status = scan_entries(first, {0, first.count}, queries, {c.radius}, &sink, &fault);
-  settle(status, c.words == 1 ? taken(&sink, itself) : c.words == 2 ? taken<Wide<2>>(&sink, number) : taken<Wide<4>>(&sink, number));
+  settle(status, c.words == 1   ? taken(&sink, itself)
+                 : c.words == 2 ? taken<Wide<2>>(&sink, number)
+                                : taken<Wide<4>>(&sink, number));
   WordVector places(c.count());
   status = locate_entries(first, {c.set.data(), c.count()}, places.data(), nullptr, &fault);
   REQUIRE(status == Status::ok || !sure);
-  for (size_t i = 0; status == Status::ok && !forged && i < places.size(); ++i) REQUIRE(places[i] < c.count() && (!c.wide() || places[i] == i));
+  for (size_t i = 0; status == Status::ok && !forged && i < places.size(); ++i)
+    REQUIRE(places[i] < c.count() && (!c.wide() || places[i] == i));
 }
 
 // Overwrites bytes; whether anything changed. Of a forged file the checksums are put right.
@@ -97,7 +108,8 @@ bool damage(fuzz::Input* input, File* file, bool forged) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const std::vector<const Kernels*>* const all = new std::vector<const Kernels*>(fuzz::all_kernels(64));
+  static const std::vector<const Kernels*>* const all =
+      new std::vector<const Kernels*>(fuzz::all_kernels(64));
   const fuzz::Arena arena;
   const fuzz::Chance chance(data, size);
   fuzz::Input input(data, size);
@@ -113,8 +125,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (unsigned i = 0; i < c.tables; ++i) open &= c.files[i].open();
     REQUIRE(open || harm >= 2);
     if (!open) return 0;
-    for (unsigned i = 0; i < c.tables; ++i)  // a forged header may say anything that a ring cannot have; its files are not opened together
-      if (c.files[i].view.words != c.words || c.files[i].header.bucket_bits != c.bucket_bits) return 0;
+    for (unsigned i = 0; i < c.tables; ++i)  // a forged header may say anything that a ring cannot
+                                             // have; its files are not opened together
+      if (c.files[i].view.words != c.words || c.files[i].header.bucket_bits != c.bucket_bits)
+        return 0;
     if (c.wide() && c.rows.view.words != c.words) return 0;
     ask(c, harm < 2, harm == 3);
   }

@@ -1,4 +1,5 @@
-// Headers and codes: whatever the bytes, parse_header stays inside them, and what it accepts is what docs/format.md allows.
+// Headers and codes: whatever the bytes, parse_header stays inside them, and what it accepts is
+// what docs/format.md allows.
 #include <memory>
 
 #include "format/header.hpp"
@@ -10,9 +11,11 @@ using namespace fpstore;
 
 namespace {
 
-constexpr unsigned kPermutationAt = 128, kCodeAt = kPermutationAt + kMaxWidth, kBehindCode = kCodeAt + kSymbols;
+constexpr unsigned kPermutationAt = 128, kCodeAt = kPermutationAt + kMaxWidth,
+                   kBehindCode = kCodeAt + kSymbols;
 
-// What the input wants put right before the header is parsed, so that the checks behind each check are reached.
+// What the input wants put right before the header is parsed, so that the checks behind each check
+// are reached.
 enum Repair : unsigned {
   kMagic = 1,
   kChecksum = 2,
@@ -55,8 +58,10 @@ void check_code(const uint8_t lengths[kSymbols]) {
   unsigned symbols = 0;
   bool short_enough = true;
   for (unsigned s = 0; s < kSymbols; ++s) {
-    if (lengths[s] > kMaxCodeBits) short_enough = false;
-    else if (lengths[s]) kraft += 1u << (kMaxCodeBits - lengths[s]), ++symbols;
+    if (lengths[s] > kMaxCodeBits)
+      short_enough = false;
+    else if (lengths[s])
+      kraft += 1u << (kMaxCodeBits - lengths[s]), ++symbols;
   }
   REQUIRE((status == Status::ok) == (short_enough && symbols >= 2 && kraft == 1u << kMaxCodeBits));
   if (status != Status::ok) return;
@@ -98,18 +103,30 @@ void check_permutation(const TableHeader& h) {
 }
 
 void check_accepted(const TableHeader& h, const uint8_t* p, uint64_t file_bytes) {
-  REQUIRE(h.version == 1 && h.flags == 0 && (h.width == 32 || h.width == 64 || h.width == 128 || h.width == 256));
-  REQUIRE(h.table < h.table_count && h.prefix_bits <= (h.width < 64 ? 32 : 64) && h.flips <= h.prefix_bits);
-  REQUIRE(h.block_bytes >= kMinBlockBytes && h.block_bytes <= kMaxBlockBytes && __builtin_popcount(h.block_bytes) == 1);
-  REQUIRE(h.block_count <= h.fingerprint_count && h.fingerprint_count / kMaxEntries <= h.block_count);
+  REQUIRE(h.version == 1 && h.flags == 0 &&
+          (h.width == 32 || h.width == 64 || h.width == 128 || h.width == 256));
+  REQUIRE(h.table < h.table_count && h.prefix_bits <= (h.width < 64 ? 32 : 64) &&
+          h.flips <= h.prefix_bits);
+  REQUIRE(h.block_bytes >= kMinBlockBytes && h.block_bytes <= kMaxBlockBytes &&
+          __builtin_popcount(h.block_bytes) == 1);
+  REQUIRE(h.block_count <= h.fingerprint_count &&
+          h.fingerprint_count / kMaxEntries <= h.block_count);
   using Long = unsigned __int128;
   const Long keys = Long{kHeaderBytes} + Long{h.block_count} * h.block_bytes;
-  const Long directory = keys + Long{h.block_count} * (h.width == 256 ? 32 : h.width == 128 ? 16 : 8);
-  REQUIRE(h.blocks_offset == kHeaderBytes && h.keys_offset == keys && h.directory_offset == directory);
-  REQUIRE(h.directory_bits <= kMaxDirectoryBits && directory + ((Long{1} << h.directory_bits) + 1) * 8 == file_bytes);
+  const Long directory = keys + Long{h.block_count} * (h.width == 256   ? 32
+                                                       : h.width == 128 ? 16
+                                                                        : 8);
+  REQUIRE(h.blocks_offset == kHeaderBytes && h.keys_offset == keys &&
+          h.directory_offset == directory);
+  REQUIRE(h.directory_bits <= kMaxDirectoryBits &&
+          directory + ((Long{1} << h.directory_bits) + 1) * 8 == file_bytes);
   for (unsigned i = h.width; i < kMaxWidth; ++i) REQUIRE(h.permutation[i] == 0);
-  for (unsigned i = h.width < 64 ? 32 : h.width == 64 ? 64 : 65; i < kSymbols; ++i) REQUIRE(h.code_bits[i] == 0);
-  fuzz::with_width(h.width == 64 ? 0 : h.width == 32 ? 1 : h.width == 128 ? 2 : 3,
+  for (unsigned i = h.width < 64 ? 32 : h.width == 64 ? 64 : 65; i < kSymbols; ++i)
+    REQUIRE(h.code_bits[i] == 0);
+  fuzz::with_width(h.width == 64    ? 0
+                   : h.width == 32  ? 1
+                   : h.width == 128 ? 2
+                                    : 3,
                    [&](auto width) { check_permutation<decltype(width)>(h); });
   (void)block_seed(h);
   if (h.directory_bits != directory_bits_for(h.block_count)) return;
@@ -151,7 +168,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (width && width <= kMaxWidth) fuzz::shuffle(&random, p + kPermutationAt, width);
   }
   if (repair & kCode) {
-    fuzz::make_code(random.next(), random.below(256), random.below(4) == 0, is_width(width) ? symbols_of(width) : kSymbols, p + kCodeAt);
+    fuzz::make_code(random.next(), random.below(256), random.below(4) == 0,
+                    is_width(width) ? symbols_of(width) : kSymbols, p + kCodeAt);
     check_code(p + kCodeAt);
   }
   if (repair & kLayout) put_layout(p);
@@ -160,7 +178,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   TableHeader parsed;
   Fault fault;
   // A shorter file is refused before its bytes are looked at.
-  const Status status = parse_header(file_bytes < kHeaderBytes ? nullptr : p, file_bytes, &parsed, &fault);
+  const Status status =
+      parse_header(file_bytes < kHeaderBytes ? nullptr : p, file_bytes, &parsed, &fault);
   REQUIRE(fault.status == status);
   REQUIRE(strcmp(describe(status), "unknown fault") != 0);
   if (status == Status::ok) check_accepted(parsed, p, file_bytes);

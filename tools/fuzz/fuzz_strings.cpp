@@ -1,5 +1,5 @@
-// Records of strings: whatever the bytes, open_string_record stays inside them and takes whole frames only; find_string_ends finds
-// what a plain search finds.
+// Records of strings: whatever the bytes, open_string_record stays inside them and takes whole
+// frames only; find_string_ends finds what a plain search finds.
 #include <memory>
 #include <vector>
 
@@ -33,7 +33,8 @@ void open_bytes(fuzz::Input input) {
   frame.resize(before + input.left());
   input.fill(frame.data() + before, frame.size() - before);
   uint64_t content;
-  if (opens(sealed(frame, seed), seed, &content)) REQUIRE(content && content <= kMostStringRecordBytes);
+  if (opens(sealed(frame, seed), seed, &content))
+    REQUIRE(content && content <= kMostStringRecordBytes);
 }
 
 void append(std::vector<uint8_t>* out, uint64_t value, unsigned bytes) {
@@ -47,7 +48,9 @@ void open_frame(fuzz::Input input) {
   const bool single = input.byte() & 1, checksum = input.byte() & 1;
   constexpr unsigned kDictionaryBytes[] = {0, 1, 2, 4};
   const unsigned size_bytes = flag ? 1u << flag : single;
-  const uint64_t content = 1 + input.word(3) % (size_bytes == 1 ? 255 : size_bytes == 2 ? 65535 : kMostStringRecordBytes);
+  const uint64_t content = 1 + input.word(3) % (size_bytes == 1   ? 255
+                                                : size_bytes == 2 ? 65535
+                                                                  : kMostStringRecordBytes);
   std::vector<uint8_t> frame{0x28, 0xB5, 0x2F, 0xFD};
   append(&frame, flag << 6 | single << 5 | checksum << 2 | dictionary, 1);
   if (!single) append(&frame, input.byte(), 1);
@@ -94,9 +97,14 @@ void find_ends(fuzz::Input input) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Input input(data, size);
   switch (input.byte() % 3) {
-    case 0: open_bytes(input); break;
-    case 1: open_frame(input); break;
-    default: find_ends(input);
+    case 0:
+      open_bytes(input);
+      break;
+    case 1:
+      open_frame(input);
+      break;
+    default:
+      find_ends(input);
   }
   return 0;
 }

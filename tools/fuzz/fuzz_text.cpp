@@ -1,5 +1,6 @@
-// Fingerprints of texts: whatever the bytes, nothing outside them is read; those of valid texts are what a slow oracle finds, with
-// any map of characters, and with passages in the place of lines that depend on neighbours.
+// Fingerprints of texts: whatever the bytes, nothing outside them is read; those of valid texts are
+// what a slow oracle finds, with any map of characters, and with passages in the place of lines
+// that depend on neighbours.
 #include <array>
 #include <map>
 #include <memory>
@@ -17,12 +18,14 @@ namespace {
 constexpr unsigned kPages = 3;  // of code points that texts have, from 0
 constexpr unsigned kLine = '\n';
 constexpr uint32_t kPoolBytes = 80;
-constexpr char kPassage[] = " b  \xC3\xA4 ";  // the form of each line that depends on neighbours, and of texts of which nothing is left
+constexpr char kPassage[] = " b  \xC3\xA4 ";  // the form of each line that depends on neighbours,
+                                              // and of texts of which nothing is left
 constexpr char kPassageForm[] = "b \xC3\xA4";
 
 // What each code point of some pages becomes.
 struct Map {
-  explicit Map(fuzz::Input* input) : pages(kCodePoints / kPagePoints, -1), entries(kPages * kPagePoints), pool(kPoolBytes) {
+  explicit Map(fuzz::Input* input)
+      : pages(kCodePoints / kPagePoints, -1), entries(kPages * kPagePoints), pool(kPoolBytes) {
     for (uint8_t& byte : pool) byte = "ab cdefghij klmn"[input->byte() % 16];
     for (unsigned c = 0; c < 128; ++c) {
       const uint8_t drawn = input->byte();
@@ -34,7 +37,8 @@ struct Map {
       const uint32_t kind = input->byte() % 7;
       if (kind == static_cast<uint32_t>(CharKind::replaced)) {
         const uint32_t size = input->byte() % 8;
-        entry = kind << kKindShift | size << kFormShift | static_cast<uint32_t>(input->byte() % (kPoolBytes - size));
+        entry = kind << kKindShift | size << kFormShift |
+                static_cast<uint32_t>(input->byte() % (kPoolBytes - size));
       } else {
         entry = kind << kKindShift | (input->byte() < 32 ? input->byte() % 3 : 0);
       }
@@ -53,7 +57,8 @@ std::string utf8(uint32_t point) {
   return {static_cast<char>(0xC0 | point >> 6), static_cast<char>(0x80 | (point & 0x3F))};
 }
 
-// The form of a line by the words of text/normal.hpp; false when a character depends on its neighbours.
+// The form of a line by the words of text/normal.hpp; false when a character depends on its
+// neighbours.
 bool slow_line(const Map& map, const std::vector<uint32_t>& points, std::string* form) {
   std::string& all = *form;
   unsigned before = 0;
@@ -81,7 +86,8 @@ bool slow_line(const Map& map, const std::vector<uint32_t>& points, std::string*
       case CharKind::ignored:
         continue;
       case CharKind::replaced:
-        all.append(reinterpret_cast<const char*>(map.pool.data()) + (entry & kPlaceMask), entry >> kFormShift & kFormMask);
+        all.append(reinterpret_cast<const char*>(map.pool.data()) + (entry & kPlaceMask),
+                   entry >> kFormShift & kFormMask);
         combining = 0xFF;
         break;
       default:
@@ -94,9 +100,9 @@ bool slow_line(const Map& map, const std::vector<uint32_t>& points, std::string*
 }
 
 struct SlowText {
-  std::string form;       // units with one space between two
-  std::string settled;    // the text with passages
-  bool readable = true;   // without them
+  std::string form;      // units with one space between two
+  std::string settled;   // the text with passages
+  bool readable = true;  // without them
 };
 
 SlowText slow_text(const Map& map, const std::vector<uint32_t>& points) {
@@ -144,10 +150,13 @@ std::vector<std::string> units_of(const std::string& form, bool words) {
   return units;
 }
 
-bool has(const std::vector<uint64_t>& values, uint64_t value) { return std::find(values.begin(), values.end(), value) != values.end(); }
+bool has(const std::vector<uint64_t>& values, uint64_t value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
 
 // Whether these are lines of a text, or whole texts, in their order.
-void check_lines(const std::string& text, const std::vector<uint64_t>& lines, const std::vector<uint64_t>& offsets) {
+void check_lines(const std::string& text, const std::vector<uint64_t>& lines,
+                 const std::vector<uint64_t>& offsets) {
   uint64_t before = 0;
   for (size_t i = 0; i < lines.size(); i += 2) {
     const uint64_t start = lines[i], end = lines[i + 1];
@@ -163,10 +172,12 @@ using Sums = std::array<int64_t, 64 * kMostRowWords>;
 using Weighed = std::map<uint64_t, uint64_t>;  // features of a row, with their weights
 
 // Adds the features of a text.
-void slow_features(const std::string& form, const TextOptions& options, const std::vector<uint64_t>& stops, uint64_t times, Weighed* all) {
+void slow_features(const std::string& form, const TextOptions& options,
+                   const std::vector<uint64_t>& stops, uint64_t times, Weighed* all) {
   const std::vector<std::string> units = units_of(form, options.words);
   const auto hash_of = [&](const std::string& text) {
-    return feature_hash(options.hash, reinterpret_cast<const uint8_t*>(text.data()), text.size(), options.seed);
+    return feature_hash(options.hash, reinterpret_cast<const uint8_t*>(text.data()), text.size(),
+                        options.seed);
   };
   std::map<uint64_t, uint64_t> counts;
   const size_t size = std::min<size_t>(options.length, units.size());
@@ -199,7 +210,8 @@ std::vector<uint64_t> slow_simhash(const Weighed& features, unsigned row_words) 
     uint64_t words[kMostRowWords];
     feature_row(hash, row_words, words);
     for (unsigned b = 0; b < 64 * row_words; ++b)
-      sums[b] += words[b / 64] >> b % 64 & 1 ? static_cast<int64_t>(weight) : -static_cast<int64_t>(weight);
+      sums[b] += words[b / 64] >> b % 64 & 1 ? static_cast<int64_t>(weight)
+                                             : -static_cast<int64_t>(weight);
   }
   std::vector<uint64_t> row(row_words);
   for (unsigned b = 0; b < 64 * row_words; ++b) row[b / 64] |= uint64_t{sums[b] > 0} << b % 64;
@@ -207,7 +219,8 @@ std::vector<uint64_t> slow_simhash(const Weighed& features, unsigned row_words) 
 }
 
 // The MinHash of features, of those of a set one function after the other.
-std::vector<uint64_t> slow_minhash(const Weighed& features, bool of_sets, uint64_t seed, unsigned row_words) {
+std::vector<uint64_t> slow_minhash(const Weighed& features, bool of_sets, uint64_t seed,
+                                   unsigned row_words) {
   std::vector<uint64_t> row(row_words), hashes;
   std::vector<double> weights;
   for (const auto& [hash, weight] : features) {
@@ -225,7 +238,9 @@ std::vector<uint64_t> slow_minhash(const Weighed& features, bool of_sets, uint64
     const uint64_t word = xxh::avalanche(xxh::avalanche(seed + xxh::kP2) + i * xxh::kP1);
     uint32_t least = UINT32_MAX;
     for (const uint64_t hash : hashes) {
-      const uint32_t value = static_cast<uint32_t>(xxh::avalanche(hash)) * (static_cast<uint32_t>(word) | 1) + static_cast<uint32_t>(word >> 32);
+      const uint32_t value =
+          static_cast<uint32_t>(xxh::avalanche(hash)) * (static_cast<uint32_t>(word) | 1) +
+          static_cast<uint32_t>(word >> 32);
       least = std::min(least, value);
     }
     least = (least ^ least >> 16) * 0x85EBCA6Bu;
@@ -240,12 +255,14 @@ struct Found {
   std::vector<TextState> states;
 };
 
-Found hashed(bool (*make)(const Texts&, const TextOptions&, const TextResults&), const Map& map, const std::string& texts,
-             const std::vector<uint64_t>& offsets, unsigned rows, const TextOptions& options, UnknownForms* unknown) {
+Found hashed(bool (*make)(const Texts&, const TextOptions&, const TextResults&), const Map& map,
+             const std::string& texts, const std::vector<uint64_t>& offsets, unsigned rows,
+             const TextOptions& options, UnknownForms* unknown) {
   const std::unique_ptr<uint8_t[]> bytes(new uint8_t[texts.size()]);  // in memory of just that size
   std::copy(texts.begin(), texts.end(), bytes.get());
   Found found{std::vector<uint64_t>(rows * options.row_words), std::vector<TextState>(rows)};
-  REQUIRE(make({map.view(), bytes.get(), offsets.data(), rows}, options, {found.rows.data(), found.states.data(), unknown}));
+  REQUIRE(make({map.view(), bytes.get(), offsets.data(), rows}, options,
+               {found.rows.data(), found.states.data(), unknown}));
   return found;
 }
 
@@ -260,7 +277,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.hash = static_cast<FeatureHash>(input.byte() % 2);
   options.seed = input.byte();
   options.row_words = 1u << input.byte() % 3;
-  const bool minhash = input.byte() & 1, valid = input.byte() % 4, weighted = input.byte() % 2, stopped = input.byte() % 4 == 0;
+  const bool minhash = input.byte() & 1, valid = input.byte() % 4, weighted = input.byte() % 2,
+             stopped = input.byte() % 4 == 0;
   const unsigned rows = 1 + input.byte() % 3;
   std::vector<uint32_t> fields(1 + input.byte() % 3);
   for (uint32_t& weight : fields) weight = fields.size() > 1 ? 1 + input.word(2) % kMostWeight : 1;
@@ -274,7 +292,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<uint64_t> offsets{0};
   for (std::vector<uint32_t>& text : points) {
     for (unsigned left = input.word(2) % 300; left && input.left(); --left) {
-      const uint32_t point = input.byte() < 128 ? "ab c\n"[input.byte() % 5] : input.word(2) % (kPages * kPagePoints);
+      const uint32_t point =
+          input.byte() < 128 ? "ab c\n"[input.byte() % 5] : input.word(2) % (kPages * kPagePoints);
       text.push_back(point);
       whole += valid ? utf8(point) : std::string(1, static_cast<char>(point));
     }
@@ -282,7 +301,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   std::vector<uint64_t> stops, hashes;
   std::vector<uint32_t> weights;
-  if (stopped) stops = {feature_hash(options.hash, reinterpret_cast<const uint8_t*>("a"), 1, options.seed)};
+  if (stopped)
+    stops = {feature_hash(options.hash, reinterpret_cast<const uint8_t*>("a"), 1, options.seed)};
   if (weighted) {
     hashes = {feature_hash(options.hash, reinterpret_cast<const uint8_t*>("b"), 1, options.seed)};
     weights = {input.byte()};
@@ -313,13 +333,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (unsigned i = 0; i < rows; ++i) {
     REQUIRE(of_settled.states[i] == (features[i].empty() ? TextState::empty : TextState::known));
     if (!features[i].empty()) {
-      const auto row = minhash ? slow_minhash(features[i], options.is_set(), options.seed, options.row_words)
-                               : slow_simhash(features[i], options.row_words);
+      const auto row =
+          minhash ? slow_minhash(features[i], options.is_set(), options.seed, options.row_words)
+                  : slow_simhash(features[i], options.row_words);
       REQUIRE(std::equal(row.begin(), row.end(), of_settled.rows.begin() + i * options.row_words));
     }
     if (found.states[i] == TextState::unknown) continue;
     REQUIRE(found.states[i] == of_settled.states[i]);
-    for (unsigned w = i * options.row_words; w < (i + 1) * options.row_words; ++w) REQUIRE(found.rows[w] == of_settled.rows[w]);
+    for (unsigned w = i * options.row_words; w < (i + 1) * options.row_words; ++w)
+      REQUIRE(found.rows[w] == of_settled.rows[w]);
   }
   return 0;
 }

@@ -1,5 +1,6 @@
-// Bytes that change after they were checked: those of tables, column tables, sealed files and id records, each time the kernel has
-// checked or read some of them. Whatever is then found, the kernel ends, and nothing is read or written outside what it was given.
+// Bytes that change after they were checked: those of tables, column tables, sealed files and id
+// records, each time the kernel has checked or read some of them. Whatever is then found, the
+// kernel ends, and nothing is read or written outside what it was given.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,7 +13,8 @@
 
 namespace {
 
-// Who is told when mapped bytes may change. Built as for users, the kernel tells nobody, and nothing changes.
+// Who is told when mapped bytes may change. Built as for users, the kernel tells nobody, and
+// nothing changes.
 void tell([[maybe_unused]] void (*change)()) {
 #ifdef FPSTORE_SMALL
   change_mapped_bytes = change;
@@ -23,7 +25,8 @@ void tell([[maybe_unused]] void (*change)()) {
 class Changing {
  public:
   // The first so many chances are left out.
-  Changing(fuzz::Input* input, unsigned most) : input_(input), random_(input->word(2)), wait_(next() % most) {}
+  Changing(fuzz::Input* input, unsigned most)
+      : input_(input), random_(input->word(2)), wait_(next() % most) {}
   Changing(const Changing&) = delete;
   Changing& operator=(const Changing&) = delete;
   ~Changing() { tell(nullptr); }
@@ -56,7 +59,8 @@ class Changing {
     size_t at = (next() << 8 | next()) % part.count;
     if (how & 16) at = at / 64 % (1 + part.count / 128) * 128 + at % 16;
     const uint8_t same = how & 64 ? 255 : 0;
-    for (unsigned n = how & 32 ? 8 : 1; n && at < part.count; --n, ++at) part.bytes[at] = how & 128 ? same : static_cast<uint8_t>(next());
+    for (unsigned n = how & 32 ? 8 : 1; n && at < part.count; --n, ++at)
+      part.bytes[at] = how & 128 ? same : static_cast<uint8_t>(next());
   }
 
   inline static Changing* now_;
@@ -73,7 +77,9 @@ std::vector<uint8_t> packed(fuzz::Input* input, uint64_t seed) {
   std::vector<uint64_t> ids, lims{0};
   for (unsigned n = 1 + input->byte() % 64; n; --n) {
     uint64_t id = input->word(4) << shift >> input->byte() % 8;
-    for (unsigned k = 1 + input->byte() % most; k && (ids.size() == lims.back() || id > ids.back()); --k, id += 1 + input->byte()) ids.push_back(id);
+    for (unsigned k = 1 + input->byte() % most; k && (ids.size() == lims.back() || id > ids.back());
+         --k, id += 1 + input->byte())
+      ids.push_back(id);
     lims.push_back(ids.size());
   }
   std::vector<uint8_t> record(record_bytes(ids.data(), lims.data(), lims.size() - 1));
@@ -81,7 +87,8 @@ std::vector<uint8_t> packed(fuzz::Input* input, uint64_t seed) {
   return record;
 }
 
-// What is read of an accepted record stays in it, even where its bytes are no longer those that were accepted.
+// What is read of an accepted record stays in it, even where its bytes are no longer those that
+// were accepted.
 void read_all(const IdRecord& record) {
   for (uint32_t rank = 0; rank < record.count; ++rank) {
     uint64_t first;
@@ -89,7 +96,8 @@ void read_all(const IdRecord& record) {
     REQUIRE(first <= record.total && count <= record.total - first);
     for (uint64_t i = 0; i < count; ++i) id_at(record, first + i);
   }
-  const std::unique_ptr<uint64_t[]> counts(new uint64_t[record.count]), ids(new uint64_t[record.total]);
+  const std::unique_ptr<uint64_t[]> counts(new uint64_t[record.count]),
+      ids(new uint64_t[record.total]);
   unpack_counts(record, counts.get());
   unpack_ids(record, ids.get());
 }
@@ -104,114 +112,127 @@ void change_record(fuzz::Input input) {
   changing.start();
   IdRecord opened;
   Fault fault;
-  if (open_record(bytes.get(), record.size(), seed, &opened, &fault) == Status::ok) read_all(opened);
+  if (open_record(bytes.get(), record.size(), seed, &opened, &fault) == Status::ok)
+    read_all(opened);
 }
 
 // Tables ----------------------------------------------------------------------------------------
 
 template <class W>
 struct Tables : Blocks<W> {
-using Base = Blocks<W>;
-using typename Base::Copy;
-using typename Base::Row;
-using typename Base::Rows;
-using typename Base::Table;
+  using Base = Blocks<W>;
+  using typename Base::Copy;
+  using typename Base::Row;
+  using typename Base::Rows;
+  using typename Base::Table;
 
-static void check(const Sink& sink, size_t queries, unsigned radius) {
-  for (uint64_t i = 0; i < sink.count; ++i) {
-    const Match<Row>& match = fpstore::matches<Row>(sink)[i];
-    REQUIRE(match.query < queries && match.distance <= radius);
-  }
-}
-
-static void ask(const Kernels& set, const TableView& view, const Rows& queries, unsigned prefix_bits, unsigned radius, unsigned what) {
-  const Queries asked{fuzz::words(queries), queries.size()};
-  Fault fault;
-  Sink sink;
-  switch (what % 8) {
-    case 0: {
-      std::vector<uint64_t> blocks(queries.size());
-      std::vector<uint32_t> ranks(queries.size());
-      if (set.locate(view, asked, blocks.data(), ranks.data(), nullptr, &fault) != Status::ok) break;
-      for (const uint64_t block : blocks) REQUIRE(block < view.block_count || block == UINT64_MAX);
-      break;
-    }
-    case 1: {
-      // At the end of the room, which is full now and then.
-      const uint64_t room = kLeastRoom >> (what >> 3) % 12;
-      std::vector<uint32_t> counts(view.block_count);
-      Decoded to{reinterpret_cast<uint64_t*>(Base::world().out.get() + kRoom - room), room, counts.data()};
-      set.decode_blocks(view, {0, view.block_count}, &to, &fault);
-      REQUIRE(to.written <= room && to.blocks <= view.block_count);
-      break;
-    }
-    case 2: {
-      set.scan(view, {0, view.block_count}, asked, {radius}, &sink, &fault);
-      break;
-    }
-    case 3: {
-      Nearest nearest;
-      REQUIRE(start_nearest(&nearest, W::kWords, queries.size(), 1 + what / 8, radius));
-      set.scan(view, {0, view.block_count}, asked, {radius, nullptr, &nearest}, &sink, &fault);
-      REQUIRE(hand_over(&nearest, &sink));
-      release(&nearest);
-      break;
-    }
-    default: {
-      std::vector<uint64_t> variants{0};
-      for (unsigned bit = 64 - prefix_bits; (what & 8) && prefix_bits <= 8 && bit < 64; ++bit) variants.push_back(uint64_t{1} << bit);
-      TableProbe probe{&view, prefix_bits, variants.size() > 1, {}, variants.data(), variants.size()};
-      *rows<Row>(probe.condition) = apply(view.inverse, fuzz::top_bits<W>(prefix_bits));
-      ProbeOptions options{radius};
-      options.order = std::array{Order::best, Order::asked, Order::near, Order::sorted}[what % 4];
-      FoundPlaces places;
-      places.table = &view;
-      places.tell = [](const void*, uint64_t) {};
-      if (queries.size() == 1) options.places = &places;
-      ProbeCounters counters;
-      set.probe({&probe, 0, 1}, asked, options, &sink, &counters, &fault);
-      for (unsigned i = 0; i < places.count; ++i) REQUIRE(places.of[i].block < view.block_count);
+  static void check(const Sink& sink, size_t queries, unsigned radius) {
+    for (uint64_t i = 0; i < sink.count; ++i) {
+      const Match<Row>& match = fpstore::matches<Row>(sink)[i];
+      REQUIRE(match.query < queries && match.distance <= radius);
     }
   }
-  check(sink, queries.size(), radius);
-  release(&sink);
-}
 
-static void run(fuzz::Input& input, const fuzz::Chance& chance) {
-  const unsigned shape = input.byte();
-  Table t;
-  t.code = &Base::world().codes[input.byte() % kCodes];
-  t.permutation = input.byte() % kPermutations;
-  t.block_bytes = kMinBlockBytes << (chance.scale() == fuzz::Scale::small ? shape % 2 : shape % 6);
-  t.seed = 1;
-  Base::encode_table(&t, Base::make_keys(t.code->lengths, 255, &input), {Base::world().sets.front()});
-  for (uint64_t b = 0; b < t.count(); ++b) t.seal(b);
-  t.directory_bits = shape / 8 % 6;
-  t.directory = Base::right_directory(t);
-  const Permutation& inverse = Base::world().inverse[t.permutation];
-  Rows queries;
-  for (unsigned n = 1 + input.byte() % 6; n; --n)
-    queries.push_back(apply(inverse, n % 2 ? t.keys[input.byte() % t.count()] : fuzz::input_row<W>(&input)) ^ fuzz::one_bit<W>(input.byte() % W::kBits));
-  const unsigned prefix_bits = input.byte() % (W::kLast + 2), radius = input.byte() % 24, claims = input.byte() % 20, what = input.byte();
-  for (const Kernels* set : chance.sets(Base::world().sets, 4)) {
-    static Copy copy;
-    copy.load(t, 0x5A, uint64_t{1} << claims);
-    fuzz::Input left = input;
-    Changing changing(&left, 32);
-    changing.add(copy.blocks.get(), t.blocks.size());
-    changing.add(copy.keys.get(), t.count() * 8);
-    changing.add(copy.key_rests.get(), t.count() * W::kRestBytes);
-    changing.add(copy.directory.get(), t.directory.size() * 8);
-    changing.start();
-    ask(*set, copy.view, queries, prefix_bits, radius, what);
+  static void ask(const Kernels& set, const TableView& view, const Rows& queries,
+                  unsigned prefix_bits, unsigned radius, unsigned what) {
+    const Queries asked{fuzz::words(queries), queries.size()};
+    Fault fault;
+    Sink sink;
+    switch (what % 8) {
+      case 0: {
+        std::vector<uint64_t> blocks(queries.size());
+        std::vector<uint32_t> ranks(queries.size());
+        if (set.locate(view, asked, blocks.data(), ranks.data(), nullptr, &fault) != Status::ok)
+          break;
+        for (const uint64_t block : blocks)
+          REQUIRE(block < view.block_count || block == UINT64_MAX);
+        break;
+      }
+      case 1: {
+        // At the end of the room, which is full now and then.
+        const uint64_t room = kLeastRoom >> (what >> 3) % 12;
+        std::vector<uint32_t> counts(view.block_count);
+        Decoded to{reinterpret_cast<uint64_t*>(Base::world().out.get() + kRoom - room), room,
+                   counts.data()};
+        set.decode_blocks(view, {0, view.block_count}, &to, &fault);
+        REQUIRE(to.written <= room && to.blocks <= view.block_count);
+        break;
+      }
+      case 2: {
+        set.scan(view, {0, view.block_count}, asked, {radius}, &sink, &fault);
+        break;
+      }
+      case 3: {
+        Nearest nearest;
+        REQUIRE(start_nearest(&nearest, W::kWords, queries.size(), 1 + what / 8, radius));
+        set.scan(view, {0, view.block_count}, asked, {radius, nullptr, &nearest}, &sink, &fault);
+        REQUIRE(hand_over(&nearest, &sink));
+        release(&nearest);
+        break;
+      }
+      default: {
+        std::vector<uint64_t> variants{0};
+        for (unsigned bit = 64 - prefix_bits; (what & 8) && prefix_bits <= 8 && bit < 64; ++bit)
+          variants.push_back(uint64_t{1} << bit);
+        TableProbe probe{&view, prefix_bits,     variants.size() > 1,
+                         {},    variants.data(), variants.size()};
+        *rows<Row>(probe.condition) = apply(view.inverse, fuzz::top_bits<W>(prefix_bits));
+        ProbeOptions options{radius};
+        options.order = std::array{Order::best, Order::asked, Order::near, Order::sorted}[what % 4];
+        FoundPlaces places;
+        places.table = &view;
+        places.tell = [](const void*, uint64_t) {};
+        if (queries.size() == 1) options.places = &places;
+        ProbeCounters counters;
+        set.probe({&probe, 0, 1}, asked, options, &sink, &counters, &fault);
+        for (unsigned i = 0; i < places.count; ++i) REQUIRE(places.of[i].block < view.block_count);
+      }
+    }
+    check(sink, queries.size(), radius);
+    release(&sink);
   }
-}
+
+  static void run(fuzz::Input& input, const fuzz::Chance& chance) {
+    const unsigned shape = input.byte();
+    Table t;
+    t.code = &Base::world().codes[input.byte() % kCodes];
+    t.permutation = input.byte() % kPermutations;
+    t.block_bytes = kMinBlockBytes
+                    << (chance.scale() == fuzz::Scale::small ? shape % 2 : shape % 6);
+    t.seed = 1;
+    Base::encode_table(&t, Base::make_keys(t.code->lengths, 255, &input),
+                       {Base::world().sets.front()});
+    for (uint64_t b = 0; b < t.count(); ++b) t.seal(b);
+    t.directory_bits = shape / 8 % 6;
+    t.directory = Base::right_directory(t);
+    const Permutation& inverse = Base::world().inverse[t.permutation];
+    Rows queries;
+    for (unsigned n = 1 + input.byte() % 6; n; --n)
+      queries.push_back(
+          apply(inverse, n % 2 ? t.keys[input.byte() % t.count()] : fuzz::input_row<W>(&input)) ^
+          fuzz::one_bit<W>(input.byte() % W::kBits));
+    const unsigned prefix_bits = input.byte() % (W::kLast + 2), radius = input.byte() % 24,
+                   claims = input.byte() % 20, what = input.byte();
+    for (const Kernels* set : chance.sets(Base::world().sets, 4)) {
+      static Copy copy;
+      copy.load(t, 0x5A, uint64_t{1} << claims);
+      fuzz::Input left = input;
+      Changing changing(&left, 32);
+      changing.add(copy.blocks.get(), t.blocks.size());
+      changing.add(copy.keys.get(), t.count() * 8);
+      changing.add(copy.key_rests.get(), t.count() * W::kRestBytes);
+      changing.add(copy.directory.get(), t.directory.size() * 8);
+      changing.start();
+      ask(*set, copy.view, queries, prefix_bits, radius, what);
+    }
+  }
 };
 
 // Column tables ---------------------------------------------------------------------------------
 
 void change_columns(fuzz::Input input, const fuzz::Chance& chance) {
-  static const std::vector<const Kernels*>* const all = new std::vector<const Kernels*>(fuzz::all_kernels(64));
+  static const std::vector<const Kernels*>* const all =
+      new std::vector<const Kernels*>(fuzz::all_kernels(64));
   Case c;
   draw(&input, chance, &c);
   make_files(&input, &c);
@@ -219,7 +240,9 @@ void change_columns(fuzz::Input input, const fuzz::Chance& chance) {
   REQUIRE(!c.wide() || c.rows.open());
   for (unsigned i = 0; i < c.tables; ++i) REQUIRE(c.files[i].open());
   Changing changing(&input, 32);
-  const auto add = [&](File& file) { changing.add(file.data.get() + kHeaderBytes, file.bytes - kHeaderBytes); };
+  const auto add = [&](File& file) {
+    changing.add(file.data.get() + kHeaderBytes, file.bytes - kHeaderBytes);
+  };
   if (c.wide()) add(c.rows);
   for (unsigned i = 0; i < c.tables; ++i) add(c.files[i]);
   changing.start();
@@ -233,19 +256,23 @@ void change_columns(fuzz::Input input, const fuzz::Chance& chance) {
       scan_entries(first, {0, first.count}, queries, {c.radius}, &sink, &fault);
     } else if (what % 4 == 1) {
       std::vector<uint64_t> places(c.count());
-      if (locate_entries(first, {c.set.data(), c.count()}, places.data(), nullptr, &fault) == Status::ok)
+      if (locate_entries(first, {c.set.data(), c.count()}, places.data(), nullptr, &fault) ==
+          Status::ok)
         for (const uint64_t place : places) REQUIRE(place < c.count() || place == UINT64_MAX);
     } else if (what % 8 == 2) {
       const uint64_t from = first.count ? what / 8 % first.count : 0;
-      const std::unique_ptr<uint64_t[]> out(new uint64_t[(first.count - from) * (first.rows ? first.words : 1)]);
+      const std::unique_ptr<uint64_t[]> out(
+          new uint64_t[(first.count - from) * (first.rows ? first.words : 1)]);
       read_entries(first, {from, first.count}, out.get(), &fault);
     } else {
       ColumnCounters counters;
       const ColumnProbe probe = column_kernels().probe[c.words / 2];
-      probe(c.whole(), queries, {c.radius, c.thresholds, (what & 4) != 0, nullptr}, &sink, &counters, &fault);
+      probe(c.whole(), queries, {c.radius, c.thresholds, (what & 4) != 0, nullptr}, &sink,
+            &counters, &fault);
       for (uint64_t i = 0; i < sink.count; ++i) {
         const Match<uint64_t>& match = matches<uint64_t>(sink)[i];
-        REQUIRE(match.query < queries.count && match.distance <= c.radius && (!c.wide() || match.fingerprint < c.count()));
+        REQUIRE(match.query < queries.count && match.distance <= c.radius &&
+                (!c.wide() || match.fingerprint < c.count()));
       }
     }
     release(&sink);
@@ -256,7 +283,8 @@ void change_columns(fuzz::Input input, const fuzz::Chance& chance) {
 
 constexpr uint64_t kPage = 4096, kChunk = 4096, kPad = 1 << 18, kLongest = 1 << 16;
 
-// A file of pages in memory, under their checksums: leaves with values, of which some lie on pages of their own, below a branch.
+// A file of pages in memory, under their checksums: leaves with values, of which some lie on pages
+// of their own, below a branch.
 class Sealed {
  public:
   Sealed(fuzz::Input* input, uint64_t seed) {
@@ -270,18 +298,23 @@ class Sealed {
       pages_.resize(pages_.size() + kPage);
       start(page(number), number, 2);
       const size_t first = keys_.size();
-      for (unsigned n = 1 + input->byte() % 6; n; --n) put(number, packed(input, seed), input->byte() % 4 == 0);
+      for (unsigned n = 1 + input->byte() % 6; n; --n)
+        put(number, packed(input, seed), input->byte() % 4 == 0);
       uint8_t* const way = node(2, i, 8 + 8 * words_);
       store16(way, static_cast<uint16_t>(number));  // of its six bytes
       set_key(way, keys_[first]);
     }
     for (unsigned number = 0; number < 2; ++number) set_metadata(page(number), number);
-    const uint64_t used = pages_.size(), groups = (used / kChunk + 511) / 512, level_one = used + kPad;
+    const uint64_t used = pages_.size(), groups = (used / kChunk + 511) / 512,
+                   level_one = used + kPad;
     std::vector<uint64_t> sums, level_two;
-    for (uint64_t at = 0; at < used; at += kChunk) sums.push_back(xxh64(pages_.data() + at, kChunk, 0));
+    for (uint64_t at = 0; at < used; at += kChunk)
+      sums.push_back(xxh64(pages_.data() + at, kChunk, 0));
     for (uint64_t g = 0; g < groups; ++g)
-      level_two.push_back(xxh64(reinterpret_cast<uint8_t*>(sums.data() + 512 * g), 8 * std::min<size_t>(sums.size() - 512 * g, 512), 0));
-    level_two.push_back(xxh64(reinterpret_cast<uint8_t*>(level_two.data()), 8 * groups, used));  // the digest
+      level_two.push_back(xxh64(reinterpret_cast<uint8_t*>(sums.data() + 512 * g),
+                                8 * std::min<size_t>(sums.size() - 512 * g, 512), 0));
+    level_two.push_back(
+        xxh64(reinterpret_cast<uint8_t*>(level_two.data()), 8 * groups, used));  // the digest
     bytes_ = level_one + 8 * (sums.size() + groups + 1);
     descriptor_ = memfd_create("sealed", 0);
     REQUIRE(descriptor_ >= 0 && ftruncate(descriptor_, static_cast<off_t>(bytes_)) == 0);
@@ -405,8 +438,11 @@ void change_sealed(fuzz::Input input) {
           numbers.push_back(i);
         }
         std::vector<SealedFile::Value> values;
-        if (how & 16) file.find_many(rows.data(), numbers.data(), numbers.size(), UINT64_MAX, nullptr, &values);
-        else file.range(rows.data(), rows.data() + rows.size() - words, UINT64_MAX, nullptr, &values, &keys);
+        if (how & 16)
+          file.find_many(rows.data(), numbers.data(), numbers.size(), UINT64_MAX, nullptr, &values);
+        else
+          file.range(rows.data(), rows.data() + rows.size() - words, UINT64_MAX, nullptr, &values,
+                     &keys);
         for (const SealedFile::Value& one : values) value.assign(one.data, one.data + one.size);
         continue;
       }
@@ -431,11 +467,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const fuzz::Chance chance(data, size);
   fuzz::Input input(data, size);
   switch (input.byte() % 8) {
-    case 0: change_record(input); break;
-    case 1: change_sealed(input); break;
+    case 0:
+      change_record(input);
+      break;
+    case 1:
+      change_sealed(input);
+      break;
     case 2:
-    case 3: change_columns(input, chance); break;
-    default: fuzz::with_width(input.byte(), [&](auto width) { Tables<decltype(width)>::run(input, chance); });
+    case 3:
+      change_columns(input, chance);
+      break;
+    default:
+      fuzz::with_width(input.byte(),
+                       [&](auto width) { Tables<decltype(width)>::run(input, chance); });
   }
   return 0;
 }

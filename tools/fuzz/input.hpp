@@ -16,8 +16,8 @@ namespace fuzz {
   std::fprintf(stderr, "%s:%d: violated: %s\n", file, line, what);
   std::abort();
 }
-#define REQUIRE(condition) \
-  do { \
+#define REQUIRE(condition)                                        \
+  do {                                                            \
     if (!(condition)) fuzz::fail(#condition, __FILE__, __LINE__); \
   } while (0)
 
@@ -49,8 +49,9 @@ class Input {
   size_t left_;
 };
 
-// Memory for what the oracles keep during an execution (the containers of std::pmr), given back at once: the allocator of the
-// sanitizers is slow. What the kernel reads or writes stays with that one, which sees an overrun.
+// Memory for what the oracles keep during an execution (the containers of std::pmr), given back at
+// once: the allocator of the sanitizers is slow. What the kernel reads or writes stays with that
+// one, which sees an overrun.
 class Arena {
  public:
   Arena() { std::pmr::set_default_resource(&pool()); }
@@ -62,20 +63,25 @@ class Arena {
   static std::pmr::monotonic_buffer_resource& pool() {
     constexpr size_t room = size_t{1} << 20;
     static std::pmr::monotonic_buffer_resource* const made =
-        new std::pmr::monotonic_buffer_resource(new char[room], room, std::pmr::new_delete_resource());
+        new std::pmr::monotonic_buffer_resource(new char[room], room,
+                                                std::pmr::new_delete_resource());
     return *made;
   }
 };
 
-// What is left to chance, not to a byte of the input: the fuzzer would keep such a byte, and all that it makes of the input would
-// take as long. One case in 64 is large and one in 8 not small; one in 16 runs in every instruction set, the others in one.
+// What is left to chance, not to a byte of the input: the fuzzer would keep such a byte, and all
+// that it makes of the input would take as long. One case in 64 is large and one in 8 not small;
+// one in 16 runs in every instruction set, the others in one.
 enum class Scale { small, medium, large };
 class Chance {
  public:
   Chance(const uint8_t* data, size_t size) : word_(fpstore::xxh64(data, size, 0)) {}
-  Scale scale() const { return word_ % 64 == 0 ? Scale::large : word_ % 64 < 8 ? Scale::medium : Scale::small; }
+  Scale scale() const {
+    return word_ % 64 == 0 ? Scale::large : word_ % 64 < 8 ? Scale::medium : Scale::small;
+  }
   bool one_in(unsigned n) const { return (word_ >> 32) % n == 0; }
-  std::vector<const fpstore::Kernels*> sets(const std::vector<const fpstore::Kernels*>& all, unsigned every = 16) const {
+  std::vector<const fpstore::Kernels*> sets(const std::vector<const fpstore::Kernels*>& all,
+                                            unsigned every = 16) const {
     if ((word_ >> 8) % every == 0) return all;
     return {all[(word_ >> 16) % all.size()]};
   }
@@ -105,7 +111,10 @@ inline std::vector<const fpstore::Kernels*> all_kernels(unsigned width) {
   std::vector<const fpstore::Kernels*> sets;
   for (const char* name : fpstore::kSetNames)
     if (const fpstore::KernelSets* set = fpstore::kernels_named(name))
-      sets.push_back(width == 32 ? &set->bits_32 : width == 64 ? &set->bits_64 : width == 128 ? &set->bits_128 : &set->bits_256);
+      sets.push_back(width == 32    ? &set->bits_32
+                     : width == 64  ? &set->bits_64
+                     : width == 128 ? &set->bits_128
+                                    : &set->bits_256);
   return sets;
 }
 
@@ -120,9 +129,10 @@ inline void shuffle(Random* random, uint8_t* out, unsigned n) {
   }
 }
 
-// Lengths of a complete code over so many symbols or, with few, over a handful of them: a random tree, grown leaf by leaf; the
-// deepest leaf is preferred by bias in 256, which makes long codes.
-inline void make_code(uint64_t seed, unsigned bias, bool few, unsigned all, uint8_t lengths[fpstore::kSymbols]) {
+// Lengths of a complete code over so many symbols or, with few, over a handful of them: a random
+// tree, grown leaf by leaf; the deepest leaf is preferred by bias in 256, which makes long codes.
+inline void make_code(uint64_t seed, unsigned bias, bool few, unsigned all,
+                      uint8_t lengths[fpstore::kSymbols]) {
   Random random(seed);
   const unsigned symbols = few ? 2 + random.below(5) : all;
   std::vector<uint8_t> leaves{0};
@@ -131,7 +141,8 @@ inline void make_code(uint64_t seed, unsigned bias, bool few, unsigned all, uint
     if (random.below(256) < bias) {
       at = leaves.size();
       for (size_t i = 0; i < leaves.size(); ++i)
-        if (leaves[i] < fpstore::kMaxCodeBits && (at == leaves.size() || leaves[i] > leaves[at])) at = i;
+        if (leaves[i] < fpstore::kMaxCodeBits && (at == leaves.size() || leaves[i] > leaves[at]))
+          at = i;
     }
     if (leaves[at] == fpstore::kMaxCodeBits) continue;
     leaves.push_back(++leaves[at]);
@@ -155,7 +166,8 @@ struct SlowCode {
           symbols.push_back(static_cast<uint8_t>(s));
         }
   }
-  // One symbol from the bits [*at, end) of p, most significant first; -1 when they end inside a code.
+  // One symbol from the bits [*at, end) of p, most significant first; -1 when they end inside a
+  // code.
   int decode(const uint8_t* p, uint32_t* at, uint32_t end) const {
     unsigned code = 0, first = 0, place = 0;
     for (unsigned length = 1; length <= fpstore::kMaxCodeBits; ++length) {

@@ -1,4 +1,5 @@
-// A main program for a fuzz target where there is no libFuzzer: runs the files of a folder, then random inputs and altered files.
+// A main program for a fuzz target where there is no libFuzzer: runs the files of a folder, then
+// random inputs and altered files.
 //
 //   TARGET FOLDER RANDOM_INPUTS
 #include <algorithm>
@@ -48,9 +49,11 @@ int main(int argc, char** argv) {
   const unsigned count = static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10));
   fuzz::Random random(1);
   for (unsigned i = 0; i < count; ++i) {
-    Bytes bytes = files.empty() || i % 2 ? random_bytes(&random) : files[random.below(static_cast<unsigned>(files.size()))];
+    Bytes bytes = files.empty() || i % 2 ? random_bytes(&random)
+                                         : files[random.below(static_cast<unsigned>(files.size()))];
     for (unsigned n = i % 2 || bytes.empty() ? 0 : 1 + random.below(8); n; --n)
-      bytes[random.below(static_cast<unsigned>(bytes.size()))] = static_cast<uint8_t>(random.next());
+      bytes[random.below(static_cast<unsigned>(bytes.size()))] =
+          static_cast<uint8_t>(random.next());
     run(bytes);
   }
   std::printf("%zu files and %u random inputs\n", files.size(), count);

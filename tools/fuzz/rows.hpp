@@ -1,4 +1,5 @@
-// What the fuzz targets do with fingerprints of every width: one bit, one more, random ones, ascending ones.
+// What the fuzz targets do with fingerprints of every width: one bit, one more, random ones,
+// ascending ones.
 #pragma once
 #include <memory>
 
@@ -11,10 +12,14 @@ namespace fuzz {
 template <class Call>
 inline void with_width(unsigned choice, Call call) {
   switch (choice % 4) {
-    case 0: return call(fpstore::Width<64>());
-    case 1: return call(fpstore::Width<32>());
-    case 2: return call(fpstore::Width<128>());
-    default: return call(fpstore::Width<256>());
+    case 0:
+      return call(fpstore::Width<64>());
+    case 1:
+      return call(fpstore::Width<32>());
+    case 2:
+      return call(fpstore::Width<128>());
+    default:
+      return call(fpstore::Width<256>());
   }
 }
 
@@ -28,7 +33,8 @@ inline uint64_t& word_at(fpstore::Wide<Words>& x, unsigned word) {
 template <class W, class Next>
 inline typename W::Row made_row(Next next) {
   typename W::Row x{};
-  for (unsigned i = 0; i < W::kWords; ++i) word_at(x, i) = W::kBits < 64 ? next() & fpstore::top_mask(W::kBits) : next();
+  for (unsigned i = 0; i < W::kWords; ++i)
+    word_at(x, i) = W::kBits < 64 ? next() & fpstore::top_mask(W::kBits) : next();
   return x;
 }
 template <class W>
@@ -74,7 +80,8 @@ inline typename W::Row joined(const typename W::Row& x, const typename W::Row& y
   return z;
 }
 
-// The row after x by a number, which may be negative, as numbers of whole words; the first follows the last.
+// The row after x by a number, which may be negative, as numbers of whole words; the first follows
+// the last.
 template <class W>
 inline typename W::Row plus(typename W::Row x, int64_t by) {
   const uint64_t sign = by < 0 ? ~uint64_t{0} : 0;
@@ -82,7 +89,8 @@ inline typename W::Row plus(typename W::Row x, int64_t by) {
   for (unsigned i = W::kWords; i--;) {
     uint64_t add = i + 1 == W::kWords ? static_cast<uint64_t>(by) : sign;
     if (W::kBits < 64) add <<= (64 - W::kBits) & 63;
-    const unsigned __int128 sum = static_cast<unsigned __int128>(fpstore::word_of(x, i)) + add + carry;
+    const unsigned __int128 sum =
+        static_cast<unsigned __int128>(fpstore::word_of(x, i)) + add + carry;
     word_at(x, i) = static_cast<uint64_t>(sum);
     carry = static_cast<unsigned>(sum >> 64);
   }
@@ -93,7 +101,8 @@ inline typename W::Row plus(typename W::Row x, int64_t by) {
 template <class W>
 inline typename W::Row above(const typename W::Row& x, unsigned bit, Random* random) {
   const auto before = top_bits<W>(bit);
-  return joined<W>(joined<W>(x & before, one_bit<W>(bit)), without<W>(random_row<W>(random), top_bits<W>(bit + 1)));
+  return joined<W>(joined<W>(x & before, one_bit<W>(bit)),
+                   without<W>(random_row<W>(random), top_bits<W>(bit + 1)));
 }
 
 template <class Row>
@@ -109,9 +118,13 @@ inline uint64_t* words(std::vector<Row>* rows) {
 template <class Row>
 struct Exact {
   explicit Exact(size_t room) : n(room), p(new Row[room]) {}
-  explicit Exact(const std::vector<Row>& rows) : Exact(rows.size()) { std::copy(rows.begin(), rows.end(), p.get()); }
+  explicit Exact(const std::vector<Row>& rows) : Exact(rows.size()) {
+    std::copy(rows.begin(), rows.end(), p.get());
+  }
   uint64_t* words() const { return reinterpret_cast<uint64_t*>(p.get()); }
-  bool starts_with(const std::vector<Row>& rows) const { return rows.size() <= n && std::equal(rows.begin(), rows.end(), p.get()); }
+  bool starts_with(const std::vector<Row>& rows) const {
+    return rows.size() <= n && std::equal(rows.begin(), rows.end(), p.get());
+  }
   std::vector<Row> first(size_t count) const { return std::vector<Row>(p.get(), p.get() + count); }
   size_t n;
   std::unique_ptr<Row[]> p;

@@ -6,14 +6,15 @@
 namespace fpstore {
 namespace {
 
-// A bit writer, most significant bit first, without branches: whole bytes are stored as they fill, so fewer than eight bits are
-// pending, at the top of word.
+// A bit writer, most significant bit first, without branches: whole bytes are stored as they fill,
+// so fewer than eight bits are pending, at the top of word.
 struct BitWriter {
   uint8_t* p;
   uint64_t word;
   unsigned filled;
 
-  // Appends the low bits bits of value, 0 <= bits <= 56; the others must be zero. Writes 8 bytes at p.
+  // Appends the low bits bits of value, 0 <= bits <= 56; the others must be zero. Writes 8 bytes at
+  // p.
   void put(uint64_t value, unsigned bits) {
     filled += bits;
     word |= value << ((64 - filled) & 63);
@@ -46,8 +47,9 @@ inline BitWriter resume(uint8_t* base, uint32_t bits) {
   return w;
 }
 
-// Writes the header and the streams of the open block to out: codes, tails moved up behind them, zero padding. Both streams are followed
-// by zero bytes, so words can be moved; up to kOverread bytes behind the block are overwritten.
+// Writes the header and the streams of the open block to out: codes, tails moved up behind them,
+// zero padding. Both streams are followed by zero bytes, so words can be moved; up to kOverread
+// bytes behind the block are overwritten.
 template <class W>
 inline void write_huffman(const Encoder& e, uint8_t* out) {
   store32(out, 0);
@@ -72,7 +74,8 @@ inline void write_huffman(const Encoder& e, uint8_t* out) {
 // Puts the checksum into a block that is written to out but for it, and notes its key and count.
 template <class W>
 void seal_block(Encoder* e, uint8_t* out, uint64_t* key, uint32_t* count) {
-  const uint64_t seed = e->seed + e->last[0] * xxh::kP1 + e->previous_key * xxh::kP2 + e->block_index * xxh::kP3;
+  const uint64_t seed =
+      e->seed + e->last[0] * xxh::kP1 + e->previous_key * xxh::kP2 + e->block_index * xxh::kP3;
   store32(out, block_sum(out, e->block_bytes, seed));
   memcpy(key, e->last, W::kWords * sizeof *key);
   *count = e->count;
@@ -84,8 +87,10 @@ void seal_block(Encoder* e, uint8_t* out, uint64_t* key, uint32_t* count) {
 // Writes the open block to out, and its key and count.
 template <class W>
 void close_block(Encoder* e, uint8_t* out, uint64_t* key, uint32_t* count) {
-  if (e->codec == Codec::huffman) write_huffman<W>(*e, out);
-  else write_elias_fano<W>(*e, out);
+  if (e->codec == Codec::huffman)
+    write_huffman<W>(*e, out);
+  else
+    write_elias_fano<W>(*e, out);
   const uint32_t rest_bytes = e->count * W::kRestBytes;
   memcpy(out + e->block_bytes - rest_bytes, e->rests, rest_bytes);
   seal_block<W>(e, out, key, count);
@@ -189,20 +194,24 @@ inline Append append_leads(Encoder* e, const typename W::Row* keys, size_t n, si
   return end;
 }
 
-// Whole blocks of narrow fingerprints: where a block ends is found first, so each stream is written to its place.
+// Whole blocks of narrow fingerprints: where a block ends is found first, so each stream is written
+// to its place.
 constexpr uint64_t kBothBits = (uint64_t{1} << 32) + 1;  // of a code: they count for both sums
 
 // For each symbol the bits of an entry, and above 32 bits those of its code.
 template <class W>
 inline void entry_sizes(const EncodeTable& code, uint64_t sizes[kSymbols]) {
-  for (unsigned h = 0; h < kSymbols; ++h) sizes[h] = h > W::kLast ? kNoCode : code.bits[h] * kBothBits + tail_length<W>(h);
+  for (unsigned h = 0; h < kSymbols; ++h)
+    sizes[h] = h > W::kLast ? kNoCode : code.bits[h] * kBothBits + tail_length<W>(h);
 }
 
-// Appends the codes of count symbols, four at a time: together they have at most 64 bits, and few of them.
+// Appends the codes of count symbols, four at a time: together they have at most 64 bits, and few
+// of them.
 inline void put_codes(BitWriter* to, const EncodeTable& code, const uint8_t* h, uint32_t count) {
   uint32_t i = 0;
   for (; i + 4 <= count; i += 4) {
-    const unsigned b1 = code.bits[h[i + 1]], b2 = code.bits[h[i + 2]], b3 = code.bits[h[i + 3]], low = b2 + b3;
+    const unsigned b1 = code.bits[h[i + 1]], b2 = code.bits[h[i + 2]], b3 = code.bits[h[i + 3]],
+                   low = b2 + b3;
     const uint64_t first = static_cast<uint64_t>(code.code[h[i]]) << b1 | code.code[h[i + 1]];
     const uint64_t second = static_cast<uint64_t>(code.code[h[i + 2]]) << b3 | code.code[h[i + 3]];
     if (unlikely(code.bits[h[i]] + b1 + low > 56)) {
@@ -215,9 +224,11 @@ inline void put_codes(BitWriter* to, const EncodeTable& code, const uint8_t* h, 
   for (; i < count; ++i) to->put(code.code[h[i]], code.bits[h[i]]);
 }
 
-// Writes the header and the streams of a block of count + 1 keys; used is the sum of the sizes of those behind the first.
+// Writes the header and the streams of a block of count + 1 keys; used is the sum of the sizes of
+// those behind the first.
 template <class W>
-inline void write_block(const Encoder& e, const uint64_t* keys, const uint8_t* h, uint32_t count, uint64_t used, uint8_t* out) {
+inline void write_block(const Encoder& e, const uint64_t* keys, const uint8_t* h, uint32_t count,
+                        uint64_t used, uint8_t* out) {
   const uint32_t code_bits = static_cast<uint32_t>(used >> 32), bits = static_cast<uint32_t>(used);
   store32(out, 0);
   store16(out + 4, static_cast<uint16_t>(count + 1));
@@ -234,10 +245,11 @@ inline void write_block(const Encoder& e, const uint64_t* keys, const uint8_t* h
   memset(out + bytes, 0, e.block_bytes - bytes);
 }
 
-// Writes blocks of keys[*i, n) as long as one is full before the end; *i is the first key behind them. False at a key that is out of
-// order or has no code.
+// Writes blocks of keys[*i, n) as long as one is full before the end; *i is the first key behind
+// them. False at a key that is out of order or has no code.
 template <class W>
-inline bool encode_whole(Encoder* e, const uint64_t* keys, size_t n, size_t* i, const EncodedBlocks& to, size_t* closed) {
+inline bool encode_whole(Encoder* e, const uint64_t* keys, size_t n, size_t* i,
+                         const EncodedBlocks& to, size_t* closed) {
   const uint32_t capacity = (e->block_bytes - kHuffmanHeaderBytes) * 8;
   uint64_t sizes[kSymbols];
   entry_sizes<W>(e->code, sizes);
@@ -263,7 +275,8 @@ inline bool encode_whole(Encoder* e, const uint64_t* keys, size_t n, size_t* i, 
       *i += at;
       return false;
     }
-    write_block<W>(*e, block, symbols, static_cast<uint32_t>(at - 1), used, to.blocks + *closed * e->block_bytes);
+    write_block<W>(*e, block, symbols, static_cast<uint32_t>(at - 1), used,
+                   to.blocks + *closed * e->block_bytes);
     e->count = static_cast<uint32_t>(at);
     e->last[0] = block[at - 1];
     seal_block<W>(e, to.blocks + *closed * e->block_bytes, to.keys + *closed, to.counts + *closed);
@@ -298,13 +311,15 @@ size_t encode(Encoder* e, const uint64_t* words, size_t n, const EncodedBlocks& 
       e->count = 1;
       e->code_bits = e->tail_bits = 0;
     }
-    const Append end = e->codec == Codec::huffman ? append_keys<W>(e, keys, n, &i) : append_leads<W>(e, keys, n, &i);
+    const Append end = e->codec == Codec::huffman ? append_keys<W>(e, keys, n, &i)
+                                                  : append_leads<W>(e, keys, n, &i);
     if (unlikely(end == Append::refused)) {
       *bad = i;
       return SIZE_MAX;
     }
     if (end == Append::full) {
-      close_block<W>(e, to.blocks + closed * e->block_bytes, to.keys + closed * W::kWords, to.counts + closed);
+      close_block<W>(e, to.blocks + closed * e->block_bytes, to.keys + closed * W::kWords,
+                     to.counts + closed);
       ++closed;
     }
   }

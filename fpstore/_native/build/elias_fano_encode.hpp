@@ -6,7 +6,8 @@
 namespace fpstore {
 namespace {
 
-// Bits of both streams of count entries behind a key, of which the last is known, or more than any block has.
+// Bits of both streams of count entries behind a key, of which the last is known, or more than any
+// block has.
 template <class W>
 inline uint64_t elias_fano_bits(uint64_t before, uint64_t last, uint64_t count, unsigned low_bits) {
   const unsigned shift = low_bits + kUnused<W>;
@@ -16,8 +17,9 @@ inline uint64_t elias_fano_bits(uint64_t before, uint64_t last, uint64_t count, 
 
 constexpr uint64_t kFewEntries = 8;
 
-// The low bits with which they take the fewest bits, and the fewest low bits of several. With many entries and a mean gap of about 2^m,
-// one low bit more or less costs more than it saves from m + 2 on and up to m - 2.
+// The low bits with which they take the fewest bits, and the fewest low bits of several. With many
+// entries and a mean gap of about 2^m, one low bit more or less costs more than it saves from m + 2
+// on and up to m - 2.
 template <class W>
 inline unsigned best_low_bits(uint64_t before, uint64_t last, uint64_t count) {
   unsigned from = 0, to = W::kLast;
@@ -29,7 +31,9 @@ inline unsigned best_low_bits(uint64_t before, uint64_t last, uint64_t count) {
   }
   unsigned best = to;
   for (unsigned low_bits = to; low_bits-- > from;)
-    if (elias_fano_bits<W>(before, last, count, low_bits) <= elias_fano_bits<W>(before, last, count, best)) best = low_bits;
+    if (elias_fano_bits<W>(before, last, count, low_bits) <=
+        elias_fano_bits<W>(before, last, count, best))
+      best = low_bits;
   return best;
 }
 
@@ -39,12 +43,14 @@ inline bool has_room(Encoder* e, uint64_t leading, uint32_t count) {
   const uint32_t bytes = kEliasFanoHeaderBytes + (count + 1) * W::kRestBytes;
   if (bytes > e->block_bytes) return false;
   const uint64_t capacity = (e->block_bytes - bytes) * 8;
-  if (likely(elias_fano_bits<W>(e->previous_key, leading, count + 1, e->low_bits) <= capacity)) return true;
+  if (likely(elias_fano_bits<W>(e->previous_key, leading, count + 1, e->low_bits) <= capacity))
+    return true;
   e->low_bits = best_low_bits<W>(e->previous_key, leading, count + 1);
   return elias_fano_bits<W>(e->previous_key, leading, count + 1, e->low_bits) <= capacity;
 }
 
-// Writes the header and the streams of the open block to out; up to eight bytes behind the block are read, and written as they are.
+// Writes the header and the streams of the open block to out; up to eight bytes behind the block
+// are read, and written as they are.
 template <class W>
 inline void write_elias_fano(const Encoder& e, uint8_t* out) {
   const unsigned low_bits = best_low_bits<W>(e.previous_key, e.last[0], e.count);

@@ -4,7 +4,8 @@
 
 namespace fpstore {
 
-void FilterEncoder::feed(const uint64_t* keys, size_t n, unsigned words, std::vector<uint8_t>* out) {
+void FilterEncoder::feed(const uint64_t* keys, size_t n, unsigned words,
+                         std::vector<uint8_t>* out) {
   for (size_t i = 0; i < n; ++i) {
     const uint64_t prefix = keys[i * words] >> (64 - prefix_bits_);
     if (!pending_.empty() && pending_.back() == prefix) continue;
@@ -25,7 +26,9 @@ void FilterEncoder::close_bucket(std::vector<uint8_t>* out) {
   const size_t at = out->size();
   out->resize(at + 8 * words);
   for (const uint64_t prefix : pending_) {
-    uint8_t* const word = out->data() + at + 8 * word_of(0, words, prefix & ((uint64_t{1} << rest_bits_) - 1), rest_bits_);
+    uint8_t* const word =
+        out->data() + at +
+        8 * word_of(0, words, prefix & ((uint64_t{1} << rest_bits_) - 1), rest_bits_);
     store64(word, load64(word) | filter_mask(prefix));
   }
   pending_.clear();

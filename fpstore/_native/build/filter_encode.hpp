@@ -10,13 +10,16 @@ class FilterEncoder {
  public:
   // Takes prefix_bits, bucket_bits and bits_per_prefix from the header.
   explicit FilterEncoder(const FilterHeader& header)
-      : prefix_bits_(header.prefix_bits), rest_bits_(header.prefix_bits - header.bucket_bits),
-        bits_per_prefix_(header.bits_per_prefix), bucket_count_(uint64_t{1} << header.bucket_bits) {
+      : prefix_bits_(header.prefix_bits),
+        rest_bits_(header.prefix_bits - header.bucket_bits),
+        bits_per_prefix_(header.bits_per_prefix),
+        bucket_count_(uint64_t{1} << header.bucket_bits) {
     starts_.reserve(bucket_count_ + 1);
     starts_.push_back(0);
   }
 
-  // Takes n ascending keys of `words` words each. Appends to out the words of the buckets that these keys complete.
+  // Takes n ascending keys of `words` words each. Appends to out the words of the buckets that
+  // these keys complete.
   void feed(const uint64_t* keys, size_t n, unsigned words, std::vector<uint8_t>* out);
   // Appends what is left.
   void finish(std::vector<uint8_t>* out);

@@ -12,7 +12,8 @@ class IdFilter {
   IdFilter(const uint64_t* wanted, size_t n) : wanted_(wanted), end_(wanted + n) {
     while (bits_ < kMostBits && n >> (bits_ - kSparse)) ++bits_;
     map_.resize(size_t{1} << (bits_ - 6));
-    for (size_t i = 0; i < n; ++i) map_[hash(wanted[i]) >> 6] |= uint64_t{1} << (hash(wanted[i]) & 63);
+    for (size_t i = 0; i < n; ++i)
+      map_[hash(wanted[i]) >> 6] |= uint64_t{1} << (hash(wanted[i]) & 63);
   }
   // Whether one lies in [low, high].
   bool any_within(uint64_t low, uint64_t high) const {
@@ -59,7 +60,10 @@ template <class Row>
 class GroupCursor {
  public:
   explicit GroupCursor(const Groups& groups)
-      : key_(rows<Row>(groups.set.keys)), end_(key_ + groups.set.n), count_(groups.counts), id_(groups.ids) {}
+      : key_(rows<Row>(groups.set.keys)),
+        end_(key_ + groups.set.n),
+        count_(groups.counts),
+        id_(groups.ids) {}
   bool done() const { return key_ == end_; }
   const Row& key() const { return *key_; }
   uint64_t count() const { return *count_; }
@@ -152,9 +156,11 @@ bool union_group_rows(const Groups& first, const Groups& second, GroupsOut* out)
     } else if (b.key() < a.key()) {
       b.copy_below(a.key(), out);
     } else {
-      if (!ascend<uint64_t>(a.ids(), a.count()) || !ascend<uint64_t>(b.ids(), b.count())) return false;
+      if (!ascend<uint64_t>(a.ids(), a.count()) || !ascend<uint64_t>(b.ids(), b.count()))
+        return false;
       uint64_t* const start = out->ids + out->id_count;
-      const uint64_t* const end = std::set_union(a.ids(), a.ids() + a.count(), b.ids(), b.ids() + b.count(), start);
+      const uint64_t* const end =
+          std::set_union(a.ids(), a.ids() + a.count(), b.ids(), b.ids() + b.count(), start);
       rows<Row>(out->keys)[out->n] = a.key();
       out->counts[out->n++] = static_cast<uint64_t>(end - start);
       out->id_count += static_cast<size_t>(end - start);
@@ -169,25 +175,30 @@ bool union_group_rows(const Groups& first, const Groups& second, GroupsOut* out)
 
 }  // namespace
 
-Status open_records(const std::vector<RecordBytes>& records, uint64_t first_block, const uint64_t* keys, uint64_t seed,
-                    std::vector<IdRecord>* opened, Fault* fault) {
+Status open_records(const std::vector<RecordBytes>& records, uint64_t first_block,
+                    const uint64_t* keys, uint64_t seed, std::vector<IdRecord>* opened,
+                    Fault* fault) {
   opened->resize(records.size());
   for (size_t i = 0; i < records.size(); ++i) {
-    if (open_record(records[i].data, records[i].size, seed + keys[i], &(*opened)[i], fault) == Status::ok) continue;
+    if (open_record(records[i].data, records[i].size, seed + keys[i], &(*opened)[i], fault) ==
+        Status::ok)
+      continue;
     fault->block = first_block + i;
     return fault->status;
   }
   return Status::ok;
 }
 
-std::vector<Place> find_ids(const std::vector<IdRecord>& records, uint64_t first_block, const uint64_t* wanted, size_t n) {
+std::vector<Place> find_ids(const std::vector<IdRecord>& records, uint64_t first_block,
+                            const uint64_t* wanted, size_t n) {
   std::vector<Place> found;
   const IdFilter filter(wanted, n);
   std::vector<uint64_t> ids;
   for (size_t i = 0; i < records.size(); ++i) {
     const IdRecord& r = records[i];
     const uint64_t span = r.id_bits ? ~uint64_t{0} >> (64 - r.id_bits) : 0;
-    // Only a forged record has ids that run over the end of the numbers, but its ids are found all the same.
+    // Only a forged record has ids that run over the end of the numbers, but its ids are found all
+    // the same.
     const bool wraps = span > UINT64_MAX - r.base;
     if (!(wraps ? n > 0 : filter.any_within(r.base, r.base + span))) continue;
     if (ids.size() < r.total) ids.resize(r.total);
@@ -203,7 +214,9 @@ std::vector<Place> find_ids(const std::vector<IdRecord>& records, uint64_t first
   return found;
 }
 
-bool strictly_ascending(const Keys& keys) { return with_row(keys.words, [&](auto row) { return ascend<decltype(row)>(keys.keys, keys.n); }); }
+bool strictly_ascending(const Keys& keys) {
+  return with_row(keys.words, [&](auto row) { return ascend<decltype(row)>(keys.keys, keys.n); });
+}
 
 const char* fault_of(const Groups& groups) {
   if (!strictly_ascending(groups.set)) return "keys must ascend";
@@ -213,15 +226,19 @@ const char* fault_of(const Groups& groups) {
 }
 
 size_t merge_keys(const Keys& keys, const Keys& drop, const Keys& add, uint64_t* out) {
-  return with_row(keys.words, [&](auto row) { return merge_rows<decltype(row)>(keys, drop, add, out); });
+  return with_row(keys.words,
+                  [&](auto row) { return merge_rows<decltype(row)>(keys, drop, add, out); });
 }
 
 bool merge_groups(const Groups& groups, const Keys& drop, const Groups& add, GroupsOut* out) {
-  return with_row(groups.set.words, [&](auto row) { return merge_group_rows<decltype(row)>(groups, drop, add, out); });
+  return with_row(groups.set.words, [&](auto row) {
+    return merge_group_rows<decltype(row)>(groups, drop, add, out);
+  });
 }
 
 bool union_groups(const Groups& a, const Groups& b, GroupsOut* out) {
-  return with_row(a.set.words, [&](auto row) { return union_group_rows<decltype(row)>(a, b, out); });
+  return with_row(a.set.words,
+                  [&](auto row) { return union_group_rows<decltype(row)>(a, b, out); });
 }
 
 }  // namespace fpstore

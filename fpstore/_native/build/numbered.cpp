@@ -10,7 +10,8 @@ namespace fpstore {
 
 namespace {
 
-// Rows gather in lines, which are written whole: many parts have more lines than the first-level cache.
+// Rows gather in lines, which are written whole: many parts have more lines than the first-level
+// cache.
 template <class Row>
 constexpr size_t kRowsInLine = 128 / sizeof(Row);
 
@@ -19,7 +20,8 @@ void store_rows(T* to, const T* line, size_t bytes) {
 #if defined(__SSE2__)
   if (reinterpret_cast<uintptr_t>(to) % 16 == 0) {
     for (size_t i = 0; i < bytes / 16; ++i)
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to) + i, _mm_load_si128(reinterpret_cast<const __m128i*>(line) + i));
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to) + i,
+                       _mm_load_si128(reinterpret_cast<const __m128i*>(line) + i));
     return;
   }
 #endif
@@ -55,8 +57,8 @@ void count_parts(const Row* keys, size_t n, const Digit& by, uint64_t* counts, S
 }
 
 template <class Row, class Number>
-bool scatter_parts(const NumberedSource<Row, Number>& from, const Digit& by, uint64_t* at, const Numbered<Row, Number>& out, size_t room,
-                   Stopper* stop) {
+bool scatter_parts(const NumberedSource<Row, Number>& from, const Digit& by, uint64_t* at,
+                   const Numbered<Row, Number>& out, size_t room, Stopper* stop) {
   constexpr size_t kRows = kRowsInLine<Row>;
   const size_t parts = size_t{1} << by.bits;
   const std::unique_ptr<Line<Row, Number>[]> lines(new Line<Row, Number>[parts]);
@@ -69,7 +71,8 @@ bool scatter_parts(const NumberedSource<Row, Number>& from, const Digit& by, uin
       const uint64_t d = digit_in(key, by), place = at[d]++;
       Line<Row, Number>& line = lines[d];
       line.keys[place % kRows] = key;
-      line.numbers[place % kRows] = from.numbers ? from.numbers[i] : from.first + static_cast<Number>(i);
+      line.numbers[place % kRows] =
+          from.numbers ? from.numbers[i] : from.first + static_cast<Number>(i);
       if (place % kRows != kRows - 1) continue;
       const uint64_t first = place + 1 - kRows;
       if (unlikely(place >= room)) fits = false;
@@ -84,7 +87,8 @@ bool scatter_parts(const NumberedSource<Row, Number>& from, const Digit& by, uin
   });
   for (size_t d = 0; d < parts; ++d) fits &= at[d] <= room;
   if (!done || !fits) return fits;
-  for (size_t d = 0; d < parts; ++d) lines[d].store(std::max(starts[d], at[d] / kRows * kRows), at[d], out);
+  for (size_t d = 0; d < parts; ++d)
+    lines[d].store(std::max(starts[d], at[d] / kRows * kRows), at[d], out);
 #if defined(__SSE2__)
   _mm_sfence();
 #endif
@@ -92,7 +96,8 @@ bool scatter_parts(const NumberedSource<Row, Number>& from, const Digit& by, uin
 }
 
 template <class Row, class Number>
-void sort_numbered(const Numbered<Row, Number>& rows, const uint64_t* ends, size_t parts, unsigned depth, Stopper* stop) {
+void sort_numbered(const Numbered<Row, Number>& rows, const uint64_t* ends, size_t parts,
+                   unsigned depth, Stopper* stop) {
   uint64_t most = 0;
   for (size_t part = 1; part < parts; ++part) most = std::max(most, ends[part] - ends[part - 1]);
   if (parts) most = std::max(most, ends[0]);
@@ -141,17 +146,22 @@ bool sort_numbers(Number* from, Number* to, Stopper* stop) {
 }  // namespace
 
 template <class Row, class Number>
-size_t group_numbered(const Numbered<Row, Number>& rows, size_t n, uint64_t* counts, size_t* number_count, Stopper* stop) {
+size_t group_numbered(const Numbered<Row, Number>& rows, size_t n, uint64_t* counts,
+                      size_t* number_count, Stopper* stop) {
   size_t groups = 0, used = 0;
   for (size_t start = 0; start < n;) {
     const Row key = rows.keys[start];
     size_t end = start + 1;
     bool ascend = true;
-    for (; end < n && rows.keys[end] == key; ++end) ascend &= rows.numbers[end - 1] < rows.numbers[end];
-    if (should_stop(stop, end - start) || !(ascend || sort_numbers(rows.numbers + start, rows.numbers + end, stop))) break;
+    for (; end < n && rows.keys[end] == key; ++end)
+      ascend &= rows.numbers[end - 1] < rows.numbers[end];
+    if (should_stop(stop, end - start) ||
+        !(ascend || sort_numbers(rows.numbers + start, rows.numbers + end, stop)))
+      break;
     const size_t before = used;
     for (size_t i = start; i < end; ++i)
-      if (used == before || rows.numbers[i] != rows.numbers[used - 1]) rows.numbers[used++] = rows.numbers[i];
+      if (used == before || rows.numbers[i] != rows.numbers[used - 1])
+        rows.numbers[used++] = rows.numbers[i];
     rows.keys[groups] = key;
     counts[groups++] = used - before;
     start = end;
@@ -160,14 +170,17 @@ size_t group_numbered(const Numbered<Row, Number>& rows, size_t n, uint64_t* cou
   return groups;
 }
 
-#define FPSTORE_NUMBERS(Row, Number)                                                                                                     \
-  template bool scatter_parts(const NumberedSource<Row, Number>&, const Digit&, uint64_t*, const Numbered<Row, Number>&, size_t, Stopper*); \
-  template void sort_numbered(const Numbered<Row, Number>&, const uint64_t*, size_t, unsigned, Stopper*);                                \
-  template size_t group_numbered(const Numbered<Row, Number>&, size_t, uint64_t*, size_t*, Stopper*);
-#define FPSTORE_KEYS(Row)                                                                \
-  template void count_parts(const Row*, size_t, const Digit&, uint64_t*, Stopper*);     \
-  template bool are_all_distinct(const Row*, size_t, Stopper*);                          \
-  FPSTORE_NUMBERS(Row, uint32_t)                                                          \
+#define FPSTORE_NUMBERS(Row, Number)                                                           \
+  template bool scatter_parts(const NumberedSource<Row, Number>&, const Digit&, uint64_t*,     \
+                              const Numbered<Row, Number>&, size_t, Stopper*);                 \
+  template void sort_numbered(const Numbered<Row, Number>&, const uint64_t*, size_t, unsigned, \
+                              Stopper*);                                                       \
+  template size_t group_numbered(const Numbered<Row, Number>&, size_t, uint64_t*, size_t*,     \
+                                 Stopper*);
+#define FPSTORE_KEYS(Row)                                                           \
+  template void count_parts(const Row*, size_t, const Digit&, uint64_t*, Stopper*); \
+  template bool are_all_distinct(const Row*, size_t, Stopper*);                     \
+  FPSTORE_NUMBERS(Row, uint32_t)                                                    \
   FPSTORE_NUMBERS(Row, uint64_t)
 FPSTORE_KEYS(uint64_t)
 FPSTORE_KEYS(Wide<2>)

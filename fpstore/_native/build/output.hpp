@@ -16,14 +16,15 @@ struct Encoder {
   uint64_t previous_key;  // the leading word of the key of the block before
   uint64_t first;
   uint64_t last[kMaxWords];  // the row that was appended last, from the first on
-  uint32_t count;  // entries in the open block; 0: none open
+  uint32_t count;            // entries in the open block; 0: none open
   uint32_t code_bits;
   uint32_t tail_bits;
   alignas(64) uint8_t codes[kMaxBlockBytes + 32];
   alignas(64) uint8_t tails[kMaxBlockBytes + 32];
   unsigned low_bits;  // of Elias-Fano blocks: with which the open block had room
   alignas(64) uint8_t rests[kMaxBlockBytes + 32];  // the words behind the leading ones
-  uint64_t leads[kMaxEntries];                     // the leading words, of Elias-Fano blocks; symbols, of whole Huffman blocks
+  uint64_t leads[kMaxEntries];  // the leading words, of Elias-Fano blocks; symbols, of whole
+                                // Huffman blocks
 };
 
 // Where encoded blocks go, with their keys and entry counts.

@@ -1,8 +1,9 @@
 // Permutations and radix sorts.
-// Large inputs are scattered by their leading digit; what fits the second-level cache is sorted there by two stable
-// counting passes, and what still ties is sorted by the bits that follow. Bits that all keys share are skipped, so
-// skewed sets cost no more than uniform ones. The arrays of counts belong to functions that are left before a part is sorted in
-// turn: sorting is deep when keys tie often, and must not need a large stack.
+// Large inputs are scattered by their leading digit; what fits the second-level cache is sorted
+// there by two stable counting passes, and what still ties is sorted by the bits that follow. Bits
+// that all keys share are skipped, so skewed sets cost no more than uniform ones. The arrays of
+// counts belong to functions that are left before a part is sorted in turn: sorting is deep when
+// keys tie often, and must not need a large stack.
 #pragma once
 #include "build/output.hpp"
 #include "format/permutation.hpp"
@@ -37,12 +38,14 @@ inline const Row& row_in(const Pair<Row>& x) {
   return x.key;
 }
 
-constexpr unsigned kScatterBits = 9;  // as many streams as the first-level cache has lines for
+constexpr unsigned kScatterBits = 9;    // as many streams as the first-level cache has lines for
 constexpr unsigned kCountingBits = 18;  // both passes together
 constexpr size_t kInsertion = 24;
 constexpr size_t kStep = size_t{1} << 16;  // keys between two looks at whether to end
 template <class T>
-constexpr size_t cache_items() { return (size_t{1} << 19) / sizeof(T); }
+constexpr size_t cache_items() {
+  return (size_t{1} << 19) / sizeof(T);
+}
 
 // Stable insertion sort by the bits of mask.
 template <class T>
@@ -57,7 +60,9 @@ inline void insertion_sort(T* a, size_t n, uint64_t mask) {
 }
 
 // Bits [depth, depth + bits) of a key; 1 <= bits and depth + bits <= 64.
-inline uint64_t digit(uint64_t key, unsigned depth, unsigned bits) { return key << depth >> (64 - bits); }
+inline uint64_t digit(uint64_t key, unsigned depth, unsigned bits) {
+  return key << depth >> (64 - bits);
+}
 
 inline void running_sums(uint32_t* counts, size_t digits) {
   uint32_t sum = 0;
@@ -68,11 +73,13 @@ inline void running_sums(uint32_t* counts, size_t digits) {
   }
 }
 
-// Sorts a[0, n) by the bits [depth, end) of the keys; the bits before depth are equal. tmp has the same room; the result is in a.
+// Sorts a[0, n) by the bits [depth, end) of the keys; the bits before depth are equal. tmp has the
+// same room; the result is in a.
 template <class T>
 void sort_range(T* a, T* tmp, size_t n, unsigned depth, unsigned end, Stopper* stop);
 
-// Does a part of the work on the items from each kStep-th on, up to the next; false when the call is to end early.
+// Does a part of the work on the items from each kStep-th on, up to the next; false when the call
+// is to end early.
 template <class Part>
 inline bool in_steps(size_t n, Stopper* stop, Part part) {
   for (size_t from = 0; from < n; from += kStep) {
@@ -85,7 +92,8 @@ inline bool in_steps(size_t n, Stopper* stop, Part part) {
 
 // Two stable counting passes over 1 to kCountingBits bits, lower digit first, a to tmp and back.
 template <class T>
-__attribute__((noinline)) void counting_passes(T* a, T* tmp, size_t n, unsigned depth, unsigned bits) {
+__attribute__((noinline)) void counting_passes(T* a, T* tmp, size_t n, unsigned depth,
+                                               unsigned bits) {
   const unsigned high = bits / 2, low = bits - high;
   uint32_t high_counts[1u << (kCountingBits / 2)] = {}, low_counts[1u << (kCountingBits / 2)] = {};
   for (size_t i = 0; i < n; ++i) {
@@ -103,7 +111,8 @@ __attribute__((noinline)) void counting_passes(T* a, T* tmp, size_t n, unsigned 
   }
 }
 
-// Counting passes, and then what still ties is sorted by the bits that follow; depth is less than end.
+// Counting passes, and then what still ties is sorted by the bits that follow; depth is less than
+// end.
 template <class T>
 void sort_in_cache(T* a, T* tmp, size_t n, unsigned depth, unsigned end, Stopper* stop) {
   unsigned bits = end - depth;
@@ -118,13 +127,16 @@ void sort_in_cache(T* a, T* tmp, size_t n, unsigned depth, unsigned end, Stopper
   for (size_t i = 1, start = 0; i <= n; ++i)
     if (i == n || ((key_of(a[i]) ^ key_of(a[start])) & prefix)) {
       const size_t length = i - start;
-      if (length > kInsertion) sort_range(a + start, tmp + start, length, depth, end, stop);
-      else if (length > 1) insertion_sort(a + start, length, mask);
+      if (length > kInsertion)
+        sort_range(a + start, tmp + start, length, depth, end, stop);
+      else if (length > 1)
+        insertion_sort(a + start, length, mask);
       start = i;
     }
 }
 
-// Bits that all keys share, counted from the most significant; fewer are looked at when the call is to end early.
+// Bits that all keys share, counted from the most significant; fewer are looked at when the call is
+// to end early.
 template <class T>
 inline unsigned shared_bits(const T* a, size_t n, Stopper* stop) {
   uint64_t difference = 0;
@@ -137,7 +149,8 @@ inline unsigned shared_bits(const T* a, size_t n, Stopper* stop) {
 
 constexpr size_t kDigits = size_t{1} << kScatterBits;
 
-// starts[d] becomes the number of keys with a digit below d; false when all keys have the same digit.
+// starts[d] becomes the number of keys with a digit below d; false when all keys have the same
+// digit.
 inline bool scatter_starts(size_t* starts, size_t n) {
   for (size_t d = 0; d < kDigits; ++d) {
     if (starts[d + 1] == n) return false;
@@ -146,10 +159,12 @@ inline bool scatter_starts(size_t* starts, size_t n) {
   return true;
 }
 
-// Scatters a to tmp by the first digit in which not all keys agree. Returns the first bit behind that digit; 0, with nothing done,
-// when the keys agree on all bits before end or the call is to end early.
+// Scatters a to tmp by the first digit in which not all keys agree. Returns the first bit behind
+// that digit; 0, with nothing done, when the keys agree on all bits before end or the call is to
+// end early.
 template <class T>
-__attribute__((noinline)) unsigned scatter(const T* a, T* tmp, size_t n, unsigned depth, unsigned end, Stopper* stop) {
+__attribute__((noinline)) unsigned scatter(const T* a, T* tmp, size_t n, unsigned depth,
+                                           unsigned end, Stopper* stop) {
   size_t starts[kDigits + 1];
   unsigned bits;
   for (;;) {
@@ -163,12 +178,17 @@ __attribute__((noinline)) unsigned scatter(const T* a, T* tmp, size_t n, unsigne
     if (scatter_starts(starts, n)) break;
     depth = shared_bits(a, n, stop);
   }
-  return in_steps(n, stop, [&](size_t from, size_t to) {
-    for (size_t i = from; i < to; ++i) tmp[starts[digit(key_of(a[i]), depth, bits)]++] = a[i];
-  }) ? depth + bits : 0;
+  return in_steps(n, stop,
+                  [&](size_t from, size_t to) {
+                    for (size_t i = from; i < to; ++i)
+                      tmp[starts[digit(key_of(a[i]), depth, bits)]++] = a[i];
+                  })
+             ? depth + bits
+             : 0;
 }
 
-// The end of the run of keys from start on that agree on the bits of mask, in [start + 1, n]; quick when it is near start + guess.
+// The end of the run of keys from start on that agree on the bits of mask, in [start + 1, n]; quick
+// when it is near start + guess.
 template <class T>
 inline size_t run_end(const T* a, size_t start, size_t n, size_t guess, uint64_t mask) {
   const uint64_t first = key_of(a[start]) & mask;
@@ -180,15 +200,19 @@ inline size_t run_end(const T* a, size_t start, size_t n, size_t guess, uint64_t
   if (step < high - low) high = low + step;
   while (high - low > 1) {
     const size_t middle = low + (high - low) / 2;
-    if ((key_of(a[middle]) & mask) == first) low = middle;
-    else high = middle;
+    if ((key_of(a[middle]) & mask) == first)
+      low = middle;
+    else
+      high = middle;
   }
   return high;
 }
 
-// Moves a[0, n) to out, sorted by the bits [depth, end) of the keys, of which there are at most kScatterBits.
+// Moves a[0, n) to out, sorted by the bits [depth, end) of the keys, of which there are at most
+// kScatterBits.
 template <class T>
-__attribute__((noinline)) void counting_pass(const T* a, T* out, size_t n, unsigned depth, unsigned end, Stopper* stop) {
+__attribute__((noinline)) void counting_pass(const T* a, T* out, size_t n, unsigned depth,
+                                             unsigned end, Stopper* stop) {
   size_t starts[kDigits + 1] = {};
   const unsigned bits = end - depth;
   const bool counted = in_steps(n, stop, [&](size_t from, size_t to) {
@@ -201,13 +225,17 @@ __attribute__((noinline)) void counting_pass(const T* a, T* out, size_t n, unsig
   });
 }
 
-// Moves a[0, n) to out, sorted by the bits [depth, end) of the keys; the bits before depth are equal.
+// Moves a[0, n) to out, sorted by the bits [depth, end) of the keys; the bits before depth are
+// equal.
 template <class T>
 inline void sort_into(T* a, T* out, size_t n, unsigned depth, unsigned end, Stopper* stop) {
-  if (depth < end && end - depth <= kScatterBits && n > kInsertion) return counting_pass(a, out, n, depth, end, stop);
-  // The place in out is free: sort in a with it as scratch, then move it over while it is in the cache.
+  if (depth < end && end - depth <= kScatterBits && n > kInsertion)
+    return counting_pass(a, out, n, depth, end, stop);
+  // The place in out is free: sort in a with it as scratch, then move it over while it is in the
+  // cache.
   if (n > 1) sort_range(a, out, n, depth, end, stop);
-  in_steps(n, stop, [&](size_t from, size_t to) { memcpy(out + from, a + from, (to - from) * sizeof(T)); });
+  in_steps(n, stop,
+           [&](size_t from, size_t to) { memcpy(out + from, a + from, (to - from) * sizeof(T)); });
 }
 
 template <class T>
@@ -231,10 +259,12 @@ template <class T>
 inline void merge_runs(const T* a, size_t from, size_t middle, size_t to, T* out) {
   size_t left = from, right = middle;
   for (size_t i = from; i < to; ++i)
-    out[i] = left < middle && (right == to || !(row_in(a[right]) < row_in(a[left]))) ? a[left++] : a[right++];
+    out[i] = left < middle && (right == to || !(row_in(a[right]) < row_in(a[left]))) ? a[left++]
+                                                                                     : a[right++];
 }
 
-// Sorts rows that share their leading words by the words behind them, stable, by merges; tmp has the same room.
+// Sorts rows that share their leading words by the words behind them, stable, by merges; tmp has
+// the same room.
 template <class T>
 void sort_ties(T* a, T* tmp, size_t n, Stopper* stop) {
   T *from = a, *to = tmp;
@@ -251,8 +281,8 @@ void sort_ties(T* a, T* tmp, size_t n, Stopper* stop) {
   if (from != a) memcpy(static_cast<void*>(a), from, n * sizeof(T));
 }
 
-// Sorts by the leading bits bits, of which the first depth are equal: by the digits of the leading words, and those that tie by the rest if
-// it counts.
+// Sorts by the leading bits bits, of which the first depth are equal: by the digits of the leading
+// words, and those that tie by the rest if it counts.
 template <class T>
 void sort_rows(T* a, T* tmp, size_t n, unsigned depth, unsigned bits, Stopper* stop) {
   sort_range(a, tmp, n, depth, bits < 64 ? bits : 64, stop);
@@ -274,7 +304,8 @@ void sort_keys(uint64_t* keys, uint64_t* tmp, size_t n, unsigned bits, Stopper* 
 template <class W>
 void sort_pairs(uint64_t* pairs, uint64_t* tmp, size_t n, Stopper* stop) {
   using RowPair = Pair<typename W::Row>;
-  sort_rows(reinterpret_cast<RowPair*>(pairs), reinterpret_cast<RowPair*>(tmp), n, 0, W::kWords * 64, stop);
+  sort_rows(reinterpret_cast<RowPair*>(pairs), reinterpret_cast<RowPair*>(tmp), n, 0,
+            W::kWords * 64, stop);
 }
 
 template <unsigned Words>
@@ -312,13 +343,15 @@ inline unsigned kept_bits(const Permutation& p) {
 }
 
 constexpr size_t kPieceRows = 512;  // that are permuted at once
-constexpr unsigned kPartBits = 15;  // 2^15 keys, and as much for sorting them, leave room in the second-level cache
+constexpr unsigned kPartBits =
+    15;  // 2^15 keys, and as much for sorting them, leave room in the second-level cache
 constexpr unsigned kMostDigitBits = 11;
 constexpr size_t kLine = 8;  // keys in a line of the cache
 
 // Calls part(permuted keys, how many) for all keys, in order; false when the call is to end early.
 template <class Part>
-inline bool permuted_pieces(const Permutation& p, const uint64_t* in, size_t n, Stopper* stop, Part part) {
+inline bool permuted_pieces(const Permutation& p, const uint64_t* in, size_t n, Stopper* stop,
+                            Part part) {
   uint64_t piece[kPieceRows];
   for (size_t start = 0; start < n; start += kPieceRows) {
     const size_t length = n - start < kPieceRows ? n - start : kPieceRows;
@@ -333,31 +366,40 @@ inline void store_line(uint64_t* to, const uint64_t* line) {
 #if defined(__SSE2__)
   // Past the cache, which has no room for all lines: none is read before it is written.
   for (unsigned i = 0; i < kLine; i += 2)
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_load_si128(reinterpret_cast<const __m128i*>(line + i)));
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm_load_si128(reinterpret_cast<const __m128i*>(line + i)));
 #else
   memcpy(to, line, kLine * sizeof *to);
 #endif
 }
 
-// Writes keys to their parts of out by whole lines, which gather in room: a line for each part, and where each part goes on.
+// Writes keys to their parts of out by whole lines, which gather in room: a line for each part, and
+// where each part goes on.
 class LineScatter {
  public:
   // starts has the number of keys before each of the parts, and last all keys.
   LineScatter(uint64_t* out, uint64_t* lines, uint64_t* at, const uint64_t* starts, unsigned bits)
-      : offset_(reinterpret_cast<uintptr_t>(out) / sizeof *out % kLine), out_(out), lines_(lines), at_(at), starts_(starts), bits_(bits) {
+      : offset_(reinterpret_cast<uintptr_t>(out) / sizeof *out % kLine),
+        out_(out),
+        lines_(lines),
+        at_(at),
+        starts_(starts),
+        bits_(bits) {
     for (size_t d = 0; d < size_t{1} << bits; ++d) at_[d] = starts[d] + offset_;
   }
   void put(uint64_t key) {
     const size_t d = digit(key, 0, bits_);
     const uint64_t at = at_[d]++;
     lines_[d * kLine + at % kLine] = key;
-    // The front of a line may belong to parts before this one, whose own lines are written at the end.
+    // The front of a line may belong to parts before this one, whose own lines are written at the
+    // end.
     if (at % kLine == kLine - 1) full(d, at + 1 - kLine);
   }
   void finish() {
     for (size_t d = 0; d < size_t{1} << bits_; ++d) {
       const uint64_t line = at_[d] / kLine * kLine, start = starts_[d] + offset_;
-      for (uint64_t at = line > start ? line : start; at < at_[d]; ++at) out_[at - offset_] = lines_[d * kLine + at % kLine];
+      for (uint64_t at = line > start ? line : start; at < at_[d]; ++at)
+        out_[at - offset_] = lines_[d * kLine + at % kLine];
     }
 #if defined(__SSE2__)
     _mm_sfence();
@@ -381,14 +423,18 @@ class LineScatter {
   const unsigned bits_;
 };
 
-// Permuted keys to parts of out by their leading digit; the parts are then sorted where they are, with the front of tmp as scratch.
-inline void scatter_sort(const Permutation& p, const uint64_t* in, size_t n, const SortRoom& room, unsigned bits, Stopper* stop) {
+// Permuted keys to parts of out by their leading digit; the parts are then sorted where they are,
+// with the front of tmp as scratch.
+inline void scatter_sort(const Permutation& p, const uint64_t* in, size_t n, const SortRoom& room,
+                         unsigned bits, Stopper* stop) {
   unsigned digit_bits = kScatterBits;
   while (digit_bits < kMostDigitBits && n >> digit_bits > size_t{1} << kPartBits) ++digit_bits;
   if (digit_bits > bits) digit_bits = bits;
   const size_t digits = size_t{1} << digit_bits;
-  // In tmp, which is free: the lines, each in one of the cache, where parts go on, and where they begin.
-  uint64_t* const lines = room.tmp + (kLine - reinterpret_cast<uintptr_t>(room.tmp) / sizeof *room.tmp % kLine) % kLine;
+  // In tmp, which is free: the lines, each in one of the cache, where parts go on, and where they
+  // begin.
+  uint64_t* const lines =
+      room.tmp + (kLine - reinterpret_cast<uintptr_t>(room.tmp) / sizeof *room.tmp % kLine) % kLine;
   uint64_t *const at = lines + digits * kLine, *const starts = at + digits;
   memset(starts, 0, (digits + 1) * sizeof *starts);
   const bool counted = permuted_pieces(p, in, n, stop, [&](const uint64_t* piece, size_t length) {
@@ -403,27 +449,34 @@ inline void scatter_sort(const Permutation& p, const uint64_t* in, size_t n, con
   if (!scattered) return;
   scatter.finish();
   for (size_t start = 0; start < n;) {
-    const size_t length = run_end(room.out, start, n, n >> digit_bits, top_mask(digit_bits)) - start;
+    const size_t length =
+        run_end(room.out, start, n, n >> digit_bits, top_mask(digit_bits)) - start;
     if (should_stop(stop, length)) return;
     sort_range(room.out + start, room.tmp, length, digit_bits, bits, stop);
     start += length;
   }
 }
 
-// The same where leading bits stay where they are: keys that differ in the first cut of these are in order.
-inline void sort_parts(const Permutation& p, const uint64_t* in, size_t n, const SortRoom& room, unsigned cut, unsigned bits, Stopper* stop) {
+// The same where leading bits stay where they are: keys that differ in the first cut of these are
+// in order.
+inline void sort_parts(const Permutation& p, const uint64_t* in, size_t n, const SortRoom& room,
+                       unsigned cut, unsigned bits, Stopper* stop) {
   for (size_t start = 0; start < n;) {
     const size_t length = run_end(in, start, n, n >> cut, top_mask(cut)) - start;
-    if (!in_steps(length, stop, [&](size_t from, size_t to) { permute_rows(p, in + start + from, room.out + start + from, to - from); })) return;
+    if (!in_steps(length, stop, [&](size_t from, size_t to) {
+          permute_rows(p, in + start + from, room.out + start + from, to - from);
+        }))
+      return;
     sort_range(room.out + start, room.tmp, length, cut, bits, stop);
     start += length;
   }
 }
 
-// The permuted keys of a sorted set, sorted by their leading bits bits (stable). Of tmp only as much is used as needed: its pages may be
-// new.
+// The permuted keys of a sorted set, sorted by their leading bits bits (stable). Of tmp only as
+// much is used as needed: its pages may be new.
 template <class W>
-void permute_sort(const Permutation& p, const uint64_t* keys, size_t n, const SortRoom& room, unsigned bits, Stopper* stop) {
+void permute_sort(const Permutation& p, const uint64_t* keys, size_t n, const SortRoom& room,
+                  unsigned bits, Stopper* stop) {
   using Row = typename W::Row;
   const Row* const in = rows<Row>(keys);
   Row *const out = rows<Row>(room.out), *const tmp = rows<Row>(room.tmp);
@@ -432,15 +485,18 @@ void permute_sort(const Permutation& p, const uint64_t* keys, size_t n, const So
       unsigned cut = 0;
       while (n >> cut > cache_items<Row>() / 4) ++cut;
       const unsigned kept = kept_bits(p);
-      return cut <= kept && cut <= bits ? sort_parts(p, in, n, room, cut, bits, stop) : scatter_sort(p, in, n, room, bits, stop);
+      return cut <= kept && cut <= bits ? sort_parts(p, in, n, room, cut, bits, stop)
+                                        : scatter_sort(p, in, n, room, bits, stop);
     }
-  if (in_steps(n, stop, [&](size_t from, size_t to) { permute_rows(p, in + from, out + from, to - from); }))
+  if (in_steps(n, stop,
+               [&](size_t from, size_t to) { permute_rows(p, in + from, out + from, to - from); }))
     sort_rows(out, tmp, n, 0, bits, stop);
 }
 
 // low and high are rows.
 template <class W>
-size_t permute_select(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n, const uint64_t* low, const uint64_t* high) {
+size_t permute_select(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n,
+                      const uint64_t* low, const uint64_t* high) {
   using Row = typename W::Row;
   const Row least = *rows<Row>(low), most = *rows<Row>(high);
   size_t kept = 0;

@@ -26,7 +26,8 @@ size_t histogram(const uint64_t* words, size_t n, uint64_t counts[kSymbols]) {
     }
     ++local[0][symbol_between(keys[i - 1], keys[i])];
   }
-  for (unsigned s = 0; s < kSymbols; ++s) counts[s] += local[0][s] + local[1][s] + local[2][s] + local[3][s];
+  for (unsigned s = 0; s < kSymbols; ++s)
+    counts[s] += local[0][s] + local[1][s] + local[2][s] + local[3][s];
   return bad;
 }
 

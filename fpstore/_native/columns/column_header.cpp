@@ -33,13 +33,17 @@ bool has_right_permutation(const ColumnHeader& h) {
 Status check_fields(const ColumnHeader& h, Fault* fault) {
   if (h.flags != 0) return fail(fault, Status::unknown_flags, 0, h.flags);
   if (!is_width(h.width)) return fail(fault, Status::unknown_width, 64, h.width);
-  const auto field = [fault](uint64_t expected, uint64_t got) { return fail(fault, Status::bad_header_field, expected, got); };
+  const auto field = [fault](uint64_t expected, uint64_t got) {
+    return fail(fault, Status::bad_header_field, expected, got);
+  };
   const unsigned kind = static_cast<unsigned>(h.kind);
   if (kind > 2 || (h.kind == ColumnKind::copies) != (h.width <= 64)) return field(2, kind);
   if (h.table >= h.table_count) return field(h.table_count, h.table);
-  if (h.bucket_bits < kMinBucketBits || h.bucket_bits > kMaxBucketBits) return field(kMaxBucketBits, h.bucket_bits);
+  if (h.bucket_bits < kMinBucketBits || h.bucket_bits > kMaxBucketBits)
+    return field(kMaxBucketBits, h.bucket_bits);
   const bool rows = h.kind == ColumnKind::rows;
-  if (h.tag_bits > (rows ? 0 : kTagBits) || h.bucket_bits + h.tag_bits > h.width) return field(kTagBits, h.tag_bits);
+  if (h.tag_bits > (rows ? 0 : kTagBits) || h.bucket_bits + h.tag_bits > h.width)
+    return field(kTagBits, h.tag_bits);
   if (h.allowance > (rows ? 0 : h.bucket_bits + 1)) return field(h.bucket_bits + 1u, h.allowance);
   if (h.count >> 32) return field(UINT32_MAX, h.count);
   if (!rows && h.bucket_bits + kTagBits + rest_bits_for(h) > 64) return field(64, h.bucket_bits);
@@ -51,11 +55,13 @@ Status check_fields(const ColumnHeader& h, Fault* fault) {
 
 unsigned rest_bits_for(const ColumnHeader& h) {
   if (h.kind == ColumnKind::rows) return 0;
-  if (h.kind == ColumnKind::copies) return h.width > h.bucket_bits + kTagBits ? h.width - h.bucket_bits - kTagBits : 0;
+  if (h.kind == ColumnKind::copies)
+    return h.width > h.bucket_bits + kTagBits ? h.width - h.bucket_bits - kTagBits : 0;
   return h.count > 1 ? 64 - first_bit(h.count - 1) : 0;
 }
 
-Status parse_column_header(const uint8_t* data, uint64_t file_bytes, ColumnHeader* h, Fault* fault) {
+Status parse_column_header(const uint8_t* data, uint64_t file_bytes, ColumnHeader* h,
+                           Fault* fault) {
   uint8_t p[kHeaderBytes];
   TRY(copy_header(data, file_bytes, kMagic, p, fault));
   read_fields(p, h);
@@ -94,8 +100,10 @@ void make_view(const ColumnHeader& h, const uint8_t* data, uint64_t* seen, Colum
   v->rest_shift = h.rest_bits ? 64 - kTagBits - h.bucket_bits - h.rest_bits : 0;
   v->tag_mask = static_cast<uint16_t>(0xFFFFu << (kTagBits - h.tag_bits));
   v->rows = h.kind == ColumnKind::rows;
-  v->pages = Pages{data, data + h.checksums_offset, seen, kHeaderBytes, h.checksums_offset, h.checksum};
-  make_permutation(h.permutation, h.kind == ColumnKind::copies ? h.width : h.bucket_bits + kTagBits, &v->forward, &v->inverse);
+  v->pages =
+      Pages{data, data + h.checksums_offset, seen, kHeaderBytes, h.checksums_offset, h.checksum};
+  make_permutation(h.permutation, h.kind == ColumnKind::copies ? h.width : h.bucket_bits + kTagBits,
+                   &v->forward, &v->inverse);
 }
 
 }  // namespace fpstore

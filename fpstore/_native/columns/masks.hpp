@@ -1,4 +1,5 @@
-// Which bits of the number of a bucket are flipped: masks with the same number of ones, in ascending order.
+// Which bits of the number of a bucket are flipped: masks with the same number of ones, in
+// ascending order.
 #pragma once
 #include <cstdint>
 

@@ -8,9 +8,12 @@
 namespace fpstore {
 namespace {
 
-constexpr unsigned kQueryBits = 20;  // the low bits of a query's head, which has no more than 44 bits, tell which query it is
-constexpr size_t kTogether = size_t{1} << kQueryBits;  // queries that go through a table before the next one is asked
-static_assert(kMaxBucketBits + kTagBits + kQueryBits <= 64, "bucket and tag stand above the number of the query");
+constexpr unsigned kQueryBits =
+    20;  // the low bits of a query's head, which has no more than 44 bits, tell which query it is
+constexpr size_t kTogether =
+    size_t{1} << kQueryBits;  // queries that go through a table before the next one is asked
+static_assert(kMaxBucketBits + kTagBits + kQueryBits <= 64,
+              "bucket and tag stand above the number of the query");
 
 // One bucket of a table that a query is looked up in.
 struct Lookup {
@@ -47,8 +50,10 @@ constexpr unsigned kLookups = 64, kOpenBehind = 12, kFilterBehind = 28;
 constexpr unsigned kRuns = 16, kReadBehind = 8;
 constexpr unsigned kNamed = 64, kFinishBehind = 24;
 constexpr uint64_t kChoiceWork = 64;  // of choosing thresholds, in comparisons of a tag
-static_assert(kOpenBehind < kFilterBehind && kFilterBehind < kLookups, "the stages follow each other around the ring");
-static_assert(kReadBehind < kRuns && kFinishBehind < kNamed, "the stages follow each other around the ring");
+static_assert(kOpenBehind < kFilterBehind && kFilterBehind < kLookups,
+              "the stages follow each other around the ring");
+static_assert(kReadBehind < kRuns && kFinishBehind < kNamed,
+              "the stages follow each other around the ring");
 
 struct ColumnWork {
   Lookup lookups[kLookups];
@@ -58,8 +63,9 @@ struct ColumnWork {
   Sharing sharing;
 };
 
-// A probe under way. With W = 1 the entries are copies, with more words references to rows. Queries go through one table after the
-// other, in the order of its buckets if they are many: neighbours then meet the same tags, which the cache has.
+// A probe under way. With W = 1 the entries are copies, with more words references to rows. Queries
+// go through one table after the other, in the order of its buckets if they are many: neighbours
+// then meet the same tags, which the cache has.
 template <class Isa, unsigned W>
 struct ColumnFlow {
   const Ring& ring;
@@ -69,7 +75,8 @@ struct ColumnFlow {
   ColumnCounters* counters;
   Fault* fault;
   ColumnWork* work;
-  uint64_t* heads;      // of some queries: bucket and tag of a table, and which query it is; then room to sort them
+  uint64_t* heads;  // of some queries: bucket and tag of a table, and which query it is; then room
+                    // to sort them
   int16_t* thresholds;  // of the same queries, those of all tables, if they are chosen for each
   size_t first = 0;     // of these queries
   uint64_t added = 0, opened = 0, filtered = 0;  // look-ups
@@ -104,7 +111,8 @@ struct ColumnFlow {
         bucket += static_cast<int>(ones(difference[w] & r.bucket_mask[w]));
         tag += static_cast<int>(ones(difference[w] & r.tag_mask[w]));
       }
-      if (bucket <= t[i] && bucket + tag <= t[i] + t[i + 1 < ring.count ? i + 1 : 0] + 1) return true;
+      if (bucket <= t[i] && bucket + tag <= t[i] + t[i + 1 < ring.count ? i + 1 : 0] + 1)
+        return true;
     }
     return false;
   }
@@ -116,12 +124,14 @@ struct ColumnFlow {
     const uint64_t base = gather(t.forward, query) ^ run.head;
     for (unsigned i = 0; i < run.count; ++i) {
       const uint64_t place = run.first + run.near[i];
-      const uint64_t difference = (head_of(t, 0, read_tag(t, place)) | read_rest(t, place) << t.rest_shift) ^ base;
+      const uint64_t difference =
+          (head_of(t, 0, read_tag(t, place)) | read_rest(t, place) << t.rest_shift) ^ base;
       const unsigned distance = ones(difference);
       if (likely(distance > options.radius)) continue;
       const uint64_t unpermuted = gather(t.inverse, &difference);
       if (met_before(&unpermuted, run.table, thresholds_of(run.query))) continue;
-      if (!push<uint64_t>(sink, *query ^ unpermuted, number(run.query), distance)) return no_memory(fault);
+      if (!push<uint64_t>(sink, *query ^ unpermuted, number(run.query), distance))
+        return no_memory(fault);
     }
     return Status::ok;
   }
@@ -131,15 +141,18 @@ struct ColumnFlow {
     const ColumnView &t = view(run.table), &rows = *ring.rows;
     for (unsigned i = 0; i < run.count; ++i) {
       const uint64_t place = run.first + run.near[i], row = read_rest(t, place);
-      if (unlikely(row >= rows.count)) return (*fault = Fault{Status::bad_place, place, rows.count, row, run.table}).status;
+      if (unlikely(row >= rows.count))
+        return (*fault = Fault{Status::bad_place, place, rows.count, row, run.table}).status;
       fetch_line(rows.tags + 8 * W * row);
-      work->named[named++ % kNamed] = Named{run.head | head_of(t, 0, read_tag(t, place)), row, place, run.query, run.table};
+      work->named[named++ % kNamed] =
+          Named{run.head | head_of(t, 0, read_tag(t, place)), row, place, run.query, run.table};
       TRY(finish_references(kFinishBehind));
     }
     return Status::ok;
   }
 
-  // Reads the row that a reference leads to, which must have the bucket and the tag of the reference.
+  // Reads the row that a reference leads to, which must have the bucket and the tag of the
+  // reference.
   Status finish_reference(const Named& s) {
     const ColumnView &t = view(s.table), &rows = *ring.rows;
     const uint64_t at = 8 * uint64_t{W} * s.row;
@@ -153,8 +166,10 @@ struct ColumnFlow {
       distance += ones(difference[w]);
     }
     const uint64_t head = gather(t.forward, row);
-    if (unlikely(head != s.head)) return (*fault = Fault{Status::bad_key, s.place, s.head, head, s.table}).status;
-    if (distance > options.radius || met_before(difference, s.table, thresholds_of(s.query))) return Status::ok;
+    if (unlikely(head != s.head))
+      return (*fault = Fault{Status::bad_key, s.place, s.head, head, s.table}).status;
+    if (distance > options.radius || met_before(difference, s.table, thresholds_of(s.query)))
+      return Status::ok;
     return push<uint64_t>(sink, s.row, number(s.query), distance) ? Status::ok : no_memory(fault);
   }
 
@@ -165,15 +180,18 @@ struct ColumnFlow {
     return Status::ok;
   }
 
-  // Takes runs on, until at most `behind` wait. A run is at most kTagsAtOnce entries long, so its rests lie in few pages.
+  // Takes runs on, until at most `behind` wait. A run is at most kTagsAtOnce entries long, so its
+  // rests lie in few pages.
   Status read_runs(unsigned behind) {
     for (; found - read > behind; ++read) {
       const Run& run = work->runs[read % kRuns];
       const ColumnView& t = view(run.table);
       Status status = Status::ok;
       if (t.rest_bytes) {
-        const uint64_t first = run.first + run.near[0], n = run.near[run.count - 1] - run.near[0] + 1u;
-        status = at_table(verify(t.pages, t.rest_at + t.rest_bytes * first, t.rest_bytes * n, fault), run.table);
+        const uint64_t first = run.first + run.near[0],
+                       n = run.near[run.count - 1] - run.near[0] + 1u;
+        status = at_table(
+            verify(t.pages, t.rest_at + t.rest_bytes * first, t.rest_bytes * n, fault), run.table);
       }
       if (status == Status::ok) status = W > 1 ? name(run) : read_copies(run);
       if (unlikely(status != Status::ok)) return status;
@@ -181,7 +199,8 @@ struct ColumnFlow {
     return Status::ok;
   }
 
-  // Reads where a bucket lies, and asks for its tags; what follows them for long the processor asks for itself.
+  // Reads where a bucket lies, and asks for its tags; what follows them for long the processor asks
+  // for itself.
   Status open(Lookup* look) {
     const ColumnView& t = view(look->table);
     TRY(read_bucket(t, look->bucket, &look->start, &look->end, fault));
@@ -203,14 +222,16 @@ struct ColumnFlow {
       if (unlikely(stopped(n))) return interrupted(fault);
       TRY(at_table(verify(t.pages, t.tags_at + 2 * place, 2 * n, fault), look.table));
       Run& run = work->runs[found % kRuns];
-      run.count = Isa::near_tags(t.tags + 2 * place, static_cast<unsigned>(n), look.tag, t.tag_mask, look.limit, run.near);
+      run.count = Isa::near_tags(t.tags + 2 * place, static_cast<unsigned>(n), look.tag, t.tag_mask,
+                                 look.limit, run.near);
       if (!run.count) continue;
       run.head = head_of(t, look.bucket, 0);
       run.first = place;
       run.table = look.table;
       run.query = look.query;
       counters->survivors += run.count;
-      for (unsigned i = 0; i < run.count; ++i) fetch_line(t.rest + t.rest_bytes * (place + run.near[i]));
+      for (unsigned i = 0; i < run.count; ++i)
+        fetch_line(t.rest + t.rest_bytes * (place + run.near[i]));
       ++found;
       TRY(read_runs(kReadBehind));
     }
@@ -234,7 +255,8 @@ struct ColumnFlow {
     return read_lookups(kOpenBehind, kFilterBehind);
   }
 
-  // All look-ups of some queries in a table: with f bits of the bucket flipped the tag may differ in f bits fewer.
+  // All look-ups of some queries in a table: with f bits of the bucket flipped the tag may differ
+  // in f bits fewer.
   Status look_up(unsigned table, size_t count) {
     const ColumnView& t = view(table);
     const unsigned next = table + 1 < ring.count ? table + 1 : 0;
@@ -243,7 +265,8 @@ struct ColumnFlow {
       if (thresholds_of(q)[table] > most) most = thresholds_of(q)[table];
     if (most < 0 || t.count == 0) return Status::ok;
     for (size_t q = 0; q < count; ++q)
-      heads[q] = (gather(t.forward, words(static_cast<uint32_t>(q))) >> kQueryBits << kQueryBits) | q;
+      heads[q] =
+          (gather(t.forward, words(static_cast<uint32_t>(q))) >> kQueryBits << kQueryBits) | q;
     if (count >= kOrderedFrom && t.bucket_bits) {
       kernels(64).sort_keys(heads, heads + count, count, t.bucket_bits, options.stop);
       if (options.stop && options.stop->ended) return interrupted(fault);
@@ -254,13 +277,16 @@ struct ColumnFlow {
     if (most > static_cast<int>(t.bucket_bits)) most = static_cast<int>(t.bucket_bits);
     for (int f = 0; f <= most; ++f) {
       count = options.balance ? keep_from(table, f, count) : count;
-      for (uint32_t mask = first_mask(static_cast<unsigned>(f)); mask < end; mask = next_mask(mask, end))
+      for (uint32_t mask = first_mask(static_cast<unsigned>(f)); mask < end;
+           mask = next_mask(mask, end))
         for (size_t i = 0; i < count; ++i) {
           look.query = static_cast<uint32_t>(heads[i] & (kTogether - 1));
           const int16_t* const own = thresholds_of(look.query);
-          const unsigned limit = static_cast<unsigned>(own[table] + own[next] + 1 - f);  // not negative: a threshold is at least -1
+          const unsigned limit = static_cast<unsigned>(
+              own[table] + own[next] + 1 - f);  // not negative: a threshold is at least -1
           look.limit = static_cast<uint8_t>(limit < kTagBits ? limit : kTagBits);
-          look.bucket = static_cast<uint32_t>(t.bucket_bits ? heads[i] >> (64 - t.bucket_bits) : 0) ^ mask;
+          look.bucket =
+              static_cast<uint32_t>(t.bucket_bits ? heads[i] >> (64 - t.bucket_bits) : 0) ^ mask;
           look.tag = static_cast<uint16_t>(heads[i] << t.bucket_bits >> (64 - kTagBits));
           ++counters->lookups;
           TRY(add(look));
@@ -273,7 +299,8 @@ struct ColumnFlow {
   size_t keep_from(unsigned table, int f, size_t count) {
     size_t kept = 0;
     for (size_t i = 0; i < count; ++i)
-      if (thresholds_of(static_cast<uint32_t>(heads[i] & (kTogether - 1)))[table] >= f) heads[kept++] = heads[i];
+      if (thresholds_of(static_cast<uint32_t>(heads[i] & (kTogether - 1)))[table] >= f)
+        heads[kept++] = heads[i];
     return kept;
   }
 
@@ -282,9 +309,10 @@ struct ColumnFlow {
     for (uint32_t q = 0; q < count; ++q) {
       if (unlikely(stopped(kChoiceWork))) return interrupted(fault);
       for (unsigned i = 0; i < ring.count; ++i)
-        work->buckets[i] = static_cast<uint32_t>(gather(view(i).forward, words(q)) >> (64 - view(i).bucket_bits));
-      const Status status =
-          choose_thresholds(ring, work->buckets, options.radius, &work->sharing, thresholds + size_t{ring.count} * q, fault);
+        work->buckets[i] =
+            static_cast<uint32_t>(gather(view(i).forward, words(q)) >> (64 - view(i).bucket_bits));
+      const Status status = choose_thresholds(ring, work->buckets, options.radius, &work->sharing,
+                                              thresholds + size_t{ring.count} * q, fault);
       if (unlikely(status != Status::ok)) return status;
     }
     return Status::ok;
@@ -314,29 +342,39 @@ struct ColumnFlow {
 };
 
 template <class Isa, unsigned W>
-Status probe_columns(const Ring& ring, const Queries& queries, const ColumnOptions& options, Sink* sink,
-                     ColumnCounters* counters, Fault* fault) {
+Status probe_columns(const Ring& ring, const Queries& queries, const ColumnOptions& options,
+                     Sink* sink, ColumnCounters* counters, Fault* fault) {
   *fault = Fault{};
-  const size_t count = queries.count < kTogether ? queries.count : kTogether, heads = 2 * sizeof(uint64_t) * count;
-  const size_t bytes = sizeof(ColumnWork) + heads + (options.balance ? sizeof(int16_t) * ring.count * count : 0);
+  const size_t count = queries.count < kTogether ? queries.count : kTogether,
+               heads = 2 * sizeof(uint64_t) * count;
+  const size_t bytes =
+      sizeof(ColumnWork) + heads + (options.balance ? sizeof(int16_t) * ring.count * count : 0);
   auto* const memory = static_cast<uint8_t*>(take_memory(bytes));
   if (!memory) return no_memory(fault);
   auto* const chosen = reinterpret_cast<int16_t*>(memory + sizeof(ColumnWork) + heads);
-  ColumnFlow<Isa, W> flow{ring, queries, options, sink, counters, fault, reinterpret_cast<ColumnWork*>(memory),
-                          reinterpret_cast<uint64_t*>(memory + sizeof(ColumnWork)), chosen};
+  ColumnFlow<Isa, W> flow{ring,
+                          queries,
+                          options,
+                          sink,
+                          counters,
+                          fault,
+                          reinterpret_cast<ColumnWork*>(memory),
+                          reinterpret_cast<uint64_t*>(memory + sizeof(ColumnWork)),
+                          chosen};
   const Status status = flow.run();
   give_back(memory, bytes);
   return status;
 }
 
-// Writes the places, ascending, of the rows within the radius of the query, and how far they are; returns how many.
+// Writes the places, ascending, of the rows within the radius of the query, and how far they are;
+// returns how many.
 template <unsigned W>
-size_t near_rows(const uint8_t* rows, size_t n, const uint64_t* query, unsigned radius, uint32_t* places, uint16_t* distances) {
+size_t near_rows(const uint8_t* rows, size_t n, const uint64_t* query, unsigned radius,
+                 uint32_t* places, uint16_t* distances) {
   size_t count = 0;
   for (size_t i = 0; i < n; ++i) {
     unsigned distance = 0;
-    for (unsigned w = 0; w < W; ++w)
-      distance += ones(load64(rows + 8 * (W * i + w)) ^ query[w]);
+    for (unsigned w = 0; w < W; ++w) distance += ones(load64(rows + 8 * (W * i + w)) ^ query[w]);
     places[count] = static_cast<uint32_t>(i);
     distances[count] = static_cast<uint16_t>(distance);
     count += distance <= radius;

@@ -20,8 +20,10 @@ Status find_bucket(const ColumnView& t, uint64_t place, uint64_t* bucket, Fault*
   while (low < high) {
     const uint64_t middle = (low + high) / 2;
     TRY(read_bucket(t, middle, &start, &end, fault));
-    if (end > place) high = middle;
-    else low = middle + 1;
+    if (end > place)
+      high = middle;
+    else
+      low = middle + 1;
   }
   *bucket = low;
   return Status::ok;
@@ -42,7 +44,8 @@ Status read_tail(const ColumnView& t, uint64_t place, uint64_t* tail, Fault* fau
 }
 
 // Whether a row is less than a fingerprint, or equal to it.
-Status compare_row(const ColumnView& t, uint64_t row, const uint64_t* words, bool* less, bool* equal, Fault* fault) {
+Status compare_row(const ColumnView& t, uint64_t row, const uint64_t* words, bool* less,
+                   bool* equal, Fault* fault) {
   const Status status = verify_entries(t, row, 1, fault);
   *less = false;
   *equal = true;
@@ -62,7 +65,8 @@ struct Sought {
 };
 
 Status search_copies(const ColumnView& t, const Sought& s, uint64_t* place, Fault* fault) {
-  const uint64_t wanted = s.key << t.bucket_bits >> 48 << 48 | (s.key >> t.rest_shift & t.rest_mask);
+  const uint64_t wanted =
+      s.key << t.bucket_bits >> 48 << 48 | (s.key >> t.rest_shift & t.rest_mask);
   uint64_t low = s.start, high = s.end, tail;
   while (low < high) {
     const uint64_t middle = (low + high) / 2;
@@ -71,13 +75,16 @@ Status search_copies(const ColumnView& t, const Sought& s, uint64_t* place, Faul
       *place = middle;
       return Status::ok;
     }
-    if (tail < wanted) low = middle + 1;
-    else high = middle;
+    if (tail < wanted)
+      low = middle + 1;
+    else
+      high = middle;
   }
   return Status::ok;
 }
 
-Status search_rows(const ColumnView& t, const Sought& s, const uint64_t* words, uint64_t* place, Fault* fault) {
+Status search_rows(const ColumnView& t, const Sought& s, const uint64_t* words, uint64_t* place,
+                   Fault* fault) {
   uint64_t low = s.start, high = s.end;
   while (low < high) {
     const uint64_t middle = (low + high) / 2;
@@ -87,8 +94,10 @@ Status search_rows(const ColumnView& t, const Sought& s, const uint64_t* words, 
       *place = middle;
       return Status::ok;
     }
-    if (less) low = middle + 1;
-    else high = middle;
+    if (less)
+      low = middle + 1;
+    else
+      high = middle;
   }
   return Status::ok;
 }
@@ -99,20 +108,23 @@ unsigned bound_of(const ScanOptions& options, size_t query) {
 
 template <class Row>
 bool add(const Match<Row>& match, Nearest* nearest, Sink* sink) {
-  return nearest ? keep_nearest(nearest, match) : push(sink, match.fingerprint, match.query, match.distance);
+  return nearest ? keep_nearest(nearest, match)
+                 : push(sink, match.fingerprint, match.query, match.distance);
 }
 
-Status scan_keys(const ColumnView& t, const Entries& part, const Queries& queries, const ScanOptions& options, Sink* sink,
-                 Fault* fault) {
+Status scan_keys(const ColumnView& t, const Entries& part, const Queries& queries,
+                 const ScanOptions& options, Sink* sink, Fault* fault) {
   uint64_t keys[kAtOnce];
   uint32_t places[kAtOnce];
   TRY(read_entries(t, part, keys, fault));
   for (size_t q = 0; q < queries.count; ++q) {
     const uint64_t base = gather(t.forward, queries.words + q);
-    const size_t near = kernels(64).within_radius(keys, part.end - part.first, &base, bound_of(options, q), places);
+    const size_t near =
+        kernels(64).within_radius(keys, part.end - part.first, &base, bound_of(options, q), places);
     for (size_t i = 0; i < near; ++i) {
       const uint64_t key = keys[places[i]];
-      const Match<uint64_t> match{gather(t.inverse, &key), static_cast<uint32_t>(q), ones(key ^ base)};
+      const Match<uint64_t> match{gather(t.inverse, &key), static_cast<uint32_t>(q),
+                                  ones(key ^ base)};
       if (!add(match, options.nearest, sink)) return no_memory(fault);
     }
   }
@@ -120,16 +132,16 @@ Status scan_keys(const ColumnView& t, const Entries& part, const Queries& querie
 }
 
 template <unsigned Words>
-Status scan_rows(const ColumnView& t, const Entries& part, const Queries& queries, const ScanOptions& options, Sink* sink,
-                 Fault* fault) {
+Status scan_rows(const ColumnView& t, const Entries& part, const Queries& queries,
+                 const ScanOptions& options, Sink* sink, Fault* fault) {
   uint32_t places[kAtOnce];
   uint16_t distances[kAtOnce];
   TRY(verify_entries(t, part.first, part.end - part.first, fault));
   const NearRows near_rows = column_kernels().near_rows[Words / 2];
   const uint8_t* const rows = t.tags + 8 * Words * part.first;
   for (size_t q = 0; q < queries.count; ++q) {
-    const size_t near =
-        near_rows(rows, part.end - part.first, queries.words + Words * q, bound_of(options, q), places, distances);
+    const size_t near = near_rows(rows, part.end - part.first, queries.words + Words * q,
+                                  bound_of(options, q), places, distances);
     for (size_t i = 0; i < near; ++i) {
       Match<Wide<Words>> match{{}, static_cast<uint32_t>(q), distances[i]};
       memcpy(match.fingerprint.word, rows + 8 * Words * places[i], 8 * Words);
@@ -154,14 +166,16 @@ Status read_entries(const ColumnView& t, const Entries& entries, uint64_t* out, 
     if (bucket == bucket_count(t)) return bad_directory(t, place, fault);
     uint64_t start, end;
     TRY(read_bucket(t, bucket, &start, &end, fault));
-    if (start > place || (start < place && place != entries.first)) return bad_directory(t, start, fault);
+    if (start > place || (start < place && place != entries.first))
+      return bad_directory(t, start, fault);
     for (; place < end && place < entries.end; ++place)
       *out++ = head_of(t, bucket, read_tag(t, place)) | read_rest(t, place) << t.rest_shift;
   }
   return Status::ok;
 }
 
-Status locate_entries(const ColumnView& t, const Queries& fingerprints, uint64_t* places, Stopper* stop, Fault* fault) {
+Status locate_entries(const ColumnView& t, const Queries& fingerprints, uint64_t* places,
+                      Stopper* stop, Fault* fault) {
   Sought sought[kGroup];
   for (size_t i = 0; i < fingerprints.count; i += kGroup) {
     if (should_stop(stop, kGroup * kBlockWork)) return interrupted(fault);
@@ -180,18 +194,20 @@ Status locate_entries(const ColumnView& t, const Queries& fingerprints, uint64_t
     }
     for (size_t j = 0; j < n; ++j) {
       places[i + j] = UINT64_MAX;
-      TRY(t.rows ? search_rows(t, sought[j], words + t.words * j, places + i + j, fault) : search_copies(t, sought[j], places + i + j, fault));
+      TRY(t.rows ? search_rows(t, sought[j], words + t.words * j, places + i + j, fault)
+                 : search_copies(t, sought[j], places + i + j, fault));
     }
   }
   return Status::ok;
 }
 
-Status scan_entries(const ColumnView& t, const Entries& entries, const Queries& queries, const ScanOptions& options, Sink* sink,
-                    Fault* fault) {
+Status scan_entries(const ColumnView& t, const Entries& entries, const Queries& queries,
+                    const ScanOptions& options, Sink* sink, Fault* fault) {
   const auto scan = !t.rows ? scan_keys : t.words == 2 ? scan_rows<2> : scan_rows<4>;
   for (uint64_t first = entries.first; first < entries.end; first += kAtOnce) {
     const Entries part{first, entries.end - first < kAtOnce ? entries.end : first + kAtOnce};
-    if (should_stop(options.stop, (part.end - part.first) * (1 + queries.count))) return interrupted(fault);
+    if (should_stop(options.stop, (part.end - part.first) * (1 + queries.count)))
+      return interrupted(fault);
     TRY(scan(t, part, queries, options, sink, fault));
   }
   return Status::ok;

@@ -1,4 +1,5 @@
-// Thresholds for one query (Qin et al., GPH, ICDE 2018): those that meet the fewest entries, by what the directories say.
+// Thresholds for one query (Qin et al., GPH, ICDE 2018): those that meet the fewest entries, by
+// what the directories say.
 #pragma once
 #include "columns/masks.hpp"
 #include "columns/request.hpp"
@@ -6,12 +7,15 @@
 namespace fpstore {
 namespace {
 
-constexpr unsigned kCounted = 3;       // larger thresholds are never counted in the directory, only estimated
+constexpr unsigned kCounted =
+    3;  // larger thresholds are never counted in the directory, only estimated
 constexpr unsigned kMostRadius = 256;  // larger radii are treated as this one
 
-// costs[t + 1] of looking up in all buckets that differ from the query's in at most t bits, for t from -1 to most: look-ups, and
-// the entries that they meet. Up to `counted` bits the directory tells; what follows is estimated.
-inline Status count_costs(const ColumnView& t, uint32_t bucket, unsigned counted, unsigned most, float* costs, Fault* fault) {
+// costs[t + 1] of looking up in all buckets that differ from the query's in at most t bits, for t
+// from -1 to most: look-ups, and the entries that they meet. Up to `counted` bits the directory
+// tells; what follows is estimated.
+inline Status count_costs(const ColumnView& t, uint32_t bucket, unsigned counted, unsigned most,
+                          float* costs, Fault* fault) {
   TRY(verify(t.pages, t.directory_at, 4 * (bucket_count(t) + 1), fault));
   const uint32_t end = uint32_t{1} << t.bucket_bits;
   costs[0] = 0;
@@ -30,12 +34,14 @@ inline Status count_costs(const ColumnView& t, uint32_t bucket, unsigned counted
       step *= static_cast<float>(t.bucket_bits + 1 - f) / static_cast<float>(f);
     }
     costs[f + 1] = costs[f] + step;
-    variants *= static_cast<float>(t.bucket_bits - (f < t.bucket_bits ? f : t.bucket_bits)) / static_cast<float>(f + 1);
+    variants *= static_cast<float>(t.bucket_bits - (f < t.bucket_bits ? f : t.bucket_bits)) /
+                static_cast<float>(f + 1);
   }
   return Status::ok;
 }
 
-// Room for the choice: which allowance, t + 1, the last of some tables has in the cheapest way to share out a number of them.
+// Room for the choice: which allowance, t + 1, the last of some tables has in the cheapest way to
+// share out a number of them.
 struct Sharing {
   uint16_t choice[kMostRing][kMostRadius + 2];
   float cheapest[2][kMostRadius + 2];
@@ -43,13 +49,17 @@ struct Sharing {
 };
 
 // The thresholds of one query; buckets are those of the query in each table.
-inline Status choose_thresholds(const Ring& ring, const uint32_t* buckets, unsigned radius, Sharing* s, int16_t* thresholds, Fault* fault) {
+inline Status choose_thresholds(const Ring& ring, const uint32_t* buckets, unsigned radius,
+                                Sharing* s, int16_t* thresholds, Fault* fault) {
   const unsigned wanted = (radius < kMostRadius ? radius : kMostRadius) + 1;
   unsigned most = wanted / ring.count + kSpare;
   if (most > wanted) most = wanted;
-  const unsigned even = wanted / ring.count, counted = even < 1 ? 1 : even < kCounted ? even : kCounted;
+  const unsigned even = wanted / ring.count, counted = even < 1          ? 1
+                                                       : even < kCounted ? even
+                                                                         : kCounted;
   for (unsigned i = 0; i < ring.count; ++i) {
-    const Status status = count_costs(*ring.tables[i].table, buckets[i], counted, most - 1, s->costs, fault);
+    const Status status =
+        count_costs(*ring.tables[i].table, buckets[i], counted, most - 1, s->costs, fault);
     if (unlikely(status != Status::ok)) {
       fault->table = i;
       return status;

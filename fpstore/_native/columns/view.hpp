@@ -31,8 +31,10 @@ void make_view(const ColumnHeader& header, const uint8_t* data, uint64_t* seen, 
 
 static inline uint64_t bucket_count(const ColumnView& t) { return uint64_t{1} << t.bucket_bits; }
 
-// The entries [start, end) of a bucket, read once each: whatever the file says they lie in the table.
-static inline Status read_bucket(const ColumnView& t, uint64_t bucket, uint64_t* start, uint64_t* end, Fault* fault) {
+// The entries [start, end) of a bucket, read once each: whatever the file says they lie in the
+// table.
+static inline Status read_bucket(const ColumnView& t, uint64_t bucket, uint64_t* start,
+                                 uint64_t* end, Fault* fault) {
   TRY(verify(t.pages, t.directory_at + 4 * bucket, 8, fault));
   const uint64_t both = read_once(load64(t.directory + 4 * bucket));
   *start = both & UINT32_MAX;
@@ -42,7 +44,9 @@ static inline Status read_bucket(const ColumnView& t, uint64_t bucket, uint64_t*
   return fault->status;
 }
 
-static inline uint64_t read_tag(const ColumnView& t, uint64_t place) { return read_once(load16(t.tags + 2 * place)); }
+static inline uint64_t read_tag(const ColumnView& t, uint64_t place) {
+  return read_once(load16(t.tags + 2 * place));
+}
 
 // Eight bytes can be read at each place: there is room behind the section.
 static inline uint64_t read_rest(const ColumnView& t, uint64_t place) {

@@ -2,8 +2,8 @@
 
 namespace fpstore {
 
-size_t cut_keys(const ColumnHeader& h, const uint64_t* keys, size_t n, ColumnFeed* feed, uint32_t* bucket_counts, uint8_t* tags,
-                uint8_t* rests) {
+size_t cut_keys(const ColumnHeader& h, const uint64_t* keys, size_t n, ColumnFeed* feed,
+                uint32_t* bucket_counts, uint8_t* tags, uint8_t* rests) {
   const unsigned bytes = rest_bytes(h), head = h.bucket_bits + kTagBits;
   const uint64_t below = ~top_mask(h.kind == ColumnKind::copies ? h.width : head + h.rest_bits);
   for (size_t i = 0; i < n; ++i) {
@@ -19,7 +19,8 @@ size_t cut_keys(const ColumnHeader& h, const uint64_t* keys, size_t n, ColumnFee
   return n;
 }
 
-size_t count_rows(const ColumnHeader& h, const uint64_t* rows, size_t n, ColumnFeed* feed, uint32_t* bucket_counts) {
+size_t count_rows(const ColumnHeader& h, const uint64_t* rows, size_t n, ColumnFeed* feed,
+                  uint32_t* bucket_counts) {
   const unsigned words = words_of(h.width);
   for (size_t i = 0; i < n; ++i) {
     const uint64_t* const row = rows + words * i;

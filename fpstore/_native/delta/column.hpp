@@ -1,4 +1,5 @@
-// Arrays that grow: in place where the system can move their pages, and hash tables made of them. Knows nothing of Python.
+// Arrays that grow: in place where the system can move their pages, and hash tables made of them.
+// Knows nothing of Python.
 #pragma once
 #include <type_traits>
 #include <utility>
@@ -7,22 +8,23 @@
 
 namespace fpstore {
 
-// Fuzz targets are built with few buckets and small pages from the heap: a short input fills both, AddressSanitizer sees what leaves a
-// page, and a target that replaces operator new decides when there are no more.
+// Fuzz targets are built with few buckets and small pages from the heap: a short input fills both,
+// AddressSanitizer sees what leaves a page, and a target that replaces operator new decides when
+// there are no more.
 #ifdef FPSTORE_SMALL
 constexpr bool kSmall = true;
 #else
 constexpr bool kSmall = false;
 #endif
 
-// Anonymous pages, zero at first, resized from one number of bytes to another (0: none); nullptr, with nothing changed, when
-// there are no more.
+// Anonymous pages, zero at first, resized from one number of bytes to another (0: none); nullptr,
+// with nothing changed, when there are no more.
 void* resize_pages(void* pages, size_t from, size_t to);
 
 constexpr uint32_t kNone = UINT32_MAX;
 
-// An array of plain values in pages of its own. Room is reserved before values are pushed, so that a change that has begun cannot
-// fail. Pages of the room that were never written take no memory.
+// An array of plain values in pages of its own. Room is reserved before values are pushed, so that
+// a change that has begun cannot fail. Pages of the room that were never written take no memory.
 template <class T>
 class Column {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -59,7 +61,9 @@ class Column {
  private:
   static constexpr size_t kPage = kSmall ? 64 : 4096;
 
-  bool enlarge(uint64_t n) { return resize_room(n < capacity_ + capacity_ / 2 ? capacity_ + capacity_ / 2 : n); }
+  bool enlarge(uint64_t n) {
+    return resize_room(n < capacity_ + capacity_ / 2 ? capacity_ + capacity_ / 2 : n);
+  }
   bool resize_room(uint64_t n) {
     if (n > (SIZE_MAX - kPage) / sizeof(T)) return false;
     const size_t bytes = (n * sizeof(T) + kPage) / kPage * kPage;  // one page at least
@@ -78,7 +82,8 @@ class Column {
   size_t held_ = 0;
 };
 
-// Open addressing with linear probing, at most half full, over places in an array of the caller, who hashes and compares.
+// Open addressing with linear probing, at most half full, over places in an array of the caller,
+// who hashes and compares.
 class Slots {
  public:
   // The place that counts as the same, or kNone.

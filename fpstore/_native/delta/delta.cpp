@@ -17,18 +17,22 @@ void append(const Row& row, std::vector<uint64_t>* words) {
 template <class Row>
 class DeltaOf final : public DeltaChanges<Row> {
   using Base = DeltaChanges<Row>;
-  using typename Base::Attempt, typename Base::Entry, typename Base::Event, typename Base::Places, typename Base::Version;
-  using Base::entries_, Base::entry_slots_, Base::id_slots_, Base::index_, Base::next_of_id_, Base::pairs_, Base::versions_, Base::width_;
-  using Base::change, Base::find_entry, Base::find_pair, Base::is_present, Base::mix, Base::newest, Base::newest_absence,
-      Base::pair_state, Base::prefetch, Base::prefetch_entry, Base::presence_of, Base::state;
+  using Base::change, Base::find_entry, Base::find_pair, Base::is_present, Base::mix, Base::newest,
+      Base::newest_absence, Base::pair_state, Base::prefetch, Base::prefetch_entry,
+      Base::presence_of, Base::state;
+  using Base::entries_, Base::entry_slots_, Base::id_slots_, Base::index_, Base::next_of_id_,
+      Base::pairs_, Base::versions_, Base::width_;
   using Base::kGroup, Base::kInsertWork, Base::kLookUpWork;
+  using typename Base::Attempt, typename Base::Entry, typename Base::Event, typename Base::Places,
+      typename Base::Version;
 
  public:
   using Base::Base;
 
-  Applied probe_insert(const Asked& rows, size_t* n, uint32_t version, Sink* sink, uint8_t* inserted,
-                       const std::function<void()>& deliver) override {
-    if (versions_.size() && version < versions_[versions_.size() - 1].version) return Applied::old_version;
+  Applied probe_insert(const Asked& rows, size_t* n, uint32_t version, Sink* sink,
+                       uint8_t* inserted, const std::function<void()>& deliver) override {
+    if (versions_.size() && version < versions_[versions_.size() - 1].version)
+      return Applied::old_version;
     if (!versions_.reserve(versions_.size() + 1)) return Applied::out_of_memory;
     const Kernels& k = kernels(width_);
     const size_t all = *n;
@@ -39,7 +43,8 @@ class DeltaOf final : public DeltaChanges<Row> {
     uint64_t hashes[kGroup];
     for (size_t i = 0; i < all && work < kInsertWork; i += kGroup) {
       const size_t m = std::min<size_t>(kGroup, all - i);
-      prefetch(fpstore::rows<Row>(rows.queries) + i, rows.ids + i, rows.in_base + i, m, places, hashes);
+      prefetch(fpstore::rows<Row>(rows.queries) + i, rows.ids + i, rows.in_base + i, m, places,
+               hashes);
       for (size_t j = 0; j < m; ++j) index_.prefetch_keys(places[j], rows.radius);
       for (size_t j = 0; j < m && work < kInsertWork; ++j, ++*n) {
         work += index_.size_of(places[j], rows.radius);
@@ -60,27 +65,37 @@ class DeltaOf final : public DeltaChanges<Row> {
     const Version* last = first + versions_.size();
     if (first == last || version < first->version) return 0;
     if (version >= last[-1].version) return last[-1].end;
-    return std::upper_bound(first, last, version, [](uint32_t v, const Version& x) { return v < x.version; })[-1].end;
+    return std::upper_bound(first, last, version,
+                            [](uint32_t v, const Version& x) { return v < x.version; })[-1]
+        .end;
   }
-  bool probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const override {
+  bool probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink,
+             const Pause& pause) const override {
     return probe_each(rows<Row>(queries), n, radius, end, sink, pause, [] { return true; });
   }
-  bool share(const uint64_t* queries, size_t n, unsigned bits, uint32_t end, Sink* sink, const Pause& pause) const override {
+  bool share(const uint64_t* queries, size_t n, unsigned bits, uint32_t end, Sink* sink,
+             const Pause& pause) const override {
     const uint64_t mask = top_mask(bits);
     // Of no radius, the bucket of the first block is fetched.
     return look_each(
         rows<Row>(queries), n, 0, end, sink, pause, [] { return true; },
-        [&](const Row& query, const Places& at, const auto& emit) { return index_.share(query, mask, at, emit); },
+        [&](const Row& query, const Places& at, const auto& emit) {
+          return index_.share(query, mask, at, emit);
+        },
         [&](const Places& at) { return index_.share_size(mask, at); });
   }
-  bool scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const override {
+  bool scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink,
+            const Pause& pause) const override {
     return scan_parts(n, pause, [&](size_t first, size_t count) {
       return scan_some(
           rows<Row>(queries), first, count, end, [&](size_t) { return radius; },
-          [&](const Match<Row>& match) { return push(sink, match.fingerprint, match.query, match.distance); });
+          [&](const Match<Row>& match) {
+            return push(sink, match.fingerprint, match.query, match.distance);
+          });
     });
   }
-  bool nearest(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Nearest* kept, const Pause& pause) const override {
+  bool nearest(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Nearest* kept,
+               const Pause& pause) const override {
     if (radius <= index_.radius()) {
       Sink some{};  // the matches of one query
       const std::unique_ptr<Sink, void (*)(Sink*)> held(&some, release);
@@ -98,18 +113,21 @@ class DeltaOf final : public DeltaChanges<Row> {
     });
   }
 
-  void states(const uint64_t* words, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const override {
+  void states(const uint64_t* words, size_t n, uint32_t end, uint8_t* out,
+              const Pause& pause) const override {
     const Row* const fingerprints = rows<Row>(words);
     for (size_t i = 0; i < n; i += kGroup) {
       pause(kGroup * kLookUpWork);
       const size_t m = std::min<size_t>(kGroup, n - i);
       for (size_t j = 0; j < m; ++j) entry_slots_.prefetch(mix(fingerprints[i + j]));
       for (size_t j = 0; j < m; ++j) prefetch_entry(mix(fingerprints[i + j]));
-      for (size_t j = 0; j < m; ++j) out[i + j] = static_cast<uint8_t>(state(fingerprints[i + j], end));
+      for (size_t j = 0; j < m; ++j)
+        out[i + j] = static_cast<uint8_t>(state(fingerprints[i + j], end));
     }
   }
 
-  void pair_states(const uint64_t* words, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const override {
+  void pair_states(const uint64_t* words, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out,
+                   const Pause& pause) const override {
     const Row* const fingerprints = rows<Row>(words);
     for (size_t i = 0; i < n; ++i) {
       pause(kLookUpWork);
@@ -118,7 +136,8 @@ class DeltaOf final : public DeltaChanges<Row> {
     }
   }
 
-  void ids(const uint64_t* words, const uint64_t* base, size_t n, uint32_t end, std::vector<uint64_t>* out) const override {
+  void ids(const uint64_t* words, const uint64_t* base, size_t n, uint32_t end,
+           std::vector<uint64_t>* out) const override {
     const Row fingerprint = *rows<Row>(words);
     const uint32_t entry = find_entry(mix(fingerprint), fingerprint);
     if (entry == kNone) {
@@ -130,8 +149,10 @@ class DeltaOf final : public DeltaChanges<Row> {
     std::vector<uint64_t> added, removed;
     for (uint32_t p = entries_[entry].pairs; p != kNone; p = pairs_[p].next_of_entry) {
       const Presence said = presence_of(&pairs_[p], absence, end);
-      if (said == Presence::present) added.push_back(pairs_[p].id);
-      else if (said == Presence::absent && n) removed.push_back(pairs_[p].id);
+      if (said == Presence::present)
+        added.push_back(pairs_[p].id);
+      else if (said == Presence::absent && n)
+        removed.push_back(pairs_[p].id);
     }
     std::sort(added.begin(), added.end());
     std::sort(removed.begin(), removed.end());
@@ -153,15 +174,18 @@ class DeltaOf final : public DeltaChanges<Row> {
       uint32_t p = id_slots_.find(mix(ids[i]), [&](uint32_t q) { return pairs_[q].id == ids[i]; });
       for (; p != kNone; p = next_of_id_[p]) {
         const Entry& entry = entries_[pairs_[p].entry];
-        if (presence_of(&pairs_[p], newest_absence(entry, end), end) == Presence::present) found.emplace_back(entry.fingerprint, ids[i]);
+        if (presence_of(&pairs_[p], newest_absence(entry, end), end) == Presence::present)
+          found.emplace_back(entry.fingerprint, ids[i]);
       }
     }
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
       return a.first < b.first || (a.first == b.first && a.second < b.second);
     });
-    found.erase(std::unique(found.begin(), found.end(), [](const auto& a, const auto& b) {
-      return a.first == b.first && a.second == b.second;
-    }), found.end());
+    found.erase(std::unique(found.begin(), found.end(),
+                            [](const auto& a, const auto& b) {
+                              return a.first == b.first && a.second == b.second;
+                            }),
+                found.end());
     IdPairs out;
     for (const auto& pair : found) {
       append(pair.first, &out.fingerprints);
@@ -185,7 +209,9 @@ class DeltaOf final : public DeltaChanges<Row> {
       Stopper never;
       kernels(width_).sort_pairs(order.data(), scratch.data(), n, &never);
     }
-    const auto entry_at = [&](size_t i) -> const Entry& { return entries_[static_cast<uint32_t>(order[i * each + words])]; };
+    const auto entry_at = [&](size_t i) -> const Entry& {
+      return entries_[static_cast<uint32_t>(order[i * each + words])];
+    };
     out->fingerprints.reserve(n * words);
     out->in_base.reserve(n);
     out->lims.reserve(n + 1);
@@ -193,12 +219,14 @@ class DeltaOf final : public DeltaChanges<Row> {
     for (size_t i = 0; i < n; ++i) {
       pause(kLookUpWork);
       if (i + 2 * kGroup < n) fetch_line(&entry_at(i + 2 * kGroup));
-      if (i + kGroup < n && entry_at(i + kGroup).pairs != kNone) fetch_line(&pairs_[entry_at(i + kGroup).pairs]);
+      if (i + kGroup < n && entry_at(i + kGroup).pairs != kNone)
+        fetch_line(&pairs_[entry_at(i + kGroup).pairs]);
       const Entry& entry = entry_at(i);
       if (!entry.in_base) {
         const Event* absence = newest_absence(entry, end);
         for (uint32_t p = entry.pairs; p != kNone; p = pairs_[p].next_of_entry)
-          if (presence_of(&pairs_[p], absence, end) == Presence::present) out->ids.push_back(pairs_[p].id);
+          if (presence_of(&pairs_[p], absence, end) == Presence::present)
+            out->ids.push_back(pairs_[p].id);
         std::sort(out->ids.begin() + out->lims.back(), out->ids.end());
       }
       append(entry.fingerprint, &out->fingerprints);
@@ -209,20 +237,23 @@ class DeltaOf final : public DeltaChanges<Row> {
 
  private:
   template <class Done>
-  bool probe_each(const Row* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause,
-                  const Done& done) const {
+  bool probe_each(const Row* queries, size_t n, unsigned radius, uint32_t end, Sink* sink,
+                  const Pause& pause, const Done& done) const {
     const Kernels& k = kernels(width_);
     return look_each(
         queries, n, radius, end, sink, pause, done,
-        [&](const Row& query, const Places& at, const auto& emit) { return index_.probe(k, query, radius, at, emit); },
+        [&](const Row& query, const Places& at, const auto& emit) {
+          return index_.probe(k, query, radius, at, emit);
+        },
         [&](const Places& at) { return index_.size_of(at, radius); });
   }
 
-  // Adds what look(query, places, emit) finds for one query after the other to the sink, and calls done() after each, which may refuse.
-  // The buckets that a probe of the radius looks at are fetched before, and work(places) is about how many keys are compared.
+  // Adds what look(query, places, emit) finds for one query after the other to the sink, and calls
+  // done() after each, which may refuse. The buckets that a probe of the radius looks at are
+  // fetched before, and work(places) is about how many keys are compared.
   template <class Done, class Look, class Work>
-  bool look_each(const Row* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause, const Done& done,
-                 const Look& look, const Work& work) const {
+  bool look_each(const Row* queries, size_t n, unsigned radius, uint32_t end, Sink* sink,
+                 const Pause& pause, const Done& done, const Look& look, const Work& work) const {
     Places places[kGroup];
     for (size_t i = 0; i < n; i += kGroup) {
       const size_t m = std::min<size_t>(kGroup, n - i);
@@ -258,7 +289,8 @@ class DeltaOf final : public DeltaChanges<Row> {
     sink->count = kept;
   }
 
-  // Calls visit(first, count) for parts of n queries, each small enough that a pause comes before long.
+  // Calls visit(first, count) for parts of n queries, each small enough that a pause comes before
+  // long.
   template <class Visit>
   bool scan_parts(size_t n, const Pause& pause, const Visit& visit) const {
     const size_t most = std::max<size_t>(kGroup, kInsertWork / (index_.size() + 1));
@@ -271,20 +303,23 @@ class DeltaOf final : public DeltaChanges<Row> {
   }
 
   template <class Bound, class Emit>
-  bool scan_some(const Row* queries, size_t first, size_t n, uint32_t end, const Bound& bound, const Emit& emit) const {
+  bool scan_some(const Row* queries, size_t first, size_t n, uint32_t end, const Bound& bound,
+                 const Emit& emit) const {
     const Kernels& k = kernels(width_);
     std::vector<uint32_t> hits(NearIndex<Row>::kScan);
     std::vector<uint8_t> known(NearIndex<Row>::kScan);  // 1: looked up and present, 2: and absent
     return index_.scan([&](const Row* keys, size_t count) {
       std::fill(known.begin(), known.end(), 0);
       for (size_t i = first; i < first + n; ++i) {
-        const size_t found = k.within_radius(words_at(keys), count, words_at(queries + i), bound(i), hits.data());
+        const size_t found =
+            k.within_radius(words_at(keys), count, words_at(queries + i), bound(i), hits.data());
         for (size_t j = 0; j < found; ++j) {
           const Row key = keys[hits[j]];
           uint8_t& state = known[hits[j]];
           if (!state) state = is_present(key, end) ? 1 : 2;
           const unsigned distance = ones(key ^ queries[i]);
-          if (state == 1 && !emit(Match<Row>{key, static_cast<uint32_t>(i), distance})) return false;
+          if (state == 1 && !emit(Match<Row>{key, static_cast<uint32_t>(i), distance}))
+            return false;
         }
       }
       return true;
@@ -292,16 +327,18 @@ class DeltaOf final : public DeltaChanges<Row> {
   }
 
   // Does what probe_insert, below, does, for one of its rows.
-  Applied probe_insert_one(const Kernels& k, const Asked& rows, size_t q, const Places& at, Sink* sink,
-                           uint8_t* inserted) {
+  Applied probe_insert_one(const Kernels& k, const Asked& rows, size_t q, const Places& at,
+                           Sink* sink, uint8_t* inserted) {
     const Row query = fpstore::rows<Row>(rows.queries)[q];
     const uint64_t before = sink->count;
     *inserted = 0;
     if (!index_.probe(k, query, rows.radius, at, [&](const Row& fingerprint, unsigned distance) {
-          return !is_present(fingerprint, kNone) || push(sink, fingerprint, static_cast<uint32_t>(q), distance);
+          return !is_present(fingerprint, kNone) ||
+                 push(sink, fingerprint, static_cast<uint32_t>(q), distance);
         }))
       return Applied::out_of_memory;
-    const bool wanted = rows.matched[q] != 2 && (rows.always || (rows.matched[q] == 0 && sink->count == before));
+    const bool wanted =
+        rows.matched[q] != 2 && (rows.always || (rows.matched[q] == 0 && sink->count == before));
     if (!wanted || pair_state(query, rows.ids[q], kNone) == Presence::present) return Applied::ok;
     *inserted = 1;
     return change(Change::add, mix(query), query, rows.ids[q], rows.in_base[q] != 0, at);

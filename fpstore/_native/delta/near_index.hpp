@@ -1,5 +1,5 @@
-// An index of fingerprints in memory for a Hamming radius: blocks of bits of which one agrees (pigeonhole). Knows nothing of
-// Python.
+// An index of fingerprints in memory for a Hamming radius: blocks of bits of which one agrees
+// (pigeonhole). Knows nothing of Python.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -14,12 +14,14 @@ namespace fpstore {
 // What a long job calls between two steps, with the work of the last. It may throw.
 using Pause = std::function<void(uint64_t)>;
 
-// The bits are dealt to blocks, each with a bucket of fingerprints for every value of its leading bits. Two fingerprints within a
-// radius q differ in at most t_i of the leading bits of some block i, wherever sum(t_i + 1) = q + 1 (the general pigeonhole principle).
-// Up to radius 7 there are radius + 1 blocks, and no t is above 0: those of a smaller q are the first q + 1. For larger radii there are
-// four, or as many more as a fingerprint has room for and t needs to stay small; buckets whose numbers differ in up to t bits are
-// looked at. Where that is more work than a pass over all fingerprints, all are passed over. The buckets of such radii are made when
-// there are enough fingerprints that a probe of the index's radius may look at them.
+// The bits are dealt to blocks, each with a bucket of fingerprints for every value of its leading
+// bits. Two fingerprints within a radius q differ in at most t_i of the leading bits of some block
+// i, wherever sum(t_i + 1) = q + 1 (the general pigeonhole principle). Up to radius 7 there are
+// radius + 1 blocks, and no t is above 0: those of a smaller q are the first q + 1. For larger
+// radii there are four, or as many more as a fingerprint has room for and t needs to stay small;
+// buckets whose numbers differ in up to t bits are looked at. Where that is more work than a pass
+// over all fingerprints, all are passed over. The buckets of such radii are made when there are
+// enough fingerprints that a probe of the index's radius may look at them.
 template <class Row>
 class NearIndex {
  public:
@@ -49,21 +51,25 @@ class NearIndex {
       patterns_.resize(far_patterns());
       for (size_t i = 0; i < patterns_.size(); ++i) {
         patterns_[i] = static_cast<uint16_t>(i);
-        for (unsigned t = static_cast<unsigned>(__builtin_popcountll(i)); t <= kBucketBits; ++t) ++pattern_count_[t];
+        for (unsigned t = static_cast<unsigned>(__builtin_popcountll(i)); t <= kBucketBits; ++t)
+          ++pattern_count_[t];
       }
-      std::stable_sort(patterns_.begin(), patterns_.end(),
-                       [](uint16_t a, uint16_t b) { return __builtin_popcount(a) < __builtin_popcount(b); });
+      std::stable_sort(patterns_.begin(), patterns_.end(), [](uint16_t a, uint16_t b) {
+        return __builtin_popcount(a) < __builtin_popcount(b);
+      });
     }
-    if (keeps_all()) few_ = !blocks_ ? UINT64_MAX : kSmall ? kFewPerBucket : look_count(radius) * kLookWork;
+    if (keeps_all())
+      few_ = !blocks_ ? UINT64_MAX : kSmall ? kFewPerBucket : look_count(radius) * kLookWork;
     for (unsigned b = 0; b < blocks_; ++b) {
       unsigned used = 0;
       uint64_t mask[sizeof(Row) / 8] = {};
       for (unsigned i = b; i < bit_count && used < kBucketBits; i += blocks_, ++used) {
-        const unsigned place = 63 - bits[i] % 64, word = bits[i] / 64;  // from the least significant bit of its word
+        const unsigned place = 63 - bits[i] % 64,
+                       word = bits[i] / 64;  // from the least significant bit of its word
         mask[word] |= uint64_t{1} << place;
         for (unsigned value = 0; value < 256; ++value)
-          lookup_[(b / 4 * sizeof(Row) + word * 8 + place / 8) * 256 + value] |= uint64_t{value >> (place % 8) & 1}
-                                                                                  << (16 * (b % 4) + used);
+          lookup_[(b / 4 * sizeof(Row) + word * 8 + place / 8) * 256 + value] |=
+              uint64_t{value >> (place % 8) & 1} << (16 * (b % 4) + used);
       }
       masks_[b] = *rows<Row>(mask);
       first_[b + 1] = first_[b] + (uint64_t{1} << used);
@@ -73,7 +79,8 @@ class NearIndex {
   unsigned radius() const { return radius_; }
   uint64_t size() const { return size_; }
   uint64_t bytes() const {
-    uint64_t sum = buckets_.bytes() + all_.bytes() + lookup_.size() * sizeof(uint64_t) + patterns_.size() * sizeof(uint16_t);
+    uint64_t sum = buckets_.bytes() + all_.bytes() + lookup_.size() * sizeof(uint64_t) +
+                   patterns_.size() * sizeof(uint16_t);
     for (const Class& c : classes_) sum += c.keys.bytes() + c.owners.bytes();
     return sum;
   }
@@ -82,9 +89,11 @@ class NearIndex {
     uint64_t words[kMaxBlocks / 4] = {};
     for (unsigned w = 0; w < words_; ++w)
       for (unsigned i = 0; i < sizeof(Row); ++i)
-        words[w] |= lookup_[(w * sizeof(Row) + i) * 256 + (word_of(fingerprint, i / 8) >> (8 * (i % 8)) & 0xFF)];
+        words[w] |= lookup_[(w * sizeof(Row) + i) * 256 +
+                            (word_of(fingerprint, i / 8) >> (8 * (i % 8)) & 0xFF)];
     Places p;
-    for (unsigned b = 0; b < kMaxBlocks; ++b) p.bucket[b] = static_cast<uint16_t>(words[b / 4] >> (16 * (b % 4)));
+    for (unsigned b = 0; b < kMaxBlocks; ++b)
+      p.bucket[b] = static_cast<uint16_t>(words[b / 4] >> (16 * (b % 4)));
     return p;
   }
 
@@ -95,7 +104,8 @@ class NearIndex {
     if (has_buckets() && !reserve(at)) return false;
     unsigned left[kMaxBlocks], count = 0;  // the classes that buckets have left
     for (unsigned b = 0; has_buckets() && b < blocks_; ++b) {
-      const uint32_t number = static_cast<uint32_t>(first_[b]) + at.bucket[b], before = buckets_[number].size;
+      const uint32_t number = static_cast<uint32_t>(first_[b]) + at.bucket[b],
+                     before = buckets_[number].size;
       append(number, fingerprint);
       if (before && is_full(before)) left[count++] = class_of(before);
     }
@@ -125,7 +135,8 @@ class NearIndex {
     return true;
   }
 
-  // The two steps of what a look at a fingerprint's buckets waits for: where they are, and what is in them.
+  // The two steps of what a look at a fingerprint's buckets waits for: where they are, and what is
+  // in them.
   void prefetch_buckets(const Places& at, unsigned radius) const {
     if (!has_buckets()) return;
     for (unsigned b = 0; b < near_blocks(radius); ++b) fetch_line(&bucket(b, at));
@@ -138,7 +149,8 @@ class NearIndex {
     for (unsigned b = 0; b < near_blocks(radius); ++b) {
       const Bucket h = bucket(b, at);
       const char* p = reinterpret_cast<const char*>(keys(h));
-      for (uint32_t i = 0; i < h.size && i < kAhead; i += kLineKeys) fetch_line(p + i * sizeof(Row));
+      for (uint32_t i = 0; i < h.size && i < kAhead; i += kLineKeys)
+        fetch_line(p + i * sizeof(Row));
     }
   }
 
@@ -148,7 +160,8 @@ class NearIndex {
     for (unsigned b = 0; b < blocks_; ++b) {
       const Bucket h = bucket(b, at);
       const Row* const k = keys(h);
-      for (uint32_t i = is_full(h.size) ? 0 : h.size; i <= h.size && i < kAhead; i += kLineKeys) fetch_line(k + i);
+      for (uint32_t i = is_full(h.size) ? 0 : h.size; i <= h.size && i < kAhead; i += kLineKeys)
+        fetch_line(k + i);
     }
   }
 
@@ -164,28 +177,35 @@ class NearIndex {
     return keys;
   }
 
-  // Calls emit(fingerprint, distance) once for each fingerprint within the radius; emit may refuse. A radius above that of the index
-  // is answered by a pass over all.
+  // Calls emit(fingerprint, distance) once for each fingerprint within the radius; emit may refuse.
+  // A radius above that of the index is answered by a pass over all.
   template <class Emit>
-  bool probe(const Kernels& kernels, const Row& query, unsigned radius, const Places& at, const Emit& emit) const {
+  bool probe(const Kernels& kernels, const Row& query, unsigned radius, const Places& at,
+             const Emit& emit) const {
     if (!size_) return true;
     if (unlikely(!has_buckets())) return pass(kernels, query, radius, emit);
     if (unlikely(radius >= blocks_))
-      return worth_looking(at, radius) ? probe_far(kernels, query, radius, at, emit) : pass(kernels, query, radius, emit);
-    const auto meets = [this](unsigned block, const Row& difference) { return is_zero(difference & masks_[block]); };
+      return worth_looking(at, radius) ? probe_far(kernels, query, radius, at, emit)
+                                       : pass(kernels, query, radius, emit);
+    const auto meets = [this](unsigned block, const Row& difference) {
+      return is_zero(difference & masks_[block]);
+    };
     for (unsigned b = 0; b <= radius; ++b)
       if (!probe_bucket(kernels, query, radius, b, bucket(b, at), meets, emit)) return false;
     return true;
   }
 
-  // Calls emit(fingerprint, distance) for each fingerprint that has the leading bits of the query which are set in the mask; emit may
-  // refuse. Where the buckets of the first block are not numbered by some of these bits alone, it passes over all.
+  // Calls emit(fingerprint, distance) for each fingerprint that has the leading bits of the query
+  // which are set in the mask; emit may refuse. Where the buckets of the first block are not
+  // numbered by some of these bits alone, it passes over all.
   template <class Emit>
   bool share(const Row& query, uint64_t mask, const Places& at, const Emit& emit) const {
     if (!size_) return true;
     const auto visit = [&](const Row* some, size_t n) {
       for (size_t i = 0; i < n; ++i)
-        if (!((leading_word(some[i]) ^ leading_word(query)) & mask) && !emit(some[i], ones(some[i] ^ query))) return false;
+        if (!((leading_word(some[i]) ^ leading_word(query)) & mask) &&
+            !emit(some[i], ones(some[i] ^ query)))
+          return false;
       return true;
     };
     if (!leads_to_bucket(mask)) return scan(visit);
@@ -201,7 +221,8 @@ class NearIndex {
   template <class Visit>
   bool scan(const Visit& visit) const {
     for (uint64_t i = 0; i < all_.size(); i += kScan)
-      if (!visit(all_.data() + i, static_cast<size_t>(std::min<uint64_t>(kScan, all_.size() - i)))) return false;
+      if (!visit(all_.data() + i, static_cast<size_t>(std::min<uint64_t>(kScan, all_.size() - i))))
+        return false;
     if (!size_ || keeps_all()) return true;
     std::vector<Row> some(kScan);
     size_t held = 0;
@@ -223,14 +244,16 @@ class NearIndex {
 
  private:
   static constexpr uint64_t kFewLooks = 1 << 11;  // more blocks, and memory, are not worth fewer
-  static constexpr uint64_t kMostLooks = 1 << 16;  // those of a few million fingerprints are more work than a pass
+  static constexpr uint64_t kMostLooks =
+      1 << 16;  // those of a few million fingerprints are more work than a pass
 
   // The number of blocks for a radius from kNearBlocks on; 0 where only a pass pays.
   unsigned far_blocks(unsigned radius, unsigned bit_count) {
     const unsigned most = std::min(bit_count / kBucketBits, kMaxBlocks);
     for (unsigned blocks = std::min(4u, most);; blocks = std::min(2 * blocks, most)) {
       const unsigned base = (radius + 1) / blocks, extra = (radius + 1) % blocks;  // t + 1
-      uint64_t looks = 0, ways = 1;  // of the blocks with base - 1 flips at most, and of those with one more
+      uint64_t looks = 0,
+               ways = 1;  // of the blocks with base - 1 flips at most, and of those with one more
       for (unsigned f = 0; f < base; ++f, ways = ways * (kBucketBits - f + 1) / f) {
         looks += blocks * ways;
         if (looks > kMostLooks) break;
@@ -241,19 +264,24 @@ class NearIndex {
     }
   }
 
-  static constexpr uint64_t kFewPerBucket = 8;  // buckets: a fill with less than a fingerprint for them adds one by one
+  static constexpr uint64_t kFewPerBucket =
+      8;  // buckets: a fill with less than a fingerprint for them adds one by one
   static constexpr uint32_t kAhead = 256 / sizeof(Row);  // keys of a bucket that are prefetched
   static constexpr uint32_t kLineKeys = 64 / sizeof(Row);
 
-  static size_t within_radius(const Kernels& kernels, const Row* keys, size_t n, const Row& query, unsigned radius, uint32_t* places) {
-    return kernels.within_radius(reinterpret_cast<const uint64_t*>(keys), n, reinterpret_cast<const uint64_t*>(&query), radius, places);
+  static size_t within_radius(const Kernels& kernels, const Row* keys, size_t n, const Row& query,
+                              unsigned radius, uint32_t* places) {
+    return kernels.within_radius(reinterpret_cast<const uint64_t*>(keys), n,
+                                 reinterpret_cast<const uint64_t*>(&query), radius, places);
   }
 
   static constexpr uint64_t kLookWork = 128;  // of a look at a bucket, in keys compared in a pass
   static constexpr size_t kFarAhead = 8;      // buckets whose keys are on their way
 
-  // Capacities are 2, 4, 6, 8, 12, 16, 24, ...; of keys of one word, of which a line holds many, from 4 on.
-  static constexpr unsigned kLeast = sizeof(Row) > 8 ? 0 : 1;  // the number of the first class in this row
+  // Capacities are 2, 4, 6, 8, 12, 16, 24, ...; of keys of one word, of which a line holds many,
+  // from 4 on.
+  static constexpr unsigned kLeast =
+      sizeof(Row) > 8 ? 0 : 1;  // the number of the first class in this row
   static constexpr unsigned kClasses = 61;
   static constexpr uint32_t kMostKeys = uint32_t{1} << 31;  // of a bucket
   static unsigned class_of(uint32_t size) {
@@ -277,7 +305,9 @@ class NearIndex {
     return true;
   }
 
-  const Bucket& bucket(unsigned block, const Places& at) const { return buckets_[first_[block] + at.bucket[block]]; }
+  const Bucket& bucket(unsigned block, const Places& at) const {
+    return buckets_[first_[block] + at.bucket[block]];
+  }
   const Bucket& bucket(unsigned block, const Places& at, uint16_t pattern) const {
     return buckets_[first_[block] + (at.bucket[block] ^ pattern)];
   }
@@ -299,7 +329,8 @@ class NearIndex {
   // How many buckets a probe of such a radius looks at; 0 if only a pass answers it.
   uint64_t look_count(unsigned radius) const {
     uint64_t looks = 0;
-    for (unsigned b = 0; !patterns_.empty() && b < blocks_; ++b) looks += pattern_count_[flips(b, radius)];
+    for (unsigned b = 0; !patterns_.empty() && b < blocks_; ++b)
+      looks += pattern_count_[flips(b, radius)];
     return looks;
   }
 
@@ -310,18 +341,21 @@ class NearIndex {
     uint64_t work = looks * kLookWork;
     if (!looks || work >= size_) return false;
     for (unsigned b = 0; b < blocks_; ++b)
-      for (uint32_t i = 0; i < pattern_count_[flips(b, radius)]; ++i) work += bucket(b, at, patterns_[i]).size;
+      for (uint32_t i = 0; i < pattern_count_[flips(b, radius)]; ++i)
+        work += bucket(b, at, patterns_[i]).size;
     return work < size_;
   }
 
-  // Emits the keys of a bucket of block b within the radius, but those that an earlier block has reported: one that they meet in.
+  // Emits the keys of a bucket of block b within the radius, but those that an earlier block has
+  // reported: one that they meet in.
   template <class Meets, class Emit>
-  bool probe_bucket(const Kernels& kernels, const Row& query, unsigned radius, unsigned b, const Bucket& h, const Meets& meets,
-                    const Emit& emit) const {
+  bool probe_bucket(const Kernels& kernels, const Row& query, unsigned radius, unsigned b,
+                    const Bucket& h, const Meets& meets, const Emit& emit) const {
     uint32_t hits[kChunk];
     const Row* k = keys(h);
     for (uint32_t i = 0; i < h.size; i += kChunk) {
-      const size_t found = within_radius(kernels, k + i, std::min<size_t>(h.size - i, kChunk), query, radius, hits);
+      const size_t found =
+          within_radius(kernels, k + i, std::min<size_t>(h.size - i, kChunk), query, radius, hits);
       for (size_t j = 0; j < found; ++j) {
         const Row key = k[i + hits[j]], difference = key ^ query;
         bool before = false;
@@ -333,7 +367,8 @@ class NearIndex {
   }
 
   template <class Emit>
-  bool probe_far(const Kernels& kernels, const Row& query, unsigned radius, const Places& at, const Emit& emit) const {
+  bool probe_far(const Kernels& kernels, const Row& query, unsigned radius, const Places& at,
+                 const Emit& emit) const {
     const auto meets = [this, radius](unsigned block, const Row& difference) {
       return ones(difference & masks_[block]) <= flips(block, radius);
     };
@@ -341,7 +376,8 @@ class NearIndex {
       const uint32_t count = pattern_count_[flips(b, radius)];
       for (uint32_t p = 0; p < count; ++p) {
         if (p + kFarAhead < count) fetch_line(keys(bucket(b, at, patterns_[p + kFarAhead])));
-        if (!probe_bucket(kernels, query, radius, b, bucket(b, at, patterns_[p]), meets, emit)) return false;
+        if (!probe_bucket(kernels, query, radius, b, bucket(b, at, patterns_[p]), meets, emit))
+          return false;
       }
     }
     return true;
@@ -352,7 +388,8 @@ class NearIndex {
     uint32_t hits[kChunk];
     return scan([&](const Row* some, size_t n) {
       for (size_t i = 0; i < n; i += kChunk) {
-        const size_t found = within_radius(kernels, some + i, std::min<size_t>(n - i, kChunk), query, radius, hits);
+        const size_t found =
+            within_radius(kernels, some + i, std::min<size_t>(n - i, kChunk), query, radius, hits);
         for (size_t j = 0; j < found; ++j) {
           const Row key = some[i + hits[j]];
           if (!emit(key, ones(key ^ query))) return false;
@@ -378,8 +415,10 @@ class NearIndex {
       if (!is_full(size)) continue;
       const unsigned c = class_of(size + 1);
       moving[count++] = static_cast<uint8_t>(c);
-      const uint64_t cells = classes_[c].owners.size() + static_cast<uint64_t>(std::count(moving, moving + count, c));
-      if (!classes_[c].owners.reserve(cells) || !classes_[c].keys.reserve(cells * capacity(c))) return false;
+      const uint64_t cells =
+          classes_[c].owners.size() + static_cast<uint64_t>(std::count(moving, moving + count, c));
+      if (!classes_[c].owners.reserve(cells) || !classes_[c].keys.reserve(cells * capacity(c)))
+        return false;
     }
     return true;
   }
@@ -399,12 +438,15 @@ class NearIndex {
     return true;
   }
 
-  // In passes over all of them: each bucket is made as large as it will be. When memory runs out, there are no buckets.
+  // In passes over all of them: each bucket is made as large as it will be. When memory runs out,
+  // there are no buckets.
   bool fill_buckets(const Row* fingerprints, size_t n, const Pause& pause) {
     if (n > kMostKeys || (!has_buckets() && !make_buckets())) return false;
     try {
       std::vector<Row*> next(buckets_.size());  // where the next key of a bucket goes
-      each_place(fingerprints, n, pause, [](uint32_t) {}, [&](uint32_t bucket, const Row&) { ++buckets_[bucket].size; });
+      each_place(
+          fingerprints, n, pause, [](uint32_t) {},
+          [&](uint32_t bucket, const Row&) { ++buckets_[bucket].size; });
       if (!give_cells()) {
         clear_buckets();
         return false;
@@ -421,14 +463,17 @@ class NearIndex {
     return true;
   }
 
-  // A cell of the right capacity for each bucket, whose size is known and whose keys are not there yet.
+  // A cell of the right capacity for each bucket, whose size is known and whose keys are not there
+  // yet.
   bool give_cells() {
     uint64_t cells[kClasses] = {};
     for (uint64_t i = 0; i < buckets_.size(); ++i)
       if (buckets_[i].size) ++cells[class_of(buckets_[i].size)];
     for (unsigned c = 0; c < kClasses; ++c) {
       if (!cells[c]) continue;
-      if (!classes_[c].owners.reserve(cells[c]) || !classes_[c].keys.reserve(cells[c] * capacity(c))) return false;
+      if (!classes_[c].owners.reserve(cells[c]) ||
+          !classes_[c].keys.reserve(cells[c] * capacity(c)))
+        return false;
       classes_[c].keys.resize(cells[c] * capacity(c));
     }
     for (uint64_t i = 0; i < buckets_.size(); ++i) {
@@ -455,9 +500,11 @@ class NearIndex {
     }
   }
 
-  // Calls ahead(bucket) for the buckets of each fingerprint, and visit(bucket, fingerprint) some time later.
+  // Calls ahead(bucket) for the buckets of each fingerprint, and visit(bucket, fingerprint) some
+  // time later.
   template <class Ahead, class Visit>
-  void each_place(const Row* fingerprints, size_t n, const Pause& pause, const Ahead& ahead, const Visit& visit) const {
+  void each_place(const Row* fingerprints, size_t n, const Pause& pause, const Ahead& ahead,
+                  const Visit& visit) const {
     uint32_t buckets[kGroup * kMaxBlocks];
     for (size_t i = 0; i < n; i += kGroup) {
       if (i % kScan == 0) pause(kScan);
@@ -465,7 +512,8 @@ class NearIndex {
       size_t count = 0;
       for (size_t j = 0; j < m; ++j) {
         const Places at = places(fingerprints[i + j]);
-        for (unsigned b = 0; b < blocks_; ++b) ahead(buckets[count++] = static_cast<uint32_t>(first_[b]) + at.bucket[b]);
+        for (unsigned b = 0; b < blocks_; ++b)
+          ahead(buckets[count++] = static_cast<uint32_t>(first_[b]) + at.bucket[b]);
       }
       for (size_t k = 0; k < count; ++k) visit(buckets[k], fingerprints[i + k / blocks_]);
     }
@@ -505,24 +553,27 @@ class NearIndex {
     of.keys.resize(last * capacity(c));
   }
 
-  // The keys of buckets of one capacity, in cells close together: what a bucket leaves when it grows is filled with the last one.
+  // The keys of buckets of one capacity, in cells close together: what a bucket leaves when it
+  // grows is filled with the last one.
   struct Class {
     Column<Row> keys;
     Column<uint32_t> owners;  // the number of each cell's bucket
   };
 
   unsigned radius_;
-  unsigned blocks_;                               // none where only a pass pays
-  unsigned words_;                                // of four bucket numbers each
-  Row masks_[kMaxBlocks];                         // the bits that number the buckets of a block
-  uint64_t first_[kMaxBlocks + 1];                // first bucket of each block
-  std::vector<uint64_t> lookup_;                  // for each word and byte of a fingerprint, what the byte gives to four bucket numbers
-  std::vector<uint16_t> patterns_;                // for radii that need them: what flips the bits of a bucket's number, by how many
+  unsigned blocks_;                 // none where only a pass pays
+  unsigned words_;                  // of four bucket numbers each
+  Row masks_[kMaxBlocks];           // the bits that number the buckets of a block
+  uint64_t first_[kMaxBlocks + 1];  // first bucket of each block
+  std::vector<uint64_t> lookup_;  // for each word and byte of a fingerprint, what the byte gives to
+                                  // four bucket numbers
+  std::vector<uint16_t>
+      patterns_;  // for radii that need them: what flips the bits of a bucket's number, by how many
   uint32_t pattern_count_[kBucketBits + 1] = {};  // of those with at most i ones
   Column<Bucket> buckets_;                        // none before the first fingerprint
   Column<Row> all_;                               // the fingerprints, where a pass may be needed
-  Class classes_[kClasses];                       // the size of a bucket says which: nothing is ever taken out
-  uint64_t few_ = 0;                              // up to as many fingerprints have no buckets
+  Class classes_[kClasses];  // the size of a bucket says which: nothing is ever taken out
+  uint64_t few_ = 0;         // up to as many fingerprints have no buckets
   uint64_t size_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// Reading all of a table's blocks, one after the other. Blocks has the steps of a codec, and of an instruction set (search/codecs.hpp).
+// Reading all of a table's blocks, one after the other. Blocks has the steps of a codec, and of an
+// instruction set (search/codecs.hpp).
 #pragma once
 #include "format/workspace.hpp"
 
@@ -9,7 +10,8 @@ constexpr uint32_t kAheadBytes = 1 << 13;
 
 // The rows of an opened block into out; roomy when there is room for Workspace::kValuesBehind more.
 template <class Blocks>
-inline Status expand_rows(const typename Blocks::OpenBlock& unit, const Workspace& work, unsigned k, uint64_t* out, bool roomy, Fault* fault) {
+inline Status expand_rows(const typename Blocks::OpenBlock& unit, const Workspace& work, unsigned k,
+                          uint64_t* out, bool roomy, Fault* fault) {
   using W = typename Blocks::W;
   if (!W::kWide && likely(roomy)) return Blocks::expand(unit, work, k, out, fault);
   const Status status = Blocks::expand(unit, work, k, work.values, fault);
@@ -19,12 +21,14 @@ inline Status expand_rows(const typename Blocks::OpenBlock& unit, const Workspac
   return status;
 }
 
-// The blocks from b on that are opened together; those that follow some way behind are fetched into the cache.
+// The blocks from b on that are opened together; those that follow some way behind are fetched into
+// the cache.
 template <class OpenBlock>
 inline unsigned take_blocks(const TableView& t, uint64_t b, uint64_t end, OpenBlock* units) {
   const uint8_t* ahead = block_at(t, b) + kAheadBytes;
   const uint8_t* const stop = block_at(t, end);
-  for (uint32_t i = 0; i < kWays * t.block_bytes && ahead + i < stop; i += 64) fetch_line(ahead + i);
+  for (uint32_t i = 0; i < kWays * t.block_bytes && ahead + i < stop; i += 64)
+    fetch_line(ahead + i);
   unsigned n = 0;
   for (; n < kWays && b + n < end; ++n) units[n] = OpenBlock{&t, b + n, {}};
   return n;
@@ -32,7 +36,8 @@ inline unsigned take_blocks(const TableView& t, uint64_t b, uint64_t end, OpenBl
 
 // Calls use(unit, k) for each of the blocks, where k is its place among those opened together.
 template <class Blocks, class Use>
-inline Status each_opened(const TableView& t, const BlockRange& range, const Workspace& work, Fault* fault, Use use) {
+inline Status each_opened(const TableView& t, const BlockRange& range, const Workspace& work,
+                          Fault* fault, Use use) {
   typename Blocks::OpenBlock units[kWays];
   for (uint64_t b = range.begin; b < range.end;) {
     const unsigned n = take_blocks(t, b, range.end, units);
@@ -49,10 +54,11 @@ template <class Blocks, class Use>
 inline Status each_block(const TableView& t, const BlockRange& range, Fault* fault, Use use) {
   const Workspace work(t.block_bytes);
   if (!work.fine()) return no_memory(fault);
-  return each_opened<Blocks>(t, range, work, fault, [&](const typename Blocks::OpenBlock& unit, unsigned k) {
-    const Status status = Blocks::expand(unit, work, k, work.values, fault);
-    return status == Status::ok ? use(unit, work.values) : status;
-  });
+  return each_opened<Blocks>(
+      t, range, work, fault, [&](const typename Blocks::OpenBlock& unit, unsigned k) {
+        const Status status = Blocks::expand(unit, work, k, work.values, fault);
+        return status == Status::ok ? use(unit, work.values) : status;
+      });
 }
 
 template <class Blocks>
@@ -60,17 +66,19 @@ Status decode_all(const TableView& t, const BlockRange& range, Decoded* to, Faul
   const Workspace work(t.block_bytes);
   if (!work.fine()) return no_memory(fault);
   bool full = false;
-  const Status status = each_opened<Blocks>(t, range, work, fault, [&](const typename Blocks::OpenBlock& unit, unsigned k) {
-    // Only the count of an opened block says what is written.
-    full = unit.head.count > to->room - to->written;
-    if (full) return Status::interrupted;
-    if (to->counts) to->counts[unit.block - range.begin] = unit.head.count;
-    const bool roomy = to->room - to->written >= unit.head.count + Workspace::kValuesBehind;
-    const Status one = expand_rows<Blocks>(unit, work, k, to->entries + to->written * Blocks::W::kWords, roomy, fault);
-    to->written += unit.head.count;
-    ++to->blocks;
-    return one;
-  });
+  const Status status = each_opened<Blocks>(
+      t, range, work, fault, [&](const typename Blocks::OpenBlock& unit, unsigned k) {
+        // Only the count of an opened block says what is written.
+        full = unit.head.count > to->room - to->written;
+        if (full) return Status::interrupted;
+        if (to->counts) to->counts[unit.block - range.begin] = unit.head.count;
+        const bool roomy = to->room - to->written >= unit.head.count + Workspace::kValuesBehind;
+        const Status one = expand_rows<Blocks>(
+            unit, work, k, to->entries + to->written * Blocks::W::kWords, roomy, fault);
+        to->written += unit.head.count;
+        ++to->blocks;
+        return one;
+      });
   return full ? Status::ok : status;
 }
 

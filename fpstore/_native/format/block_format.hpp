@@ -1,4 +1,5 @@
-// What the blocks of every codec share: where they are, their checksums, the words behind the leading ones.
+// What the blocks of every codec share: where they are, their checksums, the words behind the
+// leading ones.
 #pragma once
 #include "format/block_sum.hpp"
 #include "format/common.hpp"
@@ -18,13 +19,18 @@ struct Unread {
 };
 
 // The leading word of the key before block b.
-inline uint64_t key_before(const TableView& t, uint64_t b) { return b ? t.keys[b - 1] : t.key_before; }
-
-inline uint64_t checksum_seed(const TableView& t, uint64_t b) {
-  return t.seed + t.keys[b] * xxh::kP1 + key_before(t, b) * xxh::kP2 + (t.first_block + b) * xxh::kP3;
+inline uint64_t key_before(const TableView& t, uint64_t b) {
+  return b ? t.keys[b - 1] : t.key_before;
 }
 
-inline const uint8_t* block_at(const TableView& t, uint64_t b) { return t.blocks + b * t.block_bytes; }
+inline uint64_t checksum_seed(const TableView& t, uint64_t b) {
+  return t.seed + t.keys[b] * xxh::kP1 + key_before(t, b) * xxh::kP2 +
+         (t.first_block + b) * xxh::kP3;
+}
+
+inline const uint8_t* block_at(const TableView& t, uint64_t b) {
+  return t.blocks + b * t.block_bytes;
+}
 
 // Streams that need more than the bits they have.
 inline Status bad_bits(uint64_t b, uint64_t room, uint64_t needed, Fault* fault) {
@@ -42,7 +48,8 @@ inline Status bad_key(const TableView& t, uint64_t b, uint64_t last, Fault* faul
 template <class Isa>
 inline Status check_sum(const TableView& t, uint64_t b, Fault* fault) {
   const uint8_t* const p = block_at(t, b);
-  const uint64_t expected = read_once(load32(p)), checksum = Isa::block_sum(p, t.block_bytes, checksum_seed(t, b));
+  const uint64_t expected = read_once(load32(p)),
+                 checksum = Isa::block_sum(p, t.block_bytes, checksum_seed(t, b));
   mapped_bytes_may_change();
   if (likely(expected == checksum)) return Status::ok;
   *fault = Fault{Status::bad_block_checksum, b, expected, checksum};
@@ -64,7 +71,8 @@ inline const uint8_t* rest_at(const uint8_t* block, const Head& head, uint32_t i
 template <class W, class Head>
 inline bool key_is_last(const Unread<Head>& unit) {
   if constexpr (W::kWide) {
-    const uint8_t* const last = rest_at<W>(block_at(*unit.table, unit.block), unit.head, unit.head.count - 1);
+    const uint8_t* const last =
+        rest_at<W>(block_at(*unit.table, unit.block), unit.head, unit.head.count - 1);
     return memcmp(last, unit.table->key_rests + unit.block * W::kRestWords, W::kRestBytes) == 0;
   } else {
     (void)unit;
@@ -79,7 +87,8 @@ inline void prefetch_block(const TableView& t, uint64_t b) {
   while ((p += 64) < end);
 }
 
-// Where reading stands in a block: entry index (0 is the first), its leading word, and a place in the bits behind it.
+// Where reading stands in a block: entry index (0 is the first), its leading word, and a place in
+// the bits behind it.
 struct Cursor {
   uint32_t index;
   uint32_t at;

@@ -1,5 +1,5 @@
-// The checksum of a block (docs/format.md, "Block checksum"): products of halves of words, as XXH3 takes them (Collet, 2019), so that
-// vectors take eight words at a time.
+// The checksum of a block (docs/format.md, "Block checksum"): products of halves of words, as XXH3
+// takes them (Collet, 2019), so that vectors take eight words at a time.
 #pragma once
 #include "format/xxh64.hpp"
 
@@ -7,10 +7,12 @@ namespace fpstore {
 namespace {
 
 constexpr unsigned kSumLanes = 8;
-constexpr uint64_t kSumStep = kSumLanes * xxh::kP1;  // from the key of a word to that of the word eight behind it
-constexpr uint64_t kUnsummed = 0xFFFFFFFF;           // of the first word: the checksum itself
+constexpr uint64_t kSumStep =
+    kSumLanes * xxh::kP1;  // from the key of a word to that of the word eight behind it
+constexpr uint64_t kUnsummed = 0xFFFFFFFF;  // of the first word: the checksum itself
 
-// What is left of h, the sum of seed, lanes, and products of the halves of lanes with keys of their own.
+// What is left of h, the sum of seed, lanes, and products of the halves of lanes with keys of their
+// own.
 inline uint32_t finish_sum(uint64_t h) { return static_cast<uint32_t>(xxh::avalanche(h)); }
 
 inline uint32_t fold_lanes(const uint64_t* lanes, uint64_t seed) {
@@ -26,7 +28,8 @@ inline uint32_t fold_lanes(const uint64_t* lanes, uint64_t seed) {
 inline uint32_t block_sum(const uint8_t* p, uint32_t bytes, uint64_t seed) {
   uint64_t lanes[kSumLanes];
   for (unsigned j = 0; j < kSumLanes; j += 2) {  // few enough lanes at a time for the registers
-    uint64_t key0 = seed + (j + 1) * xxh::kP1, key1 = key0 + xxh::kP1, sum0 = 0, sum1 = 0, own = j ? 0 : kUnsummed;
+    uint64_t key0 = seed + (j + 1) * xxh::kP1, key1 = key0 + xxh::kP1, sum0 = 0, sum1 = 0,
+             own = j ? 0 : kUnsummed;
     for (uint32_t i = 8 * j; i < bytes; i += 8 * kSumLanes) {
       uint64_t word0, word1;
       memcpy(&word0, p + i, 8);

@@ -1,15 +1,18 @@
-// Shared vocabulary of the kernel: limits of the format, status codes, and bit helpers. Knows nothing of Python.
+// Shared vocabulary of the kernel: limits of the format, status codes, and bit helpers. Knows
+// nothing of Python.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-              "fpstore maps its files as they are, little-endian: it cannot be built for a big-endian processor");
+              "fpstore maps its files as they are, little-endian: it cannot be built for a "
+              "big-endian processor");
 
 namespace fpstore {
 
-// Limits fixed by format version 1 (docs/format.md). Every length read from a file is bounded by one of them.
+// Limits fixed by format version 1 (docs/format.md). Every length read from a file is bounded by
+// one of them.
 constexpr uint32_t kFormatVersion = 1;
 constexpr unsigned kHeaderBytes = 4096;
 constexpr unsigned kHuffmanHeaderBytes = 16;  // of a block
@@ -17,7 +20,8 @@ constexpr unsigned kEliasFanoHeaderBytes = 8;
 constexpr unsigned kLeastBlockHeaderBytes = kEliasFanoHeaderBytes;
 constexpr unsigned kMinBlockBytes = 128;
 constexpr unsigned kMaxBlockBytes = 4096;
-constexpr unsigned kSymbols = 65;      // h, the position of the first differing bit, 0 = most significant; 64: another word differs
+constexpr unsigned kSymbols = 65;      // h, the position of the first differing bit, 0 = most
+                                       // significant; 64: another word differs
 constexpr unsigned kMaxCodeBits = 16;  // longest Huffman code
 constexpr unsigned kMaxDirectoryBits = 32;
 constexpr unsigned kMaxEntries = kMaxBlockBytes * 8;  // an entry takes at least one bit
@@ -48,7 +52,8 @@ enum class Status : int {
   interrupted,
 };
 
-// What was found wrong, and where: enough to build the error message without reading the file again.
+// What was found wrong, and where: enough to build the error message without reading the file
+// again.
 struct Fault {
   Status status = Status::ok;
   uint64_t block = UINT64_MAX;
@@ -62,16 +67,21 @@ const char* describe(Status status);
 #define likely(condition) __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 // Returns what went wrong from the function that tries it.
-#define TRY(work)                                                                        \
-  do {                                                                                   \
+#define TRY(work)                                                                 \
+  do {                                                                            \
     if (const Status tried = (work); unlikely(tried != Status::ok)) return tried; \
   } while (false)
 
-static inline Status interrupted(Fault* fault) { return (*fault = Fault{Status::interrupted}).status; }
-static inline Status no_memory(Fault* fault) { return (*fault = Fault{Status::out_of_memory}).status; }
+static inline Status interrupted(Fault* fault) {
+  return (*fault = Fault{Status::interrupted}).status;
+}
+static inline Status no_memory(Fault* fault) {
+  return (*fault = Fault{Status::out_of_memory}).status;
+}
 
-// The helpers of the headers are static, never only inline: of functions with one name the linker keeps one, and that might be
-// the one compiled for an instruction set that this machine lacks (tools/unoptimized looks for them).
+// The helpers of the headers are static, never only inline: of functions with one name the linker
+// keeps one, and that might be the one compiled for an instruction set that this machine lacks
+// (tools/unoptimized looks for them).
 
 static inline uint64_t load64be(const uint8_t* p) {
   uint64_t x;
@@ -101,7 +111,8 @@ static inline void store64(uint8_t* p, uint64_t x) { memcpy(p, &x, 8); }
 static inline void store32(uint8_t* p, uint32_t x) { memcpy(p, &x, 4); }
 static inline void store16(uint8_t* p, uint16_t x) { memcpy(p, &x, 2); }
 
-// Bytes of a mapped file have just been checked, or read. They may change at any time: tools/fuzz/fuzz_twice.cpp changes them here.
+// Bytes of a mapped file have just been checked, or read. They may change at any time:
+// tools/fuzz/fuzz_twice.cpp changes them here.
 #ifdef FPSTORE_SMALL
 inline void (*change_mapped_bytes)() = nullptr;
 static inline void mapped_bytes_may_change() {
@@ -111,15 +122,16 @@ static inline void mapped_bytes_may_change() {
 static inline void mapped_bytes_may_change() {}
 #endif
 
-// A value read from a mapped file: what is done from here on is done with this copy of it, for the compiler cannot read it again.
+// A value read from a mapped file: what is done from here on is done with this copy of it, for the
+// compiler cannot read it again.
 static inline uint64_t read_once(uint64_t x) {
   asm volatile("" : "+r"(x));
   mapped_bytes_may_change();
   return x;
 }
 
-// Fetches a line of the cache. Without the empty statement GCC takes a function that does nothing else for one without effect, and
-// leaves its calls out.
+// Fetches a line of the cache. Without the empty statement GCC takes a function that does nothing
+// else for one without effect, and leaves its calls out.
 static inline void fetch_line(const void* p) {
   __builtin_prefetch(p);
   asm volatile("");

@@ -1,4 +1,5 @@
-// The header of a table file: the one place of the kernel that knows its bytes (docs/format.md, "Table file").
+// The header of a table file: the one place of the kernel that knows its bytes (docs/format.md,
+// "Table file").
 #pragma once
 #include "format/table_view.hpp"
 
@@ -21,21 +22,27 @@ struct TableHeader {
   uint64_t directory_offset = 0;
   uint64_t file_bytes = 0;
   uint64_t set_digest = 0;  // sum of XXH64 over the unpermuted fingerprints, mod 2^64
-  uint8_t permutation[kMaxWidth] = {};  // permutation[i] is the source bit of bit i, 0 = MSB; width entries
+  uint8_t permutation[kMaxWidth] =
+      {};  // permutation[i] is the source bit of bit i, 0 = MSB; width entries
   uint8_t code_bits[kSymbols] = {};
 };
 
-constexpr uint32_t kEliasFanoFlag = 1;  // the blocks are of that codec, and there is no Huffman code
+constexpr uint32_t kEliasFanoFlag =
+    1;  // the blocks are of that codec, and there is no Huffman code
 
-inline Codec codec_of(const TableHeader& h) { return h.flags & kEliasFanoFlag ? Codec::elias_fano : Codec::huffman; }
+inline Codec codec_of(const TableHeader& h) {
+  return h.flags & kEliasFanoFlag ? Codec::elias_fano : Codec::huffman;
+}
 // Whether some h has a code: without one, a table is of the Elias-Fano codec.
 bool has_code(const uint8_t code_bits[kSymbols]);
 
-// Fills header from the first kHeaderBytes of a file of file_bytes bytes, and checks every field: after Status::ok all
-// sections lie inside the file, do not overlap, and the permutation and the code are valid.
+// Fills header from the first kHeaderBytes of a file of file_bytes bytes, and checks every field:
+// after Status::ok all sections lie inside the file, do not overlap, and the permutation and the
+// code are valid.
 Status parse_header(const uint8_t* data, uint64_t file_bytes, TableHeader* header, Fault* fault);
 
-// Writes kHeaderBytes, checksum included. Offsets and file_bytes are computed from the counts, the flags from the code.
+// Writes kHeaderBytes, checksum included. Offsets and file_bytes are computed from the counts, the
+// flags from the code.
 void write_header(TableHeader* header, uint8_t* out);
 
 // The seed that the block checksums of this table start from.

@@ -4,8 +4,10 @@ namespace fpstore {
 
 namespace {
 
-// Symbols in canonical order (by length, then symbol), the number of codes of each length; false unless the Kraft sum is one.
-bool canonical(const uint8_t lengths[kSymbols], uint8_t order[kSymbolPlaces], unsigned counts[kMaxCodeBits + 1]) {
+// Symbols in canonical order (by length, then symbol), the number of codes of each length; false
+// unless the Kraft sum is one.
+bool canonical(const uint8_t lengths[kSymbols], uint8_t order[kSymbolPlaces],
+               unsigned counts[kMaxCodeBits + 1]) {
   for (unsigned l = 0; l <= kMaxCodeBits; ++l) counts[l] = 0;
   uint32_t kraft = 0;
   for (unsigned s = 0; s < kSymbols; ++s) {

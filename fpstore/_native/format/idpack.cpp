@@ -31,7 +31,8 @@ uint64_t size_of(const Shape& s, uint64_t count, uint64_t total) {
   return kRecordHeaderBytes + (count * s.count_bits + total * s.id_bits + 7) / 8;
 }
 
-// Little-endian bit stream: the first value in the lowest bits of the first byte. Writes no byte behind the last bit.
+// Little-endian bit stream: the first value in the lowest bits of the first byte. Writes no byte
+// behind the last bit.
 struct Packer {
   uint8_t* p;
   uint64_t word = 0;
@@ -73,13 +74,15 @@ uint64_t field(const uint8_t* p, const uint8_t* end, uint64_t at, unsigned bits)
 }
 
 // n fields one after the other, each with base added.
-void unpack(const uint8_t* p, const uint8_t* end, uint64_t at, unsigned bits, uint64_t n, uint64_t base, uint64_t* out) {
+void unpack(const uint8_t* p, const uint8_t* end, uint64_t at, unsigned bits, uint64_t n,
+            uint64_t base, uint64_t* out) {
   if (bits == 0) {
     for (uint64_t i = 0; i < n; ++i) out[i] = base;
     return;
   }
   const uint64_t size = static_cast<uint64_t>(end - p);
-  const uint64_t last_start = size < kFieldBytes ? 0 : (size - kFieldBytes) * 8 + 7;  // of a field that can be read wide
+  const uint64_t last_start =
+      size < kFieldBytes ? 0 : (size - kFieldBytes) * 8 + 7;  // of a field that can be read wide
   uint64_t wide = size < kFieldBytes || at > last_start ? 0 : (last_start - at) / bits + 1;
   if (wide > n) wide = n;
   uint64_t i = 0;
@@ -100,7 +103,8 @@ uint64_t record_bytes(const uint64_t* ids, const uint64_t* lims, uint64_t n) {
   return size_of(shape_of(ids, lims, n), n, lims[n] - lims[0]);
 }
 
-uint8_t* pack_record(const uint64_t* ids, const uint64_t* lims, uint64_t n, uint64_t seed, uint8_t* out) {
+uint8_t* pack_record(const uint64_t* ids, const uint64_t* lims, uint64_t n, uint64_t seed,
+                     uint8_t* out) {
   const Shape s = shape_of(ids, lims, n);
   out[4] = static_cast<uint8_t>(s.id_bits);
   out[5] = static_cast<uint8_t>(s.count_bits);
@@ -122,9 +126,13 @@ uint64_t id_at(const IdRecord& r, uint64_t place) {
   return r.base + field(r.bits, r.end, ids_at(r) + place * r.id_bits, r.id_bits);
 }
 
-void unpack_counts(const IdRecord& r, uint64_t* counts) { unpack(r.bits, r.end, 0, r.count_bits, r.count, 1, counts); }
+void unpack_counts(const IdRecord& r, uint64_t* counts) {
+  unpack(r.bits, r.end, 0, r.count_bits, r.count, 1, counts);
+}
 
-void unpack_ids(const IdRecord& r, uint64_t* ids) { unpack(r.bits, r.end, ids_at(r), r.id_bits, r.total, r.base, ids); }
+void unpack_ids(const IdRecord& r, uint64_t* ids) {
+  unpack(r.bits, r.end, ids_at(r), r.id_bits, r.total, r.base, ids);
+}
 
 uint64_t ids_of_rank(const IdRecord& r, uint32_t rank, uint64_t* first) {
   if (r.count_bits == 0) {
@@ -151,8 +159,10 @@ Status open_record(const uint8_t* data, uint64_t size, uint64_t seed, IdRecord* 
   r->base = load64(data + 8);
   r->bits = data + kRecordHeaderBytes;
   r->end = data + size;
-  if (r->id_bits > 64 || r->count_bits > 56 || r->count == 0 || (r->count_bits && !r->id_bits)) return fault->status;
-  // The counts must lie in the record before they are summed; the sum is bounded because each id takes a bit or more.
+  if (r->id_bits > 64 || r->count_bits > 56 || r->count == 0 || (r->count_bits && !r->id_bits))
+    return fault->status;
+  // The counts must lie in the record before they are summed; the sum is bounded because each id
+  // takes a bit or more.
   const uint64_t bits = (size - kRecordHeaderBytes) * 8;
   if (static_cast<uint64_t>(r->count) * r->count_bits > bits) return fault->status;
   r->total = r->count;
@@ -162,7 +172,8 @@ Status open_record(const uint8_t* data, uint64_t size, uint64_t seed, IdRecord* 
     uint64_t counts[kChunk];
     for (uint32_t i = 0; i < r->count; i += kChunk) {
       const uint32_t n = r->count - i < kChunk ? r->count - i : kChunk;
-      unpack(r->bits, r->end, static_cast<uint64_t>(i) * r->count_bits, r->count_bits, n, 1, counts);
+      unpack(r->bits, r->end, static_cast<uint64_t>(i) * r->count_bits, r->count_bits, n, 1,
+             counts);
       for (uint32_t j = 0; j < n; ++j) r->total += counts[j];
       if (r->total > bits) return fault->status;
     }

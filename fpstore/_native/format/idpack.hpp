@@ -1,4 +1,5 @@
-// Id records: the document ids of one block of the identity table, bit-packed in rank order (docs/format.md, "Id map").
+// Id records: the document ids of one block of the identity table, bit-packed in rank order
+// (docs/format.md, "Id map").
 #pragma once
 #include "format/common.hpp"
 
@@ -6,14 +7,17 @@ namespace fpstore {
 
 constexpr unsigned kRecordHeaderBytes = 16;
 
-// Bytes of the record for fingerprints [first, first + n) whose ids are ids[lims[i], lims[i + 1]), each list ascending.
+// Bytes of the record for fingerprints [first, first + n) whose ids are ids[lims[i], lims[i + 1]),
+// each list ascending.
 uint64_t record_bytes(const uint64_t* ids, const uint64_t* lims, uint64_t n);
 
-// Writes that record (record_bytes() bytes) for the given block; every list holds at least one id. Returns its end.
-uint8_t* pack_record(const uint64_t* ids, const uint64_t* lims, uint64_t n, uint64_t seed, uint8_t* out);
+// Writes that record (record_bytes() bytes) for the given block; every list holds at least one id.
+// Returns its end.
+uint8_t* pack_record(const uint64_t* ids, const uint64_t* lims, uint64_t n, uint64_t seed,
+                     uint8_t* out);
 
-// A checked record: after ok, counts and ids can be read without further checks. If the bytes change afterwards, the values differ, but
-// no read leaves the record.
+// A checked record: after ok, counts and ids can be read without further checks. If the bytes
+// change afterwards, the values differ, but no read leaves the record.
 struct IdRecord {
   const uint8_t* bits;
   const uint8_t* end;
@@ -23,9 +27,11 @@ struct IdRecord {
   unsigned id_bits;
   unsigned count_bits;
 };
-Status open_record(const uint8_t* data, uint64_t size, uint64_t seed, IdRecord* record, Fault* fault);
+Status open_record(const uint8_t* data, uint64_t size, uint64_t seed, IdRecord* record,
+                   Fault* fault);
 
-// How many ids the fingerprint of this rank has, and the place of the first in the record; rank < record.count.
+// How many ids the fingerprint of this rank has, and the place of the first in the record; rank <
+// record.count.
 uint64_t ids_of_rank(const IdRecord& record, uint32_t rank, uint64_t* first);
 uint64_t id_at(const IdRecord& record, uint64_t place);
 uint64_t count_at(const IdRecord& record, uint32_t rank);

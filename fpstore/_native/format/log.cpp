@@ -24,11 +24,17 @@ struct Head {
 };
 
 Head read_head(const uint8_t* p) {
-  return Head{load64(p + 16), load64(p + 24), load64(p + 32), load64(p + 64), load64(p + 72), load32(p + 84),
+  return Head{load64(p + 16),
+              load64(p + 24),
+              load64(p + 32),
+              load64(p + 64),
+              load64(p + 72),
+              load32(p + 84),
               {load64(p + 40), load64(p + 48), load64(p + 56), load32(p + 80)}};
 }
 
-// Bytes of the strings of a record with a right checksum, or SIZE_MAX when they do not end where the record ends.
+// Bytes of the strings of a record with a right checksum, or SIZE_MAX when they do not end where
+// the record ends.
 size_t string_bytes(const uint8_t* p, const Head& h) {
   size_t at = kHead + h.row_bytes() * h.rows, total = 0;
   for (uint64_t i = 0; i < h.strings; ++i) {
@@ -46,19 +52,23 @@ bool is_whole(const uint8_t* p, size_t n, uint64_t place, uint64_t seed, Head* h
   if (n < kHead || memcmp(p, kMagic, 8) != 0) return false;
   *h = read_head(p);
   if (h->words != 1 && h->words != 2 && h->words != 4) return false;
-  if (h->length < kHead || h->length > n || h->rows > (h->length - kHead) / h->row_bytes() || h->totals.id_kind >= kIdKinds)
+  if (h->length < kHead || h->length > n || h->rows > (h->length - kHead) / h->row_bytes() ||
+      h->totals.id_kind >= kIdKinds)
     return false;
-  if (xxh64(p + kCheckedFrom, h->length - kCheckedFrom, seed ^ place) != load64(p + kChecksumAt)) return false;
+  if (xxh64(p + kCheckedFrom, h->length - kCheckedFrom, seed ^ place) != load64(p + kChecksumAt))
+    return false;
   const uint8_t* kinds = p + kHead + 8 * (h->words + 1) * h->rows;
   bool known = true;
-  for (uint64_t i = 0; i < h->rows; ++i) known &= (kinds[i] & kKindBits) != kKindBits && kinds[i] <= (kKindBits | kInBase);
+  for (uint64_t i = 0; i < h->rows; ++i)
+    known &= (kinds[i] & kKindBits) != kKindBits && kinds[i] <= (kKindBits | kInBase);
   *strings = string_bytes(p, *h);
   return known && *strings != SIZE_MAX;
 }
 
 }  // namespace
 
-LogRecords measure_log(const uint8_t* data, size_t n, uint64_t place, uint64_t seed, uint64_t number, uint64_t words, uint64_t most) {
+LogRecords measure_log(const uint8_t* data, size_t n, uint64_t place, uint64_t seed,
+                       uint64_t number, uint64_t words, uint64_t most) {
   LogRecords out{};
   out.words = words ? words : 1;
   while (out.records < most) {

@@ -23,10 +23,13 @@ bool is_permutation(const uint8_t* source, unsigned bits) {
   return true;
 }
 
-void make_permutation(const uint8_t* source, unsigned bits, Permutation* forward, Permutation* inverse) {
-  uint64_t masks[kMaxWords][kMaxWords][64] = {};  // by word of the source, word of the destination and rotation
+void make_permutation(const uint8_t* source, unsigned bits, Permutation* forward,
+                      Permutation* inverse) {
+  uint64_t masks[kMaxWords][kMaxWords][64] =
+      {};  // by word of the source, word of the destination and rotation
   for (unsigned i = 0; i < bits; ++i) {
-    // Bit positions count from the MSB: moving from place a to place b of a word is a left rotation by a - b.
+    // Bit positions count from the MSB: moving from place a to place b of a word is a left rotation
+    // by a - b.
     masks[source[i] / 64][i / 64][(source[i] - i) & 63] |= uint64_t{1} << (63 - source[i] % 64);
   }
   forward->count = inverse->count = 0;

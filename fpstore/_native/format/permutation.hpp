@@ -4,8 +4,8 @@
 
 namespace fpstore {
 
-// A bit permutation as rotations of masked words: a word of the result is the OR of rotl(word of x & mask, rotate) over its terms.
-// At most one term a bit, few in practice.
+// A bit permutation as rotations of masked words: a word of the result is the OR of rotl(word of x
+// & mask, rotate) over its terms. At most one term a bit, few in practice.
 struct Permutation {
   unsigned count;
   uint8_t rotate[kMaxWidth];
@@ -15,10 +15,14 @@ struct Permutation {
 };
 // Whether each of the numbers below bits, at most kMaxWidth, is there once.
 bool is_permutation(const uint8_t* source, unsigned bits);
-// source[i] is the source bit of destination bit i (0 = MSB), of which there are bits; inverse swaps the roles. Other bits become 0.
-void make_permutation(const uint8_t* source, unsigned bits, Permutation* forward, Permutation* inverse);
+// source[i] is the source bit of destination bit i (0 = MSB), of which there are bits; inverse
+// swaps the roles. Other bits become 0.
+void make_permutation(const uint8_t* source, unsigned bits, Permutation* forward,
+                      Permutation* inverse);
 
-static inline uint64_t rotated(uint64_t x, unsigned left) { return (x << left) | (x >> ((64 - left) & 63)); }
+static inline uint64_t rotated(uint64_t x, unsigned left) {
+  return (x << left) | (x >> ((64 - left) & 63));
+}
 
 static inline uint64_t apply(const Permutation& p, uint64_t x) {
   uint64_t y = 0;
@@ -28,7 +32,9 @@ static inline uint64_t apply(const Permutation& p, uint64_t x) {
 template <unsigned Words>
 static inline Wide<Words> apply(const Permutation& p, const Wide<Words>& x) {
   Wide<Words> y{};
-  for (unsigned i = 0; i < p.count; ++i) y.word[p.to[i] & (Words - 1)] |= rotated(x.word[p.from[i] & (Words - 1)] & p.mask[i], p.rotate[i]);
+  for (unsigned i = 0; i < p.count; ++i)
+    y.word[p.to[i] & (Words - 1)] |=
+        rotated(x.word[p.from[i] & (Words - 1)] & p.mask[i], p.rotate[i]);
   return y;
 }
 

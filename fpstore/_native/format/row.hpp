@@ -4,8 +4,8 @@
 
 namespace fpstore {
 
-// A fingerprint of more than 64 bits, the most significant word first. Up to 64 bits a row is one uint64_t; fingerprints of fewer
-// bits are at its top, and the bits below are zero.
+// A fingerprint of more than 64 bits, the most significant word first. Up to 64 bits a row is one
+// uint64_t; fingerprints of fewer bits are at its top, and the bits below are zero.
 template <unsigned Words>
 struct Wide {
   uint64_t word[Words];
@@ -29,15 +29,21 @@ struct Width {
   static constexpr unsigned kWords = Bits < 64 ? 1 : Bits / 64;
   static constexpr unsigned kLast = Bits < 64 ? Bits - 1 : 63;  // the last bit of the leading word
   static constexpr bool kWide = kWords > 1;
-  static constexpr unsigned kRestWords = kWords - 1;  // those behind the leading word, which blocks hold as they are
+  static constexpr unsigned kRestWords =
+      kWords - 1;  // those behind the leading word, which blocks hold as they are
   static constexpr unsigned kRestBytes = kRestWords * 8;
   using Row = typename RowOf<kWords>::type;
 };
 
-constexpr bool is_width(unsigned bits) { return bits == 32 || bits == 64 || bits == 128 || bits == 256; }
+constexpr bool is_width(unsigned bits) {
+  return bits == 32 || bits == 64 || bits == 128 || bits == 256;
+}
 constexpr unsigned words_of(unsigned bits) { return bits < 64 ? 1 : bits / 64; }
-// The symbols that a block of this width may have: the places of a bit of the leading word, and above 64 bits that of none.
-constexpr unsigned symbols_of(unsigned bits) { return bits < 64 ? bits : bits == 64 ? 64 : kSymbols; }
+// The symbols that a block of this width may have: the places of a bit of the leading word, and
+// above 64 bits that of none.
+constexpr unsigned symbols_of(unsigned bits) {
+  return bits < 64 ? bits : bits == 64 ? 64 : kSymbols;
+}
 
 // What work returns for a row of as many words, whose type is what counts.
 template <class Work>
@@ -67,8 +73,8 @@ static inline bool is_zero(const Wide<Words>& x) {
   return any == 0;
 }
 
-// A call of the library, which the compiler makes where the processor may lack the instruction, is slower than sums of bytes by
-// shifts, which it turns into vectors.
+// A call of the library, which the compiler makes where the processor may lack the instruction, is
+// slower than sums of bytes by shifts, which it turns into vectors.
 static inline unsigned ones(uint64_t x) {
 #if defined(__POPCNT__) || !defined(__x86_64__)
   return static_cast<unsigned>(__builtin_popcountll(x));
@@ -147,7 +153,8 @@ template <class W>
 static inline unsigned rest_distance(const uint8_t* rest, const typename W::Row& row) {
   unsigned sum = 0;
   if constexpr (W::kWide) {
-    for (unsigned i = 0; i < W::kRestWords; ++i) sum += ones(load64(rest + 8 * i) ^ row.word[1 + i]);
+    for (unsigned i = 0; i < W::kRestWords; ++i)
+      sum += ones(load64(rest + 8 * i) ^ row.word[1 + i]);
   } else {
     (void)rest;
     (void)row;

@@ -1,4 +1,5 @@
-// Sealed LMDB files, mapped and read without LMDB (docs/format.md, "LMDB files"): values of keys, one or many, and ranges of keys.
+// Sealed LMDB files, mapped and read without LMDB (docs/format.md, "LMDB files"): values of keys,
+// one or many, and ranges of keys.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -10,20 +11,23 @@
 
 namespace fpstore {
 
-// What is wrong with a file; error is that of the system where it could not read a place, and 0 elsewhere.
+// What is wrong with a file; error is that of the system where it could not read a place, and 0
+// elsewhere.
 struct SealedError {
   std::string message, path;
   uint64_t expected, got;
   int error;
 };
 
-// A page is read with pread and compared with its checksum before anything in the mapped file leads to or through it: a disk that
-// cannot read it is no signal then. A value on pages of its own is not read before: its record has a checksum of its own. Whatever
-// is not as it should be is a SealedError. The file may change at any time: what bounds an access is read once. Threads may share it.
+// A page is read with pread and compared with its checksum before anything in the mapped file leads
+// to or through it: a disk that cannot read it is no signal then. A value on pages of its own is
+// not read before: its record has a checksum of its own. Whatever is not as it should be is a
+// SealedError. The file may change at any time: what bounds an access is read once. Threads may
+// share it.
 class SealedFile {
  public:
-  // Checks the metadata and the seal of an open file, and takes over its descriptor. A key has key_words words. A value of more than
-  // `longest` bytes is damage.
+  // Checks the metadata and the seal of an open file, and takes over its descriptor. A key has
+  // key_words words. A value of more than `longest` bytes is damage.
   SealedFile(int descriptor, std::string path, unsigned key_words, uint64_t longest);
   ~SealedFile();
   SealedFile(const SealedFile&) = delete;
@@ -33,7 +37,9 @@ class SealedFile {
   uint64_t file_bytes() const { return file_bytes_; }
   uint64_t used() const { return (last_page_ + 1) * page_bytes_; }  // bytes of pages
   uint64_t room() const { return level_one_ - used(); }             // bytes of zeros behind them
-  uint64_t entries() const { return entries_; }                     // keys, as the file says: not more than fit into the pages
+  uint64_t entries() const {
+    return entries_;
+  }  // keys, as the file says: not more than fit into the pages
   uint64_t digest() const { return digest_; }
 
   // A value in the mapped file; nullptr where the key has none.
@@ -41,20 +47,22 @@ class SealedFile {
     const uint8_t* data;
     uint64_t size;
   };
-  // The value of a key, a row of key_words words; the file has its bytes, big-endian. The number of the key among all keys, if it is
-  // known, says where its place is noted: the next look-up walks no tree.
+  // The value of a key, a row of key_words words; the file has its bytes, big-endian. The number of
+  // the key among all keys, if it is known, says where its place is noted: the next look-up walks
+  // no tree.
   static constexpr uint64_t kNoNumber = UINT64_MAX;
   Value find(const uint64_t* key, uint64_t number) const;
   // Fetches ahead what find() will read, if the place is noted.
   void fetch(uint64_t number) const;
   // The stopper may end the calls below early, and remembers that it did.
   //
-  // The values of all keys, or of the first keys whose values have `enough` bytes together. Ascending keys are found fastest.
-  void find_many(const uint64_t* keys, const uint64_t* numbers, size_t count, uint64_t enough, Stopper* stop,
-                 std::vector<Value>* values) const;
+  // The values of all keys, or of the first keys whose values have `enough` bytes together.
+  // Ascending keys are found fastest.
+  void find_many(const uint64_t* keys, const uint64_t* numbers, size_t count, uint64_t enough,
+                 Stopper* stop, std::vector<Value>* values) const;
   // The values and the rows of at most `most` keys, from one key to another, both included.
-  void range(const uint64_t* first, const uint64_t* last, uint64_t most, Stopper* stop, std::vector<Value>* values,
-             std::vector<uint64_t>* keys) const;
+  void range(const uint64_t* first, const uint64_t* last, uint64_t most, Stopper* stop,
+             std::vector<Value>* values, std::vector<uint64_t>* keys) const;
   // Checks every page and every checksum.
   void check_all(Stopper* stop);
 
@@ -62,7 +70,8 @@ class SealedFile {
   static constexpr uint64_t kChunkBytes = 4096, kGroupChunks = 512, kMostPlaces = uint64_t{1} << 22;
   static constexpr unsigned kMostDepth = 32;
 
-  // On the way from the root to a node of a leaf: a page, how many nodes it has, and which of them leads on.
+  // On the way from the root to a node of a leaf: a page, how many nodes it has, and which of them
+  // leads on.
   struct Step {
     const uint8_t* page = nullptr;
     unsigned count = 0, at = 0;
@@ -70,7 +79,8 @@ class SealedFile {
   struct Way {
     Step steps[kMostDepth];
   };
-  [[noreturn]] void fail(const std::string& what, uint64_t got, uint64_t expected = 0, int error = 0) const;
+  [[noreturn]] void fail(const std::string& what, uint64_t got, uint64_t expected = 0,
+                         int error = 0) const;
   [[noreturn]] void damaged(uint64_t page) const;
   void read_at(uint64_t at, uint8_t* to, uint64_t count) const;
   void open_metadata();
@@ -82,7 +92,9 @@ class SealedFile {
   bool seek_inside(Step* leaf, const uint64_t* key) const;
   bool next(Way* way) const;
   bool is_inside(const Step& leaf, const uint64_t* key) const;
-  uint64_t page_of(const uint8_t* node) const { return static_cast<uint64_t>(node - data_) / page_bytes_; }
+  uint64_t page_of(const uint8_t* node) const {
+    return static_cast<uint64_t>(node - data_) / page_bytes_;
+  }
   const uint8_t* node(const Step& step, unsigned i) const;
   unsigned nodes_up_to(const Step& step, bool is_leaf, const uint64_t* key) const;
   uint64_t child(const Step& step) const;
@@ -92,7 +104,9 @@ class SealedFile {
   const uint64_t* group_sums(uint64_t group) const;
   uint64_t chunks() const { return (used() + kChunkBytes - 1) / kChunkBytes; }
   uint64_t groups() const { return (chunks() + kGroupChunks - 1) / kGroupChunks; }
-  uint64_t chunk_bytes(uint64_t chunk) const { return used() - chunk * kChunkBytes < kChunkBytes ? used() - chunk * kChunkBytes : kChunkBytes; }
+  uint64_t chunk_bytes(uint64_t chunk) const {
+    return used() - chunk * kChunkBytes < kChunkBytes ? used() - chunk * kChunkBytes : kChunkBytes;
+  }
 
   int descriptor_ = -1;
   std::string path_;
@@ -106,8 +120,8 @@ class SealedFile {
   std::unique_ptr<uint64_t[]> level_two_;                 // checksums of the groups of checksums
   std::unique_ptr<std::atomic<uint8_t>[]> checked_;       // of each chunk
   std::unique_ptr<std::atomic<const uint64_t*>[]> sums_;  // of each group, once they have been read
-  // Where the nodes of keys begin in the file, 0 where that is not known, by the low bits of their numbers. Memory that is never
-  // written takes none.
+  // Where the nodes of keys begin in the file, 0 where that is not known, by the low bits of their
+  // numbers. Memory that is never written takes none.
   struct Free {
     void operator()(void* p) const;
   };

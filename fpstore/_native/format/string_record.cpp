@@ -15,8 +15,8 @@ uint64_t load_bytes(const uint8_t* p, unsigned n) {
   return value;
 }
 
-// Reads the header of a frame without checksum and number of a dictionary (RFC 8878, 3.1.1.1); returns its size, 0 if it is none or
-// does not say how large the content is.
+// Reads the header of a frame without checksum and number of a dictionary (RFC 8878, 3.1.1.1);
+// returns its size, 0 if it is none or does not say how large the content is.
 uint64_t read_frame_header(const uint8_t* frame, uint64_t size, uint64_t* content_bytes) {
   if (size < 5 || load32(frame) != kFrameMagic) return 0;
   const uint8_t descriptor = frame[4];
@@ -47,20 +47,23 @@ bool blocks_fill(const uint8_t* blocks, uint64_t size) {
 
 }  // namespace
 
-bool open_string_record(const uint8_t* value, uint64_t size, uint64_t seed, uint64_t* content_bytes) {
+bool open_string_record(const uint8_t* value, uint64_t size, uint64_t seed,
+                        uint64_t* content_bytes) {
   if (size < kStringChecksumBytes) return false;
   const uint8_t* const frame = value + kStringChecksumBytes;
   size -= kStringChecksumBytes;
   if (static_cast<uint32_t>(xxh64(frame, size, seed)) != load32(value)) return false;
   const uint64_t header = read_frame_header(frame, size, content_bytes);
-  return header && *content_bytes && *content_bytes <= kMostStringRecordBytes && blocks_fill(frame + header, size - header);
+  return header && *content_bytes && *content_bytes <= kMostStringRecordBytes &&
+         blocks_fill(frame + header, size - header);
 }
 
 bool find_string_ends(const uint8_t* content, uint64_t size, uint64_t count, uint64_t* ends) {
   const uint8_t* p = content;
   const uint8_t* const end = content + size;
   for (uint64_t i = 0; i < count; ++i) {
-    p = p == end ? nullptr : static_cast<const uint8_t*>(memchr(p, kSeparator, static_cast<size_t>(end - p)));
+    p = p == end ? nullptr
+                 : static_cast<const uint8_t*>(memchr(p, kSeparator, static_cast<size_t>(end - p)));
     if (!p) return false;
     ends[i] = static_cast<uint64_t>(p++ - content);
   }

@@ -7,10 +7,12 @@ namespace fpstore {
 namespace {
 
 // What a block of this size can hold, whatever its codec: an entry takes at least one bit.
-inline uint32_t most_entries(uint32_t block_bytes) { return (block_bytes - kLeastBlockHeaderBytes) * 8; }
+inline uint32_t most_entries(uint32_t block_bytes) {
+  return (block_bytes - kLeastBlockHeaderBytes) * 8;
+}
 
-// Where blocks of at most block_bytes are decoded. It is too large for the stack of a small thread, and without memory it is not
-// fine.
+// Where blocks of at most block_bytes are decoded. It is too large for the stack of a small thread,
+// and without memory it is not fine.
 class Workspace {
  public:
   explicit Workspace(uint32_t block_bytes) {
@@ -29,8 +31,10 @@ class Workspace {
   bool fine() const { return memory_; }
   static_assert(kWays >= 2 * sizeof(uint16_t), "the room for codes holds the rises");
 
-  static constexpr size_t kBehind = 64;        // readable and writable behind the codes of a block, or the rises
-  static constexpr size_t kValuesBehind = 32;  // and behind its entries: vectors are read and written whole
+  static constexpr size_t kBehind =
+      64;  // readable and writable behind the codes of a block, or the rises
+  static constexpr size_t kValuesBehind =
+      32;  // and behind its entries: vectors are read and written whole
 
   uint8_t* codes[kWays];  // of each of the blocks opened together, a byte for each entry
   uint16_t* rises;        // of one block, in the same memory: a codec has the ones or the others

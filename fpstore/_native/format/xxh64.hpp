@@ -1,4 +1,5 @@
-// XXH64 (Yann Collet's 64-bit xxHash, as specified in its public format description); held equal to the xxhash package by tests.
+// XXH64 (Yann Collet's 64-bit xxHash, as specified in its public format description); held equal to
+// the xxhash package by tests.
 #pragma once
 #include "format/row.hpp"
 
@@ -12,7 +13,9 @@ constexpr uint64_t kP4 = 0x85EBCA77C2B2AE63u;
 constexpr uint64_t kP5 = 0x27D4EB2F165667C5u;
 
 static inline uint64_t rotl(uint64_t x, int r) { return (x << r) | (x >> (64 - r)); }
-static inline uint64_t lane(uint64_t acc, uint64_t input) { return rotl(acc + input * kP2, 31) * kP1; }
+static inline uint64_t lane(uint64_t acc, uint64_t input) {
+  return rotl(acc + input * kP2, 31) * kP1;
+}
 static inline uint64_t fold(uint64_t h, uint64_t acc) { return (h ^ lane(0, acc)) * kP1 + kP4; }
 static inline uint64_t avalanche(uint64_t h) {
   h = (h ^ (h >> 33)) * kP2;
@@ -50,7 +53,8 @@ static inline uint64_t xxh64(const uint8_t* data, size_t length, uint64_t seed) 
   return avalanche(h);
 }
 
-// The XXH64 of the little-endian bytes of the words of a row, seed 0: the element hash of a set digest.
+// The XXH64 of the little-endian bytes of the words of a row, seed 0: the element hash of a set
+// digest.
 static inline uint64_t xxh64_row(uint64_t x) {
   using namespace xxh;
   uint64_t h = kP5 + 8;

@@ -6,16 +6,18 @@
 namespace fpstore {
 namespace {
 
-// The eight bits of a mask as a number; a plain conversion is not safe. GCC 12 merges it with the comparison that made the mask, and
-// splits what it merged into one that writes the low byte of the number alone. Where the number is kept on the stack, its upper
-// bytes are then what was there before (tests/files/test_fuzz_targets.py shows it). The compiler cannot merge anything with an asm.
+// The eight bits of a mask as a number; a plain conversion is not safe. GCC 12 merges it with the
+// comparison that made the mask, and splits what it merged into one that writes the low byte of the
+// number alone. Where the number is kept on the stack, its upper bytes are then what was there
+// before (tests/files/test_fuzz_targets.py shows it). The compiler cannot merge anything with an
+// asm.
 inline unsigned bits_of(__mmask8 mask) {
   asm("" : "+r"(mask));
   return mask;
 }
 
-// What eight entries are, when each is v ORed with what it keeps of the one before, all but the bits of m, and the last before them
-// is e.
+// What eight entries are, when each is v ORed with what it keeps of the one before, all but the
+// bits of m, and the last before them is e.
 inline __m512i follow(__m512i v, __m512i m, __m512i e) {
   const __m512i up1 = _mm512_setr_epi64(0, 0, 1, 2, 3, 4, 5, 6);
   const __m512i up2 = _mm512_setr_epi64(0, 0, 0, 1, 2, 3, 4, 5);
@@ -29,11 +31,14 @@ inline __m512i follow(__m512i v, __m512i m, __m512i e) {
   return _mm512_ternarylogic_epi64(v, e, m, 0xF4);
 }
 
-// The sum of eight words. That of the compiler's header may add them as signed ones, which must not overflow.
+// The sum of eight words. That of the compiler's header may add them as signed ones, which must not
+// overflow.
 inline uint64_t sum_of(__m512i x) {
   const __m256i four = _mm256_add_epi64(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
-  const __m128i two = _mm_add_epi64(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
-  return static_cast<uint64_t>(_mm_cvtsi128_si64(two)) + static_cast<uint64_t>(_mm_extract_epi64(two, 1));
+  const __m128i two =
+      _mm_add_epi64(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+  return static_cast<uint64_t>(_mm_cvtsi128_si64(two)) +
+         static_cast<uint64_t>(_mm_extract_epi64(two, 1));
 }
 
 struct Numbers {
@@ -51,20 +56,26 @@ alignas(64) constexpr Numbers kNumbers = make_numbers();
 inline bool has_long_tail(const uint8_t* h, uint32_t n) {
   for (uint32_t i = 0; i < n; i += 64) {
     const __mmask64 live = n - i >= 64 ? ~__mmask64{0} : (__mmask64{1} << (n - i)) - 1;
-    if (_mm512_mask_cmplt_epu8_mask(live, _mm512_loadu_si512(h + i), _mm512_set1_epi8(kShortTailFrom))) return true;
+    if (_mm512_mask_cmplt_epu8_mask(live, _mm512_loadu_si512(h + i),
+                                    _mm512_set1_epi8(kShortTailFrom)))
+      return true;
   }
   return false;
 }
 
-// An entry that differs behind its leading word has no tail, like one that differs in the last bit of it.
+// An entry that differs behind its leading word has no tail, like one that differs in the last bit
+// of it.
 template <class W>
 inline __m512i at_most_last(__m512i h) {
-  if constexpr (W::kWide) return _mm512_min_epu8(h, _mm512_set1_epi8(W::kLast));
-  else return h;
+  if constexpr (W::kWide)
+    return _mm512_min_epu8(h, _mm512_set1_epi8(W::kLast));
+  else
+    return h;
 }
 
-// One seek on its way, in a block whose codes fit two vectors; a step is that of the loop in seek(), without its branches: a seek that
-// is done takes empty steps while others go on. Four of them wait for their loads and vectors together.
+// One seek on its way, in a block whose codes fit two vectors; a step is that of the loop in
+// seek(), without its branches: a seek that is done takes empty steps while others go on. Four of
+// them wait for their loads and vectors together.
 template <class W>
 struct Seeker {
   const uint8_t* block;
@@ -79,18 +90,23 @@ struct Seeker {
   bool open() const { return value < target; }
   void step() {
     const bool live = open();
-    const __m512i bound = _mm512_set1_epi8(live ? static_cast<char>(_lzcnt_u64(value ^ target)) : -1);
+    const __m512i bound =
+        _mm512_set1_epi8(live ? static_cast<char>(_lzcnt_u64(value ^ target)) : -1);
     const __m512i h0 = _mm512_loadu_si512(h), h1 = _mm512_loadu_si512(h + 64);
     const uint32_t from = index > 64 ? index - 64 : 0;
-    const uint64_t m0 = (_mm512_cmple_epu8_mask(h0, bound) | end[0]) & ~_bzhi_u64(~uint64_t{0}, index);
-    const uint64_t m1 = (_mm512_cmple_epu8_mask(h1, bound) | end[1]) & ~_bzhi_u64(~uint64_t{0}, from);
+    const uint64_t m0 =
+        (_mm512_cmple_epu8_mask(h0, bound) | end[0]) & ~_bzhi_u64(~uint64_t{0}, index);
+    const uint64_t m1 =
+        (_mm512_cmple_epu8_mask(h1, bound) | end[1]) & ~_bzhi_u64(~uint64_t{0}, from);
     const uint32_t j = static_cast<uint32_t>(m0 ? _tzcnt_u64(m0) : 64 + _tzcnt_u64(m1));
     const __mmask64 r0 = _bzhi_u64(~_bzhi_u64(~uint64_t{0}, index), j);
     const __mmask64 r1 = _bzhi_u64(~_bzhi_u64(~uint64_t{0}, from), j > 64 ? j - 64 : 0);
     const __m512i zero = _mm512_setzero_si512();
-    const __m512i sums = _mm512_add_epi64(_mm512_sad_epu8(_mm512_maskz_mov_epi8(r0, at_most_last<W>(h0)), zero),
-                                          _mm512_sad_epu8(_mm512_maskz_mov_epi8(r1, at_most_last<W>(h1)), zero));
-    const uint32_t place = at + W::kLast * (j - index) - static_cast<uint32_t>(_mm512_reduce_add_epi64(sums));
+    const __m512i sums =
+        _mm512_add_epi64(_mm512_sad_epu8(_mm512_maskz_mov_epi8(r0, at_most_last<W>(h0)), zero),
+                         _mm512_sad_epu8(_mm512_maskz_mov_epi8(r1, at_most_last<W>(h1)), zero));
+    const uint32_t place =
+        at + W::kLast * (j - index) - static_cast<uint32_t>(_mm512_reduce_add_epi64(sums));
     const uint64_t next = keep_before<W>(value, h[j] & 63) | tail_value<W>(block, place, h[j] & 63);
     // Behind the last code is no entry: the seek ends with n + 1 read, and index tells.
     value = live ? (j < n ? next : ~uint64_t{0}) : value;
@@ -129,7 +145,8 @@ struct Avx512 : Avx2<Width_> {
 
   static __m512i mixed(__m512i words, __m512i keys) {
     const __m512i x = _mm512_xor_si512(words, keys);
-    return _mm512_add_epi64(_mm512_mul_epu32(x, _mm512_srli_epi64(x, 32)), _mm512_shuffle_epi32(words, _MM_PERM_BADC));
+    return _mm512_add_epi64(_mm512_mul_epu32(x, _mm512_srli_epi64(x, 32)),
+                            _mm512_shuffle_epi32(words, _MM_PERM_BADC));
   }
 
   static uint32_t code_bits(const DecodeTable& code, const uint8_t* h, uint32_t n) {
@@ -138,9 +155,11 @@ struct Avx512 : Avx2<Width_> {
     if constexpr (W::kWide)
       lengths = _mm512_mask_mov_epi8(lengths, _mm512_cmpeq_epi8_mask(symbols, _mm512_set1_epi8(64)),
                                      _mm512_set1_epi8(static_cast<char>(code.bits[64])));
-    const __m256i live = _mm512_castsi512_si256(_mm512_maskz_mov_epi8((uint64_t{1} << n) - 1, lengths));
+    const __m256i live =
+        _mm512_castsi512_si256(_mm512_maskz_mov_epi8((uint64_t{1} << n) - 1, lengths));
     const __m256i sums = _mm256_sad_epu8(live, _mm256_setzero_si256());
-    const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    const __m128i half =
+        _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
     return static_cast<uint32_t>(_mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1));
   }
   static_assert(kRoundSymbols <= 32, "code_bits() sums the lower half of a vector");
@@ -149,7 +168,9 @@ struct Avx512 : Avx2<Width_> {
     __m512i sum = _mm512_setzero_si512();
     for (uint32_t i = 0; i < n; i += 64) {
       const __mmask64 live = n - i >= 64 ? ~__mmask64{0} : (__mmask64{1} << (n - i)) - 1;
-      sum = _mm512_add_epi64(sum, _mm512_sad_epu8(at_most_last<W>(_mm512_maskz_loadu_epi8(live, h + i)), _mm512_setzero_si512()));
+      sum = _mm512_add_epi64(sum,
+                             _mm512_sad_epu8(at_most_last<W>(_mm512_maskz_loadu_epi8(live, h + i)),
+                                             _mm512_setzero_si512()));
     }
     return W::kLast * n - static_cast<uint32_t>(_mm512_reduce_add_epi64(sum));
   }
@@ -158,73 +179,106 @@ struct Avx512 : Avx2<Width_> {
     const __m512i numbers = _mm512_load_si512(kNumbers.of);
     uint32_t i = 0;
     for (uint32_t at = 0; at < highs.bits; at += 64) {
-      const uint64_t ones = _bzhi_u64(load64(highs.p + at / 8), highs.bits - at < 64 ? highs.bits - at : 64);
+      const uint64_t ones =
+          _bzhi_u64(load64(highs.p + at / 8), highs.bits - at < 64 ? highs.bits - at : 64);
       const __m512i places = _mm512_sub_epi8(_mm512_maskz_compress_epi8(ones, numbers), numbers);
       const __m512i behind = _mm512_set1_epi16(static_cast<short>(at - i));
-      _mm512_storeu_si512(rises + i, _mm512_add_epi16(_mm512_cvtepu8_epi16(_mm512_castsi512_si256(places)), behind));
-      _mm512_storeu_si512(rises + i + 32, _mm512_add_epi16(_mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(places, 1)), behind));
+      _mm512_storeu_si512(
+          rises + i,
+          _mm512_add_epi16(_mm512_cvtepu8_epi16(_mm512_castsi512_si256(places)), behind));
+      _mm512_storeu_si512(
+          rises + i + 32,
+          _mm512_add_epi16(_mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(places, 1)), behind));
       i += static_cast<uint32_t>(_mm_popcnt_u64(ones));
     }
     return i;
   }
 
-  // Eight low parts lie in 64 bytes, and a byte permutation brings each to its lane. Loads are masked at the end of the block.
-  static void join_parts(const HighParts& highs, const uint16_t* rises, const LowParts& lows, uint32_t count, uint64_t* out) {
+  // Eight low parts lie in 64 bytes, and a byte permutation brings each to its lane. Loads are
+  // masked at the end of the block.
+  static void join_parts(const HighParts& highs, const uint16_t* rises, const LowParts& lows,
+                         uint32_t count, uint64_t* out) {
     const auto all = [](uint64_t x) { return _mm512_set1_epi64(static_cast<long long>(x)); };
     const __m512i mask = all((uint64_t{1} << lows.bits) - 1), before = all(highs.before);
-    const __m512i at = _mm512_add_epi64(all(lows.at & 7), _mm512_mullo_epi64(all(lows.bits), _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7)));
-    const __m512i spread = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8));
-    const __m512i index = _mm512_add_epi8(_mm512_shuffle_epi8(_mm512_srli_epi64(at, 3), spread), all(0x0706050403020100));
+    const __m512i at = _mm512_add_epi64(
+        all(lows.at & 7),
+        _mm512_mullo_epi64(all(lows.bits), _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7)));
+    const __m512i spread =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8));
+    const __m512i index = _mm512_add_epi8(_mm512_shuffle_epi8(_mm512_srli_epi64(at, 3), spread),
+                                          all(0x0706050403020100));
     const __m512i shifts = _mm512_and_si512(at, all(7));
     const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(highs.shift));
     const uint8_t* const block = lows.block;
     uint32_t from = lows.at >> 3;
     for (uint32_t i = 0; i < count; i += 8, from += lows.bits) {
-      const __m512i bytes = likely(from + 64 <= lows.limit)
-                                ? _mm512_loadu_si512(block + from)
-                                : _mm512_maskz_loadu_epi8(_bzhi_u64(~uint64_t{0}, lows.limit - from), block + from);
+      const __m512i bytes =
+          likely(from + 64 <= lows.limit)
+              ? _mm512_loadu_si512(block + from)
+              : _mm512_maskz_loadu_epi8(_bzhi_u64(~uint64_t{0}, lows.limit - from), block + from);
       const __m512i words = _mm512_srlv_epi64(_mm512_permutexvar_epi8(index, bytes), shifts);
-      const __m512i rise = _mm512_cvtepu16_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(rises + i)));
+      const __m512i rise =
+          _mm512_cvtepu16_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(rises + i)));
       const __m512i high = _mm512_sll_epi64(_mm512_add_epi64(rise, before), shift);
-      if constexpr (kUnused<W> == 0) _mm512_storeu_si512(out + i, _mm512_ternarylogic_epi64(words, mask, high, 0xEA));
-      else _mm512_storeu_si512(out + i, _mm512_or_si512(_mm512_slli_epi64(_mm512_and_si512(words, mask), kUnused<W>), high));
+      if constexpr (kUnused<W> == 0)
+        _mm512_storeu_si512(out + i, _mm512_ternarylogic_epi64(words, mask, high, 0xEA));
+      else
+        _mm512_storeu_si512(
+            out + i,
+            _mm512_or_si512(_mm512_slli_epi64(_mm512_and_si512(words, mask), kUnused<W>), high));
     }
   }
 
-  // Eight entries at a time. Their tails take at most 8 x 63 bits, so one 64-byte load holds them all and a byte permutation brings
-  // each to its lane, most significant byte first, from the bit before it on, where its set bit belongs. An entry is what it keeps of its
-  // predecessor ORed with its tail, and that composition is associative: with m the bits that are not kept, (m1, v1) then (m2, v2) is
-  // (m1 | m2, (v1 & ~m2) | v2), so three doubling steps turn eight of them into functions of the last entry before. Loads are masked
-  // at the end of the block. What lies past the last entry has no part in it: the doubling goes upwards only.
-  static uint64_t expand_tails(const Tails& tails, const uint8_t* h, uint32_t n, uint64_t previous, uint64_t* out) {
+  // Eight entries at a time. Their tails take at most 8 x 63 bits, so one 64-byte load holds them
+  // all and a byte permutation brings each to its lane, most significant byte first, from the bit
+  // before it on, where its set bit belongs. An entry is what it keeps of its predecessor ORed with
+  // its tail, and that composition is associative: with m the bits that are not kept, (m1, v1) then
+  // (m2, v2) is (m1 | m2, (v1 & ~m2) | v2), so three doubling steps turn eight of them into
+  // functions of the last entry before. Loads are masked at the end of the block. What lies past
+  // the last entry has no part in it: the doubling goes upwards only.
+  static uint64_t expand_tails(const Tails& tails, const uint8_t* h, uint32_t n, uint64_t previous,
+                               uint64_t* out) {
     const uint8_t* const p = tails.p;
     const uint32_t limit = tails.limit;
     uint32_t at = tails.at;
-    const __m512i spread = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8));
-    const __m512i reversed = _mm512_broadcast_i32x4(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 7, 6, 5, 4, 3, 2, 1, 0));
-    const __m512i before = _mm512_setr_epi64(0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFF, 0xFFFFFFFFFFFF, 0xFFFFFFFFFFFFFF);
+    const __m512i spread =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8));
+    const __m512i reversed =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 7, 6, 5, 4, 3, 2, 1, 0));
+    const __m512i before = _mm512_setr_epi64(0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFF,
+                                             0xFFFFFFFFFFFF, 0xFFFFFFFFFFFFFF);
     constexpr int kLast = W::kLast;
-    const __m512i steps = _mm512_setr_epi64(0, kLast, 2 * kLast, 3 * kLast, 4 * kLast, 5 * kLast, 6 * kLast, 7 * kLast);
+    const __m512i steps = _mm512_setr_epi64(0, kLast, 2 * kLast, 3 * kLast, 4 * kLast, 5 * kLast,
+                                            6 * kLast, 7 * kLast);
     const __m512i used = _mm512_set1_epi64(static_cast<long long>(top_mask(kLast + 1)));
     const __m512i ones = _mm512_set1_epi64(-1);
     const __m512i top = _mm512_set1_epi64(INT64_MIN);
     const __m512i seven = _mm512_set1_epi64(7);
-    if (kHasLongTails<W> && unlikely(has_long_tail(h, n))) return Portable<W>::expand_tails(tails, h, n, previous, out);
+    if (kHasLongTails<W> && unlikely(has_long_tail(h, n)))
+      return Portable<W>::expand_tails(tails, h, n, previous, out);
     __m512i e = _mm512_set1_epi64(static_cast<long long>(previous));
     --at;
     for (uint32_t i = 0; i < n; i += 8) {
       const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(h + i));
-      const __m128i shares = W::kWide ? _mm_min_epu8(codes, _mm_set1_epi8(kLast)) : codes;  // of the tails' lengths
-      const uint32_t total = 8 * kLast - static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_sad_epu8(shares, _mm_setzero_si128())));
-      const __m512i sums = _mm512_sad_epu8(_mm512_and_si512(_mm512_broadcastq_epi64(shares), before), _mm512_setzero_si512());
-      const __m512i where = _mm512_sub_epi64(_mm512_add_epi64(steps, _mm512_set1_epi64(at & 7)), sums);
+      const __m128i shares =
+          W::kWide ? _mm_min_epu8(codes, _mm_set1_epi8(kLast)) : codes;  // of the tails' lengths
+      const uint32_t total =
+          8 * kLast -
+          static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_sad_epu8(shares, _mm_setzero_si128())));
+      const __m512i sums = _mm512_sad_epu8(
+          _mm512_and_si512(_mm512_broadcastq_epi64(shares), before), _mm512_setzero_si512());
+      const __m512i where =
+          _mm512_sub_epi64(_mm512_add_epi64(steps, _mm512_set1_epi64(at & 7)), sums);
       const uint32_t from = at >> 3;
-      const __m512i bytes = likely(from + 64 <= limit)
-                                ? _mm512_loadu_si512(p + from)
-                                : _mm512_maskz_loadu_epi8(_bzhi_u64(~uint64_t{0}, limit - from), p + from);
+      const __m512i bytes =
+          likely(from + 64 <= limit)
+              ? _mm512_loadu_si512(p + from)
+              : _mm512_maskz_loadu_epi8(_bzhi_u64(~uint64_t{0}, limit - from), p + from);
       at += total;
-      const __m512i index = _mm512_add_epi8(_mm512_shuffle_epi8(_mm512_srli_epi64(where, 3), spread), reversed);
-      const __m512i w = _mm512_sllv_epi64(_mm512_permutexvar_epi8(index, bytes), _mm512_and_si512(where, seven));
+      const __m512i index =
+          _mm512_add_epi8(_mm512_shuffle_epi8(_mm512_srli_epi64(where, 3), spread), reversed);
+      const __m512i w =
+          _mm512_sllv_epi64(_mm512_permutexvar_epi8(index, bytes), _mm512_and_si512(where, seven));
       const __m512i s = _mm512_cvtepu8_epi64(codes);
       __m512i v = _mm512_srlv_epi64(_mm512_or_si512(w, top), s);
       if constexpr (kLast < 63) v = _mm512_and_si512(v, used);
@@ -245,7 +299,8 @@ struct Avx512 : Avx2<Width_> {
     const __m512i bound = _mm512_set1_epi8(static_cast<char>(limit));
     for (; from < n; from += 64) {
       const __mmask64 live = n - from >= 64 ? ~__mmask64{0} : (__mmask64{1} << (n - from)) - 1;
-      const __mmask64 hits = _mm512_mask_cmple_epu8_mask(live, _mm512_maskz_loadu_epi8(live, h + from), bound);
+      const __mmask64 hits =
+          _mm512_mask_cmple_epu8_mask(live, _mm512_maskz_loadu_epi8(live, h + from), bound);
       if (hits) return from + static_cast<uint32_t>(__builtin_ctzll(hits));
     }
     return n;
@@ -258,9 +313,12 @@ struct Avx512 : Avx2<Width_> {
       // Without a branch on where the place is.
       const uint32_t live = static_cast<uint32_t>(n - i >= 16 ? 0xFFFF : (1u << (n - i)) - 1);
       const __mmask8 low = static_cast<__mmask8>(live), high = static_cast<__mmask8>(live >> 8);
-      const __mmask8 a = _mm512_mask_cmplt_epu64_mask(low, _mm512_maskz_loadu_epi64(low, keys + i), bound);
-      const __mmask8 b = _mm512_mask_cmplt_epu64_mask(high, _mm512_maskz_loadu_epi64(high, keys + i + 8), bound);
-      const unsigned smaller = static_cast<unsigned>(__builtin_popcount(bits_of(a) | bits_of(b) << 8));
+      const __mmask8 a =
+          _mm512_mask_cmplt_epu64_mask(low, _mm512_maskz_loadu_epi64(low, keys + i), bound);
+      const __mmask8 b =
+          _mm512_mask_cmplt_epu64_mask(high, _mm512_maskz_loadu_epi64(high, keys + i + 8), bound);
+      const unsigned smaller =
+          static_cast<unsigned>(__builtin_popcount(bits_of(a) | bits_of(b) << 8));
       below += smaller;
       if (smaller < 16) break;
     }
@@ -272,18 +330,23 @@ struct Avx512 : Avx2<Width_> {
     const uint32_t n = entries.n;
     const __m512i base = _mm512_set1_epi64(static_cast<long long>(leading_word(q.permuted)));
     const __m512i bound = _mm512_set1_epi64(q.radius);
-    const auto distances = [&](uint32_t i) { return _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values + i), base)); };
+    const auto distances = [&](uint32_t i) {
+      return _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values + i), base));
+    };
     for (uint32_t i = 0; i < n; i += 32) {
       // What lies past n is scratch, told apart only when something is near.
       const __m512i d[4] = {distances(i), distances(i + 8), distances(i + 16), distances(i + 24)};
-      const __m512i least = _mm512_min_epu64(_mm512_min_epu64(d[0], d[1]), _mm512_min_epu64(d[2], d[3]));
+      const __m512i least =
+          _mm512_min_epu64(_mm512_min_epu64(d[0], d[1]), _mm512_min_epu64(d[2], d[3]));
       if (likely(bits_of(_mm512_cmple_epu64_mask(least, bound)) == 0)) continue;
       for (uint32_t at = i; at < n && at < i + 32; at += 8) {
         unsigned hits = bits_of(_mm512_cmple_epu64_mask(d[(at - i) / 8], bound));
         if (n - at < 8) hits &= (1u << (n - at)) - 1;
         for (; hits; hits &= hits - 1) {
           const uint32_t j = at + static_cast<unsigned>(__builtin_ctz(hits));
-          if (!emit(q, values[j], ones(values[j] ^ leading_word(q.permuted)), entries.rests + j * W::kRestBytes)) return false;
+          if (!emit(q, values[j], ones(values[j] ^ leading_word(q.permuted)),
+                    entries.rests + j * W::kRestBytes))
+            return false;
         }
       }
     }
@@ -292,25 +355,29 @@ struct Avx512 : Avx2<Width_> {
 
   static bool any_near(const uint64_t* values, uint64_t base, unsigned radius) {
     static_assert(Portable<W>::kAtOnce == 8);
-    const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values), _mm512_set1_epi64(static_cast<long long>(base))));
+    const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(
+        _mm512_loadu_si512(values), _mm512_set1_epi64(static_cast<long long>(base))));
     return bits_of(_mm512_cmple_epu64_mask(distance, _mm512_set1_epi64(radius))) != 0;
   }
 
-  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const LeadingWords& entries, uint32_t from) {
+  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const LeadingWords& entries,
+                            uint32_t from) {
     const uint64_t* const values = entries.values;
     const uint32_t n = entries.n;
     const __m512i base = _mm512_set1_epi64(static_cast<long long>(leading_word(item.base)));
     const __m512i bound = _mm512_set1_epi64(out.options.radius);
     for (uint32_t i = from; i < n && values[i] <= item.last; i += 8) {
       // What lies past n is scratch, told apart only when something is near.
-      const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values + i), base));
+      const __m512i distance =
+          _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values + i), base));
       unsigned hits = bits_of(_mm512_cmple_epu64_mask(distance, bound));
       if (likely(hits == 0)) continue;
       if (n - i < 8) hits &= (1u << (n - i)) - 1;
       for (; hits; hits &= hits - 1) {
         const uint32_t at = i + static_cast<unsigned>(__builtin_ctz(hits));
         if (values[at] > item.last) break;
-        if (!emit(out, item, values[at], ones(values[at] ^ leading_word(item.base)), entries.rests + at * W::kRestBytes, {entries.block, at}))
+        if (!emit(out, item, values[at], ones(values[at] ^ leading_word(item.base)),
+                  entries.rests + at * W::kRestBytes, {entries.block, at}))
           return false;
       }
     }
@@ -325,8 +392,15 @@ struct Avx512 : Avx2<Width_> {
     for (unsigned k = 0; k < kWays; ++k) {
       const CodeSeek& from = seeks[k < n ? k : 0];
       const uint32_t codes = from.head->count - 1;
-      s[k] = Seeker<W>{from.block, from.h, from.target, k < n ? from.head->first : ~uint64_t{0},
-                    {codes < 64 ? uint64_t{1} << codes : 0, codes < 64 ? 0 : uint64_t{1} << (codes - 64)}, codes, 0, from.head->tail_at};
+      s[k] = Seeker<W>{
+          from.block,
+          from.h,
+          from.target,
+          k < n ? from.head->first : ~uint64_t{0},
+          {codes < 64 ? uint64_t{1} << codes : 0, codes < 64 ? 0 : uint64_t{1} << (codes - 64)},
+          codes,
+          0,
+          from.head->tail_at};
     }
     bool open;
     do {
@@ -341,38 +415,45 @@ struct Avx512 : Avx2<Width_> {
     return true;
   }
 
-  static size_t within_radius(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
+  static size_t within_radius(const uint64_t* keys, size_t n, uint64_t query, unsigned radius,
+                              uint32_t* places) {
     const __m512i base = _mm512_set1_epi64(static_cast<long long>(query));
     const __m512i bound = _mm512_set1_epi64(radius);
     size_t count = 0;
     for (size_t i = 0; i < n; i += 8) {
       const __mmask8 live = static_cast<__mmask8>(n - i >= 8 ? 0xFF : (1u << (n - i)) - 1);
-      const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_maskz_loadu_epi64(live, keys + i), base));
-      for (unsigned hits = bits_of(_mm512_mask_cmple_epu64_mask(live, distance, bound)); hits; hits &= hits - 1)
+      const __m512i distance =
+          _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_maskz_loadu_epi64(live, keys + i), base));
+      for (unsigned hits = bits_of(_mm512_mask_cmple_epu64_mask(live, distance, bound)); hits;
+           hits &= hits - 1)
         places[count++] = static_cast<uint32_t>(i) + static_cast<uint32_t>(__builtin_ctz(hits));
     }
     return count;
   }
 };
 
-// Bits of words of 16 are counted by an instruction that not all machines have which have the rest of the set (VPOPCNTW); a shuffle is as
-// fast where memory is what is waited for.
+// Bits of words of 16 are counted by an instruction that not all machines have which have the rest
+// of the set (VPOPCNTW); a shuffle is as fast where memory is what is waited for.
 struct Avx512Tags : Avx2Tags {
   // Bytes behind n that a load reaches are masked off, and so are not read.
-  static unsigned near_tags(const uint8_t* tags, unsigned n, unsigned query, unsigned mask, unsigned limit, uint16_t* places) {
+  static unsigned near_tags(const uint8_t* tags, unsigned n, unsigned query, unsigned mask,
+                            unsigned limit, uint16_t* places) {
     const __m512i base = _mm512_set1_epi16(static_cast<short>(query));
     const __m512i low = _mm512_set1_epi16(static_cast<short>(mask & 0x0F0F));
     const __m512i high = _mm512_set1_epi16(static_cast<short>(mask >> 4 & 0x0F0F));
-    const __m512i bits = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+    const __m512i bits =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
     const __m512i ones = _mm512_set1_epi8(1), bound = _mm512_set1_epi16(static_cast<short>(limit));
     unsigned count = 0;
     for (unsigned i = 0; i < n; i += 32) {
       const __mmask32 live = n - i >= 32 ? ~__mmask32{0} : (__mmask32{1} << (n - i)) - 1;
       const __m512i x = _mm512_xor_si512(_mm512_maskz_loadu_epi16(live, tags + 2 * i), base);
-      const __m512i bytes = _mm512_add_epi8(_mm512_shuffle_epi8(bits, _mm512_and_si512(x, low)),
-                                            _mm512_shuffle_epi8(bits, _mm512_and_si512(_mm512_srli_epi16(x, 4), high)));
+      const __m512i bytes = _mm512_add_epi8(
+          _mm512_shuffle_epi8(bits, _mm512_and_si512(x, low)),
+          _mm512_shuffle_epi8(bits, _mm512_and_si512(_mm512_srli_epi16(x, 4), high)));
       uint32_t hits = _mm512_mask_cmple_epu16_mask(live, _mm512_maddubs_epi16(bytes, ones), bound);
-      for (; hits; hits &= hits - 1) places[count++] = static_cast<uint16_t>(i + static_cast<unsigned>(__builtin_ctz(hits)));
+      for (; hits; hits &= hits - 1)
+        places[count++] = static_cast<uint16_t>(i + static_cast<unsigned>(__builtin_ctz(hits)));
     }
     return count;
   }

@@ -13,8 +13,8 @@ namespace fpstore {
 namespace {
 
 #ifdef FPSTORE_X86
-// Asked of the processor itself: not every compiler's __builtin_cpu_supports knows the name. Without it the instruction counts from
-// the other end, and nothing tells.
+// Asked of the processor itself: not every compiler's __builtin_cpu_supports knows the name.
+// Without it the instruction counts from the other end, and nothing tells.
 bool has_lzcnt() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & 1u << 5);
@@ -56,13 +56,15 @@ const KernelSets* kernels_named(const char* name) {
   if (strcmp(name, "scalar") == 0) return &kScalar;
 #ifdef FPSTORE_X86
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                    has_lzcnt() && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("fma");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+                    __builtin_cpu_supports("bmi2") && has_lzcnt() &&
+                    __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("fma");
   if (strcmp(name, "avx2") == 0) return avx2 ? &kAvx2 : nullptr;
   if (strcmp(name, "avx512") == 0)
     return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                   __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512vpopcntdq") &&
+                   __builtin_cpu_supports("avx512cd") &&
+                   __builtin_cpu_supports("avx512vpopcntdq") &&
                    __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2")
                ? &kAvx512
                : nullptr;

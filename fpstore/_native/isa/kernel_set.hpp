@@ -1,5 +1,6 @@
-// The kernels of one instruction set. Each target_*.cpp compiles them for its own, and nothing of them is seen outside it: of what
-// two objects share the linker keeps one, and that might be the one that this machine cannot run.
+// The kernels of one instruction set. Each target_*.cpp compiles them for its own, and nothing of
+// them is seen outside it: of what two objects share the linker keeps one, and that might be the
+// one that this machine cannot run.
 #pragma once
 #include "build/block_encode.hpp"
 #include "build/sort.hpp"
@@ -22,25 +23,30 @@ namespace {
 // The kernels that read blocks, by the codec of the table.
 template <class Isa>
 Status decode_blocks(const TableView& t, const BlockRange& range, Decoded* to, Fault* fault) {
-  return t.codec == Codec::huffman ? decode_all<HuffmanBlocks<Isa>>(t, range, to, fault) : decode_all<EliasFanoBlocks<Isa>>(t, range, to, fault);
+  return t.codec == Codec::huffman ? decode_all<HuffmanBlocks<Isa>>(t, range, to, fault)
+                                   : decode_all<EliasFanoBlocks<Isa>>(t, range, to, fault);
 }
 
 template <class Isa>
-Status scan(const TableView& t, const BlockRange& range, const Queries& queries, const ScanOptions& options, Sink* sink, Fault* fault) {
-  return t.codec == Codec::huffman ? scan_blocks<HuffmanBlocks<Isa>>(t, range, queries, options, sink, fault)
-                                   : scan_blocks<EliasFanoBlocks<Isa>>(t, range, queries, options, sink, fault);
+Status scan(const TableView& t, const BlockRange& range, const Queries& queries,
+            const ScanOptions& options, Sink* sink, Fault* fault) {
+  return t.codec == Codec::huffman
+             ? scan_blocks<HuffmanBlocks<Isa>>(t, range, queries, options, sink, fault)
+             : scan_blocks<EliasFanoBlocks<Isa>>(t, range, queries, options, sink, fault);
 }
 
 template <class Isa>
-Status locate(const TableView& t, const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop, Fault* fault) {
-  return t.codec == Codec::huffman ? locate_in_blocks<HuffmanBlocks<Isa>>(t, fingerprints, blocks, ranks, stop, fault)
-                                   : locate_in_blocks<EliasFanoBlocks<Isa>>(t, fingerprints, blocks, ranks, stop, fault);
+Status locate(const TableView& t, const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks,
+              Stopper* stop, Fault* fault) {
+  return t.codec == Codec::huffman
+             ? locate_in_blocks<HuffmanBlocks<Isa>>(t, fingerprints, blocks, ranks, stop, fault)
+             : locate_in_blocks<EliasFanoBlocks<Isa>>(t, fingerprints, blocks, ranks, stop, fault);
 }
 
 // The tables of a probe have one codec.
 template <class Isa>
-Status probe(const TableProbes& tables, const Queries& queries, const ProbeOptions& options, Sink* sink, ProbeCounters* counters,
-             Fault* fault) {
+Status probe(const TableProbes& tables, const Queries& queries, const ProbeOptions& options,
+             Sink* sink, ProbeCounters* counters, Fault* fault) {
   return tables.first == tables.end || tables.probes->table->codec == Codec::huffman
              ? probe_blocks<HuffmanBlocks<Isa>>(tables, queries, options, sink, counters, fault)
              : probe_blocks<EliasFanoBlocks<Isa>>(tables, queries, options, sink, counters, fault);
@@ -52,15 +58,28 @@ constexpr Kernels make_set(const char* name) {
   // What does not depend on where the leading word ends is compiled once for both narrow widths.
   using Whole = Width<W::kWords * 64>;
   using Row = typename W::Row;
-  return Kernels{name,         permute<Whole>,    permute_select<Whole>, permute_sort<Whole>, sort_keys<Whole>, sort_pairs<Whole>,
-                 histogram<Row>, digest<Row>,     encode<W>,             encode_finish<W>,    decode_blocks<Isa>, scan<Isa>,
-                 locate<Isa>,  probe<Isa>,        within_radius<Isa>};
+  return Kernels{name,
+                 permute<Whole>,
+                 permute_select<Whole>,
+                 permute_sort<Whole>,
+                 sort_keys<Whole>,
+                 sort_pairs<Whole>,
+                 histogram<Row>,
+                 digest<Row>,
+                 encode<W>,
+                 encode_finish<W>,
+                 decode_blocks<Isa>,
+                 scan<Isa>,
+                 locate<Isa>,
+                 probe<Isa>,
+                 within_radius<Isa>};
 }
 
 // What column tables and joins compare tags with.
 template <class Tags>
-constexpr ColumnKernels kColumns{{probe_columns<Tags, 1>, probe_columns<Tags, 2>, probe_columns<Tags, 4>},
-                                 {nullptr, near_rows<2>, near_rows<4>}};
+constexpr ColumnKernels kColumns{
+    {probe_columns<Tags, 1>, probe_columns<Tags, 2>, probe_columns<Tags, 4>},
+    {nullptr, near_rows<2>, near_rows<4>}};
 template <class Tags>
 constexpr PairKernels kPairs{{join_rows<Tags, 1>, join_rows<Tags, 2>, join_rows<Tags, 4>},
                              {link_rows<Tags, 1>, link_rows<Tags, 2>, link_rows<Tags, 4>},
@@ -70,8 +89,12 @@ constexpr PairKernels kPairs{{join_rows<Tags, 1>, join_rows<Tags, 2>, join_rows<
 
 template <template <class> class Isa, class Tags>
 constexpr KernelSets make_sets(const char* name) {
-  return KernelSets{make_set<Isa<Width<32>>>(name), make_set<Isa<Width<64>>>(name), make_set<Isa<Width<128>>>(name),
-                    make_set<Isa<Width<256>>>(name), &kColumns<Tags>, &kPairs<Tags>,
+  return KernelSets{make_set<Isa<Width<32>>>(name),
+                    make_set<Isa<Width<64>>>(name),
+                    make_set<Isa<Width<128>>>(name),
+                    make_set<Isa<Width<256>>>(name),
+                    &kColumns<Tags>,
+                    &kPairs<Tags>,
                     lower_minima<Isa<Width<64>>::kVectorBytes, Isa<Width<64>>::kMinimaVectors>};
 }
 

@@ -16,7 +16,8 @@ struct Neon : Portable<Width_> {
     const uint64x2_t step = vdupq_n_u64(kSumStep);
     uint64x2_t keys[kSumLanes / 2], sums[kSumLanes / 2];
     for (unsigned j = 0; j < kSumLanes / 2; ++j) {
-      keys[j] = vcombine_u64(vcreate_u64(seed + (2 * j + 1) * xxh::kP1), vcreate_u64(seed + (2 * j + 2) * xxh::kP1));
+      keys[j] = vcombine_u64(vcreate_u64(seed + (2 * j + 1) * xxh::kP1),
+                             vcreate_u64(seed + (2 * j + 2) * xxh::kP1));
       sums[j] = vdupq_n_u64(0);
     }
     uint64x2_t own = vcombine_u64(vcreate_u64(kUnsummed), vcreate_u64(0));
@@ -25,7 +26,8 @@ struct Neon : Portable<Width_> {
         uint64x2_t words = vreinterpretq_u64_u8(vld1q_u8(p + i + 16 * j));
         if (j == 0) words = vbicq_u64(words, own);
         const uint64x2_t x = veorq_u64(words, keys[j]);
-        sums[j] = vaddq_u64(vmlal_u32(sums[j], vmovn_u64(x), vshrn_n_u64(x, 32)), vextq_u64(words, words, 1));
+        sums[j] = vaddq_u64(vmlal_u32(sums[j], vmovn_u64(x), vshrn_n_u64(x, 32)),
+                            vextq_u64(words, words, 1));
         keys[j] = vaddq_u64(keys[j], step);
       }
       own = vdupq_n_u64(0);
@@ -35,9 +37,12 @@ struct Neon : Portable<Width_> {
     return fold_lanes(lanes, seed);
   }
 
-  // Two low parts lie in 16 bytes, wherever the first begins. Where that is behind the block, there is no such entry.
-  static void join_parts(const HighParts& highs, const uint16_t* rises, const LowParts& lows, uint32_t count, uint64_t* out) {
-    const uint64x2_t mask = vdupq_n_u64((uint64_t{1} << lows.bits) - 1), before = vdupq_n_u64(highs.before);
+  // Two low parts lie in 16 bytes, wherever the first begins. Where that is behind the block, there
+  // is no such entry.
+  static void join_parts(const HighParts& highs, const uint16_t* rises, const LowParts& lows,
+                         uint32_t count, uint64_t* out) {
+    const uint64x2_t mask = vdupq_n_u64((uint64_t{1} << lows.bits) - 1),
+                     before = vdupq_n_u64(highs.before);
     const int64x2_t up = vdupq_n_s64(static_cast<int64_t>(highs.shift));
     uint32_t from[4];  // the byte from which on each pair is taken
     uint8x16_t places[4];
@@ -46,19 +51,23 @@ struct Neon : Portable<Width_> {
       const uint32_t first = (lows.at & 7) + 2 * k * lows.bits, second = first + lows.bits;
       constexpr uint64_t numbers = 0x0706050403020100, each = 0x0101010101010101;
       from[k] = first >> 3;
-      places[k] = vreinterpretq_u8_u64(vcombine_u64(vcreate_u64(numbers), vcreate_u64(numbers + ((second >> 3) - from[k]) * each)));
-      shifts[k] = vcombine_s64(vdup_n_s64(-static_cast<int64_t>(first & 7)), vdup_n_s64(-static_cast<int64_t>(second & 7)));
+      places[k] = vreinterpretq_u8_u64(vcombine_u64(
+          vcreate_u64(numbers), vcreate_u64(numbers + ((second >> 3) - from[k]) * each)));
+      shifts[k] = vcombine_s64(vdup_n_s64(-static_cast<int64_t>(first & 7)),
+                               vdup_n_s64(-static_cast<int64_t>(second & 7)));
     }
     const uint32_t last = lows.limit - 16;  // from which on 16 bytes can be loaded
     uint32_t at = lows.at >> 3;
     for (uint32_t i = 0; i < count; i += 8, at += lows.bits) {
       const uint16x8_t rise = vld1q_u16(rises + i);
-      const uint32x4_t rise0 = vmovl_u16(vget_low_u16(rise)), rise1 = vmovl_u16(vget_high_u16(rise));
-      const uint64x2_t high[4] = {vmovl_u32(vget_low_u32(rise0)), vmovl_u32(vget_high_u32(rise0)), vmovl_u32(vget_low_u32(rise1)),
-                                  vmovl_u32(vget_high_u32(rise1))};
+      const uint32x4_t rise0 = vmovl_u16(vget_low_u16(rise)),
+                       rise1 = vmovl_u16(vget_high_u16(rise));
+      const uint64x2_t high[4] = {vmovl_u32(vget_low_u32(rise0)), vmovl_u32(vget_high_u32(rise0)),
+                                  vmovl_u32(vget_low_u32(rise1)), vmovl_u32(vget_high_u32(rise1))};
       for (unsigned k = 0; k < 4; ++k) {
         const uint8x16_t bytes = vld1q_u8(lows.block + (at + from[k] < last ? at + from[k] : last));
-        const uint64x2_t low = vandq_u64(vshlq_u64(vreinterpretq_u64_u8(vqtbl1q_u8(bytes, places[k])), shifts[k]), mask);
+        const uint64x2_t low = vandq_u64(
+            vshlq_u64(vreinterpretq_u64_u8(vqtbl1q_u8(bytes, places[k])), shifts[k]), mask);
         const uint64x2_t placed = vshlq_u64(low, vdupq_n_s64(kUnused<W>));
         vst1q_u64(out + i + 2 * k, vorrq_u64(vshlq_u64(vaddq_u64(high[k], before), up), placed));
       }
@@ -76,7 +85,8 @@ struct Neon : Portable<Width_> {
   // The least distance of 16 words to one: sums of pairs of bytes, until each word has one byte.
   static unsigned least_distance(const uint64_t* values, uint64x2_t base) {
     uint8x16_t sums[8];
-    for (unsigned k = 0; k < 8; ++k) sums[k] = vcntq_u8(vreinterpretq_u8_u64(veorq_u64(vld1q_u64(values + 2 * k), base)));
+    for (unsigned k = 0; k < 8; ++k)
+      sums[k] = vcntq_u8(vreinterpretq_u8_u64(veorq_u64(vld1q_u64(values + 2 * k), base)));
     for (unsigned n = 4; n; n /= 2)
       for (unsigned k = 0; k < n; ++k) sums[k] = vpaddq_u8(sums[2 * k], sums[2 * k + 1]);
     return vminvq_u8(sums[0]);
@@ -93,9 +103,12 @@ struct Neon : Portable<Width_> {
   }
 
   static constexpr unsigned kAtOnce = 16;
-  static bool any_near(const uint64_t* values, uint64_t base, unsigned radius) { return least_distance(values, vdupq_n_u64(base)) <= radius; }
+  static bool any_near(const uint64_t* values, uint64_t base, unsigned radius) {
+    return least_distance(values, vdupq_n_u64(base)) <= radius;
+  }
 
-  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const LeadingWords& entries, uint32_t from) {
+  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const LeadingWords& entries,
+                            uint32_t from) {
     const uint64x2_t base = vdupq_n_u64(leading_word(item.base));
     for (uint32_t i = from; i < entries.n && entries.values[i] <= item.last; i += 16) {
       if (likely(least_distance(entries.values + i, base) > out.options.radius)) continue;
@@ -104,7 +117,8 @@ struct Neon : Portable<Width_> {
     return true;
   }
 
-  static size_t within_radius(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
+  static size_t within_radius(const uint64_t* keys, size_t n, uint64_t query, unsigned radius,
+                              uint32_t* places) {
     const uint64x2_t base = vdupq_n_u64(query);
     size_t count = 0;
     for (size_t i = 0; i < n; i += 16) {
@@ -118,8 +132,10 @@ struct Neon : Portable<Width_> {
 
 // 16 tags at a time, the bits of each byte counted by an instruction of their own.
 struct NeonTags : PortableTags {
-  static unsigned near_tags(const uint8_t* tags, unsigned n, unsigned query, unsigned mask, unsigned limit, uint16_t* places) {
-    const uint16x8_t wanted = vdupq_n_u16(static_cast<uint16_t>(query)), live = vdupq_n_u16(static_cast<uint16_t>(mask));
+  static unsigned near_tags(const uint8_t* tags, unsigned n, unsigned query, unsigned mask,
+                            unsigned limit, uint16_t* places) {
+    const uint16x8_t wanted = vdupq_n_u16(static_cast<uint16_t>(query)),
+                     live = vdupq_n_u16(static_cast<uint16_t>(mask));
     const uint16x8_t bound = vdupq_n_u16(static_cast<uint16_t>(limit));
     const auto within_radius = [&](const uint8_t* p) {
       const uint16x8_t x = vandq_u16(veorq_u16(vreinterpretq_u16_u8(vld1q_u8(p)), wanted), live);
@@ -128,10 +144,15 @@ struct NeonTags : PortableTags {
     unsigned count = 0;
     for (unsigned i = 0; i < n; i += 16) {
       // A byte for each tag, of which four bits stay.
-      const uint8x16_t both = vcombine_u8(vmovn_u16(within_radius(tags + 2 * i)), vmovn_u16(within_radius(tags + 2 * i + 16)));
-      uint64_t hits = vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(both), 4)), 0) & 0x1111111111111111;
+      const uint8x16_t both = vcombine_u8(vmovn_u16(within_radius(tags + 2 * i)),
+                                          vmovn_u16(within_radius(tags + 2 * i + 16)));
+      uint64_t hits =
+          vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(both), 4)), 0) &
+          0x1111111111111111;
       if (n - i < 16) hits &= (uint64_t{1} << 4 * (n - i)) - 1;
-      for (; hits; hits &= hits - 1) places[count++] = static_cast<uint16_t>(i + static_cast<unsigned>(__builtin_ctzll(hits)) / 4);
+      for (; hits; hits &= hits - 1)
+        places[count++] =
+            static_cast<uint16_t>(i + static_cast<unsigned>(__builtin_ctzll(hits)) / 4);
     }
     return count;
   }

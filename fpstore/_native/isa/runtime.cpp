@@ -61,11 +61,12 @@ void fetch_pages(const void* p, size_t n) {
   static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));  // a power of two
   const uintptr_t from = reinterpret_cast<uintptr_t>(p) & ~(page - 1);
   // Advice that cannot be taken is no fault: the page is read when it is touched.
-  (void)madvise(reinterpret_cast<void*>(from), reinterpret_cast<uintptr_t>(p) + n - from, MADV_WILLNEED);
+  (void)madvise(reinterpret_cast<void*>(from), reinterpret_cast<uintptr_t>(p) + n - from,
+                MADV_WILLNEED);
 }
 
 bool map_cached_pages(int file, const uint8_t* mapped, uint64_t start, uint64_t bytes) {
-  constexpr long kCachestat = 451;  // Linux 6.5, the same number for all processors
+  constexpr long kCachestat = 451;   // Linux 6.5, the same number for all processors
   constexpr int kPopulateRead = 22;  // Linux 5.14
   static const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   struct {
@@ -74,14 +75,17 @@ bool map_cached_pages(int file, const uint8_t* mapped, uint64_t start, uint64_t 
   struct {
     uint64_t cached, dirty, written_back, evicted, recently_evicted;  // pages
   } state;
-  return syscall(kCachestat, file, &range, &state, 0) == 0 && state.cached >= (bytes + page - 1) / page &&
+  return syscall(kCachestat, file, &range, &state, 0) == 0 &&
+         state.cached >= (bytes + page - 1) / page &&
          madvise(const_cast<uint8_t*>(mapped) + start, bytes, kPopulateRead) == 0;
 }
 
 uint64_t random_word() {
   uint64_t word;
-  // A system that has just started may have no randomness yet. Then the address of the stack serves, which is weak.
-  if (getrandom(&word, sizeof word, GRND_NONBLOCK) != sizeof word) word = reinterpret_cast<uintptr_t>(&word) * 0x9E3779B97F4A7C15;
+  // A system that has just started may have no randomness yet. Then the address of the stack
+  // serves, which is weak.
+  if (getrandom(&word, sizeof word, GRND_NONBLOCK) != sizeof word)
+    word = reinterpret_cast<uintptr_t>(&word) * 0x9E3779B97F4A7C15;
   return word;
 }
 
@@ -93,7 +97,8 @@ uint64_t major_faults() {
 bool should_stop(Stopper* stop, uint64_t work) {
   constexpr uint64_t kLook = 1 << 14, kPoll = 1 << 18;
   if (!stop) return false;
-  if (stop->ended || (stop->wanted && stop->wanted->load(std::memory_order_relaxed))) return stop->ended = true;
+  if (stop->ended || (stop->wanted && stop->wanted->load(std::memory_order_relaxed)))
+    return stop->ended = true;
   stop->work += work;
   if (!stop->poll || stop->work < kLook) return false;
   const uint64_t faults = major_faults();

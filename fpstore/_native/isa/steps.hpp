@@ -1,5 +1,5 @@
-// How a call of the standard library, whose steps return something else, ends early: an exception, which files compiled for one
-// instruction set cannot throw.
+// How a call of the standard library, whose steps return something else, ends early: an exception,
+// which files compiled for one instruction set cannot throw.
 #pragma once
 #include "isa/runtime.hpp"
 

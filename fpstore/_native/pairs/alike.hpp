@@ -6,12 +6,13 @@
 namespace fpstore {
 namespace {
 
-// The representatives of one set. When there are more than kMostScanned, a row is compared with the latest of these, and with the
-// first that equals it.
+// The representatives of one set. When there are more than kMostScanned, a row is compared with the
+// latest of these, and with the first that equals it.
 template <class Row>
 class Representatives {
  public:
-  Representatives(const AlikeGrouping& grouping, uint64_t rows) : grouping_(grouping), kept_(reinterpret_cast<Row*>(grouping.kept)) {
+  Representatives(const AlikeGrouping& grouping, uint64_t rows)
+      : grouping_(grouping), kept_(reinterpret_cast<Row*>(grouping.kept)) {
     if (rows <= kMostScanned) return;
     for (slots_ = 1; slots_ < 2 * rows;) slots_ *= 2;
     memset(grouping.firsts, 0xFF, 8 * slots_);
@@ -26,7 +27,8 @@ class Representatives {
     kept_[count_++] = row;
   }
 
-  // Writes the places of those within the radius, the nearest first, of equally near ones the earliest; no more than are compared.
+  // Writes the places of those within the radius, the nearest first, of equally near ones the
+  // earliest; no more than are compared.
   unsigned nearest(const Row& row, uint32_t* out) {
     const uint64_t first = count_ > kMostScanned ? count_ - kMostScanned : 0;
     unsigned equal = 0;
@@ -58,7 +60,8 @@ class Representatives {
  private:
   uint64_t& slot_of(const Row& row) {
     uint64_t hash = grouping_.seed;
-    for (unsigned w = 0; w < sizeof(Row) / 8; ++w) hash = xxh::avalanche(hash ^ word_of(row, w)) + w;
+    for (unsigned w = 0; w < sizeof(Row) / 8; ++w)
+      hash = xxh::avalanche(hash ^ word_of(row, w)) + w;
     uint64_t* const slots = grouping_.firsts;
     for (uint64_t at = hash & (slots_ - 1);; at = (at + 1) & (slots_ - 1))
       if (slots[at] == UINT64_MAX || is_zero(kept_[slots[at]] ^ row)) return slots[at];
@@ -69,10 +72,12 @@ class Representatives {
   uint64_t count_ = 0, slots_ = 0;
 };
 
-// In the order of a set, a row goes to the nearest representative within the radius that is alike, or becomes one itself. The work for
-// a row has a bound: up to kMostScanned distances, and up to `most` comparisons.
+// In the order of a set, a row goes to the nearest representative within the radius that is alike,
+// or becomes one itself. The work for a row has a bound: up to kMostScanned distances, and up to
+// `most` comparisons.
 template <unsigned W>
-bool group_alike(const AlikeGrouping& grouping, uint64_t* representatives, GroupWork* work, Stopper* stop) {
+bool group_alike(const AlikeGrouping& grouping, uint64_t* representatives, GroupWork* work,
+                 Stopper* stop) {
   using Row = typename RowOf<W>::type;
   const Grouping& sets = grouping.sets;
   const Row* const all = rows<Row>(sets.rows);
@@ -87,7 +92,8 @@ bool group_alike(const AlikeGrouping& grouping, uint64_t* representatives, Group
       representatives[place] = place;
       for (unsigned i = 0; i < count && representatives[place] == place; ++i) {
         const uint64_t other = kept.place(near[i]), before = work->compared;
-        if (grouping.alike(grouping.of, place, other, &work->compared)) representatives[place] = other;
+        if (grouping.alike(grouping.of, place, other, &work->compared))
+          representatives[place] = other;
         if (pace.stopped(work->compared - before)) return false;
       }
       if (representatives[place] == place) kept.add(all[place], place);

@@ -1,13 +1,14 @@
-// Groups around representatives, for those who want no chains: every member is within the radius of the representative of its group.
+// Groups around representatives, for those who want no chains: every member is within the radius of
+// the representative of its group.
 #pragma once
 #include "pairs/join.hpp"
 
 namespace fpstore {
 namespace {
 
-// In the order of a set, a row that is farther than the radius from all representatives before it becomes one. Each other row is in
-// the group of the representative that is nearest to it, the first of several. The work grows with the rows of a set times its
-// representatives.
+// In the order of a set, a row that is farther than the radius from all representatives before it
+// becomes one. Each other row is in the group of the representative that is nearest to it, the
+// first of several. The work grows with the rows of a set times its representatives.
 template <unsigned W>
 bool group_rows(const Grouping& sets, uint64_t* representatives, Stopper* stop) {
   using Row = typename RowOf<W>::type;
@@ -24,8 +25,10 @@ bool group_rows(const Grouping& sets, uint64_t* representatives, Stopper* stop) 
       uint64_t kept = 0;
       for (uint64_t i = 0; i < left; ++i) {
         const uint64_t place = sets.waiting[i];
-        if (ones(row ^ all[place]) > sets.radius) sets.waiting[kept++] = place;
-        else if (i) representatives[place] = UINT64_MAX;
+        if (ones(row ^ all[place]) > sets.radius)
+          sets.waiting[kept++] = place;
+        else if (i)
+          representatives[place] = UINT64_MAX;
       }
       left = kept;
     }

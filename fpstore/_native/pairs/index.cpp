@@ -2,10 +2,10 @@
 
 namespace fpstore {
 
-bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigned bucket_bits, uint64_t* starts, uint16_t* tags,
-                   Stopper* stop) {
+bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigned bucket_bits,
+                   uint64_t* starts, uint16_t* tags, Stopper* stop) {
   constexpr uint64_t kLook = 1 << 14;  // rows between two looks at the stop
-  uint64_t next = 0;  // the bucket whose start is found next
+  uint64_t next = 0;                   // the bucket whose start is found next
   for (uint64_t i = 0; i < count; ++i) {
     if (!(i % kLook) && should_stop(stop, kLook)) return true;
     const uint64_t row = rows[i * words], bucket = bucket_bits ? row >> (64 - bucket_bits) : 0;
@@ -20,7 +20,9 @@ bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigne
 bool find_places(const RowIndex& index, const uint64_t* rows, uint64_t count, uint64_t* places) {
   constexpr uint64_t kTogether = 32;  // rows whose memory is fetched at the same time
   const unsigned words = index.words;
-  const auto bucket_of = [&](uint64_t i) { return index.bits ? rows[i * words] >> (64 - index.bits) : 0; };
+  const auto bucket_of = [&](uint64_t i) {
+    return index.bits ? rows[i * words] >> (64 - index.bits) : 0;
+  };
   const auto less = [&](uint64_t place, const uint64_t* row) {
     const uint64_t* const there = index.rows + place * words;
     for (unsigned w = 0; w < words; ++w)
@@ -38,10 +40,13 @@ bool find_places(const RowIndex& index, const uint64_t* rows, uint64_t count, ui
       uint64_t low = places[j], high = index.starts[bucket_of(j) + 1];
       while (low < high) {
         const uint64_t middle = low + (high - low) / 2;
-        if (less(middle, rows + j * words)) low = middle + 1;
-        else high = middle;
+        if (less(middle, rows + j * words))
+          low = middle + 1;
+        else
+          high = middle;
       }
-      if (low == index.count || memcmp(index.rows + low * words, rows + j * words, 8 * words)) return false;
+      if (low == index.count || memcmp(index.rows + low * words, rows + j * words, 8 * words))
+        return false;
       places[j] = low;
     }
   }

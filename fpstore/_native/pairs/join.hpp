@@ -1,4 +1,5 @@
-// Joins: each row of a bucket is compared with those of the buckets near it, in its own set or in another, first by their tags.
+// Joins: each row of a bucket is compared with those of the buckets near it, in its own set or in
+// another, first by their tags.
 #pragma once
 #include "columns/masks.hpp"
 #include "pairs/request.hpp"
@@ -6,8 +7,8 @@
 namespace fpstore {
 namespace {
 
-constexpr uint64_t kGroupRows = 32;   // rows with the same part, about
-constexpr uint64_t kBucketWork = 8;   // of looking at a bucket, in comparisons of a tag
+constexpr uint64_t kGroupRows = 32;  // rows with the same part, about
+constexpr uint64_t kBucketWork = 8;  // of looking at a bucket, in comparisons of a tag
 
 // Asks now and then whether to stop.
 struct Pace {
@@ -40,7 +41,8 @@ struct PartOfTag {
   unsigned of(unsigned tag) const { return (tag & live) >> shift & part; }
 };
 
-// Where the tags with each value of a part begin, once they are in its order, and where the last end.
+// Where the tags with each value of a part begin, once they are in its order, and where the last
+// end.
 inline void group_starts(const uint8_t* tags, uint64_t n, const PartOfTag& part, uint64_t* starts) {
   memset(starts, 0, (part.part + 2) * sizeof *starts);
   for (uint64_t i = 0; i < n; ++i) ++starts[part.of(load16(tags + 2 * i)) + 1];
@@ -72,7 +74,8 @@ struct JoinFlow {
   Pace pace;
   const Row* all;
 
-  // Reports two rows whose tags are near if they are near themselves, and no earlier table reports them.
+  // Reports two rows whose tags are near if they are near themselves, and no earlier table reports
+  // them.
   void report(const Row& row, const Row& other) {
     const Row difference = row ^ other;
     const unsigned distance = ones(difference);
@@ -87,15 +90,16 @@ struct JoinFlow {
     sink->distances[n] = static_cast<uint16_t>(distance);
   }
 
-  // Compares the rows of a group with each other, and hands those whose tags are near to `found`; false when it did not end.
+  // Compares the rows of a group with each other, and hands those whose tags are near to `found`;
+  // false when it did not end.
   template <class Found>
   bool compare(const uint8_t* tags, uint64_t n, unsigned limit, const Found& found) {
     uint16_t near[kTagsAtOnce], other[kTagsAtOnce];
     if (n <= kTagsAtOnce) {
       for (unsigned row = static_cast<unsigned>(at.row); row < n; at.row = row) {
         if (sink->room - sink->count < kTagsAtOnce || pace.stopped(n * (n - row) / 2)) return false;
-        const unsigned count = Isa::template near_pairs<Isa>(tags, static_cast<unsigned>(n), &row, join.tag_mask, limit, near, other,
-                                                             kTagsAtOnce);
+        const unsigned count = Isa::template near_pairs<Isa>(
+            tags, static_cast<unsigned>(n), &row, join.tag_mask, limit, near, other, kTagsAtOnce);
         for (unsigned i = 0; i < count; ++i) found(near[i], other[i]);
       }
       return true;
@@ -105,8 +109,9 @@ struct JoinFlow {
       for (uint64_t more; at.other < n; at.other += more) {
         more = n - at.other < kTagsAtOnce ? n - at.other : kTagsAtOnce;
         if (sink->room - sink->count < more || pace.stopped(more + kBucketWork)) return false;
-        const unsigned count = Isa::near_tags(tags + 2 * at.other, static_cast<unsigned>(more), load16(tags + 2 * at.row),
-                                              join.tag_mask, limit, near);
+        const unsigned count =
+            Isa::near_tags(tags + 2 * at.other, static_cast<unsigned>(more),
+                           load16(tags + 2 * at.row), join.tag_mask, limit, near);
         for (unsigned i = 0; i < count; ++i) found(at.row, at.other + near[i]);
       }
     }
@@ -116,11 +121,13 @@ struct JoinFlow {
   // Compares the rows of a bucket with each other.
   bool meet_within(uint64_t start, uint64_t n, unsigned limit) {
     if (n >= kSplitFrom && limit == 1) return meet_split(start, n);
-    return compare(join.side.tags + 2 * start, n, limit, [&](uint64_t a, uint64_t b) { report(all[start + a], all[start + b]); });
+    return compare(join.side.tags + 2 * start, n, limit,
+                   [&](uint64_t a, uint64_t b) { report(all[start + a], all[start + b]); });
   }
 
-  // The same for a large bucket and tags that differ in one bit at most: their upper parts are equal, or the parts behind them. The
-  // rows are brought together by the one part, then by the other; the second time, pairs with equal upper parts are skipped.
+  // The same for a large bucket and tags that differ in one bit at most: their upper parts are
+  // equal, or the parts behind them. The rows are brought together by the one part, then by the
+  // other; the second time, pairs with equal upper parts are skipped.
   bool meet_split(uint64_t start, uint64_t n) {
     const unsigned bits = part_bits(n);
     for (; at.part < 2; ++at.part, at.group = 0, at.grouped = false) {
@@ -132,7 +139,8 @@ struct JoinFlow {
     return true;
   }
 
-  // Puts places and tags of a bucket in the order of a part of the tags, and where each group begins.
+  // Puts places and tags of a bucket in the order of a part of the tags, and where each group
+  // begins.
   void bring_together(uint64_t start, uint64_t n, unsigned bits) {
     const uint8_t* const from = join.side.tags + 2 * start;
     const PartOfTag part(join.tag_mask, bits, at.part);
@@ -150,19 +158,22 @@ struct JoinFlow {
   bool meet_groups(unsigned bits) {
     const unsigned part = (1u << bits) - 1, upper = join.tag_mask & part << (kTagBits - bits);
     for (; at.group <= part; ++at.group, at.row = at.other = 0) {
-      const uint64_t first = join.room.starts[at.group], size = join.room.starts[at.group + 1] - first;
+      const uint64_t first = join.room.starts[at.group],
+                     size = join.room.starts[at.group + 1] - first;
       const uint16_t* const tags = join.room.tags + first;
       const uint64_t* const places = join.room.places + first;
-      const bool ended = compare(reinterpret_cast<const uint8_t*>(tags), size, 1, [&](uint64_t a, uint64_t b) {
-        if (at.part && !((tags[a] ^ tags[b]) & upper)) return;
-        report(all[places[a]], all[places[b]]);
-      });
+      const bool ended =
+          compare(reinterpret_cast<const uint8_t*>(tags), size, 1, [&](uint64_t a, uint64_t b) {
+            if (at.part && !((tags[a] ^ tags[b]) & upper)) return;
+            report(all[places[a]], all[places[b]]);
+          });
       if (!ended) return false;
     }
     return true;
   }
 
-  // Compares the rows of one bucket with the rows of another. Their tags may differ in limit bits. False when it did not end.
+  // Compares the rows of one bucket with the rows of another. Their tags may differ in limit bits.
+  // False when it did not end.
   bool meet(uint64_t other, unsigned limit) {
     const JoinSide& side = join.side;
     const JoinSide& facing = join.between ? join.opposite : side;
@@ -178,8 +189,10 @@ struct JoinFlow {
         n = last - first - at.other < kTagsAtOnce ? last - first - at.other : kTagsAtOnce;
         if (sink->room - sink->count < n || pace.stopped(n + kBucketWork)) return false;
         const uint8_t* const tags = facing.tags + 2 * (first + at.other);
-        const unsigned count = Isa::near_tags(tags, static_cast<unsigned>(n), tag, join.tag_mask, limit, near);
-        for (unsigned i = 0; i < count; ++i) report(all[start + at.row], those[first + at.other + near[i]]);
+        const unsigned count =
+            Isa::near_tags(tags, static_cast<unsigned>(n), tag, join.tag_mask, limit, near);
+        for (unsigned i = 0; i < count; ++i)
+          report(all[start + at.row], those[first + at.other + near[i]]);
       }
     }
     return true;

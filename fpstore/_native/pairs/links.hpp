@@ -1,4 +1,5 @@
-// Links: of all pairs of a set that meet in a table and lie within the radius, as many as connect the same rows.
+// Links: of all pairs of a set that meet in a table and lie within the radius, as many as connect
+// the same rows.
 #pragma once
 #include "columns/masks.hpp"
 #include "pairs/join.hpp"
@@ -7,12 +8,14 @@
 namespace fpstore {
 namespace {
 
-constexpr unsigned kManyPairs = 4;  // pairs of near tags a row from which a group is searched, which looks at fewer
+constexpr unsigned kManyPairs =
+    4;  // pairs of near tags a row from which a group is searched, which looks at fewer
 
-// A search under way. The rows that no search has reached stand first in their bucket; those that were reached stand behind them.
-// Each row that was reached asks once for the rows near it that were not, which are reached then: all that are connected by pairs of
-// this table are reached from the same start, by a tree of links. A row is compared with none that was reached before it, so that
-// rows which are all near each other cost no more than rows that are not.
+// A search under way. The rows that no search has reached stand first in their bucket; those that
+// were reached stand behind them. Each row that was reached asks once for the rows near it that
+// were not, which are reached then: all that are connected by pairs of this table are reached from
+// the same start, by a tree of links. A row is compared with none that was reached before it, so
+// that rows which are all near each other cost no more than rows that are not.
 template <class Isa, unsigned W>
 struct LinkFlow {
   using Row = typename RowOf<W>::type;
@@ -54,8 +57,8 @@ struct LinkFlow {
     table.tags[other] = tag;
   }
 
-  // Compares the row with those of a bucket that were not reached, from the last to the first: what moves to the place of a row that
-  // is reached has been compared. False when it did not end.
+  // Compares the row with those of a bucket that were not reached, from the last to the first: what
+  // moves to the place of a row that is reached has been compared. False when it did not end.
   bool ask(uint64_t bucket, unsigned limit) {
     if (!at.begun) {
       at.upto = table.live[bucket];
@@ -66,8 +69,8 @@ struct LinkFlow {
     return compare(start, limit, [&](uint64_t place) { reach(bucket, place); });
   }
 
-  // Compares the row that asks with those from the start to at.upto, and lets `reached` move each that is near; false when it did not
-  // end.
+  // Compares the row that asks with those from the start to at.upto, and lets `reached` move each
+  // that is near; false when it did not end.
   template <class Reached>
   bool compare(uint64_t start, unsigned limit, const Reached& reached) {
     const Row row = all[at.row];
@@ -77,8 +80,8 @@ struct LinkFlow {
       n = at.upto - start < kTagsAtOnce ? at.upto - start : kTagsAtOnce;
       if (sink->room - sink->count < n || pace.stopped(n + kBucketWork)) return false;
       const uint64_t first = at.upto - n;
-      unsigned count = Isa::near_tags(reinterpret_cast<const uint8_t*>(table.tags + first), static_cast<unsigned>(n), tag, table.tag_mask,
-                                      limit, near);
+      unsigned count = Isa::near_tags(reinterpret_cast<const uint8_t*>(table.tags + first),
+                                      static_cast<unsigned>(n), tag, table.tag_mask, limit, near);
       while (count) {
         const uint64_t place = first + near[--count];
         const Row difference = row ^ all[place];
@@ -107,7 +110,8 @@ struct LinkFlow {
     const unsigned most = own.flips < table.bucket_bits ? own.flips : table.bucket_bits;
     const uint32_t masks = uint32_t{1} << table.bucket_bits;
     while (at.asking || next()) {
-      const uint64_t bucket = table.bucket_bits ? leading_word(all[at.row]) >> (64 - table.bucket_bits) : 0;
+      const uint64_t bucket =
+          table.bucket_bits ? leading_word(all[at.row]) >> (64 - table.bucket_bits) : 0;
       for (; at.flipped <= most; ++at.flipped, at.mask = first_mask(at.flipped)) {
         const unsigned limit = limit_of(own, at.flipped);
         for (; at.mask < masks; at.mask = next_mask(at.mask, masks)) {
@@ -120,22 +124,25 @@ struct LinkFlow {
     return true;
   }
 
-  // Links the rows of a group by its pairs, those that connect what no other has connected, for which there is room; false when they
-  // are so many that a search is faster.
+  // Links the rows of a group by its pairs, those that connect what no other has connected, for
+  // which there is room; false when they are so many that a search is faster.
   bool link_pairs(uint64_t start, unsigned n, unsigned limit) {
-    uint16_t left[kTagsAtOnce], right[kTagsAtOnce], set[kTagsAtOnce];  // of each row, one before it of the same set, or itself
+    uint16_t left[kTagsAtOnce], right[kTagsAtOnce],
+        set[kTagsAtOnce];  // of each row, one before it of the same set, or itself
     for (unsigned i = 0; i < n; ++i) set[i] = static_cast<uint16_t>(i);
     const uint8_t* const tags = reinterpret_cast<const uint8_t*>(table.tags + start);
     const size_t before = sink->count;
     for (unsigned row = 0, seen = 0; row < n;) {
-      const unsigned count = Isa::template near_pairs<Isa>(tags, n, &row, table.tag_mask, limit, left, right, kTagsAtOnce);
+      const unsigned count = Isa::template near_pairs<Isa>(tags, n, &row, table.tag_mask, limit,
+                                                           left, right, kTagsAtOnce);
       for (unsigned i = 0; i < count; ++i) {
         const Row one = all[start + left[i]], difference = one ^ all[start + right[i]];
         if (ones(difference) > table.radius) continue;
         const uint16_t a = least_of_set(set, left[i]), b = least_of_set(set, right[i]);
         if (a == b) continue;
         set[a < b ? b : a] = a < b ? a : b;
-        if (!linked_before(table.tags[start + left[i]], table.tags[start + right[i]])) add(one, difference);
+        if (!linked_before(table.tags[start + left[i]], table.tags[start + right[i]]))
+          add(one, difference);
       }
       seen += count;
       if (seen > kManyPairs * n && row < n) {
@@ -146,7 +153,8 @@ struct LinkFlow {
     return true;
   }
 
-  // Links the rows of a large group, [start, end): those before at.live have not been reached, and those from at.row on have asked.
+  // Links the rows of a large group, [start, end): those before at.live have not been reached, and
+  // those from at.row on have asked.
   bool link_many(uint64_t start, uint64_t end, unsigned limit) {
     if (!at.searching) {
       at.live = at.row = end;
@@ -173,11 +181,13 @@ struct LinkFlow {
   bool link(uint64_t start, uint64_t n, unsigned limit) {
     if (n > kTagsAtOnce || at.searching) return link_many(start, start + n, limit);
     if (sink->room - sink->count < n || pace.stopped(n * n / 2 + kBucketWork)) return false;
-    return n < 2 || link_pairs(start, static_cast<unsigned>(n), limit) || link_many(start, start + n, limit);
+    return n < 2 || link_pairs(start, static_cast<unsigned>(n), limit) ||
+           link_many(start, start + n, limit);
   }
 
-  // Links the rows of a large bucket, whose tags may differ in one bit: their upper parts are equal, or the parts behind them. The rows
-  // are put in the order of the one part and then of the other, and each group of rows that have the same part is linked.
+  // Links the rows of a large bucket, whose tags may differ in one bit: their upper parts are
+  // equal, or the parts behind them. The rows are put in the order of the one part and then of the
+  // other, and each group of rows that have the same part is linked.
   bool link_split(uint64_t start, uint64_t n) {
     const unsigned bits = part_bits(n);
     upper = table.tag_mask & ((1u << bits) - 1) << (kTagBits - bits);
@@ -185,7 +195,8 @@ struct LinkFlow {
       if (!at.grouped) bring_together(start, n, bits);
       at.grouped = true;
       for (; at.group < (1u << bits); ++at.group) {
-        const uint64_t first = table.room.starts[at.group], size = table.room.starts[at.group + 1] - first;
+        const uint64_t first = table.room.starts[at.group],
+                       size = table.room.starts[at.group + 1] - first;
         if (!link(start + first, size, 1)) return false;
       }
     }
@@ -194,7 +205,9 @@ struct LinkFlow {
   }
 
   // Whether rows with these tags met by the upper part of them already, which connects them.
-  bool linked_before(unsigned tag, unsigned other) const { return at.part && !((tag ^ other) & upper); }
+  bool linked_before(unsigned tag, unsigned other) const {
+    return at.part && !((tag ^ other) & upper);
+  }
 
   // Puts the rows and tags of a bucket in the order of a part of the tags.
   void bring_together(uint64_t start, uint64_t n, unsigned bits) {
@@ -218,12 +231,15 @@ struct LinkFlow {
     const unsigned limit = limit_of(table.rules[table.table], 0);
     for (; at.bucket < at.end; ++at.bucket) {
       const uint64_t start = table.starts[at.bucket], n = table.starts[at.bucket + 1] - start;
-      if (!(n >= kSplitFrom && limit == 1 ? link_split(start, n) : link(start, n, limit))) return false;
+      if (!(n >= kSplitFrom && limit == 1 ? link_split(start, n) : link(start, n, limit)))
+        return false;
     }
     return true;
   }
 
-  bool run() { return table.rules[table.table].flips && table.bucket_bits ? search() : link_each(); }
+  bool run() {
+    return table.rules[table.table].flips && table.bucket_bits ? search() : link_each();
+  }
 
  private:
   static unsigned limit_of(const TableRule& own, unsigned flipped) {

@@ -1,4 +1,5 @@
-// What is asked of a join: the pairs of rows of a set, or of one row of each of two sets, that lie within a radius of each other.
+// What is asked of a join: the pairs of rows of a set, or of one row of each of two sets, that lie
+// within a radius of each other.
 #pragma once
 #include "columns/near_tags.hpp"
 #include "format/permutation.hpp"
@@ -7,11 +8,13 @@
 namespace fpstore {
 
 constexpr unsigned kMostPartBits = kTagBits / 2;
-constexpr uint64_t kSplitFrom = 512;  // rows of a bucket that are worth bringing together by parts of their tags
+constexpr uint64_t kSplitFrom =
+    512;  // rows of a bucket that are worth bringing together by parts of their tags
 
-// Of a permuted table: the bits of a fingerprint that are its bucket, and those that are its tag. A pair meets in the table if its
-// rows differ in at most `flips` bits of the bucket, and in at most `both` of the two together. That some table has each pair within
-// the radius is shown in columns/request.hpp; the first of them reports it.
+// Of a permuted table: the bits of a fingerprint that are its bucket, and those that are its tag. A
+// pair meets in the table if its rows differ in at most `flips` bits of the bucket, and in at most
+// `both` of the two together. That some table has each pair within the radius is shown in
+// columns/request.hpp; the first of them reports it.
 struct TableRule {
   uint64_t bucket_mask[kMaxWords];
   uint64_t tag_mask[kMaxWords];
@@ -19,15 +22,16 @@ struct TableRule {
   unsigned both;
 };
 
-// Permuted rows in the order of their buckets. Bucket b has the rows [starts[b], starts[b + 1]); the tags are 16 bits each, with
-// kSectionRoom bytes behind them that can be read.
+// Permuted rows in the order of their buckets. Bucket b has the rows [starts[b], starts[b + 1]);
+// the tags are 16 bits each, with kSectionRoom bytes behind them that can be read.
 struct JoinSide {
   const uint64_t* rows;
   const uint64_t* starts;
   const uint8_t* tags;
 };
 
-// Where the rows of a large bucket are brought together: room for those of the largest, and kSectionRoom bytes behind the tags.
+// Where the rows of a large bucket are brought together: room for those of the largest, and
+// kSectionRoom bytes behind the tags.
 struct GroupRoom {
   uint64_t* places;
   uint16_t* tags;
@@ -52,7 +56,8 @@ struct JoinPlace {
   uint64_t bucket, end;  // those that remain
   uint32_t flipped;      // bits of the mask
   uint32_t mask;         // the bits in which the other bucket differs
-  unsigned part, group;  // of a large bucket: by which part of the tags its rows are brought together, and the next of them
+  unsigned part, group;  // of a large bucket: by which part of the tags its rows are brought
+                         // together, and the next of them
   bool grouped;          // they have been
   uint64_t row, other;   // in the bucket or group, and in the other bucket
 };
@@ -65,10 +70,12 @@ struct PairSink {
   size_t count, room;  // of pairs, at least kTagsAtOnce
 };
 
-// Adds pairs until there is none left (true) or perhaps no room (false). When it is stopped, stop->ended is set.
+// Adds pairs until there is none left (true) or perhaps no room (false). When it is stopped,
+// stop->ended is set.
 using JoinRows = bool (*)(const Join& join, JoinPlace* place, PairSink* sink, Stopper* stop);
 
-// Where the rows of a large bucket are put in another order: room for those of the largest, and their tags.
+// Where the rows of a large bucket are put in another order: room for those of the largest, and
+// their tags.
 struct OrderRoom {
   uint64_t* rows;
   uint16_t* tags;
@@ -87,7 +94,8 @@ struct LinkTable {
   uint16_t tag_mask;
   Permutation inverse;
   OrderRoom room;  // where no bit of the bucket is flipped
-  // Where bits are: live[b] is the end of those rows of bucket b that were not reached, at first starts[b + 1]; room for all rows.
+  // Where bits are: live[b] is the end of those rows of bucket b that were not reached, at first
+  // starts[b + 1]; room for all rows.
   uint64_t* live;
   uint64_t* stack;
 };
@@ -109,7 +117,8 @@ struct LinkPlace {
 
 using LinkRows = bool (*)(const LinkTable& table, LinkPlace* place, PairSink* sink, Stopper* stop);
 
-// Sets of rows, each in the order in which its rows are preferred as representatives: set s has the rows [lims[s], lims[s + 1]).
+// Sets of rows, each in the order in which its rows are preferred as representatives: set s has the
+// rows [lims[s], lims[s + 1]).
 struct Grouping {
   const uint64_t* rows;
   const uint64_t* lims;
@@ -118,11 +127,13 @@ struct Grouping {
   uint64_t* waiting;  // room for the rows of the largest
 };
 
-// Writes the place of the representative of each row, which may be its own. False when it is stopped.
+// Writes the place of the representative of each row, which may be its own. False when it is
+// stopped.
 using GroupRows = bool (*)(const Grouping& sets, uint64_t* representatives, Stopper* stop);
 
-constexpr uint64_t kMostScanned = 1 << 16;  // representatives of one set whose distance from a row is computed
-constexpr unsigned kMostAlike = 256;        // of these, which are compared with it
+constexpr uint64_t kMostScanned =
+    1 << 16;  // representatives of one set whose distance from a row is computed
+constexpr unsigned kMostAlike = 256;  // of these, which are compared with it
 
 struct GroupWork {
   uint64_t distances, compared;  // the latter in elements of sets
@@ -130,10 +141,11 @@ struct GroupWork {
 
 // As a Grouping; a row goes to a representative only if the two are alike.
 struct AlikeGrouping {
-  Grouping sets;  // `waiting`: the places of representatives
-  uint64_t* kept;       // room for the rows of the largest set
-  uint64_t* firsts;     // if that has more than kMostScanned rows: room for twice as many, rounded up to a power of two
-  uint32_t* near;       // room for kMostScanned
+  Grouping sets;     // `waiting`: the places of representatives
+  uint64_t* kept;    // room for the rows of the largest set
+  uint64_t* firsts;  // if that has more than kMostScanned rows: room for twice as many, rounded up
+                     // to a power of two
+  uint32_t* near;    // room for kMostScanned
   uint16_t* distances;  // the same
   uint64_t seed;        // of a hash of rows
   unsigned most;        // representatives that a row is compared with, up to kMostAlike
@@ -142,10 +154,12 @@ struct AlikeGrouping {
 };
 
 // As GroupRows; adds to the distances that were computed, and to the work of comparisons.
-using GroupAlike = bool (*)(const AlikeGrouping& grouping, uint64_t* representatives, GroupWork* work, Stopper* stop);
+using GroupAlike = bool (*)(const AlikeGrouping& grouping, uint64_t* representatives,
+                            GroupWork* work, Stopper* stop);
 
 // Links members of a group of rows; see pairs/groups.hpp.
-using LinkGroup = uint64_t (*)(const uint64_t* rows, const uint64_t* members, uint64_t n, unsigned radius, uint32_t* labels, uint64_t* links);
+using LinkGroup = uint64_t (*)(const uint64_t* rows, const uint64_t* members, uint64_t n,
+                               unsigned radius, uint32_t* labels, uint64_t* links);
 
 struct PairKernels {
   // Of rows of 1, 2 and 4 words: at half their number.
@@ -156,10 +170,11 @@ struct PairKernels {
   LinkGroup link_group[3];
 };
 
-// Writes where each bucket of rows begins, which are in the order of their leading bits, and their tags, the 16 bits that follow,
-// unless `tags` is null. False when the rows are in another order; a call that is stopped has done a part.
-bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigned bucket_bits, uint64_t* starts, uint16_t* tags,
-                   Stopper* stop);
+// Writes where each bucket of rows begins, which are in the order of their leading bits, and their
+// tags, the 16 bits that follow, unless `tags` is null. False when the rows are in another order; a
+// call that is stopped has done a part.
+bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigned bucket_bits,
+                   uint64_t* starts, uint16_t* tags, Stopper* stop);
 
 // Ascending rows, and where those with each value of the leading bits begin.
 struct RowIndex {

@@ -9,9 +9,12 @@ namespace fpstore {
 template <class Number>
 void unite(Number* parents, const uint64_t* a, const uint64_t* b, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) {
-    const Number x = least_of_set(parents, static_cast<Number>(a[i])), y = least_of_set(parents, static_cast<Number>(b[i]));
-    if (x < y) parents[y] = x;
-    else parents[x] = y;
+    const Number x = least_of_set(parents, static_cast<Number>(a[i])),
+                 y = least_of_set(parents, static_cast<Number>(b[i]));
+    if (x < y)
+      parents[y] = x;
+    else
+      parents[x] = y;
   }
 }
 
@@ -73,7 +76,9 @@ struct Packed {
   static Packed of(uint64_t document, uint64_t place) { return {document << 32 | place}; }
   uint64_t document() const { return both >> 32; }
   uint64_t place() const { return both & UINT32_MAX; }
-  static void sort(Packed* items, Packed* tmp, size_t n, Stopper* stop) { kernels(64).sort_keys(&items->both, &tmp->both, n, 64, stop); }
+  static void sort(Packed* items, Packed* tmp, size_t n, Stopper* stop) {
+    kernels(64).sort_keys(&items->both, &tmp->both, n, 64, stop);
+  }
 };
 struct Unpacked {
   uint64_t first, second;
@@ -100,8 +105,8 @@ void sort_items(Item* items, Item* tmp, size_t n, Stopper* stop) {
 }
 
 template <class Item, class Number, class Document>
-void group_items(const Number* labels, const Document* documents, uint64_t count, const SharedLabels& found, const SharedDocuments& out,
-                 Stopper* stop) {
+void group_items(const Number* labels, const Document* documents, uint64_t count,
+                 const SharedLabels& found, const SharedDocuments& out, Stopper* stop) {
   const uint64_t sets = found.sizes.size();
   std::vector<uint64_t> ends(sets);
   uint64_t sum = 0, largest = sets;
@@ -111,7 +116,8 @@ void group_items(const Number* labels, const Document* documents, uint64_t count
   }
   const std::unique_ptr<Item[]> items(new Item[found.count]), tmp(new Item[largest]);
   until_stopped(count, stop, [&](uint64_t i) {
-    if (found.shared.has(labels[i])) items[ends[found.shared.rank(labels[i])]++] = Item::of(documents ? documents[i] : i, i);
+    if (found.shared.has(labels[i]))
+      items[ends[found.shared.rank(labels[i])]++] = Item::of(documents ? documents[i] : i, i);
   });
   if (stop->ended) return;
   const std::unique_ptr<Item[]> order(new Item[sets]);  // of the labels: their least documents
@@ -137,11 +143,13 @@ void group_items(const Number* labels, const Document* documents, uint64_t count
 }  // namespace
 
 template <class Number, class Document>
-void group_documents(const Number* labels, const Document* documents, uint64_t count, const SharedLabels& found, const SharedDocuments& out,
-                     Stopper* stop) {
+void group_documents(const Number* labels, const Document* documents, uint64_t count,
+                     const SharedLabels& found, const SharedDocuments& out, Stopper* stop) {
   const bool narrow = sizeof(Document) <= sizeof(uint32_t) && count <= UINT32_MAX;
-  if (narrow) group_items<Packed>(labels, documents, count, found, out, stop);
-  else group_items<Unpacked>(labels, documents, count, found, out, stop);
+  if (narrow)
+    group_items<Packed>(labels, documents, count, found, out, stop);
+  else
+    group_items<Unpacked>(labels, documents, count, found, out, stop);
 }
 
 template void unite(uint32_t*, const uint64_t*, const uint64_t*, uint64_t);
@@ -151,9 +159,13 @@ template void name_sets(uint64_t*, uint64_t, Stopper*);
 
 template SharedLabels shared_labels(const uint32_t*, uint64_t, Stopper*);
 template SharedLabels shared_labels(const uint64_t*, uint64_t, Stopper*);
-template void group_documents(const uint32_t*, const uint32_t*, uint64_t, const SharedLabels&, const SharedDocuments&, Stopper*);
-template void group_documents(const uint32_t*, const uint64_t*, uint64_t, const SharedLabels&, const SharedDocuments&, Stopper*);
-template void group_documents(const uint64_t*, const uint32_t*, uint64_t, const SharedLabels&, const SharedDocuments&, Stopper*);
-template void group_documents(const uint64_t*, const uint64_t*, uint64_t, const SharedLabels&, const SharedDocuments&, Stopper*);
+template void group_documents(const uint32_t*, const uint32_t*, uint64_t, const SharedLabels&,
+                              const SharedDocuments&, Stopper*);
+template void group_documents(const uint32_t*, const uint64_t*, uint64_t, const SharedLabels&,
+                              const SharedDocuments&, Stopper*);
+template void group_documents(const uint64_t*, const uint32_t*, uint64_t, const SharedLabels&,
+                              const SharedDocuments&, Stopper*);
+template void group_documents(const uint64_t*, const uint64_t*, uint64_t, const SharedLabels&,
+                              const SharedDocuments&, Stopper*);
 
 }  // namespace fpstore

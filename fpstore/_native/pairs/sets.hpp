@@ -14,7 +14,8 @@ static inline Number least_of_set(Number* parents, Number x) {
   return x;
 }
 
-// Unites the sets that a[i] and b[i] are in. parents[i] is at most i; a set is named by its least member.
+// Unites the sets that a[i] and b[i] are in. parents[i] is at most i; a set is named by its least
+// member.
 template <class Number>
 void unite(Number* parents, const uint64_t* a, const uint64_t* b, uint64_t count);
 
@@ -43,7 +44,8 @@ struct RankedBits : Bits {
   using Bits::Bits;
   uint64_t rank_all();  // returns how many there are
   uint64_t rank(uint64_t i) const {
-    return before[i / 64] + static_cast<unsigned>(__builtin_popcountll(bits[i / 64] & ((uint64_t{1} << i % 64) - 1)));
+    return before[i / 64] + static_cast<unsigned>(
+                                __builtin_popcountll(bits[i / 64] & ((uint64_t{1} << i % 64) - 1)));
   }
 };
 
@@ -63,10 +65,10 @@ struct SharedLabels {
 template <class Number>
 SharedLabels shared_labels(const Number* labels, uint64_t count, Stopper* stop);
 
-// Brings together the documents, all different, or their places if they are null, that share a label; `out` has room for found.count of
-// them, and for one limit more than labels.
+// Brings together the documents, all different, or their places if they are null, that share a
+// label; `out` has room for found.count of them, and for one limit more than labels.
 template <class Number, class Document>
-void group_documents(const Number* labels, const Document* documents, uint64_t count, const SharedLabels& found, const SharedDocuments& out,
-                     Stopper* stop);
+void group_documents(const Number* labels, const Document* documents, uint64_t count,
+                     const SharedLabels& found, const SharedDocuments& out, Stopper* stop);
 
 }  // namespace fpstore

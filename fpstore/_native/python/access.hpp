@@ -7,14 +7,15 @@ namespace fpstore {
 
 constexpr uint64_t kPauseWork = 1 << 14;
 
-// Shared access: for batches without the GIL; for short calls the GIL is kept unless there is a wait. Access is given up now and then, so
-// that signals are met and writers do not wait long.
+// Shared access: for batches without the GIL; for short calls the GIL is kept unless there is a
+// wait. Access is given up now and then, so that signals are met and writers do not wait long.
 class Access {
  public:
   enum class Gil { released, kept };
   Stopper stopping;
 
-  explicit Access(const Delta& delta, Gil gil = Gil::released, const Stop* stop = nullptr) : stopping(stopper(stop)), gate_(delta.gate) {
+  explicit Access(const Delta& delta, Gil gil = Gil::released, const Stop* stop = nullptr)
+      : stopping(stopper(stop)), gate_(delta.gate) {
     if (gil == Gil::released) released_.emplace();
     enter();
   }

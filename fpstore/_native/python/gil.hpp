@@ -7,8 +7,9 @@
 
 namespace fpstore {
 
-// Up to version 3.13 Python ends a thread that wants the GIL once the interpreter has ended, such as a daemon thread, by unwinding
-// its stack, and C++ code on the way ends the process. Such a thread sleeps until the process has ended.
+// Up to version 3.13 Python ends a thread that wants the GIL once the interpreter has ended, such
+// as a daemon thread, by unwinding its stack, and C++ code on the way ends the process. Such a
+// thread sleeps until the process has ended.
 template <class Take>
 void take_gil(const Take& take) noexcept {
   try {
@@ -31,9 +32,10 @@ class ReleasedGil {
   PyThreadState* state_ = PyEval_SaveThread();
 };
 
-// For calls of a few microseconds, between which a thread holds the GIL for about as long. A thread that finds the GIL taken sleeps,
-// and to wake it takes longer than such a call. So a thread first looks, for a while, whether the one that took the GIL last after
-// such a call has given it up at its next one. If that was in vain, threads do longer work with the GIL, and giving it up does not
+// For calls of a few microseconds, between which a thread holds the GIL for about as long. A thread
+// that finds the GIL taken sleeps, and to wake it takes longer than such a call. So a thread first
+// looks, for a while, whether the one that took the GIL last after such a call has given it up at
+// its next one. If that was in vain, threads do longer work with the GIL, and giving it up does not
 // pay: the next calls keep it, the more of them the more often it was in vain.
 class BrieflyReleasedGil {
  public:
@@ -66,7 +68,9 @@ class BrieflyReleasedGil {
   static constexpr unsigned kLooks = 1024, kMostKept = 1 << 10;
 
   static bool await_turn() noexcept {
-    for (unsigned looks = 0; taken_.load(std::memory_order_relaxed) || taken_.exchange(true, std::memory_order_acquire); ++looks) {
+    for (unsigned looks = 0;
+         taken_.load(std::memory_order_relaxed) || taken_.exchange(true, std::memory_order_acquire);
+         ++looks) {
       if (looks == kLooks) return false;
 #if defined(__x86_64__)
       __builtin_ia32_pause();
@@ -78,8 +82,9 @@ class BrieflyReleasedGil {
   }
 
   // Hints of all threads: none of them decides who has the GIL.
-  inline static std::atomic<bool> taken_{false};     // by the last that took it after such a call, who has not given it up at another
-  inline static std::atomic<unsigned> keep_{0};      // the next calls that keep the GIL
+  inline static std::atomic<bool> taken_{
+      false};  // by the last that took it after such a call, who has not given it up at another
+  inline static std::atomic<unsigned> keep_{0};     // the next calls that keep the GIL
   inline static std::atomic<unsigned> in_vain_{0};  // how many keep it the next time
   PyThreadState* state_ = nullptr;
   bool was_long_ = false;

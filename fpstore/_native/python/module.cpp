@@ -1,5 +1,5 @@
-// The functions of the module. With the other module_*.cpp the only part of the kernel that knows Python: arrays in, one call without
-// the GIL, arrays or an exception out.
+// The functions of the module. With the other module_*.cpp the only part of the kernel that knows
+// Python: arrays in, one call without the GIL, arrays or an exception out.
 #include "columns/request.hpp"
 #include "format/sealed_file.hpp"
 #include "format/xxh64.hpp"
@@ -18,44 +18,61 @@ namespace fpstore {
 
 const char* describe_column(Status status) {
   switch (status) {
-    case Status::bad_magic: return "not a column table (magic bytes differ)";
-    case Status::bad_permutation: return "header permutation is not a permutation of its bits";
-    case Status::bad_block_checksum: return "page checksum differs";
-    case Status::bad_block_order: return "entries out of order";
-    case Status::bad_key: return "a reference leads to a row of another bucket or tag";
-    case Status::bad_directory: return "directory does not match the entries";
-    case Status::bad_place: return "a reference leads to no row";
-    default: return describe(status);
+    case Status::bad_magic:
+      return "not a column table (magic bytes differ)";
+    case Status::bad_permutation:
+      return "header permutation is not a permutation of its bits";
+    case Status::bad_block_checksum:
+      return "page checksum differs";
+    case Status::bad_block_order:
+      return "entries out of order";
+    case Status::bad_key:
+      return "a reference leads to a row of another bucket or tag";
+    case Status::bad_directory:
+      return "directory does not match the entries";
+    case Status::bad_place:
+      return "a reference leads to no row";
+    default:
+      return describe(status);
   }
 }
 
 void raise_fault(const Fault& fault, const std::string& path, Part part) {
-  if (fault.status == Status::interrupted) {  // perhaps with the exception of a handler set: nothing of Python may be called
+  if (fault.status == Status::interrupted) {  // perhaps with the exception of a handler set:
+                                              // nothing of Python may be called
     note_interrupted();
     throw nb::python_error();
   }
   if (fault.status == Status::out_of_memory)
-    raise("MemoryLimitError", "out of memory while collecting matches: probe fewer queries at a time");
+    raise("MemoryLimitError",
+          "out of memory while collecting matches: probe fewer queries at a time");
   std::string message = path;
   nb::object block = nb::none();
   if (fault.block != UINT64_MAX) {
     block = nb::cast(fault.block);
-    const char* const noun = part == Part::block ? ", block " : fault.status == Status::bad_block_checksum ? ", page " : ", entry ";
+    const char* const noun = part == Part::block                          ? ", block "
+                             : fault.status == Status::bad_block_checksum ? ", page "
+                                                                          : ", entry ";
     message += noun + std::to_string(fault.block);
   }
-  message += std::string(": ") + (part == Part::block ? describe(fault.status) : describe_column(fault.status)) + " (expected " +
-             std::to_string(fault.expected) + ", got " + std::to_string(fault.got) + ")";
+  message += std::string(": ") +
+             (part == Part::block ? describe(fault.status) : describe_column(fault.status)) +
+             " (expected " + std::to_string(fault.expected) + ", got " + std::to_string(fault.got) +
+             ")";
   const Status status = fault.status;
-  const bool is_newer = status == Status::unknown_version || status == Status::unknown_flags || status == Status::unknown_width;
+  const bool is_newer = status == Status::unknown_version || status == Status::unknown_flags ||
+                        status == Status::unknown_width;
   if (is_newer) message += ": a newer fpstore wrote it; upgrade to read it";
-  raise(is_newer ? "FormatVersionError" : "CorruptStoreError", message, "path"_a = path, "block"_a = block,
-        "expected"_a = fault.expected, "got"_a = fault.got);
+  raise(is_newer ? "FormatVersionError" : "CorruptStoreError", message, "path"_a = path,
+        "block"_a = block, "expected"_a = fault.expected, "got"_a = fault.got);
 }
 
 // EIO and the like are damage of the file.
 [[noreturn]] static void raise_sealed(const SealedError& fault) {
-  const bool is_damage = !fault.error || fault.error == EIO || fault.error == EBADMSG || fault.error == EUCLEAN;
-  raise(is_damage ? "CorruptStoreError" : "StorageError", fault.message + (is_damage && fault.error ? ": run fpstore repair" : ""),
+  const bool is_damage =
+      !fault.error || fault.error == EIO || fault.error == EBADMSG || fault.error == EUCLEAN;
+  raise(is_damage ? "CorruptStoreError" : "StorageError",
+        fault.message + (is_damage && fault.error ? ": run fpstore repair" : ""),
         "path"_a = fault.path, "expected"_a = fault.expected, "got"_a = fault.got);
 }
 
@@ -83,7 +100,8 @@ nb::object permute_keys(Rows keys, Bytes permutation, bool inverse) {
   return out.array(count_of(keys), words_of(width));
 }
 
-// Writes the permuted keys that lie in [low, high], which are rows, to out, which must be as long as keys; returns how many.
+// Writes the permuted keys that lie in [low, high], which are rows, to out, which must be as long
+// as keys; returns how many.
 size_t permute_select(Rows keys, Bytes permutation, Rows low, Rows high, MutableRows out) {
   const Permutation p = permutation_of(permutation, false);
   const unsigned width = width_of(permutation, keys);
@@ -93,11 +111,15 @@ size_t permute_select(Rows keys, Bytes permutation, Rows low, Rows high, Mutable
   }
   need_words(out, words_of(width));
   need(out.size() >= keys.size(), "out is too short");
-  return without_gil([&] { return kernels(width).permute_select(p, keys.data(), out.data(), count_of(keys), low.data(), high.data()); });
+  return without_gil([&] {
+    return kernels(width).permute_select(p, keys.data(), out.data(), count_of(keys), low.data(),
+                                         high.data());
+  });
 }
 
 // Permutes keys that are in ascending order and sorts them by their leading bits, stable, into out.
-void permute_sort(Rows keys, Bytes permutation, MutableRows out, MutableRows scratch, unsigned bits, const Stop* stop) {
+void permute_sort(Rows keys, Bytes permutation, MutableRows out, MutableRows scratch, unsigned bits,
+                  const Stop* stop) {
   const Permutation p = permutation_of(permutation, false);
   const unsigned width = width_of(permutation, keys);
   need_words(out, words_of(width));
@@ -105,33 +127,41 @@ void permute_sort(Rows keys, Bytes permutation, MutableRows out, MutableRows scr
   need(out.size() >= keys.size() && scratch.size() >= keys.size(), "out or scratch is too short");
   need(bits >= 1 && bits <= width, "bits is 1 to the width");
   until_stopped(stop, [&](Stopper* stopping) {
-    kernels(width).permute_sort(p, keys.data(), count_of(keys), SortRoom{out.data(), scratch.data()}, bits, stopping);
+    kernels(width).permute_sort(p, keys.data(), count_of(keys),
+                                SortRoom{out.data(), scratch.data()}, bits, stopping);
   });
 }
 
-void sort_keys(MutableRows keys, MutableRows scratch, std::optional<unsigned> bits, const Stop* stop) {
+void sort_keys(MutableRows keys, MutableRows scratch, std::optional<unsigned> bits,
+               const Stop* stop) {
   const unsigned words = words_in(keys), width = words * 64;
   need_words(scratch, words);
   need(scratch.size() >= keys.size(), "scratch is too short");
   need(!bits || (*bits >= 1 && *bits <= width), "bits is 1 to those of a row");
   until_stopped(stop, [&](Stopper* stopping) {
-    kernels(width).sort_keys(keys.data(), scratch.data(), count_of(keys), bits.value_or(width), stopping);
+    kernels(width).sort_keys(keys.data(), scratch.data(), count_of(keys), bits.value_or(width),
+                             stopping);
   });
 }
 
 // Sorts pairs of a key of `words` words and a number, which lie one after the other.
 void sort_pairs(MutableWords pairs, MutableWords scratch, unsigned words, const Stop* stop) {
   need(words == 1 || words == 2 || words == 4, "keys have 1, 2 or 4 words");
-  need(pairs.size() % (words + 1) == 0 && scratch.size() >= pairs.size(), "scratch or out is too short");
+  need(pairs.size() % (words + 1) == 0 && scratch.size() >= pairs.size(),
+       "scratch or out is too short");
   const size_t n = pairs.size() / (words + 1);
-  until_stopped(stop, [&](Stopper* stopping) { kernels(words * 64).sort_pairs(pairs.data(), scratch.data(), n, stopping); });
+  until_stopped(stop, [&](Stopper* stopping) {
+    kernels(words * 64).sort_pairs(pairs.data(), scratch.data(), n, stopping);
+  });
 }
 
-// Adds the histogram of h into counts (65 places); returns the index of the first key out of order, or len(keys).
+// Adds the histogram of h into counts (65 places); returns the index of the first key out of order,
+// or len(keys).
 size_t histogram(Rows keys, MutableWords counts) {
   need(counts.size() == kSymbols, "counts has 65 places");
   const unsigned width = words_in(keys) * 64;
-  return without_gil([&] { return kernels(width).histogram(keys.data(), count_of(keys), counts.data()); });
+  return without_gil(
+      [&] { return kernels(width).histogram(keys.data(), count_of(keys), counts.data()); });
 }
 
 // Of keys that are permuted, or not if there is no permutation.
@@ -140,20 +170,25 @@ uint64_t digest(Rows keys, std::optional<Bytes> permutation) {
   uint8_t identity[kMaxWidth];
   std::iota(identity, identity + kMaxWidth, uint8_t{0});
   if (permutation) width_of(*permutation, keys);
-  const Permutation inverse = permutation ? permutation_of(*permutation, true) : permutation_of(identity, words * 64, true);
-  return without_gil([&] { return kernels(words * 64).digest(inverse, keys.data(), count_of(keys)); });
+  const Permutation inverse =
+      permutation ? permutation_of(*permutation, true) : permutation_of(identity, words * 64, true);
+  return without_gil(
+      [&] { return kernels(words * 64).digest(inverse, keys.data(), count_of(keys)); });
 }
 
-TableHeader header_of(Bytes permutation, Bytes code_bits, uint64_t set_digest, uint16_t table, uint16_t table_count) {
-  need(is_width(static_cast<unsigned>(permutation.size())), "a permutation has 32, 64, 128 or 256 entries");
+TableHeader header_of(Bytes permutation, Bytes code_bits, uint64_t set_digest, uint16_t table,
+                      uint16_t table_count) {
+  need(is_width(static_cast<unsigned>(permutation.size())),
+       "a permutation has 32, 64, 128 or 256 entries");
   need(code_bits.size() == kSymbols, "a code has 65 lengths");
   TableHeader h = make_header<TableHeader>(permutation, set_digest, table, table_count);
   std::copy_n(code_bits.data(), kSymbols, h.code_bits);
   return h;
 }
 
-nb::bytes table_header(Bytes permutation, Bytes code_bits, uint64_t set_digest, uint64_t fingerprint_count, uint64_t block_count,
-                       uint32_t block_bytes, uint16_t table, uint16_t table_count, uint16_t prefix_bits, uint16_t flips) {
+nb::bytes table_header(Bytes permutation, Bytes code_bits, uint64_t set_digest,
+                       uint64_t fingerprint_count, uint64_t block_count, uint32_t block_bytes,
+                       uint16_t table, uint16_t table_count, uint16_t prefix_bits, uint16_t flips) {
   TableHeader h = header_of(permutation, code_bits, set_digest, table, table_count);
   h.fingerprint_count = fingerprint_count;
   h.block_count = block_count;
@@ -185,8 +220,10 @@ void check_wanted_isa() {
     if (c < ' ' || c > '~') c = '?';  // one line of ASCII, whatever the environment holds
   std::string names;
   for (const std::string& name : available()) names += (names.empty() ? "" : ", ") + name;
-  throw std::runtime_error("FPSTORE_ISA is '" + wanted + "', an instruction set that is unknown or that this machine lacks; it has " +
-                           names + " (unset it to use the best)");
+  throw std::runtime_error(
+      "FPSTORE_ISA is '" + wanted +
+      "', an instruction set that is unknown or that this machine lacks; it has " + names +
+      " (unset it to use the best)");
 }
 
 }  // namespace
@@ -210,35 +247,57 @@ NB_MODULE(_kernel, m) {
       raised.restore();
     }
   });
-  // A daemon thread may hold objects when the process ends, which is no fault of who sees the warning.
+  // A daemon thread may hold objects when the process ends, which is no fault of who sees the
+  // warning.
   nb::set_leak_warnings(getenv("FPSTORE_SHOW_LEAKS") != nullptr);
-  const std::pair<const char*, uint64_t> constants[] = {
-      {"FORMAT_VERSION", kFormatVersion}, {"HEADER_BYTES", kHeaderBytes}, {"MAX_CODE_BITS", kMaxCodeBits},
-      {"MAX_ENTRIES", kMaxEntries}, {"OVERREAD_BYTES", kOverread}, {"ROWS_IN_BLOCK", kRowsInBlock}, {"PAGE_BYTES", kPageBytes},
-      {"TAG_BITS", kTagBits}, {"LEAST_BUCKET_BITS", kMinBucketBits}, {"MOST_BUCKET_BITS", kMaxBucketBits},
-      {"LOOKUP_ENTRIES", kLookupEntries}, {"ORDERED_QUERIES", kOrderedFrom}, {"SPARE_THRESHOLDS", kSpare}, {"MOST_RING", kMostRing},
-      {"TAG_ROOM", kSectionRoom / 2}};
+  const std::pair<const char*, uint64_t> constants[] = {{"FORMAT_VERSION", kFormatVersion},
+                                                        {"HEADER_BYTES", kHeaderBytes},
+                                                        {"MAX_CODE_BITS", kMaxCodeBits},
+                                                        {"MAX_ENTRIES", kMaxEntries},
+                                                        {"OVERREAD_BYTES", kOverread},
+                                                        {"ROWS_IN_BLOCK", kRowsInBlock},
+                                                        {"PAGE_BYTES", kPageBytes},
+                                                        {"TAG_BITS", kTagBits},
+                                                        {"LEAST_BUCKET_BITS", kMinBucketBits},
+                                                        {"MOST_BUCKET_BITS", kMaxBucketBits},
+                                                        {"LOOKUP_ENTRIES", kLookupEntries},
+                                                        {"ORDERED_QUERIES", kOrderedFrom},
+                                                        {"SPARE_THRESHOLDS", kSpare},
+                                                        {"MOST_RING", kMostRing},
+                                                        {"TAG_ROOM", kSectionRoom / 2}};
   for (const auto& [name, value] : constants) m.attr(name) = value;
   m.def("isa", [] { return std::string(kernels(64).name); });
   m.def("available_isas", &available);
-  m.def("select_isa", [](const std::string& name) {
-    if (!select_kernels(name.c_str())) throw nb::value_error("this machine has no such instruction set");
-  }, "name"_a);
-  m.def("xxh64", [](nb::bytes data, uint64_t seed) {
-    return xxh64(data_of(data), data.size(), seed);
-  }, "data"_a, "seed"_a = 0);
+  m.def(
+      "select_isa",
+      [](const std::string& name) {
+        if (!select_kernels(name.c_str()))
+          throw nb::value_error("this machine has no such instruction set");
+      },
+      "name"_a);
+  m.def(
+      "xxh64",
+      [](nb::bytes data, uint64_t seed) { return xxh64(data_of(data), data.size(), seed); },
+      "data"_a, "seed"_a = 0);
   m.def("permute", &permute_keys, "keys"_array, "permutation"_a, "inverse"_a = false);
-  m.def("permute_select", &permute_select, "keys"_array, "permutation"_a, "low"_array, "high"_array, "out"_array);
-  m.def("permute_sort", &permute_sort, "keys"_array, "permutation"_a, "out"_array, "scratch"_array, "bits"_a, optional_stop());
-  m.def("sort_keys", &sort_keys, "keys"_array, "scratch"_array, "bits"_a = nb::none(), optional_stop());
+  m.def("permute_select", &permute_select, "keys"_array, "permutation"_a, "low"_array, "high"_array,
+        "out"_array);
+  m.def("permute_sort", &permute_sort, "keys"_array, "permutation"_a, "out"_array, "scratch"_array,
+        "bits"_a, optional_stop());
+  m.def("sort_keys", &sort_keys, "keys"_array, "scratch"_array, "bits"_a = nb::none(),
+        optional_stop());
   m.def("sort_pairs", &sort_pairs, "pairs"_array, "scratch"_array, "words"_a = 1, optional_stop());
   m.def("histogram", &histogram, "keys"_array, "counts"_array);
   m.def("digest", &digest, "keys"_array, "permutation"_a = nb::none());
-  m.def("make_header", &table_header, "permutation"_a, "code_bits"_a, "set_digest"_a, "fingerprint_count"_a, "block_count"_a,
-        "block_bytes"_a, "table"_a, "table_count"_a, "prefix_bits"_a, "flips"_a);
-  m.def("block_seed", [](Bytes permutation, Bytes code_bits, uint64_t set_digest) {
-    return block_seed(header_of(permutation, code_bits, set_digest, 0, 1));
-  }, "permutation"_a, "code_bits"_a, "set_digest"_a);
+  m.def("make_header", &table_header, "permutation"_a, "code_bits"_a, "set_digest"_a,
+        "fingerprint_count"_a, "block_count"_a, "block_bytes"_a, "table"_a, "table_count"_a,
+        "prefix_bits"_a, "flips"_a);
+  m.def(
+      "block_seed",
+      [](Bytes permutation, Bytes code_bits, uint64_t set_digest) {
+        return block_seed(header_of(permutation, code_bits, set_digest, 0, 1));
+      },
+      "permutation"_a, "code_bits"_a, "set_digest"_a);
   m.def("map_cached_pages", &map_cached, "descriptor"_a, "mapping"_array, "start"_a, "size"_a);
   // Gives free memory of the allocator, of which it keeps some, back to the system.
   m.def("trim", [] {
@@ -246,7 +305,8 @@ NB_MODULE(_kernel, m) {
     malloc_trim(0);
 #endif
   });
-  for (Bind* const bind : {&bind_tables, &bind_probers, &bind_sealed, &bind_single, &bind_lsh, &bind_columns, &bind_writers, &bind_numbered,
-                           &bind_records, &bind_strings, &bind_pairs, &bind_text, &bind_delta})
+  for (Bind* const bind : {&bind_tables, &bind_probers, &bind_sealed, &bind_single, &bind_lsh,
+                           &bind_columns, &bind_writers, &bind_numbered, &bind_records,
+                           &bind_strings, &bind_pairs, &bind_text, &bind_delta})
     bind(m);
 }

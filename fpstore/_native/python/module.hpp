@@ -1,4 +1,5 @@
-// What the files that know Python share: array types, buffers that become arrays, and faults that become exceptions.
+// What the files that know Python share: array types, buffers that become arrays, and faults that
+// become exceptions.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -41,12 +42,17 @@ using Lims = Array<const int64_t>;
 using Rows = nb::ndarray<const uint64_t, nb::c_contig, nb::device::cpu>;
 using MutableRows = nb::ndarray<uint64_t, nb::c_contig, nb::device::cpu>;
 
-// An argument that is an array of this dtype: one of another dtype is an error, and is not converted.
+// An argument that is an array of this dtype: one of another dtype is an error, and is not
+// converted.
 inline auto operator""_array(const char* name, size_t) { return nb::arg(name).noconvert(); }
 inline auto optional_stop() { return "stop"_a = nb::none(); }
 
-inline const uint8_t* data_of(const nb::bytes& bytes) { return reinterpret_cast<const uint8_t*>(bytes.c_str()); }
-inline nb::bytes bytes_of(const void* data, size_t size) { return nb::bytes(static_cast<const char*>(data), size); }
+inline const uint8_t* data_of(const nb::bytes& bytes) {
+  return reinterpret_cast<const uint8_t*>(bytes.c_str());
+}
+inline nb::bytes bytes_of(const void* data, size_t size) {
+  return nb::bytes(static_cast<const char*>(data), size);
+}
 
 inline void need(bool condition, const char* message) {
   if (!condition) throw nb::value_error(message);
@@ -81,12 +87,14 @@ nb::object array_of(const std::vector<T>& values, unsigned words = 1) {
 template <class Some>
 unsigned words_in(const Some& rows) {
   if (rows.ndim() == 1) return 1;
-  need(rows.ndim() == 2 && (rows.shape(1) == 2 || rows.shape(1) == 4), "rows are an array of shape (n,), (n, 2) or (n, 4)");
+  need(rows.ndim() == 2 && (rows.shape(1) == 2 || rows.shape(1) == 4),
+       "rows are an array of shape (n,), (n, 2) or (n, 4)");
   return static_cast<unsigned>(rows.shape(1));
 }
 template <class Some>
 void need_words(const Some& rows, unsigned words) {
-  need(words_in(rows) == words, "rows of another width: their shape is (n,) up to 64 bits, (n, 2) of 128 and (n, 4) of 256");
+  need(words_in(rows) == words,
+       "rows of another width: their shape is (n,) up to 64 bits, (n, 2) of 128 and (n, 4) of 256");
 }
 template <class Some>
 size_t count_of(const Some& rows) {
@@ -100,7 +108,8 @@ struct OneRow {
   OneRow() = default;
   OneRow(nb::handle number, unsigned count) {
     if (count == 1) {
-      if (!nb::try_cast(number, words[0])) throw nb::type_error("a fingerprint of this width is a number below 2^64");
+      if (!nb::try_cast(number, words[0]))
+        throw nb::type_error("a fingerprint of this width is a number below 2^64");
       return;
     }
     const nb::bytes data = nb::cast<nb::bytes>(number.attr("to_bytes")(8 * count, "big"));
@@ -122,7 +131,8 @@ struct Stop {
   bool is_set() const { return wanted.load(std::memory_order_relaxed); }
 };
 
-// Runs the handlers of signals that came, which only the main thread does; true when one raised. The caller holds no lock.
+// Runs the handlers of signals that came, which only the main thread does; true when one raised.
+// The caller holds no lock.
 inline bool meet_signals(void*) {
   if (syscall(SYS_gettid) != getpid()) return false;
   HeldGil held;
@@ -144,7 +154,8 @@ auto without_gil(const Work& work) {
   return work();
 }
 
-// Runs work(stopper) without the GIL, and throws when it was stopped: what it was writing is then in no order.
+// Runs work(stopper) without the GIL, and throws when it was stopped: what it was writing is then
+// in no order.
 template <class Work>
 auto until_stopped(const Stop* stop, const Work& work) {
   Stopper stopping = stopper(stop);
@@ -179,11 +190,19 @@ struct OrderedMatches {
   Buffer<uint16_t> shorts;
 
   // Of fingerprints of a width, or of numbers of rows, which have one word.
-  OrderedMatches(const Sink& sink, unsigned width, unsigned row_words, size_t n, unsigned threads, Stopper* stop)
-      : queries(n), count(sink.count), words(row_words), distance_size(distance_bytes(width)), lims(n + 1),
-        fingerprints(count * words), bytes(is_byte() ? count : 0), shorts(is_byte() ? 0 : count) {
+  OrderedMatches(const Sink& sink, unsigned width, unsigned row_words, size_t n, unsigned threads,
+                 Stopper* stop)
+      : queries(n),
+        count(sink.count),
+        words(row_words),
+        distance_size(distance_bytes(width)),
+        lims(n + 1),
+        fingerprints(count * words),
+        bytes(is_byte() ? count : 0),
+        shorts(is_byte() ? 0 : count) {
     void* const distances = is_byte() ? static_cast<void*>(bytes.get()) : shorts.get();
-    const Status status = order_matches(sink, words, distance_size, n, lims.get(), fingerprints.get(), distances, threads, stop);
+    const Status status = order_matches(sink, words, distance_size, n, lims.get(),
+                                        fingerprints.get(), distances, threads, stop);
     if (status == Status::interrupted) throw Interrupted();
     if (status != Status::ok) throw std::bad_alloc();
   }
@@ -191,7 +210,8 @@ struct OrderedMatches {
   unsigned distance(size_t i) { return is_byte() ? bytes.get()[i] : shorts.get()[i]; }
   // (lims, fingerprints, distances)
   nb::tuple columns() {
-    return nb::make_tuple(lims.array(queries + 1), fingerprints.array(count, words), is_byte() ? bytes.array(count) : shorts.array(count));
+    return nb::make_tuple(lims.array(queries + 1), fingerprints.array(count, words),
+                          is_byte() ? bytes.array(count) : shorts.array(count));
   }
   // (lims, fingerprints, distances, which queries have more matches than were kept)
   nb::tuple columns(const Nearest& nearest) {
@@ -205,7 +225,8 @@ struct OrderedMatches {
 // Raises an exception of fpstore.errors; facts are keywords.
 template <class... Facts>
 [[noreturn]] void raise(const char* type, const std::string& message, Facts&&... facts) {
-  nb::object error = nb::module_::import_("fpstore.errors").attr(type)(message, std::forward<Facts>(facts)...);
+  nb::object error =
+      nb::module_::import_("fpstore.errors").attr(type)(message, std::forward<Facts>(facts)...);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
 }
@@ -215,30 +236,37 @@ inline void note_interrupted() {
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_InterruptedError, "the call was stopped");
 }
 
-// What the block of a fault is: its number is that of a block, or of a page or an entry of a file of columns.
+// What the block of a fault is: its number is that of a block, or of a page or an entry of a file
+// of columns.
 enum class Part { block, column };
 const char* describe_column(Status status);
 
 [[noreturn]] void raise_fault(const Fault& fault, const std::string& path, Part part = Part::block);
 
-inline void check(Status status, const Fault& fault, const std::string& path, Part part = Part::block) {
+inline void check(Status status, const Fault& fault, const std::string& path,
+                  Part part = Part::block) {
   if (status != Status::ok) raise_fault(fault, path, part);
 }
 
-// Runs work(fault) without the GIL, and raises the fault that it met in the file: the path, or what path(fault) says.
+// Runs work(fault) without the GIL, and raises the fault that it met in the file: the path, or what
+// path(fault) says.
 template <class Path, class Work>
 void call(const Path& path, Part part, const Work& work) {
   Fault fault;
   if (without_gil([&] { return work(&fault); }) == Status::ok) return;
-  if constexpr (std::is_invocable_v<Path, const Fault&>) raise_fault(fault, path(fault), part);
-  else raise_fault(fault, path, part);
+  if constexpr (std::is_invocable_v<Path, const Fault&>)
+    raise_fault(fault, path(fault), part);
+  else
+    raise_fault(fault, path, part);
 }
 
-// The matches that search(sink, stopping, fault) finds without the GIL, of n queries of fingerprints of a width, or of numbers of rows:
-// none if there are more than `most`.
+// The matches that search(sink, stopping, fault) finds without the GIL, of n queries of
+// fingerprints of a width, or of numbers of rows: none if there are more than `most`.
 template <class Path, class Search>
-std::optional<OrderedMatches> matches_of(const Path& path, Part part, unsigned width, unsigned row_words, size_t n, unsigned threads,
-                                         std::optional<uint64_t> most, const Stop* stop, const Search& search) {
+std::optional<OrderedMatches> matches_of(const Path& path, Part part, unsigned width,
+                                         unsigned row_words, size_t n, unsigned threads,
+                                         std::optional<uint64_t> most, const Stop* stop,
+                                         const Search& search) {
   SinkGuard guard;
   guard.sink.limit = most.value_or(UINT64_MAX);
   Stopper stopping = stopper(stop);
@@ -252,13 +280,17 @@ std::optional<OrderedMatches> matches_of(const Path& path, Part part, unsigned w
   return found;
 }
 
-// A permutation of the bits of a fingerprint, or its inverse; ValueError if it is none (module.cpp).
+// A permutation of the bits of a fingerprint, or its inverse; ValueError if it is none
+// (module.cpp).
 Permutation permutation_of(const uint8_t* source, size_t bits, bool inverse);
-inline Permutation permutation_of(const Bytes& source, bool inverse) { return permutation_of(source.data(), source.size(), inverse); }
+inline Permutation permutation_of(const Bytes& source, bool inverse) {
+  return permutation_of(source.data(), source.size(), inverse);
+}
 
 // A header with what all have. What does not fit a field of 16 bits is no argument of that type.
 template <class Header>
-Header make_header(const Bytes& permutation, uint64_t set_digest, uint16_t table, uint16_t table_count) {
+Header make_header(const Bytes& permutation, uint64_t set_digest, uint16_t table,
+                   uint16_t table_count) {
   need(permutation.size() <= kMaxWidth, "a permutation has an entry for each bit");
   Header h;
   h.width = static_cast<uint16_t>(permutation.size());
@@ -269,7 +301,8 @@ Header make_header(const Bytes& permutation, uint64_t set_digest, uint16_t table
   return h;
 }
 
-// Adds what headers say to a class of files that have one, as properties: names and fields by turns.
+// Adds what headers say to a class of files that have one, as properties: names and fields by
+// turns.
 template <class Bound, class Field, class... More>
 void bind_fields(Bound& bound, const char* name, Field field, More... more) {
   bound.def_prop_ro(name, [field](const typename Bound::Type& file) { return file.header.*field; });
@@ -279,14 +312,17 @@ template <class Header, class Bound>
 void bind_header(Bound& bound) {
   using File = typename Bound::Type;
   bound.def_prop_ro("path", [](const File& file) { return file.path; });
-  bound.def_prop_ro("permutation", [](const File& file) { return bytes_of(file.header.permutation, file.header.width); });
-  bind_fields(bound, "version", &Header::version, "width", &Header::width, "table", &Header::table, "table_count", &Header::table_count,
-              "file_bytes", &Header::file_bytes, "set_digest", &Header::set_digest);
+  bound.def_prop_ro("permutation", [](const File& file) {
+    return bytes_of(file.header.permutation, file.header.width);
+  });
+  bind_fields(bound, "version", &Header::version, "width", &Header::width, "table", &Header::table,
+              "table_count", &Header::table_count, "file_bytes", &Header::file_bytes, "set_digest",
+              &Header::set_digest);
 }
 
 // What each module_*.cpp adds.
 using Bind = void(nb::module_& m);
-Bind bind_columns, bind_delta, bind_lsh, bind_numbered, bind_pairs, bind_probers, bind_records, bind_sealed, bind_single, bind_strings, bind_tables,
-    bind_text, bind_writers;
+Bind bind_columns, bind_delta, bind_lsh, bind_numbered, bind_pairs, bind_probers, bind_records,
+    bind_sealed, bind_single, bind_strings, bind_tables, bind_text, bind_writers;
 
 }  // namespace fpstore

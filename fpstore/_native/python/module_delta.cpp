@@ -6,7 +6,8 @@ namespace {
 
 // lims of n lists over a column of this size.
 void check_lims(const Lims& lims, size_t n, size_t size) {
-  need(lims.size() == n + 1 && lims.data()[0] == 0, "lims must have one entry more than there are lists, and start at 0");
+  need(lims.size() == n + 1 && lims.data()[0] == 0,
+       "lims must have one entry more than there are lists, and start at 0");
   for (size_t i = 0; i < n; ++i) need(lims.data()[i] <= lims.data()[i + 1], "lims descend");
   need(static_cast<uint64_t>(lims.data()[n]) <= size, "lims run past the column");
 }
@@ -25,7 +26,8 @@ void check_memory(bool fine) {
 
 void check_applied(Applied applied) {
   check_memory(applied != Applied::out_of_memory);
-  need(applied != Applied::base_changed, "in_base differs from what it was for the same fingerprint");
+  need(applied != Applied::base_changed,
+       "in_base differs from what it was for the same fingerprint");
   need(applied != Applied::old_version, "a version below that of the last changes");
 }
 
@@ -40,7 +42,8 @@ std::unique_ptr<Delta> make(unsigned radius, Bytes bits) {
 }
 
 // Takes up a change of one row. The GIL is kept unless there is a wait: one row is a short matter.
-void apply_one(Delta& d, uint8_t kind, nb::handle fingerprint, uint64_t id, bool in_base, uint32_t version) {
+void apply_one(Delta& d, uint8_t kind, nb::handle fingerprint, uint64_t id, bool in_base,
+               uint32_t version) {
   need(kind < 3, "kinds are 0 to 2");
   const uint8_t base = in_base;
   const OneRow row(fingerprint, words_in_rows(d));
@@ -54,12 +57,16 @@ void apply_one(Delta& d, uint8_t kind, nb::handle fingerprint, uint64_t id, bool
   check_applied(applied);
 }
 
-void apply_changes(Delta& d, Bytes kinds, Rows fingerprints, Words ids, Bytes in_base, uint32_t version) {
+void apply_changes(Delta& d, Bytes kinds, Rows fingerprints, Words ids, Bytes in_base,
+                   uint32_t version) {
   const size_t n = kinds.size();
   need_words(fingerprints, words_in_rows(d));
   need(count_of(fingerprints) == n && ids.size() == n && in_base.size() == n, kUnequal);
   for (size_t i = 0; i < n; ++i) need(kinds.data()[i] < 3, "kinds are 0 to 2");
-  const auto change = [&] { return d.apply(Changes{kinds.data(), fingerprints.data(), ids.data(), in_base.data(), n}, version); };
+  const auto change = [&] {
+    return d.apply(Changes{kinds.data(), fingerprints.data(), ids.data(), in_base.data(), n},
+                   version);
+  };
   check_applied(alone(d, change));
 }
 
@@ -91,16 +98,19 @@ void check_queries(const Delta& d, const Rows& queries, unsigned radius) {
   check_queries(d, count_of(queries), radius);
 }
 
-// The matches of queries, which search(sink, pauses) finds without the GIL; false when memory runs out.
+// The matches of queries, which search(sink, pauses) finds without the GIL; false when memory runs
+// out.
 template <class Search>
-OrderedMatches found_by(const Delta& d, const Rows& queries, const Stop* stop, const Search& search) {
+OrderedMatches found_by(const Delta& d, const Rows& queries, const Stop* stop,
+                        const Search& search) {
   SinkGuard guard;
   std::optional<OrderedMatches> out;
   {
     Access access(d, Access::Gil::released, stop);
     const bool fine = search(&guard.sink, access.pauses());
     access.leave();
-    if (fine) out.emplace(guard.sink, d.width(), words_in_rows(d), count_of(queries), 1, &access.stopping);
+    if (fine)
+      out.emplace(guard.sink, d.width(), words_in_rows(d), count_of(queries), 1, &access.stopping);
   }
   check_memory(out.has_value());
   return std::move(*out);
@@ -108,17 +118,23 @@ OrderedMatches found_by(const Delta& d, const Rows& queries, const Stop* stop, c
 
 nb::tuple probe(const Delta& d, Rows queries, unsigned radius, uint32_t version, const Stop* stop) {
   check_queries(d, queries, radius);
-  return found_by(d, queries, stop, [&](Sink* sink, const Pause& pause) {
-    return d.probe(queries.data(), count_of(queries), radius, d.end_of(version), sink, pause);
-  }).columns();
+  return found_by(d, queries, stop,
+                  [&](Sink* sink, const Pause& pause) {
+                    return d.probe(queries.data(), count_of(queries), radius, d.end_of(version),
+                                   sink, pause);
+                  })
+      .columns();
 }
 
 nb::tuple share(const Delta& d, Rows queries, unsigned bits, uint32_t version, const Stop* stop) {
   check_queries(d, queries, 0);
   need(bits <= 64 && bits <= d.width(), "bits is at most 64, and the width");
-  return found_by(d, queries, stop, [&](Sink* sink, const Pause& pause) {
-    return d.share(queries.data(), count_of(queries), bits, d.end_of(version), sink, pause);
-  }).columns();
+  return found_by(d, queries, stop,
+                  [&](Sink* sink, const Pause& pause) {
+                    return d.share(queries.data(), count_of(queries), bits, d.end_of(version), sink,
+                                   pause);
+                  })
+      .columns();
 }
 
 nb::list probe_one(const Delta& d, nb::handle query, unsigned radius, uint32_t version) {
@@ -138,16 +154,20 @@ nb::list probe_one(const Delta& d, nb::handle query, unsigned radius, uint32_t v
   OrderedMatches found(guard.sink, d.width(), words, 1, 1, &stopping);
   for (size_t i = 0; i < found.count; ++i) {
     if (should_stop(&stopping, kBlockWork)) throw Interrupted();
-    out.append(nb::make_tuple(number_of(found.fingerprints.get() + i * words, words), found.distance(i)));
+    out.append(
+        nb::make_tuple(number_of(found.fingerprints.get() + i * words, words), found.distance(i)));
   }
   return out;
 }
 
 nb::tuple scan(const Delta& d, Rows queries, unsigned radius, uint32_t version) {
   check_queries(d, queries, radius);
-  return found_by(d, queries, nullptr, [&](Sink* sink, const Pause& pause) {
-    return d.scan(queries.data(), count_of(queries), radius, d.end_of(version), sink, pause);
-  }).columns();
+  return found_by(d, queries, nullptr,
+                  [&](Sink* sink, const Pause& pause) {
+                    return d.scan(queries.data(), count_of(queries), radius, d.end_of(version),
+                                  sink, pause);
+                  })
+      .columns();
 }
 
 // The nearest matches of each query, and whether it has others within the radius.
@@ -155,13 +175,19 @@ nb::tuple nearest(const Delta& d, Rows queries, unsigned radius, uint64_t limit,
   check_queries(d, queries, radius);
   need(limit > 0, "limit is at least 1");
   NearestGuard kept;
-  return found_by(d, queries, nullptr, [&](Sink* sink, const Pause& pause) {
-    return start_nearest(&kept.nearest, words_in_rows(d), count_of(queries), limit, radius) &&
-           d.nearest(queries.data(), count_of(queries), radius, d.end_of(version), &kept.nearest, pause) && hand_over(&kept.nearest, sink);
-  }).columns(kept.nearest);
+  return found_by(d, queries, nullptr,
+                  [&](Sink* sink, const Pause& pause) {
+                    return start_nearest(&kept.nearest, words_in_rows(d), count_of(queries), limit,
+                                         radius) &&
+                           d.nearest(queries.data(), count_of(queries), radius, d.end_of(version),
+                                     &kept.nearest, pause) &&
+                           hand_over(&kept.nearest, sink);
+                  })
+      .columns(kept.nearest);
 }
 
-// What the delta says of each fingerprint, or of each pair of one and an id: 0 nothing, 1 present, 2 absent.
+// What the delta says of each fingerprint, or of each pair of one and an id: 0 nothing, 1 present,
+// 2 absent.
 nb::object states_of(const Delta& d, const Rows& fingerprints, const Words* ids, uint32_t version) {
   need_words(fingerprints, words_in_rows(d));
   const size_t n = count_of(fingerprints);
@@ -169,13 +195,20 @@ nb::object states_of(const Delta& d, const Rows& fingerprints, const Words* ids,
   Buffer<uint8_t> out(n);
   {
     Access access(d);
-    if (ids) d.pair_states(fingerprints.data(), ids->data(), n, d.end_of(version), out.get(), access.pauses());
-    else d.states(fingerprints.data(), n, d.end_of(version), out.get(), access.pauses());
+    if (ids)
+      d.pair_states(fingerprints.data(), ids->data(), n, d.end_of(version), out.get(),
+                    access.pauses());
+    else
+      d.states(fingerprints.data(), n, d.end_of(version), out.get(), access.pauses());
   }
   return out.array(n);
 }
-nb::object states(const Delta& d, Rows fingerprints, uint32_t version) { return states_of(d, fingerprints, nullptr, version); }
-nb::object pair_states(const Delta& d, Rows fingerprints, Words ids, uint32_t version) { return states_of(d, fingerprints, &ids, version); }
+nb::object states(const Delta& d, Rows fingerprints, uint32_t version) {
+  return states_of(d, fingerprints, nullptr, version);
+}
+nb::object pair_states(const Delta& d, Rows fingerprints, Words ids, uint32_t version) {
+  return states_of(d, fingerprints, &ids, version);
+}
 
 unsigned state(const Delta& d, nb::handle fingerprint, uint32_t version) {
   const OneRow row(fingerprint, words_in_rows(d));
@@ -187,7 +220,8 @@ unsigned state(const Delta& d, nb::handle fingerprint, uint32_t version) {
 
 // Merges the matches of the base, without those that are absent now, and those of the delta.
 template <class Row, class Distance>
-nb::tuple combine_rows(const Delta& d, const nb::tuple& base, const nb::tuple& found, uint32_t version) {
+nb::tuple combine_rows(const Delta& d, const nb::tuple& base, const nb::tuple& found,
+                       uint32_t version) {
   // The columns of matches.
   struct Columns {
     Lims lims;
@@ -196,7 +230,9 @@ nb::tuple combine_rows(const Delta& d, const nb::tuple& base, const nb::tuple& f
     const Row* fingerprints;
 
     Columns(const nb::tuple& from, unsigned words)
-        : lims(nb::cast<Lims>(from[0])), rows(nb::cast<Rows>(from[1])), distances(nb::cast<Array<const Distance>>(from[2])),
+        : lims(nb::cast<Lims>(from[0])),
+          rows(nb::cast<Rows>(from[1])),
+          distances(nb::cast<Array<const Distance>>(from[2])),
           fingerprints(fpstore::rows<Row>(rows.data())) {
       need_words(rows, words);
     }
@@ -204,8 +240,10 @@ nb::tuple combine_rows(const Delta& d, const nb::tuple& base, const nb::tuple& f
   };
   const unsigned words = words_in_rows(d);
   const Columns old(base, words), added(found, words);
-  const size_t n = added.lims.size() ? added.lims.size() - 1 : 0, total = old.count() + added.count();
-  for (const Columns* some : {&old, &added}) check_lims(some->lims, n, std::min(some->count(), some->distances.size()));
+  const size_t n = added.lims.size() ? added.lims.size() - 1 : 0,
+               total = old.count() + added.count();
+  for (const Columns* some : {&old, &added})
+    check_lims(some->lims, n, std::min(some->count(), some->distances.size()));
   Buffer<int64_t> lims(n + 1);
   Buffer<uint64_t> fingerprints(total * words);
   Buffer<Distance> distances(total);
@@ -213,7 +251,8 @@ nb::tuple combine_rows(const Delta& d, const nb::tuple& base, const nb::tuple& f
   int64_t at = 0;
   {
     Access access(d);
-    if (d.removals()) d.states(old.rows.data(), said.size(), d.end_of(version), said.data(), access.pauses());
+    if (d.removals())
+      d.states(old.rows.data(), said.size(), d.end_of(version), said.data(), access.pauses());
     access.leave();
     const auto append = [&](const Columns& from, int64_t i) {
       rows<Row>(fingerprints.get())[at] = from.fingerprints[i];
@@ -262,14 +301,16 @@ nb::tuple ids(const Delta& d, Rows fingerprints, Lims lims, Words base_ids, uint
     for (size_t i = 0; i < n; ++i) {
       access.pause(kBlockWork);
       const int64_t first = lims.data()[i];
-      d.ids(fingerprints.data() + i * words, base_ids.data() + first, static_cast<size_t>(lims.data()[i + 1] - first), end, &out);
+      d.ids(fingerprints.data() + i * words, base_ids.data() + first,
+            static_cast<size_t>(lims.data()[i + 1] - first), end, &out);
       out_lims.get()[i + 1] = static_cast<int64_t>(out.size());
     }
   }
   return nb::make_tuple(out_lims.array(n + 1), array_of(out));
 }
 
-std::vector<uint64_t> ids_one(const Delta& d, nb::handle fingerprint, std::vector<uint64_t> base_ids, uint32_t version) {
+std::vector<uint64_t> ids_one(const Delta& d, nb::handle fingerprint,
+                              std::vector<uint64_t> base_ids, uint32_t version) {
   const OneRow row(fingerprint, words_in_rows(d));
   std::vector<uint64_t> out;
   Access access(d, kBrief);
@@ -296,9 +337,10 @@ nb::tuple find(Delta& d, Words ids, uint32_t version) {
   return nb::make_tuple(array_of(found.fingerprints, words_in_rows(d)), array_of(found.ids));
 }
 
-// Of the rows that were taken, which are fewer than all when those were a good deal of work: the caller goes on with the others.
-nb::tuple probe_insert(Delta& d, Rows queries, Words ids, Bytes matched, Bytes in_base, unsigned radius, bool always,
-                       uint32_t version) {
+// Of the rows that were taken, which are fewer than all when those were a good deal of work: the
+// caller goes on with the others.
+nb::tuple probe_insert(Delta& d, Rows queries, Words ids, Bytes matched, Bytes in_base,
+                       unsigned radius, bool always, uint32_t version) {
   size_t n = count_of(queries);
   check_queries(d, queries, radius);
   need(ids.size() == n && matched.size() == n && in_base.size() == n, kUnequal);
@@ -308,19 +350,22 @@ nb::tuple probe_insert(Delta& d, Rows queries, Words ids, Bytes matched, Bytes i
   std::optional<OrderedMatches> out;
   const Asked rows{queries.data(), ids.data(), matched.data(), in_base.data(), radius, always};
   const auto deliver = [&] { out.emplace(guard.sink, d.width(), words_in_rows(d), n, 1, nullptr); };
-  check_applied(alone(d, [&] { return d.probe_insert(rows, &n, version, &guard.sink, inserted.get(), deliver); }));
+  check_applied(alone(
+      d, [&] { return d.probe_insert(rows, &n, version, &guard.sink, inserted.get(), deliver); }));
   const nb::tuple columns = out->columns();
   return nb::make_tuple(columns[0], columns[1], columns[2], inserted.array(n));
 }
 
-// (fingerprints, in_base, lims, ids) of the fingerprints with changes, ascending; those in the tables have no ids here.
+// (fingerprints, in_base, lims, ids) of the fingerprints with changes, ascending; those in the
+// tables have no ids here.
 nb::tuple export_state(const Delta& d, uint32_t version) {
   Export e;
   {
     Access access(d);
     d.export_state(d.end_of(version), &e, access.pauses());
   }
-  return nb::make_tuple(array_of(e.fingerprints, words_in_rows(d)), array_of(e.in_base), array_of(e.lims), array_of(e.ids));
+  return nb::make_tuple(array_of(e.fingerprints, words_in_rows(d)), array_of(e.in_base),
+                        array_of(e.lims), array_of(e.ids));
 }
 
 template <uint64_t (Delta::*Get)() const>
@@ -338,7 +383,8 @@ void bind_delta(nb::module_& m) {
       .def("load", &load, "changes"_a)
       .def("index", &index)
       .def("apply_one", &apply_one, "kind"_a, "fingerprint"_a, "number"_a, "in_base"_a, "version"_a)
-      .def("apply", &apply_changes, "kinds"_array, "fingerprints"_array, "ids"_array, "in_base"_array, "version"_a)
+      .def("apply", &apply_changes, "kinds"_array, "fingerprints"_array, "ids"_array,
+           "in_base"_array, "version"_a)
       .def("probe", &probe, "queries"_array, "radius"_a, "version"_a, optional_stop())
       .def("probe_one", &probe_one, "query"_a, "radius"_a, "version"_a)
       .def("share", &share, "queries"_array, "bits"_a, "version"_a, optional_stop())
@@ -351,8 +397,8 @@ void bind_delta(nb::module_& m) {
       .def("ids_one", &ids_one, "fingerprint"_a, "base_ids"_a, "version"_a)
       .def("pair_states", &pair_states, "fingerprints"_array, "ids"_array, "version"_a)
       .def("find", &find, "ids"_array, "version"_a)
-      .def("probe_insert", &probe_insert, "queries"_array, "ids"_array, "matched"_array, "in_base"_array, "radius"_a, "always"_a,
-           "version"_a)
+      .def("probe_insert", &probe_insert, "queries"_array, "ids"_array, "matched"_array,
+           "in_base"_array, "radius"_a, "always"_a, "version"_a)
       .def("export", &export_state, "version"_a)
       .def_prop_ro("entries", &number<&Delta::entries>)
       .def_prop_ro("operations", &number<&Delta::operations>)

@@ -1,4 +1,5 @@
-// Records of ids and of logs, and streaming merges of what they hold: checks of what Python hands over, one call without the GIL, arrays out.
+// Records of ids and of logs, and streaming merges of what they hold: checks of what Python hands
+// over, one call without the GIL, arrays out.
 #include "build/merge.hpp"
 #include "format/idpack.hpp"
 #include "format/log.hpp"
@@ -7,16 +8,20 @@
 namespace fpstore {
 namespace {
 
-// Id records of blocks with the given entry counts and keys: (bytes, offsets). seed is that of key 0.
+// Id records of blocks with the given entry counts and keys: (bytes, offsets). seed is that of key
+// 0.
 nb::tuple pack_ids(Words ids, Words lims, Counts block_counts, Words keys, uint64_t seed) {
   need(keys.size() == block_counts.size(), kUnequal);
   uint64_t fingerprints = 0;
   for (size_t b = 0; b < block_counts.size(); ++b) {
-    need(block_counts.data()[b] >= 1 && block_counts.data()[b] <= kMaxEntries, "a block has 1 to 32768 entries");
+    need(block_counts.data()[b] >= 1 && block_counts.data()[b] <= kMaxEntries,
+         "a block has 1 to 32768 entries");
     fingerprints += block_counts.data()[b];
   }
-  need(lims.size() == fingerprints + 1 && lims.data()[fingerprints] <= ids.size(), "lims, ids and block counts disagree");
-  for (uint64_t i = 0; i < fingerprints; ++i) need(lims.data()[i] < lims.data()[i + 1], "every fingerprint needs an id");
+  need(lims.size() == fingerprints + 1 && lims.data()[fingerprints] <= ids.size(),
+       "lims, ids and block counts disagree");
+  for (uint64_t i = 0; i < fingerprints; ++i)
+    need(lims.data()[i] < lims.data()[i + 1], "every fingerprint needs an id");
   Buffer<uint64_t> offsets(block_counts.size() + 1);
   uint64_t* const o = offsets.get();
   std::unique_ptr<uint8_t[]> bytes;
@@ -28,9 +33,11 @@ nb::tuple pack_ids(Words ids, Words lims, Counts block_counts, Words keys, uint6
     bytes.reset(new uint8_t[o[block_counts.size()] + 1]);
     first = 0;
     for (size_t b = 0; b < block_counts.size(); first += block_counts.data()[b++])
-      pack_record(ids.data(), lims.data() + first, block_counts.data()[b], seed + keys.data()[b], bytes.get() + o[b]);
+      pack_record(ids.data(), lims.data() + first, block_counts.data()[b], seed + keys.data()[b],
+                  bytes.get() + o[b]);
   });
-  return nb::make_tuple(bytes_of(bytes.get(), o[block_counts.size()]), offsets.array(block_counts.size() + 1));
+  return nb::make_tuple(bytes_of(bytes.get(), o[block_counts.size()]),
+                        offsets.array(block_counts.size() + 1));
 }
 
 IdRecord record_of(const nb::bytes& data, uint64_t seed, const std::string& path) {
@@ -43,7 +50,8 @@ IdRecord record_of(const nb::bytes& data, uint64_t seed, const std::string& path
 // The ids of one rank of a record.
 nb::list unpack_rank(nb::bytes data, uint64_t seed, uint32_t rank, const std::string& path) {
   const IdRecord record = record_of(data, seed, path);
-  if (rank >= record.count) raise_fault(Fault{Status::bad_record, UINT64_MAX, rank, record.count}, path);
+  if (rank >= record.count)
+    raise_fault(Fault{Status::bad_record, UINT64_MAX, rank, record.count}, path);
   uint64_t first;
   const uint64_t n = ids_of_rank(record, rank, &first);
   nb::list out;
@@ -51,13 +59,16 @@ nb::list unpack_rank(nb::bytes data, uint64_t seed, uint32_t rank, const std::st
   return out;
 }
 
-// (lims, ids) of many places: ids of rank ranks[i] in records[record[i]], which has the key keys[record[i]].
-nb::tuple gather_ids(nb::list records, Words keys, Words record, Counts ranks, uint64_t seed, const std::string& path) {
+// (lims, ids) of many places: ids of rank ranks[i] in records[record[i]], which has the key
+// keys[record[i]].
+nb::tuple gather_ids(nb::list records, Words keys, Words record, Counts ranks, uint64_t seed,
+                     const std::string& path) {
   const size_t n = record.size();
   need(ranks.size() == n && keys.size() == nb::len(records), kUnequal);
   std::vector<IdRecord> opened(keys.size());
   for (size_t i = 0; i < keys.size(); ++i)
-    opened[i] = record_of(nb::cast<nb::bytes>(records[i]), seed + keys.data()[i], path);  // records keeps the bytes alive
+    opened[i] = record_of(nb::cast<nb::bytes>(records[i]), seed + keys.data()[i],
+                          path);  // records keeps the bytes alive
   Buffer<int64_t> lims(n + 1);
   int64_t* const l = lims.get();
   std::vector<uint64_t> firsts(n);
@@ -66,7 +77,8 @@ nb::tuple gather_ids(nb::list records, Words keys, Words record, Counts ranks, u
     const uint64_t place = record.data()[i];
     if (place >= opened.size()) throw nb::index_error("no such record");
     const uint32_t rank = ranks.data()[i];
-    if (rank >= opened[place].count) raise_fault(Fault{Status::bad_record, UINT64_MAX, rank, opened[place].count}, path);
+    if (rank >= opened[place].count)
+      raise_fault(Fault{Status::bad_record, UINT64_MAX, rank, opened[place].count}, path);
     l[i + 1] = l[i] + static_cast<int64_t>(ids_of_rank(opened[place], rank, &firsts[i]));
   }
   const size_t total = static_cast<size_t>(l[n]);
@@ -122,15 +134,21 @@ struct GroupColumns {
   GroupsOut out;
 
   GroupColumns(const Rows& a, const Rows& b, size_t id_count)
-      : words(words_in(a)), keys(a.size() + b.size()), counts(count_of(a) + count_of(b)), ids(id_count),
+      : words(words_in(a)),
+        keys(a.size() + b.size()),
+        counts(count_of(a) + count_of(b)),
+        ids(id_count),
         out{keys.get(), counts.get(), ids.get()} {
     need_words(b, words);
   }
-  nb::tuple arrays() { return nb::make_tuple(keys.array(out.n, words), counts.array(out.n), ids.array(out.id_count)); }
+  nb::tuple arrays() {
+    return nb::make_tuple(keys.array(out.n, words), counts.array(out.n), ids.array(out.id_count));
+  }
 };
 
 // (counts, ids) of the records of successive blocks with these keys; seed is that of key 0.
-nb::tuple unpack_records(nb::list records, uint64_t first_block, Words keys, uint64_t seed, const std::string& path) {
+nb::tuple unpack_records(nb::list records, uint64_t first_block, Words keys, uint64_t seed,
+                         const std::string& path) {
   Records r(records, keys.size());
   std::optional<Buffer<uint64_t>> counts, ids;
   size_t count = 0, total = 0;
@@ -155,7 +173,8 @@ nb::tuple unpack_records(nb::list records, uint64_t first_block, Words keys, uin
 }
 
 // (blocks, ranks, ids) of every place whose id is wanted.
-nb::tuple find_wanted(nb::list records, uint64_t first_block, Words keys, uint64_t seed, Words wanted, const std::string& path) {
+nb::tuple find_wanted(nb::list records, uint64_t first_block, Words keys, uint64_t seed,
+                      Words wanted, const std::string& path) {
   Records r(records, keys.size());
   std::vector<Place> found;
   call(path, Part::block, [&](Fault* fault) {
@@ -171,7 +190,8 @@ nb::tuple find_wanted(nb::list records, uint64_t first_block, Words keys, uint64
     ranks.get()[i] = found[i].rank;
     ids.get()[i] = found[i].id;
   }
-  return nb::make_tuple(blocks.array(found.size()), ranks.array(found.size()), ids.array(found.size()));
+  return nb::make_tuple(blocks.array(found.size()), ranks.array(found.size()),
+                        ids.array(found.size()));
 }
 
 // Writes (keys without drop) and add to out, which has room for keys and add; returns how many.
@@ -180,31 +200,40 @@ size_t merge(Rows keys, Rows drop, Rows add, MutableRows out) {
   need_words(out, words_in(keys));
   need(out.size() >= keys.size() + add.size(), "out is too short");
   for (const Rows& in : {keys, drop, add})
-    need(!in.size() || in.data() >= out.data() + out.size() || out.data() >= in.data() + in.size(), "out lies over an input");
-  return without_gil([&] { return merge_keys(checked(keys), checked(drop), checked(add), out.data()); });
+    need(!in.size() || in.data() >= out.data() + out.size() || out.data() >= in.data() + in.size(),
+         "out lies over an input");
+  return without_gil(
+      [&] { return merge_keys(checked(keys), checked(drop), checked(add), out.data()); });
 }
 
-nb::tuple merge_with_ids(Rows keys, Words counts, Words ids, Rows drop, Rows add, Words add_counts, Words add_ids) {
+nb::tuple merge_with_ids(Rows keys, Words counts, Words ids, Rows drop, Rows add, Words add_counts,
+                         Words add_ids) {
   GroupColumns columns(keys, add, ids.size() + add_ids.size());
   need_words(drop, columns.words);
   without_gil([&] {
-    need(merge_groups(checked(keys, counts, ids), checked(drop), checked(add, add_counts, add_ids), &columns.out),
+    need(merge_groups(checked(keys, counts, ids), checked(drop), checked(add, add_counts, add_ids),
+                      &columns.out),
          "a key to add is among those kept");
   });
   return columns.arrays();
 }
 
-nb::tuple union_with_ids(Rows keys_a, Words counts_a, Words ids_a, Rows keys_b, Words counts_b, Words ids_b) {
+nb::tuple union_with_ids(Rows keys_a, Words counts_a, Words ids_a, Rows keys_b, Words counts_b,
+                         Words ids_b) {
   GroupColumns columns(keys_a, keys_b, ids_a.size() + ids_b.size());
   without_gil([&] {
-    need(union_groups(checked(keys_a, counts_a, ids_a), checked(keys_b, counts_b, ids_b), &columns.out), "the ids of a key must ascend");
+    need(union_groups(checked(keys_a, counts_a, ids_a), checked(keys_b, counts_b, ids_b),
+                      &columns.out),
+         "the ids of a key must ascend");
   });
   return columns.arrays();
 }
 
-// The whole records at the start of bytes of a log, as columns: at most `most`, the first with this number, of fingerprints of `words`
-// words (0: any). (records, bytes, number, durable, (fingerprints, ids, next row, kind of ids), kinds, fingerprints, ids, lims of strings, strings)
-nb::tuple read_log(Bytes data, uint64_t place, uint64_t seed, uint64_t number, uint64_t words, uint64_t most) {
+// The whole records at the start of bytes of a log, as columns: at most `most`, the first with this
+// number, of fingerprints of `words` words (0: any). (records, bytes, number, durable,
+// (fingerprints, ids, next row, kind of ids), kinds, fingerprints, ids, lims of strings, strings)
+nb::tuple read_log(Bytes data, uint64_t place, uint64_t seed, uint64_t number, uint64_t words,
+                   uint64_t most) {
   LogRecords measured;
   std::optional<Buffer<uint8_t>> kinds, strings;
   std::optional<Buffer<uint64_t>> fingerprints, ids, lims;
@@ -215,27 +244,36 @@ nb::tuple read_log(Bytes data, uint64_t place, uint64_t seed, uint64_t number, u
     ids.emplace(measured.rows);
     lims.emplace(measured.strings + 1);
     strings.emplace(measured.string_bytes);
-    copy_log(data.data(), measured, LogColumns{kinds->get(), fingerprints->get(), ids->get(), lims->get(), strings->get()});
+    copy_log(
+        data.data(), measured,
+        LogColumns{kinds->get(), fingerprints->get(), ids->get(), lims->get(), strings->get()});
   });
   const LogTotals& t = measured.totals;
   const nb::tuple totals = nb::make_tuple(t.fingerprints, t.ids, t.next_row, t.id_kind);
-  return nb::make_tuple(measured.records, measured.bytes, measured.number, measured.durable, totals, kinds->array(measured.rows),
-                        fingerprints->array(measured.rows, measured.words), ids->array(measured.rows), lims->array(measured.strings + 1),
+  return nb::make_tuple(measured.records, measured.bytes, measured.number, measured.durable, totals,
+                        kinds->array(measured.rows),
+                        fingerprints->array(measured.rows, measured.words),
+                        ids->array(measured.rows), lims->array(measured.strings + 1),
                         strings->array(measured.string_bytes));
 }
 
 }  // namespace
 
 void bind_records(nb::module_& m) {
-  m.def("pack_ids", &pack_ids, "ids"_array, "lims"_array, "block_counts"_array, "keys"_array, "seed"_a);
+  m.def("pack_ids", &pack_ids, "ids"_array, "lims"_array, "block_counts"_array, "keys"_array,
+        "seed"_a);
   m.def("unpack_rank", &unpack_rank, "record"_a, "seed"_a, "rank"_a, "path"_a);
-  m.def("gather_ids", &gather_ids, "records"_a, "keys"_array, "record"_array, "ranks"_array, "seed"_a, "path"_a);
-  m.def("unpack_records", &unpack_records, "records"_a, "first_block"_a, "keys"_array, "seed"_a, "path"_a);
-  m.def("find_ids", &find_wanted, "records"_a, "first_block"_a, "keys"_array, "seed"_a, "wanted"_array, "path"_a);
+  m.def("gather_ids", &gather_ids, "records"_a, "keys"_array, "record"_array, "ranks"_array,
+        "seed"_a, "path"_a);
+  m.def("unpack_records", &unpack_records, "records"_a, "first_block"_a, "keys"_array, "seed"_a,
+        "path"_a);
+  m.def("find_ids", &find_wanted, "records"_a, "first_block"_a, "keys"_array, "seed"_a,
+        "wanted"_array, "path"_a);
   m.def("merge_keys", &merge, "keys"_array, "drop"_array, "add"_array, "out"_array);
-  m.def("merge_groups", &merge_with_ids, "keys"_array, "counts"_array, "ids"_array, "drop"_array, "add"_array, "add_counts"_array,
-        "add_ids"_array);
-  m.def("union_groups", &union_with_ids, "keys_a"_array, "counts_a"_array, "ids_a"_array, "keys_b"_array, "counts_b"_array, "ids_b"_array);
+  m.def("merge_groups", &merge_with_ids, "keys"_array, "counts"_array, "ids"_array, "drop"_array,
+        "add"_array, "add_counts"_array, "add_ids"_array);
+  m.def("union_groups", &union_with_ids, "keys_a"_array, "counts_a"_array, "ids_a"_array,
+        "keys_b"_array, "counts_b"_array, "ids_b"_array);
   m.def("read_log", &read_log, "data"_a, "place"_a, "seed"_a, "number"_a, "words"_a, "most"_a);
 }
 

@@ -28,18 +28,21 @@ nb::object get(const SealedFile& file, nb::handle key, std::optional<uint64_t> n
   return copy_of(value);
 }
 
-nb::list get_many(const SealedFile& file, Rows keys, Words numbers, std::optional<uint64_t> enough) {
+nb::list get_many(const SealedFile& file, Rows keys, Words numbers,
+                  std::optional<uint64_t> enough) {
   need_words(keys, file.key_words());
   need(numbers.size() == count_of(keys), kUnequal);
   Values values;
   until_stopped(nullptr, [&](Stopper* stop) {
-    file.find_many(keys.data(), numbers.data(), numbers.size(), enough.value_or(UINT64_MAX), stop, &values);
+    file.find_many(keys.data(), numbers.data(), numbers.size(), enough.value_or(UINT64_MAX), stop,
+                   &values);
   });
   return copies_of(values);
 }
 
 // (keys, values)
-nb::tuple range(const SealedFile& file, nb::handle first, nb::handle last, std::optional<uint64_t> most) {
+nb::tuple range(const SealedFile& file, nb::handle first, nb::handle last,
+                std::optional<uint64_t> most) {
   const OneRow from(first, file.key_words()), to(last, file.key_words());
   Values values;
   std::vector<uint64_t> keys;
@@ -57,7 +60,8 @@ void check_all(SealedFile& file) {
 
 void bind_sealed(nb::module_& m) {
   nb::class_<SealedFile>(m, "SealedFile")
-      .def(nb::init<int, std::string, unsigned, uint64_t>(), "descriptor"_a, "path"_a, "key_words"_a, "longest"_a)
+      .def(nb::init<int, std::string, unsigned, uint64_t>(), "descriptor"_a, "path"_a,
+           "key_words"_a, "longest"_a)
       .def_prop_ro("file_bytes", &SealedFile::file_bytes)
       .def_prop_ro("used", &SealedFile::used)
       .def_prop_ro("room", &SealedFile::room)

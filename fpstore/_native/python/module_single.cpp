@@ -25,7 +25,8 @@ struct Room {
   Room& operator=(const Room&) = delete;
 };
 
-// Takes the room of the thread. The handler of a signal that came meanwhile may probe, too: it finds none, and makes its own.
+// Takes the room of the thread. The handler of a signal that came meanwhile may probe, too: it
+// finds none, and makes its own.
 class LentRoom {
  public:
   explicit LentRoom(unsigned words) : room_(std::move(kept_)) {
@@ -70,7 +71,8 @@ void order_few(Room* room) {
 class Maker {
  public:
   Maker(nb::object made_of, PyTypeObject* base) : type_(std::move(made_of)) {
-    if (!PyType_Check(type_.ptr()) || !PyType_IsSubtype(type(), base)) throw nb::type_error("a match is a tuple, matches are a list");
+    if (!PyType_Check(type_.ptr()) || !PyType_IsSubtype(type(), base))
+      throw nb::type_error("a match is a tuple, matches are a list");
     alloc_ = reinterpret_cast<allocfunc>(PyType_GetSlot(type(), Py_tp_alloc));
   }
   nb::object make(Py_ssize_t items) const {
@@ -99,15 +101,23 @@ nb::object list_of(const uint64_t* ids, uint64_t count) {
 // Answers one query after the other.
 class SingleProber {
  public:
-  SingleProber(nb::object prober, nb::object identity, nb::object ids, unsigned radius, nb::object match_type, nb::object list_type)
-      : owners_(nb::make_tuple(prober, identity, ids)), prober_(nb::cast<const AnyProber*>(prober)), identity_(nb::cast<const AnyTable*>(identity)),
-        blocks_(dynamic_cast<const Table*>(identity_)), ids_(nb::cast<const SealedFile*>(ids)), radius_(radius),
-        is_brief_(prober_->is_brief()), match_(std::move(match_type), &PyTuple_Type), list_(std::move(list_type), &PyList_Type) {
+  SingleProber(nb::object prober, nb::object identity, nb::object ids, unsigned radius,
+               nb::object match_type, nb::object list_type)
+      : owners_(nb::make_tuple(prober, identity, ids)),
+        prober_(nb::cast<const AnyProber*>(prober)),
+        identity_(nb::cast<const AnyTable*>(identity)),
+        blocks_(dynamic_cast<const Table*>(identity_)),
+        ids_(nb::cast<const SealedFile*>(ids)),
+        radius_(radius),
+        is_brief_(prober_->is_brief()),
+        match_(std::move(match_type), &PyTuple_Type),
+        list_(std::move(list_type), &PyList_Type) {
     need(words_of(prober_->width()) == words(), "tables of several widths");
     need(ids_->key_words() == words(), "ids of tables of another width");
   }
 
-  // The matches by distance and fingerprint; None if the ids of one cannot be found in the file as it should be.
+  // The matches by distance and fingerprint; None if the ids of one cannot be found in the file as
+  // it should be.
   nb::object probe(nb::handle query) const {
     const OneRow row(query, words());
     LentRoom lent(found_words());
@@ -140,9 +150,11 @@ class SingleProber {
     nb::object out = list_.make(0);
     for (uint64_t i = 0, first = 0; i < room->sink.count; first = room->id_ends[i++]) {
       nb::object match = match_.make(3);
-      PyTuple_SetItem(match.ptr(), 0, number_of(room->fingerprints.data() + i * words(), words()).release().ptr());
+      PyTuple_SetItem(match.ptr(), 0,
+                      number_of(room->fingerprints.data() + i * words(), words()).release().ptr());
       PyTuple_SetItem(match.ptr(), 1, nb::int_(room->distances[i]).release().ptr());
-      PyTuple_SetItem(match.ptr(), 2, list_of(room->ids.data() + first, room->id_ends[i] - first).release().ptr());
+      PyTuple_SetItem(match.ptr(), 2,
+                      list_of(room->ids.data() + first, room->id_ends[i] - first).release().ptr());
       if (PyList_Append(out.ptr(), match.ptr())) throw nb::python_error();
     }
     return out;
@@ -153,12 +165,15 @@ class SingleProber {
   unsigned found_words() const { return prober_->finds_rows() ? 1 : words(); }
 
   // Finds the matches and their places in the identity table.
-  Status search(const uint64_t* row, Room* room, ProbeCounters* counters, Fault* fault, const std::string** path) const {
+  Status search(const uint64_t* row, Room* room, ProbeCounters* counters, Fault* fault,
+                const std::string** path) const {
     Stopper stopping = stopper(nullptr);
     ProbeOptions options{radius_};
     options.stop = &stopping;
     room->found_at.table = blocks_ ? &blocks_->view : nullptr;
-    room->found_at.tell = [](const void* ids, uint64_t block) { static_cast<const SealedFile*>(ids)->fetch(block); };
+    room->found_at.tell = [](const void* ids, uint64_t block) {
+      static_cast<const SealedFile*>(ids)->fetch(block);
+    };
     room->found_at.to = ids_;
     room->found_at.count = 0;
     options.places = &room->found_at;
@@ -189,7 +204,8 @@ class SingleProber {
       room->places[i] = {room->blocks[i], room->ranks[i]};
     }
     room->fingerprints.resize(n * words());
-    return identity_->read(room->blocks.data(), room->ranks.data(), n, room->fingerprints.data(), fault);
+    return identity_->read(room->blocks.data(), room->ranks.data(), n, room->fingerprints.data(),
+                           fault);
   }
 
   // Finds the places of the matches that were found in other tables than the identity table.
@@ -205,38 +221,46 @@ class SingleProber {
     const uint64_t n = room->rows.size() / words();
     room->blocks.resize(n);
     room->ranks.resize(n);
-    TRY(identity_->find({room->rows.data(), n}, room->blocks.data(), room->ranks.data(), stopping, fault));
+    TRY(identity_->find({room->rows.data(), n}, room->blocks.data(), room->ranks.data(), stopping,
+                        fault));
     uint64_t next = 0;
     for (EntryPlace& place : room->places) {
       if (place.block != UINT64_MAX) continue;
       place = {room->blocks[next], room->ranks[next]};
-      if (place.block == UINT64_MAX) return (*fault = Fault{Status::bad_digest, UINT64_MAX, room->rows[next * words()], 0}).status;
+      if (place.block == UINT64_MAX)
+        return (*fault = Fault{Status::bad_digest, UINT64_MAX, room->rows[next * words()], 0})
+            .status;
       ++next;
     }
     return Status::ok;
   }
 
-  // Fetches ahead, all at once, what it takes to locate a fingerprint, by its leading word, and to find its ids. What is wrong with
-  // it is told when it is read.
+  // Fetches ahead, all at once, what it takes to locate a fingerprint, by its leading word, and to
+  // find its ids. What is wrong with it is told when it is read.
   void fetch(uint64_t leading) const {
     if (!blocks_) return;
     const TableView& t = blocks_->view;
     const uint64_t slot = t.directory_bits ? leading >> (64 - t.directory_bits) : 0;
-    uint64_t low = std::min(read_once(t.directory[slot]), t.block_count), high = std::min(read_once(t.directory[slot + 1]), t.block_count);
+    uint64_t low = std::min(read_once(t.directory[slot]), t.block_count),
+             high = std::min(read_once(t.directory[slot + 1]), t.block_count);
     while (low < high) {
       const uint64_t middle = low + (high - low) / 2;
-      if (t.keys[middle] < leading) low = middle + 1;
-      else high = middle;
+      if (t.keys[middle] < leading)
+        low = middle + 1;
+      else
+        high = middle;
     }
     if (low >= t.block_count) return;
-    for (uint32_t at = 0; at < t.block_bytes; at += 64) fetch_line(t.blocks + low * t.block_bytes + at);
+    for (uint32_t at = 0; at < t.block_bytes; at += 64)
+      fetch_line(t.blocks + low * t.block_bytes + at);
     ids_->fetch(low);
   }
 
   Status order(Room* room, Stopper* stopping) const {
     if (room->sink.count > FoundPlaces::kMost) {
       int64_t lims[2];
-      return order_matches(room->sink, found_words(), sizeof(uint16_t), 1, lims, room->fingerprints.data(), room->distances.data(), 1, stopping);
+      return order_matches(room->sink, found_words(), sizeof(uint16_t), 1, lims,
+                           room->fingerprints.data(), room->distances.data(), 1, stopping);
     }
     with_row(found_words(), [&](auto row) { order_few<decltype(row)>(room); });
     return Status::ok;
@@ -252,10 +276,14 @@ class SingleProber {
       for (unsigned j = 0; j < words(); ++j) seed += key[j];
       const SealedFile::Value value = ids_->find(key, room->places[i].block);
       if (!value.data) return false;
-      room->record.assign(value.data, value.data + value.size);  // what is checked of it is what is read of it
+      room->record.assign(value.data,
+                          value.data + value.size);  // what is checked of it is what is read of it
       IdRecord record;
       const uint32_t rank = room->places[i].rank;
-      if (open_record(room->record.data(), room->record.size(), seed, &record, &fault) != Status::ok || rank >= record.count) return false;
+      if (open_record(room->record.data(), room->record.size(), seed, &record, &fault) !=
+              Status::ok ||
+          rank >= record.count)
+        return false;
       uint64_t first;
       const uint64_t count = ids_of_rank(record, rank, &first);
       for (uint64_t j = 0; j < count; ++j) room->ids.push_back(id_at(record, first + j));
@@ -278,8 +306,8 @@ class SingleProber {
 
 void bind_single(nb::module_& m) {
   nb::class_<SingleProber>(m, "SingleProber")
-      .def(nb::init<nb::object, nb::object, nb::object, unsigned, nb::object, nb::object>(), "prober"_a, "identity"_a, "ids"_a, "radius"_a,
-           "match_type"_a, "list_type"_a)
+      .def(nb::init<nb::object, nb::object, nb::object, unsigned, nb::object, nb::object>(),
+           "prober"_a, "identity"_a, "ids"_a, "radius"_a, "match_type"_a, "list_type"_a)
       .def("probe", &SingleProber::probe, "query"_a);
 }
 

@@ -1,4 +1,5 @@
-// The functions for strings: columns of them, and their records before and after they are decompressed.
+// The functions for strings: columns of them, and their records before and after they are
+// decompressed.
 #include "format/string_record.hpp"
 #include "format/xxh64.hpp"
 #include "python/module.hpp"
@@ -9,8 +10,10 @@ namespace {
 // An item of a sequence of buffers.
 class View {
  public:
-  View(nb::handle buffers, size_t i) : item_(nb::steal(PySequence_GetItem(buffers.ptr(), static_cast<Py_ssize_t>(i)))) {
-    if (!item_.is_valid() || PyObject_GetBuffer(item_.ptr(), &buffer_, PyBUF_SIMPLE)) throw nb::python_error();
+  View(nb::handle buffers, size_t i)
+      : item_(nb::steal(PySequence_GetItem(buffers.ptr(), static_cast<Py_ssize_t>(i)))) {
+    if (!item_.is_valid() || PyObject_GetBuffer(item_.ptr(), &buffer_, PyBUF_SIMPLE))
+      throw nb::python_error();
   }
   ~View() { PyBuffer_Release(&buffer_); }
   View(const View&) = delete;
@@ -30,8 +33,9 @@ nb::object checked_frame(nb::bytes value, uint64_t seed) {
   return bytes_of(data_of(value) + kStringChecksumBytes, value.size() - kStringChecksumBytes);
 }
 
-// The frames of the first values, one after the other, where each starts and how long it is, and how long its content is. As many as
-// have together at most most_bytes of content, and at least one; None if one of them is damaged.
+// The frames of the first values, one after the other, where each starts and how long it is, and
+// how long its content is. As many as have together at most most_bytes of content, and at least
+// one; None if one of them is damaged.
 nb::object checked_frames(nb::list values, Words seeds, uint64_t most_bytes) {
   const size_t n = seeds.size();
   need(nb::len(values) == n, kUnequal);
@@ -43,7 +47,8 @@ nb::object checked_frames(nb::list values, Words seeds, uint64_t most_bytes) {
     if (!nb::isinstance<nb::bytes>(value)) return nb::none();
     const nb::bytes bytes = nb::borrow<nb::bytes>(value);
     uint64_t content_bytes;
-    if (!open_string_record(data_of(bytes), bytes.size(), seeds.data()[i], &content_bytes)) return nb::none();
+    if (!open_string_record(data_of(bytes), bytes.size(), seeds.data()[i], &content_bytes))
+      return nb::none();
     if (i && content_bytes > most_bytes - total) break;
     total += content_bytes;
     if (total > most_bytes) total = most_bytes;
@@ -52,14 +57,18 @@ nb::object checked_frames(nb::list values, Words seeds, uint64_t most_bytes) {
     segments.push_back(bytes.size() - kStringChecksumBytes);
     all.append(bytes.c_str() + kStringChecksumBytes, bytes.size() - kStringChecksumBytes);
   }
-  return nb::make_tuple(bytes_of(all.data(), all.size()), bytes_of(segments.data(), segments.size() * 8),
+  return nb::make_tuple(bytes_of(all.data(), all.size()),
+                        bytes_of(segments.data(), segments.size() * 8),
                         bytes_of(sizes.data(), sizes.size() * 8));
 }
 
-// Not valid, with the error set, where it is no UTF-8. Any other error, as of memory, says nothing about the string and is raised.
+// Not valid, with the error set, where it is no UTF-8. Any other error, as of memory, says nothing
+// about the string and is raised.
 nb::object text_of(const uint8_t* data, size_t size) {
-  nb::object text = nb::steal(PyUnicode_DecodeUTF8(reinterpret_cast<const char*>(data), static_cast<Py_ssize_t>(size), nullptr));
-  if (!text.is_valid() && !PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) throw nb::python_error();
+  nb::object text = nb::steal(PyUnicode_DecodeUTF8(reinterpret_cast<const char*>(data),
+                                                   static_cast<Py_ssize_t>(size), nullptr));
+  if (!text.is_valid() && !PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
+    throw nb::python_error();
   return text;
 }
 
@@ -69,7 +78,8 @@ bool find_all_ends(const View& content, uint64_t count, std::vector<uint64_t>* e
   return find_string_ends(content.data(), content.size(), count, ends->data());
 }
 
-// The string of a rank of a decompressed record; None if the record does not have `count` strings, or this one is no UTF-8.
+// The string of a rank of a decompressed record; None if the record does not have `count` strings,
+// or this one is no UTF-8.
 nb::object string_at(nb::bytes content, uint64_t count, uint64_t rank) {
   if (rank >= count) throw nb::index_error("no such rank");
   if (count > content.size()) return nb::none();
@@ -84,7 +94,8 @@ nb::object string_at(nb::bytes content, uint64_t count, uint64_t rank) {
   return nb::none();
 }
 
-// (data, ends) of all strings of decompressed records, of which content i has counts[i]; None if one does not.
+// (data, ends) of all strings of decompressed records, of which content i has counts[i]; None if
+// one does not.
 nb::object join_contents(nb::object contents, Words counts) {
   const size_t n = counts.size();
   need(nb::len(contents) == n, kUnequal);
@@ -103,10 +114,12 @@ nb::object join_contents(nb::object contents, Words counts) {
   return nb::make_tuple(bytes_of(data.data(), data.size()), array_of(all));
 }
 
-// Puts wanted strings of decompressed records, as text, at places of a list: content i has counts[i] strings, and the wanted string j, at
-// places[j], is that of ranks[j], for lims[i] <= j < lims[i + 1]. Equal neighbours are one object. Returns how many bytes all of them have;
-// None if a record has another number of strings, or one is empty or no UTF-8.
-nb::object place_strings(nb::object contents, Words counts, Words lims, Words ranks, Words places, nb::list out) {
+// Puts wanted strings of decompressed records, as text, at places of a list: content i has
+// counts[i] strings, and the wanted string j, at places[j], is that of ranks[j], for lims[i] <= j <
+// lims[i + 1]. Equal neighbours are one object. Returns how many bytes all of them have; None if a
+// record has another number of strings, or one is empty or no UTF-8.
+nb::object place_strings(nb::object contents, Words counts, Words lims, Words ranks, Words places,
+                         nb::list out) {
   const size_t n = counts.size(), room = nb::len(out);
   need(lims.size() == n + 1 && nb::len(contents) == n && places.size() == ranks.size(), kUnequal);
   std::vector<uint64_t> ends;
@@ -152,24 +165,30 @@ nb::object hash_strings(nb::bytes data, Words ends) {
   const Strings column = column_of(data, ends);
   Buffer<uint64_t> out(column.n);
   without_gil([&] {
-    for (size_t i = 0; i < column.n; ++i) out.get()[i] = xxh64(column.data + column.start(i), column.size(i), 0);
+    for (size_t i = 0; i < column.n; ++i)
+      out.get()[i] = xxh64(column.data + column.start(i), column.size(i), 0);
   });
   return out.array(column.n);
 }
 
-// Which of some strings are equal to the first of their group: group g is rows[lims[g], lims[g + 1]).
+// Which of some strings are equal to the first of their group: group g is rows[lims[g], lims[g +
+// 1]).
 nb::object equal_strings(Bytes data, Words ends, Words rows, Words lims) {
   for (size_t i = 0; i < rows.size(); ++i)
     if (rows.data()[i] >= ends.size()) throw nb::index_error("no such row");
   for (size_t g = 0; g + 1 < lims.size(); ++g)
-    need(lims.data()[g] <= lims.data()[g + 1] && lims.data()[g + 1] <= rows.size(), "lims descend, or run past the rows");
+    need(lims.data()[g] <= lims.data()[g + 1] && lims.data()[g + 1] <= rows.size(),
+         "lims descend, or run past the rows");
   Buffer<uint8_t> out(rows.size());
   bool fine = true;
   without_gil([&] {
     const auto string = [&](uint64_t row) {  // of files that are mapped
-      const uint64_t start = row ? read_once(ends.data()[row - 1]) : 0, end = read_once(ends.data()[row]);
+      const uint64_t start = row ? read_once(ends.data()[row - 1]) : 0,
+                     end = read_once(ends.data()[row]);
       fine &= start <= end && end <= data.size();
-      return fine ? std::string_view(reinterpret_cast<const char*>(data.data()) + start, end - start) : std::string_view();
+      return fine
+                 ? std::string_view(reinterpret_cast<const char*>(data.data()) + start, end - start)
+                 : std::string_view();
     };
     memset(out.get(), 1, rows.size());
     for (size_t g = 0; g + 1 < lims.size() && fine; ++g)
@@ -186,7 +205,8 @@ nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
   need(ends.size() == n, kUnequal);
   uint64_t size = 0;
   for (size_t i = 0; i < n; ++i) {
-    need(starts.data()[i] <= ends.data()[i] && ends.data()[i] <= data.size(), "ends run past the data");
+    need(starts.data()[i] <= ends.data()[i] && ends.data()[i] <= data.size(),
+         "ends run past the data");
     size += ends.data()[i] - starts.data()[i];
   }
   const std::unique_ptr<uint8_t[]> out(new uint8_t[size + 1]);
@@ -207,7 +227,8 @@ void bind_strings(nb::module_& m) {
   m.def("checked_frames", &checked_frames, "values"_a, "seeds"_array, "most_bytes"_a);
   m.def("string_at", &string_at, "content"_a, "count"_a, "rank"_a);
   m.def("join_contents", &join_contents, "contents"_a, "counts"_array);
-  m.def("place_strings", &place_strings, "contents"_a, "counts"_array, "lims"_array, "ranks"_array, "places"_array, "out"_a);
+  m.def("place_strings", &place_strings, "contents"_a, "counts"_array, "lims"_array, "ranks"_array,
+        "places"_array, "out"_a);
   m.def("hash_strings", &hash_strings, "data"_a, "ends"_array);
   m.def("equal_strings", &equal_strings, "data"_array, "ends"_array, "rows"_array, "lims"_array);
   m.def("cut_strings", &cut_strings, "data"_a, "starts"_array, "ends"_array);

@@ -18,7 +18,8 @@ TableView view_of(const TableHeader& header) {
   return view;
 }
 
-// A table of which only the header is known; its blocks are given to decode, a part at a time, from wherever they were read.
+// A table of which only the header is known; its blocks are given to decode, a part at a time, from
+// wherever they were read.
 struct TableParts {
   std::string path;
   TableHeader header;
@@ -28,19 +29,22 @@ struct TableParts {
 
   TableParts(Bytes start, uint64_t file_bytes, std::string name) : path(std::move(name)) {
     const uint64_t known = start.size() < kHeaderBytes ? start.size() : file_bytes;
-    call(path, Part::block, [&](Fault* fault) { return parse_header(start.data(), known, &header, fault); });
+    call(path, Part::block,
+         [&](Fault* fault) { return parse_header(start.data(), known, &header, fault); });
     view = view_of(header);
   }
 
-  // (values, entry counts): decodes successive blocks, from number first on, while they fit into room entries. The keys are
-  // those of the blocks, after that of the block before, which is 0 for the first; kOverread bytes follow the blocks. Values are put
-  // into an array, if there is one, with room for 8 more: those that are returned are its front.
+  // (values, entry counts): decodes successive blocks, from number first on, while they fit into
+  // room entries. The keys are those of the blocks, after that of the block before, which is 0 for
+  // the first; kOverread bytes follow the blocks. Values are put into an array, if there is one,
+  // with room for 8 more: those that are returned are its front.
   nb::tuple decode(Bytes blocks, Rows keys, uint64_t first, uint64_t room, nb::object into) const {
     std::optional<MutableRows> given;
     if (!into.is_none()) given = nb::cast<MutableRows>(into, false);
     need_words(keys, words());
     if (given) need_words(*given, words());
-    const uint64_t n = blocks.size() < kOverread ? 0 : (blocks.size() - kOverread) / view.block_bytes;
+    const uint64_t n =
+        blocks.size() < kOverread ? 0 : (blocks.size() - kOverread) / view.block_bytes;
     if (first > view.block_count || n > view.block_count - first || count_of(keys) != n + 1)
       throw nb::index_error("block range outside the table");
     // The index has the leading words, and the rest elsewhere.
@@ -67,25 +71,28 @@ struct TableParts {
       if (fault->block != UINT64_MAX) fault->block += first;
       return status;
     });
-    const nb::object values = given ? into[nb::slice(size_t{0}, static_cast<size_t>(to.written))] : out.array(to.written, words());
+    const nb::object values = given ? into[nb::slice(size_t{0}, static_cast<size_t>(to.written))]
+                                    : out.array(to.written, words());
     return nb::make_tuple(values, counts.array(to.blocks));
   }
 };
 
-nb::object scan(const AnyTable& t, Rows queries, unsigned radius, uint64_t first, uint64_t end, std::optional<uint64_t> most,
-                const Stop* stop) {
+nb::object scan(const AnyTable& t, Rows queries, unsigned radius, uint64_t first, uint64_t end,
+                std::optional<uint64_t> most, const Stop* stop) {
   t.check_range(first, end);
   const Queries asked = queries_of(queries, t.width);
-  std::optional<OrderedMatches> found = matches_of(
-      t.path, t.part, t.width, t.words(), asked.count, 1, most, stop, [&](Sink* sink, Stopper* stopping, Fault* fault) {
-        return t.compare({first, end}, asked, {radius, stopping}, sink, fault);
-      });
+  std::optional<OrderedMatches> found =
+      matches_of(t.path, t.part, t.width, t.words(), asked.count, 1, most, stop,
+                 [&](Sink* sink, Stopper* stopping, Fault* fault) {
+                   return t.compare({first, end}, asked, {radius, stopping}, sink, fault);
+                 });
   return found ? nb::object(found->columns()) : nb::none();
 }
 
-// The nearest entries of each query within the radius, without the absent ones, which ascend; and whether there are others.
-nb::tuple nearest(const AnyTable& t, Rows queries, unsigned radius, uint64_t limit, uint64_t first, uint64_t end, Rows absent,
-                  const Stop* stop) {
+// The nearest entries of each query within the radius, without the absent ones, which ascend; and
+// whether there are others.
+nb::tuple nearest(const AnyTable& t, Rows queries, unsigned radius, uint64_t limit, uint64_t first,
+                  uint64_t end, Rows absent, const Stop* stop) {
   t.check_range(first, end);
   need_words(absent, t.words());
   need(limit > 0, "limit is at least 1");
@@ -94,8 +101,10 @@ nb::tuple nearest(const AnyTable& t, Rows queries, unsigned radius, uint64_t lim
   kept.nearest.absent = absent.data();
   kept.nearest.absent_count = count_of(absent);
   std::optional<OrderedMatches> found = matches_of(
-      t.path, t.part, t.width, t.words(), asked.count, 1, std::nullopt, stop, [&](Sink* sink, Stopper* stopping, Fault* fault) {
-        if (!start_nearest(&kept.nearest, t.words(), asked.count, limit, radius)) return no_memory(fault);
+      t.path, t.part, t.width, t.words(), asked.count, 1, std::nullopt, stop,
+      [&](Sink* sink, Stopper* stopping, Fault* fault) {
+        if (!start_nearest(&kept.nearest, t.words(), asked.count, limit, radius))
+          return no_memory(fault);
         TRY(t.compare({first, end}, asked, {radius, stopping, &kept.nearest}, sink, fault));
         return hand_over(&kept.nearest, sink) ? Status::ok : no_memory(fault);
       });
@@ -108,7 +117,8 @@ nb::tuple locate(const AnyTable& t, Rows fingerprints) {
   Buffer<uint64_t> blocks(sought.count);
   Buffer<uint32_t> ranks(sought.count);
   Stopper stopping = stopper(nullptr);
-  call(t.path, t.part, [&](Fault* fault) { return t.find(sought, blocks.get(), ranks.get(), &stopping, fault); });
+  call(t.path, t.part,
+       [&](Fault* fault) { return t.find(sought, blocks.get(), ranks.get(), &stopping, fault); });
   return nb::make_tuple(blocks.array(sought.count), ranks.array(sought.count));
 }
 
@@ -121,13 +131,17 @@ nb::object locate_one(const AnyTable& t, nb::handle fingerprint) {
   return block == UINT64_MAX ? nb::none() : nb::object(nb::make_tuple(block, rank));
 }
 
-// Entries, by blocks and ranks that the file `source` names: a place that the table does not have is the fault of that file.
+// Entries, by blocks and ranks that the file `source` names: a place that the table does not have
+// is the fault of that file.
 nb::object entries_at(const AnyTable& t, Words blocks, Counts ranks, const std::string& source) {
   const size_t n = blocks.size();
   need(ranks.size() == n, kUnequal);
   Buffer<uint64_t> out(n * t.words());
-  const auto path = [&](const Fault& fault) { return fault.status == Status::bad_place ? source : t.path; };
-  call(path, t.part, [&](Fault* fault) { return t.read(blocks.data(), ranks.data(), n, out.get(), fault); });
+  const auto path = [&](const Fault& fault) {
+    return fault.status == Status::bad_place ? source : t.path;
+  };
+  call(path, t.part,
+       [&](Fault* fault) { return t.read(blocks.data(), ranks.data(), n, out.get(), fault); });
   return out.array(n, t.words());
 }
 
@@ -147,7 +161,8 @@ void copy_key(const AnyTable& t, uint64_t block, uint64_t* out) {
 
 nb::object keys_of(const AnyTable& t, Words blocks) {
   Buffer<uint64_t> out(blocks.size() * t.words());
-  for (size_t i = 0; i < blocks.size(); ++i) copy_key(t, blocks.data()[i], out.get() + i * t.words());
+  for (size_t i = 0; i < blocks.size(); ++i)
+    copy_key(t, blocks.data()[i], out.get() + i * t.words());
   return out.array(blocks.size(), t.words());
 }
 
@@ -161,17 +176,22 @@ template <class Bound>
 void bind_table_header(Bound& bound) {
   using H = TableHeader;
   bind_header<H>(bound);
-  bind_fields(bound, "prefix_bits", &H::prefix_bits, "flips", &H::flips, "block_bytes", &H::block_bytes, "fingerprint_count",
-              &H::fingerprint_count, "block_count", &H::block_count, "keys_offset", &H::keys_offset, "directory_offset",
+  bind_fields(bound, "prefix_bits", &H::prefix_bits, "flips", &H::flips, "block_bytes",
+              &H::block_bytes, "fingerprint_count", &H::fingerprint_count, "block_count",
+              &H::block_count, "keys_offset", &H::keys_offset, "directory_offset",
               &H::directory_offset);
-  bound.def_prop_ro("code_bits", [](const typename Bound::Type& t) { return bytes_of(t.header.code_bits, kSymbols); });
+  bound.def_prop_ro("code_bits", [](const typename Bound::Type& t) {
+    return bytes_of(t.header.code_bits, kSymbols);
+  });
 }
 
 }  // namespace
 
 Table::Table(Bytes data, std::string name) : AnyTable(data, std::move(name), Part::block) {
-  need(reinterpret_cast<uintptr_t>(data.data()) % alignof(uint64_t) == 0, "a table begins at a multiple of 8 bytes");
-  call(path, Part::block, [&](Fault* fault) { return parse_header(data.data(), data.size(), &header, fault); });
+  need(reinterpret_cast<uintptr_t>(data.data()) % alignof(uint64_t) == 0,
+       "a table begins at a multiple of 8 bytes");
+  call(path, Part::block,
+       [&](Fault* fault) { return parse_header(data.data(), data.size(), &header, fault); });
   width = header.width;
   block_count = header.block_count;
   set_digest = header.set_digest;
@@ -185,27 +205,34 @@ Table::Table(Bytes data, std::string name) : AnyTable(data, std::move(name), Par
 
 nb::tuple Table::decode(uint64_t first, uint64_t end, uint64_t room) const {
   check_range(first, end);
-  room = std::clamp<uint64_t>(room, 2 * kMaxEntries, std::max<uint64_t>(end - first, 2) * kMaxEntries);
+  room =
+      std::clamp<uint64_t>(room, 2 * kMaxEntries, std::max<uint64_t>(end - first, 2) * kMaxEntries);
   Buffer<uint64_t> out(room * words() + 8);
   Buffer<uint32_t> counts(end - first);
   Decoded to{out.get(), room, counts.get()};
-  call(path, Part::block, [&](Fault* fault) { return kernels().decode_blocks(view, {first, end}, &to, fault); });
+  call(path, Part::block,
+       [&](Fault* fault) { return kernels().decode_blocks(view, {first, end}, &to, fault); });
   return nb::make_tuple(out.array(to.written, words()), counts.array(to.blocks), first + to.blocks);
 }
 
 // Decodes a block once where successive places share it.
-Status Table::read(const uint64_t* blocks, const uint32_t* ranks, size_t n, uint64_t* out, Fault* fault) const {
-  constexpr size_t kRoom = 2 * kMaxEntries + 8;  // for the entries of a block of any width: those of one word are the most
+Status Table::read(const uint64_t* blocks, const uint32_t* ranks, size_t n, uint64_t* out,
+                   Fault* fault) const {
+  constexpr size_t kRoom =
+      2 * kMaxEntries +
+      8;  // for the entries of a block of any width: those of one word are the most
   thread_local const std::unique_ptr<uint64_t[]> entries(new uint64_t[kRoom]);
   uint32_t count = 0;
   for (size_t i = 0; i < n; ++i) {
     const uint64_t block = blocks[i];
-    if (block >= block_count) return (*fault = Fault{Status::bad_place, block, block_count, block}).status;
+    if (block >= block_count)
+      return (*fault = Fault{Status::bad_place, block, block_count, block}).status;
     if (i == 0 || block != blocks[i - 1]) {
       Decoded to{entries.get(), kRoom / words(), &count};
       TRY(kernels().decode_blocks(view, {block, block + 1}, &to, fault));
     }
-    if (ranks[i] >= count) return (*fault = Fault{Status::bad_place, block, count, ranks[i]}).status;
+    if (ranks[i] >= count)
+      return (*fault = Fault{Status::bad_place, block, count, ranks[i]}).status;
     std::copy_n(entries.get() + ranks[i] * words(), words(), out + i * words());
   }
   return Status::ok;
@@ -217,9 +244,10 @@ void bind_tables(nb::module_& m) {
       .def_ro("width", &AnyTable::width)
       .def_ro("block_count", &AnyTable::block_count)
       .def("decode", &AnyTable::decode, "first_block"_a, "end_block"_a, "room"_a)
-      .def("scan", &scan, "queries"_array, "radius"_a, "first_block"_a, "end_block"_a, "most"_a = nb::none(), optional_stop())
-      .def("nearest", &nearest, "queries"_array, "radius"_a, "limit"_a, "first_block"_a, "end_block"_a, "absent"_array,
-           optional_stop())
+      .def("scan", &scan, "queries"_array, "radius"_a, "first_block"_a, "end_block"_a,
+           "most"_a = nb::none(), optional_stop())
+      .def("nearest", &nearest, "queries"_array, "radius"_a, "limit"_a, "first_block"_a,
+           "end_block"_a, "absent"_array, optional_stop())
       .def("locate", &locate, "fingerprints"_array)
       .def("locate_one", &locate_one, "fingerprint"_a)
       .def("entries_at", &entries_at, "blocks"_array, "ranks"_array, "source"_a)
@@ -231,7 +259,8 @@ void bind_tables(nb::module_& m) {
   bind_table_header(table);
   nb::class_<TableParts> parts(m, "TableParts");
   parts.def(nb::init<Bytes, uint64_t, std::string>(), "header"_a, "file_bytes"_a, "path"_a)
-      .def("decode", &TableParts::decode, "blocks"_a, "keys"_array, "first"_a, "room"_a, "into"_a = nb::none());
+      .def("decode", &TableParts::decode, "blocks"_a, "keys"_array, "first"_a, "room"_a,
+           "into"_a = nb::none());
   bind_table_header(parts);
   nb::class_<Stop>(m, "Stop").def(nb::init<>()).def("set", &Stop::set).def("is_set", &Stop::is_set);
 }

@@ -16,7 +16,8 @@ using Places = Array<const int32_t>;
 // Spans of a column: span i is at [offsets[i], offsets[i + 1]). Returns how many there are.
 size_t count_of_spans(size_t size, const Words& offsets) {
   need(offsets.size(), "offsets have a start");
-  for (size_t i = 0; i + 1 < offsets.size(); ++i) need(offsets.data()[i] <= offsets.data()[i + 1], "offsets descend");
+  for (size_t i = 0; i + 1 < offsets.size(); ++i)
+    need(offsets.data()[i] <= offsets.data()[i + 1], "offsets descend");
   need(offsets.data()[offsets.size() - 1] <= size, "offsets run past the text");
   return offsets.size() - 1;
 }
@@ -25,11 +26,14 @@ void check_ascending(const Words& hashes, const char* what) {
   for (size_t i = 1; i < hashes.size(); ++i) need(hashes.data()[i - 1] < hashes.data()[i], what);
 }
 
-CharMap char_map(const nb::bytes& ascii, const Places& pages, const Counts& entries, const nb::bytes& pool) {
+CharMap char_map(const nb::bytes& ascii, const Places& pages, const Counts& entries,
+                 const nb::bytes& pool) {
   need(ascii.size() == 128, "a byte for each ASCII character");
   need(pages.size() == kCodePoints / kPagePoints, "a page for each 256 code points");
   for (size_t i = 0; i < pages.size(); ++i)
-    need(pages.data()[i] < 0 || (static_cast<size_t>(pages.data()[i]) + 1) * kPagePoints <= entries.size(), "entries are missing");
+    need(pages.data()[i] < 0 ||
+             (static_cast<size_t>(pages.data()[i]) + 1) * kPagePoints <= entries.size(),
+         "entries are missing");
   for (size_t i = 0; i < entries.size(); ++i) {
     const uint32_t entry = entries.data()[i];
     need(entry >> kKindShift != static_cast<uint32_t>(CharKind::replaced) ||
@@ -58,7 +62,8 @@ Counting counting_named(const std::string& name) {
 }
 
 void check_weights(const Counts& weights, const char* rule) {
-  for (size_t i = 0; i < weights.size(); ++i) need(weights.data()[i] >= 1 && weights.data()[i] <= kMostWeight, rule);
+  for (size_t i = 0; i < weights.size(); ++i)
+    need(weights.data()[i] >= 1 && weights.data()[i] <= kMostWeight, rule);
 }
 
 void set_bands(TextOptions* options, unsigned bands, unsigned band_size, unsigned band_first) {
@@ -73,7 +78,8 @@ void set_bands(TextOptions* options, unsigned bands, unsigned band_size, unsigne
 // Hashes, each once and ascending, whose ranks are looked up.
 class KnownHashes {
  public:
-  explicit KnownHashes(Words hashes) : hashes_(checked(hashes)), ranks_(hashes_.data(), hashes_.size()) {}
+  explicit KnownHashes(Words hashes)
+      : hashes_(checked(hashes)), ranks_(hashes_.data(), hashes_.size()) {}
   const HashRanks& ranks() const { return ranks_; }
 
  private:
@@ -86,45 +92,62 @@ class KnownHashes {
   HashRanks ranks_;
 };
 
-// How rows of texts become features with weights, and what is made of these. A method takes texts with the map of their characters, and
-// returns (words of each row, what became of each row, missing pages of the map, bounds of lines of unknown form); see text/rows.hpp.
+// How rows of texts become features with weights, and what is made of these. A method takes texts
+// with the map of their characters, and returns (words of each row, what became of each row,
+// missing pages of the map, bounds of lines of unknown form); see text/rows.hpp.
 class TextFeatures {
  public:
-  TextFeatures(bool words, unsigned length, const std::string& counting, const std::string& hash, uint64_t seed, unsigned row_words,
-               Words weighted, Counts weights, uint32_t other_weight, Words stops, Counts fields)
+  TextFeatures(bool words, unsigned length, const std::string& counting, const std::string& hash,
+               uint64_t seed, unsigned row_words, Words weighted, Counts weights,
+               uint32_t other_weight, Words stops, Counts fields)
       : weighted_(weighted), stops_(stops), weights_(weights), fields_(fields) {
     need(length >= 1, "shingle length is at least 1");
     need(fields.size(), "a row has a text for each field");
     need(weighted.size() == weights.size(), "a weight for each feature");
     check_weights(fields, "the weight of a field is 1 to 65535");
     check_weights(weights, "the weight of a feature is 1 to 65535");
-    need(other_weight >= 1 && other_weight <= kMostWeight, "the weight of other features is 1 to 65535");
+    need(other_weight >= 1 && other_weight <= kMostWeight,
+         "the weight of other features is 1 to 65535");
     check_ascending(weighted, "hashes of weighted features ascend");
     check_ascending(stops, "hashes of stop words ascend");
-    options_ = {words, length, counting_named(counting), hash_named(hash), seed, checked_row_words(row_words),
-                {weighted_.data(), weights_.data(), weighted_.size(), other_weight}, stops_.data(), stops_.size(),
-                static_cast<unsigned>(fields_.size()), fields_.data()};
+    options_ = {words,
+                length,
+                counting_named(counting),
+                hash_named(hash),
+                seed,
+                checked_row_words(row_words),
+                {weighted_.data(), weights_.data(), weighted_.size(), other_weight},
+                stops_.data(),
+                stops_.size(),
+                static_cast<unsigned>(fields_.size()),
+                fields_.data()};
   }
 
-  nb::tuple simhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool) const {
+  nb::tuple simhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries,
+                    nb::bytes pool) const {
     return made(simhash_texts, options_, text, offsets, char_map(ascii, pages, entries, pool));
   }
-  nb::tuple minhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool, unsigned bands,
-                    unsigned band_size, unsigned band_first) const {
+  nb::tuple minhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries,
+                    nb::bytes pool, unsigned bands, unsigned band_size, unsigned band_first) const {
     TextOptions options = options_;
     set_bands(&options, bands, band_size, band_first);
     return made(minhash_texts, options, text, offsets, char_map(ascii, pages, entries, pool));
   }
   // Before the tuple, the features of all rows; see text/feature_sets.hpp.
-  nb::tuple sets(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool) const {
-    return with_sets<uint32_t>(feature_sets, 1, text, offsets, char_map(ascii, pages, entries, pool));
+  nb::tuple sets(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries,
+                 nb::bytes pool) const {
+    return with_sets<uint32_t>(feature_sets, 1, text, offsets,
+                               char_map(ascii, pages, entries, pool));
   }
-  nb::tuple hashes(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool) const {
-    return with_sets<uint64_t>(feature_hashes, 2, text, offsets, char_map(ascii, pages, entries, pool));
+  nb::tuple hashes(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries,
+                   nb::bytes pool) const {
+    return with_sets<uint64_t>(feature_hashes, 2, text, offsets,
+                               char_map(ascii, pages, entries, pool));
   }
-  nb::tuple ranks(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool,
-                  const KnownHashes& known) const {
-    const auto make = [&](const Texts& texts, const TextOptions& options, const TextResults& results, std::vector<uint32_t>* out) {
+  nb::tuple ranks(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries,
+                  nb::bytes pool, const KnownHashes& known) const {
+    const auto make = [&](const Texts& texts, const TextOptions& options,
+                          const TextResults& results, std::vector<uint32_t>* out) {
       return feature_ranks(texts, options, results, known.ranks(), out);
     };
     return with_sets<uint32_t>(make, 2, text, offsets, char_map(ascii, pages, entries, pool));
@@ -132,30 +155,35 @@ class TextFeatures {
 
  private:
   template <class T, class Make>
-  nb::tuple with_sets(Make make, unsigned row_words, const nb::bytes& text, const Words& offsets, const CharMap& map) const {
+  nb::tuple with_sets(Make make, unsigned row_words, const nb::bytes& text, const Words& offsets,
+                      const CharMap& map) const {
     std::vector<T> found;
     TextOptions options = options_;
     options.row_words = row_words;
-    const auto made_with = [&](const Texts& texts, const TextOptions& of_rows, const TextResults& results) {
+    const auto made_with = [&](const Texts& texts, const TextOptions& of_rows,
+                               const TextResults& results) {
       return make(texts, of_rows, results, &found);
     };
     const nb::tuple results = made(made_with, options, text, offsets, map);
     return nb::make_tuple(array_of(found), results);
   }
   template <class Make>
-  static nb::tuple made(Make make, const TextOptions& options, const nb::bytes& text, const Words& offsets, const CharMap& map) {
+  static nb::tuple made(Make make, const TextOptions& options, const nb::bytes& text,
+                        const Words& offsets, const CharMap& map) {
     const size_t count = count_of_spans(text.size(), offsets), n = count / options.field_count;
     need(count % options.field_count == 0, "a row has a text for each field");
     Buffer<uint64_t> rows(n * options.words_in_all());
     Buffer<uint8_t> states(n);
     UnknownForms unknown;
     const TextResults results{rows.get(), reinterpret_cast<TextState*>(states.get()), &unknown};
-    if (!without_gil([&] { return make(Texts{map, data_of(text), offsets.data(), n}, options, results); }))
+    if (!without_gil(
+            [&] { return make(Texts{map, data_of(text), offsets.data(), n}, options, results); }))
       raise("MemoryLimitError", "out of memory while hashing texts: hash shorter ones");
     std::vector<uint32_t> missing;
     for (uint32_t page = 0; page < unknown.pages.size(); ++page)
       if (unknown.pages[page]) missing.push_back(page);
-    return nb::make_tuple(rows.array(n, options.words_in_all()), states.array(n), array_of(missing), array_of(unknown.lines, 2));
+    return nb::make_tuple(rows.array(n, options.words_in_all()), states.array(n), array_of(missing),
+                          array_of(unknown.lines, 2));
   }
 
   Words weighted_, stops_;
@@ -164,17 +192,20 @@ class TextFeatures {
 };
 
 // The row of a set of features by their hashes, or of a weighted one.
-nb::object minhash_row(Words hashes, Array<const double> weights, uint64_t seed, unsigned row_words, unsigned bands, unsigned band_size,
-                       unsigned band_first) {
-  need(hashes.size() && (!weights.size() || weights.size() == hashes.size()), "a weight for each feature, or none");
+nb::object minhash_row(Words hashes, Array<const double> weights, uint64_t seed, unsigned row_words,
+                       unsigned bands, unsigned band_size, unsigned band_first) {
+  need(hashes.size() && (!weights.size() || weights.size() == hashes.size()),
+       "a weight for each feature, or none");
   for (size_t i = 0; i < weights.size(); ++i)
-    need(weights.data()[i] > 0 && weights.data()[i] <= std::numeric_limits<double>::max(), "a weight is above 0");
+    need(weights.data()[i] > 0 && weights.data()[i] <= std::numeric_limits<double>::max(),
+         "a weight is above 0");
   TextOptions options{};
   options.seed = seed;
   options.row_words = checked_row_words(row_words);
   set_bands(&options, bands, band_size, band_first);
   Buffer<uint64_t> row(options.words_in_all());
-  minhash_features(hashes.data(), weights.size() ? weights.data() : nullptr, hashes.size(), options, row.get());
+  minhash_features(hashes.data(), weights.size() ? weights.data() : nullptr, hashes.size(), options,
+                   row.get());
   return row.array(1, options.words_in_all());
 }
 
@@ -182,7 +213,10 @@ nb::object minhash_row(Words hashes, Array<const double> weights, uint64_t seed,
 class FeatureSets {
  public:
   FeatureSets(Counts features, Words lims)
-      : features_(features), lims_(lims), count_(count_of_spans(features.size(), lims)), sets_{features_.data(), lims_.data()} {}
+      : features_(features),
+        lims_(lims),
+        count_(count_of_spans(features.size(), lims)),
+        sets_{features_.data(), lims_.data()} {}
 
   // The Jaccard similarities of pairs of sets.
   nb::object similarities(Words a, Words b) const {
@@ -200,23 +234,34 @@ class FeatureSets {
     return out.array(a.size());
   }
 
-  // (The place of the representative of each row, distances, elements of sets that were compared); see AlikeGrouping. Row i has the set
-  // numbers[i]. Two rows are alike if their similarity is at least a bound.
-  nb::tuple representatives(Rows rows, Words lims, Words numbers, unsigned radius, double least, unsigned most, const Stop* stop) const {
+  // (The place of the representative of each row, distances, elements of sets that were compared);
+  // see AlikeGrouping. Row i has the set numbers[i]. Two rows are alike if their similarity is at
+  // least a bound.
+  nb::tuple representatives(Rows rows, Words lims, Words numbers, unsigned radius, double least,
+                            unsigned most, const Stop* stop) const {
     const size_t n = count_of(rows), groups = count_of_spans(n, lims);
     need(!lims.data()[0] && lims.data()[groups] == n, "the groups are those of the rows");
     need(numbers.size() == n, "a set for each row");
     need(n <= UINT32_MAX && most <= kMostAlike, "too many");
     check_numbers(numbers);
     uint64_t largest = 0, slots = 1;
-    for (size_t g = 0; g < groups; ++g) largest = std::max(largest, lims.data()[g + 1] - lims.data()[g]);
+    for (size_t g = 0; g < groups; ++g)
+      largest = std::max(largest, lims.data()[g + 1] - lims.data()[g]);
     while (slots < 2 * largest) slots *= 2;
-    Buffer<uint64_t> out(n), waiting(largest), kept(largest * words_in(rows)), firsts(largest > kMostScanned ? slots : 0);
+    Buffer<uint64_t> out(n), waiting(largest), kept(largest * words_in(rows)),
+        firsts(largest > kMostScanned ? slots : 0);
     Buffer<uint32_t> near(kMostScanned);
     Buffer<uint16_t> distances(kMostScanned);
     const Bound bound{sets_, numbers.data(), least};
-    const AlikeGrouping grouping{{rows.data(), lims.data(), groups, radius, waiting.get()}, kept.get(), firsts.get(), near.get(),
-                                 distances.get(), random_word(), most, is_alike, &bound};
+    const AlikeGrouping grouping{{rows.data(), lims.data(), groups, radius, waiting.get()},
+                                 kept.get(),
+                                 firsts.get(),
+                                 near.get(),
+                                 distances.get(),
+                                 random_word(),
+                                 most,
+                                 is_alike,
+                                 &bound};
     const GroupAlike group = pair_kernels().group_alike[words_in(rows) / 2];
     GroupWork work{};
     until_stopped(stop, [&](Stopper* stopping) { group(grouping, out.get(), &work, stopping); });
@@ -249,21 +294,27 @@ class FeatureSets {
 };
 
 // The rows of the hashes of features.
-nb::object feature_rows(nb::bytes features, Words offsets, const std::string& hash, uint64_t seed, unsigned row_words) {
+nb::object feature_rows(nb::bytes features, Words offsets, const std::string& hash, uint64_t seed,
+                        unsigned row_words) {
   const size_t n = count_of_spans(features.size(), offsets);
   const FeatureHash kind = hash_named(hash);
   Buffer<uint64_t> rows(n * checked_row_words(row_words));
   for (size_t i = 0; i < n; ++i) {
     const uint64_t start = offsets.data()[i];
-    feature_row(feature_hash(kind, data_of(features) + start, offsets.data()[i + 1] - start, seed), row_words, rows.get() + i * row_words);
+    feature_row(feature_hash(kind, data_of(features) + start, offsets.data()[i + 1] - start, seed),
+                row_words, rows.get() + i * row_words);
   }
   return rows.array(n, row_words);
 }
 
-nb::object weighted_signs(Rows rows, Array<const double> weights, Bytes batched, unsigned row_words) {
-  need(rows.size() == weights.size() * checked_row_words(row_words) && batched.size() == weights.size(), "a weight and a flag for each row");
+nb::object weighted_signs(Rows rows, Array<const double> weights, Bytes batched,
+                          unsigned row_words) {
+  need(rows.size() == weights.size() * checked_row_words(row_words) &&
+           batched.size() == weights.size(),
+       "a weight and a flag for each row");
   Buffer<uint64_t> row(row_words);
-  simhash_weighted(rows.data(), weights.data(), batched.data(), weights.size(), row_words, row.get());
+  simhash_weighted(rows.data(), weights.data(), batched.data(), weights.size(), row_words,
+                   row.get());
   return row.array(1, row_words);
 }
 
@@ -271,28 +322,34 @@ nb::object weighted_signs(Rows rows, Array<const double> weights, Bytes batched,
 
 void bind_text(nb::module_& m) {
   nb::class_<TextFeatures> features(m, "TextFeatures");
-  features.def(nb::init<bool, unsigned, const std::string&, const std::string&, uint64_t, unsigned, Words, Counts, uint32_t, Words, Counts>(),
-               "words"_a, "length"_a, "counting"_a, "hashing"_a, "seed"_a, "row_words"_a, "weighted"_array, "weights"_array,
-               "other_weight"_a, "stops"_array, "fields"_array);
+  features.def(nb::init<bool, unsigned, const std::string&, const std::string&, uint64_t, unsigned,
+                        Words, Counts, uint32_t, Words, Counts>(),
+               "words"_a, "length"_a, "counting"_a, "hashing"_a, "seed"_a, "row_words"_a,
+               "weighted"_array, "weights"_array, "other_weight"_a, "stops"_array, "fields"_array);
   const auto of_texts = [&](const char* name, auto method) {
-    features.def(name, method, "text"_a, "offsets"_array, "table"_a, "pages"_array, "entries"_array, "pool"_a);
+    features.def(name, method, "text"_a, "offsets"_array, "table"_a, "pages"_array, "entries"_array,
+                 "pool"_a);
   };
   of_texts("simhash", &TextFeatures::simhash);
-  features.def("minhash", &TextFeatures::minhash, "text"_a, "offsets"_array, "table"_a, "pages"_array, "entries"_array, "pool"_a,
-               "bands"_a = 0, "band_size"_a = 0, "band_first"_a = 0);
+  features.def("minhash", &TextFeatures::minhash, "text"_a, "offsets"_array, "table"_a,
+               "pages"_array, "entries"_array, "pool"_a, "bands"_a = 0, "band_size"_a = 0,
+               "band_first"_a = 0);
   of_texts("sets", &TextFeatures::sets);
   of_texts("hashes", &TextFeatures::hashes);
   nb::class_<KnownHashes>(m, "KnownHashes").def(nb::init<Words>(), "hashes"_array);
-  features.def("ranks", &TextFeatures::ranks, "text"_a, "offsets"_array, "table"_a, "pages"_array, "entries"_array, "pool"_a, "known"_a);
-  m.def("minhash_features", &minhash_row, "hashes"_array, "weights"_array, "seed"_a, "row_words"_a, "bands"_a = 0,
-        "band_size"_a = 0, "band_first"_a = 0);
+  features.def("ranks", &TextFeatures::ranks, "text"_a, "offsets"_array, "table"_a, "pages"_array,
+               "entries"_array, "pool"_a, "known"_a);
+  m.def("minhash_features", &minhash_row, "hashes"_array, "weights"_array, "seed"_a, "row_words"_a,
+        "bands"_a = 0, "band_size"_a = 0, "band_first"_a = 0);
   nb::class_<FeatureSets>(m, "FeatureSets")
       .def(nb::init<Counts, Words>(), "features"_array, "lims"_array)
       .def("similarities", &FeatureSets::similarities, "a"_array, "b"_array)
-      .def("representatives", &FeatureSets::representatives, "rows"_array, "lims"_array, "numbers"_array, "radius"_a, "least"_a, "most"_a,
-           optional_stop());
-  m.def("feature_rows", &feature_rows, "features"_a, "offsets"_array, "hashing"_a, "seed"_a, "row_words"_a);
-  m.def("simhash_weighted", &weighted_signs, "rows"_array, "weights"_array, "batched"_array, "row_words"_a);
+      .def("representatives", &FeatureSets::representatives, "rows"_array, "lims"_array,
+           "numbers"_array, "radius"_a, "least"_a, "most"_a, optional_stop());
+  m.def("feature_rows", &feature_rows, "features"_a, "offsets"_array, "hashing"_a, "seed"_a,
+        "row_words"_a);
+  m.def("simhash_weighted", &weighted_signs, "rows"_array, "weights"_array, "batched"_array,
+        "row_words"_a);
 }
 
 }  // namespace fpstore

@@ -1,4 +1,5 @@
-// What the writers of tables need: encoders of blocks, of filters and of the sections of column files.
+// What the writers of tables need: encoders of blocks, of filters and of the sections of column
+// files.
 #include <numeric>
 
 #include "build/filter_encode.hpp"
@@ -23,9 +24,11 @@ struct BlockEncoder {
     need(is_width(width), "width is 32, 64, 128 or 256");
     need(code_bits.size() == kSymbols, "a code has 65 lengths");
     state->codec = has_code(code_bits.data()) ? Codec::huffman : Codec::elias_fano;
-    need(state->codec == Codec::elias_fano || make_encode_table(code_bits.data(), &state->code) == Status::ok,
+    need(state->codec == Codec::elias_fano ||
+             make_encode_table(code_bits.data(), &state->code) == Status::ok,
          "not a complete code over 65 symbols");
-    need(block_bytes >= kMinBlockBytes && block_bytes <= kMaxBlockBytes && !(block_bytes & (block_bytes - 1)),
+    need(block_bytes >= kMinBlockBytes && block_bytes <= kMaxBlockBytes &&
+             !(block_bytes & (block_bytes - 1)),
          "block_bytes must be a power of two from 128 to 4096");
     state->seed = seed;
     state->block_bytes = block_bytes;
@@ -33,31 +36,38 @@ struct BlockEncoder {
     state->count = state->low_bits = 0;
   }
 
-  // Room that feed() needs for the blocks of n keys: an entry takes at most a code, a tail and the words behind the leading one, so
-  // a closed block holds many.
+  // Room that feed() needs for the blocks of n keys: an entry takes at most a code, a tail and the
+  // words behind the leading one, so a closed block holds many.
   size_t most_blocks(size_t n) const {
     const size_t most_bits = kMaxCodeBits + 63 + (words() - 1) * 64;
-    const size_t least = std::max<size_t>((state->block_bytes - kHuffmanHeaderBytes) * 8 / most_bits, 1);
+    const size_t least =
+        std::max<size_t>((state->block_bytes - kHuffmanHeaderBytes) * 8 / most_bits, 1);
     return n / least + 2;
   }
 
-  // Writes the blocks that were completed, their keys and entry counts to the front of the arrays; returns how many.
+  // Writes the blocks that were completed, their keys and entry counts to the front of the arrays;
+  // returns how many.
   size_t feed(Rows keys, MutableBytes blocks, MutableRows block_keys, MutableCounts counts) {
     need_words(keys, words());
     need_words(block_keys, words());
     const size_t most = most_blocks(count_of(keys));
-    need(blocks.size() >= most * state->block_bytes + kOverread && count_of(block_keys) >= most && counts.size() >= most,
+    need(blocks.size() >= most * state->block_bytes + kOverread && count_of(block_keys) >= most &&
+             counts.size() >= most,
          "an output is too short");
     size_t bad = 0;
     const size_t n = without_gil([&] {
-      return kernels().encode(state.get(), keys.data(), count_of(keys), {blocks.data(), block_keys.data(), counts.data()}, &bad);
+      return kernels().encode(state.get(), keys.data(), count_of(keys),
+                              {blocks.data(), block_keys.data(), counts.data()}, &bad);
     });
     if (n == SIZE_MAX) {
       const uint64_t* const got = keys.data() + bad * words();
       const uint64_t* const before = bad ? got - words() : state->last;
-      need((bad || entries) && !std::lexicographical_compare(before, before + words(), got, got + words()),
+      need((bad || entries) &&
+               !std::lexicographical_compare(before, before + words(), got, got + words()),
            "the code has no symbol for a key: it is not that of these keys");
-      raise("InputError", "keys out of order at " + std::to_string(entries + bad) + ": each must be greater than the one before",
+      raise("InputError",
+            "keys out of order at " + std::to_string(entries + bad) +
+                ": each must be greater than the one before",
             "expected"_a = number_of(before, words()), "got"_a = number_of(got, words()));
     }
     entries += count_of(keys);
@@ -69,20 +79,23 @@ struct BlockEncoder {
     Buffer<uint64_t> key(words());
     Buffer<uint32_t> count(1);
     const size_t n = kernels().encode_finish(state.get(), {block.get(), key.get(), count.get()});
-    return nb::make_tuple(block.array(n * state->block_bytes), key.array(n, words()), count.array(n));
+    return nb::make_tuple(block.array(n * state->block_bytes), key.array(n, words()),
+                          count.array(n));
   }
 };
 
-// The bytes of a filter file behind its header, in order: feed() the keys of the table, then finish(); then there is the header.
+// The bytes of a filter file behind its header, in order: feed() the keys of the table, then
+// finish(); then there is the header.
 struct FilterCutter {
   FilterHeader header;
   std::optional<FilterEncoder> state;
   std::vector<uint8_t> rest;   // behind the last whole page
   std::vector<uint64_t> sums;  // of the pages before it
 
-  FilterCutter(Bytes permutation, uint64_t fingerprint_count, uint64_t set_digest, std::tuple<uint16_t, uint16_t> place,
-               std::tuple<uint16_t, uint16_t, uint16_t> shape)
-      : header(make_header<FilterHeader>(permutation, set_digest, std::get<0>(place), std::get<1>(place))) {
+  FilterCutter(Bytes permutation, uint64_t fingerprint_count, uint64_t set_digest,
+               std::tuple<uint16_t, uint16_t> place, std::tuple<uint16_t, uint16_t, uint16_t> shape)
+      : header(make_header<FilterHeader>(permutation, set_digest, std::get<0>(place),
+                                         std::get<1>(place))) {
     std::tie(header.prefix_bits, header.bucket_bits, header.bits_per_prefix) = shape;
     header.fingerprint_count = fingerprint_count;
     (void)header_bytes();  // refuses a shape that the format does not allow
@@ -98,7 +111,8 @@ struct FilterCutter {
     });
   }
 
-  // The last words, the first word of each bucket and the end of the last, padded to eight bytes, and the checksums.
+  // The last words, the first word of each bucket and the end of the last, padded to eight bytes,
+  // and the checksums.
   nb::object finish() {
     return taken([&] {
       state->finish(&rest);
@@ -151,8 +165,9 @@ struct ColumnCutter {
   ColumnFeed state;
   std::vector<uint32_t> bucket_counts;
 
-  ColumnCutter(uint16_t kind, uint64_t count, uint64_t set_digest, Bytes permutation, uint16_t bucket_bits, uint16_t tag_bits,
-               uint16_t allowance, uint16_t table, uint16_t table_count)
+  ColumnCutter(uint16_t kind, uint64_t count, uint64_t set_digest, Bytes permutation,
+               uint16_t bucket_bits, uint16_t tag_bits, uint16_t allowance, uint16_t table,
+               uint16_t table_count)
       : header(make_header<ColumnHeader>(permutation, set_digest, table, table_count)) {
     header.kind = static_cast<ColumnKind>(kind);
     header.bucket_bits = bucket_bits;
@@ -161,12 +176,14 @@ struct ColumnCutter {
     header.count = count;
     Fault fault;
     if (write_column_header(&header, header_bytes.data(), &fault) != Status::ok)
-      throw nb::value_error((std::string("no such column table: ") + describe_column(fault.status)).c_str());
+      throw nb::value_error(
+          (std::string("no such column table: ") + describe_column(fault.status)).c_str());
     bucket_counts.resize(uint64_t{1} << bucket_bits);
   }
 
   [[noreturn]] void raise_order(uint64_t got) const {
-    raise("InputError", "keys out of order: each must be greater than the one before, with no bit below its rest",
+    raise("InputError",
+          "keys out of order: each must be greater than the one before, with no bit below its rest",
           "expected"_a = state.any ? state.last[0] : 0, "got"_a = got);
   }
 
@@ -175,7 +192,8 @@ struct ColumnCutter {
     if (header.kind == ColumnKind::rows) throw nb::type_error("a row file holds rows");
     Buffer<uint8_t> tags(2 * keys.size()), rests(rest_bytes(header) * keys.size() + 1);
     const size_t n = without_gil([&] {
-      return cut_keys(header, keys.data(), keys.size(), &state, bucket_counts.data(), tags.get(), rests.get());
+      return cut_keys(header, keys.data(), keys.size(), &state, bucket_counts.data(), tags.get(),
+                      rests.get());
     });
     if (n < keys.size()) raise_order(keys.data()[n]);
     return nb::make_tuple(tags.array(2 * n), rests.array(rest_bytes(header) * n));
@@ -184,7 +202,9 @@ struct ColumnCutter {
   void count(Rows rows) {
     if (header.kind != ColumnKind::rows) throw nb::type_error("only a row file holds rows");
     need_words(rows, words_of(header.width));
-    const size_t n = without_gil([&] { return count_rows(header, rows.data(), count_of(rows), &state, bucket_counts.data()); });
+    const size_t n = without_gil([&] {
+      return count_rows(header, rows.data(), count_of(rows), &state, bucket_counts.data());
+    });
     if (n < count_of(rows)) raise_order(rows.data()[words_of(header.width) * n]);
   }
 
@@ -203,14 +223,16 @@ nb::object checksums_of(Bytes data, uint64_t seed, uint64_t first) {
 }
 
 // The keys of references to rows from number first on of a file of count rows; not sorted.
-nb::object reference_keys(Rows rows, uint64_t first, uint64_t count, Bytes permutation, unsigned bucket_bits) {
+nb::object reference_keys(Rows rows, uint64_t first, uint64_t count, Bytes permutation,
+                          unsigned bucket_bits) {
   const unsigned each = words_in(rows);
   const size_t n = count_of(rows);
   ColumnHeader h;
   h.kind = ColumnKind::references;
   h.count = count;
   const unsigned head = bucket_bits + kTagBits, rest = rest_bits_for(h);
-  need(each > 1 && permutation.size() == 64 * each, "rows are an array of shape (n, 2) or (n, 4), with a permutation of their bits");
+  need(each > 1 && permutation.size() == 64 * each,
+       "rows are an array of shape (n, 2) or (n, 4), with a permutation of their bits");
   need(bucket_bits <= kMaxBucketBits && head + rest <= 64 && first <= count && n <= count - first,
        "bucket, tag and row number do not fit a key");
   need(is_permutation(permutation.data(), 64 * each), "not a permutation");
@@ -219,7 +241,8 @@ nb::object reference_keys(Rows rows, uint64_t first, uint64_t count, Bytes permu
   Buffer<uint64_t> out(n);
   without_gil([&] {
     for (size_t i = 0; i < n; ++i)
-      out.get()[i] = gather(forward, rows.data() + each * i) | (rest ? (first + i) << (64 - head - rest) : 0);
+      out.get()[i] =
+          gather(forward, rows.data() + each * i) | (rest ? (first + i) << (64 - head - rest) : 0);
   });
   return out.array(n);
 }
@@ -228,28 +251,38 @@ nb::object reference_keys(Rows rows, uint64_t first, uint64_t count, Bytes permu
 
 void bind_writers(nb::module_& m) {
   nb::class_<BlockEncoder>(m, "BlockEncoder")
-      .def(nb::init<Bytes, uint32_t, uint64_t, unsigned>(), "code_bits"_a, "block_bytes"_a, "seed"_a, "width"_a = 64)
+      .def(nb::init<Bytes, uint32_t, uint64_t, unsigned>(), "code_bits"_a, "block_bytes"_a,
+           "seed"_a, "width"_a = 64)
       .def("most_blocks", &BlockEncoder::most_blocks, "key_count"_a)
-      .def("feed", &BlockEncoder::feed, "keys"_array, "blocks"_array, "block_keys"_array, "counts"_array)
+      .def("feed", &BlockEncoder::feed, "keys"_array, "blocks"_array, "block_keys"_array,
+           "counts"_array)
       .def("finish", &BlockEncoder::finish);
   nb::class_<FilterCutter>(m, "FilterCutter")
-      .def(nb::init<Bytes, uint64_t, uint64_t, std::tuple<uint16_t, uint16_t>, std::tuple<uint16_t, uint16_t, uint16_t>>(),
+      .def(nb::init<Bytes, uint64_t, uint64_t, std::tuple<uint16_t, uint16_t>,
+                    std::tuple<uint16_t, uint16_t, uint16_t>>(),
            "permutation"_a, "fingerprint_count"_a, "set_digest"_a, "place"_a, "shape"_a)
       .def_prop_ro("header", &FilterCutter::header_bytes)
       .def("feed", &FilterCutter::feed, "keys"_array)
       .def("finish", &FilterCutter::finish);
   using H = ColumnHeader;
   nb::class_<ColumnCutter> cutter(m, "ColumnCutter");
-  bind_fields(cutter, "tags_offset", &H::tags_offset, "rest_offset", &H::rest_offset, "checksums_offset", &H::checksums_offset,
-              "file_bytes", &H::file_bytes, "seed", &H::checksum);
-  cutter.def(nb::init<uint16_t, uint64_t, uint64_t, Bytes, uint16_t, uint16_t, uint16_t, uint16_t, uint16_t>(), "kind"_a, "count"_a,
-             "set_digest"_a, "permutation"_a, "bucket_bits"_a, "tag_bits"_a, "allowance"_a, "table"_a, "table_count"_a)
-      .def_prop_ro("header", [](const ColumnCutter& c) { return bytes_of(c.header_bytes.data(), kHeaderBytes); })
+  bind_fields(cutter, "tags_offset", &H::tags_offset, "rest_offset", &H::rest_offset,
+              "checksums_offset", &H::checksums_offset, "file_bytes", &H::file_bytes, "seed",
+              &H::checksum);
+  cutter
+      .def(nb::init<uint16_t, uint64_t, uint64_t, Bytes, uint16_t, uint16_t, uint16_t, uint16_t,
+                    uint16_t>(),
+           "kind"_a, "count"_a, "set_digest"_a, "permutation"_a, "bucket_bits"_a, "tag_bits"_a,
+           "allowance"_a, "table"_a, "table_count"_a)
+      .def_prop_ro(
+          "header",
+          [](const ColumnCutter& c) { return bytes_of(c.header_bytes.data(), kHeaderBytes); })
       .def("cut", &ColumnCutter::cut, "keys"_array)
       .def("count", &ColumnCutter::count, "rows"_array)
       .def("directory", &ColumnCutter::directory);
   m.def("page_checksums", &checksums_of, "data"_a, "seed"_a, "first"_a);
-  m.def("reference_keys", &reference_keys, "rows"_array, "first"_a, "count"_a, "permutation"_a, "bucket_bits"_a);
+  m.def("reference_keys", &reference_keys, "rows"_array, "first"_a, "count"_a, "permutation"_a,
+        "bucket_bits"_a);
 }
 
 }  // namespace fpstore

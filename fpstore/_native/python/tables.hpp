@@ -15,7 +15,8 @@ inline Queries queries_of(const Rows& fingerprints, unsigned width) {
   return {fingerprints.data(), count_of(fingerprints)};
 }
 
-// A table whose entries are found by their block and their rank in it: what Table and ColumnTable have in common.
+// A table whose entries are found by their block and their rank in it: what Table and ColumnTable
+// have in common.
 class AnyTable {
  public:
   const std::string path;
@@ -24,21 +25,26 @@ class AnyTable {
   uint64_t block_count = 0;
   uint64_t set_digest = 0;
 
-  AnyTable(const Bytes& data, std::string name, Part kind) : path(std::move(name)), part(kind), owner_(nb::cast(data)) {}
+  AnyTable(const Bytes& data, std::string name, Part kind)
+      : path(std::move(name)), part(kind), owner_(nb::cast(data)) {}
   virtual ~AnyTable() = default;
   unsigned words() const { return words_of(width); }
   void check_range(uint64_t first, uint64_t end) const {
     if (first > end || end > block_count) throw nb::index_error("block range outside the table");
   }
 
-  // (values, entry counts, next block): decodes blocks from the first on while they fit into room entries, one at least.
+  // (values, entry counts, next block): decodes blocks from the first on while they fit into room
+  // entries, one at least.
   virtual nb::tuple decode(uint64_t first, uint64_t end, uint64_t room) const = 0;
   // The entries at n places. This and what follows needs no GIL.
-  virtual Status read(const uint64_t* blocks, const uint32_t* ranks, size_t n, uint64_t* out, Fault* fault) const = 0;
-  virtual Status find(const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop, Fault* fault) const = 0;
+  virtual Status read(const uint64_t* blocks, const uint32_t* ranks, size_t n, uint64_t* out,
+                      Fault* fault) const = 0;
+  virtual Status find(const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop,
+                      Fault* fault) const = 0;
   // The key of a block: its last entry.
   virtual Status read_key(uint64_t block, uint64_t* out, Fault* fault) const = 0;
-  virtual Status compare(const BlockRange& range, const Queries& queries, const ScanOptions& options, Sink* sink, Fault* fault) const = 0;
+  virtual Status compare(const BlockRange& range, const Queries& queries,
+                         const ScanOptions& options, Sink* sink, Fault* fault) const = 0;
 
  private:
   nb::object owner_;  // keeps the mapping alive
@@ -52,8 +58,10 @@ class Table : public AnyTable {
   Table(Bytes data, std::string name);
   const Kernels& kernels() const { return fpstore::kernels(width); }
   nb::tuple decode(uint64_t first, uint64_t end, uint64_t room) const override;
-  Status read(const uint64_t* blocks, const uint32_t* ranks, size_t n, uint64_t* out, Fault* fault) const override;
-  Status find(const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop, Fault* fault) const override {
+  Status read(const uint64_t* blocks, const uint32_t* ranks, size_t n, uint64_t* out,
+              Fault* fault) const override;
+  Status find(const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop,
+              Fault* fault) const override {
     return kernels().locate(view, fingerprints, blocks, ranks, stop, fault);
   }
   Status read_key(uint64_t block, uint64_t* out, Fault*) const override {
@@ -61,7 +69,8 @@ class Table : public AnyTable {
     std::copy_n(view.key_rests + block * (words() - 1), words() - 1, out + 1);
     return Status::ok;
   }
-  Status compare(const BlockRange& range, const Queries& queries, const ScanOptions& options, Sink* sink, Fault* fault) const override {
+  Status compare(const BlockRange& range, const Queries& queries, const ScanOptions& options,
+                 Sink* sink, Fault* fault) const override {
     return kernels().scan(view, range, queries, options, sink, fault);
   }
 };
@@ -76,7 +85,8 @@ class AnyProber {
   // Whether what is found are the numbers of rows in the identity table, not fingerprints.
   virtual bool finds_rows() const = 0;
   virtual bool is_brief() const = 0;
-  virtual Status search_few(const Queries& queries, const ProbeOptions& options, Sink* sink, ProbeCounters* counters, Fault* fault) const = 0;
+  virtual Status search_few(const Queries& queries, const ProbeOptions& options, Sink* sink,
+                            ProbeCounters* counters, Fault* fault) const = 0;
   virtual const std::string& path_of(const Fault& fault) const = 0;
   // Tells the logger which filters turned out to be damaged.
   virtual void tell_damage() const {}

@@ -1,4 +1,5 @@
-// The codecs: what reading and searching ask of the blocks of each. A class of blocks has the steps of an instruction set, too.
+// The codecs: what reading and searching ask of the blocks of each. A class of blocks has the steps
+// of an instruction set, too.
 #pragma once
 #include "format/elias_fano_block.hpp"
 #include "search/matches.hpp"
@@ -17,7 +18,8 @@ struct HuffmanBlocks : Isa {
   using W = typename Isa::W;
   using OpenBlock = Unread<HuffmanHead>;
   static constexpr unsigned kTogether = kWays;  // blocks that are best opened together
-  static constexpr bool kReached = false;  // whether an entry is reached without decoding those before it
+  static constexpr bool kReached =
+      false;  // whether an entry is reached without decoding those before it
 
   // Checks a block, of which nothing is read.
   static Status check(const TableView& t, uint64_t b, Fault* fault) {
@@ -26,48 +28,58 @@ struct HuffmanBlocks : Isa {
   }
 
   // Opens n <= kWays blocks; otherwise *bad is the first one at fault.
-  static Status open(OpenBlock* units, unsigned n, const Workspace& work, unsigned* bad, Fault* fault) {
+  static Status open(OpenBlock* units, unsigned n, const Workspace& work, unsigned* bad,
+                     Fault* fault) {
     return load_codes<Isa>(units, n, work.codes, bad, fault);
   }
 
-  // The leading words of the entries of an opened block, number k of those opened together, into out (room for its count, and
-  // Workspace::kValuesBehind), checked against its key.
-  static Status expand(const OpenBlock& unit, const Workspace& work, unsigned k, uint64_t* out, Fault* fault) {
+  // The leading words of the entries of an opened block, number k of those opened together, into
+  // out (room for its count, and Workspace::kValuesBehind), checked against its key.
+  static Status expand(const OpenBlock& unit, const Workspace& work, unsigned k, uint64_t* out,
+                       Fault* fault) {
     const TableView& t = *unit.table;
     out[0] = unit.head.first;
     const Tails tails{block_at(t, unit.block), t.block_bytes + kOverread, unit.head.tail_at};
-    const uint64_t last = Isa::expand_tails(tails, work.codes[k], unit.head.count - 1, unit.head.first, out + 1);
-    if (unlikely(last != t.keys[unit.block] || !key_is_last<W>(unit))) return bad_key(t, unit.block, last, fault);
+    const uint64_t last =
+        Isa::expand_tails(tails, work.codes[k], unit.head.count - 1, unit.head.first, out + 1);
+    if (unlikely(last != t.keys[unit.block] || !key_is_last<W>(unit)))
+      return bad_key(t, unit.block, last, fault);
     return Status::ok;
   }
 
   // Finds the first entry whose leading word is not below the target; false if there is none.
-  static bool find(const OpenBlock& unit, const Workspace& work, unsigned k, uint64_t target, Cursor* c) {
+  static bool find(const OpenBlock& unit, const Workspace& work, unsigned k, uint64_t target,
+                   Cursor* c) {
     return seek<Isa>(block_at(*unit.table, unit.block), unit.head, work.codes[k], target, c);
   }
 
   // The same for up to kWays targets; false in fine where there is none.
-  static void find_group(const Workspace& work, const Seek<OpenBlock>* seeks, unsigned n, Cursor* cursors, bool* fine) {
+  static void find_group(const Workspace& work, const Seek<OpenBlock>* seeks, unsigned n,
+                         Cursor* cursors, bool* fine) {
     CodeSeek in_codes[kWays];
     for (unsigned i = 0; i < n; ++i) {
       const OpenBlock& unit = *seeks[i].unit;
-      in_codes[i] = CodeSeek{block_at(*unit.table, unit.block), &unit.head, work.codes[seeks[i].k], seeks[i].target};
+      in_codes[i] = CodeSeek{block_at(*unit.table, unit.block), &unit.head, work.codes[seeks[i].k],
+                             seeks[i].target};
     }
     if (Isa::seek_together(in_codes, n, cursors, fine)) return;
-    for (unsigned i = 0; i < n; ++i) fine[i] = find(*seeks[i].unit, work, seeks[i].k, seeks[i].target, cursors + i);
+    for (unsigned i = 0; i < n; ++i)
+      fine[i] = find(*seeks[i].unit, work, seeks[i].k, seeks[i].target, cursors + i);
   }
 
   // Moves a cursor to the next entry; false at the end.
   static bool next(const OpenBlock& unit, const Workspace& work, unsigned k, Cursor* c) {
     if (c->index + 1 >= unit.head.count) return false;
     const unsigned h = work.codes[k][c->index++];
-    c->value = keep_before<W>(c->value, h) | tail_value<W>(block_at(*unit.table, unit.block), c->at, h);
+    c->value =
+        keep_before<W>(c->value, h) | tail_value<W>(block_at(*unit.table, unit.block), c->at, h);
     c->at += tail_length<W>(h);
     return true;
   }
 };
 
-// The same steps. Those that look for one place are not chains of loads, so the processor takes several at once by itself.
+// The same steps. Those that look for one place are not chains of loads, so the processor takes
+// several at once by itself.
 template <class Isa>
 struct EliasFanoBlocks : Isa {
   using W = typename Isa::W;
@@ -80,7 +92,9 @@ struct EliasFanoBlocks : Isa {
     return read_head<Isa>(t, b, &head, fault);
   }
 
-  static Status open_one(OpenBlock* unit, Fault* fault) { return read_head<Isa>(*unit->table, unit->block, &unit->head, fault); }
+  static Status open_one(OpenBlock* unit, Fault* fault) {
+    return read_head<Isa>(*unit->table, unit->block, &unit->head, fault);
+  }
 
   static Status open(OpenBlock* units, unsigned n, const Workspace&, unsigned* bad, Fault* fault) {
     for (unsigned k = 0; k < n; ++k) {
@@ -90,17 +104,22 @@ struct EliasFanoBlocks : Isa {
     return Status::ok;
   }
 
-  static Status expand(const OpenBlock& unit, const Workspace& work, unsigned, uint64_t* out, Fault* fault) {
+  static Status expand(const OpenBlock& unit, const Workspace& work, unsigned, uint64_t* out,
+                       Fault* fault) {
     const TableView& t = *unit.table;
     const uint8_t* const p = block_at(t, unit.block);
     const EliasFanoHead& head = unit.head;
     const HighParts highs{p + kEliasFanoHeaderBytes, head.highs, head.high, high_shift<W>(head)};
     const uint32_t count = head.count, ones = Isa::expand_highs(highs, work.rises);
-    if (unlikely(ones != count)) return bad_bits(unit.block, count, ones < count ? ones : count + 1, fault);
+    if (unlikely(ones != count))
+      return bad_bits(unit.block, count, ones < count ? ones : count + 1, fault);
     if (likely(head.low_bits <= kLoadedBits))
-      Isa::join_parts(highs, work.rises, LowParts{p, kHighsAt + head.highs, head.low_bits, t.block_bytes + kOverread}, count, out);
+      Isa::join_parts(highs, work.rises,
+                      LowParts{p, kHighsAt + head.highs, head.low_bits, t.block_bytes + kOverread},
+                      count, out);
     else
-      for (uint32_t i = 0; i < count; ++i) out[i] = entry_at<W>(p, head, i, head.high + work.rises[i]);
+      for (uint32_t i = 0; i < count; ++i)
+        out[i] = entry_at<W>(p, head, i, head.high + work.rises[i]);
     if (unlikely(out[count - 1] != t.keys[unit.block] || !key_is_last<W>(unit)))
       return bad_key(t, unit.block, out[count - 1], fault);
     return Status::ok;
@@ -121,17 +140,21 @@ struct EliasFanoBlocks : Isa {
     }
   }
 
-  // Reports the matches of an item in a block where they are among four entries from the first with the target's high part on, as
-  // nearly always when few entries share the prefix. Which of them do cannot be foretold, so nothing branches on it.
+  // Reports the matches of an item in a block where they are among four entries from the first with
+  // the target's high part on, as nearly always when few entries share the prefix. Which of them do
+  // cannot be foretold, so nothing branches on it.
   static Shortcut filter_few(const Emitter<W>& out, const Item<W>& item, const OpenBlock& unit) {
     const uint8_t* const p = block_at(*unit.table, unit.block);
     const EliasFanoHead& head = unit.head;
     const unsigned shift = high_shift<W>(head);
     const uint64_t high = item.target >> shift, base = leading_word(item.base);
     const uint64_t zeros = (high - head.high) & -uint64_t{high > head.high};
-    const uint32_t at = behind_zeros<Isa>(p, head, zeros), index = at - static_cast<uint32_t>(zeros);
+    const uint32_t at = behind_zeros<Isa>(p, head, zeros),
+                   index = at - static_cast<uint32_t>(zeros);
     // At the end of the high parts there is none.
-    if (unlikely(at < zeros || at == head.highs || index + kFew > head.count || head.low_bits > kLoadedBits)) return Shortcut::undecided;
+    if (unlikely(at < zeros || at == head.highs || index + kFew > head.count ||
+                 head.low_bits > kLoadedBits))
+      return Shortcut::undecided;
     uint64_t ones = read_once(bits_from(p, kHighsAt + at));
     ones &= ((uint64_t{1} << ((head.highs - at) & 63)) - 1) | -uint64_t{head.highs - at >= 64};
     const uint64_t third = (ones & (ones - 1)) & ((ones & (ones - 1)) - 1);
@@ -149,7 +172,8 @@ struct EliasFanoBlocks : Isa {
     for (; near; near &= near - 1) {
       const unsigned k = static_cast<unsigned>(__builtin_ctz(near));
       if (!item.has_prefix(values[k])) continue;
-      if (!emit(out, item, values[k], Isa::count_ones(values[k] ^ base), rest_at<W>(p, head, index + k), {unit.block, index + k}))
+      if (!emit(out, item, values[k], Isa::count_ones(values[k] ^ base),
+                rest_at<W>(p, head, index + k), {unit.block, index + k}))
         return Shortcut::no_memory;
     }
     return Shortcut::done;
@@ -162,8 +186,10 @@ struct EliasFanoBlocks : Isa {
     return advance<W>(block_at(*unit.table, unit.block), unit.head, c);
   }
 
-  static void find_group(const Workspace& work, const Seek<OpenBlock>* seeks, unsigned n, Cursor* cursors, bool* fine) {
-    for (unsigned i = 0; i < n; ++i) fine[i] = find(*seeks[i].unit, work, seeks[i].k, seeks[i].target, cursors + i);
+  static void find_group(const Workspace& work, const Seek<OpenBlock>* seeks, unsigned n,
+                         Cursor* cursors, bool* fine) {
+    for (unsigned i = 0; i < n; ++i)
+      fine[i] = find(*seeks[i].unit, work, seeks[i].k, seeks[i].target, cursors + i);
   }
 };
 

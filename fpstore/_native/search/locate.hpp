@@ -28,12 +28,15 @@ inline typename W::Row key_row(const TableView& t, uint64_t b) {
   return row_of<W>(t.keys[b], reinterpret_cast<const uint8_t*>(t.key_rests + b * W::kRestWords));
 }
 
-// The first block from b on whose key is not below the target, where keys from b on begin with its leading word. Only the keys'
-// blocks say whether the words behind it are right, so those of both neighbours are read; if it is b, look_inside() reads it.
+// The first block from b on whose key is not below the target, where keys from b on begin with its
+// leading word. Only the keys' blocks say whether the words behind it are right, so those of both
+// neighbours are read; if it is b, look_inside() reads it.
 template <class Blocks>
-inline Status pass_ties(const TableView& t, const typename Blocks::W::Row& target, const Workspace& work, uint64_t* b, Fault* fault) {
+inline Status pass_ties(const TableView& t, const typename Blocks::W::Row& target,
+                        const Workspace& work, uint64_t* b, Fault* fault) {
   using W = typename Blocks::W;
-  if (*b == t.block_count || t.keys[*b] != leading_word(target) || !(key_row<W>(t, *b) < target)) return Status::ok;
+  if (*b == t.block_count || t.keys[*b] != leading_word(target) || !(key_row<W>(t, *b) < target))
+    return Status::ok;
   uint64_t low = *b + 1, step = 1;  // the key before low is below the target
   while (low + step <= t.block_count && key_row<W>(t, low + step - 1) < target) {
     low += step;
@@ -42,8 +45,10 @@ inline Status pass_ties(const TableView& t, const typename Blocks::W::Row& targe
   uint64_t high = low + step <= t.block_count ? low + step - 1 : t.block_count;
   while (low < high) {
     const uint64_t middle = low + (high - low) / 2;
-    if (key_row<W>(t, middle) < target) low = middle + 1;
-    else high = middle;
+    if (key_row<W>(t, middle) < target)
+      low = middle + 1;
+    else
+      high = middle;
   }
   *b = low;
   for (uint64_t near = low - 1; near <= low && near < t.block_count; ++near) {
@@ -58,14 +63,16 @@ inline Status pass_ties(const TableView& t, const typename Blocks::W::Row& targe
 
 // Finds the block that each fingerprint would be in; UINT64_MAX where it is larger than all.
 template <class Blocks>
-inline Status choose_blocks(Locating<typename Blocks::W>* group, const typename Blocks::W::Row* fingerprints, unsigned n,
+inline Status choose_blocks(Locating<typename Blocks::W>* group,
+                            const typename Blocks::W::Row* fingerprints, unsigned n,
                             uint64_t* blocks) {
   using W = typename Blocks::W;
   const TableView& t = group->t;
   uint64_t low[kGroup], high[kGroup];
   for (unsigned i = 0; i < n; ++i) {
     group->targets[i] = apply(t.forward, fingerprints[i]);
-    fetch_line(t.directory + (t.directory_bits ? leading_word(group->targets[i]) >> (64 - t.directory_bits) : 0));
+    fetch_line(t.directory +
+               (t.directory_bits ? leading_word(group->targets[i]) >> (64 - t.directory_bits) : 0));
   }
   for (unsigned i = 0; i < n; ++i) {
     if (unlikely(!directory_range(t, leading_word(group->targets[i]), low + i, high + i)))
@@ -76,7 +83,8 @@ inline Status choose_blocks(Locating<typename Blocks::W>* group, const typename 
   group->count = 0;
   for (unsigned i = 0; i < n; ++i) {
     uint64_t b = find_block<Blocks>(t, leading_word(group->targets[i]), low[i], high[i]);
-    if (unlikely(!encloses(t, b, leading_word(group->targets[i])))) return bad_directory(t, high[i], group->fault);
+    if (unlikely(!encloses(t, b, leading_word(group->targets[i]))))
+      return bad_directory(t, high[i], group->fault);
     if constexpr (W::kWide) {
       TRY(pass_ties<Blocks>(t, group->targets[i], group->work, &b, group->fault));
     }
@@ -93,10 +101,11 @@ inline Status choose_blocks(Locating<typename Blocks::W>* group, const typename 
   return Status::ok;
 }
 
-// Whether the entry at the cursor, the first of its block whose leading word is not below the target's, or one that follows with the
-// same leading word is the target, where the cursor is left.
+// Whether the entry at the cursor, the first of its block whose leading word is not below the
+// target's, or one that follows with the same leading word is the target, where the cursor is left.
 template <class Blocks, class W = typename Blocks::W>
-inline bool is_there(const typename Blocks::OpenBlock& unit, const Workspace& work, unsigned k, const typename W::Row& target, Cursor* c) {
+inline bool is_there(const typename Blocks::OpenBlock& unit, const Workspace& work, unsigned k,
+                     const typename W::Row& target, Cursor* c) {
   const uint8_t* const block = block_at(*unit.table, unit.block);
   while (c->value == leading_word(target)) {
     const auto entry = row_of<W>(c->value, rest_at<W>(block, unit.head, c->index));
@@ -108,7 +117,8 @@ inline bool is_there(const typename Blocks::OpenBlock& unit, const Workspace& wo
 
 // Looks for the fingerprints in their blocks.
 template <class Blocks>
-inline Status look_inside(const Locating<typename Blocks::W>& group, uint64_t* blocks, uint32_t* ranks) {
+inline Status look_inside(const Locating<typename Blocks::W>& group, uint64_t* blocks,
+                          uint32_t* ranks) {
   using W = typename Blocks::W;
   const TableView& t = group.t;
   typename Blocks::OpenBlock units[kWays];
@@ -123,16 +133,20 @@ inline Status look_inside(const Locating<typename Blocks::W>& group, uint64_t* b
       const auto& target = group.targets[k];
       if (unlikely(!key_is_last<W>(units[j]))) return bad_key(t, b, t.keys[b], group.fault);
       Cursor c;
-      if (unlikely(!Blocks::find(units[j], group.work, j, leading_word(target), &c))) return bad_key(t, b, leading_word(target), group.fault);
-      if (is_there<Blocks>(units[j], group.work, j, target, &c)) ranks[k] = c.index;
-      else blocks[k] = UINT64_MAX;
+      if (unlikely(!Blocks::find(units[j], group.work, j, leading_word(target), &c)))
+        return bad_key(t, b, leading_word(target), group.fault);
+      if (is_there<Blocks>(units[j], group.work, j, target, &c))
+        ranks[k] = c.index;
+      else
+        blocks[k] = UINT64_MAX;
     }
   }
   return Status::ok;
 }
 
 template <class Blocks>
-Status locate_in_blocks(const TableView& t, const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop, Fault* fault) {
+Status locate_in_blocks(const TableView& t, const Queries& fingerprints, uint64_t* blocks,
+                        uint32_t* ranks, Stopper* stop, Fault* fault) {
   const size_t n = fingerprints.count;
   for (size_t i = 0; i < n; ++i) ranks[i] = 0;
   if (t.block_count == 0) {
@@ -146,7 +160,8 @@ Status locate_in_blocks(const TableView& t, const Queries& fingerprints, uint64_
   for (size_t i = 0; i < n; i += kGroup) {
     const unsigned batch = n - i < kGroup ? static_cast<unsigned>(n - i) : kGroup;
     if (unlikely(should_stop(stop, batch * kBlockWork))) return interrupted(fault);
-    Status status = choose_blocks<Blocks>(&group, rows<typename W::Row>(fingerprints.words) + i, batch, blocks + i);
+    Status status = choose_blocks<Blocks>(&group, rows<typename W::Row>(fingerprints.words) + i,
+                                          batch, blocks + i);
     if (status == Status::ok) status = look_inside<Blocks>(group, blocks + i, ranks + i);
     if (status != Status::ok) return status;
   }

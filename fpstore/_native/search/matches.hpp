@@ -20,7 +20,8 @@ struct Item {
   uint64_t target;  // the least leading word with the prefix, and the greatest
   uint64_t last;
   typename W::Row base;  // the permuted query
-  uint64_t first;  // the part of the key index to search, up to end; then the blocks that may hold entries with the prefix
+  uint64_t first;  // the part of the key index to search, up to end; then the blocks that may hold
+                   // entries with the prefix
   uint64_t end;
   uint32_t index;
 
@@ -34,11 +35,12 @@ inline void note(FoundPlaces* places, const TableView* table, const EntryPlace& 
   if (known) places->tell(places->to, place.block);
 }
 
-// Reports an entry, of which the leading word and its distance and where it and its rest stand are known, if it is within the radius,
-// unless the pair also meets in an earlier table: it is left to that one. False when memory runs out.
+// Reports an entry, of which the leading word and its distance and where it and its rest stand are
+// known, if it is within the radius, unless the pair also meets in an earlier table: it is left to
+// that one. False when memory runs out.
 template <class W>
-inline bool emit(const Emitter<W>& out, const Item<W>& item, uint64_t leading, unsigned distance, const uint8_t* rest,
-                 const EntryPlace& place) {
+inline bool emit(const Emitter<W>& out, const Item<W>& item, uint64_t leading, unsigned distance,
+                 const uint8_t* rest, const EntryPlace& place) {
   if constexpr (W::kWide) {
     distance += rest_distance<W>(rest, item.base);
     if (distance > out.options.radius) return true;
@@ -47,7 +49,8 @@ inline bool emit(const Emitter<W>& out, const Item<W>& item, uint64_t leading, u
   if (item.probe > out.probes) {
     const auto difference = apply(item.probe->table->inverse, entry ^ item.base);
     for (const TableProbe* earlier = out.probes; earlier < item.probe; ++earlier)
-      if (ones(difference & *rows<typename W::Row>(earlier->condition)) <= earlier->flips) return true;
+      if (ones(difference & *rows<typename W::Row>(earlier->condition)) <= earlier->flips)
+        return true;
   }
   if (unlikely(out.options.places != nullptr)) note(out.options.places, item.probe->table, place);
   // The fingerprint is made from the entry: reading the query would often wait for memory.
@@ -73,15 +76,16 @@ struct ScanQuery {
   Sink* sink;
 };
 
-// Reports an entry of a scan, of which the leading word and its distance and where the rest stands are known, if it is within the
-// radius. False when memory runs out.
+// Reports an entry of a scan, of which the leading word and its distance and where the rest stands
+// are known, if it is within the radius. False when memory runs out.
 template <class W>
 inline bool emit(const ScanQuery<W>& q, uint64_t leading, unsigned distance, const uint8_t* rest) {
   if constexpr (W::kWide) {
     distance += rest_distance<W>(rest, q.permuted);
     if (distance > q.radius) return true;
   }
-  return push(q.sink, q.query ^ apply(*q.inverse, row_of<W>(leading, rest) ^ q.permuted), q.index, distance);
+  return push(q.sink, q.query ^ apply(*q.inverse, row_of<W>(leading, rest) ^ q.permuted), q.index,
+              distance);
 }
 
 }  // namespace

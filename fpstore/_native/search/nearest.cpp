@@ -16,8 +16,10 @@ constexpr uint64_t kFirstRoom = 16;
 
 }  // namespace
 
-bool start_nearest(Nearest* nearest, unsigned words, uint64_t query_count, uint64_t limit, unsigned radius) {
-  nearest->queries = static_cast<NearestQuery*>(std::calloc(query_count ? query_count : 1, sizeof(NearestQuery)));
+bool start_nearest(Nearest* nearest, unsigned words, uint64_t query_count, uint64_t limit,
+                   unsigned radius) {
+  nearest->queries =
+      static_cast<NearestQuery*>(std::calloc(query_count ? query_count : 1, sizeof(NearestQuery)));
   if (!nearest->queries) return false;
   nearest->query_count = query_count;
   nearest->limit = limit;

@@ -23,13 +23,15 @@ struct Nearest {
   uint64_t absent_count = 0;
 };
 
-// Makes room for queries of which each keeps at most limit matches within the radius, of fingerprints of `words` words; false when
-// memory runs out.
-bool start_nearest(Nearest* nearest, unsigned words, uint64_t query_count, uint64_t limit, unsigned radius);
+// Makes room for queries of which each keeps at most limit matches within the radius, of
+// fingerprints of `words` words; false when memory runs out.
+bool start_nearest(Nearest* nearest, unsigned words, uint64_t query_count, uint64_t limit,
+                   unsigned radius);
 void release(Nearest* nearest);
 
-// Keeps a match that is not farther than its query's bound, if it is among the nearest so far. Once there were more than limit, the
-// bound is the distance of the farthest that is kept. False when memory runs out.
+// Keeps a match that is not farther than its query's bound, if it is among the nearest so far. Once
+// there were more than limit, the bound is the distance of the farthest that is kept. False when
+// memory runs out.
 template <class Row>
 bool keep_nearest(Nearest* nearest, const Match<Row>& match);
 

@@ -27,7 +27,8 @@ struct Task {
 // A probe, cut into tasks that threads share.
 class SharedProbe {
  public:
-  SharedProbe(const Kernels& kernels, unsigned words, const TableProbes& tables, const Queries& queries, const ProbeOptions& options)
+  SharedProbe(const Kernels& kernels, unsigned words, const TableProbes& tables,
+              const Queries& queries, const ProbeOptions& options)
       : kernels_(kernels), words_(words), tables_(tables), queries_(queries), options_(options) {}
   ~SharedProbe() {
     for (Task& task : tasks_) release(&task.sink);
@@ -90,8 +91,10 @@ class SharedProbe {
       options.stop = stop;
       options.scratch = &scratch;
       const Queries queries{queries_.words + task.first * words_, task.count};
-      task.status = kernels_.probe({tables_.probes, task.table, task.table + 1}, queries, options, &task.sink, &task.counters, &task.fault);
-      const uint64_t found = found_.fetch_add(task.sink.count, std::memory_order_relaxed) + task.sink.count;
+      task.status = kernels_.probe({tables_.probes, task.table, task.table + 1}, queries, options,
+                                   &task.sink, &task.counters, &task.fault);
+      const uint64_t found =
+          found_.fetch_add(task.sink.count, std::memory_order_relaxed) + task.sink.count;
       if (task.status != Status::ok || found > task.sink.limit) shared->end();
     }
   }
@@ -107,7 +110,8 @@ class SharedProbe {
   }
 
   bool ran_out() const {
-    return std::any_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.status == Status::out_of_memory; });
+    return std::any_of(tasks_.begin(), tasks_.end(),
+                       [](const Task& task) { return task.status == Status::out_of_memory; });
   }
 
   static Status too_many(Sink* sink, Fault* fault) {
@@ -124,7 +128,8 @@ class SharedProbe {
   std::atomic<uint64_t> found_{0};  // matches
 };
 
-// Into how many parts the queries are cut, so that threads which take the parts of all tables one by one are busy to the end.
+// Into how many parts the queries are cut, so that threads which take the parts of all tables one
+// by one are busy to the end.
 unsigned slices_of(unsigned tables, unsigned threads) {
   for (unsigned slices = 1;; ++slices) {
     const unsigned tasks = tables * slices, rounds = (tasks + threads - 1) / threads;
@@ -134,10 +139,12 @@ unsigned slices_of(unsigned tables, unsigned threads) {
 
 }  // namespace
 
-Status probe_on_threads(const Kernels& kernels, unsigned words, const TableProbes& tables, const Queries& queries, const ProbeOptions& options,
-                        unsigned threads, Sink* sink, ProbeCounters* counters, Fault* fault) {
+Status probe_on_threads(const Kernels& kernels, unsigned words, const TableProbes& tables,
+                        const Queries& queries, const ProbeOptions& options, unsigned threads,
+                        Sink* sink, ProbeCounters* counters, Fault* fault) {
   uint64_t lookups = 0;
-  for (unsigned i = tables.first; i < tables.end; ++i) lookups += tables.probes[i].variant_count * queries.count;
+  for (unsigned i = tables.first; i < tables.end; ++i)
+    lookups += tables.probes[i].variant_count * queries.count;
   if (threads > lookups / kThreadLookups) threads = static_cast<unsigned>(lookups / kThreadLookups);
   if (threads < 2) return kernels.probe(tables, queries, options, sink, counters, fault);
   SharedProbe shared(kernels, words, tables, queries, options);

@@ -17,7 +17,10 @@ PageWatch::Plan PageWatch::plan(unsigned lookups) {
 
 // Checks are soon rare where nothing had to be waited for.
 void PageWatch::note(bool waited) {
-  const uint32_t trust = waited ? 0 : std::min(std::max(2 * trust_.load(std::memory_order_relaxed), kLookups / 64), kLookups);
+  const uint32_t trust =
+      waited
+          ? 0
+          : std::min(std::max(2 * trust_.load(std::memory_order_relaxed), kLookups / 64), kLookups);
   trust_.store(trust, std::memory_order_relaxed);
   trusted_.store(trust, std::memory_order_relaxed);
   ahead_.store(waited ? kLookups : 0, std::memory_order_relaxed);

@@ -11,13 +11,15 @@ constexpr uint64_t kFetchBlocks = 2;  // of a look-up, before it reads the first
 
 template <class W>
 inline Status bad_directory(const Item<W>& item, ProbeState<W>* state) {
-  *state->fault = Fault{Status::bad_directory, UINT64_MAX, item.probe->table->block_count, item.end};
+  *state->fault =
+      Fault{Status::bad_directory, UINT64_MAX, item.probe->table->block_count, item.end};
   state->at_fault = item.probe;
   return state->fault->status;
 }
 
-// The blocks of a look-up from the first that may hold the target, number b, to the first whose key no longer has the prefix. All of
-// them are read, and their checksums cover the keys by which they were chosen.
+// The blocks of a look-up from the first that may hold the target, number b, to the first whose key
+// no longer has the prefix. All of them are read, and their checksums cover the keys by which they
+// were chosen.
 template <class Blocks, class W = typename Blocks::W>
 inline Status set_range(Item<W>* item, uint64_t b, ProbeState<W>* state) {
   const TableView& t = *item->probe->table;
@@ -31,7 +33,8 @@ inline Status set_range(Item<W>* item, uint64_t b, ProbeState<W>* state) {
     return Blocks::check(t, b - 1, state->fault);
   }
   if (likely(!item->has_prefix(t.keys[b]) || b + 1 == t.block_count)) return Status::ok;
-  // Above 64 bits, several keys may begin with the last word that has the prefix: the block behind them ends the range.
+  // Above 64 bits, several keys may begin with the last word that has the prefix: the block behind
+  // them ends the range.
   if (W::kWide && item->last == ~uint64_t{0}) {
     item->end = t.block_count;
     return Status::ok;
@@ -70,7 +73,8 @@ struct BlockFeeder {
   Status look(uint64_t b, const Item<W>& item) {
     if (unlikely(b - item.first >= kFetchBlocks)) {
       prefetch_block(*item.probe->table, b);
-      if (state->fetch) ask_ahead(block_at(*item.probe->table, b), item.probe->table->block_bytes, state);
+      if (state->fetch)
+        ask_ahead(block_at(*item.probe->table, b), item.probe->table->block_bytes, state);
     }
     state->units[units++] = Unit<W>{b, &item};
     return units < kUnits ? Status::ok : flush<Blocks>();
@@ -93,12 +97,14 @@ inline Status read_plainly(const Item<W>* items, unsigned n, BlockFeeder<W>* to)
   return Status::ok;
 }
 
-// Whether look-ups ask for their pages ahead, as the prober's page watch decides for some at a time.
+// Whether look-ups ask for their pages ahead, as the prober's page watch decides for some at a
+// time.
 class PageCheck {
  public:
   explicit PageCheck(const ProbeOptions& options) : pages_(options.pages), always_(options.fetch) {}
   bool watched() const { return pages_; }
-  // For the next `lookups` look-ups; touch() reads the first page that they need, if a check is due.
+  // For the next `lookups` look-ups; touch() reads the first page that they need, if a check is
+  // due.
   template <class Touch>
   bool next(uint64_t lookups, Touch touch) {
     finish();
@@ -132,22 +138,25 @@ inline void touch(const Item<W>& item) {
   if (b < t.block_count) (void)*static_cast<const volatile uint8_t*>(block_at(t, b));
 }
 
-// Look-ups on their way through the stages directory, keys, blocks, in groups. Each stage fetches ahead what the next one reads, a
-// group later, so that memory is busy while blocks are read. They may be of several tables.
+// Look-ups on their way through the stages directory, keys, blocks, in groups. Each stage fetches
+// ahead what the next one reads, a group later, so that memory is busy while blocks are read. They
+// may be of several tables.
 template <class Blocks>
 class Pipeline {
  public:
   using W = typename Blocks::W;
 
   // So many look-ups will be added.
-  Pipeline(const Emitter<W>& out, ProbeState<W>* state, uint64_t expected) : out_(out), state_(state), expected_(expected), check_(out.options) {
+  Pipeline(const Emitter<W>& out, ProbeState<W>* state, uint64_t expected)
+      : out_(out), state_(state), expected_(expected), check_(out.options) {
     state->fetch = out.options.fetch;
   }
 
   // Whether those that follow are nearly by ascending target, in one table.
   void set_nearly_sorted(bool nearly) { nearly_sorted_ = nearly; }
 
-  Status add(const TableProbe* probe, uint64_t target, uint64_t last, const typename W::Row& base, uint64_t query) {
+  Status add(const TableProbe* probe, uint64_t target, uint64_t last, const typename W::Row& base,
+             uint64_t query) {
     Item<W>& item = groups_[now_][count_];
     item.probe = probe;
     item.target = target;
@@ -160,8 +169,10 @@ class Pipeline {
     return turn();
   }
 
-  // Adds a look-up in a table with a filter: one that finds nothing mostly goes no further than this.
-  Status ask(const TableProbe* probe, uint64_t target, const typename W::Row& base, uint64_t query) {
+  // Adds a look-up in a table with a filter: one that finds nothing mostly goes no further than
+  // this.
+  Status ask(const TableProbe* probe, uint64_t target, const typename W::Row& base,
+             uint64_t query) {
     const uint64_t word = find_word(*probe->filter, target);
     if (word == kNoWord) return Status::ok;
     fetch_word(*probe->filter, word);
@@ -200,7 +211,8 @@ class Pipeline {
   Status take_waiting() {
     const Waiting& first = waiting_[taken_++ % kWaiting];
     if (!may_hold(*first.probe->filter, first.target, first.word)) return Status::ok;
-    return add(first.probe, first.target, first.target | ~top_mask(first.probe->prefix_bits), first.base, first.query);
+    return add(first.probe, first.target, first.target | ~top_mask(first.probe->prefix_bits),
+               first.base, first.query);
   }
 
   // A group is full: those before it go through their next stage.
@@ -208,8 +220,9 @@ class Pipeline {
     counts_[now_] = count_;
     Status status = find(2);
     if (status == Status::ok) status = direct(1);
-    // A prefetch waits for the translation of its address. Where blocks are far apart, those of a group wait together; where they are
-    // near each other, each goes between two that are read, so that memory is always busy.
+    // A prefetch waits for the translation of its address. Where blocks are far apart, those of a
+    // group wait together; where they are near each other, each goes between two that are read, so
+    // that memory is always busy.
     if (!nearly_sorted_) fetch_blocks(2);
     if (status == Status::ok) status = read(3);
     now_ = (now_ + 1) % kGroups;
@@ -223,7 +236,8 @@ class Pipeline {
   void watch(const Item<W>& item) {
     const uint64_t left = expected_ - counted_;
     counted_ += kGroupItems;
-    state_->fetch = check_.next(left < kGroupItems ? left : kGroupItems, [&] { touch<Blocks>(item); });
+    state_->fetch =
+        check_.next(left < kGroupItems ? left : kGroupItems, [&] { touch<Blocks>(item); });
   }
 
   void fetch_directory(const Item<W>& item) {
@@ -239,7 +253,8 @@ class Pipeline {
     for (unsigned i = 0; i < counts_[group(age)]; ++i) {
       Item<W>* const item = items + i;
       const TableView& t = *item->probe->table;
-      if (unlikely(!directory_range(t, item->target, &item->first, &item->end))) return bad_directory(*item, state_);
+      if (unlikely(!directory_range(t, item->target, &item->first, &item->end)))
+        return bad_directory(*item, state_);
       fetch_line(t.keys + item->first);
       fetch_line(t.keys + item->first + 8);
       fetch_line(t.keys + item->end);
@@ -271,9 +286,10 @@ class Pipeline {
     const unsigned n = counts_[group(age)];
     counts_[group(age)] = 0;
     if (n == 0) return Status::ok;
-    // Between those that are read, the blocks of the next group are fetched: half of them before as many are opened, the others after,
-    // since a processor waits for few lines at a time.
-    const Item<W>* next = nearly_sorted_ && age == kGroups - 1 ? groups_[group(kGroups - 2)] : nullptr;
+    // Between those that are read, the blocks of the next group are fetched: half of them before as
+    // many are opened, the others after, since a processor waits for few lines at a time.
+    const Item<W>* next =
+        nearly_sorted_ && age == kGroups - 1 ? groups_[group(kGroups - 2)] : nullptr;
     // Look-ups that follow each other may share a block.
     const unsigned step = next || Blocks::kReached ? Blocks::kTogether : n;
     Status status = Status::ok;
@@ -300,7 +316,8 @@ class Pipeline {
     }
   }
 
-  // A look-up whose places are reached without decoding. Of a query's look-ups with bits flipped, several often end in one block.
+  // A look-up whose places are reached without decoding. Of a query's look-ups with bits flipped,
+  // several often end in one block.
   Status read_reached(const Item<W>& item) {
     if (unlikely(should_stop(out_.options.stop, kBlockWork))) return interrupted(state_->fault);
     const TableView* const t = item.probe->table;
@@ -313,8 +330,9 @@ class Pipeline {
         status = Blocks::open(&opened_, 1, *state_->work, &bad, state_->fault);
       }
       if (status == Status::ok)
-        status = expects_many<Blocks>(*item.probe) ? look_at_all<Blocks>(out_, item, opened_, 0, state_)
-                                                   : look_into<Blocks>(out_, item, opened_, 0, state_);
+        status = expects_many<Blocks>(*item.probe)
+                     ? look_at_all<Blocks>(out_, item, opened_, 0, state_)
+                     : look_into<Blocks>(out_, item, opened_, 0, state_);
       if (unlikely(status != Status::ok)) {
         state_->at_fault = item.probe;
         opened_.table = nullptr;
@@ -330,9 +348,10 @@ class Pipeline {
   PageCheck check_;
   bool nearly_sorted_ = false;
   typename Blocks::OpenBlock opened_{};  // the last block that was opened
-  unsigned now_ = 0, count_ = 0;  // the group that is filled, and how many it has
+  unsigned now_ = 0, count_ = 0;         // the group that is filled, and how many it has
   unsigned counts_[kGroups] = {};
-  uint64_t asked_ = 0, taken_ = 0;  // look-ups that have asked a filter, and how many of these were taken
+  uint64_t asked_ = 0,
+           taken_ = 0;  // look-ups that have asked a filter, and how many of these were taken
   Waiting waiting_[kWaiting];
   Item<W> groups_[kGroups][kGroupItems];
 };

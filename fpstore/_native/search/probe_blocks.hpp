@@ -1,4 +1,5 @@
-// Probes inside blocks: look-ups whose blocks are known read them, a few side by side, and report what is near.
+// Probes inside blocks: look-ups whose blocks are known read them, a few side by side, and report
+// what is near.
 #pragma once
 #include "search/index_search.hpp"
 #include "search/matches.hpp"
@@ -24,7 +25,8 @@ struct ProbeState {
   Fault* fault;
   const TableProbe* at_fault;
   bool fetch;  // ask for the pages of this group ahead
-  const Item<W>* ahead = nullptr;  // look-ups whose blocks are fetched when the next blocks have been opened
+  const Item<W>* ahead =
+      nullptr;  // look-ups whose blocks are fetched when the next blocks have been opened
   unsigned ahead_count = 0;
 };
 
@@ -54,9 +56,11 @@ inline void fetch_rest(ProbeState<W>* state) {
   for (; state->ahead_count; --state->ahead_count) fetch_first(*state->ahead++, state);
 }
 
-// Emits the matches among the entries from the cursor on that have the item's prefix. False when memory runs out.
+// Emits the matches among the entries from the cursor on that have the item's prefix. False when
+// memory runs out.
 template <class Blocks, class W = typename Blocks::W>
-inline bool filter_from(const Emitter<W>& out, const Item<W>& item, const Seek<typename Blocks::OpenBlock>& from, Cursor c,
+inline bool filter_from(const Emitter<W>& out, const Item<W>& item,
+                        const Seek<typename Blocks::OpenBlock>& from, Cursor c,
                         ProbeState<W>* state) {
   const typename Blocks::OpenBlock& unit = *from.unit;
   const uint8_t* const block = block_at(*unit.table, unit.block);
@@ -64,7 +68,8 @@ inline bool filter_from(const Emitter<W>& out, const Item<W>& item, const Seek<t
     ++state->counters->candidates;
     const unsigned distance = ones(c.value ^ leading_word(item.base));
     if (distance <= out.options.radius &&
-        !emit(out, item, c.value, distance, rest_at<W>(block, unit.head, c.index), {unit.block, c.index}))
+        !emit(out, item, c.value, distance, rest_at<W>(block, unit.head, c.index),
+              {unit.block, c.index}))
       return false;
     if (!Blocks::next(unit, *state->work, from.k, &c)) break;
   }
@@ -77,10 +82,12 @@ inline bool is_whole(const TableProbe& probe, uint64_t b) {
   return b && !((t.keys[b - 1] ^ t.keys[b]) & top_mask(probe.prefix_bits));
 }
 
-// Whether comparing all entries of a block beats looking for a prefix, as many entries are expected to have it.
+// Whether comparing all entries of a block beats looking for a prefix, as many entries are expected
+// to have it.
 template <class Blocks>
 inline bool expects_many(const TableProbe& probe) {
-  return probe.table->fingerprint_count >> (probe.prefix_bits & 63) >= Blocks::kExpandFrom && probe.prefix_bits < 64;
+  return probe.table->fingerprint_count >> (probe.prefix_bits & 63) >= Blocks::kExpandFrom &&
+         probe.prefix_bits < 64;
 }
 
 // Whether comparing all entries of a block beats looking for the prefixes of its look-ups.
@@ -103,7 +110,9 @@ inline const Unit<W>* gather(const Unit<W>* units, const Unit<W>* stop, Reading<
   r->count = 0;
   for (; units < stop; ++units) {
     const TableView* t = units->item->probe->table;
-    if (r->count && r->reads[r->count - 1].table == t && r->reads[r->count - 1].block == units->block) continue;
+    if (r->count && r->reads[r->count - 1].table == t &&
+        r->reads[r->count - 1].block == units->block)
+      continue;
     if (r->count == Blocks::kTogether) break;
     r->starts[r->count] = units;
     r->reads[r->count++] = OpenBlock{t, units->block, {}};
@@ -114,17 +123,20 @@ inline const Unit<W>* gather(const Unit<W>* units, const Unit<W>* stop, Reading<
 
 // The entries of an opened block, number k of those opened together.
 template <class Blocks, class W = typename Blocks::W>
-inline Status expand_block(const typename Blocks::OpenBlock& unit, unsigned k, LeadingWords* entries, ProbeState<W>* state) {
+inline Status expand_block(const typename Blocks::OpenBlock& unit, unsigned k,
+                           LeadingWords* entries, ProbeState<W>* state) {
   uint64_t* const values = state->work->values;
   const Status status = Blocks::expand(unit, *state->work, k, values, state->fault);
-  *entries = LeadingWords{values, rest_at<W>(block_at(*unit.table, unit.block), unit.head, 0), unit.head.count, unit.block};
+  *entries = LeadingWords{values, rest_at<W>(block_at(*unit.table, unit.block), unit.head, 0),
+                          unit.head.count, unit.block};
   return status;
 }
 
 // The look-ups in the blocks of a reading that are worth expanding; the others go into seeks.
 template <class Blocks, class W = typename Blocks::W, class OpenBlock = typename Blocks::OpenBlock>
-inline Status filter_expanded(const Emitter<W>& out, const Reading<OpenBlock, W>& r, Seek<OpenBlock>* seeks, const Unit<W>** sought,
-                              unsigned* count, ProbeState<W>* state) {
+inline Status filter_expanded(const Emitter<W>& out, const Reading<OpenBlock, W>& r,
+                              Seek<OpenBlock>* seeks, const Unit<W>** sought, unsigned* count,
+                              ProbeState<W>* state) {
   for (unsigned j = 0; j < r.count; ++j) {
     const OpenBlock& read = r.reads[j];
     const TableProbe& probe = *r.starts[j]->item->probe;
@@ -142,7 +154,8 @@ inline Status filter_expanded(const Emitter<W>& out, const Reading<OpenBlock, W>
     TRY(expand_block<Blocks>(read, j, &entries, state));
     for (const Unit<W>* u = r.starts[j]; u < r.starts[j + 1]; ++u) {
       state->counters->candidates += read.head.count;
-      if (!Blocks::filter_values(out, *u->item, entries, Blocks::lower_bound(entries, u->item->target)))
+      if (!Blocks::filter_values(out, *u->item, entries,
+                                 Blocks::lower_bound(entries, u->item->target)))
         return no_memory(state->fault);
     }
   }
@@ -151,8 +164,8 @@ inline Status filter_expanded(const Emitter<W>& out, const Reading<OpenBlock, W>
 
 // The look-ups that find their place in a block.
 template <class Blocks, class W = typename Blocks::W>
-inline Status filter_sought(const Emitter<W>& out, const Seek<typename Blocks::OpenBlock>* seeks, const Unit<W>* const* sought,
-                            unsigned count, ProbeState<W>* state) {
+inline Status filter_sought(const Emitter<W>& out, const Seek<typename Blocks::OpenBlock>* seeks,
+                            const Unit<W>* const* sought, unsigned count, ProbeState<W>* state) {
   for (unsigned i = 0; i < count; i += kWays) {
     const unsigned batch = count - i < kWays ? count - i : kWays;
     Cursor cursors[kWays];
@@ -163,7 +176,8 @@ inline Status filter_sought(const Emitter<W>& out, const Seek<typename Blocks::O
       const uint64_t b = sought[i + j]->block;
       state->at_fault = item.probe;
       if (unlikely(!fine[j])) return bad_key(*item.probe->table, b, item.target, state->fault);
-      if (!filter_from<Blocks>(out, item, seeks[i + j], cursors[j], state)) return no_memory(state->fault);
+      if (!filter_from<Blocks>(out, item, seeks[i + j], cursors[j], state))
+        return no_memory(state->fault);
     }
   }
   return Status::ok;
@@ -178,7 +192,8 @@ inline Status run_units(const Emitter<W>& out, unsigned n, ProbeState<W>* state)
   uint64_t counted = state->counters->candidates;
   for (const Unit<W>* units = state->units; units < stop;) {
     units = gather<Blocks>(units, stop, &r);
-    if (unlikely(should_stop(out.options.stop, r.count * kBlockWork + state->counters->candidates - counted)))
+    if (unlikely(should_stop(out.options.stop,
+                             r.count * kBlockWork + state->counters->candidates - counted)))
       return interrupted(state->fault);
     counted = state->counters->candidates;
     unsigned bad = 0, count = 0;
@@ -196,16 +211,21 @@ inline Status run_units(const Emitter<W>& out, unsigned n, ProbeState<W>* state)
 
 // A look-up in an opened block, number k of those opened together, whose entries are all compared.
 template <class Blocks, class W = typename Blocks::W>
-inline Status look_at_all(const Emitter<W>& out, const Item<W>& item, const typename Blocks::OpenBlock& unit, unsigned k, ProbeState<W>* state) {
+inline Status look_at_all(const Emitter<W>& out, const Item<W>& item,
+                          const typename Blocks::OpenBlock& unit, unsigned k,
+                          ProbeState<W>* state) {
   LeadingWords entries;
   TRY(expand_block<Blocks>(unit, k, &entries, state));
   state->counters->candidates += entries.n;
-  return Blocks::filter_values(out, item, entries, Blocks::lower_bound(entries, item.target)) ? Status::ok : no_memory(state->fault);
+  return Blocks::filter_values(out, item, entries, Blocks::lower_bound(entries, item.target))
+             ? Status::ok
+             : no_memory(state->fault);
 }
 
 // The same, which finds its place.
 template <class Blocks, class W = typename Blocks::W>
-inline Status look_into(const Emitter<W>& out, const Item<W>& item, const typename Blocks::OpenBlock& unit, unsigned k, ProbeState<W>* state) {
+inline Status look_into(const Emitter<W>& out, const Item<W>& item,
+                        const typename Blocks::OpenBlock& unit, unsigned k, ProbeState<W>* state) {
   if constexpr (Blocks::kReached) {
     state->counters->candidates += kFew;
     const Shortcut few = Blocks::filter_few(out, item, unit);
@@ -218,7 +238,8 @@ inline Status look_into(const Emitter<W>& out, const Item<W>& item, const typena
     state->at_fault = item.probe;
     return bad_key(*unit.table, unit.block, item.target, state->fault);
   }
-  const bool fine = filter_from<Blocks>(out, item, Seek<typename Blocks::OpenBlock>{&unit, k, item.target}, c, state);
+  const bool fine = filter_from<Blocks>(
+      out, item, Seek<typename Blocks::OpenBlock>{&unit, k, item.target}, c, state);
   return fine ? Status::ok : no_memory(state->fault);
 }
 

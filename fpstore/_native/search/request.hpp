@@ -9,13 +9,15 @@
 
 namespace fpstore {
 
-// One table's part of a probe: look at every entry whose leading prefix_bits equal the query's XOR one of the variants.
+// One table's part of a probe: look at every entry whose leading prefix_bits equal the query's XOR
+// one of the variants.
 struct TableProbe {
   const TableView* table;
   unsigned prefix_bits;  // at most 64
   unsigned flips;
   uint64_t condition[kMaxWords];  // the leading prefix_bits, in unpermuted positions
-  const uint64_t* variants;  // masks within the leading prefix_bits, permuted positions, ascending, all distinct
+  const uint64_t* variants;  // masks within the leading prefix_bits, permuted positions, ascending,
+                             // all distinct
   uint64_t variant_count;
   const FilterView* filter = nullptr;  // of at most prefix_bits
   double passing = 1;                  // the share of the look-ups that pass the filter, about
@@ -44,16 +46,19 @@ struct FoundPlaces {
   EntryPlace of[kMost];
 };
 
-// How the look-ups in a table follow each other: as they are asked for; nearly by ascending target; or sorted, in one sweep that opens
-// each block once. By default the kernel chooses, by how many they are.
+// How the look-ups in a table follow each other: as they are asked for; nearly by ascending target;
+// or sorted, in one sweep that opens each block once. By default the kernel chooses, by how many
+// they are.
 enum class Order { best, asked, near, sorted };
 
-// Whether the pages of look-ups are in the page cache, learnt from the faults of the threads that look up. Pages are asked for
-// ahead only after a look-up had to wait for one, and for a fixed number of look-ups; how long anything took plays no part.
+// Whether the pages of look-ups are in the page cache, learnt from the faults of the threads that
+// look up. Pages are asked for ahead only after a look-up had to wait for one, and for a fixed
+// number of look-ups; how long anything took plays no part.
 class PageWatch {
  public:
   enum class Plan { trust, check, fetch };
-  // What to do for the next look-ups; of several threads one may miss what another notes, which only shifts the next check.
+  // What to do for the next look-ups; of several threads one may miss what another notes, which
+  // only shifts the next check.
   Plan plan(unsigned lookups);
   // What a check came to.
   void note(bool waited);
@@ -68,7 +73,8 @@ class PageWatch {
 struct ProbeOptions {
   unsigned radius;
   Order order = Order::best;
-  // Ask for all pages of a group of look-ups before the first is waited for: for tables that are not in the page cache.
+  // Ask for all pages of a group of look-ups before the first is waited for: for tables that are
+  // not in the page cache.
   bool fetch = false;
   // Decides group by group whether to ask.
   PageWatch* pages = nullptr;

@@ -5,12 +5,14 @@
 namespace fpstore {
 namespace {
 
-// Finds the first entry >= target from the codes alone, reading a tail only where the first differing bit is that of the
-// target itself (at most one per leading bit): while an entry e < target shares its first lcp bits with the target, the
-// entries with h > lcp stay below it, one with h < lcp has passed it, and one with h = lcp must be looked at.
-// False when every entry is smaller, which a block whose key is >= target cannot hold.
+// Finds the first entry >= target from the codes alone, reading a tail only where the first
+// differing bit is that of the target itself (at most one per leading bit): while an entry e <
+// target shares its first lcp bits with the target, the entries with h > lcp stay below it, one
+// with h < lcp has passed it, and one with h = lcp must be looked at. False when every entry is
+// smaller, which a block whose key is >= target cannot hold.
 template <class Isa>
-inline bool seek(const uint8_t* p, const HuffmanHead& head, const uint8_t* h, uint64_t target, Cursor* c) {
+inline bool seek(const uint8_t* p, const HuffmanHead& head, const uint8_t* h, uint64_t target,
+                 Cursor* c) {
   using W = typename Isa::W;
   uint64_t e = head.first;
   uint32_t at = head.tail_at;

@@ -46,7 +46,8 @@ void SharedTasks::work_beside(const Work& work) {
   if (--running_ == 0) done_.notify_one();
 }
 
-// Until the other threads are done. They wake this one now and then, to look whether the call is to end.
+// Until the other threads are done. They wake this one now and then, to look whether the call is to
+// end.
 void SharedTasks::await_others(Stopper* stop) {
   std::unique_lock<std::mutex> lock(mutex_);
   while (running_) {

@@ -20,7 +20,8 @@ class SharedTasks {
   SharedTasks(const SharedTasks&) = delete;
   SharedTasks& operator=(const SharedTasks&) = delete;
 
-  // Works on this thread and up to threads - 1 others, until all are done. The other threads end when the stopper of this one says so.
+  // Works on this thread and up to threads - 1 others, until all are done. The other threads end
+  // when the stopper of this one says so.
   void run(unsigned threads, Stopper* stop, const Work& work);
   // The number of a task that nobody has taken; false when there is none.
   bool take(size_t* task);

@@ -16,8 +16,8 @@ struct Match {
   uint32_t distance;
 };
 
-// Matches of one kind of row. Grows by doubling, to limit at most, through grow(), which is compiled once, outside the
-// per-instruction-set files.
+// Matches of one kind of row. Grows by doubling, to limit at most, through grow(), which is
+// compiled once, outside the per-instruction-set files.
 struct Sink {
   void* matches = nullptr;
   uint64_t count = 0;

@@ -1,5 +1,5 @@
-// Probes whose look-ups are dense enough in a window of a table to share blocks: the window is read in order, and a block is opened once
-// for all look-ups that it concerns.
+// Probes whose look-ups are dense enough in a window of a table to share blocks: the window is read
+// in order, and a block is opened once for all look-ups that it concerns.
 #pragma once
 #include "search/pipeline.hpp"
 
@@ -10,15 +10,15 @@ constexpr uint64_t kNearKeys = 16;   // among which the next block is mostly fou
 constexpr unsigned kIndexBits = 24;  // the low bits of a word tell whose look-up it is
 constexpr uint64_t kIndexMask = (uint64_t{1} << kIndexBits) - 1;
 
-// Look-ups in a table, by ascending target. The leading bits of a word are the target, the low kIndexBits the place of its query. Prefixes
-// are so short that the two do not overlap.
+// Look-ups in a table, by ascending target. The leading bits of a word are the target, the low
+// kIndexBits the place of its query. Prefixes are so short that the two do not overlap.
 template <class Row>
 struct SortedLookups {
   const TableProbe* probe;
   const uint64_t* words;
   uint64_t count;
-  uint64_t mask;     // of the prefix
-  const Row* bases;  // the permuted queries, by ascending leading bits
+  uint64_t mask;            // of the prefix
+  const Row* bases;         // the permuted queries, by ascending leading bits
   const uint32_t* numbers;  // of the queries
 
   uint64_t target(uint64_t i) const { return words[i] & mask; }
@@ -34,7 +34,11 @@ class Sweep {
   using OpenBlock = typename Blocks::OpenBlock;
 
   Sweep(const Emitter<W>& out, const SortedLookups<Row>& lookups, ProbeState<W>* state)
-      : out_(out), lookups_(lookups), t_(*lookups.probe->table), state_(state), check_(out.options) {}
+      : out_(out),
+        lookups_(lookups),
+        t_(*lookups.probe->table),
+        state_(state),
+        check_(out.options) {}
 
   Status run() {
     state_->at_fault = lookups_.probe;
@@ -50,13 +54,17 @@ class Sweep {
         if (at_ == t_.block_count) break;
         const uint64_t key = t_.keys[at_], before = high;
         while (high < lookups_.count && lookups_.target(high) <= key) ++high;
-        if (check_.watched()) state_->fetch = check_.next(high - before, [&] { (void)*static_cast<const volatile uint8_t*>(block_at(t_, at_)); });
+        if (check_.watched())
+          state_->fetch = check_.next(high - before, [&] {
+            (void)*static_cast<const volatile uint8_t*>(block_at(t_, at_));
+          });
         fetch_ahead();
         units_[n] = OpenBlock{&t_, at_++, {}};
         low_[n] = low;
         high_[n] = high;
         // Above 64 bits, several blocks may have entries with the leading word of a key.
-        while (low < high && (W::kWide ? lookups_.last(low) < key : lookups_.last(low) <= key)) ++low;
+        while (low < high && (W::kWide ? lookups_.last(low) < key : lookups_.last(low) <= key))
+          ++low;
       }
       if (n) {
         const Status status = read(n);
@@ -109,18 +117,23 @@ class Sweep {
     unsigned bad = 0;
     uint64_t uses = 0;
     for (unsigned k = 0; k < n; ++k) uses += high_[k] - low_[k];
-    if (unlikely(should_stop(out_.options.stop, n * kBlockWork + uses * kLookupWork))) return interrupted(state_->fault);
+    if (unlikely(should_stop(out_.options.stop, n * kBlockWork + uses * kLookupWork)))
+      return interrupted(state_->fault);
     Status status = Blocks::open(units_, n, *state_->work, &bad, state_->fault);
     for (unsigned k = 0; k < n && status == Status::ok; ++k) {
       ++state_->counters->blocks;
-      status = worth_expanding<Blocks>(*lookups_.probe, units_[k].block, high_[k] - low_[k]) ? expand(k) : look(k);
+      status = worth_expanding<Blocks>(*lookups_.probe, units_[k].block, high_[k] - low_[k])
+                   ? expand(k)
+                   : look(k);
     }
     return status;
   }
 
   Item<W> item(uint64_t i) const {
     const uint64_t place = lookups_.place(i);
-    return Item<W>{lookups_.probe, lookups_.target(i), lookups_.last(i), lookups_.bases[place], 0, 0, lookups_.numbers[place]};
+    return Item<W>{
+        lookups_.probe,         lookups_.target(i), lookups_.last(i), lookups_.bases[place], 0, 0,
+        lookups_.numbers[place]};
   }
 
   // Compares what has the prefixes of the look-ups in an expanded block.
@@ -129,12 +142,14 @@ class Sweep {
     TRY(expand_block<Blocks>(units_[k], k, &entries, state_));
     state_->counters->candidates += (high_[k] - low_[k]) * entries.n;
     for (uint64_t i = low_[k]; i < high_[k]; i += kChunk)
-      if (unlikely(!filter(i, high_[k] - i < kChunk ? high_[k] : i + kChunk, entries))) return no_memory(state_->fault);
+      if (unlikely(!filter(i, high_[k] - i < kChunk ? high_[k] : i + kChunk, entries)))
+        return no_memory(state_->fault);
     return Status::ok;
   }
 
-  // Compares the entries of a block with the look-ups from first to end. Whether anything is near cannot be predicted. So the first loop
-  // has no branch, and the searches of several look-ups overlap; the second one goes through those that may have a match.
+  // Compares the entries of a block with the look-ups from first to end. Whether anything is near
+  // cannot be predicted. So the first loop has no branch, and the searches of several look-ups
+  // overlap; the second one goes through those that may have a match.
   bool filter(uint64_t first, uint64_t end, const LeadingWords& entries) {
     constexpr unsigned kLast = Blocks::kAtOnce - 1;
     uint32_t places[kChunk];
@@ -142,8 +157,10 @@ class Sweep {
     unsigned count = 0;
     for (uint64_t i = first; i < end; ++i) {
       const uint32_t at = Blocks::lower_bound(entries, lookups_.target(i));
-      const uint64_t* const values = entries.values + at;  // what lies past the entries does not matter: see below
-      const bool near = Blocks::any_near(values, leading_word(lookups_.bases[lookups_.place(i)]), out_.options.radius);
+      const uint64_t* const values =
+          entries.values + at;  // what lies past the entries does not matter: see below
+      const bool near = Blocks::any_near(values, leading_word(lookups_.bases[lookups_.place(i)]),
+                                         out_.options.radius);
       const bool more = values[kLast] <= lookups_.last(i);
       places[count] = at;
       left[count] = i;

@@ -6,8 +6,9 @@
 
 namespace fpstore {
 
-// Counts set bits per position over many words with vertical counters: plane i holds bit i of all 64 counts. Words are taken
-// sixteen at a time through a tree of carry-save adders (Harley and Seal), so that only one carry in sixteen words ripples.
+// Counts set bits per position over many words with vertical counters: plane i holds bit i of all
+// 64 counts. Words are taken sixteen at a time through a tree of carry-save adders (Harley and
+// Seal), so that only one carry in sixteen words ripples.
 class BitCounter {
  public:
   void add(uint64_t word) {
@@ -21,7 +22,8 @@ class BitCounter {
     for (unsigned i = 0; i + shift < kPlanes; ++i) other->ripple(planes_[i], i + shift);
   }
 
-  // The positions whose bit is set in more than half of `total`, by a comparison of all 64 counts with that at once.
+  // The positions whose bit is set in more than half of `total`, by a comparison of all 64 counts
+  // with that at once.
   uint64_t majority(uint64_t total) {
     finish();
     const uint64_t half = total / 2;
@@ -73,7 +75,6 @@ class BitCounter {
   uint64_t added_ = 0;
 };
 
-
 // The same with weights, by a counter for each bit of a weight: most weights have few.
 class WeightCounter {
  public:
@@ -86,7 +87,8 @@ class WeightCounter {
     for (; weight; weight &= weight - 1) counters_[__builtin_ctzll(weight)].add(word);
   }
 
-  // The positions whose bit is set in words of more than half of the weight; then nothing is counted.
+  // The positions whose bit is set in words of more than half of the weight; then nothing is
+  // counted.
   uint64_t take_majority() {
     const uint64_t found = used_ == 1 ? counters_[0].majority(total_) : of_all();
     for (; used_; used_ &= used_ - 1) counters_[__builtin_ctzll(used_)].clear();

@@ -4,7 +4,8 @@ namespace fpstore {
 
 namespace {
 
-// Makes the set of what a Choice takes of the hashes of a row: choose(hash, out), and at the end of the row choose.rest(out).
+// Makes the set of what a Choice takes of the hashes of a row: choose(hash, out), and at the end of
+// the row choose.rest(out).
 template <class T, class Choice>
 class SetWriter {
  public:
@@ -65,22 +66,25 @@ class KnownRanks {
 };
 
 template <class T, class Choice>
-bool make_sets(const Texts& texts, const TextOptions& options, const TextResults& results, std::vector<T>* out, Choice choose) {
+bool make_sets(const Texts& texts, const TextOptions& options, const TextResults& results,
+               std::vector<T>* out, Choice choose) {
   return make_rows<SetWriter<T, Choice>>(texts, options, results, out, choose);
 }
 
 }  // namespace
 
-bool feature_sets(const Texts& texts, const TextOptions& options, const TextResults& results, std::vector<uint32_t>* features) {
+bool feature_sets(const Texts& texts, const TextOptions& options, const TextResults& results,
+                  std::vector<uint32_t>* features) {
   return make_sets(texts, options, results, features, EachHash<uint32_t>());
 }
 
-bool feature_hashes(const Texts& texts, const TextOptions& options, const TextResults& results, std::vector<uint64_t>* features) {
+bool feature_hashes(const Texts& texts, const TextOptions& options, const TextResults& results,
+                    std::vector<uint64_t>* features) {
   return make_sets(texts, options, results, features, EachHash<uint64_t>());
 }
 
-bool feature_ranks(const Texts& texts, const TextOptions& options, const TextResults& results, const HashRanks& known,
-                   std::vector<uint32_t>* ranks) {
+bool feature_ranks(const Texts& texts, const TextOptions& options, const TextResults& results,
+                   const HashRanks& known, std::vector<uint32_t>* ranks) {
   return make_sets(texts, options, results, ranks, KnownRanks(known));
 }
 

@@ -5,17 +5,21 @@
 
 namespace fpstore {
 
-// Appends the features of each row of texts, as the lower halves of their hashes, ascending, each once; row i of the results is where
-// its features end. False when memory runs out.
-bool feature_sets(const Texts& texts, const TextOptions& options, const TextResults& results, std::vector<uint32_t>* features);
+// Appends the features of each row of texts, as the lower halves of their hashes, ascending, each
+// once; row i of the results is where its features end. False when memory runs out.
+bool feature_sets(const Texts& texts, const TextOptions& options, const TextResults& results,
+                  std::vector<uint32_t>* features);
 
-// The same with whole hashes. If results have two words for each row, the second is how many units the text has, or a feature if that is
-// less; of several texts of a row, it is that of the last one.
-bool feature_hashes(const Texts& texts, const TextOptions& options, const TextResults& results, std::vector<uint64_t>* features);
+// The same with whole hashes. If results have two words for each row, the second is how many units
+// the text has, or a feature if that is less; of several texts of a row, it is that of the last
+// one.
+bool feature_hashes(const Texts& texts, const TextOptions& options, const TextResults& results,
+                    std::vector<uint64_t>* features);
 
-// The same with the ranks of features among known hashes, without those that are not known. A row without any is empty.
-bool feature_ranks(const Texts& texts, const TextOptions& options, const TextResults& results, const HashRanks& known,
-                   std::vector<uint32_t>* ranks);
+// The same with the ranks of features among known hashes, without those that are not known. A row
+// without any is empty.
+bool feature_ranks(const Texts& texts, const TextOptions& options, const TextResults& results,
+                   const HashRanks& known, std::vector<uint32_t>* ranks);
 
 // Set s is at [lims[s], lims[s + 1]) of the features.
 struct SetsOfFeatures {

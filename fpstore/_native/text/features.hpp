@@ -32,9 +32,10 @@ struct TextOptions {
   uint64_t seed;       // of XXH64
   unsigned row_words;  // of a fingerprint: 1, 2 or 4
   FeatureWeights weights;
-  const uint64_t* stops = nullptr;  // ascending hashes of words: if there are any, shingles without one of them do not count
+  const uint64_t* stops = nullptr;  // ascending hashes of words: if there are any, shingles without
+                                    // one of them do not count
   size_t stop_count = 0;
-  unsigned field_count = 1;  // texts of a row
+  unsigned field_count = 1;                 // texts of a row
   const uint32_t* field_weights = nullptr;  // for each of them
   unsigned bands = 0;  // of MinHash: a key for each stands behind a fingerprint
   unsigned band_size = 0;
@@ -45,22 +46,26 @@ struct TextOptions {
   // Whether each feature counts once, in whatever fields.
   bool is_set() const { return !weights.count && counting == Counting::distinct; }
   // Whether all features weigh the same, but for how often each occurs.
-  bool plain() const { return !weights.count && weights.other == 1 && counting != Counting::log && field_count == 1; }
+  bool plain() const {
+    return !weights.count && weights.other == 1 && counting != Counting::log && field_count == 1;
+  }
 };
 
 constexpr unsigned kMostRowWords = 4;
-constexpr unsigned kMostFunctions = 64 * kMostRowWords + 2048;  // of MinHash, for a fingerprint and for bands
+constexpr unsigned kMostFunctions =
+    64 * kMostRowWords + 2048;  // of MinHash, for a fingerprint and for bands
 constexpr uint32_t kMostWeight = (1u << 16) - 1;
 
-// XXH64 of features, which have few bytes, of numbers that no processor foresees: the last ones are taken without a branch, from memory
-// of which 8 bytes behind may be read.
+// XXH64 of features, which have few bytes, of numbers that no processor foresees: the last ones are
+// taken without a branch, from memory of which 8 bytes behind may be read.
 struct Xxh64 {
   uint64_t seed;
   uint64_t operator()(const uint8_t* p, size_t size) const {
     using namespace xxh;
     if (size >= 32) return xxh64(p, size, seed);
     uint64_t h = seed + kP5 + size;
-    for (const uint8_t* const end = p + (size & 24); p < end; p += 8) h = rotl(h ^ lane(0, load64(p)), 27) * kP1 + kP4;
+    for (const uint8_t* const end = p + (size & 24); p < end; p += 8)
+      h = rotl(h ^ lane(0, load64(p)), 27) * kP1 + kP4;
     const uint64_t four = rotl(h ^ (load32(p) * kP1), 23) * kP2 + kP3;
     h = size & 4 ? four : h;
     p += size & 4;
@@ -81,14 +86,16 @@ struct Fnv1a {
   }
 };
 
-// The start of the word behind the one at p. Needs a space behind every word, and reads at most 7 bytes past it.
+// The start of the word behind the one at p. Needs a space behind every word, and reads at most 7
+// bytes past it.
 struct NextWord {
   static constexpr size_t kGap = 1;  // bytes between successive units
   const uint8_t* operator()(const uint8_t* p) const {
     constexpr uint64_t kOnes = 0x0101010101010101u;
     for (;; p += 8) {
       const uint64_t spaces_are_zero = load64(p) ^ (kOnes * ' ');
-      const uint64_t found = (spaces_are_zero - kOnes) & ~spaces_are_zero & (kOnes << 7);  // exact in its lowest byte
+      const uint64_t found =
+          (spaces_are_zero - kOnes) & ~spaces_are_zero & (kOnes << 7);  // exact in its lowest byte
       if (found) return p + (__builtin_ctzll(found) >> 3) + 1;
     }
   }
@@ -131,8 +138,8 @@ class WeightTable {
   uint64_t other_;
 };
 
-// The shingles of texts. A shingle is hashed as the bytes it spans in the normal form, with the spaces in it. A text shorter than one
-// shingle is one feature.
+// The shingles of texts. A shingle is hashed as the bytes it spans in the normal form, with the
+// spaces in it. A text shorter than one shingle is one feature.
 class Features {
  public:
   explicit Features(const TextOptions& options) : options_(options), weights_(options.weights) {}
@@ -167,7 +174,9 @@ class Features {
   void each_weighed(const NormalText& text, unsigned field, Use use) {
     seen_.clear(text.size() / kFeatureBytes);
     each(text, [&](uint64_t h) { seen_.insert(h); });
-    seen_.each([&](uint64_t h, uint64_t count) { use(h, weight_of(h, count) * options_.field_weights[field]); });
+    seen_.each([&](uint64_t h, uint64_t count) {
+      use(h, weight_of(h, count) * options_.field_weights[field]);
+    });
   }
 
  private:
@@ -182,7 +191,9 @@ class Features {
   unsigned first_units(const NormalText& text, Next next) const {
     const uint8_t* const end = text.data() + text.size() + Next::kGap;
     unsigned units = 0;
-    for (const uint8_t* front = text.data(); front < end && units < options_.length; front = next(front)) ++units;
+    for (const uint8_t* front = text.data(); front < end && units < options_.length;
+         front = next(front))
+      ++units;
     return units;
   }
 

@@ -9,7 +9,8 @@ namespace fpstore {
 // Open addressing with linear probing, at most half full; the hash 0 is kept apart.
 class HashCounts {
  public:
-  // Makes it empty, with room for the given number of hashes, or for a part of a large one: it grows.
+  // Makes it empty, with room for the given number of hashes, or for a part of a large one: it
+  // grows.
   void clear(size_t expected) {
     unsigned bits = kLeastBits;
     while (bits < kMostFirstBits && (size_t{1} << bits) < expected * 2) ++bits;
@@ -57,7 +58,8 @@ class HashCounts {
       if (slot.count) slot_of(slot.hash) = slot;
   }
 
-  // One salt per process. XXH64 is public: without a salt, a text could be made to fill one run of slots, at the square of its length.
+  // One salt per process. XXH64 is public: without a salt, a text could be made to fill one run of
+  // slots, at the square of its length.
   static uint64_t salt() {
     static const uint64_t salt = random_word() | 1;
     return salt;

@@ -7,7 +7,8 @@
 
 namespace fpstore {
 
-// Most hashes that are not there meet no bit of a filter, which is the only memory that is read for them.
+// Most hashes that are not there meet no bit of a filter, which is the only memory that is read for
+// them.
 class HashRanks {
  public:
   static constexpr size_t kMost = UINT32_MAX;
@@ -24,7 +25,8 @@ class HashRanks {
     for (size_t i = 0; i < count; ++i) {
       const uint64_t bit = hashes[i] >> filter_shift_;
       filter_[bit / 64] |= uint64_t{1} << (bit % 64);
-      for (; bucket <= hashes[i] >> bucket_shift_; ++bucket) starts_[bucket] = static_cast<uint32_t>(i);
+      for (; bucket <= hashes[i] >> bucket_shift_; ++bucket)
+        starts_[bucket] = static_cast<uint32_t>(i);
     }
     for (; bucket < starts_.size(); ++bucket) starts_[bucket] = static_cast<uint32_t>(count);
   }
@@ -45,7 +47,9 @@ class HashRanks {
   }
 
  private:
-  static constexpr unsigned kFilterBits = 4, kBucketBits = 3;  // 16 bits of the filter for a hash, 8 hashes for a bucket
+  static constexpr unsigned kFilterBits = 4,
+                            kBucketBits =
+                                3;  // 16 bits of the filter for a hash, 8 hashes for a bucket
 
   const uint64_t* hashes_;
   size_t count_;

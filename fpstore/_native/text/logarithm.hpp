@@ -5,8 +5,9 @@
 
 namespace fpstore {
 
-// The natural logarithm of a number above 0, by the series of the inverse hyperbolic tangent; off by at most a few units in the last
-// place. Nothing but sums, products and quotients of doubles, in one order: what includes it is compiled with -ffp-contract=off.
+// The natural logarithm of a number above 0, by the series of the inverse hyperbolic tangent; off
+// by at most a few units in the last place. Nothing but sums, products and quotients of doubles, in
+// one order: what includes it is compiled with -ffp-contract=off.
 inline double natural_log(double x) {
   constexpr double kLog2 = 0x1.62E42FEFA39EFp-1, kRootOfHalf = 0x1.6A09E667F3BCDp-1;
   constexpr uint64_t kExponent = uint64_t{0x7FF} << 52;

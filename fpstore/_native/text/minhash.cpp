@@ -8,14 +8,17 @@ namespace fpstore {
 namespace {
 
 // The n-th random word of a seed.
-uint64_t random_word(uint64_t seed, uint64_t n) { return xxh::avalanche(xxh::avalanche(seed + xxh::kP2) + n * xxh::kP1); }
+uint64_t random_word(uint64_t seed, uint64_t n) {
+  return xxh::avalanche(xxh::avalanche(seed + xxh::kP2) + n * xxh::kP1);
+}
 
 // Sets bit i of a row, from the most significant.
 void set_bit(uint64_t* row, unsigned i, uint64_t bit) { row[i / 64] |= bit << (63 - i % 64); }
 
 // How many functions a fingerprint and the keys of bands need.
 unsigned functions_of(const TextOptions& options) {
-  const unsigned bits = 64 * options.row_words, banded = (options.band_first + options.bands * options.band_size + 63) / 64 * 64;
+  const unsigned bits = 64 * options.row_words,
+                 banded = (options.band_first + options.bands * options.band_size + 63) / 64 * 64;
   return bits < banded ? banded : bits;
 }
 
@@ -24,7 +27,8 @@ template <class Found>
 void write_keys(const TextOptions& options, uint64_t* row, Found found) {
   for (unsigned band = 0, i = options.band_first; band < options.bands; ++band) {
     uint64_t key = band;
-    for (const unsigned end = i + options.band_size; i < end; ++i) key = xxh::avalanche(key * xxh::kP1 + found(i));
+    for (const unsigned end = i + options.band_size; i < end; ++i)
+      key = xxh::avalanche(key * xxh::kP1 + found(i));
     row[options.row_words + band] = key;
   }
 }
@@ -39,7 +43,8 @@ uint64_t bit_of(uint32_t value) {
 // The least values of functions on a set.
 class SetMinima {
  public:
-  explicit SetMinima(const TextOptions& options) : options_(options), functions_{factors_, terms_, functions_of(options)} {
+  explicit SetMinima(const TextOptions& options)
+      : options_(options), functions_{factors_, terms_, functions_of(options)} {
     for (unsigned i = 0; i < functions_.count; ++i) {
       const uint64_t word = random_word(options.seed, i);
       factors_[i] = static_cast<uint32_t>(word) | 1;
@@ -56,7 +61,8 @@ class SetMinima {
     lower();
     const bool known = known_;
     std::fill_n(row, options_.words_in_all(), 0);
-    for (unsigned i = 0; known && i < 64 * options_.row_words; ++i) set_bit(row, i, bit_of(minima_[i]));
+    for (unsigned i = 0; known && i < 64 * options_.row_words; ++i)
+      set_bit(row, i, bit_of(minima_[i]));
     if (known) write_keys(options_, row, [&](unsigned i) { return minima_[i]; });
     clear();
     return known;
@@ -83,11 +89,14 @@ class SetMinima {
   LowerMinima lower_ = lower_minima_in_use();
 };
 
-// The samples that functions take of a weighted set. Ioffe, *Improved consistent sampling, weighted Minhash and L1 sketching*, ICDM 2010,
-// figure 1, with logarithms of what stands there.
+// The samples that functions take of a weighted set. Ioffe, *Improved consistent sampling, weighted
+// Minhash and L1 sketching*, ICDM 2010, figure 1, with logarithms of what stands there.
 class WeightedMinima {
  public:
-  explicit WeightedMinima(const TextOptions& options) : options_(options), count_(functions_of(options)) { clear(); }
+  explicit WeightedMinima(const TextOptions& options)
+      : options_(options), count_(functions_of(options)) {
+    clear();
+  }
 
   void add(uint64_t hash, double weight) {
     const double log_weight = natural_log(weight);
@@ -97,16 +106,20 @@ class WeightedMinima {
       const double r = gamma(numbers, 1), beta = uniform(numbers, 5);
       const double t = whole(log_weight / r + beta);
       const double log_a = natural_log(gamma(numbers, 3)) - r * (t - beta) - r;
-      if (log_a < least_[i].log_a || (log_a == least_[i].log_a && hash < least_[i].hash)) least_[i] = {log_a, t, hash};
+      if (log_a < least_[i].log_a || (log_a == least_[i].log_a && hash < least_[i].hash))
+        least_[i] = {log_a, t, hash};
     }
   }
   bool finish(uint64_t* row) {
     const bool known = known_;
     const auto sample = [&](unsigned i) {
-      return random_word(least_[i].hash ^ xxh::avalanche(static_cast<uint64_t>(static_cast<int64_t>(least_[i].t))), i);
+      return random_word(
+          least_[i].hash ^ xxh::avalanche(static_cast<uint64_t>(static_cast<int64_t>(least_[i].t))),
+          i);
     };
     std::fill_n(row, options_.words_in_all(), 0);
-    for (unsigned i = 0; known && i < 64 * options_.row_words; ++i) set_bit(row, i, sample(i) >> 63);
+    for (unsigned i = 0; known && i < 64 * options_.row_words; ++i)
+      set_bit(row, i, sample(i) >> 63);
     if (known) write_keys(options_, row, sample);
     clear();
     return known;
@@ -123,7 +136,9 @@ class WeightedMinima {
     return (static_cast<double>(random_word(numbers, n) >> 12) + 0.5) * 0x1p-52;
   }
   // Of the gamma distribution of shape 2.
-  static double gamma(uint64_t numbers, unsigned n) { return -natural_log(uniform(numbers, n) * uniform(numbers, n + 1)); }
+  static double gamma(uint64_t numbers, unsigned n) {
+    return -natural_log(uniform(numbers, n) * uniform(numbers, n + 1));
+  }
   // The largest whole number up to x, which is kept where it fits into 64 bits.
   static double whole(double x) {
     constexpr double kMost = 0x1p62;
@@ -159,18 +174,22 @@ class SetMaker {
 // The same with weights. Those of a feature in several fields add up.
 class WeightedMaker {
  public:
-  explicit WeightedMaker(const TextOptions& options) : options_(options), features_(options), minima_(options) {}
+  explicit WeightedMaker(const TextOptions& options)
+      : options_(options), features_(options), minima_(options) {}
   void add(const NormalText& text, unsigned field) {
     features_.each_weighed(text, field, [&](uint64_t h, uint64_t weight) {
       if (weight) weighed_.push_back({h, weight});
     });
   }
   bool finish(uint64_t* row) {
-    if (options_.field_count > 1) std::sort(weighed_.begin(), weighed_.end(), [](const Weighed& a, const Weighed& b) { return a.hash < b.hash; });
+    if (options_.field_count > 1)
+      std::sort(weighed_.begin(), weighed_.end(),
+                [](const Weighed& a, const Weighed& b) { return a.hash < b.hash; });
     for (size_t i = 0; i < weighed_.size();) {
       const uint64_t hash = weighed_[i].hash;
       double weight = 0;
-      for (; i < weighed_.size() && weighed_[i].hash == hash; ++i) weight += static_cast<double>(weighed_[i].weight);
+      for (; i < weighed_.size() && weighed_[i].hash == hash; ++i)
+        weight += static_cast<double>(weighed_[i].weight);
       minima_.add(hash, weight);
     }
     weighed_.clear();
@@ -190,10 +209,12 @@ class WeightedMaker {
 }  // namespace
 
 bool minhash_texts(const Texts& texts, const TextOptions& options, const TextResults& results) {
-  return options.is_set() ? make_rows<SetMaker>(texts, options, results) : make_rows<WeightedMaker>(texts, options, results);
+  return options.is_set() ? make_rows<SetMaker>(texts, options, results)
+                          : make_rows<WeightedMaker>(texts, options, results);
 }
 
-void minhash_features(const uint64_t* hashes, const double* weights, size_t n, const TextOptions& options, uint64_t* row) {
+void minhash_features(const uint64_t* hashes, const double* weights, size_t n,
+                      const TextOptions& options, uint64_t* row) {
   // Both are larger than a stack may be.
   if (!weights) {
     const auto minima = std::make_unique<SetMinima>(options);

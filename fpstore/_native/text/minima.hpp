@@ -7,10 +7,12 @@
 namespace fpstore {
 namespace {
 
-// kVectors vectors of values, and the factors and terms of as many functions, stay in registers while all features pass. A compiler that
-// has no vectors of kBytes takes them apart, and is many times as slow: the instruction set says what it has.
+// kVectors vectors of values, and the factors and terms of as many functions, stay in registers
+// while all features pass. A compiler that has no vectors of kBytes takes them apart, and is many
+// times as slow: the instruction set says what it has.
 template <size_t kBytes, size_t kVectors>
-void lower_minima(const HashFunctions& functions, const uint32_t* features, size_t n, uint32_t* minima) {
+void lower_minima(const HashFunctions& functions, const uint32_t* features, size_t n,
+                  uint32_t* minima) {
   typedef uint32_t Lanes __attribute__((vector_size(kBytes)));
   constexpr size_t kTogether = kVectors * kBytes / sizeof(uint32_t);
   static_assert(kFunctionsAtLeast % kTogether == 0, "there are no functions left over");

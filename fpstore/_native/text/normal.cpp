@@ -12,7 +12,8 @@ namespace {
 constexpr size_t kMostForm = 64 + 2;  // bytes for one character, with separators
 constexpr unsigned kDepends = 0x100;  // above all combining classes
 
-// The code point at p, and how many bytes it has. Nothing is read from `end` on: what a wrong text lacks is zero.
+// The code point at p, and how many bytes it has. Nothing is read from `end` on: what a wrong text
+// lacks is zero.
 uint32_t code_point(const uint8_t* p, const uint8_t* end, unsigned* size) {
   const unsigned first = *p;
   if (first >= 0xE0 && first < 0xF0 && end - p >= 3) {  // most of what is not ASCII
@@ -46,11 +47,12 @@ const uint8_t* line_start(const uint8_t* start, const uint8_t* p) {
   return p;
 }
 
-// Puts units into bytes, with one space between two. A local copy of this stays in registers; members of a text would not: bytes that
-// are written may be theirs.
+// Puts units into bytes, with one space between two. A local copy of this stays in registers;
+// members of a text would not: bytes that are written may be theirs.
 class UnitWriter {
  public:
-  explicit UnitWriter(std::vector<uint8_t>* bytes) : bytes_(bytes), out_(bytes->data()), room_(bytes->size()) {}
+  explicit UnitWriter(std::vector<uint8_t>* bytes)
+      : bytes_(bytes), out_(bytes->data()), room_(bytes->size()) {}
 
   // Makes room for n bytes, and for the padding.
   void reserve(size_t more) {
@@ -121,19 +123,23 @@ class UnitWriter {
 
 }  // namespace
 
-void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, uint64_t stop, UnknownForms* unknown) {
+void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, uint64_t stop,
+                     UnknownForms* unknown) {
   UnitWriter writer(&bytes_);
   const bool removes = memchr(map.ascii, kRemovedByte, 128) != nullptr;
   const uint8_t *p = text + start, *const end = text + stop;
   const size_t lines = unknown->lines.size();
   writer.reserve(static_cast<size_t>(end - p));
-  bool as_it_is = false;   // whether a passage is
-  unsigned combining = 0;  // the class of the character before: marks in another order would be sorted
+  bool as_it_is = false;  // whether a passage is
+  unsigned combining =
+      0;  // the class of the character before: marks in another order would be sorted
   while (p < end) {
     const uint8_t* const rest = behind_ascii(p, end);
     if (rest != p) {
       writer.put_ascii(map.ascii, removes, p, rest);
-      if (combining && !std::all_of(p, rest, [&](uint8_t c) { return map.ascii[c] == kIgnoredByte; })) combining = 0;
+      if (combining &&
+          !std::all_of(p, rest, [&](uint8_t c) { return map.ascii[c] == kIgnoredByte; }))
+        combining = 0;
       p = rest;
       if (p == end) break;
     }
@@ -154,7 +160,8 @@ void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, ui
       p += size;
       continue;
     }
-    const uint32_t entry = map.entries[static_cast<size_t>(page) * kPagePoints + point % kPagePoints];
+    const uint32_t entry =
+        map.entries[static_cast<size_t>(page) * kPagePoints + point % kPagePoints];
     writer.reserve(static_cast<size_t>(end - p) + kMostForm);
     const unsigned before = combining;
     combining = entry & 0xFF;

@@ -1,4 +1,5 @@
-// The normal form of a text, character by character: where it is that of its characters, one after the other.
+// The normal form of a text, character by character: where it is that of its characters, one after
+// the other.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,9 +9,11 @@ namespace fpstore {
 
 constexpr uint32_t kCodePoints = 0x110000, kPagePoints = 256;
 constexpr uint64_t kHighBits = 0x8080808080808080u;  // of eight bytes: of ASCII none is set
-// In the table of ASCII characters: nothing stands for them. Of an ignored one it is as if the text did not have it.
+// In the table of ASCII characters: nothing stands for them. Of an ignored one it is as if the text
+// did not have it.
 constexpr uint8_t kIgnoredByte = 0xFE, kRemovedByte = 0xFF;
-// In a text, before and behind a passage that is in its normal form but for the number of its spaces. UTF-8 has no such byte.
+// In a text, before and behind a passage that is in its normal form but for the number of its
+// spaces. UTF-8 has no such byte.
 constexpr uint8_t kAsItIs = 0xFF;
 
 // What a character becomes, in the highest three bits of its entry.
@@ -27,8 +30,9 @@ constexpr unsigned kKindShift = 29, kFormShift = 23;
 constexpr uint32_t kFormMask = 0x3F, kPlaceMask = (1u << kFormShift) - 1;
 
 struct CharMap {
-  const uint8_t* ascii;   // 128 bytes: what ASCII characters become; ' ' is a separator
-  const int32_t* pages;   // of each kPagePoints code points: the number of their entries, in pages; -1 if they are not there
+  const uint8_t* ascii;  // 128 bytes: what ASCII characters become; ' ' is a separator
+  const int32_t* pages;  // of each kPagePoints code points: the number of their entries, in pages;
+                         // -1 if they are not there
   const uint32_t* entries;
   const uint8_t* pool;
 };
@@ -41,7 +45,8 @@ struct UnknownForms {
   }
 
   std::vector<bool> pages;      // those that are missing; empty if none is
-  std::vector<uint64_t> lines;  // where those begin and end whose form depends on neighbours of characters, ascending; whole texts too
+  std::vector<uint64_t> lines;  // where those begin and end whose form depends on neighbours of
+                                // characters, ascending; whole texts too
 };
 
 // A text in its normal form: units are words with one space between two, or characters.
@@ -49,10 +54,11 @@ class NormalText {
  public:
   static constexpr size_t kPadding = 32;  // spaces behind it, which may be read
 
-  // Takes the UTF-8 bytes of a text from start to end, which may have surrogates, and any bytes without harm. Notes what is unknown: if
-  // there is anything, what comes of the text is of no use. A text of which nothing is left is unknown as a whole, unless a passage of it is
-  // as it is.
-  void set(const CharMap& map, const uint8_t* text, uint64_t start, uint64_t end, UnknownForms* unknown);
+  // Takes the UTF-8 bytes of a text from start to end, which may have surrogates, and any bytes
+  // without harm. Notes what is unknown: if there is anything, what comes of the text is of no use.
+  // A text of which nothing is left is unknown as a whole, unless a passage of it is as it is.
+  void set(const CharMap& map, const uint8_t* text, uint64_t start, uint64_t end,
+           UnknownForms* unknown);
 
   const uint8_t* data() const { return bytes_.data(); }
   size_t size() const { return size_; }

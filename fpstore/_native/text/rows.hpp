@@ -7,7 +7,8 @@
 
 namespace fpstore {
 
-// Texts, one after the other: text i is at [offsets[i], offsets[i + 1]). Row i has as many as there are fields, from i * fields on.
+// Texts, one after the other: text i is at [offsets[i], offsets[i + 1]). Row i has as many as there
+// are fields, from i * fields on.
 struct Texts {
   const CharMap& map;
   const uint8_t* bytes;
@@ -18,18 +19,21 @@ struct Texts {
 // What became of a row of texts.
 enum class TextState : uint8_t { known, empty, unknown };
 
-// Where fingerprints go, words_in_all words each, and what became of each row. A row without features is empty, and its words are 0. One with
-// lines of unknown form is unknown: others have to make it. With missing pages the results are of no use.
+// Where fingerprints go, words_in_all words each, and what became of each row. A row without
+// features is empty, and its words are 0. One with lines of unknown form is unknown: others have to
+// make it. With missing pages the results are of no use.
 struct TextResults {
   uint64_t* rows;
   TextState* states;
   UnknownForms* unknown;
 };
 
-// Has a Maker make the fingerprints: add(text, field) takes a text of a row, finish(row) makes the fingerprint of what was added and
-// forgets it; false when that has no features. Works in memory of the longest text and its different shingles. False when memory runs out.
+// Has a Maker make the fingerprints: add(text, field) takes a text of a row, finish(row) makes the
+// fingerprint of what was added and forgets it; false when that has no features. Works in memory of
+// the longest text and its different shingles. False when memory runs out.
 template <class Maker, class... More>
-bool make_rows(const Texts& texts, const TextOptions& options, const TextResults& results, More... more) {
+bool make_rows(const Texts& texts, const TextOptions& options, const TextResults& results,
+               More... more) {
   try {
     const auto maker = std::make_unique<Maker>(options, more...);  // larger than a stack may be
     NormalText normal;
@@ -42,7 +46,9 @@ bool make_rows(const Texts& texts, const TextOptions& options, const TextResults
         if (results.unknown->lines.size() == before) maker->add(normal, f);
       }
       const bool known = maker->finish(row), readable = results.unknown->lines.size() == before;
-      results.states[i] = !readable ? TextState::unknown : known ? TextState::known : TextState::empty;
+      results.states[i] = !readable ? TextState::unknown
+                          : known   ? TextState::known
+                                    : TextState::empty;
     }
     return true;
   } catch (const std::bad_alloc&) {

@@ -13,7 +13,8 @@ class Simhash {
 
   void add(const NormalText& text, unsigned field) {
     if (!options_.plain())
-      features_.each_weighed(text, field, [&](uint64_t h, uint64_t weight) { add_weighed(h, weight); });
+      features_.each_weighed(text, field,
+                             [&](uint64_t h, uint64_t weight) { add_weighed(h, weight); });
     else if (options_.counting == Counting::distinct)
       features_.each_distinct(text, [&](uint64_t h) { count(h); });
     else
@@ -67,7 +68,8 @@ bool simhash_texts(const Texts& texts, const TextOptions& options, const TextRes
   return make_rows<Simhash>(texts, options, results);
 }
 
-void simhash_weighted(const uint64_t* rows, const double* weights, const uint8_t* batched, uint64_t n, unsigned row_words, uint64_t* result) {
+void simhash_weighted(const uint64_t* rows, const double* weights, const uint8_t* batched,
+                      uint64_t n, unsigned row_words, uint64_t* result) {
   double sums[64 * kMostRowWords] = {}, batch[64 * kMostRowWords] = {}, total = 0;
   const unsigned bits = 64 * row_words;
   uint64_t held = 0;
@@ -78,7 +80,8 @@ void simhash_weighted(const uint64_t* rows, const double* weights, const uint8_t
   for (uint64_t i = 0; i < n; ++i) {
     total += weights[i];
     double* into = batched[i] ? batch : sums;
-    for (unsigned b = 0; b < bits; ++b) into[b] += (rows[i * row_words + b / 64] >> b % 64) & 1 ? weights[i] : 0;
+    for (unsigned b = 0; b < bits; ++b)
+      into[b] += (rows[i * row_words + b / 64] >> b % 64) & 1 ? weights[i] : 0;
     if (batched[i] && ++held == kBatchedFeatures) end_batch();
   }
   end_batch();

@@ -1,1 +1,4 @@
-"""The base of all other folders: types, widths, arrays and strings, checks of arguments, resources, threads."""
+"""The base of all other folders.
+
+Types, widths, arrays and strings, checks of arguments, resources, threads.
+"""

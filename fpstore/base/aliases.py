@@ -24,6 +24,7 @@ Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 Counts = npt.NDArray[np.uint32]
 Flags = npt.NDArray[np.bool_]
-Groups = tuple[Words, Words, Words]  # keys, how many numbers each has, the numbers one after the other
+# keys, how many numbers each has, the numbers one after the other
+Groups = tuple[Words, Words, Words]
 Lims = npt.NDArray[np.int64]  # where each list of a column begins, and where the last ends
 Progress = Callable[[str, int, int | None], None]  # called as progress(phase, done, total)

@@ -18,16 +18,24 @@ SYNCS = ("commit", "batch", "none")
 
 
 def printable(path: str | os.PathLike[str]) -> str:
-    r"""Return a path on one line, in characters that any stream can print; a byte that is not UTF-8 reads ``\xff``."""
+    r"""Return a path on one line, in characters that any stream can print.
+
+    A byte that is not UTF-8 reads ``\xff``.
+    """
     return one_line(os.fspath(path))
 
 
 def check_path(value: object, what: str = "path") -> Path:
-    """Return an absolute path; InputError if it cannot be one or is a URI, StorageError if the system refuses it."""
+    """Return an absolute path.
+
+    InputError if it cannot be one or is a URI, StorageError if the system refuses it.
+    """
     name = os.fspath(value) if isinstance(value, (str, os.PathLike)) else value
     if not isinstance(name, str):
         advice = ": decode it with os.fsdecode" if isinstance(name, bytes) else ""
-        raise InputError(f"{what} must be a str or a pathlib.Path, got {show(value)}{advice}", got=value)
+        raise InputError(
+            f"{what} must be a str or a pathlib.Path, got {show(value)}{advice}", got=value
+        )
     if not name:
         raise InputError(f"{what} is empty", got=value)
     try:
@@ -37,8 +45,12 @@ def check_path(value: object, what: str = "path") -> Path:
             raise StorageError(f"{cut(name)}: {error.strerror}", path=name) from error
         _refuse_uri(value, name)
     except ValueError as error:
-        reason = "a NUL character" if "\0" in name else "a character that the file system cannot encode"
-        raise InputError(f"{what} {show(name)} cannot be a file name: it holds {reason}", got=value) from error
+        reason = (
+            "a NUL character" if "\0" in name else "a character that the file system cannot encode"
+        )
+        raise InputError(
+            f"{what} {show(name)} cannot be a file name: it holds {reason}", got=value
+        ) from error
     return Path(name).absolute()
 
 
@@ -51,22 +63,38 @@ def _refuse_uri(value: object, name: str) -> None:
     """Raise InputError for a URI, and for a `Path` that was made of one."""
     if is_uri(value):
         advice = "name a copy on a disk, or plan tasks, which read and write object stores"
-        raise InputError(f"{printable(name)}: is a URI, and a path is expected: {advice}", path=name)
+        raise InputError(
+            f"{printable(name)}: is a URI, and a path is expected: {advice}", path=name
+        )
     scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", name)
     if isinstance(value, Path) and scheme is not None and not os.path.lexists(scheme[0]):
-        raise InputError(f"{printable(name)}: is a URI in a pathlib.Path, which unites its slashes: give a str", path=name)
+        raise InputError(
+            f"{printable(name)}: is a URI in a pathlib.Path, which unites its slashes: give a str",
+            path=name,
+        )
 
 
 def is_iterable(value: object, *other_types: type) -> TypeGuard[Iterable[Any]]:
-    """Return whether a value can be iterated: not bytes, an array without a dimension, or a value of some other types."""
+    """Return whether a value can be iterated.
+
+    Not bytes, an array without a dimension, or a value of some other types.
+    """
     no = (bytes, bytearray, memoryview, *other_types)
-    return isinstance(value, Iterable) and not isinstance(value, no) and getattr(value, "shape", None) != ()
+    return (
+        isinstance(value, Iterable)
+        and not isinstance(value, no)
+        and getattr(value, "shape", None) != ()
+    )
 
 
 def check_choice(value: object, choices: Sequence[str], what: str) -> str:
     """Return the value if it is one of ``choices``."""
     if not isinstance(value, str) or value not in choices:
-        raise InputError(f"{what} must be one of {', '.join(choices)}, got {show(value)}", expected=tuple(choices), got=value)
+        raise InputError(
+            f"{what} must be one of {', '.join(choices)}, got {show(value)}",
+            expected=tuple(choices),
+            got=value,
+        )
     return value
 
 
@@ -89,14 +117,19 @@ def check_whole(value: object, least: int, most: int, what: str) -> int:
     except TypeError:
         number = None
     if number is None or not least <= number <= most:
-        raise InputError(f"{what} must be a whole number from {least} to {_power(most)}, got {show(value)}", got=value)
+        raise InputError(
+            f"{what} must be a whole number from {least} to {_power(most)}, got {show(value)}",
+            got=value,
+        )
     return number
 
 
 def check_number(value: object, least: float, most: float, what: str) -> float:
     """Return a number from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, Real) or not least <= float(value) <= most:
-        raise InputError(f"{what} must be a number from {least} to {most}, got {show(value)}", got=value)
+        raise InputError(
+            f"{what} must be a number from {least} to {most}, got {show(value)}", got=value
+        )
     return float(value)
 
 
@@ -109,7 +142,9 @@ def check_share(value: object, what: str) -> float | None:
     except (TypeError, ValueError, OverflowError):
         number = 0.0
     if not 0 < number < float("inf"):
-        raise InputError(f"{what} must be a positive number such as 0.1, got {show(value)}", got=value)
+        raise InputError(
+            f"{what} must be a positive number such as 0.1, got {show(value)}", got=value
+        )
     return number
 
 
@@ -120,19 +155,24 @@ def check_opening(mode: str, sync: str, merge_at: float | None) -> float | None:
     merge_at = check_share(merge_at, "merge_at")
     for name, given in {"sync": sync != "commit", "merge_at": merge_at is not None}.items():
         if given and mode == "r":
-            raise InputError(f"{name} is for changing a store: open it with mode='r+', or leave {name} out")
+            raise InputError(
+                f"{name} is for changing a store: open it with mode='r+', or leave {name} out"
+            )
     return merge_at
 
 
 def check_progress(value: object) -> None:
     """Refuse a value that cannot be called."""
     if value is not None and not callable(value):
-        raise InputError(f"progress must be a function of (phase, done, total), got {show(value)}", got=value)
+        raise InputError(
+            f"progress must be a function of (phase, done, total), got {show(value)}", got=value
+        )
 
 
 def is_flag(value: object) -> bool:
     """Return whether a value is True or False, of Python or of numpy."""
-    return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")  # numpy's, without importing it
+    # numpy's, without importing it
+    return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
 
 
 def _power(most: int) -> str:

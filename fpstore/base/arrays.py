@@ -1,4 +1,7 @@
-"""Columns of lists in one array; orders and distinct values of long arrays, which the kernel sorts faster than NumPy."""
+"""Columns of lists in one array.
+
+Orders and distinct values of long arrays, which the kernel sorts faster than NumPy.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,10 @@ def differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def keys_of(values: npt.NDArray[Any]) -> Words:
-    """Return unsigned integers in the order of some integers, or of floats that are not NaN; unsigned ones as they are."""
+    """Return unsigned integers in the order of some integers, or of floats that are not NaN.
+
+    Unsigned ones as they are.
+    """
     if values.dtype.kind in "bu":
         return values.astype(np.uint64)
     if values.dtype.kind == "i":
@@ -72,7 +78,11 @@ def stable_order(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     count = len(values)
     if not count:
         return np.empty(0, np.intp)
-    if values.dtype.kind in "biu" and int(values.min()) >= 0 and not (int(values.max()) | count) >> HALF_BITS:
+    if (
+        values.dtype.kind in "biu"
+        and int(values.min()) >= 0
+        and not (int(values.max()) | count) >> HALF_BITS
+    ):
         keys = values.astype(np.uint64)
         keys <<= np.uint64(HALF_BITS)
         keys |= np.arange(count, dtype=np.uint64)

@@ -10,7 +10,7 @@ import re
 IGNORED = (
     "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
-)  # fmt: skip
+)
 #: What ends a line, as characters of a pattern: the mandatory breaks of Unicode Standard Annex 14, of which CR LF is one.
 ENDS = r"\n\v\f\r\x85\u2028\u2029"
 LINE_END = rf"(?>\r\n|[{ENDS}])"

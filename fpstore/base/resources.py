@@ -15,8 +15,22 @@ from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_progress, check_whole
 from fpstore.errors import InputError, show
 
-_UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1000, "kib": 1 << 10, "m": 10**6, "mb": 10**6, "mib": 1 << 20,
-          "g": 10**9, "gb": 10**9, "gib": 1 << 30, "t": 10**12, "tb": 10**12, "tib": 1 << 40}  # fmt: skip
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "k": 1000,
+    "kb": 1000,
+    "kib": 1 << 10,
+    "m": 10**6,
+    "mb": 10**6,
+    "mib": 1 << 20,
+    "g": 10**9,
+    "gb": 10**9,
+    "gib": 1 << 30,
+    "t": 10**12,
+    "tb": 10**12,
+    "tib": 1 << 40,
+}
 LEAST_MEMORY = 64 << 20
 _TRIMMED = 8 << 20  # bytes of a room
 MOST_THREADS = 1024
@@ -32,7 +46,8 @@ class Resources(NamedTuple):
 
     def for_each(self, parts: int) -> Resources:
         """Return the budget of each of some parts that are worked on at once."""
-        threads = min(max(self.threads // parts, 2), self.threads)  # of two, one works while the other waits for the disk
+        # of two, one works while the other waits for the disk
+        threads = min(max(self.threads // parts, 2), self.threads)
         return Resources(self.memory // parts, threads)
 
     def report(self, phase: str, done: int, total: int | None = None) -> None:
@@ -73,8 +88,8 @@ def total_memory() -> int:
 def _limits_of_groups() -> Iterator[int]:
     """Yield the limits of memory of the control groups of this process, of version 2 or 1, and of all groups above them.
 
-    Slurm and systemd set the limit of a nested group. In a container the kernel may name a path that is not to be seen there:
-    the top is its own group.
+    Slurm and systemd set the limit of a nested group. In a container the kernel may name a path
+    that is not to be seen there: the top is its own group.
     """
     for line in _text(ROOT / "proc/self/cgroup").splitlines():
         number, controllers, group = [*line.split(":", 2), "", ""][:3]
@@ -118,9 +133,16 @@ def parse_size(size: int | str, what: str = "size") -> int:
         text = show(size) if isinstance(size, (list, tuple, dict)) else str(size)
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
         if match is None or match[2].lower() not in _UNITS:
-            raise InputError(f"{what} must be a number of bytes or a size such as 2GiB or 500MB, got {show(size)}")
+            raise InputError(
+                f"{what} must be a number of bytes or a size such as 2GiB or 500MB, got "
+                f"{show(size)}"
+            )
         unit = _UNITS[match[2].lower()]
-        value = int(match[1]) * unit if match[1].isdecimal() and len(match[1]) < 30 else float(match[1]) * unit
+        value = (
+            int(match[1]) * unit
+            if match[1].isdecimal() and len(match[1]) < 30
+            else float(match[1]) * unit
+        )
     if value < 1:
         raise InputError(f"{what} must be positive, got {show(size)}")
     if value >= 2**63:
@@ -141,11 +163,17 @@ def parse_memory(memory: int | str | None) -> int:
 def parse_threads(threads: int | None, what: str = "threads") -> int:
     """Return a count of threads or processes; None is one per available processor."""
     if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
     return check_whole(threads, 1, MOST_THREADS, what)
 
 
-def checked_resources(memory: int | str | None, threads: int | None, progress: Progress | None) -> Resources:
+def checked_resources(
+    memory: int | str | None, threads: int | None, progress: Progress | None
+) -> Resources:
     """Return the resources that a user gives to an operation."""
     check_progress(progress)
     return Resources(parse_memory(memory), parse_threads(threads), progress)

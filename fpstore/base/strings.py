@@ -12,7 +12,8 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import lims_of, spans
 
-STRINGS_BYTES = 1 << 22  # strings that are made, copied or written together: memory is bounded in bytes, not in strings
+# strings that are made, copied or written together: memory is bounded in bytes, not in strings
+STRINGS_BYTES = 1 << 22
 
 
 def hash_of(string: bytes) -> int:
@@ -21,7 +22,10 @@ def hash_of(string: bytes) -> int:
 
 
 def string_spans(strings: Sequence[str] | Sequence[bytes]) -> Iterator[slice]:
-    """Yield slices of strings that have STRINGS_BYTES together, of text that is ASCII; a longer string is alone."""
+    """Yield slices of strings that have STRINGS_BYTES together, of text that is ASCII.
+
+    A longer string is alone.
+    """
     return spans(lims_of(np.fromiter(map(len, strings), np.int64, len(strings))), STRINGS_BYTES)
 
 
@@ -37,11 +41,17 @@ class StringColumn:
         encoded: list[Any] = [*strings]
         if encoded and isinstance(encoded[0], str):
             encoded = [*map(str.encode, encoded)]
-        return cls(b"".join(encoded), np.cumsum(np.fromiter(map(len, encoded), np.uint64, len(encoded)), dtype=np.uint64))
+        return cls(
+            b"".join(encoded),
+            np.cumsum(np.fromiter(map(len, encoded), np.uint64, len(encoded)), dtype=np.uint64),
+        )
 
     @classmethod
     def cut(cls, data: bytes, starts: Words, ends: Words) -> StringColumn:
-        """Return parts of a text in UTF-8, each of whole characters; UnicodeDecodeError if the text is something else."""
+        """Return parts of a text in UTF-8, each of whole characters.
+
+        UnicodeDecodeError if the text is something else.
+        """
         if not data.isascii():
             data.decode()
         return cls(*_kernel.cut_strings(data, starts, ends))
@@ -63,7 +73,9 @@ class StringColumn:
         """Return successive strings."""
         low = int(self.ends[start - 1]) if start else 0
         ends = self.ends[start:end]
-        return StringColumn(self.data[low : int(ends[-1]) if len(ends) else low], ends - np.uint64(low))
+        return StringColumn(
+            self.data[low : int(ends[-1]) if len(ends) else low], ends - np.uint64(low)
+        )
 
     @property
     def sizes(self) -> Words:

@@ -1,12 +1,14 @@
 """Threads and signals: waiting so that a Ctrl-C acts, and threads that an interrupt cannot lose.
 
-The main thread may be interrupted behind every step of Python code. ``threading`` and ``concurrent.futures`` are Python code:
-they keep a lock forever, or lose a thread, if an interrupt comes inside them. The classes here use what is a single step: to
-start a thread and note it, to take a lock for a while, to put into and take from a ``SimpleQueue``.
+The main thread may be interrupted behind every step of Python code. ``threading`` and
+``concurrent.futures`` are Python code: they keep a lock forever, or lose a thread, if an interrupt
+comes inside them. The classes here use what is a single step: to start a thread and note it, to
+take a lock for a while, to put into and take from a ``SimpleQueue``.
 
-CPython 3.13 has a fault (its issue 130279): an interrupt between two rounds of a loop passes by the ``with`` and ``try`` of the
-function, if the loop is a ``while`` with a condition, or its body ends with an ``if``. So no block that must be left in order has
-such a loop; a test looks for them in the whole package.
+CPython 3.13 has a fault (its issue 130279): an interrupt between two rounds of a loop passes by the
+``with`` and ``try`` of the function, if the loop is a ``while`` with a condition, or its body ends
+with an ``if``. So no block that must be left in order has such a loop; a test looks for them in the
+whole package.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ WAIT_SECONDS = 0.05  # between two checks for signals
 
 
 def is_held(lock: threading.RLock) -> bool:
-    """Whether this thread holds a lock; exact even when an interrupt comes, unlike a variable kept beside the lock."""
+    """Whether this thread holds a lock.
+
+    Exact even when an interrupt comes, unlike a variable kept beside the lock.
+    """
     held: bool = lock._is_owned()  # type: ignore[attr-defined]
     return held
 
@@ -65,9 +70,15 @@ class Job(Generic[T]):
         self.run()
 
     def result(self) -> T:
-        """Wait for the result, and return it or raise the exception of the work; InputError in the child of a fork."""
+        """Wait for the result, and return it or raise the exception of the work.
+
+        InputError in the child of a fork.
+        """
         if self._process != os.getpid():
-            raise InputError("this was begun in another process, whose threads a child lacks: begin it anew in this one")
+            raise InputError(
+                "this was begun in another process, whose threads a child lacks: begin it anew in "
+                "this one"
+            )
         while not self.is_done:
             self._end.acquire(timeout=WAIT_SECONDS)
         if self.error is not None:
@@ -112,7 +123,10 @@ class Worker(Job[object]):
 
 
 class Pool:
-    """Threads that do some work and end with a ``with`` block; an exception there cancels the work that waits for a thread."""
+    """Threads that do some work and end with a ``with`` block.
+
+    An exception there cancels the work that waits for a thread.
+    """
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
@@ -121,7 +135,10 @@ class Pool:
         self._is_cancelled = False
 
     def submit(self, work: Callable[..., T], *arguments: Any, **named: Any) -> Job[T]:
-        """Have a thread do some work. If no more threads can be started, the others do it, or this thread at once."""
+        """Have a thread do some work.
+
+        If no more threads can be started, the others do it, or this thread at once.
+        """
         job = Job(partial(work, *arguments, **named))
         if len(self._workers) < self._threads:
             self._start()
@@ -173,14 +190,22 @@ class Pool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if error is not None:
             self.cancel()
         self.shutdown()
 
 
 class Beside:
-    """A thread that does one piece of work beside its caller; without ``thread``, the caller does it at once."""
+    """A thread that does one piece of work beside its caller.
+
+    Without ``thread``, the caller does it at once.
+    """
 
     def __init__(self, thread: bool) -> None:
         self._pool = Pool(1) if thread else None
@@ -207,11 +232,15 @@ class Beside:
             self._pool.shutdown()
 
 
-def in_order(work: Callable[[Item], T], items: Iterable[Item], threads: int, waiting: int = 1) -> Iterator[tuple[Item, T]]:
-    """Yield each item with the result of some work, in order; threads do the work while items are taken.
+def in_order(
+    work: Callable[[Item], T], items: Iterable[Item], threads: int, waiting: int = 1
+) -> Iterator[tuple[Item, T]]:
+    """Yield each item with the result of some work, in order.
 
-    With one thread, the caller's does the work, when its result is asked for. Otherwise ``waiting`` items are taken for each
-    thread before the first result must be there.
+    Threads do the work while items are taken.
+
+    With one thread, the caller's does the work, when its result is asked for. Otherwise ``waiting``
+    items are taken for each thread before the first result must be there.
     """
     if threads == 1:
         for item in items:
@@ -250,7 +279,10 @@ _pools: set[Pool] = set()
 
 @atexit.register
 def _shut_down() -> None:
-    """Let threads end their work before the interpreter cuts them off: an interrupt may have left a ``with`` block at once."""
+    """Let threads end their work before the interpreter cuts them off.
+
+    An interrupt may have left a ``with`` block at once.
+    """
     for pool in list(_pools):
         pool.shutdown()
 
@@ -262,8 +294,8 @@ else:
     class cached_property:  # noqa: N801 - it stands for functools.cached_property
         """A property that is computed at its first use, and kept.
 
-        Two threads may compute it at the same time. In Python 3.11, the one of functools holds a lock instead, one for all
-        objects, which a fork can leave held in the child.
+        Two threads may compute it at the same time. In Python 3.11, the one of functools holds a
+        lock instead, one for all objects, which a fork can leave held in the child.
         """
 
         def __init__(self, compute):

@@ -1,8 +1,9 @@
 """The width of fingerprints, and arrays of them as the kernel takes them.
 
-Inside fpstore, fingerprints are rows of uint64 words: shape (n,) up to 64 bits, (n, width / 64) above, the most significant
-word first. One of 32 bits is in the upper half of its word, whose lower half is zero. So bit 0 is the highest bit of the
-first word at every width, and rows are in the order of the numbers that they stand for.
+Inside fpstore, fingerprints are rows of uint64 words: shape (n,) up to 64 bits, (n, width / 64)
+above, the most significant word first. One of 32 bits is in the upper half of its word, whose lower
+half is zero. So bit 0 is the highest bit of the first word at every width, and rows are in the
+order of the numbers that they stand for.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Width:
     """A width of fingerprints: 32, 64, 128 or 256 bits; see :func:`check_width`."""
 
     bits: int
-    stored: bool = field(default=False, compare=False)  # the width of a store, which cannot be chosen any more: for messages
+    # the width of a store, which cannot be chosen any more: for messages
+    stored: bool = field(default=False, compare=False)
 
     @cached_property
     def words(self) -> int:
@@ -48,7 +50,8 @@ class Width:
     def _unused(self) -> int:
         return self.words * WORD_BITS - self.bits
 
-    # One fingerprint: as users know it, a number below 2^bits, and as the kernel does, a number of whole words
+    # One fingerprint: as users know it, a number below 2^bits, and as the kernel does, a number of
+    # whole words
 
     def inner(self, value: int) -> int:
         """Return the number of a fingerprint in the kernel."""
@@ -71,13 +74,20 @@ class Width:
     def rows(self, values: Iterable[int]) -> Words:
         """Return rows of fingerprints that are numbers below 2^bits."""
         if self.words == 1:
-            return np.array([value << self._unused for value in values] if self._unused else list(values), np.uint64)
-        return self.from_bytes(np.frombuffer(b"".join(value.to_bytes(self.bytes, "big") for value in values), np.uint8))
+            return np.array(
+                [value << self._unused for value in values] if self._unused else list(values),
+                np.uint64,
+            )
+        return self.from_bytes(
+            np.frombuffer(b"".join(value.to_bytes(self.bytes, "big") for value in values), np.uint8)
+        )
 
     def from_bytes(self, data: Bytes) -> Words:
         """Return rows of fingerprints that are ``bytes`` big-endian bytes each, one after the other in a contiguous array."""
         if self.bits < WORD_BITS:
-            return data.reshape(-1).view(f">u{self.bytes}").astype(np.uint64) << np.uint64(self._unused)
+            return data.reshape(-1).view(f">u{self.bytes}").astype(np.uint64) << np.uint64(
+                self._unused
+            )
         words = data.reshape(-1).view(">u8").astype(np.uint64)
         return words if self.words == 1 else words.reshape(-1, self.words)
 
@@ -87,7 +97,10 @@ class Width:
         return np.ascontiguousarray(data[:, : self.bytes])
 
     def outside(self, rows: Words) -> npt.NDArray[Any]:
-        """Return fingerprints as users get them: uint32 (n,), uint64 (n,), or uint8 (n, ``bytes``) above 64 bits."""
+        """Return fingerprints as users get them.
+
+        Uint32 (n,), uint64 (n,), or uint8 (n, ``bytes``) above 64 bits.
+        """
         if self.bits < WORD_BITS:
             return (rows >> np.uint64(self._unused)).astype(np.uint32)
         return rows if self.words == 1 else self.to_bytes(rows)
@@ -95,10 +108,15 @@ class Width:
     def numbers(self, rows: Words) -> list[int]:
         """Return fingerprints as numbers."""
         if self.words == 1:
-            values: list[int] = (rows >> np.uint64(self._unused)).tolist() if self._unused else rows.tolist()
+            values: list[int] = (
+                (rows >> np.uint64(self._unused)).tolist() if self._unused else rows.tolist()
+            )
             return values
         data = self.to_bytes(rows).tobytes()
-        return [int.from_bytes(data[at : at + self.bytes], "big") for at in range(0, len(data), self.bytes)]
+        return [
+            int.from_bytes(data[at : at + self.bytes], "big")
+            for at in range(0, len(data), self.bytes)
+        ]
 
     def texts(self, rows: Words) -> list[str]:
         """Return fingerprints as hexadecimal digits."""
@@ -111,20 +129,30 @@ class Width:
 
 
 WIDTH_64 = Width(64)
-Distances = npt.NDArray[Any]  # uint8, or uint16 for fingerprints of 256 bits, which may differ in all of them
+# uint8, or uint16 for fingerprints of 256 bits, which may differ in all of them
+Distances = npt.NDArray[Any]
 
 
 def check_width(value: object) -> Width:
     """Return a width; InputError if fingerprints cannot have it."""
     if isinstance(value, Width):
         return value
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value not in WIDTHS:
-        raise InputError(f"width must be one of {', '.join(map(str, WIDTHS))}, got {show(value)}", got=value)
+    if (
+        isinstance(value, (bool, np.bool_))
+        or not isinstance(value, (int, np.integer))
+        or value not in WIDTHS
+    ):
+        raise InputError(
+            f"width must be one of {', '.join(map(str, WIDTHS))}, got {show(value)}", got=value
+        )
     return Width(int(value))
 
 
 def fingerprint_text(value: int, bits: int | None = None) -> str:
-    """Return a fingerprint as users read it in messages: in decimal digits up to 64 bits, in all its hexadecimal ones above."""
+    """Return a fingerprint as users read it in messages.
+
+    In decimal digits up to 64 bits, in all its hexadecimal ones above.
+    """
     bits = bits or next((bits for bits in WIDTHS if value < 1 << bits), WIDTHS[-1])
     return f"0x{Width(bits).text(value)}" if bits > WORD_BITS else str(value)
 
@@ -137,7 +165,9 @@ def words_of(rows: Words) -> int:
 def distances_between(rows: Words, others: Words) -> npt.NDArray[np.uint16]:
     """Return the distances of pairs of rows, or of some rows and one."""
     differing = np.bitwise_count(rows ^ others)
-    distances: npt.NDArray[np.uint16] = (differing if differing.ndim == 1 else differing.sum(1)).astype(np.uint16)
+    distances: npt.NDArray[np.uint16] = (
+        differing if differing.ndim == 1 else differing.sum(1)
+    ).astype(np.uint16)
     return distances
 
 
@@ -183,11 +213,14 @@ def ascending(rows: Words) -> npt.NDArray[np.bool_]:
 
 def equal(rows: Words, others: Words) -> npt.NDArray[np.bool_]:
     """Return which rows equal the rows at the same place of other rows."""
-    same: npt.NDArray[np.bool_] = rows == others if rows.ndim == 1 else np.all(rows == others, axis=1)
+    same: npt.NDArray[np.bool_] = (
+        rows == others if rows.ndim == 1 else np.all(rows == others, axis=1)
+    )
     return same
 
 
-# What NumPy does with arrays of one dimension: wide rows are compared as strings of big-endian bytes.
+# What NumPy does with arrays of one dimension: wide rows are compared as strings of big-endian
+# bytes.
 
 
 def comparable(rows: Words) -> npt.NDArray[Any]:
@@ -198,17 +231,27 @@ def comparable(rows: Words) -> npt.NDArray[Any]:
 
 
 def _rows_again(values: npt.NDArray[Any], like: Words) -> Words:
-    return values if like.ndim == 1 else values.view(">u8").astype(np.uint64).reshape(-1, like.shape[1])
+    return (
+        values
+        if like.ndim == 1
+        else values.view(">u8").astype(np.uint64).reshape(-1, like.shape[1])
+    )
 
 
 def place_of(rows: Words, row: Words, side: str = "left") -> int:
-    """Return where one row (an array of one row) belongs among ascending rows; it reads few of them."""
+    """Return where one row (an array of one row) belongs among ascending rows.
+
+    It reads few of them.
+    """
     if rows.ndim == 1:
         return int(rows.searchsorted(row[0], side))  # type: ignore[call-overload]
     first, end = 0, len(rows)
     for column, value in zip(rows.T, row[0], strict=True):
         inside = column[first:end]  # of the rows whose words before this one are the same
-        first, end = first + int(inside.searchsorted(value)), first + int(inside.searchsorted(value, "right"))
+        first, end = (
+            first + int(inside.searchsorted(value)),
+            first + int(inside.searchsorted(value, "right")),
+        )
     return first if side == "left" else end
 
 

@@ -1,4 +1,7 @@
-"""Building a store from input: sort, group, encode the identity table and its ids, then the other tables in threads."""
+"""Building a store from input.
+
+Sort, group, encode the identity table and its ids, then the other tables in threads.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,8 @@ from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, 
 from fpstore.format.record import Totals
 from fpstore.format.table import open_table
 
-# Bytes of the budget for what is in memory beside the rows: the interpreter and its packages, pieces that are read and written.
+# Bytes of the budget for what is in memory beside the rows: the interpreter and its packages,
+# pieces that are read and written.
 BESIDE_SORTS = 80 << 20
 PHASE_READ = "reading"
 PHASE_SORT = "sorting"
@@ -68,7 +72,8 @@ class Options:
     rows: int = 0
     reserved: int = 0  # bytes of the budget that are already used
     identity: bytes | None = None  # of a store whose bytes follow from its input; None: random
-    auto: dict[str, Any] | None = None  # if `auto` chose the design: what a later merge needs to choose again
+    # if `auto` chose the design: what a later merge needs to choose again
+    auto: dict[str, Any] | None = None
     blocks: Blocks = field(init=False)  # made of what was asked for
 
     def checked(self) -> Options:
@@ -79,7 +84,9 @@ class Options:
         self.threads = parse_threads(self.threads)
         check_choice(self.storage, STORAGE, "storage")
         check_choice(self.prefer, PREFER, "prefer")
-        self.blocks = check_blocks(self.block_bytes, self.codec, self.width, self.filter).preferring(self.prefer, self.storage)
+        self.blocks = check_blocks(
+            self.block_bytes, self.codec, self.width, self.filter
+        ).preferring(self.prefer, self.storage)
         check_design(self.design, self.radius, self.width)
         check_flag(self.index_ids, "index_ids")
         check_progress(self.progress)
@@ -122,7 +129,8 @@ class _Build:
             sorter = self._read(source, ids)
             parts = [partial(self._tables, sorter)]
             if self._strings is not None:
-                # Most of it is compressing, which goes on in all threads when the tables are written.
+                # Most of it is compressing, which goes on in all threads when the tables are
+                # written.
                 parts.append(partial(writer.write_dictionary, self._strings, self._threads))
             if self._threads > 1:
                 self._work.share(len(parts), parts)
@@ -149,10 +157,15 @@ class _Build:
             writer.write_places(self._memory)
 
     def _sorter(self, rows: int | None) -> Sorter:
-        return Sorter(self._memory, self._temporary, rows, self._width.words, self._threads, self._work.stop)
+        return Sorter(
+            self._memory, self._temporary, rows, self._width.words, self._threads, self._work.stop
+        )
 
     def _read(self, source: Any, ids: Any) -> Sorter:
-        """Return a sorter of all rows; a design that is impossible for their number is refused before anything is read."""
+        """Return a sorter of all rows.
+
+        A design that is impossible for their number is refused before anything is read.
+        """
         rows = known_rows(source)
         if rows is not None and self._options.design != "auto":
             self._choose(rows)
@@ -162,7 +175,9 @@ class _Build:
         pieces = chunks(source, ids, self._width)
         first = next(pieces, None)
         pieces = chain([] if first is None else [first], pieces)
-        if self._options.id_kind == "string" or (first is not None and isinstance(first[1], (list, StringColumn))):
+        if self._options.id_kind == "string" or (
+            first is not None and isinstance(first[1], (list, StringColumn))
+        ):
             return self._read_strings(pieces, rows)
         sorter = self._sorter(rows)
         for fingerprints, chunk_ids in pieces:
@@ -185,7 +200,10 @@ class _Build:
             fingerprints.append(piece)
             strings.add(ids)
             self._work.tick(len(piece))
-        self._kind, self._next_row = "string", self._options.rows if self._options.id_kind else strings.rows
+        self._kind, self._next_row = (
+            "string",
+            self._options.rows if self._options.id_kind else strings.rows,
+        )
         strings.resolve(lambda rows: self._work.tick())
         sorter = self._sorter(strings.rows)
         for piece in fingerprints.pieces():
@@ -210,9 +228,12 @@ class _Build:
         options = self._options
         if isinstance(options.design, str) and options.design == "auto":
             required = Requirements(
-                Width(options.width), options.disk_budget, storage=options.storage, blocks=options.blocks,
+                Width(options.width),
+                options.disk_budget,
+                storage=options.storage,
+                blocks=options.blocks,
                 prefer=options.prefer,
-            )  # fmt: skip
+            )
             return choose(count, options.radius, required, sample).design
         return make_for(options.design, options.radius, count, Width(options.width), sample)
 
@@ -226,7 +247,8 @@ class _Build:
             each = Resources(self._memory, self._threads).for_each(max(threads, 1))
             parts = [partial(self._table_in_parts, identity, table, each) for table in tables]
         else:
-            # The sorted keys stay. One thread has the memory that the sort had, each other one needs its own.
+            # The sorted keys stay. One thread has the memory that the sort had, each other one
+            # needs its own.
             taken = identity.count * sort_bytes(self._width.words)
             free = self._memory - 2 * taken
             threads = min(most, 1 + max(free, 0) // max(taken, 1))
@@ -241,7 +263,9 @@ class _Build:
             self._work.share(threads, parts)
         identity.close()
 
-    def _table_in_memory(self, identity: _Identity, table: int, rooms: list[tuple[Words, Words]]) -> None:
+    def _table_in_memory(
+        self, identity: _Identity, table: int, rooms: list[tuple[Words, Words]]
+    ) -> None:
         self._work.tick()
         spec, n = identity.design.tables[table], identity.count
         words = n * spec.key_words
@@ -249,7 +273,9 @@ class _Build:
             room = rooms.pop()
         except IndexError:  # all are in use
             room = sort_room(n * self._width.words, 1), sort_room(n * self._width.words, 1)
-        keys, scratch = (array[:words].reshape(empty_rows(n, spec.key_words).shape) for array in room)
+        keys, scratch = (
+            array[:words].reshape(empty_rows(n, spec.key_words).shape) for array in room
+        )
         if spec.kind == REFERENCES:
             first = 0
             for piece in reference_keys(identity.in_memory, n, spec):
@@ -258,14 +284,23 @@ class _Build:
             _kernel.sort_keys(keys, scratch, None, self._work.stop)
         else:
             permutation = np.frombuffer(spec.permutation, np.uint8)
-            _kernel.permute_sort(identity.whole(), permutation, keys, scratch, spec.sort_bits, self._work.stop)
+            _kernel.permute_sort(
+                identity.whole(), permutation, keys, scratch, spec.sort_bits, self._work.stop
+            )
         self._writer.write_table(table, lambda: [keys])
         rooms.append(room)
 
     def _table_in_parts(self, identity: _Identity, table: int, resources: Resources) -> None:
         self._work.tick()
         rows = identity.keys if self._threads == 1 else lambda: ahead(identity.keys())
-        keys = TableKeys(rows, identity.count, identity.design.tables[table], self._temporary, resources, self._work.stop)
+        keys = TableKeys(
+            rows,
+            identity.count,
+            identity.design.tables[table],
+            self._temporary,
+            resources,
+            self._work.stop,
+        )
         try:
             self._writer.write_table(table, keys)
         finally:
@@ -291,14 +326,19 @@ class _Build:
 
 
 class _Identity(SortedColumns):
-    """The sorted distinct fingerprints and their ids, from which the tables are made; in files if a folder is given."""
+    """The sorted distinct fingerprints and their ids, from which the tables are made.
+
+    In files if a folder is given.
+    """
 
     design: Design
 
     def __init__(self, folder: Path | None, words: int) -> None:
         super().__init__(folder, words)
-        self.table_first = folder is not None  # whether the first table comes before others: they read it, or use its memory
-        self.table: Path | None = None  # the table file from which to read the keys instead of the column
+        # whether the first table comes before others: they read it, or use its memory
+        self.table_first = folder is not None
+        # the table file from which to read the keys instead of the column
+        self.table: Path | None = None
         self._sample = EvenRows(words)
 
     def add(self, part: SortedRows) -> None:
@@ -311,7 +351,10 @@ class _Identity(SortedColumns):
         return self._sample.rows()
 
     def drop_ids(self, table: Path) -> None:
-        """Drop the ids once they are written; fingerprints in files are read from the identity table from now on."""
+        """Drop the ids once they are written.
+
+        Fingerprints in files are read from the identity table from now on.
+        """
         self._per_key.close()
         self._numbers.close()
         if self._in_files:

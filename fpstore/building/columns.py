@@ -28,7 +28,9 @@ def in_pieces(parts: Iterable[Array]) -> Iterator[Array]:
 
 
 class Column:
-    """Rows of words: :meth:`append` them, then read them; in memory, or in a nameless file of ``folder``.
+    """Rows of words: :meth:`append` them, then read them.
+
+    In memory, or in a nameless file of ``folder``.
 
     The words have the type of those that are added first.
     """
@@ -41,7 +43,10 @@ class Column:
         self.rows = 0
 
     def append(self, part: Array) -> None:
-        """Add rows at the end. In memory, the caller's array itself is kept: it must not change afterwards."""
+        """Add rows at the end.
+
+        In memory, the caller's array itself is kept: it must not change afterwards.
+        """
         if not self.rows:
             self._type = part.dtype
         part = np.ascontiguousarray(part, self._type)
@@ -79,7 +84,9 @@ class Column:
         if self._file is not None:
             return self.part(0, self.rows)
         if len(self._parts) != 1:
-            self._parts = [np.concatenate([empty_rows(0, self._words), *self._parts], dtype=self._type)]
+            self._parts = [
+                np.concatenate([empty_rows(0, self._words), *self._parts], dtype=self._type)
+            ]
         return self._parts[0]
 
     def mapped(self) -> Array:
@@ -114,8 +121,13 @@ class SortedColumns:
     """Distinct keys in ascending order with the numbers of each, in memory, or in files if a folder is given."""
 
     def __init__(self, folder: Path | None, words: int = 1) -> None:
-        self._keys, self._per_key, self._numbers = Column(folder, words), Column(folder), Column(folder)
-        self._parts: list[tuple[int, bool]] = []  # the keys of each part, and whether each of them has one number
+        self._keys, self._per_key, self._numbers = (
+            Column(folder, words),
+            Column(folder),
+            Column(folder),
+        )
+        # the keys of each part, and whether each of them has one number
+        self._parts: list[tuple[int, bool]] = []
         self._in_files = folder is not None
         self.summary = KeySummary()
 
@@ -147,7 +159,9 @@ class SortedColumns:
             keys = self._keys.part(start, len(counts))
             start += len(keys)
             for some in spans(lims_of(counts), COPY_ROWS):
-                numbers = self._numbers.part(number, int(counts[some].sum())).astype(np.uint64, copy=False)
+                numbers = self._numbers.part(number, int(counts[some].sum())).astype(
+                    np.uint64, copy=False
+                )
                 number += len(numbers)
                 yield keys[some], counts[some], numbers
 
@@ -159,7 +173,9 @@ class SortedColumns:
             done = 0
             while done < keys:
                 size = min(keys - done, COPY_ROWS - rows)
-                waiting.append(np.ones(size, np.uint64) if single else self._per_key.part(count, size))
+                waiting.append(
+                    np.ones(size, np.uint64) if single else self._per_key.part(count, size)
+                )
                 count += 0 if single else size
                 done, rows = done + size, rows + size
                 if rows == COPY_ROWS:

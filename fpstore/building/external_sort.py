@@ -1,7 +1,7 @@
 """The sort of rows of a key and a number in a fixed memory budget.
 
-In memory, several threads sort by digits, in parts that fit the cache. What does not fit goes to sorted runs in a file, which are
-merged part by part.
+In memory, several threads sort by digits, in parts that fit the cache. What does not fit goes to
+sorted runs in a file, which are merged part by part.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ LEAST_BITS, MOST_BITS = 6, 12  # of a digit
 LARGE_PART = 16  # a part with more than such a share of what a thread sorts is taken apart again
 MOST_NUMBER = 2**32 - 1  # that takes 32 bits
 
-# Bytes per row of one word while rows are sorted in memory, of keys with numbers or of keys alone: the rows, and the arrays that
-# they are moved to.
+# Bytes per row of one word while rows are sorted in memory, of keys with numbers or of keys alone:
+# the rows, and the arrays that they are moved to.
 PAIR_BYTES = 32
 SORT_BYTES = 16
 SAMPLE_STEP = 512  # rows of a sorted run between two that are remembered
@@ -43,7 +43,10 @@ SAMPLE_STEP = 512  # rows of a sorted run between two that are remembered
 
 
 def sort_room(count: int, words: int) -> Words:
-    """Return an array for ``count`` rows of words; its memory goes back to the system when it is dropped."""
+    """Return an array for ``count`` rows of words.
+
+    Its memory goes back to the system when it is dropped.
+    """
     array = own_pages(8 * count * words).view(np.uint64)
     return array if words == 1 else array.reshape(count, words)
 
@@ -55,7 +58,10 @@ def number_room(count: int, most: int) -> Numbers:
 
 
 class NumberedRows(NamedTuple):
-    """Keys, and a number of each; without numbers, they are numbered by their place, from ``first`` on."""
+    """Keys, and a number of each.
+
+    Without numbers, they are numbered by their place, from ``first`` on.
+    """
 
     keys: Words
     numbers: Numbers | None
@@ -68,7 +74,11 @@ class NumberedRows(NamedTuple):
 
     def cut(self, start: int, end: int) -> NumberedRows:
         """Return a slice of the rows."""
-        return NumberedRows(self.keys[start:end], None if self.numbers is None else self.numbers[start:end], self.first + start)
+        return NumberedRows(
+            self.keys[start:end],
+            None if self.numbers is None else self.numbers[start:end],
+            self.first + start,
+        )
 
     def room(self) -> Columns:
         """Return arrays for the keys and the numbers of as many rows."""
@@ -82,13 +92,23 @@ class DigitCounts:
     ``depth`` is the first bit of the digit; all its bits lie in one word.
     """
 
-    def __init__(self, rows: NumberedRows, depth: int, bits: int, threads: int, stop: _kernel.Stop | None) -> None:
+    def __init__(
+        self, rows: NumberedRows, depth: int, bits: int, threads: int, stop: _kernel.Stop | None
+    ) -> None:
         step = -(-rows.size // threads) or 1
-        self._slices = [rows.cut(start, min(start + step, rows.size)) for start in range(0, rows.size, step)]
+        self._slices = [
+            rows.cut(start, min(start + step, rows.size)) for start in range(0, rows.size, step)
+        ]
         self._counts = [np.zeros(1 << bits, np.uint64) for _ in self._slices]
         self._depth, self._threads, self._stop = depth, threads, stop
         slices = zip(self._slices, self._counts, strict=True)
-        do_all(threads, [partial(_kernel.count_parts, some.keys, depth, out, stop=stop) for some, out in slices])
+        do_all(
+            threads,
+            [
+                partial(_kernel.count_parts, some.keys, depth, out, stop=stop)
+                for some, out in slices
+            ],
+        )
         self.sizes: Words = np.sum([np.zeros(1 << bits, np.uint64), *self._counts], axis=0)
         self.ends: Words = np.cumsum(self.sizes)
 
@@ -98,14 +118,27 @@ class DigitCounts:
         work: list[Callable[[], object]] = []
         for some, counts in zip(self._slices, self._counts, strict=True):
             work.append(
-                partial(_kernel.scatter_parts, some.keys, some.numbers, some.first, self._depth, at.copy(), out, stop=self._stop)
+                partial(
+                    _kernel.scatter_parts,
+                    some.keys,
+                    some.numbers,
+                    some.first,
+                    self._depth,
+                    at.copy(),
+                    out,
+                    stop=self._stop,
+                )
             )
             at += counts
         do_all(self._threads, work)
 
 
-def sort_rows(rows: NumberedRows, out: Columns, threads: int, stop: _kernel.Stop | None = None, depth: int = 0) -> None:
-    """Move rows to other arrays, sorted by their keys, stable; what they stood in may be in any order then.
+def sort_rows(
+    rows: NumberedRows, out: Columns, threads: int, stop: _kernel.Stop | None = None, depth: int = 0
+) -> None:
+    """Move rows to other arrays, sorted by their keys, stable.
+
+    What they stood in may be in any order then.
 
     ``depth`` is a number of leading bits in which all keys agree.
     """
@@ -119,10 +152,13 @@ def sort_rows(rows: NumberedRows, out: Columns, threads: int, stop: _kernel.Stop
     if depth == all_bits:
         return
     keys, numbers = out
-    large = np.flatnonzero(digits.sizes > max(rows.size // (LARGE_PART * threads), PART_ROWS)).tolist()
+    large = np.flatnonzero(
+        digits.sizes > max(rows.size // (LARGE_PART * threads), PART_ROWS)
+    ).tolist()
     ends = digits.ends
     work: list[Callable[[], object]] = []
-    step = max(rows.size // (4 * threads), 1)  # several for each thread: they do not take equally long
+    # several for each thread: they do not take equally long
+    step = max(rows.size // (4 * threads), 1)
     for before, after in pairwise([-1, *large, len(ends)]):
         first = before + 1
         while first < after:
@@ -130,16 +166,25 @@ def sort_rows(rows: NumberedRows, out: Columns, threads: int, stop: _kernel.Stop
             last = min(int(np.searchsorted(ends, np.uint64(start + step))), after - 1)
             some = slice(start, int(ends[last]))
             of_some = ends[first : last + 1] - np.uint64(start)
-            work.append(partial(_kernel.sort_parts, keys[some], numbers[some], of_some, depth, stop=stop))
+            work.append(
+                partial(_kernel.sort_parts, keys[some], numbers[some], of_some, depth, stop=stop)
+            )
             first = last + 1
     do_all(threads, work)
     for part in large:
         start, end = int(ends[part] - digits.sizes[part]), int(ends[part])
-        _sort_within((keys[start:end], numbers[start:end]), rows.cut(start, end), threads, stop, depth)
+        _sort_within(
+            (keys[start:end], numbers[start:end]), rows.cut(start, end), threads, stop, depth
+        )
 
 
-def _sort_within(rows: Columns, spare: NumberedRows, threads: int, stop: _kernel.Stop | None, depth: int) -> None:
-    """Sort rows where they are; ``spare`` has room for their keys, and for the numbers if it has any."""
+def _sort_within(
+    rows: Columns, spare: NumberedRows, threads: int, stop: _kernel.Stop | None, depth: int
+) -> None:
+    """Sort rows where they are.
+
+    ``spare`` has room for their keys, and for the numbers if it has any.
+    """
     room = spare.keys, np.empty_like(rows[1]) if spare.numbers is None else spare.numbers
     sort_rows(NumberedRows(*rows), room, threads, stop, depth)
     for start in range(0, spare.size, COPY_ROWS):
@@ -149,7 +194,9 @@ def _sort_within(rows: Columns, spare: NumberedRows, threads: int, stop: _kernel
             column[start : start + COPY_ROWS] = values[start : start + COPY_ROWS]
 
 
-def _counted_digits(rows: NumberedRows, depth: int, threads: int, stop: _kernel.Stop | None) -> DigitCounts:
+def _counted_digits(
+    rows: NumberedRows, depth: int, threads: int, stop: _kernel.Stop | None
+) -> DigitCounts:
     """Count digits that make parts small enough to be sorted in the cache, if keys are even."""
     bits = LEAST_BITS
     while bits < MOST_BITS and rows.size >> bits > PART_ROWS:
@@ -166,7 +213,10 @@ def _shared_bits(keys: Words) -> int:
 
 
 def grouped(keys: Words, numbers: Numbers, memory: Words) -> SortedRows:
-    """Return sorted rows by their distinct keys; ``memory`` is for how many numbers each key has."""
+    """Return sorted rows by their distinct keys.
+
+    ``memory`` is for how many numbers each key has.
+    """
     memory = memory.reshape(-1)
     if _kernel.are_distinct_keys(keys):
         return SortedRows(keys, None, numbers)
@@ -206,12 +256,14 @@ Slices = list[Slice]  # of all runs: a part, which no row of another part lies b
 class Runs:
     """Sorted runs of rows in a file without a name, which are taken together part by part.
 
-    They are cut by bounds that are evenly chosen among their keys, so that a part fits however the keys lie.
+    They are cut by bounds that are evenly chosen among their keys, so that a part fits however the
+    keys lie.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self._file = SpillFile(folder)
-        self._places: list[list[tuple[int, np.dtype[Any]]]] = []  # of each run: where its arrays are
+        # of each run: where its arrays are
+        self._places: list[list[tuple[int, np.dtype[Any]]]] = []
         self._sizes: list[int] = []
         self._samples: list[Words] = []
         self._words = 1
@@ -232,15 +284,21 @@ class Runs:
         """Return the parts, in order; a part has at most ``most`` rows, unless all have one key."""
         samples = np.concatenate(self._samples)
         samples = samples[order_of(samples)]
-        # Each run adds less than a step to the rows between two bounds, or has less: of many runs, as many add as have less.
+        # Each run adds less than a step to the rows between two bounds, or has less: of many runs,
+        # as many add as have less.
         step = max(most // SAMPLE_STEP - len(self._sizes), most // SAMPLE_STEP // 2, 1)
         bounds = samples[step::step]
         cuts = [[0, *self._places_of(run, bounds), size] for run, size in enumerate(self._sizes)]
-        slices = [[Slice(run, *ends) for ends in pairwise(of_run)] for run, of_run in enumerate(cuts)]
+        slices = [
+            [Slice(run, *ends) for ends in pairwise(of_run)] for run, of_run in enumerate(cuts)
+        ]
         return [part for part in map(list, zip(*slices, strict=True)) if size_of(part)]
 
     def _places_of(self, run: int, bounds: Words) -> Iterator[int]:
-        """Yield the first row of a run that is not below each bound: it lies between two samples."""
+        """Yield the first row of a run that is not below each bound.
+
+        It lies between two samples.
+        """
         for at, sample in enumerate(places_of(self._samples[run], bounds).tolist()):
             first = max((sample - 1) * SAMPLE_STEP + 1, 0)
             between = sort_room(min(sample * SAMPLE_STEP, self._sizes[run]) - first, self._words)
@@ -275,15 +333,23 @@ def unless_stopped(pieces: Iterator[Words], stop: _kernel.Stop | None) -> Iterat
 
 
 class Sorter:
-    """Sorts rows of a key and a number in a budget: :meth:`add` them in any order, then iterate over :meth:`groups`, once.
+    """Sorts rows of a key and a number in a budget.
 
-    Rows that do not fit into memory go to sorted runs. ``rows`` is the number of rows that will be added, if it is known.
+    :meth:`add` them in any order, then iterate over :meth:`groups`, once.
+
+    Rows that do not fit into memory go to sorted runs. ``rows`` is the number of rows that will be
+    added, if it is known.
     """
 
     def __init__(
-        self, memory: int, folder: Path | None, rows: int | None = None, words: int = 1, threads: int = 1,
+        self,
+        memory: int,
+        folder: Path | None,
+        rows: int | None = None,
+        words: int = 1,
+        threads: int = 1,
         stop: _kernel.Stop | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._folder, self._threads, self._stop = folder, threads, stop
         self._most = max(memory // pair_bytes(words), 1)  # rows in memory
         self._words = words
@@ -310,7 +376,10 @@ class Sorter:
         while done < len(keys):
             if self._held == self._most:
                 self._spill()
-            start, end = self._held, min(self._held + len(keys) - done, self._held + COPY_ROWS, self._most)
+            start, end = (
+                self._held,
+                min(self._held + len(keys) - done, self._held + COPY_ROWS, self._most),
+            )
             if end > len(self._keys):
                 self._grow(max(end, min(end * 3 // 2, self._most)))
             self._keys[start:end] = keys[done : done + end - start]
@@ -332,7 +401,9 @@ class Sorter:
 
     def _in_memory(self) -> NumberedRows:
         first = self.rows - self._held
-        return NumberedRows(self._keys[: self._held], self._numbers[: self._held] if self._numbered else None, first)
+        return NumberedRows(
+            self._keys[: self._held], self._numbers[: self._held] if self._numbered else None, first
+        )
 
     def _spill(self) -> None:
         rows = self._in_memory()
@@ -344,7 +415,10 @@ class Sorter:
         self._held = 0
 
     def groups(self, tick: Callable[[int], None]) -> Iterator[SortedRows]:
-        """Yield the sorted rows in parts, grouped by key; call ``tick`` with the number of rows sorted."""
+        """Yield the sorted rows in parts, grouped by key.
+
+        Call ``tick`` with the number of rows sorted.
+        """
         if self._runs is not None:
             yield from self._merged(self._runs, tick)
         elif self.rows:
@@ -364,7 +438,9 @@ class Sorter:
         waiting = 2 * self._threads + 1  # parts in memory at once: threads sort some, others wait
         parts = runs.parts(self._most // waiting)
         threads = self._threads if max(map(size_of, parts)) * waiting <= self._most else 1
-        for part, rows in in_order(partial(self._part, runs, self._threads // threads), parts, threads):
+        for part, rows in in_order(
+            partial(self._part, runs, self._threads // threads), parts, threads
+        ):
             yield rows
             tick(size_of(part))
         runs.close()

@@ -1,4 +1,7 @@
-"""The writer of a generation: its tables, ids and strings, and the log and manifest that make their folder a store."""
+"""The writer of a generation.
+
+Its tables, ids and strings, and the log and manifest that make their folder a store.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,21 @@ from fpstore.format.huffman import GapHistogram, KeySummary
 from fpstore.format.layout import TableLayout, table_name
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import create_log
-from fpstore.format.manifest import MANIFEST_FILE, GenerationRecord, Manifest, generation_folder, write_manifest
-from fpstore.format.mapping import IDS_FILE, PLACES_FILES, IdMapping, MappingWriter, bits_of_ranks, mapping_layout
+from fpstore.format.manifest import (
+    MANIFEST_FILE,
+    GenerationRecord,
+    Manifest,
+    generation_folder,
+    write_manifest,
+)
+from fpstore.format.mapping import (
+    IDS_FILE,
+    PLACES_FILES,
+    IdMapping,
+    MappingWriter,
+    bits_of_ranks,
+    mapping_layout,
+)
 from fpstore.format.record import Totals
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import TableWriter, open_table, table_writer
@@ -75,7 +91,10 @@ class Work:
                 self._progress(self._phase, self._done, self._total)
 
     def share(self, threads: int, parts: Iterable[Callable[[], None]]) -> None:
-        """Do the parts of the work in threads. When one fails, the others end soon, and its exception is raised."""
+        """Do the parts of the work in threads.
+
+        When one fails, the others end soon, and its exception is raised.
+        """
         with Pool(threads) as pool:
             jobs: list[Job[None]] = []
             try:
@@ -85,7 +104,8 @@ class Work:
             except BaseException as error:
                 self.stop.set()
                 pool.cancel()
-                if isinstance(error, InterruptedError):  # another part failed, and may end later: it knows why
+                # another part failed, and may end later: it knows why
+                if isinstance(error, InterruptedError):
                     for job in jobs:
                         with suppress(InterruptedError):
                             job.result()
@@ -115,10 +135,13 @@ class StringSource(Protocol):
 
 
 class GenerationWriter:
-    """Writes the files of a generation: :meth:`begin`, the tables, :meth:`finish`; :meth:`record` describes them.
+    """Writes the files of a generation: :meth:`begin`, the tables, :meth:`finish`.
 
-    Several threads can each write a table. A context manager: an exception closes what is open and ends the threads. The caller
-    makes the name of the folder durable. With more than one thread, ids are written beside their tables.
+    :meth:`record` describes them.
+
+    Several threads can each write a table. A context manager: an exception closes what is open and
+    ends the threads. The caller makes the name of the folder durable. With more than one thread,
+    ids are written beside their tables.
     """
 
     design: Design
@@ -139,7 +162,12 @@ class GenerationWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._disk.cancel()
         self._disk.shutdown()
         for table, _ in self._syncs:
@@ -151,9 +179,14 @@ class GenerationWriter:
         self.filters = filters_of(design, fingerprints, self._blocks)
 
     def write_identity(self, histogram: Words, groups: Iterable[Groups]) -> None:
-        """Write the first table, whose keys have this histogram, and the ids: groups of (keys, ids of each, id numbers)."""
+        """Write the first table, whose keys have this histogram, and the ids.
+
+        Groups of (keys, ids of each, id numbers).
+        """
         names = table_name(0), IDS_FILE
-        self._ids_file, written = self._map(names, self._layout(0, histogram), self._counted(groups), sync=False)
+        self._ids_file, written = self._map(
+            names, self._layout(0, histogram), self._counted(groups), sync=False
+        )
         self._rank_bits = bits_of_ranks(written.largest_block)
         self._sync(written.table)
 
@@ -164,10 +197,19 @@ class GenerationWriter:
             self.work.tick(len(group[0]))
 
     def _map(
-        self, names: tuple[str, str], layout: TableLayout, groups: Iterable[Groups], sync: bool = True
+        self,
+        names: tuple[str, str],
+        layout: TableLayout,
+        groups: Iterable[Groups],
+        sync: bool = True,
     ) -> tuple[dict[str, int], MappingWriter]:
-        """Write a mapping; return the shape of its file of numbers, and the writer; with ``sync``, its table is durable."""
-        mapping = MappingWriter(self.folder / names[0], self.folder / names[1], layout, self._threads > 1)
+        """Write a mapping; return the shape of its file of numbers, and the writer.
+
+        With ``sync``, its table is durable.
+        """
+        mapping = MappingWriter(
+            self.folder / names[0], self.folder / names[1], layout, self._threads > 1
+        )
         try:
             for keys, counts, numbers in groups:
                 mapping.add(keys, counts, numbers)
@@ -205,13 +247,20 @@ class GenerationWriter:
 
     def _layout(self, number: int, histogram: Words) -> TableLayout:
         shape = self.filters.get(number)
-        return TableLayout(self.design, number, self._blocks, self.fingerprints, self.digest, histogram, shape)
+        return TableLayout(
+            self.design, number, self._blocks, self.fingerprints, self.digest, histogram, shape
+        )
 
     def _sync(self, table: TableWriter) -> None:
         self._syncs.append((table, self._disk.submit(table.sync)))
 
-    def write_dictionary(self, strings: StringSource, threads: int, used: npt.NDArray[np.bool_] | None = None) -> None:
-        """Write the dictionary of string ids; CorruptStoreError unless each ``used`` number, by default any, has a string."""
+    def write_dictionary(
+        self, strings: StringSource, threads: int, used: npt.NDArray[np.bool_] | None = None
+    ) -> None:
+        """Write the dictionary of string ids.
+
+        CorruptStoreError unless each ``used`` number, by default any, has a string.
+        """
         hashes = KeySummary()
         for piece in in_pieces(strings.hashes()):
             hashes.add(piece)
@@ -220,13 +269,20 @@ class GenerationWriter:
         expected = strings.count if used is None else int(np.count_nonzero(used))
         if (got := written.number_count) != expected:
             raise CorruptStoreError(
-                f"{self.folder}: {expected} id numbers are in use, and {got} of them have a string: {RUN_REPAIR}",
-                path=self.folder, expected=expected, got=got,
-            )  # fmt: skip
+                f"{self.folder}: {expected} id numbers are in use, and {got} of them have a "
+                f"string: {RUN_REPAIR}",
+                path=self.folder,
+                expected=expected,
+                got=got,
+            )
         shape = strings.write(self.folder / STRINGS_FILE, threads, self.work.tick)
         self.dictionary = {
-            "strings": shape, "count": strings.count, "hashes": hashes.count, "hash_digest": hashes.digest, "numbers": numbers,
-        }  # fmt: skip
+            "strings": shape,
+            "count": strings.count,
+            "hashes": hashes.count,
+            "hash_digest": hashes.digest,
+            "numbers": numbers,
+        }
 
     def write_places(self, memory: int) -> None:
         """Write the index by id, once the first table and the ids are written."""
@@ -244,7 +300,12 @@ class GenerationWriter:
             columns.add(part)
         shape, _ = self._map(PLACES_FILES, mapping_layout(columns.summary), columns.groups())
         columns.close()
-        self.places = {"ids": columns.count, "id_digest": columns.summary.digest, "rank_bits": self._rank_bits, "places": shape}
+        self.places = {
+            "ids": columns.count,
+            "id_digest": columns.summary.digest,
+            "rank_bits": self._rank_bits,
+            "places": shape,
+        }
 
     def finish(self) -> None:
         """Make the tables durable."""
@@ -252,12 +313,24 @@ class GenerationWriter:
             sync.result()
 
     def record(self, number: int, totals: Totals) -> GenerationRecord:
-        """Return the generation's record for the manifest: its number, and the totals of its content."""
+        """Return the generation's record for the manifest.
+
+        Its number, and the totals of its content.
+        """
         first_string = 0 if self.dictionary is None else self.dictionary["count"]
         return GenerationRecord(
-            number, self.fingerprints, self.ids, totals.next_row, totals.id_kind, first_string,
-            self.digest, sorted(self.filters), self._ids_file, self.dictionary, self.places,
-        )  # fmt: skip
+            number,
+            self.fingerprints,
+            self.ids,
+            totals.next_row,
+            totals.id_kind,
+            first_string,
+            self.digest,
+            sorted(self.filters),
+            self._ids_file,
+            self.dictionary,
+            self.places,
+        )
 
 
 def finish_store(folder: Path, manifest: Manifest) -> None:

@@ -32,11 +32,18 @@ def known_rows(source: Any) -> int | None:
         with suppress(TypeError):
             return len(source)
         return None
-    return len(source) if isinstance(source, (list, tuple, range)) and not _is_list_of_arrays(source) else None
+    return (
+        len(source)
+        if isinstance(source, (list, tuple, range)) and not _is_list_of_arrays(source)
+        else None
+    )
 
 
 def chunks(source: Any, ids: Any, width: Width) -> Iterator[Piece]:
-    """Yield (fingerprints, ids) pieces of any accepted input: an array, an iterable of arrays, or a reader of fpstore.io."""
+    """Yield (fingerprints, ids) pieces of any accepted input.
+
+    An array, an iterable of arrays, or a reader of fpstore.io.
+    """
     single = isinstance(source, (list, tuple, range)) and not _is_list_of_arrays(source, width)
     if single or hasattr(source, "__array__"):
         fingerprints = check_fingerprints(source, width)
@@ -46,14 +53,19 @@ def chunks(source: Any, ids: Any, width: Width) -> Iterator[Piece]:
             yield fingerprints[piece], None if checked is None else checked[piece]
         return
     if not is_iterable(source, str, dict):
-        raise InputError(f"fingerprints must be an array, an iterable of arrays, or a reader, got {type(source).__name__}")
+        raise InputError(
+            "fingerprints must be an array, an iterable of arrays, or a reader, got "
+            f"{type(source).__name__}"
+        )
     first, source = _peeked(source)
     yield from (_of_single_rows if _is_one_row(first, width) else _of_parts)(source, ids, width)
 
 
 def _of_parts(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
     if ids is not None and not is_iterable(ids, np.ndarray, str):
-        raise InputError("with an iterable of fingerprint arrays, ids must be an iterable of as many id arrays")
+        raise InputError(
+            "with an iterable of fingerprint arrays, ids must be an iterable of as many id arrays"
+        )
     id_parts = None if ids is None else iter(ids)
     kind: type | None = None
     for number, part in enumerate(_parts(source, width)):
@@ -65,14 +77,18 @@ def _of_parts(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
                 fingerprints = check_fingerprints(fingerprints, width)
         elif isinstance(part, (int, float, str, bytes, np.generic)):
             raise InputError(
-                f"an iterable yields arrays of fingerprints, not single ones, got {show(part)}: make it a list or an array"
+                f"an iterable yields arrays of fingerprints, not single ones, got {show(part)}: "
+                "make it a list or an array"
             )
         else:
             fingerprints, part_ids = check_fingerprints(part, width), None
             if id_parts is not None:
                 part_ids = next(id_parts, None)
                 if part_ids is None:
-                    raise InputError(f"there are fewer id arrays than fingerprint arrays ({counted(number, 'id')})")
+                    raise InputError(
+                        "there are fewer id arrays than fingerprint arrays "
+                        f"({counted(number, 'id')})"
+                    )
                 part_ids = check_ids(part_ids, len(fingerprints))
         if not len(fingerprints):
             continue  # an empty list of ids has no kind
@@ -85,7 +101,10 @@ def _of_parts(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
 
 
 def _peeked(source: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
-    """Return the first item of an iterator, and an iterator of all items; None for a source that can be read again."""
+    """Return the first item of an iterator, and an iterator of all items.
+
+    None for a source that can be read again.
+    """
     if not isinstance(source, Iterator):
         return None, source
     first = list(islice(source, 1))
@@ -95,7 +114,9 @@ def _peeked(source: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
 def _of_single_rows(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
     """Yield pieces of an iterable of fingerprints that are an array each."""
     if ids is not None and not is_iterable(ids, str):
-        raise InputError(f"ids must be one for each fingerprint, got {type(ids).__name__} {show(ids)}")
+        raise InputError(
+            f"ids must be one for each fingerprint, got {type(ids).__name__} {show(ids)}"
+        )
     rows, left = iter(source), None if ids is None else iter(ids)
     if left is None:
         while piece := list(islice(rows, SINGLE_ROWS)):
@@ -142,4 +163,8 @@ def _is_one_row(part: Any, width: Width) -> bool:
 
 
 def _is_array(part: object) -> bool:
-    return hasattr(part, "__array__") and not isinstance(part, np.generic) and getattr(part, "ndim", 1) > 0
+    return (
+        hasattr(part, "__array__")
+        and not isinstance(part, np.generic)
+        and getattr(part, "ndim", 1) > 0
+    )

@@ -1,4 +1,6 @@
-"""String ids of a build: kept in files as they come, numbered by a sort of their hashes, and written by number.
+"""String ids of a build.
+
+Kept in files as they come, numbered by a sort of their hashes, and written by number.
 
 The zstandard dictionary of a store's strings is trained on a sample of them.
 """
@@ -29,21 +31,24 @@ MOST_DICTIONARY_BYTES = 1 << 16
 DICTIONARY_SHARE = 100  # the strings are at least this many times as large as the dictionary
 SAMPLE_BYTES = 1 << 22  # of the sample on which a dictionary is trained, about
 SPOTS, SPOT_BYTES = 1 << 9, 1 << 13  # where strings are taken for a sample
-KEPT_BYTES = 96  # per row in memory: the four columns, the sorted arrays that they are views of, and the next sort
+# per row in memory: the four columns, the sorted arrays that they are views of, and the next sort
+KEPT_BYTES = 96
 
 
 class StringSpool:
     """The string ids of the rows of a build.
 
-    After :meth:`add`, :meth:`resolve` gives each row the number of its distinct string, in the order of first appearance. Then
-    read the :meth:`numbers` of rows and the :meth:`groups` of the hashes, and :meth:`write` the ``count`` strings.
+    After :meth:`add`, :meth:`resolve` gives each row the number of its distinct string, in the
+    order of first appearance. Then read the :meth:`numbers` of rows and the :meth:`groups` of the
+    hashes, and :meth:`write` the ``count`` strings.
     """
 
     def __init__(self, folder: Path, memory: int, rows: int | None, threads: int) -> None:
         self._folder = folder
         self._data = nameless_file(folder)
         self._close = finalize(self, self._data.close)
-        # Where the string of each row ends; the distinct hashes, how many strings each has, the rows where they come first.
+        # Where the string of each row ends; the distinct hashes, how many strings each has, the
+        # rows where they come first.
         self._ends, self._hashes, self._counts, self._first_rows = (Column() for _ in range(4))
         self._in_memory, self._memory = True, memory
         self._sorter = Sorter(memory, folder, rows, threads=threads)
@@ -61,11 +66,15 @@ class StringSpool:
 
     def _add(self, column: StringColumn) -> None:
         if (longest := int(column.sizes.max(initial=0))) > MAX_ID_BYTES:
-            raise InputError(f"a string id takes at most {MAX_ID_BYTES} bytes of UTF-8, got one of {longest}")
+            raise InputError(
+                f"a string id takes at most {MAX_ID_BYTES} bytes of UTF-8, got one of {longest}"
+            )
         write_all(self._data.fileno(), column.data, self._bytes)
         self._ends.append(column.ends + np.uint64(self._bytes))
         self._bytes += len(column.data)
-        self._sorter.add(column.hashes(), np.arange(self.rows, self.rows + len(column), dtype=np.uint64))
+        self._sorter.add(
+            column.hashes(), np.arange(self.rows, self.rows + len(column), dtype=np.uint64)
+        )
         self.rows += len(column)
         if self._in_memory and self.rows * KEPT_BYTES > self._memory:
             self._in_memory = False
@@ -87,7 +96,10 @@ class StringSpool:
                 self._note_equal(counts, rows, self._numbers)
                 heads = self._numbers[rows] == rows
                 starts = np.cumsum(counts) - counts
-                rows, counts = rows[heads], np.add.reduceat(heads, starts.astype(np.int64)).astype(np.uint64)
+                rows, counts = (
+                    rows[heads],
+                    np.add.reduceat(heads, starts.astype(np.int64)).astype(np.uint64),
+                )
             self._hashes.append(part.keys)
             self._counts.append(counts)
             self._first_rows.append(rows)
@@ -111,7 +123,9 @@ class StringSpool:
         lims = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64)
         first[rows] = np.repeat(rows[lims[:-1].astype(np.int64)], counts.astype(np.int64))
         equal = _kernel.equal_strings(data, ends, rows, lims)
-        for group in np.unique(np.searchsorted(lims, np.flatnonzero(equal == 0), side="right") - 1).tolist():
+        for group in np.unique(
+            np.searchsorted(lims, np.flatnonzero(equal == 0), side="right") - 1
+        ).tolist():
             known: dict[bytes, int] = {}
             for row in rows[int(lims[group]) : int(lims[group + 1])].tolist():
                 string = data[int(ends[row - 1]) if row else 0 : int(ends[row])].tobytes()
@@ -124,7 +138,9 @@ class StringSpool:
             heads = np.array(first[start : start + COPY_ROWS])
             is_first = heads == np.arange(start, start + len(heads), dtype=np.uint64)
             count = int(np.count_nonzero(is_first))
-            first[start : start + len(heads)][is_first] = np.arange(self.count, self.count + count, dtype=np.uint64)
+            first[start : start + len(heads)][is_first] = np.arange(
+                self.count, self.count + count, dtype=np.uint64
+            )
             again = np.flatnonzero(~is_first)
             first[start + again] = first[heads[again]]
             self.count += count
@@ -135,7 +151,11 @@ class StringSpool:
 
     def numbers(self, start: int, end: int) -> Words:
         """Return the numbers of successive rows."""
-        return np.arange(start, end, dtype=np.uint64) if self._numbers is None else np.array(self._numbers[start:end])
+        return (
+            np.arange(start, end, dtype=np.uint64)
+            if self._numbers is None
+            else np.array(self._numbers[start:end])
+        )
 
     def groups(self) -> Iterator[Groups]:
         """Yield (hashes, how many strings have each, their numbers), by hash."""
@@ -180,20 +200,30 @@ class StringSpool:
             ends = self._ends.part(before, min(first + size, self.rows) - before)
             low = int(ends[0]) if first else 0
             ends = ends[1:] if first else ends
-            yield self._column(low, ends[: max(int(np.searchsorted(ends, np.uint64(low + SPOT_BYTES), side="right")), 1)])
+            yield self._column(
+                low,
+                ends[
+                    : max(int(np.searchsorted(ends, np.uint64(low + SPOT_BYTES), side="right")), 1)
+                ],
+            )
 
     def _column(self, low: int, ends: Words) -> StringColumn:
         """Return the strings that end at these places of the file; the first starts at ``low``."""
-        return StringColumn(os.pread(self._data.fileno(), int(ends[-1]) - low, low), ends - np.uint64(low))
+        return StringColumn(
+            os.pread(self._data.fileno(), int(ends[-1]) - low, low), ends - np.uint64(low)
+        )
 
     def strings(self) -> Iterator[StringColumn]:
         """Yield the strings of successive numbers."""
         start = low = count = 0
         for ends in self._pieces():
             strings = self._column(low, ends)
-            if self._numbers is not None:  # the first row that has a string has a number above all before
+            # the first row that has a string has a number above all before
+            if self._numbers is not None:
                 numbers = self.numbers(start, start + len(ends))
-                highest = np.maximum.accumulate(np.append(np.int64(count - 1), numbers.astype(np.int64)))
+                highest = np.maximum.accumulate(
+                    np.append(np.int64(count - 1), numbers.astype(np.int64))
+                )
                 strings = strings.filter(highest[1:] > highest[:-1])
                 count = int(highest[-1]) + 1
             yield strings
@@ -203,7 +233,9 @@ class StringSpool:
         at = 0
         for ends in self._ends.pieces():
             while len(ends):
-                size = max(int(np.searchsorted(ends, np.uint64(at + STRINGS_BYTES), side="right")), 1)
+                size = max(
+                    int(np.searchsorted(ends, np.uint64(at + STRINGS_BYTES), side="right")), 1
+                )
                 yield ends[:size]
                 ends, at = ends[size:], int(ends[size - 1])
 
@@ -224,13 +256,18 @@ class StringSample:
         self._strings = self._bytes = self._held = 0
 
     def add(self, strings: StringColumn) -> None:
-        """Take some of the next strings, in groups that are as large as a record; empty strings do not count."""
+        """Take some of the next strings, in groups that are as large as a record.
+
+        Empty strings do not count.
+        """
         strings = strings.filter(strings.sizes > 0)
         self._strings += len(strings)
         self._bytes += len(strings.data)
         per_record, start = strings_per_record(self._strings, self._bytes), 0
         while start < len(strings):
-            self.records.append(strings.slice(start, min(start + per_record, len(strings))).separated())
+            self.records.append(
+                strings.slice(start, min(start + per_record, len(strings))).separated()
+            )
             self._held += len(self.records[-1])
             while self._held > SAMPLE_BYTES and len(self.records) > 1:
                 del self.records[1::2]
@@ -241,7 +278,9 @@ class StringSample:
     def layout(self, count: int) -> StringLayout:
         """Return a layout for a number of strings like these, with a dictionary that is trained on the sample."""
         per_record = strings_per_record(self._strings, self._bytes)
-        return StringLayout(per_record, count, self._train(self._bytes * count // max(self._strings, 1)))
+        return StringLayout(
+            per_record, count, self._train(self._bytes * count // max(self._strings, 1))
+        )
 
     def _train(self, total_bytes: int) -> bytes:
         """Train a dictionary for strings of a total size; b"" if they are too few."""

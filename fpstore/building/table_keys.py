@@ -1,4 +1,7 @@
-"""The sorted keys of a table, made of the sorted set: in memory, or as sorted runs in a file, which are merged in parts."""
+"""The sorted keys of a table, made of the sorted set.
+
+In memory, or as sorted runs in a file, which are merged in parts.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,19 @@ from fpstore.base.aliases import Words
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
 from fpstore.building.columns import in_pieces
-from fpstore.building.external_sort import Runs, Slices, size_of, sort_bytes, sort_room, unless_stopped
+from fpstore.building.external_sort import (
+    Runs,
+    Slices,
+    size_of,
+    sort_bytes,
+    sort_room,
+    unless_stopped,
+)
 from fpstore.design.tables import REFERENCES, TableSpec
 
 LEAST_MEMORY = 4 << 20  # of a table, however small its share of the budget is
-THREAD_MEMORY = 8 << 20  # for each word of a key: with less, a pass would read many small pieces of many runs
+# for each word of a key: with less, a pass would read many small pieces of many runs
+THREAD_MEMORY = 8 << 20
 RUN_ARRAYS, PART_ARRAYS = 3, 2
 
 
@@ -30,19 +41,34 @@ class _Room(NamedTuple):
 
 
 class TableKeys:
-    """Starts passes over the sorted keys of a table, of any number; ``rows`` starts the one pass over the ascending fingerprints.
+    """Starts passes over the sorted keys of a table, of any number.
 
-    What does not fit into memory is sorted in :class:`Runs`. A pass takes a part of all runs after the other, and sorts it.
+    ``rows`` starts the one pass over the ascending fingerprints.
+
+    What does not fit into memory is sorted in :class:`Runs`. A pass takes a part of all runs after
+    the other, and sorts it.
     """
 
     def __init__(
-        self, rows: Callable[[], Iterator[Words]], count: int, spec: TableSpec, folder: Path, resources: Resources,
+        self,
+        rows: Callable[[], Iterator[Words]],
+        count: int,
+        spec: TableSpec,
+        folder: Path,
+        resources: Resources,
         stop: _kernel.Stop,
-    ) -> None:  # fmt: skip
+    ) -> None:
         threads = min(resources.threads, most_threads(resources.memory, spec.key_words))
-        self._rows, self._count, self._spec, self._threads, self._stop = rows, count, spec, threads, stop
+        self._rows, self._count, self._spec, self._threads, self._stop = (
+            rows,
+            count,
+            spec,
+            threads,
+            stop,
+        )
         self._words = spec.key_words
-        memory = max(resources.memory, LEAST_MEMORY) // 8 * 7  # the rest is for the index of the table and for buffers of files
+        # the rest is for the index of the table and for buffers of files
+        memory = max(resources.memory, LEAST_MEMORY) // 8 * 7
         most = memory // (sort_bytes(self._words) // 2)  # rows of an array as large as that
         run_rows = most // RUN_ARRAYS
         if count > run_rows:
@@ -111,7 +137,11 @@ class TableKeys:
             yield room, filled
 
     def _source(self) -> Iterator[Words]:
-        pieces = reference_keys(self._rows, self._count, self._spec) if self._spec.kind == REFERENCES else self._rows()
+        pieces = (
+            reference_keys(self._rows, self._count, self._spec)
+            if self._spec.kind == REFERENCES
+            else self._rows()
+        )
         return unless_stopped(pieces, self._stop)
 
     def _new_room(self) -> _Room:
@@ -143,7 +173,8 @@ class TableKeys:
             except IndexError:  # all are in use
                 room = sort_room(largest, self._words), sort_room(largest, self._words)
             size = 0
-            # Runs follow each other as the fingerprints do, and the sort is stable: the bits behind those sorted by are in order.
+            # Runs follow each other as the fingerprints do, and the sort is stable: the bits behind
+            # those sorted by are in order.
             for some in part:
                 end = size + some.end - some.start
                 self._runs.read(some, [room[0][size:end]])
@@ -157,8 +188,13 @@ class TableKeys:
             rooms.append(room)
 
 
-def reference_keys(keys: Callable[[], Iterable[Words]], count: int, spec: TableSpec) -> Iterator[Words]:
-    """Yield the keys of a table of references in the order of the rows; ``keys`` starts a pass over all fingerprints."""
+def reference_keys(
+    keys: Callable[[], Iterable[Words]], count: int, spec: TableSpec
+) -> Iterator[Words]:
+    """Yield the keys of a table of references in the order of the rows.
+
+    ``keys`` starts a pass over all fingerprints.
+    """
     permutation, first = np.frombuffer(spec.permutation, np.uint8), 0
     for piece in in_pieces(keys()):
         yield _kernel.reference_keys(piece, first, count, permutation, spec.prefix_bits)
@@ -171,5 +207,8 @@ def most_threads(memory: int, words: int) -> int:
 
 
 def _at_once(threads: int) -> int:
-    """Return the number of runs or parts in memory: one for each thread that sorts, and one that waits."""
+    """Return the number of runs or parts in memory.
+
+    One for each thread that sorts, and one that waits.
+    """
     return threads + 1 if threads > 1 else 1

@@ -9,7 +9,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from fpstore.disk.folders import ASIDE, exchange, remove_abandoned, short_name, sync_folder, temporary_folder
+from fpstore.disk.folders import (
+    ASIDE,
+    exchange,
+    remove_abandoned,
+    short_name,
+    sync_folder,
+    temporary_folder,
+)
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused, refusing
 from fpstore.errors import CorruptStoreError, InputError, StorageError, StoreExistsError
@@ -21,19 +28,28 @@ TEMPORARY_ROOM = 40  # bytes that the names of temporary folders are longer than
 class Target:
     """Context manager: yields a temporary folder next to the target, and on success makes it the target.
 
-    The folder is locked while its builder lives, so the next build can tell one that was abandoned (a killed process)
-    and remove it. With ``overwrite``, an existing store is exchanged with the new one in one system call. ``is_own`` says what
-    may be replaced, and ``locked`` names the folder in it where its writer has the lock.
+    The folder is locked while its builder lives, so the next build can tell one that was abandoned
+    (a killed process) and remove it. With ``overwrite``, an existing store is exchanged with the
+    new one in one system call. ``is_own`` says what may be replaced, and ``locked`` names the
+    folder in it where its writer has the lock.
     """
 
-    def __init__(self, path: Path, overwrite: bool, is_own: Callable[[Path], bool] = is_store, locked: str = "") -> None:
-        self.path = path.resolve() if overwrite and is_own(path) else path  # of a link, the store that it names
+    def __init__(
+        self,
+        path: Path,
+        overwrite: bool,
+        is_own: Callable[[Path], bool] = is_store,
+        locked: str = "",
+    ) -> None:
+        # of a link, the store that it names
+        self.path = path.resolve() if overwrite and is_own(path) else path
         self._is_own, self._locked = is_own, locked
         self._overwrite = overwrite
         beginning = f"{temporary_prefix(self.path)}{os.getpid()}-"
         self._temporary = temporary_folder(self.path.parent, beginning)
         self._folder: Path
-        self._writer: WriterLock | None = None  # of the store that is replaced: nobody changes it meanwhile
+        # of the store that is replaced: nobody changes it meanwhile
+        self._writer: WriterLock | None = None
 
     def __enter__(self) -> Path:
         try:
@@ -52,7 +68,9 @@ class Target:
         if path.is_symlink() or path.exists():
             if not self._is_own(path):
                 kind = "an fpstore store" if self._is_own is is_store else "an LSH index"
-                raise StoreExistsError(f"{path} exists and is not {kind}: choose another path", path=path)
+                raise StoreExistsError(
+                    f"{path} exists and is not {kind}: choose another path", path=path
+                )
             if not self._overwrite:
                 advice = "choose another path, or replace it with overwrite=True (--force)"
                 raise StoreExistsError(f"{path} exists: {advice}", path=path)
@@ -68,19 +86,27 @@ class Target:
     def _keep_writers_away(self) -> None:
         """Take the lock of the store that is replaced, if anybody has ever written to it."""
         if self._writer is None and (self.path / self._locked / LOCK_FILE).exists():
-            with suppress(OSError, CorruptStoreError):  # where the lock cannot be opened there is no writer
+            # where the lock cannot be opened there is no writer
+            with suppress(OSError, CorruptStoreError):
                 self._writer = WriterLock(self.path / self._locked)
 
     def _release_writer(self) -> None:
         if self._writer is not None:
             self._writer.release()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             if error is None:
                 with refusing(self.path, NOTHING_CHANGED):
                     self._publish()
-            elif is_of_the_system(error) and not isinstance(error, (InterruptedError, BrokenPipeError)):
+            elif is_of_the_system(error) and not isinstance(
+                error, (InterruptedError, BrokenPipeError)
+            ):
                 raise refused(error.filename or self.path, error, NOTHING_CHANGED) from error
         finally:
             self._temporary.__exit__(None, None, None)
@@ -95,7 +121,9 @@ class Target:
             exchange(self._folder, self.path)
         else:
             if self.path.exists():
-                raise StoreExistsError(f"{self.path} appeared while it was built: nothing was changed", path=self.path)
+                raise StoreExistsError(
+                    f"{self.path} appeared while it was built: nothing was changed", path=self.path
+                )
             self._folder.rename(self.path)
         try:
             sync_folder(self.path.parent)
@@ -117,7 +145,9 @@ class Target:
     def _put_back(self) -> None:
         """Put the old store back, if a builder was killed while it was set aside."""
         if not (self.path.is_symlink() or self.path.exists()):
-            for aside in self.path.parent.glob(f"{glob.escape(temporary_prefix(self.path))}*{ASIDE}"):
+            for aside in self.path.parent.glob(
+                f"{glob.escape(temporary_prefix(self.path))}*{ASIDE}"
+            ):
                 if self._is_own(aside):
                     with refusing(self.path, NOTHING_CHANGED):
                         aside.rename(self.path)
@@ -135,7 +165,10 @@ def refuse_inside_store(path: Path) -> None:
     for parent in () if folder is None else (folder, *folder.parents):
         with suppress(PermissionError):
             if is_store(parent):
-                raise InputError(f"{path}: would lie inside the store {parent}: choose a path outside it", path=path)
+                raise InputError(
+                    f"{path}: would lie inside the store {parent}: choose a path outside it",
+                    path=path,
+                )
 
 
 def lies_inside(path: Path, folder: Path) -> bool:
@@ -154,6 +187,12 @@ def _resolved(path: Path) -> Path | None:
 
 @contextmanager
 def sorting_folder(target: Path) -> Iterator[Path]:
-    """Yield a folder for the files of a sort; the next build of the target removes a folder that a killed process has left."""
-    with refusing(target.parent), temporary_folder(target.parent, temporary_prefix(target)) as folder:
+    """Yield a folder for the files of a sort.
+
+    The next build of the target removes a folder that a killed process has left.
+    """
+    with (
+        refusing(target.parent),
+        temporary_folder(target.parent, temporary_prefix(target)) as folder,
+    ):
         yield folder

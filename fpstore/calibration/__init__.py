@@ -1,4 +1,7 @@
-"""The choice of a fingerprint and a radius by the documents or pictures of a user; and the comparison of two texts."""
+"""The choice of a fingerprint and a radius by the documents or pictures of a user.
+
+And the comparison of two texts.
+"""
 
 from fpstore.calibration.comparison import Comparison, Feature
 from fpstore.calibration.job import Calibration, calibrate

@@ -27,13 +27,16 @@ class Suggestion(NamedTuple):
     radius : int or None
         None if no radius meets the wish.
     recall : Rate
-        The share of near-duplicates of which `dedup` removes one or both; of pictures, those within the radius.
+        The share of near-duplicates of which `dedup` removes one or both; of pictures, those within
+        the radius.
     false_pairs : float
-        Expected pairs of strangers within the radius: n (n - 1) / 2 times the share of strangers within it.
+        Expected pairs of strangers within the radius: n (n - 1) / 2 times the share of strangers
+        within it.
     observed : bool
         Whether the share of strangers was observed; otherwise it is an extrapolation (see `Tail`).
     most_false : float
-        Expected pairs of strangers by the upper end of the confidence interval of the observed share.
+        Expected pairs of strangers by the upper end of the confidence interval of the observed
+        share.
     plan : Plan or None
         The design that ``auto`` takes for the number of documents, with its costs.
     removal : RemovalCounts or None
@@ -54,9 +57,16 @@ class Suggestion(NamedTuple):
 
     @property
     def threshold(self) -> float | None:
-        """The Jaccard similarity for which the radius stands, with MinHash: the ``threshold`` of `dedup`."""
+        """The Jaccard similarity for which the radius stands, with MinHash.
+
+        The ``threshold`` of `dedup`.
+        """
         maker = self.measured.setting.fingerprinter
-        return None if self.radius is None or not isinstance(maker, MinHash) else least_jaccard(maker, self.radius)
+        return (
+            None
+            if self.radius is None or not isinstance(maker, MinHash)
+            else least_jaccard(maker, self.radius)
+        )
 
     @property
     def wrong(self) -> float:
@@ -64,26 +74,42 @@ class Suggestion(NamedTuple):
         return 0.0 if self.removal is None else self.removal.wrong
 
 
-def suggestions(found: Sequence[Measured], wish: Wish, removals: Sequence[Removals] | None = None) -> list[Suggestion]:
+def suggestions(
+    found: Sequence[Measured], wish: Wish, removals: Sequence[Removals] | None = None
+) -> list[Suggestion]:
     """Return a suggestion for each setting, the best first; ``removals`` says what each removes.
 
-    The first is the cheapest by the time of a probe, of those whose recall is within the confidence interval of the highest; if a
-    recall is wanted, of those with at most twice the fewest false pairs. Of those that cost up to a tenth more, it is one with
-    the default method of `dedup`. The others follow by recall, or by false pairs. Last come those that do not meet the wish, the
+    The first is the cheapest by the time of a probe, of those whose recall is within the confidence
+    interval of the highest; if a recall is wanted, of those with at most twice the fewest false
+    pairs. Of those that cost up to a tenth more, it is one with the default method of `dedup`. The
+    others follow by recall, or by false pairs. Last come those that do not meet the wish, the
     nearest first.
     """
-    return _ordered([_suggested(one, wish, removals[place] if removals else None) for place, one in enumerate(found)], wish)
+    return _ordered(
+        [
+            _suggested(one, wish, removals[place] if removals else None)
+            for place, one in enumerate(found)
+        ],
+        wish,
+    )
 
 
-def checked_first(each: list[Suggestion], wish: Wish, removals: Callable[[Suggestion], Removals]) -> list[Suggestion]:
-    """Return suggestions of which the first is counted again. If it is not the best then, the next one is, up to `TRIES`."""
+def checked_first(
+    each: list[Suggestion], wish: Wish, removals: Callable[[Suggestion], Removals]
+) -> list[Suggestion]:
+    """Return suggestions of which the first is counted again.
+
+    If it is not the best then, the next one is, up to `TRIES`.
+    """
     counted = set[Measured]()
     for _ in range(TRIES):
         first = each[0]
         if not first.fits or first.measured in counted:
             break
         counted.add(first.measured)
-        each = _ordered([_suggested(first.measured, wish, removals(first), first.radius), *each[1:]], wish)
+        each = _ordered(
+            [_suggested(first.measured, wish, removals(first), first.radius), *each[1:]], wish
+        )
     fit = [one for one in each if one.fits and one.measured in counted]
     if not fit or each[0].measured in counted:
         return each
@@ -93,7 +119,9 @@ def checked_first(each: list[Suggestion], wish: Wish, removals: Callable[[Sugges
 
 def _ordered(each: Sequence[Suggestion], wish: Wish) -> list[Suggestion]:
     """Return suggestions in the order of `suggestions`."""
-    each = sorted(each, key=lambda s: (s.radius is None, 0 if s.fits else s.wrong, *_order(s, wish)))
+    each = sorted(
+        each, key=lambda s: (s.radius is None, 0 if s.fits else s.wrong, *_order(s, wish))
+    )
     best = each[0]
     if not best.fits:
         return each
@@ -102,7 +130,9 @@ def _ordered(each: Sequence[Suggestion], wish: Wish) -> list[Suggestion]:
         as_good = [s for s in each if s.fits and s.recall.value >= low]
     else:
         as_good = [s for s in each if s.fits and s.false_pairs <= 2 * best.false_pairs]
-    cheap = [s for s in as_good if _microseconds(s) <= SAME_PRICE * min(map(_microseconds, as_good))]
+    cheap = [
+        s for s in as_good if _microseconds(s) <= SAME_PRICE * min(map(_microseconds, as_good))
+    ]
     first = min(cheap, key=lambda s: s.measured.setting.fingerprinter.name != DEDUP_METHOD)
     return [first, *(s for s in each if s is not first)]
 
@@ -120,16 +150,31 @@ def false_pairs(one: Measured, radius: int, documents: int) -> float:
     return documents * (documents - 1) / 2 * one.tail.share(radius)
 
 
-def _suggested(one: Measured, wish: Wish, removals: Removals | None, largest: int | None = None) -> Suggestion:
-    """Return the radius with the highest recall that meets a wish; of equal recalls, the smallest radius."""
+def _suggested(
+    one: Measured, wish: Wish, removals: Removals | None, largest: int | None = None
+) -> Suggestion:
+    """Return the radius with the highest recall that meets a wish.
+
+    Of equal recalls, the smallest radius.
+    """
     most, fixed = wish.most_false, one.setting.radius
     radii = range((one.width if largest is None else largest) + 1) if fixed is None else (fixed,)
     allowed = [r for r in radii if most is None or false_pairs(one, r, wish.documents) <= most]
-    wanted = wish.recall if wish.recall is not None else one.recall(allowed[-1]).value if allowed else 1.0
+    wanted = (
+        wish.recall
+        if wish.recall is not None
+        else one.recall(allowed[-1]).value
+        if allowed
+        else 1.0
+    )
     radius = next((r for r in allowed if one.recall(r).value >= wanted), None)
     removal = None
     if radius is not None and removals is not None:
-        radius, removal = _bounded([r for r in allowed if r == radius or (r < radius and wish.recall is None)], removals, wish)
+        radius, removal = _bounded(
+            [r for r in allowed if r == radius or (r < radius and wish.recall is None)],
+            removals,
+            wish,
+        )
     shown = 0 if radius is None else radius
     pairs = wish.documents * (wish.documents - 1) / 2
     return Suggestion(
@@ -146,7 +191,10 @@ def _suggested(one: Measured, wish: Wish, removals: Removals | None, largest: in
 
 
 def _bounded(radii: Sequence[int], removals: Removals, wish: Wish) -> tuple[int, RemovalCounts]:
-    """Return the last of some radii at which little enough is removed wrongly, found by bisection; or the first one."""
+    """Return the last of some radii at which little enough is removed wrongly, found by bisection.
+
+    Or the first one.
+    """
     low, high = 0, len(radii) - 1
     last = removals.at(radii[high])
     if last.wrong <= wish.most_wrong:

@@ -1,4 +1,7 @@
-"""Two texts, and the features that make their fingerprints differ: features of one text, or with different weights."""
+"""Two texts, and the features that make their fingerprints differ.
+
+Features of one text, or with different weights.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +58,20 @@ class Comparison:
     [('brown', 1, 0), ('red', 0, 1)]
     """
 
-    def __init__(self, fingerprinter: TextHash | LongestSentences, text_a: str, text_b: str) -> None:
+    def __init__(
+        self, fingerprinter: TextHash | LongestSentences, text_a: str, text_b: str
+    ) -> None:
         if not isinstance(fingerprinter, TextHash | LongestSentences):
             kinds = "SimHash, MinHash or LongestSentences"
-            raise InputError(f"fingerprinter must be {kinds}, got {type(fingerprinter).__name__}", got=fingerprinter)
+            raise InputError(
+                f"fingerprinter must be {kinds}, got {type(fingerprinter).__name__}",
+                got=fingerprinter,
+            )
         self.width = fingerprinter.width
-        self.fingerprint_a, self.fingerprint_b = fingerprinter.fingerprint(text_a), fingerprinter.fingerprint(text_b)
+        self.fingerprint_a, self.fingerprint_b = (
+            fingerprinter.fingerprint(text_a),
+            fingerprinter.fingerprint(text_b),
+        )
         self.features_a: Mapping[str, float] = fingerprinter.features(text_a)
         self.features_b: Mapping[str, float] = fingerprinter.features(text_b)
 
@@ -80,18 +91,29 @@ class Comparison:
 
     @property
     def jaccard(self) -> float:
-        """The resemblance: shared features by the features of either text (A. Broder, SEQUENCES 1997, section 2)."""
+        """The resemblance: shared features by the features of either text (A.
+
+        Broder, SEQUENCES 1997, section 2).
+        """
         return self.shared / len(self._names)
 
     @property
     def weighted_jaccard(self) -> float:
-        """The weighted Jaccard coefficient: the sum of the smaller weights of the features by the sum of the greater weights."""
-        pairs = [(self.features_a.get(name, 0), self.features_b.get(name, 0)) for name in self._names]
+        """The weighted Jaccard coefficient.
+
+        The sum of the smaller weights of the features by the sum of the greater weights.
+        """
+        pairs = [
+            (self.features_a.get(name, 0), self.features_b.get(name, 0)) for name in self._names
+        ]
         most = sum(max(pair) for pair in pairs)
         return sum(min(pair) for pair in pairs) / most if most else 1.0
 
     @cached_property
     def differing(self) -> list[Feature]:
         """The features whose weights differ, the greatest difference first."""
-        each = [Feature(name, self.features_a.get(name, 0), self.features_b.get(name, 0)) for name in self._names]
+        each = [
+            Feature(name, self.features_a.get(name, 0), self.features_b.get(name, 0))
+            for name in self._names
+        ]
         return sorted((one for one in each if one.pull), key=lambda one: (-one.pull, one.text))

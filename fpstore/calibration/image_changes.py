@@ -1,4 +1,7 @@
-"""Near-duplicates made from pictures: other sizes, JPEG, lost edges, blur, other light, watermarks, frames, captions, turns."""
+"""Near-duplicates made from pictures.
+
+Other sizes, JPEG, lost edges, blur, other light, watermarks, frames, captions, turns.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from fpstore.errors import InputError, show
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_WHITE, _BLACK = (255, 255, 255, 128), (0, 0, 0, 160)  # of a watermark: half transparent, with darker letters
+# of a watermark: half transparent, with darker letters
+_WHITE, _BLACK = (255, 255, 255, 128), (0, 0, 0, 160)
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _WORD_LETTERS, _WATERMARK_WORDS, _MARGIN = 8, 4, 2
 
@@ -73,7 +77,9 @@ def _bar(draws: Draws) -> Image:
     from PIL.Image import new
     from PIL.ImageDraw import Draw
 
-    words = ("".join(draws.pick(_LETTERS) for _ in range(_WORD_LETTERS)) for _ in range(_WATERMARK_WORDS))
+    words = (
+        "".join(draws.pick(_LETTERS) for _ in range(_WORD_LETTERS)) for _ in range(_WATERMARK_WORDS)
+    )
     text = "   ".join(words)
     _, _, right, bottom = Draw(new("RGBA", (1, 1))).textbbox((0, 0), text)
     bar = new("RGBA", (int(right) + 2 * _MARGIN, int(bottom) + 2 * _MARGIN), _WHITE)
@@ -150,12 +156,16 @@ _KINDS = {
     "crop": _Kind(_crop, "a share from 0.001 to 0.9", "0.05", 0.001, 0.9, share=True),
     "blur": _Kind(_blur, "pixels from 0.1 to 100", "2", 0.1, 100),
     "brightness": _Kind(_brightness, "a factor from 0.05 to 10", "1.2", 0.05, 10, share=True),
-    "watermark": _Kind(_watermark, "a share of the height from 0.01 to 1", "0.1", 0.01, 1, share=True),
+    "watermark": _Kind(
+        _watermark, "a share of the height from 0.01 to 1", "0.1", 0.01, 1, share=True
+    ),
     "rotate": _Kind(_rotate, "degrees from 0.1 to 45", "1", 0.1, 45),
     "grey": _Kind(_grey),
     "mirror": _Kind(_mirror),
     "corner": _Kind(_corner, "a share of the sides from 0.01 to 0.9", "0.2", 0.01, 0.9, share=True),
-    "border": _Kind(_border, "a share of the longer side from 0.001 to 1", "0.05", 0.001, 1, share=True),
+    "border": _Kind(
+        _border, "a share of the longer side from 0.001 to 1", "0.05", 0.001, 1, share=True
+    ),
     "caption": _Kind(_caption, "a share of the height from 0.01 to 1", "0.1", 0.01, 1, share=True),
     "turn": _Kind(_turn, "90, 180 or 270 degrees", "90", 90, 270, step=90),
 }
@@ -163,7 +173,10 @@ IMAGE_KINDS = tuple(_KINDS)
 
 
 class ImageChange(NamedTuple):
-    """A way to make a near-duplicate of a picture, one of :data:`IMAGE_KINDS`; the amount is as the kind takes it, or 0."""
+    """A way to make a near-duplicate of a picture, one of :data:`IMAGE_KINDS`.
+
+    The amount is as the kind takes it, or 0.
+    """
 
     kind: str
     amount: float = 0.0
@@ -174,12 +187,19 @@ class ImageChange(NamedTuple):
         kind = _KINDS[self.kind]
         if not kind.takes:
             return self.kind
-        return f"{self.kind} {100 * self.amount:.3g}%" if kind.share else f"{self.kind} {self.amount:.3g}"
+        return (
+            f"{self.kind} {100 * self.amount:.3g}%"
+            if kind.share
+            else f"{self.kind} {self.amount:.3g}"
+        )
 
     def copy(self, picture: Image, seed: int = 0) -> Image | None:
-        """Return a changed copy of a picture, both in the mode RGB; None if it would be equal, such as a grey copy of a grey one.
+        """Return a changed copy of a picture, both in the mode RGB.
 
-        The same seed and picture give the same copy, with the same version of Pillow; other pictures lose other edges.
+        None if it would be equal, such as a grey copy of a grey one.
+
+        The same seed and picture give the same copy, with the same version of Pillow; other
+        pictures lose other edges.
         """
         data = picture.tobytes()
         draws = Draws(seed, self.kind, str(self.amount), _kernel.xxh64(data))
@@ -188,19 +208,30 @@ class ImageChange(NamedTuple):
 
 
 def parse_image_change(text: str) -> ImageChange:
-    """Return a change given as ``resize=0.5`` or ``grey``, or by its name, ``resize 50%``; InputError says what is wrong."""
+    """Return a change given as ``resize=0.5`` or ``grey``, or by its name, ``resize 50%``.
+
+    InputError says what is wrong.
+    """
     name, amount = kind_and_amount(text)
     kind = _KINDS.get(name)
     if kind is None:
         raise InputError(
-            f"a change of pictures is one of {', '.join(IMAGE_KINDS)}, as resize=0.5 or grey: got {show(text)}", got=text
+            f"a change of pictures is one of {', '.join(IMAGE_KINDS)}, as resize=0.5 or grey: got "
+            f"{show(text)}",
+            got=text,
         )
     if not kind.takes:
         if amount is not None:
             raise InputError(f"{name} takes no amount: got {show(text)}", got=text)
         return ImageChange(name)
-    if amount is None or not kind.least <= amount <= kind.most or (kind.step and amount % kind.step):
-        raise InputError(f"{name} takes {kind.takes}, as {name}={kind.example}: got {show(text)}", got=text)
+    if (
+        amount is None
+        or not kind.least <= amount <= kind.most
+        or (kind.step and amount % kind.step)
+    ):
+        raise InputError(
+            f"{name} takes {kind.takes}, as {name}={kind.example}: got {show(text)}", got=text
+        )
     return ImageChange(name, amount)
 
 
@@ -208,7 +239,18 @@ def parse_image_change(text: str) -> ImageChange:
 IMAGE_CHANGES = tuple(
     map(
         parse_image_change,
-        ("resize=0.5", "resize=0.125", "jpeg=75", "jpeg=20", "crop=0.02", "crop=0.06", "blur=2", "brightness=0.8",
-         "brightness=1.2", "watermark=0.1", "grey"),
+        (
+            "resize=0.5",
+            "resize=0.125",
+            "jpeg=75",
+            "jpeg=20",
+            "crop=0.02",
+            "crop=0.06",
+            "blur=2",
+            "brightness=0.8",
+            "brightness=1.2",
+            "watermark=0.1",
+            "grey",
+        ),
     )
-)  # fmt: skip
+)

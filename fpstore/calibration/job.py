@@ -41,14 +41,21 @@ class Calibration(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON values, as ``fpstore calibrate --json`` prints it."""
         drawn = self.evidence.drawn
-        wrongly = {} if drawn is None else {"most_wrong": self.wish.most_wrong, "group": self.wish.group}
+        wrongly = (
+            {} if drawn is None else {"most_wrong": self.wish.most_wrong, "group": self.wish.group}
+        )
         return {
             **self.facts._asdict(),
             "sample": self.evidence.documents,
             "left_out": self.evidence.alike,
             "grouped": None if drawn is None else len(drawn),
             "resembling_pairs": self.evidence.resembling.shape[1],
-            "for": {"documents": self.wish.documents, "recall": self.wish.recall, "false_pairs": self.wish.most_false} | wrongly,
+            "for": {
+                "documents": self.wish.documents,
+                "recall": self.wish.recall,
+                "false_pairs": self.wish.most_false,
+            }
+            | wrongly,
             "settings": list(map(_record, self.suggestions)),
         }
 
@@ -69,7 +76,9 @@ def _record(one: Suggestion) -> dict[str, Any]:
         "radius": one.radius,
         "threshold": one.threshold,
         "fits": one.fits,
-        "removal": None if one.removal is None else {**one.removal._asdict(), "wrong": one.removal.wrong},
+        "removal": None
+        if one.removal is None
+        else {**one.removal._asdict(), "wrong": one.removal.wrong},
         "recall": one.recall.value,
         "recall_interval": one.recall.interval,
         "false_pairs": one.false_pairs,
@@ -83,7 +92,11 @@ def _record(one: Suggestion) -> dict[str, Any]:
 
 
 def _by_distance(found: Distances) -> dict[str, Any]:
-    return {"pairs": found.within(len(found.counts)).total, "no_fingerprint": found.missed, "by_distance": found.counts.tolist()}
+    return {
+        "pairs": found.within(len(found.counts)).total,
+        "no_fingerprint": found.missed,
+        "by_distance": found.counts.tolist(),
+    }
 
 
 def calibrate(
@@ -92,8 +105,8 @@ def calibrate(
     text: str | bool | None = None,
     image: bool = False,
     pairs: Any = None,
-    id: str | None = None,  # noqa: A002 (as in fpstore.dedup)
-    format: str | None = None,  # noqa: A002
+    id: str | None = None,
+    format: str | None = None,
     encoding: str | None = None,
     html: bool | str = False,
     settings: Iterable[str | Fingerprinter[Any]] | None = None,
@@ -113,61 +126,75 @@ def calibrate(
 ) -> Calibration:
     """Measure which fingerprint and which radius find the near-duplicates of a corpus, or of folders of pictures.
 
-    A random sample of the documents is taken, and of each family of near-duplicates in it one document is kept: those are
-    strangers. Copies of some are changed in known ways: near-duplicates. For each setting, the distances of both are counted,
-    and what :func:`fpstore.dedup` removes: of how many near-duplicates one or both, and how many documents wrongly.
+    A random sample of the documents is taken, and of each family of near-duplicates in it one
+    document is kept: those are strangers. Copies of some are changed in known ways:
+    near-duplicates. For each setting, the distances of both are counted, and what
+    :func:`fpstore.dedup` removes: of how many near-duplicates one or both, and how many documents
+    wrongly.
 
     Parameters
     ----------
     source : path, paths, or table, optional
-        As for :func:`fpstore.dedup`. May be left out if the pairs hold texts. For pictures files and folders.
+        As for :func:`fpstore.dedup`. May be left out if the pairs hold texts. For pictures files
+        and folders.
     text : str or True, optional
         The column of the texts; True if each file is a text.
     image : bool
-        The files are pictures. Pictures of more than 512 pixels on a side are made smaller before they are copied.
+        The files are pictures. Pictures of more than 512 pixels on a side are made smaller before
+        they are copied.
     pairs : path or table, optional
-        Pairs with labels, instead of changed copies. With `id` its columns are ``a``, ``b`` (ids of documents) and ``label``;
-        without, ``text_a``, ``text_b`` and ``label``. The label is 1 for near-duplicates, 0 for others.
+        Pairs with labels, instead of changed copies. With `id` its columns are ``a``, ``b`` (ids of
+        documents) and ``label``; without, ``text_a``, ``text_b`` and ``label``. The label is 1 for
+        near-duplicates, 0 for others.
     id : str, optional
         The column of the ids that the pairs name. Files that are texts have their paths as ids.
     format, encoding, html
-        How the texts are read, as for :func:`fpstore.dedup`. Copies are made of the main texts of pages.
+        How the texts are read, as for :func:`fpstore.dedup`. Copies are made of the main texts of
+        pages.
     settings : iterable of str or Fingerprinter, optional
-        Parameters of `SimHash`, such as ``"shingle=words,size=2"``, or of `MinHash`, such as ``"method=minhash,size=2"``; for
-        pictures of `ImageHash`, such as ``"method=difference,width=256"``; or fingerprinters. ``"method=minhash,threshold=0.7"``
-        and ``"size=3,width=256,radius=54"`` are measured at this radius only. By default some usual ones.
+        Parameters of `SimHash`, such as ``"shingle=words,size=2"``, or of `MinHash`, such as
+        ``"method=minhash,size=2"``; for pictures of `ImageHash`, such as
+        ``"method=difference,width=256"``; or fingerprinters. ``"method=minhash,threshold=0.7"`` and
+        ``"size=3,width=256,radius=54"`` are measured at this radius only. By default some usual
+        ones.
     changes : iterable of str, optional
-        Kinds of changes with amounts, such as ``"words=2"`` or ``"typos=0.01"``, for pictures ``"resize=0.5"`` or ``"jpeg=20"``;
-        or their names as tables show them, such as ``"resize 50%"``.
+        Kinds of changes with amounts, such as ``"words=2"`` or ``"typos=0.01"``, for pictures
+        ``"resize=0.5"`` or ``"jpeg=20"``; or their names as tables show them, such as ``"resize
+        50%"``.
     documents : int, optional
         The number of documents for which to choose; by default the number in the corpus.
     recall : float, optional
         The share of near-duplicates to find: then the fewest false pairs are best.
     false_pairs : float, optional
-        The most pairs of strangers within the radius. By default one for each hundred documents, if no recall is wanted.
+        The most pairs of strangers within the radius. By default one for each hundred documents, if
+        no recall is wanted.
     most_wrong : float
-        The greatest share of the removed documents that may be removed wrongly: documents that share less than `resemblance` of
-        their shingles of three words with the kept document. Not for pictures.
+        The greatest share of the removed documents that may be removed wrongly: documents that
+        share less than `resemblance` of their shingles of three words with the kept document. Not
+        for pictures.
     group : {"greedy", "connected"}
-        How `dedup` groups near-duplicates. A sample has fewer chains than its corpus: it shows too little of what
-        ``"connected"`` removes.
+        How `dedup` groups near-duplicates. A sample has fewer chains than its corpus: it shows too
+        little of what ``"connected"`` removes.
     sample : int
-        The most documents that are looked at, 2 to 10,000. All their pairs are compared: 1,500 have 1.1 million. Up to ten times
-        as many texts, with 16 million characters, are grouped to count what is removed. The first setting is counted again on
-        the whole corpus, if that has up to 50,000 documents and is not of HTML; up to two others, if it is not the best then.
+        The most documents that are looked at, 2 to 10,000. All their pairs are compared: 1,500 have
+        1.1 million. Up to ten times as many texts, with 16 million characters, are grouped to count
+        what is removed. The first setting is counted again on the whole corpus, if that has up to
+        50,000 documents and is not of HTML; up to two others, if it is not the best then.
     copies : int
         The most copies for each kind of change.
     resemblance : float, optional
-        Documents with this share of shingles of five characters in common, or more, are of one family; by default 0.5. For
-        pictures the correlation of their brightnesses, by default 0.9.
+        Documents with this share of shingles of five characters in common, or more, are of one
+        family; by default 0.5. For pictures the correlation of their brightnesses, by default 0.9.
     seed : int
-        The same seed gives the same sample and the same copies, on every machine; of pictures, with the same version of Pillow.
+        The same seed gives the same sample and the same copies, on every machine; of pictures, with
+        the same version of Pillow.
     threads : int, optional
         By default one per processor. The result does not depend on it.
     progress : callable, optional
         Called as ``progress(phase, done, total)``.
     on_notice : callable, optional
-        Called with the path of each file that is left out, and the reason, as by `DocumentReader` and `ImageReader`.
+        Called with the path of each file that is left out, and the reason, as by `DocumentReader`
+        and `ImageReader`.
 
     Returns
     -------
@@ -176,7 +203,8 @@ def calibrate(
     Raises
     ------
     InputError
-        There are fewer than two documents with text or two pictures, no stranger, no near-duplicate, or an argument is wrong.
+        There are fewer than two documents with text or two pictures, no stranger, no
+        near-duplicate, or an argument is wrong.
     MissingExtraError
         A package for pictures is not installed.
     StorageError
@@ -200,11 +228,24 @@ def calibrate(
     """
     check_progress(progress)
     wanted = Request(
-        text=text, image=image, pairs=pairs, id=id, html=html, settings=settings, changes=changes, documents=documents,
-        recall=recall, false_pairs=false_pairs, most_wrong=most_wrong, group=group,
-        sample=sample, copies=copies, resemblance=resemblance, seed=seed,
+        text=text,
+        image=image,
+        pairs=pairs,
+        id=id,
+        html=html,
+        settings=settings,
+        changes=changes,
+        documents=documents,
+        recall=recall,
+        false_pairs=false_pairs,
+        most_wrong=most_wrong,
+        group=group,
+        sample=sample,
+        copies=copies,
+        resemblance=resemblance,
+        seed=seed,
         with_source=source is not None,
-    ).checked()  # fmt: skip
+    ).checked()
     corpus: RowSource | Walk | None = None
     if image:
         corpus = Walk(corpus_paths(source))
@@ -213,19 +254,27 @@ def calibrate(
     return calibrated(wanted, corpus, Resources(0, parse_threads(threads), progress), on_notice)
 
 
-def calibrated(wanted: Request, source: RowSource | Walk | None, resources: Resources, on_notice: Notice | None) -> Calibration:
+def calibrated(
+    wanted: Request, source: RowSource | Walk | None, resources: Resources, on_notice: Notice | None
+) -> Calibration:
     """Return the calibration that is asked for, of a corpus, of pictures, or of pairs with texts alone."""
     if isinstance(source, Walk):
         facts, evidence, hashed = from_images(wanted, source, resources, on_notice)
     else:
         facts, evidence, hashed = from_texts(wanted, source, resources)
     each, removals = list[Measured](), list[SampleRemovals]()
-    sample = None if evidence.drawn is None else CountedSample(evidence, wanted.wish, resources.threads)
+    sample = (
+        None if evidence.drawn is None else CountedSample(evidence, wanted.wish, resources.threads)
+    )
     for setting, one in zip(wanted.compared, hashed, strict=True):
         each.append(measured(evidence, setting, one))
         if sample is not None:
             removals.append(SampleRemovals(sample, one, each[-1].width))
-    wish = wanted.wish if wanted.wish.documents else wanted.wish._replace(documents=max(facts.documents, 2))
+    wish = (
+        wanted.wish
+        if wanted.wish.documents
+        else wanted.wish._replace(documents=max(facts.documents, 2))
+    )
     found = suggestions(each, wish, removals or None)
     if sample is not None and _is_part(wanted, facts, sample):
 
@@ -233,7 +282,9 @@ def calibrated(wanted: Request, source: RowSource | Walk | None, resources: Reso
             assert isinstance(source, RowSource)
             assert wanted.columns is not None
             same = removals[each.index(one.measured)]
-            return CorpusRemovals(source, wanted.columns, one.measured.setting.fingerprinter, same, wish, resources)
+            return CorpusRemovals(
+                source, wanted.columns, one.measured.setting.fingerprinter, same, wish, resources
+            )
 
         found = checked_first(found, wish, of_corpus)
     return Calibration(facts, wish, evidence, found)

@@ -1,4 +1,7 @@
-"""How far apart the fingerprints of near-duplicates and of strangers are, for each setting; shares with confidence intervals."""
+"""How far apart the fingerprints of near-duplicates and of strangers are, for each setting.
+
+Shares with confidence intervals.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ class Rate(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95% confidence interval: E. B. Wilson, *Probable inference, the law of succession*, JASA 22 (1927)."""
+        """The 95% confidence interval: E. B.
+
+        Wilson, *Probable inference, the law of succession*, JASA 22 (1927).
+        """
         if not self.total:
             return 0.0, 1.0
         n, p, square = self.total, self.value, _Z * _Z
@@ -48,16 +54,19 @@ class Rate(NamedTuple):
 class Tail:
     """The share of strangers within each radius, continued below the distances that a sample has met.
 
-    From the smallest radius within which there are `LEAST_MET` pairs, or more, the share is what was observed. Below it, the
-    share falls as the distribution function of a beta-binomial distribution does that has the mean and the variance of all
-    observed distances. That is an extrapolation: it cannot know of strangers that share most of their text.
+    From the smallest radius within which there are `LEAST_MET` pairs, or more, the share is what
+    was observed. Below it, the share falls as the distribution function of a beta-binomial
+    distribution does that has the mean and the variance of all observed distances. That is an
+    extrapolation: it cannot know of strangers that share most of their text.
     """
 
     def __init__(self, counts: Histogram) -> None:
         self.total = int(counts.sum())
         self._within = counts.cumsum().tolist()
         self._logs = _logs(counts.tolist())
-        self.first = next((r for r, found in enumerate(self._within) if found >= LEAST_MET), len(counts) - 1)
+        self.first = next(
+            (r for r, found in enumerate(self._within) if found >= LEAST_MET), len(counts) - 1
+        )
 
     def is_observed(self, radius: int) -> bool:
         """Return whether the share at a radius is an observed one."""
@@ -122,16 +131,27 @@ class Measured:
     """
 
     def __init__(
-        self, setting: Setting, duplicates: dict[str, Distances], strangers: Distances, different: Distances | None
+        self,
+        setting: Setting,
+        duplicates: dict[str, Distances],
+        strangers: Distances,
+        different: Distances | None,
     ) -> None:
-        self.setting, self.duplicates, self.strangers, self.different = setting, duplicates, strangers, different
+        self.setting, self.duplicates, self.strangers, self.different = (
+            setting,
+            duplicates,
+            strangers,
+            different,
+        )
         self.width = setting.fingerprinter.width
 
     @cached_property
     def all_duplicates(self) -> Distances:
         """The distances of all near-duplicates."""
         each = self.duplicates.values()
-        return Distances(np.sum([one.counts for one in each], axis=0), sum(one.missed for one in each))
+        return Distances(
+            np.sum([one.counts for one in each], axis=0), sum(one.missed for one in each)
+        )
 
     @cached_property
     def tail(self) -> Tail:
@@ -144,7 +164,10 @@ class Measured:
 
 
 def measured(evidence: SampledPairs, setting: Setting, hashed: Hashed) -> Measured:
-    """Return the distances of a setting that gives the items these fingerprints; InputError if no two are strangers."""
+    """Return the distances of a setting that gives the items these fingerprints.
+
+    InputError if no two are strangers.
+    """
     width, items = setting.fingerprinter.width, setting.fingerprinter.items
     rows, known = hashed.rows, hashed.known
 
@@ -158,7 +181,8 @@ def measured(evidence: SampledPairs, setting: Setting, hashed: Hashed) -> Measur
     strangers = all_distances(rows[of_documents], width) - between(evidence.resembling).counts
     if not strangers.any():
         raise InputError(
-            f"{setting.name}: all {items} with fingerprints resemble each other, so nothing shows how near strangers are: "
+            f"{setting.name}: all {items} with fingerprints resemble each other, so nothing shows "
+            "how near strangers are: "
             f"take a larger sample, or other {items}"
         )
     different = None if evidence.different is None else between(evidence.different)
@@ -177,5 +201,7 @@ def all_distances(rows: Words, width: int) -> Histogram:
     counts = np.zeros(width + 1, np.int64)
     for _, bits in distances_in_blocks(rows):
         counts += np.bincount(bits.reshape(-1), minlength=width + 1)
-        counts -= np.bincount(bits[:, : len(bits)][np.tri(len(bits), dtype=bool)], minlength=width + 1)
+        counts -= np.bincount(
+            bits[:, : len(bits)][np.tri(len(bits), dtype=bool)], minlength=width + 1
+        )
     return counts

@@ -41,8 +41,8 @@ class RemovalCounts(NamedTuple):
     documents : int
         How many are removed.
     unlike_words, unlike_characters : int
-        How many of these share less than the bound of their shingles of three words, or of five characters, with the document
-        that is kept.
+        How many of these share less than the bound of their shingles of three words, or of five
+        characters, with the document that is kept.
     of : int
         From how many documents they are removed.
     """
@@ -68,7 +68,8 @@ class CountedSample:
         copies = np.setdiff1d(np.arange(len(evidence.items)), evidence.drawn)
         self.order = np.concatenate([evidence.drawn, copies])  # the places of the rows
         rows = np.argsort(self.order)
-        self.with_copies = np.sort(rows[: len(rows) - self.documents + evidence.documents])  # strangers, and the copies
+        # strangers, and the copies
+        self.with_copies = np.sort(rows[: len(rows) - self.documents + evidence.documents])
         self.duplicates: Places = rows[np.concatenate(list(evidence.duplicates.values()), axis=1)]
         texts = evidence.whole_texts or [evidence.items[place] for place in evidence.drawn]
         self.sets = [shingle_sets(texts, maker, threads) for maker in (WORDS, CHARACTERS)]
@@ -77,10 +78,19 @@ class CountedSample:
 class Removals(ABC):
     """What is removed of some documents by the fingerprints of a setting, at any radius."""
 
-    def __init__(self, rows: Words, documents: Places, width: int, wish: Wish, resources: Resources) -> None:
+    def __init__(
+        self, rows: Words, documents: Places, width: int, wish: Wish, resources: Resources
+    ) -> None:
         """Take rows, and the places of those that have a fingerprint and are documents."""
-        self._rows, self._documents, self._width, self._wish, self._resources = rows, documents, Width(width), wish, resources
-        self._near: tuple[int, Places] | None = None  # a radius, and the documents that are within it of another one
+        self._rows, self._documents, self._width, self._wish, self._resources = (
+            rows,
+            documents,
+            Width(width),
+            wish,
+            resources,
+        )
+        # a radius, and the documents that are within it of another one
+        self._near: tuple[int, Places] | None = None
         self._similarities: list[Similarities] = []
 
     def at(self, radius: int) -> RemovalCounts:
@@ -92,7 +102,9 @@ class Removals(ABC):
         kept = self._kept_instead(self._near[1], radius)
         gone = np.flatnonzero(kept != np.arange(len(kept)))
         pairs = np.array([gone, kept[gone]])
-        words, characters = (int((each(*pairs) < self._wish.resemblance).sum()) for each in self._similarities)
+        words, characters = (
+            int((each(*pairs) < self._wish.resemblance).sum()) for each in self._similarities
+        )
         return RemovalCounts(len(gone), words, characters, len(self._documents))
 
     @abstractmethod
@@ -108,7 +120,9 @@ class Removals(ABC):
         documents, lims = self._connected(places, radius)
         grouping = Grouping(radius, self._wish.group, "first")
         members = Members(lims, documents.astype(np.uint64))
-        members = grouped(members, grouping, lambda here: self._rows[documents[here]], lambda ids: ids)
+        members = grouped(
+            members, grouping, lambda here: self._rows[documents[here]], lambda ids: ids
+        )
         kept, documents = np.arange(len(self._rows)), members.documents.view(np.intp)
         kept[documents] = documents[members.lims[:-1]][lists_of(members.lims)]
         return kept
@@ -143,7 +157,10 @@ class SampleRemovals(Removals):
 
 
 class CorpusRemovals(Removals):
-    """What is removed of a whole corpus, which is read again; near-duplicates are those of the sample."""
+    """What is removed of a whole corpus, which is read again.
+
+    Near-duplicates are those of the sample.
+    """
 
     def __init__(
         self,
@@ -156,8 +173,15 @@ class CorpusRemovals(Removals):
     ) -> None:
         if isinstance(corpus, DocumentFiles):
             corpus.silence()
-        self._columns, self._reading, self._sample = replace(columns, width=Width(maker.width)), resources, sample
-        self._corpus, found = corpus, compared_rows(corpus, self._columns, maker, resources, False, None)
+        self._columns, self._reading, self._sample = (
+            replace(columns, width=Width(maker.width)),
+            resources,
+            sample,
+        )
+        self._corpus, found = (
+            corpus,
+            compared_rows(corpus, self._columns, maker, resources, False, None),
+        )
         self._row_of = np.flatnonzero(found.known)
         every = UNBOUNDED._replace(threads=resources.threads)
         super().__init__(found.fingerprints, np.arange(len(self._row_of)), maker.width, wish, every)
@@ -171,4 +195,7 @@ class CorpusRemovals(Removals):
             return lambda a, b: sets.similarities(self._row_of[a], self._row_of[b])
 
         read = [(self._corpus, self._row_of[places])]
-        return [of_rows(sets) for sets in text_sets(read, self._columns, [WORDS, CHARACTERS], self._reading)]
+        return [
+            of_rows(sets)
+            for sets in text_sets(read, self._columns, [WORDS, CHARACTERS], self._reading)
+        ]

@@ -23,7 +23,8 @@ CHARACTERS, WORDS = MinHash(shingle="chars", size=5, punctuation="keep"), MinHas
 _SURE = 0.9999  # of the pairs at the bound
 
 SIDE = 32
-CROP, SHIFTS = 0.06, 3  # the share of both sides that a view has lost, and how many places it may have along a side
+# the share of both sides that a view has lost, and how many places it may have along a side
+CROP, SHIFTS = 0.06, 3
 _ROUNDING = 1e-6  # equal pictures have a product of nearly 1
 
 
@@ -49,9 +50,12 @@ def distances_in_blocks(rows: Words) -> Iterator[tuple[int, npt.NDArray[np.uint1
 
 
 def one_of_each(count: int, pairs: Places, preferred: npt.NDArray[np.bool_]) -> Places:
-    """Return the places of one item of each family, ascending: the families are what pairs of items connect.
+    """Return the places of one item of each family, ascending.
 
-    It is the first of the preferred items in its family, or the first of all if the family has none of these.
+    The families are what pairs of items connect.
+
+    It is the first of the preferred items in its family, or the first of all if the family has none
+    of these.
     """
     sets = _kernel.Sets(count)
     sets.unite(*np.ascontiguousarray(pairs, np.uint64))
@@ -67,14 +71,18 @@ def shingle_sets(texts: Sequence[str], maker: MinHash, threads: int = 1) -> Text
     """Return texts as sets of shingles; those of `CHARACTERS` and `WORDS` depend on no setting."""
     found = [made for _, made in in_order(maker.feature_sets, maker.batches(texts), threads)]
     features = np.concatenate([np.empty(0, np.uint32), *(one.features for one in found)])
-    return TextSets(np.arange(len(texts)), features, np.concatenate([np.empty(0, np.int64), *(one.sizes for one in found)]))
+    return TextSets(
+        np.arange(len(texts)),
+        features,
+        np.concatenate([np.empty(0, np.int64), *(one.sizes for one in found)]),
+    )
 
 
 def resembling_pairs(texts: Sequence[str], least: float, threads: int = 1) -> Places:
     """Return the places of the pairs of texts whose resemblance is a bound (above 0) or more, shape (2, pairs), ascending.
 
-    The resemblance is the similarity by `CHARACTERS`. All pairs are estimated by MinHash. Those within the radius that finds
-    nearly all pairs at the bound are compared exactly.
+    The resemblance is the similarity by `CHARACTERS`. All pairs are estimated by MinHash. Those
+    within the radius that finds nearly all pairs at the bound are compared exactly.
     """
     rows, known = CHARACTERS.fingerprints(texts, empty="mask", threads=threads)
     sets, radius = shingle_sets(texts, CHARACTERS, threads), CHARACTERS.radius(least, _SURE)
@@ -92,15 +100,23 @@ def resembling_pairs(texts: Sequence[str], least: float, threads: int = 1) -> Pl
 def views(picture: Image) -> Views:
     """Return the brightnesses of a picture and of nine crops of it, each scaled to 32 x 32, with mean 0 and length 1.
 
-    So they depend on no setting of a fingerprinter. The shape is (10, 1024). The values of a blank picture or crop are all 0.
+    So they depend on no setting of a fingerprinter. The shape is (10, 1024). The values of a blank
+    picture or crop are all 0.
     """
     from PIL.Image import Resampling
 
     grey, (width, height) = picture.convert("L"), picture.size
-    shifts = [(x / (SHIFTS - 1) * CROP, y / (SHIFTS - 1) * CROP) for x, y in product(range(SHIFTS), repeat=2)]
+    shifts = [
+        (x / (SHIFTS - 1) * CROP, y / (SHIFTS - 1) * CROP)
+        for x, y in product(range(SHIFTS), repeat=2)
+    ]
     boxes = [(0.0, 0.0, 1.0, 1.0), *((x, y, x + 1 - CROP, y + 1 - CROP) for x, y in shifts)]
     scaled = [
-        grey.resize((SIDE, SIDE), Resampling.BOX, (left * width, top * height, right * width, bottom * height))
+        grey.resize(
+            (SIDE, SIDE),
+            Resampling.BOX,
+            (left * width, top * height, right * width, bottom * height),
+        )
         for left, top, right, bottom in boxes
     ]
     values = np.array([np.asarray(each, np.float32).reshape(-1) for each in scaled])
@@ -113,9 +129,10 @@ def views(picture: Image) -> Views:
 def resembling_images(found: Sequence[Views], least: float) -> Places:
     """Return the places of the pairs of pictures whose resemblance is a bound (above 0) or more, shape (2, pairs), ascending.
 
-    The resemblance is the highest correlation coefficient of the brightnesses of one picture and of a view of the other: nearly 1
-    for copies of other sizes, with other light, or with lost edges (J. P. Lewis, *Fast normalized cross-correlation*, Vision
-    Interface 1995, section 2, with few shifts).
+    The resemblance is the highest correlation coefficient of the brightnesses of one picture and of
+    a view of the other: nearly 1 for copies of other sizes, with other light, or with lost edges
+    (J. P. Lewis, *Fast normalized cross-correlation*, Vision Interface 1995, section 2, with few
+    shifts).
     """
     every = np.array(found, np.float32).reshape(-1, 1 + SHIFTS**2, SIDE * SIDE)
     pairs = [np.empty((2, 0), np.intp)]

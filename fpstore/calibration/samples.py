@@ -1,4 +1,7 @@
-"""The texts that are looked at: a random sample of a corpus, or pairs with labels; and the weights that a sample teaches."""
+"""The texts that are looked at: a random sample of a corpus, or pairs with labels.
+
+And the weights that a sample teaches.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ from fpstore.io.scores import NULL, Key, keys_of_rows, score_key
 from fpstore.io.source import Batch, Projection, RowSource
 
 LONGEST = 1 << 18  # characters of a text that are looked at
-COUNTED, COUNTED_CHARS = 10, 1 << 24  # documents that are grouped, for each one of the sample; characters of all these
+# documents that are grouped, for each one of the sample; characters of all these
+COUNTED, COUNTED_CHARS = 10, 1 << 24
 TEXT_COLUMNS, ID_COLUMNS, LABEL = ("text_a", "text_b"), ("a", "b"), "label"
 
 
@@ -30,13 +34,13 @@ class Facts(NamedTuple):
     Attributes
     ----------
     documents : int
-        The documents of the corpus that are not empty. For pictures, the files that their beginnings show to be pictures, without
-        the pictures of the sample that are blank or broken.
+        The documents of the corpus that are not empty. For pictures, the files that their
+        beginnings show to be pictures, without the pictures of the sample that are blank or broken.
     empty : int
         Documents that are null, or of white space only; blank pictures of the sample.
     shortened : int
-        Documents of the sample with more than 262,144 characters, which are looked at up to there; pictures of the sample with
-        more than 512 pixels on a side, which are made smaller.
+        Documents of the sample with more than 262,144 characters, which are looked at up to there;
+        pictures of the sample with more than 512 pixels on a side, which are made smaller.
     items : {"documents", "pictures"}
     """
 
@@ -49,8 +53,8 @@ class Facts(NamedTuple):
 class Sampled(NamedTuple):
     """Random texts of a corpus, in its order, the places of those in the sample, the facts, and the whole texts of pages of HTML.
 
-    The others are only grouped. There are more of them where texts are short, up to a whole corpus: a smaller part of a corpus
-    has a far smaller part of its pairs.
+    The others are only grouped. There are more of them where texts are short, up to a whole corpus:
+    a smaller part of a corpus has a far smaller part of its pairs.
     """
 
     texts: list[str]
@@ -68,11 +72,20 @@ class Labelled(NamedTuple):
 
 
 def sample_of(
-    corpus: RowSource, projection: Projection, size: int, seed: int, progress: Progress | None = None, *, html: bool | str = False
+    corpus: RowSource,
+    projection: Projection,
+    size: int,
+    seed: int,
+    progress: Progress | None = None,
+    *,
+    html: bool | str = False,
 ) -> Sampled:
-    """Return a random sample of the texts of a corpus, which is read once, in its order; the same seed gives the same sample.
+    """Return a random sample of the texts of a corpus, which is read once, in its order.
 
-    Of pages of HTML, the main texts count, which take long to find: only those of the sample. Pages without one are empty texts.
+    The same seed gives the same sample.
+
+    Of pages of HTML, the main texts count, which take long to find: only those of the sample. Pages
+    without one are empty texts.
     """
     held = Reservoir[str](size, Draws(seed, "sample"), 0 if html else COUNTED * size, COUNTED_CHARS)
     empty = rows = 0
@@ -91,7 +104,11 @@ def sample_of(
     extractor = extractor_of(html)
     if extractor is None:
         return Sampled(_shortened(taken), looked_at, Facts(held.seen, empty, _too_long(taken)))
-    found = [(text, whole_text(page)) for page, text in zip(taken, main_texts(taken, extractor), strict=True) if text]
+    found = [
+        (text, whole_text(page))
+        for page, text in zip(taken, main_texts(taken, extractor), strict=True)
+        if text
+    ]
     texts, whole_texts = [text for text, _ in found], [whole or text for text, whole in found]
     lost = len(taken) - len(texts)
     looked_at = looked_at[: len(looked_at) - lost]  # of pages all
@@ -108,14 +125,20 @@ def _too_long(texts: list[str]) -> int:
 
 
 def labelled_texts(pairs: RowSource) -> Labelled:
-    """Return the pairs of a file with the columns ``text_a``, ``text_b`` and ``label``: 1 for near-duplicates, 0 for others."""
+    """Return the pairs of a file with the columns ``text_a``, ``text_b`` and ``label``.
+
+    1 for near-duplicates, 0 for others.
+    """
     labels, sides = _labelled(pairs, TEXT_COLUMNS, ids=False)
     places: dict[str, int] = {}
     found = [
-        (places.setdefault(a, len(places)), places.setdefault(b, len(places)), d) for a, b, d in zip(*sides, labels, strict=True)
+        (places.setdefault(a, len(places)), places.setdefault(b, len(places)), d)
+        for a, b, d in zip(*sides, labels, strict=True)
     ]
     empty = sum(map(is_blank, places))
-    return Labelled(_shortened([*places]), found, Facts(len(places) - empty, empty, _too_long([*places])))
+    return Labelled(
+        _shortened([*places]), found, Facts(len(places) - empty, empty, _too_long([*places]))
+    )
 
 
 def labelled_ids(pairs: RowSource, corpus: RowSource, projection: Projection) -> Labelled:
@@ -125,17 +148,35 @@ def labelled_ids(pairs: RowSource, corpus: RowSource, projection: Projection) ->
     texts: dict[str, str] = {}
     rows = filled = 0
     for batch in corpus.batches(projection):
-        rows, filled = rows + len(batch.flags), filled + sum(not is_blank(text) for text in batch.row_texts())
-        texts |= {name: text for name, text in zip(_ids(batch), batch.row_texts(), strict=True) if name in wanted}
+        rows, filled = (
+            rows + len(batch.flags),
+            filled + sum(not is_blank(text) for text in batch.row_texts()),
+        )
+        texts |= {
+            name: text
+            for name, text in zip(_ids(batch), batch.row_texts(), strict=True)
+            if name in wanted
+        }
     missing = next((name for name in wanted if name not in texts), None)
     if missing is not None:
-        raise InputError(f"{_name(pairs)}: no document of the corpus has the id {missing!r:.80}", got=missing)
+        raise InputError(
+            f"{_name(pairs)}: no document of the corpus has the id {missing!r:.80}", got=missing
+        )
     places = {name: place for place, name in enumerate(texts)}
-    found = [(places[a], places[b], duplicate) for a, b, duplicate in zip(firsts, seconds, labels, strict=True)]
-    return Labelled(_shortened([*texts.values()]), found, Facts(filled, rows - filled, _too_long([*texts.values()])))
+    found = [
+        (places[a], places[b], duplicate)
+        for a, b, duplicate in zip(firsts, seconds, labels, strict=True)
+    ]
+    return Labelled(
+        _shortened([*texts.values()]),
+        found,
+        Facts(filled, rows - filled, _too_long([*texts.values()])),
+    )
 
 
-def _labelled(pairs: RowSource, columns: tuple[str, str], *, ids: bool) -> tuple[list[bool], list[list[str]]]:
+def _labelled(
+    pairs: RowSource, columns: tuple[str, str], *, ids: bool
+) -> tuple[list[bool], list[list[str]]]:
     """Return the labels and both sides of the pairs that have all three."""
     sides, known, labels = [], [], list[Key]()
     for column in columns:
@@ -143,27 +184,45 @@ def _labelled(pairs: RowSource, columns: tuple[str, str], *, ids: bool) -> tuple
         projection = Projection(**names, score=LABEL, alike_scores=True)
         parts = list(pairs.batches(projection))
         flags = np.concatenate([np.empty(0, bool), *(batch.flags for batch in parts)])
-        values = iter([value for batch in parts for value in (_ids(batch) if ids else batch.row_texts())])
-        keys = iter([key for batch in parts for key in (() if batch.scores is None else keys_of_rows(batch.scores))])
+        values = iter(
+            [value for batch in parts for value in (_ids(batch) if ids else batch.row_texts())]
+        )
+        keys = iter(
+            [
+                key
+                for batch in parts
+                for key in (() if batch.scores is None else keys_of_rows(batch.scores))
+            ]
+        )
         rows = [(next(values), next(keys)) if flag else ("", NULL) for flag in flags]
         sides.append([value for value, _ in rows])
         labels = [key for _, key in rows]
         known.append(flags)
     one, neither = score_key(1), score_key(0)
     both = known[0] & known[1] & np.array([label != NULL for label in labels], bool)
-    wrong = next((row for row in np.flatnonzero(both).tolist() if labels[row] not in (one, neither)), None)
+    wrong = next(
+        (row for row in np.flatnonzero(both).tolist() if labels[row] not in (one, neither)), None
+    )
     if wrong is not None:
-        raise InputError(f"{_name(pairs)}: the label of row {wrong + 1} must be 1 for near-duplicates and 0 for others")
+        raise InputError(
+            f"{_name(pairs)}: the label of row {wrong + 1} must be 1 for near-duplicates and 0 "
+            "for others"
+        )
     found = [label == one for label in compress(labels, both)]
     if not any(found):
-        raise InputError(f"{_name(pairs)}: no pair has the label 1: nothing shows which fingerprints find near-duplicates")
+        raise InputError(
+            f"{_name(pairs)}: no pair has the label 1: nothing shows which fingerprints find "
+            "near-duplicates"
+        )
     return found, [list(compress(side, both)) for side in sides]
 
 
 def _ids(batch: Batch) -> list[str]:
     ids = batch.ids
     assert ids is not None
-    return ids.texts() if isinstance(ids, StringColumn) else list(map(str, np.asarray(ids).tolist()))
+    return (
+        ids.texts() if isinstance(ids, StringColumn) else list(map(str, np.asarray(ids).tolist()))
+    )
 
 
 def _name(corpus: RowSource) -> str:
@@ -179,13 +238,20 @@ class Learnt(NamedTuple):
 
 
 def learnt_weights(
-    rows: RowSource, projection: Projection, fingerprinter: TextHash, *,
-    sample: int, most: int, seed: int, html: bool | str = False, progress: Progress | None = None,
-) -> Learnt:  # fmt: skip
+    rows: RowSource,
+    projection: Projection,
+    fingerprinter: TextHash,
+    *,
+    sample: int,
+    most: int,
+    seed: int,
+    html: bool | str = False,
+    progress: Progress | None = None,
+) -> Learnt:
     """Learn the weights of at most ``most`` features from a random sample of some rows, which are read once.
 
-    The projection names one column of texts, or several: then a document has the features of all of them. Of pages of HTML, the
-    main texts count.
+    The projection names one column of texts, or several: then a document has the features of all of
+    them. Of pages of HTML, the main texts count.
 
     Raises
     ------

@@ -17,7 +17,9 @@ _STEPS = np.arange(32, 0, -1, dtype=np.uint64) * STEP  # of the words that are d
 
 
 class Draws:
-    """Random numbers of SplitMix64 (G. Steele, D. Lea, C. Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014).
+    """Random numbers of SplitMix64 (G. Steele, D. Lea, C.
+
+    Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014).
 
     Equal keys give equal numbers: a key says what is drawn for.
     """
@@ -44,10 +46,16 @@ class Draws:
     def pick_other(self, some: Sequence[T], than: T) -> T | None:
         """Return an element that differs from another one; None if none does."""
         begin = self.below(len(some)) if some else 0
-        return next((one for step in range(len(some)) if (one := some[(begin + step) % len(some)]) != than), None)
+        return next(
+            (one for step in range(len(some)) if (one := some[(begin + step) % len(some)]) != than),
+            None,
+        )
 
     def places(self, end: int, count: int) -> list[int]:
-        """Return distinct numbers below ``end``, ascending: ``count`` of them, or all (R. Floyd's algorithm)."""
+        """Return distinct numbers below ``end``, ascending: ``count`` of them, or all (R.
+
+        Floyd's algorithm).
+        """
         chosen: set[int] = set()
         for top in range(max(end - count, 0), end):
             place = self.below(top + 1)
@@ -60,10 +68,13 @@ class Draws:
 
 
 class Reservoir(Generic[T]):
-    """A random sample of things that are seen once, in a number that nobody knows; ``seen`` counts them.
+    """A random sample of things that are seen once, in a number that nobody knows.
 
-    It has the things of the least random numbers (E. Cohen, H. Kaplan, *Summarizing data using bottom-k sketches*, PODC 2007): at
-    most ``most``, and fewer if their weights are more than ``limit`` together, but ``size`` at least.
+    ``seen`` counts them.
+
+    It has the things of the least random numbers (E. Cohen, H. Kaplan, *Summarizing data using
+    bottom-k sketches*, PODC 2007): at most ``most``, and fewer if their weights are more than
+    ``limit`` together, but ``size`` at least.
     """
 
     def __init__(self, size: int, draws: Draws, most: int = 0, limit: int = 0) -> None:
@@ -78,7 +89,9 @@ class Reservoir(Generic[T]):
         if word < self._end:
             heappush(self._held, (-word, self.seen, thing, weight))
             self._weight += weight
-        while len(self._held) > self._most or (len(self._held) > self._size and self._weight > self._limit):
+        while len(self._held) > self._most or (
+            len(self._held) > self._size and self._weight > self._limit
+        ):
             negative, _, _, lost = heappop(self._held)
             self._end, self._weight = -negative, self._weight - lost
         self.seen += 1
@@ -88,6 +101,11 @@ class Reservoir(Generic[T]):
         return [thing for _, _, thing, _ in sorted(self._held, key=lambda one: one[1])]
 
     def part(self) -> list[int]:
-        """Return the places in the sample of ``size`` things, or of all: a random sample that is smaller."""
+        """Return the places in the sample of ``size`` things, or of all.
+
+        A random sample that is smaller.
+        """
         numbers = [word for word, *_ in sorted(self._held, key=lambda one: one[1])]
-        return sorted(sorted(range(len(numbers)), key=numbers.__getitem__, reverse=True)[: self._size])
+        return sorted(
+            sorted(range(len(numbers)), key=numbers.__getitem__, reverse=True)[: self._size]
+        )

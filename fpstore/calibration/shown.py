@@ -1,4 +1,7 @@
-"""What people see of a calibration: cells of tables, for the terminal and for the page, and the page."""
+"""What people see of a calibration.
+
+Cells of tables, for the terminal and for the page, and the page.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,11 @@ from fpstore.errors import counted
 from fpstore.pages import render
 from fpstore.pages.pictures import Bar, few, line_picture, lines
 
-_SETTING, _FOUND, _REMOVED = ("setting", "width", "radius"), ("recall", "95%"), ("removed", "grouped", "wrong", "by chars")
+_SETTING, _FOUND, _REMOVED = (
+    ("setting", "width", "radius"),
+    ("recall", "95%"),
+    ("removed", "grouped", "wrong", "by chars"),
+)
 _PRICE = ("false pairs", "design", "bytes/fp", "µs")
 _SHOWN_RADII = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # at 64 bits
 MOST_NAME = 26  # characters beside a bar on a narrow screen; the table below has the whole name
@@ -22,7 +29,10 @@ _SHORTENED = {"documents": "shortened", "pictures": "made smaller"}
 
 
 def radii_of(width: int) -> list[int]:
-    """Return the radii that tables show: at 64 bits 0 to 8 and some up to 24, at other widths in proportion."""
+    """Return the radii that tables show.
+
+    At 64 bits 0 to 8 and some up to 24, at other widths in proportion.
+    """
     return sorted({round(radius * width / WORD_BITS) for radius in _SHOWN_RADII})
 
 
@@ -44,10 +54,23 @@ def pairs_expected(number: float, observed: bool) -> str:
 
 
 def summary(found: Calibration) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple[int, int]]:
-    """Return headings, a row for each setting, and which columns are words; what is removed is counted of texts."""
+    """Return headings, a row for each setting, and which columns are words.
+
+    What is removed is counted of texts.
+    """
     is_of_texts = found.evidence.drawn is not None
-    headings = (*_SETTING, *(("threshold",) if is_of_texts else ()), *_FOUND, *(_REMOVED if is_of_texts else ()), *_PRICE)
-    return headings, [_summary(one, len(headings)) for one in found.suggestions], (0, headings.index("design"))
+    headings = (
+        *_SETTING,
+        *(("threshold",) if is_of_texts else ()),
+        *_FOUND,
+        *(_REMOVED if is_of_texts else ()),
+        *_PRICE,
+    )
+    return (
+        headings,
+        [_summary(one, len(headings)) for one in found.suggestions],
+        (0, headings.index("design")),
+    )
 
 
 def _summary(one: Suggestion, columns: int) -> tuple[str, ...]:
@@ -79,23 +102,45 @@ def _summary(one: Suggestion, columns: int) -> tuple[str, ...]:
 
 
 def recall_table(one: Measured) -> tuple[list[str], list[list[str]]]:
-    """Return headings and rows: for each kind of near-duplicates, the share that each radius finds."""
+    """Return headings and rows.
+
+    For each kind of near-duplicates, the share that each radius finds.
+    """
     radii = radii_of(one.width)
-    rows = [[name, *(f"{each.within(r).value:.0%}" for r in radii)] for name, each in one.duplicates.items()]
+    rows = [
+        [name, *(f"{each.within(r).value:.0%}" for r in radii)]
+        for name, each in one.duplicates.items()
+    ]
     if len(rows) > 1:
         rows.append(["all", *(f"{one.recall(r).value:.0%}" for r in radii)])
     if one.different is not None and one.different.within(0).total:
-        rows.append(["labelled different", *(f"{one.different.within(r).value:.0%}" for r in radii)])
+        rows.append(
+            ["labelled different", *(f"{one.different.within(r).value:.0%}" for r in radii)]
+        )
     return ["kind", *map(str, radii)], rows
 
 
-def false_pairs_table(one: Measured, documents: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return headings and rows: for each radius, the recall, the share of strangers, and the false pairs expected."""
+def false_pairs_table(
+    one: Measured, documents: int
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return headings and rows.
+
+    For each radius, the recall, the share of strangers, and the false pairs expected.
+    """
     rows: list[tuple[str, ...]] = []
     for radius in range(max(radii_of(one.width)) + 1):
         recall, rate = one.recall(radius), one.strangers.within(radius)
         expected = pairs_expected(false_pairs(one, radius, documents), one.tail.is_observed(radius))
-        rows.append((str(radius), percent(recall), interval(recall), f"{rate.value:.2g}", f"{rate.interval[1]:.2g}", expected))
+        rows.append(
+            (
+                str(radius),
+                percent(recall),
+                interval(recall),
+                f"{rate.value:.2g}",
+                f"{rate.interval[1]:.2g}",
+                expected,
+            )
+        )
     return ("radius", "recall", "95%", "strangers within", "at most (95%)", "false pairs"), rows
 
 
@@ -114,7 +159,12 @@ def facts_of(found: Calibration) -> list[tuple[str, str]]:
     if evidence.drawn is not None:
         out.insert(len(out) - 2, ("grouped as by dedup", f"{len(evidence.drawn):,}"))
     if evidence.resembling.shape[1]:
-        out.append(("similar pairs, not counted as strangers", counted(evidence.resembling.shape[1], "pair")))
+        out.append(
+            (
+                "similar pairs, not counted as strangers",
+                counted(evidence.resembling.shape[1], "pair"),
+            )
+        )
     if evidence.alike:
         out.append(("near-duplicates of these, left out", f"{evidence.alike:,}"))
     if facts.shortened:
@@ -141,15 +191,27 @@ def verdict(found: Calibration) -> str:
     named = f"{first.measured.setting.name} with radius {first.radius}"
     if first.fits:
         return f"Suggested: {named}."
-    nearest = "" if first.radius is None else f" Nearest is {named}: {first.wrong:.1%} of what it removes is removed wrongly."
-    return f"No setting meets the wish: allow more, ask for less recall, or compare other settings.{nearest}"
+    nearest = (
+        ""
+        if first.radius is None
+        else f" Nearest is {named}: {first.wrong:.1%} of what it removes is removed wrongly."
+    )
+    return (
+        "No setting meets the wish: allow more, ask for less recall, or compare other "
+        f"settings.{nearest}"
+    )
 
 
 def page_of(found: Calibration) -> str:
     """Return the page in HTML."""
     first, documents = found.suggestions[0], found.wish.documents
     bars = [
-        Bar(f"{_cut(one.measured.setting.name)}, radius {one.radius}", one.recall.value, percent(one.recall), one is not first)
+        Bar(
+            f"{_cut(one.measured.setting.name)}, radius {one.radius}",
+            one.recall.value,
+            percent(one.recall),
+            one is not first,
+        )
         for one in found.suggestions
         if one.radius is not None
     ]
@@ -182,7 +244,9 @@ def _setting(found: Measured, documents: int) -> dict[str, Any]:
     expected = [false_pairs(found, r, documents) for r in radii]
     return {
         "name": found.setting.name,
-        "shares": line_picture([[rate.value for rate in rates], [found.recall(r).value for r in radii]], names),
+        "shares": line_picture(
+            [[rate.value for rate in rates], [found.recall(r).value for r in radii]], names
+        ),
         "false_pairs": lines([[pairs * rate.interval[1] for rate in rates], expected], names),
         "recall": recall_table(found),
         "numbers": false_pairs_table(found, documents),

@@ -29,14 +29,27 @@ PHASE_COPY = "copying"
 COPY_BYTES = 1 << 24  # at a time
 ATTEMPTS = 100
 PAUSE_SECONDS = 0.01
-# The errors of a file system that cannot copy within the kernel, or between these two files, or that cannot read one of them.
-_NO_COPY_RANGE = (errno.EIO, errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM, errno.ETXTBSY)
+# The errors of a file system that cannot copy within the kernel, or between these two files, or
+# that cannot read one of them.
+_NO_COPY_RANGE = (
+    errno.EIO,
+    errno.ENOSYS,
+    errno.EXDEV,
+    errno.EINVAL,
+    errno.EOPNOTSUPP,
+    errno.EBADF,
+    errno.EPERM,
+    errno.ETXTBSY,
+)
 
 
 def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | None) -> None:
     """Copy a store to ``path`` as of one moment; the copy appears complete or not at all."""
     if lies_inside(path, tracker.path):
-        raise InputError(f"{path}: a backup cannot lie inside the store itself: choose a path outside it", path=path)
+        raise InputError(
+            f"{path}: a backup cannot lie inside the store itself: choose a path outside it",
+            path=path,
+        )
     for attempt in range(ATTEMPTS):
         generation = tracker.snapshot().generation
         with ExitStack() as opened:
@@ -51,11 +64,16 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
                 continue
             _copy(generation, files, path, overwrite, progress)
             return
-    raise CorruptStoreError(f"{tracker.path}: the current generation could not be found", path=tracker.path)
+    raise CorruptStoreError(
+        f"{tracker.path}: the current generation could not be found", path=tracker.path
+    )
 
 
 def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[str, int]:
-    """Open all files of a generation of an open folder, so that a merge cannot take them away; return their descriptors."""
+    """Open all files of a generation of an open folder, so that a merge cannot take them away.
+
+    Return their descriptors.
+    """
     try:
         folder = open_folder(generation.folder, above=store)
     except FileNotFoundError as error:
@@ -71,11 +89,15 @@ def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[s
 
     tables, dictionary = generation.tables, generation.dictionary
     for name in (
-        *map(table_name, range(len(tables))), IDS_FILE, LOG_FILE,
-        *(DICTIONARY_FILES if dictionary is not None else ()), *(PLACES_FILES if generation.places is not None else ()),
-    ):  # fmt: skip
+        *map(table_name, range(len(tables))),
+        IDS_FILE,
+        LOG_FILE,
+        *(DICTIONARY_FILES if dictionary is not None else ()),
+        *(PLACES_FILES if generation.places is not None else ()),
+    ):
         take(name)
-    # A file that has become shorter is refused; nothing is read through a mapping, which could end the process.
+    # A file that has become shorter is refused; nothing is read through a mapping, which could end
+    # the process.
     for table in (*tables, *(() if dictionary is None else (dictionary.mapping.table,))):
         table.check_size()
     for name, descriptor in files.items():
@@ -88,26 +110,46 @@ def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[s
     return files
 
 
-def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: bool, progress: Progress | None) -> None:
-    manifest, log_file, report = generation.manifest, generation.folder / LOG_FILE, progress or (lambda *_: None)
+def _copy(
+    generation: Generation,
+    files: dict[str, int],
+    path: Path,
+    overwrite: bool,
+    progress: Progress | None,
+) -> None:
+    manifest, log_file, report = (
+        generation.manifest,
+        generation.folder / LOG_FILE,
+        progress or (lambda *_: None),
+    )
     with Target(path, overwrite) as folder:
         target = folder / generation.folder.name
         target.mkdir()
         # The copied part of the log decides the moment; the other files never change.
         end = LogFile(files[LOG_FILE], log_file, LogHeader.of(manifest)).durable_end()
-        sizes = {name: os.fstat(descriptor).st_size if name != LOG_FILE else end for name, descriptor in files.items()}
+        sizes = {
+            name: os.fstat(descriptor).st_size if name != LOG_FILE else end
+            for name, descriptor in files.items()
+        }
         done, total = 0, sum(sizes.values())
         for name, descriptor in files.items():
-            for copied in copy_file(generation.folder / name, descriptor, target / name, sizes[name]):
+            for copied in copy_file(
+                generation.folder / name, descriptor, target / name, sizes[name]
+            ):
                 done += copied
                 report(PHASE_COPY, done, total)
         set_end(target / LOG_FILE, end)
         filters = sorted(table for table in generation.filters if filter_name(table) in files)
-        finish_store(folder, manifest._replace(generation=manifest.generation._replace(filters=filters)))
+        finish_store(
+            folder, manifest._replace(generation=manifest.generation._replace(filters=filters))
+        )
 
 
 def copy_file(path: Path, source: int, target: Path, size: int) -> Iterator[int]:
-    """Copy the start of an open file durably to a new one, holes as holes; yield the number of bytes of each step."""
+    """Copy the start of an open file durably to a new one, holes as holes.
+
+    Yield the number of bytes of each step.
+    """
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         os.ftruncate(descriptor, size)
@@ -136,6 +178,8 @@ def _copy_data(path: Path, source: int, target: int, size: int) -> Iterator[int]
                 write_all(target, data, at)
                 copied = len(data)
             if not copied:
-                raise CorruptStoreError(f"{path}: became shorter than {at} bytes while it was copied", path=path, got=at)
+                raise CorruptStoreError(
+                    f"{path}: became shorter than {at} bytes while it was copied", path=path, got=at
+                )
             at += copied
             yield at

@@ -1,6 +1,9 @@
-"""The intact records of damaged files: ids of blocks and strings in LMDB files, and changes in a log.
+"""The intact records of damaged files.
 
-LMDB files are read page by page, without LMDB. Each record has a checksum of its own, so it does not matter on which page it is.
+Ids of blocks and strings in LMDB files, and changes in a log.
+
+LMDB files are read page by page, without LMDB. Each record has a checksum of its own, so it does
+not matter on which page it is.
 """
 
 from __future__ import annotations
@@ -19,7 +22,14 @@ import numpy.typing as npt
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import printable
 from fpstore.base.threads import cached_property
-from fpstore.base.width import WORD_BITS, Width, comparable, empty_rows, row_of_number, rows_to_numbers
+from fpstore.base.width import (
+    WORD_BITS,
+    Width,
+    comparable,
+    empty_rows,
+    row_of_number,
+    rows_to_numbers,
+)
 from fpstore.building.columns import Column
 from fpstore.building.external_sort import Sorter
 from fpstore.disk.files import data_ranges, open_file, opened, read_if_possible, write_all
@@ -37,7 +47,10 @@ FOUND_AT_ONCE = 1 << 12
 
 
 class RowFile:
-    """Rows of words in a file without a name: append them all, then read and search them. They take no memory of the budget."""
+    """Rows of words in a file without a name: append them all, then read and search them.
+
+    They take no memory of the budget.
+    """
 
     def __init__(self, folder: Path, words: int = 1) -> None:
         self._column, self._words = Column(folder), words
@@ -56,7 +69,11 @@ class RowFile:
     def read(self, start: int, end: int) -> Words:
         """Return the rows from ``start`` to before ``end``."""
         part = np.array(self._mapped[start:end])
-        return part if self._words == 1 else part.view(">u8").astype(np.uint64).reshape(-1, self._words)
+        return (
+            part
+            if self._words == 1
+            else part.view(">u8").astype(np.uint64).reshape(-1, self._words)
+        )
 
     def take(self, places: npt.NDArray[np.integer]) -> Words:
         """Return the words at some places."""
@@ -64,7 +81,9 @@ class RowFile:
 
     def places(self, rows: Words, inclusive: bool = False) -> npt.NDArray[np.intp]:
         """Return how many rows are less than each of some rows; with ``inclusive``, not greater."""
-        found: npt.NDArray[np.intp] = np.searchsorted(self._mapped, comparable(rows), "right" if inclusive else "left")
+        found: npt.NDArray[np.intp] = np.searchsorted(
+            self._mapped, comparable(rows), "right" if inclusive else "left"
+        )
         return found
 
     def below(self, number: int, inclusive: bool = False) -> int:
@@ -83,12 +102,17 @@ class RowFile:
 
 
 class IntactRecords(ABC):
-    """The intact records of an LMDB file (None: nothing of it can be trusted), by number, in the order of their ``keys``.
+    """The intact records of an LMDB file (None.
 
-    ``shape`` is what the manifest says of the file, if there is one; ``words`` is the number of words of a key.
+    Nothing of it can be trusted), by number, in the order of their ``keys``.
+
+    ``shape`` is what the manifest says of the file, if there is one; ``words`` is the number of
+    words of a key.
     """
 
-    def __init__(self, path: Path | None, shape: dict[str, int] | None, words: int, folder: Path, memory: int) -> None:
+    def __init__(
+        self, path: Path | None, shape: dict[str, int] | None, words: int, folder: Path, memory: int
+    ) -> None:
         self._path = path or Path()
         self._longest = None if shape is None else shape["largest"]
         self._width = Width(WORD_BITS * words)
@@ -105,13 +129,18 @@ class IntactRecords(ABC):
         """Return whether a record can be what was written."""
 
     def _find(self, folder: Path, memory: int) -> None:
-        """Sort the found records by key; of copies on pages that are not in use, the first counts."""
+        """Sort the found records by key.
+
+        Of copies on pages that are not in use, the first counts.
+        """
         found = RowFile(folder)  # of each record, where it starts and its size
         sorter = Sorter(memory, folder, words=self._width.words)
         records = self._intact()
         for batch in iter(lambda: list(islice(records, FOUND_AT_ONCE)), []):
             sorter.add(self._width.rows(int.from_bytes(item.key, "big") for item in batch), None)
-            found.append(np.array([(item.start, item.size) for item in batch], np.uint64).reshape(-1))
+            found.append(
+                np.array([(item.start, item.size) for item in batch], np.uint64).reshape(-1)
+            )
         for group in sorter.groups(lambda rows: None):
             self.keys.append(group.keys)
             firsts = group.ids[np.cumsum(group.counts) - group.counts].astype(np.intp)
@@ -151,7 +180,13 @@ class IdRecords(IntactRecords):
     """The intact records of ``ids.mdb``: the key of each is the last fingerprint of its block."""
 
     def __init__(
-        self, path: Path | None, shape: dict[str, int] | None, words: int, set_digest: int, folder: Path, memory: int
+        self,
+        path: Path | None,
+        shape: dict[str, int] | None,
+        words: int,
+        set_digest: int,
+        folder: Path,
+        memory: int,
     ) -> None:
         self._digest = set_digest
         super().__init__(path, shape, words, folder, memory)
@@ -172,15 +207,22 @@ class IdRecords(IntactRecords):
 
 
 class StringRecords(IntactRecords):
-    """The intact records of ``strings.mdb``; ``end`` is above the numbers of all strings that are left."""
+    """The intact records of ``strings.mdb``.
 
-    def __init__(self, path: Path | None, shape: dict[str, int] | None, folder: Path, memory: int) -> None:
+    ``end`` is above the numbers of all strings that are left.
+    """
+
+    def __init__(
+        self, path: Path | None, shape: dict[str, int] | None, folder: Path, memory: int
+    ) -> None:
         super().__init__(path, shape, 1, folder, memory)
         layout = parse_layout(self.of_keys(np.array(LAYOUT_KEYS, np.uint64)))
         self._reader = None if layout is None else RecordReader(layout)
         self._per_record = 1 if layout is None else layout.per_record
         records = self.keys.below(LAYOUT_KEYS[0]) if layout is not None else 0
-        self.end = (int(self.keys.read(records - 1, records)[0]) + 1) * self._per_record if records else 0
+        self.end = (
+            (int(self.keys.read(records - 1, records)[0]) + 1) * self._per_record if records else 0
+        )
 
     def _is_intact(self, key: int, value: bytes) -> bool:
         return checked(key, value) is not None
@@ -202,7 +244,9 @@ class StringRecords(IntactRecords):
 # The log
 
 
-def intact_log(path: Path, header: LogHeader, end: int | None, folder: Path) -> tuple[list[Records], list[str]]:
+def intact_log(
+    path: Path, header: LogHeader, end: int | None, folder: Path
+) -> tuple[list[Records], list[str]]:
     """Return the whole records of a log, in order, and the missing parts in words.
 
     ``end`` is where the log ends, if that is known; a temporary file goes to the folder.
@@ -216,19 +260,25 @@ def intact_log(path: Path, header: LogHeader, end: int | None, folder: Path) -> 
             missing.append(f"{expected} to {last}" if last > expected else f"{expected}")
         expected = records.last + 1
     if missing:
-        what, it = ("record", "it") if len(missing) == 1 and missing[0].isdigit() else ("records", "they")
+        what, it = (
+            ("record", "it") if len(missing) == 1 and missing[0].isdigit() else ("records", "they")
+        )
         then = f"what {it} inserted is missing, what {it} deleted is back"
         losses.append(f"log {what} {', '.join(missing)}: {then}; later ones were applied")
     if end is None or end > (pieces[-1].end if pieces else HEADER_BYTES):
         perhaps = ", if there were any" if end is None else ""
-        losses.append(f"log records after {expected - 1}{perhaps}: what they inserted is missing, what they deleted is back")
+        losses.append(
+            f"log records after {expected - 1}{perhaps}: what they inserted is missing, what they "
+            "deleted is back"
+        )
     return pieces, losses
 
 
 def _found(log: LogFile, end: int | None) -> Iterator[Records]:
     """Yield all whole records, in order of their numbers.
 
-    Behind the end, only records that follow without a gap: the writer may not have come to publish them. Others were taken back.
+    Behind the end, only records that follow without a gap: the writer may not have come to publish
+    them. Others were taken back.
     """
     size = os.fstat(log.descriptor).st_size
     place, number = HEADER_BYTES, 1
@@ -236,7 +286,9 @@ def _found(log: LogFile, end: int | None) -> Iterator[Records]:
         for records in log.whole_records(place, number, size):
             yield records
             place, number = records.end, records.last + 1
-        found = next((found for found in log.later_records(place) if found[2].first >= number), None)
+        found = next(
+            (found for found in log.later_records(place) if found[2].first >= number), None
+        )
         if found is None or (end is not None and found[0] >= end):
             return
         yield found[2]
@@ -246,29 +298,41 @@ def _found(log: LogFile, end: int | None) -> Iterator[Records]:
 @contextmanager
 def _readable(path: Path, folder: Path) -> Iterator[int]:
     """Yield a descriptor of a copy of a file, with zeros where the disk cannot read it."""
-    with opened(path) as descriptor, refusing(folder), (folder / "log").open("w+b", buffering=0) as copy:
+    with (
+        opened(path) as descriptor,
+        refusing(folder),
+        (folder / "log").open("w+b", buffering=0) as copy,
+    ):
         for first, end in data_ranges(descriptor, os.fstat(descriptor).st_size):
             for start in range(first - first % PAGE_BYTES, end, PAGE_BYTES):
-                write_all(copy.fileno(), read_if_possible(descriptor, path, start, PAGE_BYTES), start)
+                write_all(
+                    copy.fileno(), read_if_possible(descriptor, path, start, PAGE_BYTES), start
+                )
         yield copy.fileno()
 
 
 class LogChanges:
     """What the records of a log change, row by row.
 
-    After a gap it goes on: the last thing that happened to a pair decides, and what came after the gap is not in doubt. What the
-    missing records added is lost, and what they removed comes back.
+    After a gap it goes on: the last thing that happened to a pair decides, and what came after the
+    gap is not in doubt. What the missing records added is lost, and what they removed comes back.
     """
 
     def __init__(self, pieces: Sequence[Records], words: int, first_string: int | None) -> None:
         self.strings: dict[int, bytes] = {}
         following, expected = first_string, 1
         for records in pieces:
-            following = self._take_strings(records.change, following if records.first == expected else None)
+            following = self._take_strings(
+                records.change, following if records.first == expected else None
+            )
             expected = records.last + 1
         changes = [records.change for records in pieces]
-        fingerprints = np.concatenate([empty_rows(0, words), *(change.fingerprints for change in changes)])
-        kinds = np.concatenate([np.empty(0, np.uint8), *(change.kinds & np.uint8(KIND_MASK) for change in changes)])
+        fingerprints = np.concatenate(
+            [empty_rows(0, words), *(change.fingerprints for change in changes)]
+        )
+        kinds = np.concatenate(
+            [np.empty(0, np.uint8), *(change.kinds & np.uint8(KIND_MASK) for change in changes)]
+        )
         self.ids = np.concatenate([NONE, *(change.ids for change in changes)])
         self._touched, which = np.unique(comparable(fingerprints), return_inverse=True)
         wipes = np.flatnonzero(kinds == WIPE)
@@ -282,8 +346,12 @@ class LogChanges:
         self._pairs = _pairs(which[pairs], self.ids[pairs])
         kept = pairs[(kinds[pairs] == ADD) & (pairs > wiped[which[pairs]])]
         self.added = fingerprints[kept], self.ids[kept]
-        # By the number of a fingerprint; one that does not occur has the number of the last, which has no fingerprint.
-        self.wiped, self.has_more = np.append(wiped >= 0, False), np.zeros(len(self._touched) + 1, bool)
+        # By the number of a fingerprint; one that does not occur has the number of the last, which
+        # has no fingerprint.
+        self.wiped, self.has_more = (
+            np.append(wiped >= 0, False),
+            np.zeros(len(self._touched) + 1, bool),
+        )
         self.has_more[which[kept]] = True
 
     def _take_strings(self, change: Change, first: int | None) -> int | None:
@@ -294,7 +362,11 @@ class LogChanges:
             first = int(added.max()) - last
         if first is None:
             return None
-        self.strings.update((first + i, string) for i, string in enumerate(change.strings) if string and can_be_id(string))
+        self.strings.update(
+            (first + i, string)
+            for i, string in enumerate(change.strings)
+            if string and can_be_id(string)
+        )
         return first + len(change.strings)
 
     def numbers(self, values: Words) -> npt.NDArray[np.intp]:
@@ -306,7 +378,10 @@ class LogChanges:
         return np.where(self._touched[places] == compared, places, len(self._touched))
 
     def removes(self, numbers: npt.NDArray[np.intp], ids: Words) -> npt.NDArray[np.bool_]:
-        """Return which pairs of the tables are gone, or were added again; the fingerprints by number."""
+        """Return which pairs of the tables are gone, or were added again.
+
+        The fingerprints by number.
+        """
         gone: npt.NDArray[np.bool_] = self.wiped[numbers]
         if not len(self._pairs):
             return gone

@@ -1,6 +1,9 @@
-"""The rows of a repaired store: what is intact of tables, ids and strings, changed by the rest of the log.
+"""The rows of a repaired store.
 
-The fingerprints come from the intact blocks of the first table, and what other tables have in its gaps.
+What is intact of tables, ids and strings, changed by the rest of the log.
+
+The fingerprints come from the intact blocks of the first table, and what other tables have in its
+gaps.
 """
 
 from __future__ import annotations
@@ -47,7 +50,10 @@ Record = tuple[Words, Words]  # how many ids each fingerprint of a block has, an
 
 
 class LossList(Sink):
-    """The list of losses: rows of a kind, a fingerprint and an id, where both may be empty; without rows, there is no file."""
+    """The list of losses: rows of a kind, a fingerprint and an id, where both may be empty.
+
+    Without rows, there is no file.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,7 +66,10 @@ class LossList(Sink):
 
     def add(self, kind: str, fingerprints: Iterable[str], ids: Iterable[str]) -> None:
         """Append rows of a kind."""
-        lines = [f"{kind}\t{fingerprint}\t{identifier}\n" for fingerprint, identifier in zip(fingerprints, ids, strict=True)]
+        lines = [
+            f"{kind}\t{fingerprint}\t{identifier}\n"
+            for fingerprint, identifier in zip(fingerprints, ids, strict=True)
+        ]
         self.counts[kind] += len(lines)
         self.write("".join(lines).encode())
 
@@ -75,7 +84,10 @@ class LossList(Sink):
 
 
 class IntactBlocks(NamedTuple):
-    """Successive intact blocks of a table: the number of the first, their entries, how many each has."""
+    """Successive intact blocks of a table.
+
+    The number of the first, their entries, how many each has.
+    """
 
     first: int
     values: Words
@@ -83,7 +95,9 @@ class IntactBlocks(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Damaged blocks of the first table: their numbers, and the least and the greatest fingerprint they may have held.
+    """Damaged blocks of the first table.
+
+    Their numbers, and the least and the greatest fingerprint they may have held.
 
     The fingerprints are numbers of whole words, as the kernel knows them.
     """
@@ -95,7 +109,10 @@ class Gap(NamedTuple):
 
 
 class IdentifiedRows(NamedTuple):
-    """Successive fingerprints, the number of ids of each, the ids; without ``known``, their ids in the tables are lost."""
+    """Successive fingerprints, the number of ids of each, the ids.
+
+    Without ``known``, their ids in the tables are lost.
+    """
 
     values: Words
     counts: Words
@@ -111,12 +128,18 @@ def identified_rows(values: Words, record: Record | None) -> IdentifiedRows:
 
 
 class RecoveredSet:
-    """The fingerprints of the tables: intact blocks of the first table, and the entries of other tables in its gaps."""
+    """The fingerprints of the tables.
+
+    Intact blocks of the first table, and the entries of other tables in its gaps.
+    """
 
     def __init__(self, store: DamagedStore, folder: Path, memory: int) -> None:
         words, first = store.design.width.words, identity(store.design.width.bits)
-        self._identity = next((table for table in store.tables if table.header.permutation == first), None)
-        self.block_count = None if self._identity is None else self._identity.header.block_count  # None: not known
+        self._identity = next(
+            (table for table in store.tables if table.header.permutation == first), None
+        )
+        # None: not known
+        self.block_count = None if self._identity is None else self._identity.header.block_count
         self._words, self._highest = words, 2 ** (64 * words) - 1
         self.count = self._digest = 0
         self.fillers = RowFile(folder, words)  # what other tables have in the gaps
@@ -130,7 +153,8 @@ class RecoveredSet:
         self.has_gaps = bool(lows)
         if self.has_gaps:
             self._fill(store, lows, highs, Sorter(memory, folder, words=words))
-        self.complete = (self.count, self._digest) == (store.count, store.digest)  # whether it is all that the store held
+        # whether it is all that the store held
+        self.complete = (self.count, self._digest) == (store.count, store.digest)
 
     def _note(self, values: Words) -> None:
         self.count += len(values)
@@ -148,11 +172,19 @@ class RecoveredSet:
         if self.block_count is None or block < self.block_count:
             yield Gap(block, self.block_count or 0, low, self._highest)
 
-    def _fill(self, store: DamagedStore, lows: array[int], highs: array[int], sorter: Sorter) -> None:
+    def _fill(
+        self, store: DamagedStore, lows: array[int], highs: array[int], sorter: Sorter
+    ) -> None:
         """Take the rows in the gaps from other tables, until one table had all its rows."""
         shape = (-1,) if self._words == 1 else (-1, self._words)
-        least, greatest = (comparable(np.array(bounds, np.uint64).reshape(shape)) for bounds in (lows, highs))
-        others = [table for table in store.tables if table is not self._identity and table.spec.kind != REFERENCES]
+        least, greatest = (
+            comparable(np.array(bounds, np.uint64).reshape(shape)) for bounds in (lows, highs)
+        )
+        others = [
+            table
+            for table in store.tables
+            if table is not self._identity and table.spec.kind != REFERENCES
+        ]
         if isinstance(self._identity, ColumnTable):
             others.insert(0, self._identity)  # of blocks of ids that are damaged in part
         for table in others:
@@ -160,7 +192,9 @@ class RecoveredSet:
             for values in intact_rows(table):
                 compared = comparable(values)
                 place = np.searchsorted(least, compared, side="right") - 1
-                sorter.add(values[(place >= 0) & (compared <= greatest[np.maximum(place, 0)])], None)
+                sorter.add(
+                    values[(place >= 0) & (compared <= greatest[np.maximum(place, 0)])], None
+                )
                 read += len(values)
             if read == store.count:
                 break
@@ -170,47 +204,67 @@ class RecoveredSet:
 
     def rows(self, records: IdRecords) -> Iterator[IdentifiedRows]:
         """Yield everything with its ids, ascending, in blocks or in pieces of about the size of a block."""
-        placed = self._identity is not None and self._identity.spec.kind == ROWS and len(records) == self.block_count
+        placed = (
+            self._identity is not None
+            and self._identity.spec.kind == ROWS
+            and len(records) == self.block_count
+        )
         for part in self._parts():
             if isinstance(part, Gap):
-                yield from self._placed_rows(part, records) if placed else self._gap_rows(part, records)
+                yield from (
+                    self._placed_rows(part, records) if placed else self._gap_rows(part, records)
+                )
                 continue
             ends = np.cumsum(part.counts, dtype=np.int64)
             numbers, found = records.keys.find(part.values[ends - 1])
-            for values, number, there in zip(np.split(part.values, ends[:-1]), numbers.tolist(), found.tolist(), strict=True):
+            for values, number, there in zip(
+                np.split(part.values, ends[:-1]), numbers.tolist(), found.tolist(), strict=True
+            ):
                 yield identified_rows(values, records.ids(number) if there else None)
 
     def _placed_rows(self, gap: Gap, records: IdRecords) -> Iterator[IdentifiedRows]:
-        """Yield the rows of a row file that are left in a gap: each has its place, and so its ids in the record of its block.
+        """Yield the rows of a row file that are left in a gap.
+
+        Each has its place, and so its ids in the record of its block.
 
         It takes a record for each block of the file.
         """
         table, size = self._identity, _kernel.ROWS_IN_BLOCK
         assert isinstance(table, ColumnTable)
-        for run in table.known[bisect_right(table.known, gap.first * size, key=lambda run: run.end) :]:
-            for block in range(max(run.first // size, gap.first), min(-(-run.end // size), gap.end)):
+        for run in table.known[
+            bisect_right(table.known, gap.first * size, key=lambda run: run.end) :
+        ]:
+            for block in range(
+                max(run.first // size, gap.first), min(-(-run.end // size), gap.end)
+            ):
                 record = records.ids(block)
-                part = run._replace(first=max(run.first, block * size), end=min(run.end, (block + 1) * size))
+                part = run._replace(
+                    first=max(run.first, block * size), end=min(run.end, (block + 1) * size)
+                )
                 for start, values in table.read_known(part):
                     some = slice(start - block * size, start - block * size + len(values))
                     if record is None or len(record[0]) < some.stop:
                         yield identified_rows(values, None)
                         continue
                     lims = lims_of(record[0])
-                    yield identified_rows(values, (record[0][some], record[1][lims[some.start] : lims[some.stop]]))
+                    yield identified_rows(
+                        values, (record[0][some], record[1][lims[some.start] : lims[some.stop]])
+                    )
 
     def _gap_rows(self, gap: Gap, records: IdRecords) -> Iterator[IdentifiedRows]:
         """Yield the rows that were found in a gap.
 
-        Where no fingerprint is missing, as many up to the key of a record as the record is for have its ids. Otherwise it takes
-        a record for each block of the gap: then all are known that lie between the keys of two blocks, and if their number is
-        right, none is missing.
+        Where no fingerprint is missing, as many up to the key of a record as the record is for have
+        its ids. Otherwise it takes a record for each block of the gap: then all are known that lie
+        between the keys of two blocks, and if their number is right, none is missing.
         """
         start, end = self.fillers.below(gap.low), self.fillers.below(gap.high, inclusive=True)
         numbers = range(records.keys.below(gap.low), records.keys.below(gap.high, inclusive=True))
         for number in numbers if self.complete or len(numbers) == gap.end - gap.first else ():
             record = records.ids(number)
-            stop = self.fillers.below(rows_to_numbers(records.keys.read(number, number + 1))[0], inclusive=True)
+            stop = self.fillers.below(
+                rows_to_numbers(records.keys.read(number, number + 1))[0], inclusive=True
+            )
             first = stop - (0 if record is None else len(record[0]))
             if first < start or not (self.complete or first == start):
                 first, record = stop, None
@@ -220,7 +274,10 @@ class RecoveredSet:
         yield from self._without_ids(start, end)
 
     def _without_ids(self, start: int, end: int) -> Iterator[IdentifiedRows]:
-        return (identified_rows(self.fillers.read(at, min(at + PIECE_ROWS, end)), None) for at in range(start, end, PIECE_ROWS))
+        return (
+            identified_rows(self.fillers.read(at, min(at + PIECE_ROWS, end)), None)
+            for at in range(start, end, PIECE_ROWS)
+        )
 
 
 def intact_blocks(table: Table) -> Iterator[IntactBlocks]:
@@ -263,24 +320,34 @@ def intact_rows(table: Table) -> Iterator[Words]:
 class RecoveredRows:
     """What is left of the current generation and of its log."""
 
-    def __init__(self, store: DamagedStore, folder: Path, memory: int, report: RepairReport, lost: LossList) -> None:
+    def __init__(
+        self, store: DamagedStore, folder: Path, memory: int, report: RepairReport, lost: LossList
+    ) -> None:
         self._store, self._report, self._folder, self._lost = store, report, folder, lost
         self._width = width = store.design.width
         self._set = RecoveredSet(store, folder, memory // 2)
         if self._set.complete:
             whole = ", with the help of other tables" if self._set.has_gaps else ""
-            report.actions.append(f"recovered {store.count:,} of {counted(store.count, 'fingerprint')} of the tables{whole}")
+            report.actions.append(
+                f"recovered {store.count:,} of {counted(store.count, 'fingerprint')} of the "
+                f"tables{whole}"
+            )
         else:
             report.losses.append(
-                f"{store.count - self._set.count} of {store.count} fingerprints of the tables, which are not known"
+                f"{store.count - self._set.count} of {store.count} fingerprints of the tables, "
+                "which are not known"
             )
         record = None if store.manifest is None else store.manifest.generation
         path, shape = self._ours(IDS_FILE, None if record is None else record.ids_file)
         self._ids = IdRecords(path, shape, width.words, store.digest, folder, memory // 8)
         blocks = self._set.block_count
         if blocks is None or len(self._ids) < blocks:
-            report.actions.append(f"recovered {len(self._ids)}{'' if blocks is None else f' of {blocks}'} id records")
-        path, shape = self._ours(STRINGS_FILE, record.dictionary["strings"] if record and record.dictionary else None)
+            report.actions.append(
+                f"recovered {len(self._ids)}{'' if blocks is None else f' of {blocks}'} id records"
+            )
+        path, shape = self._ours(
+            STRINGS_FILE, record.dictionary["strings"] if record and record.dictionary else None
+        )
         self._strings = StringRecords(path, shape, folder, memory // 8)
         start = store.log if store.manifest is None else LogHeader.of(store.manifest)
         log = self._read_log()
@@ -292,12 +359,24 @@ class RecoveredRows:
             report.losses.append(f"the kind of ids: taken for {self.id_kind}s")
         else:
             self.next_row, self.id_kind = self.expected.next_row, self.expected.id_kind
-        self._end = self._strings.end if self.id_kind == "string" else self.next_row if self.id_kind == "row" else 0
-        self._seen = np.zeros(self._end, bool) if self._end <= memory // 8 else None  # which numbers of ids occur
+        self._end = (
+            self._strings.end
+            if self.id_kind == "string"
+            else self.next_row
+            if self.id_kind == "row"
+            else 0
+        )
+        # which numbers of ids occur
+        self._seen = np.zeros(self._end, bool) if self._end <= memory // 8 else None
         self.reserved = 0 if self._seen is None else self._end  # bytes of the budget
 
-    def _ours(self, name: str, shape: dict[str, int] | None) -> tuple[Path | None, dict[str, int] | None]:
-        """Return the path and the shape of a file of the generation; no path if it is known to belong to another store."""
+    def _ours(
+        self, name: str, shape: dict[str, int] | None
+    ) -> tuple[Path | None, dict[str, int] | None]:
+        """Return the path and the shape of a file of the generation.
+
+        No path if it is known to belong to another store.
+        """
         path = self._store.folder / name
         try:
             digest = seal_digest(path, shape)
@@ -306,7 +385,11 @@ class RecoveredRows:
                 self._report.note(error)
             return path, shape
         if shape is not None and digest != shape["digest"]:
-            note_fault(self._report, path, "a file of another store or of another time: nothing was taken from it")
+            note_fault(
+                self._report,
+                path,
+                "a file of another store or of another time: nothing was taken from it",
+            )
             return None, None
         return path, shape
 
@@ -315,7 +398,9 @@ class RecoveredRows:
         pieces, losses = list[Records](), [LOST_LOG]
         if store.log is not None:
             try:
-                pieces, losses = intact_log(store.folder / LOG_FILE, store.log, store.log_end, self._folder)
+                pieces, losses = intact_log(
+                    store.folder / LOG_FILE, store.log, store.log_end, self._folder
+                )
             except DAMAGE as error:
                 report.note(error)
         report.losses += losses
@@ -324,7 +409,10 @@ class RecoveredRows:
         return pieces
 
     def rows(self, options: Options, progress: Progress | None) -> Iterator[Batch]:
-        """Yield the rows of the new store, and note losses; a next row number that is lost too follows from the ids."""
+        """Yield the rows of the new store, and note losses.
+
+        A next row number that is lost too follows from the ids.
+        """
         changes = self._changes
         done = highest = 0
         for values, counts, ids, known in _together(self._set.rows(self._ids)):
@@ -358,25 +446,40 @@ class RecoveredRows:
 
     def _named(self, fingerprints: Words, numbers: Words) -> Batch:
         logged = self._changes.strings
-        names = [logged.get(n) or name for n, name in zip(numbers.tolist(), self._strings.get(numbers), strict=True)]
+        names = [
+            logged.get(n) or name
+            for n, name in zip(numbers.tolist(), self._strings.get(numbers), strict=True)
+        ]
         has_name = np.array([name is not None for name in names], bool)
-        self._lost.add("name", self._width.texts(fingerprints[~has_name]), map(str, numbers[~has_name].tolist()))
-        return Batch(fingerprints[has_name], StringColumn.of([name for name in names if name is not None]))
+        self._lost.add(
+            "name",
+            self._width.texts(fingerprints[~has_name]),
+            map(str, numbers[~has_name].tolist()),
+        )
+        return Batch(
+            fingerprints[has_name], StringColumn.of([name for name in names if name is not None])
+        )
 
     def list_unseen(self) -> None:
         """Add the ids that nothing has now, where some were lost whose fingerprints are not known, or the other way round.
 
-        Those deleted before the last merge are among them: a dictionary keeps their strings, and row numbers are not used again.
+        Those deleted before the last merge are among them: a dictionary keeps their strings, and
+        row numbers are not used again.
         """
-        if self._set.complete and not (self._lost.counts["ids"] or self._lost.counts["fingerprint"]):
+        if self._set.complete and not (
+            self._lost.counts["ids"] or self._lost.counts["fingerprint"]
+        ):
             return
         if self._seen is None:
             self._report.losses.append(
-                f"which ids are lost: not listed, as that takes 8 bytes of memory (memory=, --memory) for each of {self._end:,}"
+                "which ids are lost: not listed, as that takes 8 bytes of memory (memory=, "
+                f"--memory) for each of {self._end:,}"
             )
             return
         for start in range(0, self._end, BATCH_STRINGS):
-            unseen = np.flatnonzero(~self._seen[start : start + BATCH_STRINGS]).astype(np.uint64) + np.uint64(start)
+            unseen = np.flatnonzero(~self._seen[start : start + BATCH_STRINGS]).astype(
+                np.uint64
+            ) + np.uint64(start)
             if self.id_kind == "string":
                 names = [name.decode() for name in self._strings.get(unseen) if name is not None]
             else:
@@ -389,7 +492,9 @@ class RecoveredRows:
             some.close()
 
 
-def _together(parts: Iterable[IdentifiedRows]) -> Iterator[tuple[Words, Words, Words, npt.NDArray[np.bool_]]]:
+def _together(
+    parts: Iterable[IdentifiedRows],
+) -> Iterator[tuple[Words, Words, Words, npt.NDArray[np.bool_]]]:
     waiting: list[IdentifiedRows] = []
     rows = 0
     for part in parts:
@@ -403,5 +508,12 @@ def _together(parts: Iterable[IdentifiedRows]) -> Iterator[tuple[Words, Words, W
 
 
 def _joined(parts: list[IdentifiedRows]) -> tuple[Words, Words, Words, npt.NDArray[np.bool_]]:
-    values, counts, ids = (np.concatenate(columns) for columns in list(zip(*parts, strict=True))[:3])
-    return values, counts, ids, np.repeat([part.known for part in parts], [len(part.values) for part in parts])
+    values, counts, ids = (
+        np.concatenate(columns) for columns in list(zip(*parts, strict=True))[:3]
+    )
+    return (
+        values,
+        counts,
+        ids,
+        np.repeat([part.known for part in parts], [len(part.values) for part in parts]),
+    )

@@ -37,19 +37,28 @@ from fpstore.query.tracker import Tracker
 NUMBER_ROOM = 8  # bytes of a name for a number behind it
 
 
-def repair_store(path: Path, output: Path | None, in_place: bool, lost: Path | None, resources: Resources) -> RepairReport:
+def repair_store(
+    path: Path, output: Path | None, in_place: bool, lost: Path | None, resources: Resources
+) -> RepairReport:
     """Make a sound store of a damaged one; see :func:`fpstore.repair`.
 
-    In place, the new store is written as that whose name the damaged one will have, and then the two are exchanged, in one step
-    where the file system has one. So a repair that is killed leaves the damaged store in its place, or the new one.
+    In place, the new store is written as that whose name the damaged one will have, and then the
+    two are exchanged, in one step where the file system has one. So a repair that is killed leaves
+    the damaged store in its place, or the new one.
     """
     if output is not None and in_place:
-        raise InputError("a repair writes either to another path or in place: give output or in_place, not both")
+        raise InputError(
+            "a repair writes either to another path or in place: give output or in_place, not both"
+        )
     if in_place:
         path = path.resolve()  # through a link, the store that it names
         _put_back(path)
     if not looks_like_store(path):
-        raise not_a_store(path) if path.exists() else StoreNotFoundError(f"{path}: no such store", path=path)
+        raise (
+            not_a_store(path)
+            if path.exists()
+            else StoreNotFoundError(f"{path}: no such store", path=path)
+        )
     lost = lost or _free_name(output or path, ".lost", ".tsv")
     if in_place:
         target = _free_name(path, ".damaged")
@@ -109,10 +118,14 @@ def _keep_writers_away(path: Path, stack: ExitStack) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         holder = process_name(os.pread(descriptor, 32, 0).decode("ascii", "replace").strip())
-        raise StoreLockedError(f"{path}: {holder} has it open for writing: close it there first", path=path, got=holder) from None
+        raise StoreLockedError(
+            f"{path}: {holder} has it open for writing: close it there first", path=path, got=holder
+        ) from None
 
 
-def _repaired(path: Path, target: Path, in_place: bool, lost: Path, resources: Resources) -> RepairReport:
+def _repaired(
+    path: Path, target: Path, in_place: bool, lost: Path, resources: Resources
+) -> RepairReport:
     report = RepairReport()
     store = DamagedStore(path, report)
     if not report.faults:
@@ -125,7 +138,8 @@ def _repaired(path: Path, target: Path, in_place: bool, lost: Path, resources: R
         return report
     if target.exists() or target.is_symlink():
         raise StoreExistsError(
-            f"{target} exists: move it away, choose another path (output=, -o), or repair in place (in_place=True, --yes)",
+            f"{target} exists: move it away, choose another path (output=, -o), or repair in "
+            "place (in_place=True, --yes)",
             path=target,
         )
     if not target.parent.is_dir():
@@ -139,15 +153,27 @@ def _repaired(path: Path, target: Path, in_place: bool, lost: Path, resources: R
                     _write(store, rows, new, resources)
                     snapshot, faults = _verified(new, resources)
                     if faults:
-                        raise CorruptStoreError(f"{target}: the new store is damaged: {faults[0]['message']}", path=target)
-                    _summarize(report, snapshot, losses, rows.expected, "a new store" if in_place else str(target))
+                        raise CorruptStoreError(
+                            f"{target}: the new store is damaged: {faults[0]['message']}",
+                            path=target,
+                        )
+                    _summarize(
+                        report,
+                        snapshot,
+                        losses,
+                        rows.expected,
+                        "a new store" if in_place else str(target),
+                    )
                     rows.list_unseen()
                 finally:
                     rows.close()
             report.output = str(target)
             if losses.finish():  # before the store is there: whoever has the store has the list
                 report.lost_file = str(losses.path)
-                known = "what is known of what was lost (kind, fingerprint, id); an id there may have been deleted before"
+                known = (
+                    "what is known of what was lost (kind, fingerprint, id); an id there may have "
+                    "been deleted before"
+                )
                 report.actions.append(f"wrote {losses.path}: {known}")
     finally:
         losses.abort()
@@ -166,16 +192,28 @@ def _write(store: DamagedStore, rows: RecoveredRows, new: Path, resources: Resou
 
     settings = store.settings
     options = Options(
-        radius=store.design.radius, width=store.design.width.bits, design=store.design, memory=resources.memory,
-        threads=resources.threads, block_bytes=store.blocks.bytes, codec=store.blocks.codec, filter=store.blocks.filter,
-        fingerprinter=None if settings is None else settings.fingerprinter, progress=resources.progress,
-        id_kind=rows.id_kind, rows=rows.next_row, reserved=rows.reserved, auto=None if settings is None else settings.auto,
+        radius=store.design.radius,
+        width=store.design.width.bits,
+        design=store.design,
+        memory=resources.memory,
+        threads=resources.threads,
+        block_bytes=store.blocks.bytes,
+        codec=store.blocks.codec,
+        filter=store.blocks.filter,
+        fingerprinter=None if settings is None else settings.fingerprinter,
+        progress=resources.progress,
+        id_kind=rows.id_kind,
+        rows=rows.next_row,
+        reserved=rows.reserved,
+        auto=None if settings is None else settings.auto,
         index_ids=store.index_ids,
-    ).checked()  # fmt: skip
+    ).checked()
     build_into(new, rows.rows(options, resources.progress), None, options)
 
 
-def _summarize(report: RepairReport, snapshot: Snapshot, losses: LossList, expected: Totals | None, what: str) -> None:
+def _summarize(
+    report: RepairReport, snapshot: Snapshot, losses: LossList, expected: Totals | None, what: str
+) -> None:
     totals, filters = snapshot.totals, snapshot.generation.record.filters
     report.fingerprints, report.ids = totals.fingerprints, totals.ids
     whole = f"{counted(totals.fingerprints, 'fingerprint')} with {counted(totals.ids, 'id')}"

@@ -11,7 +11,10 @@ from fpstore.errors import ClosedStoreError, FpstoreError, MemoryLimitError
 
 
 def _add_fault(faults: list[dict[str, Any]], error: FpstoreError, message: str) -> None:
-    if isinstance(error, (MemoryLimitError, ClosedStoreError)) or getattr(error, "errno", None) in TOO_MANY_FILES:
+    if (
+        isinstance(error, (MemoryLimitError, ClosedStoreError))
+        or getattr(error, "errno", None) in TOO_MANY_FILES
+    ):
         raise error
     if all(fault["message"] != message for fault in faults):
         path = None if error.path is None else str(error.path)
@@ -26,8 +29,8 @@ class Report:
     ----------
     ok : bool
     tables, blocks, fingerprints, ids : int
-        The numbers of what was read; fingerprints and ids include the inserts and deletes since the last merge. ``ids`` is 0 if
-        the id map is damaged.
+        The numbers of what was read; fingerprints and ids include the inserts and deletes since the
+        last merge. ``ids`` is 0 if the id map is damaged.
     faults : list of dict
         ``message``, ``path``, ``block`` (None if the fault is not in a single block).
     """
@@ -57,7 +60,8 @@ class RepairReport:
     sound : bool
         Nothing is wrong, and nothing was written.
     faults : list of dict
-        What is wrong: ``message``, ``path``, ``block`` (None if the fault is not in a single block).
+        What is wrong: ``message``, ``path``, ``block`` (None if the fault is not in a single
+        block).
     actions : list of str
         What was done.
     losses : list of str
@@ -67,9 +71,10 @@ class RepairReport:
     damaged : str or None
         Where the damaged store is now, if the new one took its place.
     lost_file : str or None
-        Tab-separated: kind, fingerprint, id. Kind ``fingerprint``: it has no id left and is not in the new store; ``ids``: it has
-        lost some of its ids; ``name``: the string of an id is lost, and only its number is known; ``id``: no intact record has
-        this id, which is lost or was deleted before.
+        Tab-separated: kind, fingerprint, id. Kind ``fingerprint``: it has no id left and is not in
+        the new store; ``ids``: it has lost some of its ids; ``name``: the string of an id is lost,
+        and only its number is known; ``id``: no intact record has this id, which is lost or was
+        deleted before.
     fingerprints, ids : int
         In the new store.
     """

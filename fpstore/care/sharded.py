@@ -17,7 +17,10 @@ from fpstore.query.sharded import ShardedSnapshot, bounds_of
 
 
 def verify_shards(whole: ShardedSnapshot, progress: Progress | None) -> Report:
-    """Verify each shard, and whether all hold together what the manifest says; continue after a fault."""
+    """Verify each shard, and whether all hold together what the manifest says.
+
+    Continue after a fault.
+    """
     report = Report()
     for place in range(len(whole.manifest.shards)):
         _verify_shard(whole, place, report, progress)
@@ -30,7 +33,9 @@ def verify_shards(whole: ShardedSnapshot, progress: Progress | None) -> Report:
     return report
 
 
-def _verify_shard(whole: ShardedSnapshot, place: int, report: Report, progress: Progress | None) -> None:
+def _verify_shard(
+    whole: ShardedSnapshot, place: int, report: Report, progress: Progress | None
+) -> None:
     shard = whole.manifest.shards[place]
     path, bounds = whole.path / shard.name, shard.bounds
     try:
@@ -79,7 +84,9 @@ def describe_shards(whole: ShardedSnapshot) -> dict[str, Any]:
         "ids": manifest.ids,
         "id_kind": manifest.id_kind,
         "bytes": sizes,
-        "bytes_per_fingerprint": {kind: sizes[kind] / per for kind in parts[0]["bytes_per_fingerprint"]},
+        "bytes_per_fingerprint": {
+            kind: sizes[kind] / per for kind in parts[0]["bytes_per_fingerprint"]
+        },
         "delta": _sums([part["delta"] for part in parts]),
         "bits_per_fingerprint": bits / per,
         "limit_bits_per_fingerprint": limit,
@@ -87,7 +94,9 @@ def describe_shards(whole: ShardedSnapshot) -> dict[str, Any]:
         "ratio_to_raw": bits / per / manifest.width if many else None,
         "generation": max(part["generation"] for part in parts),
         "log": _sums([part["log"] for part in parts]),
-        "generation_since": max((part["generation_since"] for part in parts if part["generation_since"]), default=None),
+        "generation_since": max(
+            (part["generation_since"] for part in parts if part["generation_since"]), default=None
+        ),
         "merge_error": next((part["merge_error"] for part in parts if part["merge_error"]), None),
         "writer": None,
     }

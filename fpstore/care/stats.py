@@ -27,15 +27,26 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
     generation, totals = snapshot.generation, snapshot.totals
     manifest, design = generation.manifest, generation.design
     filter_bits = generation.filter_bits
-    looks = {look.table: look.variant_count for look in design.lookups(generation.count, filter_bits=filter_bits)}
-    sizes, delta, changed = _sizes(generation, log_bytes), snapshot.delta.kernel, snapshot.version > 0
+    looks = {
+        look.table: look.variant_count
+        for look in design.lookups(generation.count, filter_bits=filter_bits)
+    }
+    sizes, delta, changed = (
+        _sizes(generation, log_bytes),
+        snapshot.delta.kernel,
+        snapshot.version > 0,
+    )
     tables = [
         {
-            "kind": table.kind, "prefix_bits": table.prefix_bits, "tag_bits": table.tag_bits, "flips": table.flips,
-            "lookups": looks.get(number, 0), "filter_bits": filter_bits.get(number, 0),
+            "kind": table.kind,
+            "prefix_bits": table.prefix_bits,
+            "tag_bits": table.tag_bits,
+            "flips": table.flips,
+            "lookups": looks.get(number, 0),
+            "filter_bits": filter_bits.get(number, 0),
         }
         for number, table in enumerate(design.tables)
-    ]  # fmt: skip
+    ]
     return {
         "fingerprints": totals.fingerprints,
         "ids": totals.ids,
@@ -44,7 +55,8 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
         "design": {"name": design.name, "tables": tables},
         "bytes": sizes,
         "bytes_per_fingerprint": {
-            kind: sizes[kind] / totals.fingerprints if totals.fingerprints else 0.0 for kind in ("tables", "keys", "ids", "total")
+            kind: sizes[kind] / totals.fingerprints if totals.fingerprints else 0.0
+            for kind in ("tables", "keys", "ids", "total")
         },
         "delta": {
             "fingerprints": delta.entries if changed else 0,
@@ -78,10 +90,21 @@ def _sizes(generation: Generation, log_bytes: int) -> dict[str, int]:
 
 
 def _compression(generation: Generation) -> dict[str, float | None]:
-    """Compare a table that holds the fingerprints with the least size of the set; references do not hold them."""
+    """Compare a table that holds the fingerprints with the least size of the set.
+
+    References do not hold them.
+    """
     fingerprints, width = generation.count, generation.design.width.bits
-    holding = [table.kernel for table in generation.tables if not (isinstance(table, ColumnTable) and table.is_reference)]
-    bits = sum(kernel.file_bytes for kernel in holding) * 8 / fingerprints / len(holding) if fingerprints else 0.0
+    holding = [
+        table.kernel
+        for table in generation.tables
+        if not (isinstance(table, ColumnTable) and table.is_reference)
+    ]
+    bits = (
+        sum(kernel.file_bytes for kernel in holding) * 8 / fingerprints / len(holding)
+        if fingerprints
+        else 0.0
+    )
     limit = limit_bits(fingerprints, width)
     return {
         "bits_per_fingerprint": bits,
@@ -94,8 +117,9 @@ def _compression(generation: Generation) -> dict[str, float | None]:
 def distribution(table: Table) -> dict[str, Any]:
     """Read a whole table.
 
-    Of blocks, return the h histogram, and of the Huffman codec the code lengths and the fill of blocks; of columns, how many
-    entries the buckets have; and of both the largest runs of equal leading bits.
+    Of blocks, return the h histogram, and of the Huffman codec the code lengths and the fill of
+    blocks; of columns, how many entries the buckets have; and of both the largest runs of equal
+    leading bits.
     """
     width = Width(table.kernel.width)
     histogram, runs = np.zeros(huffman.SYMBOLS, np.uint64), np.zeros(1 << SKEW_BITS, np.int64)
@@ -112,30 +136,47 @@ def distribution(table: Table) -> dict[str, Any]:
     skew = {
         "prefix_bits": SKEW_BITS,
         "distinct_prefixes": int(np.count_nonzero(runs)),
-        "largest": [{"prefix": f"{int(p):04x}", "fingerprints": int(runs[p])} for p in largest if runs[p]],
+        "largest": [
+            {"prefix": f"{int(p):04x}", "fingerprints": int(runs[p])} for p in largest if runs[p]
+        ],
         "largest_share": float(runs.max() / runs.sum()) if runs.any() else 0.0,
     }
     if isinstance(table, PackedTable):
         return {**_of_blocks(table, width, histogram, np.concatenate(entry_counts)), "skew": skew}
     entries = np.diff(table.directory.astype(np.int64))
     empty = int(np.count_nonzero(entries == 0))
-    return {"buckets": len(entries), "empty_buckets": empty, "entries_per_bucket": _spread(entries), "skew": skew}
+    return {
+        "buckets": len(entries),
+        "empty_buckets": empty,
+        "entries_per_bucket": _spread(entries),
+        "skew": skew,
+    }
 
 
-def _of_blocks(table: PackedTable, width: Width, histogram: Words, entries: npt.NDArray[np.uint32]) -> dict[str, Any]:
+def _of_blocks(
+    table: PackedTable, width: Width, histogram: Words, entries: npt.NDArray[np.uint32]
+) -> dict[str, Any]:
     n = int(entries.sum())
     code_bits = np.frombuffer(table.kernel.code_bits, np.uint8)
     coded = bool(code_bits.any())  # otherwise Elias-Fano
     pairs = int(histogram.sum())
-    used = int((histogram * (code_bits + huffman.tail_bits(width))).sum()) + n * (width.words - 1) * WORD_BITS
+    used = (
+        int((histogram * (code_bits + huffman.tail_bits(width))).sum())
+        + n * (width.words - 1) * WORD_BITS
+    )
     payload = len(entries) * (table.kernel.block_bytes - 20) * 8
     return {
         "h": {int(h): int(histogram[h]) for h in np.flatnonzero(histogram)},
-        "code_bits": {int(h): int(code_bits[h]) for h in np.flatnonzero(histogram)} if coded else None,
-        "mean_code_bits": (float((histogram * code_bits).sum() / pairs) if pairs else 0.0) if coded else None,
+        "code_bits": {int(h): int(code_bits[h]) for h in np.flatnonzero(histogram)}
+        if coded
+        else None,
+        "mean_code_bits": (float((histogram * code_bits).sum() / pairs) if pairs else 0.0)
+        if coded
+        else None,
         "blocks": len(entries),
         "entries_per_block": _spread(entries),
-        # The bits of a block's first entry count as header; the codes of h at block bounds are not stored.
+        # The bits of a block's first entry count as header; the codes of h at block bounds are not
+        # stored.
         "fill": (min(used / payload, 1.0) if payload else 0.0) if coded else None,
     }
 

@@ -26,7 +26,10 @@ PHASE_PLACES, PHASE_LOG = "index by id", "changes"
 
 
 def verify_store(snapshot: Snapshot, log: LogReader, progress: Progress | None) -> Report:
-    """Read every table, id record, string and log record; continue after a fault, to name all damaged parts."""
+    """Read every table, id record, string and log record.
+
+    Continue after a fault, to name all damaged parts.
+    """
     generation = snapshot.generation
     report, work = Report(fingerprints=generation.count), Work(progress)
     _check_manifest(generation, report)
@@ -39,7 +42,8 @@ def verify_store(snapshot: Snapshot, log: LogReader, progress: Progress | None) 
         with _noted(report):
             has_string = generation.dictionary.verify(work.tick)
             work.reach(total)  # a number that is not in use has nothing to check
-    if generation.places is not None and report.ok:  # it is compared with tables and ids that are sound
+    # it is compared with tables and ids that are sound
+    if generation.places is not None and report.ok:
         work.start(PHASE_PLACES, None)
         with _noted(report):
             generation.places.verify_with(generation.ids, work.tick)
@@ -66,9 +70,15 @@ def _check_manifest(generation: Generation, report: Report) -> None:
     """Read the manifest again; ignore it if it belongs to another generation or store by now."""
     with _noted(report), suppress(StoreNotFoundError):
         manifest = read_manifest(generation.path)
-        same = (manifest.identity, manifest.generation.number) == (generation.manifest.identity, generation.record.number)
+        same = (manifest.identity, manifest.generation.number) == (
+            generation.manifest.identity,
+            generation.record.number,
+        )
         if same and manifest != generation.manifest:
-            raise CorruptStoreError(f"{generation.path / MANIFEST_FILE}: it has changed since it was read", path=generation.path)
+            raise CorruptStoreError(
+                f"{generation.path / MANIFEST_FILE}: it has changed since it was read",
+                path=generation.path,
+            )
 
 
 def _check_tables(generation: Generation, report: Report, work: Work) -> None:
@@ -101,9 +111,12 @@ def _check_tables(generation: Generation, report: Report, work: Work) -> None:
 
 def _check_filter(generation: Generation, number: int, keys: Iterator[Words]) -> None:
     opened = generation.filters.get(number)
-    if opened is None:  # it was left out when the generation was opened, and what is wrong with it is an error here
+    # it was left out when the generation was opened, and what is wrong with it is an error here
+    if opened is None:
         opened = FilterReader(generation.folder / filter_name(number))
-        opened.check_place(generation.design, number, generation.count, generation.record.set_digest)
+        opened.check_place(
+            generation.design, number, generation.count, generation.record.set_digest
+        )
     opened.verify(generation.design, keys)
 
 
@@ -111,10 +124,15 @@ def _check_ids(generation: Generation, report: Report, work: Work) -> None:
     ids, expected = generation.ids, generation.record.ids
     work.start(PHASE_IDS, report.fingerprints)
     with _noted(report):
-        report.ids = ids.verify_numbers((counts for _, counts in generation.tables[0].pieces()), work.tick)
+        report.ids = ids.verify_numbers(
+            (counts for _, counts in generation.tables[0].pieces()), work.tick
+        )
         if report.ids != expected:
             raise CorruptStoreError(
-                f"{ids.path}: {report.ids} ids, the manifest says {expected}", path=ids.path, expected=expected, got=report.ids
+                f"{ids.path}: {report.ids} ids, the manifest says {expected}",
+                path=ids.path,
+                expected=expected,
+                got=report.ids,
             )
 
 
@@ -135,13 +153,30 @@ def _check_totals(snapshot: Snapshot, has_string: npt.NDArray[np.bool_] | None, 
         ids += len(numbers)
         if len(numbers) and int(numbers.max()) >= bound:
             highest = int(numbers.max())
-            raise CorruptStoreError(f"{path}: id number {highest} is out of range", path=path, expected=bound, got=highest)
-        if totals.id_kind == "string" and has_string is not None and not (known := has_string[numbers]).all():
+            raise CorruptStoreError(
+                f"{path}: id number {highest} is out of range",
+                path=path,
+                expected=bound,
+                got=highest,
+            )
+        if (
+            totals.id_kind == "string"
+            and has_string is not None
+            and not (known := has_string[numbers]).all()
+        ):
             number = int(numbers[~known][0])
-            raise CorruptStoreError(f"{path}: id number {number} is in use, but has no string", path=path, got=number)
+            raise CorruptStoreError(
+                f"{path}: id number {number} is in use, but has no string", path=path, got=number
+            )
         work.tick(len(keys))
-    for what, expected, got in (("fingerprints", totals.fingerprints, fingerprints), ("ids", totals.ids, ids)):
+    for what, expected, got in (
+        ("fingerprints", totals.fingerprints, fingerprints),
+        ("ids", totals.ids, ids),
+    ):
         if expected != got:
             raise CorruptStoreError(
-                f"{path}: tables and delta hold {got} {what}, the log says {expected}", path=path, expected=expected, got=got
+                f"{path}: tables and delta hold {got} {what}, the log says {expected}",
+                path=path,
+                expected=expected,
+                got=got,
             )

@@ -24,19 +24,26 @@ from fpstore.query.snapshot import Snapshot
 
 
 class Absorb(Merge):
-    """Merges the content of other stores, and the delta, into a new generation. Inserts wait meanwhile.
+    """Merges the content of other stores, and the delta, into a new generation.
+
+    Inserts wait meanwhile.
 
     With ``renumber``, the integer ids of each other store, in turn, go on from the largest so far.
     """
 
     keeps_the_turn = True
 
-    def __init__(self, committer: Committer, resources: Resources, others: Sequence[Snapshot], renumber: bool) -> None:
+    def __init__(
+        self, committer: Committer, resources: Resources, others: Sequence[Snapshot], renumber: bool
+    ) -> None:
         super().__init__(committer, resources)
         self._others, self._renumber = others, renumber
 
     def _run(self) -> None:
-        """Merge, holding the writer's turn: the strings of the other stores take the next numbers."""
+        """Merge, holding the writer's turn.
+
+        The strings of the other stores take the next numbers.
+        """
         with self._committer.turn:
             frozen = self._freeze()
             kind = self._common_kind(frozen.snapshot)
@@ -56,21 +63,27 @@ class Absorb(Merge):
         for other in self._others:
             if other.width != snapshot.width:
                 raise InputError(
-                    f"{other.generation.path}: its fingerprints have {other.width.bits} bits, the fingerprints of {self._path} "
+                    f"{other.generation.path}: its fingerprints have {other.width.bits} bits, the "
+                    f"fingerprints of {self._path} "
                     f"{snapshot.width.bits}: only stores of one width are joined",
-                    expected=snapshot.width.bits, got=other.width.bits,
-                )  # fmt: skip
+                    expected=snapshot.width.bits,
+                    got=other.width.bits,
+                )
             theirs = other.generation.manifest.fingerprinter
             if made is not None and theirs is not None and made != theirs:
                 raise InputError(
-                    f"{other.generation.path}: its fingerprints were made in another way than the fingerprints of {self._path}"
+                    f"{other.generation.path}: its fingerprints were made in another way than the "
+                    f"fingerprints of {self._path}"
                 )
             if not other.totals.ids:
                 continue
             if kind is not None and (kind == "string") != (other.totals.id_kind == "string"):
-                theirs_are, first_are = ("integers", "strings") if kind == "string" else ("strings", "integers")
+                theirs_are, first_are = (
+                    ("integers", "strings") if kind == "string" else ("strings", "integers")
+                )
                 raise InputError(
-                    f"{other.generation.path}: its ids are {theirs_are}, the ids of {first} are {first_are}: "
+                    f"{other.generation.path}: its ids are {theirs_are}, the ids of {first} are "
+                    f"{first_are}: "
                     "only stores with ids of one kind are joined"
                 )
             first = other.generation.path if kind is None else first
@@ -89,24 +102,37 @@ class Absorb(Merge):
             translations = [self._translation(frozen, other, new, folder) for other in self._others]
             new.resolve(lambda rows: self._work.tick())
             sources += map(SnapshotContent, self._others, translations)
-            return ToWrite(UnitedContent(sources), Totals(*counts, next_row, kind), is_union=True, new_strings=new)
+            return ToWrite(
+                UnitedContent(sources),
+                Totals(*counts, next_row, kind),
+                is_union=True,
+                new_strings=new,
+            )
         end_of_ids = _end_of_ids(snapshot) if self._renumber else 0
         for other in self._others:
             if self._renumber:
                 sources.append(SnapshotContent(other, _shift(end_of_ids)))
                 end_of_ids += _end_of_ids(other)
                 if end_of_ids > 2**64:
-                    raise InputError(f"{other.generation.path}: its ids would go over 2^64-1: absorb it without renumber")
+                    raise InputError(
+                        f"{other.generation.path}: its ids would go over 2^64-1: absorb it "
+                        "without renumber"
+                    )
                 next_row = max(next_row, min(end_of_ids, LAST_ROW))
             else:
                 sources.append(SnapshotContent(other))
                 next_row = max(next_row, other.totals.next_row)
         return ToWrite(UnitedContent(sources), Totals(*counts, next_row, kind), is_union=True)
 
-    def _translation(self, frozen: Frozen, other: Snapshot, new: StringSpool, folder: Path) -> Callable[[Words], Words]:
-        """Give each string of another store a number in this one; keep the table of numbers in a file.
+    def _translation(
+        self, frozen: Frozen, other: Snapshot, new: StringSpool, folder: Path
+    ) -> Callable[[Words], Words]:
+        """Give each string of another store a number in this one.
 
-        New strings go to the spool: until they are resolved, the table has their rows, counted from the first new number.
+        Keep the table of numbers in a file.
+
+        New strings go to the spool: until they are resolved, the table has their rows, counted from
+        the first new number.
         """
         first, end = frozen.next_string, other.delta.next_string
         table: Words = array_on_disk((end,), np.uint64, folder)
@@ -115,7 +141,9 @@ class Absorb(Merge):
             self._work.tick()
             numbers = frozen.snapshot.numbers_of_strings(strings)
             unknown = np.flatnonzero(numbers == NO_NUMBER)
-            numbers[unknown] = np.arange(first + new.rows, first + new.rows + len(unknown), dtype=np.uint64)
+            numbers[unknown] = np.arange(
+                first + new.rows, first + new.rows + len(unknown), dtype=np.uint64
+            )
             new.add([strings[i] for i in unknown.tolist()])
             table[theirs] = numbers
 
@@ -143,16 +171,22 @@ def _strings_of(snapshot: Snapshot) -> Iterator[tuple[Words, list[bytes]]]:
     for some in string_spans(delta.strings):
         in_use = [number for number in range(some.start, some.stop) if delta.strings[number]]
         if in_use:
-            yield np.array(in_use, np.uint64) + np.uint64(delta.first_string), [delta.strings[number] for number in in_use]
+            yield (
+                np.array(in_use, np.uint64) + np.uint64(delta.first_string),
+                [delta.strings[number] for number in in_use],
+            )
 
 
 def _unknown(store: Snapshot, number: int) -> CorruptStoreError:
     folder = store.generation.folder
-    return CorruptStoreError(f"{folder}: id number {number} has no string: {RUN_REPAIR}", path=folder, got=number)
+    return CorruptStoreError(
+        f"{folder}: id number {number} has no string: {RUN_REPAIR}", path=folder, got=number
+    )
 
 
 def _end_of_ids(snapshot: Snapshot) -> int:
-    if snapshot.totals.id_kind == "row" and snapshot.totals.next_row < LAST_ROW:  # the last one does not count further
+    # the last one does not count further
+    if snapshot.totals.id_kind == "row" and snapshot.totals.next_row < LAST_ROW:
         return snapshot.totals.next_row
     return max((int(ids.max(initial=0)) + 1 for _, _, ids in snapshot.groups()), default=0)
 

@@ -7,7 +7,8 @@ The order, with ``sync="commit"``:
 3. The log publishes its new end: other processes see the change.
 4. The tracker shows the new snapshot: this process sees it.
 
-Otherwise the record is logged, applied and shown, and later made durable and published together with others.
+Otherwise the record is logged, applied and shown, and later made durable and published together
+with others.
 """
 
 from __future__ import annotations
@@ -26,18 +27,29 @@ from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.errors import FpstoreError
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogHeader, LogReader
 from fpstore.format.log_writer import LogWriter, supersede_log
-from fpstore.format.manifest import MANIFEST_FILE, TEMPORARY, Manifest, generation_folder, is_generation_name, read_manifest
+from fpstore.format.manifest import (
+    MANIFEST_FILE,
+    TEMPORARY,
+    Manifest,
+    generation_folder,
+    is_generation_name,
+    read_manifest,
+)
 from fpstore.format.record import Totals
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 
-GROUP_ROWS = {"batch": 10_000, "none": 1 << 20}  # a group of changes is made durable when it has this many rows
+# a group of changes is made durable when it has this many rows
+GROUP_ROWS = {"batch": 10_000, "none": 1 << 20}
 BATCH_SECONDS = 0.1  # or, with "batch", is this old
 
 
 class Committer:
-    """Keeps the log and the delta of the writing process in step. Only the thread that holds :attr:`turn` may commit."""
+    """Keeps the log and the delta of the writing process in step.
+
+    Only the thread that holds :attr:`turn` may commit.
+    """
 
     def __init__(self, tracker: Tracker, log: LogWriter, sync: str) -> None:
         self.path = tracker.path
@@ -45,9 +57,11 @@ class Committer:
         self.tracker = tracker
         self.log = log
         self.turn = threading.RLock()  # held during a change
-        self.unsettled = False  # memory may have half of a change, or the store another generation than memory
+        # memory may have half of a change, or the store another generation than memory
+        self.unsettled = False
         self.waiting_rows = 0  # logged and not yet durable
-        self.before_flush: Callable[[], None] | None = None  # makes durable what the changes of another store rest on
+        # makes durable what the changes of another store rest on
+        self.before_flush: Callable[[], None] | None = None
         self._applied = log.number  # number of the last record that memory has
         self._due = 0.0
         self._wake = threading.Condition(self.turn)
@@ -66,11 +80,20 @@ class Committer:
         return snapshot, sync
 
     def commit(
-        self, snapshot: Snapshot, sync: str, payload: bytes, totals: Totals, rows: int, apply: Callable[[], None]
+        self,
+        snapshot: Snapshot,
+        sync: str,
+        payload: bytes,
+        totals: Totals,
+        rows: int,
+        apply: Callable[[], None],
     ) -> Snapshot:
-        """Log a change, apply it to the delta, and show it, in the order above; after an error it has not happened.
+        """Log a change, apply it to the delta, and show it, in the order above.
 
-        An interrupt may come anywhere. Whether the change has happened is then what the log says: see :meth:`settle`.
+        After an error it has not happened.
+
+        An interrupt may come anywhere. Whether the change has happened is then what the log says:
+        see :meth:`settle`.
         """
         log = self.log
         place, number = log.place, log.number
@@ -84,7 +107,9 @@ class Committer:
                 raise
             if sync == "commit":
                 self._note_durable()
-            after = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, totals, log.number)
+            after = Snapshot(
+                snapshot.generation, snapshot.delta, snapshot.delta.version, totals, log.number
+            )
             self.tracker.show(after)
             self.unsettled, self._applied = False, log.number
         except BaseException:
@@ -94,11 +119,15 @@ class Committer:
             try:
                 self._wait_for_more(rows, sync)
             except FpstoreError as error:
-                self._flush_error = error  # this change is made; the next is refused until this one is durable
+                # this change is made; the next is refused until this one is durable
+                self._flush_error = error
         return after
 
     def make_nothing(self, sync: str) -> None:
-        """Finish a call that changes nothing: its answer may rest on a change that is not yet durable."""
+        """Finish a call that changes nothing.
+
+        Its answer may rest on a change that is not yet durable.
+        """
         if sync == "commit" and self.log.durable != self.log.place:
             self.flush()
 
@@ -113,7 +142,8 @@ class Committer:
                 self._flusher = Worker(self._flush_in_time)
                 try:
                     self._flusher.start()
-                except RuntimeError:  # the system has no more threads: there is nobody to do it later
+                except RuntimeError:
+                    # the system has no more threads: there is nobody to do it later
                     self.flush()
                     return
             if not self._due:
@@ -154,7 +184,9 @@ class Committer:
     # In step
 
     def settle(self) -> None:
-        """After an interrupt, bring memory in line with the files: the log may hold a change that memory lacks, or has in part.
+        """After an interrupt, bring memory in line with the files.
+
+        The log may hold a change that memory lacks, or has in part.
 
         An interrupt of this changes nothing; every change, flush and merge settles first.
         """
@@ -165,7 +197,9 @@ class Committer:
         manifest = read_manifest(self.path, tracker.folder)
         number = manifest.generation.number
         if self.log.header.generation == number == tracker.manifest.generation.number:
-            tracker.adopt(manifest, tracker.snapshot().generation, tracker.log, self.log.read(HEADER_BYTES, 1))
+            tracker.adopt(
+                manifest, tracker.snapshot().generation, tracker.log, self.log.read(HEADER_BYTES, 1)
+            )
         else:  # a merge was interrupted after it had made its generation current
             try:
                 with refusing(self.path, NOTHING_CHANGED):
@@ -175,7 +209,9 @@ class Committer:
                 raise
         self.unsettled, self._applied = False, self.log.number
         try:
-            self.log.force()  # what this process shows, others are to see soon: nothing else may come that makes it durable
+            # what this process shows, others are to see soon: nothing else may come that makes it
+            # durable
+            self.log.force()
             self._note_durable()
         except FpstoreError as error:
             self._flush_error = error  # the next change tries again
@@ -187,11 +223,19 @@ class Committer:
         folder = tracker.here() / generation_folder(number)
         log = LogWriter(folder / LOG_FILE, LogHeader.of(manifest))
         reader = LogReader(log.path, log.header)
-        tracker.adopt(manifest, Generation(folder.parent, manifest, tracker.pages), reader, log.read(HEADER_BYTES, 1))
+        tracker.adopt(
+            manifest,
+            Generation(folder.parent, manifest, tracker.pages),
+            reader,
+            log.read(HEADER_BYTES, 1),
+        )
         self.log = log
 
     def recover(self) -> None:
-        """Settle while an exception propagates; ignore errors, as that exception matters more. The next change tries again."""
+        """Settle while an exception propagates; ignore errors, as that exception matters more.
+
+        The next change tries again.
+        """
         with suppress(FpstoreError, OSError, MemoryError):
             self.settle()
 
@@ -232,7 +276,8 @@ def remove_obsolete(path: Path, current: int) -> None:
 def remove_generation(folder: Path) -> None:
     """Remove a generation, after marking its log so that its readers look for the current generation.
 
-    Processes that have its files open can go on reading them. The disk space is free when the last of them has closed the files.
+    Processes that have its files open can go on reading them. The disk space is free when the last
+    of them has closed the files.
     """
     supersede_log(folder / LOG_FILE)
     with suppress(OSError):

@@ -1,4 +1,7 @@
-"""The content that merge, absorb and split write: sorted sources, and how they are streamed into a new generation."""
+"""The content that merge, absorb and split write.
+
+Sorted sources, and how they are streamed into a new generation.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +36,19 @@ T = TypeVar("T")
 
 
 class SnapshotContent:
-    """The content of a snapshot, any number of times: each table is brought up to date with the delta while it is decoded.
+    """The content of a snapshot, any number of times.
 
-    ``renumber`` maps id numbers to other numbers. With a ``part`` (bits, prefix), it has only fingerprints that begin so.
+    Each table is brought up to date with the delta while it is decoded.
+
+    ``renumber`` maps id numbers to other numbers. With a ``part`` (bits, prefix), it has only
+    fingerprints that begin so.
     """
 
     def __init__(
-        self, snapshot: Snapshot, renumber: Callable[[Words], Words] | None = None, part: tuple[int, int] | None = None
+        self,
+        snapshot: Snapshot,
+        renumber: Callable[[Words], Words] | None = None,
+        part: tuple[int, int] | None = None,
     ) -> None:
         self._snapshot, self._renumber = snapshot, renumber
         changed, added = snapshot.changed
@@ -48,7 +57,10 @@ class SnapshotContent:
         if part is not None:
             (bits, prefix), words = part, snapshot.width.words
             step = 1 << WORD_BITS * words - bits
-            self._bounds = row_of_number(prefix * step, words), row_of_number((prefix + 1) * step - 1, words)
+            self._bounds = (
+                row_of_number(prefix * step, words),
+                row_of_number((prefix + 1) * step - 1, words),
+            )
 
     def groups(self) -> Iterator[Groups]:
         """Start a pass over (fingerprints, number of ids of each, id numbers), ascending."""
@@ -64,20 +76,33 @@ class SnapshotContent:
             yield group if self._renumber is None else _in_order(keys, counts, self._renumber(ids))
 
     def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
-        """Start a pass over the permuted fingerprints, ascending; None if no table has them in this order.
+        """Start a pass over the permuted fingerprints, ascending.
 
-        Each piece is valid until the next. When another thread sets ``stop``, the pass ends soon with InterruptedError.
+        None if no table has them in this order.
+
+        Each piece is valid until the next. When another thread sets ``stop``, the pass ends soon
+        with InterruptedError.
         """
         if spec.kind == REFERENCES:
             return None  # the numbers of the rows change
         tables = self._snapshot.generation.tables
-        places = (i for i, own in enumerate(self._snapshot.generation.design.tables) if own.kind != REFERENCES)
-        table = next((tables[i] for i in places if tables[i].kernel.permutation == spec.permutation), None)
+        places = (
+            i
+            for i, own in enumerate(self._snapshot.generation.design.tables)
+            if own.kind != REFERENCES
+        )
+        table = next(
+            (tables[i] for i in places if tables[i].kernel.permutation == spec.permutation), None
+        )
         if table is None:
             return None
         permutation = np.frombuffer(spec.permutation, np.uint8)
         keys = self._updated(table, permutation, stop)
-        return keys if self._bounds is None else self._selected(keys, permutation, *map(leading_words, self._bounds))
+        return (
+            keys
+            if self._bounds is None
+            else self._selected(keys, permutation, *map(leading_words, self._bounds))
+        )
 
     def shape(self) -> tuple[int, int] | None:
         """Return the number of fingerprints and their digest; None if that takes a pass."""
@@ -88,7 +113,9 @@ class SnapshotContent:
         count = record.fingerprints + len(self._add) - len(self._drop)
         return count, (record.set_digest + added - dropped) % 2**64
 
-    def _updated(self, table: Table, permutation: npt.NDArray[np.uint8], stop: _kernel.Stop | None) -> Iterator[Words]:
+    def _updated(
+        self, table: Table, permutation: npt.NDArray[np.uint8], stop: _kernel.Stop | None
+    ) -> Iterator[Words]:
         drop, add = np.empty_like(self._drop), np.empty_like(self._add)
         for keys, out in ((self._drop, drop), (self._add, add)):
             _kernel.permute_sort(keys, permutation, out, np.empty_like(out), len(permutation), stop)
@@ -109,7 +136,9 @@ class SnapshotContent:
         yield from (add[i : i + COPY_ROWS] for i in range(added, len(add), COPY_ROWS))
 
     @staticmethod
-    def _selected(keys: Iterator[Words], permutation: npt.NDArray[np.uint8], low: Words, high: Words) -> Iterator[Words]:
+    def _selected(
+        keys: Iterator[Words], permutation: npt.NDArray[np.uint8], low: Words, high: Words
+    ) -> Iterator[Words]:
         for piece in keys:
             leads = leading_words(_kernel.permute(piece, permutation, inverse=True))
             kept = piece[(leads >= low) & (leads <= high)]
@@ -118,7 +147,10 @@ class SnapshotContent:
 
 
 class UnitedContent:
-    """The content of several snapshots as one; a fingerprint in several of them has the ids of all."""
+    """The content of several snapshots as one.
+
+    A fingerprint in several of them has the ids of all.
+    """
 
     def __init__(self, sources: Sequence[SnapshotContent]) -> None:
         self._sources = sources
@@ -145,17 +177,24 @@ Content = SnapshotContent | UnitedContent
 
 
 def _union_all(
-    streams: list[Iterator[T]], cut: Callable[[T, Words, str], tuple[T, T]], unite: Callable[[T, T], T]
+    streams: list[Iterator[T]],
+    cut: Callable[[T, Words, str], tuple[T, T]],
+    unite: Callable[[T, T], T],
 ) -> Iterator[T]:
     """Merge ascending streams as a balanced tree, so that each piece passes through few unions."""
     while len(streams) > 1:
-        pairs = [_union(streams[i], streams[i + 1], cut, unite) for i in range(0, len(streams) - 1, 2)]
+        pairs = [
+            _union(streams[i], streams[i + 1], cut, unite) for i in range(0, len(streams) - 1, 2)
+        ]
         streams = pairs + streams[len(pairs) * 2 :]
     return streams[0]
 
 
 def _union(
-    left: Iterator[T], right: Iterator[T], cut: Callable[[T, Words, str], tuple[T, T]], unite: Callable[[T, T], T]
+    left: Iterator[T],
+    right: Iterator[T],
+    cut: Callable[[T, Words, str], tuple[T, T]],
+    unite: Callable[[T, T], T],
 ) -> Iterator[T]:
     """Merge two ascending streams of pieces, each a tuple that starts with its keys, in the memory of two pieces."""
     a, b = next(left, None), next(right, None)
@@ -209,7 +248,9 @@ def noting(groups: Iterable[Groups], used: npt.NDArray[np.bool_], folder: Path) 
     """Yield the groups, and note in ``used`` which numbers of strings occur."""
     for keys, counts, ids in groups:
         if len(ids) and int(ids.max()) >= len(used):
-            raise CorruptStoreError(f"{folder}: id number {int(ids.max())} has no string", path=folder)
+            raise CorruptStoreError(
+                f"{folder}: id number {int(ids.max())} has no string", path=folder
+            )
         used[ids] = True
         yield keys, counts, ids
 
@@ -221,14 +262,19 @@ def write_sorted(
     resources: Resources,
     used: npt.NDArray[np.bool_] | None = None,
 ) -> None:
-    """Write the tables and the ids of sorted content, and make them durable; note in ``used`` which id numbers occur."""
+    """Write the tables and the ids of sorted content, and make them durable.
+
+    Note in ``used`` which id numbers occur.
+    """
     with writer:
         _Stream(writer, source, design, resources).write(used)
         writer.finish()
 
 
 class _Stream:
-    def __init__(self, writer: GenerationWriter, source: Content, design: Design, resources: Resources) -> None:
+    def __init__(
+        self, writer: GenerationWriter, source: Content, design: Design, resources: Resources
+    ) -> None:
         self._writer, self._source, self._design = writer, source, design
         self._work = writer.work
         self._threads = resources.threads
@@ -265,7 +311,9 @@ class _Stream:
     def _identity(self, counted: KeySummary | None, used: npt.NDArray[np.bool_] | None) -> None:
         histogram = (counted or self._counted()).counts
         groups = self._source.groups() if self._threads == 1 else ahead(self._source.groups())
-        self._writer.write_identity(histogram, groups if used is None else noting(groups, used, self._writer.folder))
+        self._writer.write_identity(
+            histogram, groups if used is None else noting(groups, used, self._writer.folder)
+        )
 
     def _table(self, number: int) -> None:
         writer, spec, stop = self._writer, self._design.tables[number], self._work.stop

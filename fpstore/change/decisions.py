@@ -1,4 +1,7 @@
-"""What a change adds and removes, decided by a snapshot: each decision is the change, or None, and what the call returns."""
+"""What a change adds and removes, decided by a snapshot.
+
+Each decision is the change, or None, and what the call returns.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,29 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Bytes, Words
 from fpstore.base.arrays import distinct_places
-from fpstore.base.width import comparable, distinct, distinct_counts, equal, is_in, order_of, row_of_number, rows_to_numbers
+from fpstore.base.width import (
+    comparable,
+    distinct,
+    distinct_counts,
+    equal,
+    is_in,
+    order_of,
+    row_of_number,
+    rows_to_numbers,
+)
 from fpstore.errors import InputError
 from fpstore.format.dictionary import NO_NUMBER
-from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Row, Totals, pack_change, pack_one
+from fpstore.format.record import (
+    ADD,
+    IN_BASE,
+    REMOVE,
+    WIPE,
+    Change,
+    Row,
+    Totals,
+    pack_change,
+    pack_one,
+)
 from fpstore.query.batches import MatchColumns, joined, no_matches
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.ids import number_of, numbers_of
@@ -40,7 +62,8 @@ class Deleted(NamedTuple):
     removed : int
         Pairs of fingerprint and id that are gone.
     missing : int
-        Of the ids, fingerprints or pairs that were given, how many were not stored. One that was given twice counts once.
+        Of the ids, fingerprints or pairs that were given, how many were not stored. One that was
+        given twice counts once.
     """
 
     removed: int
@@ -64,16 +87,25 @@ class NewRows(NamedTuple):
     totals: Totals  # with the kind of ids and the next row after the change
 
 
-def packed(snapshot: Snapshot, change: Change | FewRows) -> tuple[bytes, Totals, int, Callable[[], None]]:
+def packed(
+    snapshot: Snapshot, change: Change | FewRows
+) -> tuple[bytes, Totals, int, Callable[[], None]]:
     """Return the payload of a log record, the totals afterwards, the number of rows, and what applies the change to the delta."""
     words, delta = snapshot.width.words, snapshot.delta
     if isinstance(change, FewRows):
         totals, rows, strings = change
         if len(rows) == 1:
-            return pack_one(totals, rows[0], strings, words), totals, 1, partial(delta.apply_one, rows[0], strings)
+            return (
+                pack_one(totals, rows[0], strings, words),
+                totals,
+                1,
+                partial(delta.apply_one, rows[0], strings),
+            )
         kinds, fingerprints, ids = zip(*rows, strict=True)
         values = np.concatenate([row_of_number(fingerprint, words) for fingerprint in fingerprints])
-        change = Change(totals, np.array(kinds, np.uint8), values, np.array(ids, np.uint64), strings)
+        change = Change(
+            totals, np.array(kinds, np.uint8), values, np.array(ids, np.uint64), strings
+        )
     return pack_change(change), change.totals, len(change.kinds), partial(delta.apply, change)
 
 
@@ -95,7 +127,13 @@ def insertion(snapshot: Snapshot, rows: NewRows) -> tuple[Change | None, int]:
 
 
 def probed_insertion_of_one(
-    snapshot: Snapshot, path: Path, value: int, identifier: int | str, radius: int, always: bool, reused: Reused
+    snapshot: Snapshot,
+    path: Path,
+    value: int,
+    identifier: int | str,
+    radius: int,
+    always: bool,
+    reused: Reused,
 ) -> tuple[FewRows | None, MatchList]:
     """Probe, and add the row if nothing matched; the result is the matches."""
     kind = kind_with(snapshot, path, (identifier,))
@@ -110,12 +148,17 @@ def probed_insertion_of_one(
         if number in ids:
             return None, matches
     before = snapshot.totals
-    totals = Totals(before.fingerprints + (not known), before.ids + 1, before.next_row, kind).counting(number)
+    totals = Totals(
+        before.fingerprints + (not known), before.ids + 1, before.next_row, kind
+    ).counting(number)
     return FewRows(totals, [(ADD | IN_BASE if in_base else ADD, value, number)], strings), matches
 
 
 def replacement(snapshot: Snapshot, rows: NewRows) -> tuple[Change | None, int]:
-    """Add pairs, and remove all others that have these distinct ids; the result is the number of ids that changed."""
+    """Add pairs, and remove all others that have these distinct ids.
+
+    The result is the number of ids that changed.
+    """
     in_base = snapshot.delta.in_base(rows.fingerprints)
     new = new_pairs(snapshot, rows.fingerprints, rows.ids, in_base)
     added, added_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
@@ -129,14 +172,19 @@ def replacement(snapshot: Snapshot, rows: NewRows) -> tuple[Change | None, int]:
     stays = ~is_in(gone, dying)
     # A fingerprint that dies gets no pair, so the order of the rows does not matter.
     removed, removed_ids = np.concatenate([dying, gone[stays]]), gone_ids[stays]
-    kinds = np.repeat(np.array([ADD, WIPE, REMOVE], np.uint8), [len(added), len(dying), len(removed_ids)])
+    kinds = np.repeat(
+        np.array([ADD, WIPE, REMOVE], np.uint8), [len(added), len(dying), len(removed_ids)]
+    )
     kinds += IN_BASE * np.concatenate([in_base, snapshot.delta.in_base(removed)])
     before = snapshot.totals
     totals = rows.totals._replace(
         fingerprints=before.fingerprints + count_absent(snapshot, added, in_base) - len(dying),
         ids=before.ids + len(added) - len(gone),
     )
-    columns = np.concatenate([added, removed]), np.concatenate([added_ids, np.zeros(len(dying), np.uint64), removed_ids])
+    columns = (
+        np.concatenate([added, removed]),
+        np.concatenate([added_ids, np.zeros(len(dying), np.uint64), removed_ids]),
+    )
     return Change(totals, kinds, *columns, rows.strings), len(np.union1d(added_ids, gone_ids))
 
 
@@ -158,20 +206,33 @@ def replacement_of_one(
         ids, in_base = snapshot.id_numbers_of_one(fingerprint)
         rows.append((ADD | IN_BASE if in_base else ADD, fingerprint, number))
         count += not ids
-    totals = Totals(count, before.ids + is_new - len(others), before.next_row, kind).counting(number)
+    totals = Totals(count, before.ids + is_new - len(others), before.next_row, kind).counting(
+        number
+    )
     return FewRows(totals, rows, strings), 1
 
 
 def probed_replacement_of_one(
     snapshot: Snapshot, path: Path, value: int, identifier: int | str, radius: int, reused: Reused
 ) -> tuple[FewRows | None, MatchList]:
-    """Take an id from all other fingerprints; probe, and add the row if nothing else matched; the result is the matches."""
+    """Take an id from all other fingerprints; probe, and add the row if nothing else matched.
+
+    The result is the matches.
+    """
     kind = kind_with(snapshot, path, (identifier,))
     number = None if is_fresh(snapshot) else number_of(snapshot, identifier)
-    others = [] if number is None else [other for other in snapshot.fingerprints_of_one(number) if other != value]
+    others = (
+        []
+        if number is None
+        else [other for other in snapshot.fingerprints_of_one(number) if other != value]
+    )
     matches = MatchList()
     for match in snapshot.probe(value, radius):
-        ids: Any = [name for name in match.ids if name != identifier] if match.fingerprint in others else match.ids
+        ids: Any = (
+            [name for name in match.ids if name != identifier]
+            if match.fingerprint in others
+            else match.ids
+        )
         matches += [match._replace(ids=ids)] if ids else []
     if matches and not others:
         return None, matches
@@ -179,18 +240,24 @@ def probed_replacement_of_one(
     before = snapshot.totals
     count, strings = before.fingerprints - dying, list[bytes]()
     if matches:
-        return FewRows(before._replace(fingerprints=count, ids=before.ids - len(others)), rows, strings), matches
+        return FewRows(
+            before._replace(fingerprints=count, ids=before.ids - len(others)), rows, strings
+        ), matches
     number, strings = numbered_one(snapshot, identifier, reused)
     known, in_base = snapshot.id_numbers_of_one(value)
     rows.append((ADD | IN_BASE if in_base else ADD, value, number))
-    totals = Totals(count + (not known), before.ids + 1 - len(others), before.next_row, kind).counting(number)
+    totals = Totals(
+        count + (not known), before.ids + 1 - len(others), before.next_row, kind
+    ).counting(number)
     return FewRows(totals, rows, strings), matches
 
 
 # Deleting
 
 
-def deletion_of_fingerprints(snapshot: Snapshot, fingerprints: Words) -> tuple[Change | None, Deleted]:
+def deletion_of_fingerprints(
+    snapshot: Snapshot, fingerprints: Words
+) -> tuple[Change | None, Deleted]:
     """Remove fingerprints with all their ids."""
     unique = distinct(fingerprints)
     stored = unique[~absent(snapshot, unique, snapshot.delta.in_base(unique))]
@@ -198,7 +265,9 @@ def deletion_of_fingerprints(snapshot: Snapshot, fingerprints: Words) -> tuple[C
     return _removal(snapshot, stored, int(lims[-1]), unique[:0], NONE, len(unique) - len(stored))
 
 
-def deletion_of_ids(snapshot: Snapshot, ids: Words | list[str]) -> tuple[Change | FewRows | None, Deleted]:
+def deletion_of_ids(
+    snapshot: Snapshot, ids: Words | list[str]
+) -> tuple[Change | FewRows | None, Deleted]:
     """Remove every pair that has one of these ids."""
     if len(ids) == 1:
         number = number_of(snapshot, ids[0] if isinstance(ids, list) else int(ids[0]))
@@ -207,7 +276,9 @@ def deletion_of_ids(snapshot: Snapshot, ids: Words | list[str]) -> tuple[Change 
             return None, Deleted(0, 1)
         rows, dying = leaving(snapshot, of_one, number)
         before = snapshot.totals
-        totals = before._replace(fingerprints=before.fingerprints - dying, ids=before.ids - len(of_one))
+        totals = before._replace(
+            fingerprints=before.fingerprints - dying, ids=before.ids - len(of_one)
+        )
         return FewRows(totals, rows, []), Deleted(len(of_one), 0)
     unique = list(dict.fromkeys(ids)) if isinstance(ids, list) else np.unique(ids)
     numbers, known = numbers_of(snapshot, unique)
@@ -215,7 +286,9 @@ def deletion_of_ids(snapshot: Snapshot, ids: Words | list[str]) -> tuple[Change 
     return _removal_of_pairs(snapshot, fingerprints, found, len(unique) - len(np.unique(found)))
 
 
-def deletion_of_pairs(snapshot: Snapshot, fingerprints: Words, ids: Words | list[str]) -> tuple[Change | None, Deleted]:
+def deletion_of_pairs(
+    snapshot: Snapshot, fingerprints: Words, ids: Words | list[str]
+) -> tuple[Change | None, Deleted]:
     """Remove the pair of each row; other pairs of its fingerprint and of its id stay."""
     numbers, known = numbers_of(snapshot, ids)
     unknown = fingerprints[~known]  # their ids are strings that the store has never seen
@@ -224,10 +297,14 @@ def deletion_of_pairs(snapshot: Snapshot, fingerprints: Words, ids: Words | list
     once = ~repeats(fingerprints, numbers)
     fingerprints, numbers = fingerprints[once], numbers[once]
     gone = new_pairs(snapshot, fingerprints, numbers, snapshot.delta.in_base(fingerprints))
-    return _removal_of_pairs(snapshot, fingerprints[~gone], numbers[~gone], missing + int(gone.sum()))
+    return _removal_of_pairs(
+        snapshot, fingerprints[~gone], numbers[~gone], missing + int(gone.sum())
+    )
 
 
-def _removal_of_pairs(snapshot: Snapshot, fingerprints: Words, ids: Words, missing: int) -> tuple[Change | None, Deleted]:
+def _removal_of_pairs(
+    snapshot: Snapshot, fingerprints: Words, ids: Words, missing: int
+) -> tuple[Change | None, Deleted]:
     """Remove distinct pairs that are stored."""
     dying = left_without_ids(snapshot, fingerprints, fingerprints[:0])
     stays = ~is_in(fingerprints, dying)
@@ -240,9 +317,14 @@ def _removal(
     if not pairs:
         return None, Deleted(0, missing)
     kinds = np.repeat(np.array([WIPE, REMOVE], np.uint8), [len(dying), len(fingerprints)])
-    fingerprints, ids = np.concatenate([dying, fingerprints]), np.concatenate([np.zeros(len(dying), np.uint64), ids])
+    fingerprints, ids = (
+        np.concatenate([dying, fingerprints]),
+        np.concatenate([np.zeros(len(dying), np.uint64), ids]),
+    )
     kinds += IN_BASE * snapshot.delta.in_base(fingerprints)
-    totals = snapshot.totals._replace(fingerprints=snapshot.totals.fingerprints - len(dying), ids=snapshot.totals.ids - pairs)
+    totals = snapshot.totals._replace(
+        fingerprints=snapshot.totals.fingerprints - len(dying), ids=snapshot.totals.ids - pairs
+    )
     return Change(totals, kinds, fingerprints, ids, []), Deleted(pairs, missing)
 
 
@@ -268,7 +350,9 @@ def repeats(fingerprints: Words, ids: Words) -> npt.NDArray[np.bool_]:
     return again
 
 
-def new_pairs(snapshot: Snapshot, fingerprints: Words, ids: Words, in_base: Bytes) -> npt.NDArray[np.bool_]:
+def new_pairs(
+    snapshot: Snapshot, fingerprints: Words, ids: Words, in_base: Bytes
+) -> npt.NDArray[np.bool_]:
     """Return which pairs are not stored yet; of equal rows, only the first counts."""
     new = ~repeats(fingerprints, ids)
     known = snapshot.delta.kernel.pair_states(fingerprints, ids, snapshot.delta.version)
@@ -278,7 +362,11 @@ def new_pairs(snapshot: Snapshot, fingerprints: Words, ids: Words, in_base: Byte
         unique, place = distinct_places(fingerprints[ask])
         lims, numbers = snapshot.base_id_numbers(unique)
         owner = np.repeat(np.arange(len(unique)), np.diff(lims))
-        stored = set(zip(owner.tolist(), numbers.tolist(), strict=True)) if len(numbers) < MANY_IDS * len(ask) else None
+        stored = (
+            set(zip(owner.tolist(), numbers.tolist(), strict=True))
+            if len(numbers) < MANY_IDS * len(ask)
+            else None
+        )
         for row, at in zip(ask.tolist(), place.tolist(), strict=True):
             if stored is not None:
                 new[row] = (at, int(ids[row])) not in stored
@@ -322,7 +410,10 @@ def leaving(snapshot: Snapshot, fingerprints: list[int], number: int) -> tuple[l
 
 
 def count_distinct(fingerprints: Words) -> int:
-    """Return the number of distinct fingerprints; for a few thousand, a sort is several times as fast as NumPy's hash table."""
+    """Return the number of distinct fingerprints.
+
+    For a few thousand, a sort is several times as fast as NumPy's hash table.
+    """
     values = np.sort(comparable(fingerprints))
     return int(np.count_nonzero(values[1:] != values[:-1])) + 1 if len(values) else 0
 
@@ -330,8 +421,8 @@ def count_distinct(fingerprints: Words) -> int:
 def is_fresh(snapshot: Snapshot) -> bool:
     """Whether a store has no id, and remembers none, so that the next ids decide the kind.
 
-    After strings, integers can be the next, as no number of a string is in use. Strings after these wait for a merge: it forgets
-    the old numbers, and counts from 0 again.
+    After strings, integers can be the next, as no number of a string is in use. Strings after these
+    wait for a merge: it forgets the old numbers, and counts from 0 again.
     """
     totals, delta = snapshot.totals, snapshot.delta
     if delta.strings or (delta.first_string and totals.id_kind != "string"):
@@ -340,13 +431,22 @@ def is_fresh(snapshot: Snapshot) -> bool:
 
 
 def numbered(
-    snapshot: Snapshot, path: Path, fingerprints: Words, ids: Words | Sequence[int | str] | None, reused: Callable[[int], object]
+    snapshot: Snapshot,
+    path: Path,
+    fingerprints: Words,
+    ids: Words | Sequence[int | str] | None,
+    reused: Callable[[int], object],
 ) -> NewRows:
-    """Turn ids into numbers, and compute the totals afterwards; call ``reused`` with the number of each known string."""
+    """Turn ids into numbers, and compute the totals afterwards.
+
+    Call ``reused`` with the number of each known string.
+    """
     totals = snapshot.totals
     if ids is None:
         if totals.id_kind != "row" and not is_fresh(snapshot):
-            raise InputError(f"{path}: its ids are {KIND_WORDS[totals.id_kind]}: give one for each row")
+            raise InputError(
+                f"{path}: its ids are {KIND_WORDS[totals.id_kind]}: give one for each row"
+            )
         end = totals.next_row + len(fingerprints)
         if end >= 2**64:
             raise InputError(f"{path}: the row numbers are used up: give ids")
@@ -356,13 +456,21 @@ def numbered(
     if not len(ids) or not isinstance(ids[0], str):
         numbers = np.asarray(ids, np.uint64)
         totals = totals._replace(id_kind=kind)
-        return NewRows(fingerprints, numbers, [], totals.counting(int(numbers.max())) if len(numbers) else totals)
+        return NewRows(
+            fingerprints,
+            numbers,
+            [],
+            totals.counting(int(numbers.max())) if len(numbers) else totals,
+        )
     numbers, strings = _numbers(snapshot, ids, reused)  # type: ignore[arg-type]
     return NewRows(fingerprints, numbers, strings, totals._replace(id_kind=kind))
 
 
 def kind_with(snapshot: Snapshot, path: Path, ids: Words | Sequence[int | str]) -> str:
-    """Return the kind of ids of the store once these are added; InputError for ids of another kind."""
+    """Return the kind of ids of the store once these are added.
+
+    InputError for ids of another kind.
+    """
     had = snapshot.totals.id_kind
     if not len(ids):
         return had
@@ -370,12 +478,18 @@ def kind_with(snapshot: Snapshot, path: Path, ids: Words | Sequence[int | str]) 
     if is_fresh(snapshot):
         return "string" if strings else "integer"
     if strings != (had == "string"):
-        got, hint = ("strings", "integers below 2^64") if strings else ("integers", "strings (--id-type str)")
+        got, hint = (
+            ("strings", "integers below 2^64")
+            if strings
+            else ("integers", "strings (--id-type str)")
+        )
         raise InputError(f"{path}: its ids are {KIND_WORDS[had]}, got {got}: give {hint}")
     return had
 
 
-def _numbers(snapshot: Snapshot, ids: Sequence[str], reused: Callable[[int], object]) -> tuple[Words, list[bytes]]:
+def _numbers(
+    snapshot: Snapshot, ids: Sequence[str], reused: Callable[[int], object]
+) -> tuple[Words, list[bytes]]:
     encoded = [string.encode() for string in ids]
     numbers = snapshot.numbers_of_strings(encoded)
     known = numbers != NO_NUMBER
@@ -388,8 +502,13 @@ def _numbers(snapshot: Snapshot, ids: Sequence[str], reused: Callable[[int], obj
     return numbers, list(fresh)
 
 
-def numbered_one(snapshot: Snapshot, identifier: int | str, reused: Callable[[int], object]) -> tuple[int, list[bytes]]:
-    """Return the number of one id, and a list with its string if that is new; see :func:`numbered`."""
+def numbered_one(
+    snapshot: Snapshot, identifier: int | str, reused: Callable[[int], object]
+) -> tuple[int, list[bytes]]:
+    """Return the number of one id, and a list with its string if that is new.
+
+    See :func:`numbered`.
+    """
     if isinstance(identifier, int):
         return identifier, []
     encoded = identifier.encode()
@@ -404,14 +523,23 @@ def numbered_one(snapshot: Snapshot, identifier: int | str, reused: Callable[[in
 
 
 def probe_insert_in_order(
-    delta: Delta, fingerprints: Words, ids: Words, in_base: Bytes, returning: npt.NDArray[np.bool_],
-    dropped: npt.NDArray[np.bool_], near_in_tables: MatchColumns, radius: int, always: bool,
-) -> tuple[MatchColumns, npt.NDArray[np.bool_]]:  # fmt: skip
-    """Probe and insert rows in the delta, at new versions; return the columns of their matches, and which were inserted.
+    delta: Delta,
+    fingerprints: Words,
+    ids: Words,
+    in_base: Bytes,
+    returning: npt.NDArray[np.bool_],
+    dropped: npt.NDArray[np.bool_],
+    near_in_tables: MatchColumns,
+    radius: int,
+    always: bool,
+) -> tuple[MatchColumns, npt.NDArray[np.bool_]]:
+    """Probe and insert rows in the delta, at new versions.
 
-    A row that is ``returning`` is in the tables but deleted: once it is inserted, later rows find it in the tables again. One
-    that is ``dropped`` is never inserted. The matches in the tables are all, even those deleted since. With ``always``, rows that
-    have matches are inserted too.
+    Return the columns of their matches, and which were inserted.
+
+    A row that is ``returning`` is in the tables but deleted: once it is inserted, later rows find
+    it in the tables again. One that is ``dropped`` is never inserted. The matches in the tables are
+    all, even those deleted since. With ``always``, rows that have matches are inserted too.
     """
     ends = sorted({*(np.flatnonzero(returning) + 1).tolist(), len(fingerprints)})
     parts: list[MatchColumns] = []
@@ -419,12 +547,20 @@ def probe_insert_in_order(
     start = 0
     while start < len(fingerprints):
         end = ends[bisect_right(ends, start)]
-        near = delta.kernel.combine(_part(near_in_tables, start, end), no_matches(fingerprints[start:end]), delta.version)
+        near = delta.kernel.combine(
+            _part(near_in_tables, start, end), no_matches(fingerprints[start:end]), delta.version
+        )
         matched = (np.diff(near[0]) > 0).astype(np.uint8)
         matched[dropped[start:end]] = DROPPED
         version = delta.version + 1
         lims, found, distances, inserted = delta.kernel.probe_insert(
-            fingerprints[start:end], ids[start:end], matched, in_base[start:end], radius, always, version
+            fingerprints[start:end],
+            ids[start:end],
+            matched,
+            in_base[start:end],
+            radius,
+            always,
+            version,
         )
         delta.version = version
         taken = len(inserted)  # fewer than given, if a row has many matches

@@ -43,7 +43,8 @@ from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import new_delta
 
-GROWTH = 2  # `auto` chooses again when the number of fingerprints has grown or shrunk by this factor
+# `auto` chooses again when the number of fingerprints has grown or shrunk by this factor
+GROWTH = 2
 FEW_CHANGES = 1 << 12  # to be copied and loaded while all others wait
 UNUSED_STRINGS = 0.01  # share of unused strings from which the dictionary is written again
 
@@ -67,7 +68,10 @@ class Frozen(NamedTuple):
 
 
 class ToWrite(NamedTuple):
-    """What a merge writes to the new generation. The totals are exact, or an upper bound of the union of several stores."""
+    """What a merge writes to the new generation.
+
+    The totals are exact, or an upper bound of the union of several stores.
+    """
 
     content: Content
     totals: Totals
@@ -76,7 +80,10 @@ class ToWrite(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """The tables of the new generation; ``used`` has a flag for each number of a string, if ids are strings."""
+    """The tables of the new generation.
+
+    ``used`` has a flag for each number of a string, if ids are strings.
+    """
 
     writer: GenerationWriter
     manifest: Manifest
@@ -85,7 +92,10 @@ class _Written(NamedTuple):
 
 
 class _Copied(NamedTuple):
-    """How far the old log is copied to the new one: the place behind the last record, its number and its totals."""
+    """How far the old log is copied to the new one.
+
+    The place behind the last record, its number and its totals.
+    """
 
     place: int
     number: int
@@ -93,13 +103,20 @@ class _Copied(NamedTuple):
 
 
 class Merge:
-    """One merge of the delta as of the moment when :meth:`run` begins. Readers and inserts go on meanwhile."""
+    """One merge of the delta as of the moment when :meth:`run` begins.
+
+    Readers and inserts go on meanwhile.
+    """
 
     keeps_the_turn = False  # so that nothing can be changed meanwhile
 
-    def __init__(self, committer: Committer, resources: Resources, design: str | None = None) -> None:
-        self.telling: set[int] = set()  # the threads in the progress function: the merge waits for them
-        self.numbers_in_use: set[int] = set()  # of old strings that new rows got meanwhile: the new dictionary must keep them
+    def __init__(
+        self, committer: Committer, resources: Resources, design: str | None = None
+    ) -> None:
+        # the threads in the progress function: the merge waits for them
+        self.telling: set[int] = set()
+        # of old strings that new rows got meanwhile: the new dictionary must keep them
+        self.numbers_in_use: set[int] = set()
         self._committer = committer
         self._tracker = committer.tracker
         self._path = committer.path
@@ -107,7 +124,8 @@ class Merge:
         progress = resources.progress
         self._work = Work(None if progress is None else partial(self._tell, progress))
         self._design = design
-        self._left_out = 0, 0  # fingerprints and ids of the frozen state that the new tables do not have
+        # fingerprints and ids of the frozen state that the new tables do not have
+        self._left_out = 0, 0
         self._old_manifest_file = self._manifest_file()
 
     def _tell(self, progress: Progress, phase: str, done: int, total: int | None) -> None:
@@ -127,7 +145,9 @@ class Merge:
         try:
             self._run()
         except InterruptedError as error:
-            raise ClosedStoreError(f"{self._path}: closed during a merge, which was stopped", path=self._path) from error
+            raise ClosedStoreError(
+                f"{self._path}: closed during a merge, which was stopped", path=self._path
+            ) from error
         except OSError as error:
             if is_of_the_system(error):
                 raise refused(self._path, error, "; nothing was merged") from error
@@ -166,7 +186,8 @@ class Merge:
                     break
                 except _NumbersInUseError:
                     folder.rename(temporary)
-            remove_generation(folder.with_name(current.folder.name))  # its own path may be another store's by now
+            # its own path may be another store's by now
+            remove_generation(folder.with_name(current.folder.name))
         except BaseException:
             # Unless it has become current, the new generation is useless.
             if not self._is_current():
@@ -185,29 +206,55 @@ class Merge:
         write_sorted(writer, to_write.content, manifest.design, self._resources, used)
         if used is not None or manifest.index_ids:
             writer.write_places(self._resources.memory)
-        if not to_write.is_union and (writer.fingerprints, writer.ids) != (totals.fingerprints, totals.ids):
+        if not to_write.is_union and (writer.fingerprints, writer.ids) != (
+            totals.fingerprints,
+            totals.ids,
+        ):
             raise CorruptStoreError(
-                f"{self._path}: the tables and the delta hold {writer.fingerprints} fingerprints with {writer.ids} ids, the "
-                f"log says {totals.fingerprints} with {totals.ids}", path=self._path,
-            )  # fmt: skip
-        return _Written(writer, manifest, totals._replace(fingerprints=writer.fingerprints, ids=writer.ids), used)
+                f"{self._path}: the tables and the delta hold {writer.fingerprints} fingerprints "
+                f"with {writer.ids} ids, the "
+                f"log says {totals.fingerprints} with {totals.ids}",
+                path=self._path,
+            )
+        return _Written(
+            writer,
+            manifest,
+            totals._replace(fingerprints=writer.fingerprints, ids=writer.ids),
+            used,
+        )
 
     def _redesigned(self, snapshot: Snapshot, count: int) -> Manifest:
         """Return the manifest, with another design if one is wanted, or if `auto` chose for another number of fingerprints."""
         generation = snapshot.generation
-        manifest, radius, width = generation.manifest, generation.design.radius, generation.design.width
+        manifest, radius, width = (
+            generation.manifest,
+            generation.design.radius,
+            generation.design.width,
+        )
         if self._design is not None and self._design != "auto":
             made = make_for(self._design, radius, count, width, self._sample(snapshot))
             return manifest._replace(design=made, auto=None)
         auto = manifest.auto or ({} if self._design == "auto" else None)
-        if auto is None or (self._design is None and auto["planned_for"] / GROWTH <= count <= auto["planned_for"] * GROWTH):
+        if auto is None or (
+            self._design is None
+            and auto["planned_for"] / GROWTH <= count <= auto["planned_for"] * GROWTH
+        ):
             return manifest
         required = Requirements(
-            width, auto.get("disk_budget"), storage=auto.get("storage", "hot"), blocks=manifest.blocks,
+            width,
+            auto.get("disk_budget"),
+            storage=auto.get("storage", "hot"),
+            blocks=manifest.blocks,
             prefer=auto.get("prefer", "balance"),
-        )  # fmt: skip
+        )
         chosen = choose(count, radius, required, self._sample(snapshot)).design
-        wishes = {"disk_budget": None, "storage": "hot", "prefer": "balance", **auto, "planned_for": count}
+        wishes = {
+            "disk_budget": None,
+            "storage": "hot",
+            "prefer": "balance",
+            **auto,
+            "planned_for": count,
+        }
         return manifest._replace(design=chosen, auto=wishes)
 
     @staticmethod
@@ -218,9 +265,19 @@ class Merge:
         from_added = min(round(SAMPLE_SIZE * share), len(added))
         return np.concatenate([evenly(stored, SAMPLE_SIZE - from_added), evenly(added, from_added)])
 
-    def _finish(self, frozen: Frozen, to_write: ToWrite, written: _Written, temporary: Path, folder: Path, number: int) -> None:
+    def _finish(
+        self,
+        frozen: Frozen,
+        to_write: ToWrite,
+        written: _Written,
+        temporary: Path,
+        folder: Path,
+        number: int,
+    ) -> None:
         kept = self._dictionary(frozen, to_write.new_strings, written, temporary)
-        manifest = written.manifest._replace(generation=written.writer.record(number, written.totals))
+        manifest = written.manifest._replace(
+            generation=written.writer.record(number, written.totals)
+        )
         (temporary / LOG_FILE).unlink(missing_ok=True)
         create_log(temporary / LOG_FILE, LogHeader.of(manifest))
         sync_folder(temporary)
@@ -232,7 +289,13 @@ class Merge:
             generation = Generation(home, manifest, self._tracker.pages)
             log = LogWriter(home / folder.name / LOG_FILE, LogHeader.of(manifest))
             reader = LogReader(log.path, log.header)
-            self._switch(generation, log, reader, kept, _Copied(frozen.log_place, frozen.log_number, written.totals))
+            self._switch(
+                generation,
+                log,
+                reader,
+                kept,
+                _Copied(frozen.log_place, frozen.log_number, written.totals),
+            )
         except BaseException:
             if not self._is_current():
                 drop_coming_manifest(self._tracker.folder)
@@ -244,12 +307,18 @@ class Merge:
             raise
 
     def _switch(
-        self, generation: Generation, log: LogWriter, reader: LogReader, kept: npt.NDArray[np.bool_] | None, copied: _Copied
+        self,
+        generation: Generation,
+        log: LogWriter,
+        reader: LogReader,
+        kept: npt.NDArray[np.bool_] | None,
+        copied: _Copied,
     ) -> None:
         """Copy the changes made since the merge began, and make the generation current.
 
-        What takes long comes before the turn, while others change and ask: the coming generation is announced, the changes so
-        far are copied, and this process and its readers load them at the same time.
+        What takes long comes before the turn, while others change and ask: the coming generation is
+        announced, the changes so far are copied, and this process and its readers load them at the
+        same time.
         """
         committer, tracker, manifest = self._committer, self._tracker, generation.manifest
         prepare_manifest(tracker.folder, manifest)
@@ -271,9 +340,14 @@ class Merge:
             if kept is not None and any(n < len(kept) and not kept[n] for n in self.numbers_in_use):
                 raise _NumbersInUseError
             try:
-                committer.unsettled = True  # an interrupt may come right after the rename, which nobody takes back
+                # an interrupt may come right after the rename, which nobody takes back
+                committer.unsettled = True
                 publish_manifest(tracker.folder)
-                committer.switch(Snapshot(generation, delta, delta.version, copied.totals, log.number), log, reader)
+                committer.switch(
+                    Snapshot(generation, delta, delta.version, copied.totals, log.number),
+                    log,
+                    reader,
+                )
                 committer.unsettled = False
             except BaseException as error:
                 committer.recover()
@@ -283,7 +357,10 @@ class Merge:
                 raise
 
     def _manifest_file(self) -> int | None:
-        """Return which file the manifest is: only a rename changes that. This needs no open file."""
+        """Return which file the manifest is: only a rename changes that.
+
+        This needs no open file.
+        """
         try:
             return os.stat(MANIFEST_FILE, dir_fd=self._tracker.folder, follow_symlinks=False).st_ino
         except OSError:
@@ -300,13 +377,25 @@ class Merge:
         in_base: Callable[[Words], Bytes],
         apply: Callable[[Change], None] = lambda change: None,
     ) -> _Copied:
-        """Copy the next records of the old log, up to a place, to the new log, durably; return how far it is copied now."""
-        for records in self._committer.log.read(copied.place, copied.number + 1, max(end, copied.place)):
+        """Copy the next records of the old log, up to a place, to the new log, durably.
+
+        Return how far it is copied now.
+        """
+        for records in self._committer.log.read(
+            copied.place, copied.number + 1, max(end, copied.place)
+        ):
             change = records.change
-            kinds = (change.kinds & np.uint8(KIND_MASK)) + np.uint8(IN_BASE) * in_base(change.fingerprints)
+            kinds = (change.kinds & np.uint8(KIND_MASK)) + np.uint8(IN_BASE) * in_base(
+                change.fingerprints
+            )
             totals = change.totals  # which count what the new tables leave out
-            fingerprints, ids = totals.fingerprints - self._left_out[0], totals.ids - self._left_out[1]
-            change = change._replace(kinds=kinds, totals=totals._replace(fingerprints=fingerprints, ids=ids))
+            fingerprints, ids = (
+                totals.fingerprints - self._left_out[0],
+                totals.ids - self._left_out[1],
+            )
+            change = change._replace(
+                kinds=kinds, totals=totals._replace(fingerprints=fingerprints, ids=ids)
+            )
             log.append(pack_change(change))
             apply(change)
             copied = _Copied(records.end, records.last, change.totals)
@@ -317,7 +406,10 @@ class Merge:
     def _dictionary(
         self, frozen: Frozen, new: StringSpool | None, written: _Written, temporary: Path
     ) -> npt.NDArray[np.bool_] | None:
-        """Write the dictionary, or keep the old one if that is as good; return which numbers it has, or None for all."""
+        """Write the dictionary, or keep the old one if that is as good.
+
+        Return which numbers it has, or None for all.
+        """
         if written.used is None:
             return None
         generation, added, writer = frozen.snapshot.generation, frozen.strings, written.writer
@@ -326,13 +418,19 @@ class Merge:
             kept[[number for number in self.numbers_in_use if number < len(kept)]] = True
         for name in DICTIONARY_FILES:
             (temporary / name).unlink(missing_ok=True)
-        if not added and not (new and new.count) and self._is_good(generation.record.dictionary, kept):
+        if (
+            not added
+            and not (new and new.count)
+            and self._is_good(generation.record.dictionary, kept)
+        ):
             writer.dictionary = generation.record.dictionary
             if generation.record.dictionary is not None:
                 for name in DICTIONARY_FILES:
                     os.link(temporary.with_name(generation.folder.name) / name, temporary / name)
             return None
-        strings = MergedStrings(generation.dictionary, frozen.snapshot.delta.first_string, added, new, kept)
+        strings = MergedStrings(
+            generation.dictionary, frozen.snapshot.delta.first_string, added, new, kept
+        )
         writer.write_dictionary(strings, self._resources.threads, kept)
         return kept
 

@@ -15,13 +15,17 @@ from fpstore.change.content import union_of_groups
 from fpstore.format.dictionary import Dictionary
 from fpstore.format.strings import StringLayout, Strings, StringWriter
 
-TRAINED_GROWTH = 4  # the zstandard dictionary is trained again when the number of strings has grown by this factor
+# the zstandard dictionary is trained again when the number of strings has grown by this factor
+TRAINED_GROWTH = 4
 
 
 class MergedStrings:
-    """Strings in the order of their numbers: strings of an old dictionary, strings added since, strings of other stores.
+    """Strings in the order of their numbers.
 
-    The numbers of ``added`` begin with ``first``; b"" is for a number that is not in use. ``used`` is by number.
+    Strings of an old dictionary, strings added since, strings of other stores.
+
+    The numbers of ``added`` begin with ``first``; b"" is for a number that is not in use. ``used``
+    is by number.
     """
 
     def __init__(
@@ -32,7 +36,13 @@ class MergedStrings:
         joined: StringSpool | None,
         used: npt.NDArray[np.bool_],
     ) -> None:
-        self._old, self._first, self._added, self._joined, self._used = old, first, added, joined, used
+        self._old, self._first, self._added, self._joined, self._used = (
+            old,
+            first,
+            added,
+            joined,
+            used,
+        )
         self.count = len(used)
         self._in_use_count = int(np.count_nonzero(used))
 
@@ -56,7 +66,12 @@ class MergedStrings:
         kept = np.array([number for number in numbers.tolist() if self._added[number]], np.uint64)
         if not len(kept):
             return []
-        hashes = np.concatenate([strings.hashes() for strings in _pieces([self._added[number] for number in kept.tolist()])])
+        hashes = np.concatenate(
+            [
+                strings.hashes()
+                for strings in _pieces([self._added[number] for number in kept.tolist()])
+            ]
+        )
         order = np.argsort(hashes, kind="stable")
         distinct, counts = np.unique(hashes, return_counts=True)
         return [(distinct, counts.astype(np.uint64), kept[order] + np.uint64(self._first))]
@@ -84,7 +99,9 @@ class MergedStrings:
         old = None if self._old is None else self._old.strings
         layout = None if old is None else old.layout
         copies = layout is not None and self._in_use_count < TRAINED_GROWTH * layout.trained
-        writer = StringWriter(path, layout if copies and layout is not None else self._trained(), threads)
+        writer = StringWriter(
+            path, layout if copies and layout is not None else self._trained(), threads
+        )
         try:
             if old is not None:
                 self._write_old(writer, old, copies, tick)
@@ -98,15 +115,22 @@ class MergedStrings:
             writer.abort()
             raise
 
-    def _write_old(self, writer: StringWriter, old: Strings, copies: bool, tick: Callable[[], None]) -> None:
+    def _write_old(
+        self, writer: StringWriter, old: Strings, copies: bool, tick: Callable[[], None]
+    ) -> None:
         step = old.per_record
         for first, values in old.records():
             tick()
             records = np.arange(first, first + len(values), dtype=np.uint64)
             used = self._used[first * step : min((first + len(values)) * step, old.count)]
-            whole = len(used) // step if copies else 0  # the last record may be short: the next strings go into it
+            # the last record may be short: the next strings go into it
+            whole = len(used) // step if copies else 0
             if whole:
-                writer.copy(self._updated(writer, old, records[:whole], values[:whole], used[: whole * step]))
+                writer.copy(
+                    self._updated(
+                        writer, old, records[:whole], values[:whole], used[: whole * step]
+                    )
+                )
             at = whole * step
             for strings in old.columns_of(records[whole:], values[whole:]):
                 writer.add(strings.blanked(used[at : at + len(strings)]))
@@ -114,22 +138,31 @@ class MergedStrings:
 
     @staticmethod
     def _updated(
-        writer: StringWriter, old: Strings, records: Words, values: list[bytes], used: npt.NDArray[np.bool_]
+        writer: StringWriter,
+        old: Strings,
+        records: Words,
+        values: list[bytes],
+        used: npt.NDArray[np.bool_],
     ) -> list[bytes]:
         """Return the values of whole records without the strings that are not in use."""
         old.check(records, values)
         kept = used.reshape(len(records), -1)
         places = np.flatnonzero(~kept.all(axis=1))
         values, at = values.copy(), 0
-        for strings in old.columns_of(records[places], [values[place] for place in places.tolist()]):
+        for strings in old.columns_of(
+            records[places], [values[place] for place in places.tolist()]
+        ):
             part = places[at : at + len(strings) // kept.shape[1]]
             at += len(part)
             unused = ~kept[part]
-            changes = (unused & (strings.sizes.reshape(unused.shape) > 0)).any(axis=1)  # the others had no more strings before
+            # the others had no more strings before
+            changes = (unused & (strings.sizes.reshape(unused.shape) > 0)).any(axis=1)
             if not changes.any():
                 continue
             rest = strings.blanked(~unused.ravel()).filter(np.repeat(changes, unused.shape[1]))
-            for place, value in zip(part[changes].tolist(), writer.encode(records[part[changes]], rest), strict=True):
+            for place, value in zip(
+                part[changes].tolist(), writer.encode(records[part[changes]], rest), strict=True
+            ):
                 values[place] = value
         return values
 

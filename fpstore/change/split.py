@@ -1,4 +1,7 @@
-"""A split: one store becomes several, by the leading bits of its fingerprints. Absorbing them is the inverse."""
+"""A split: one store becomes several, by the leading bits of its fingerprints.
+
+Absorbing them is the inverse.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ from fpstore.query.snapshot import Snapshot
 MOST_BITS = 8  # by which a store is split
 
 
-def split_store(snapshot: Snapshot, folder: Path, bits: int, overwrite: bool, resources: Resources) -> list[Path]:
+def split_store(
+    snapshot: Snapshot, folder: Path, bits: int, overwrite: bool, resources: Resources
+) -> list[Path]:
     """Write one store per value of the leading bits; return their paths."""
     bits = check_whole(bits, 1, MOST_BITS, "bits")
     refuse_inside_store(folder / "0.fps")
@@ -49,7 +54,9 @@ def split_store(snapshot: Snapshot, folder: Path, bits: int, overwrite: bool, re
     return paths
 
 
-def _write_part(snapshot: Snapshot, part: tuple[int, int], folder: Path, resources: Resources) -> None:
+def _write_part(
+    snapshot: Snapshot, part: tuple[int, int], folder: Path, resources: Resources
+) -> None:
     generation, manifest = folder / generation_folder(1), snapshot.generation.manifest
     generation.mkdir()
     work = Work(resources.progress)
@@ -79,7 +86,9 @@ def _write_part(snapshot: Snapshot, part: tuple[int, int], folder: Path, resourc
 def _numbers_of(snapshot: Snapshot, part: tuple[int, int], work: Work) -> Words:
     """Return the numbers of the strings that a part has, ascending."""
     used = np.zeros(snapshot.delta.next_string, bool)
-    for _ in noting(SnapshotContent(snapshot, part=part).groups(), used, snapshot.generation.folder):
+    for _ in noting(
+        SnapshotContent(snapshot, part=part).groups(), used, snapshot.generation.folder
+    ):
         work.tick()
     return np.flatnonzero(used).astype(np.uint64)
 
@@ -98,6 +107,8 @@ def _strings_of(snapshot: Snapshot, numbers: Words) -> Iterator[StringColumn]:
     added = [delta.strings[number - delta.first_string] for number in numbers[known:].tolist()]
     if b"" in added:
         folder, number = snapshot.generation.folder, int(numbers[known + added.index(b"")])
-        raise CorruptStoreError(f"{folder}: id number {number} has no string: {RUN_REPAIR}", path=folder, got=number)
+        raise CorruptStoreError(
+            f"{folder}: id number {number} has no string: {RUN_REPAIR}", path=folder, got=number
+        )
     for span in string_spans(added):
         yield StringColumn.of(added[span])

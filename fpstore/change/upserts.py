@@ -1,4 +1,7 @@
-"""Many rows that are decided anew, in order, as one change: see :meth:`fpstore.Store.probe_upsert_many`."""
+"""Many rows that are decided anew, in order, as one change.
+
+See :meth:`fpstore.Store.probe_upsert_many`.
+"""
 
 from __future__ import annotations
 
@@ -33,28 +36,49 @@ class Decisions(NamedTuple):
 
 
 def probed_replacement(
-    snapshot: Snapshot, path: Path, fingerprints: Words, ids: Words | list[str], radius: int, threads: int,
+    snapshot: Snapshot,
+    path: Path,
+    fingerprints: Words,
+    ids: Words | list[str],
+    radius: int,
+    threads: int,
     reused: Callable[[int], object],
-) -> tuple[Change | None, Decisions]:  # fmt: skip
-    """Take each id from its other fingerprints; probe, and add the row if nothing else matched: one row after the other."""
+) -> tuple[Change | None, Decisions]:
+    """Take each id from its other fingerprints; probe, and add the row if nothing else matched.
+
+    One row after the other.
+    """
     totals = snapshot.totals._replace(id_kind=kind_with(snapshot, path, ids))
     numbers = _Numbers(snapshot, ids, reused)
     near = snapshot.probe_columns(fingerprints, radius, threads)
     assert near is not None
     pairs = snapshot.with_ids(numbers.stored())
-    content = _Content(snapshot, distinct(np.concatenate([fingerprints, pairs[0], near[1]])), radius)
+    content = _Content(
+        snapshot, distinct(np.concatenate([fingerprints, pairs[0], near[1]])), radius
+    )
     of_number: dict[int, set[int]] = {}  # the fingerprints of each id
     for fingerprint, number in zip(rows_to_numbers(pairs[0]), pairs[1].tolist(), strict=True):
         of_number.setdefault(number, set()).add(fingerprint)
     stored, distances = rows_to_numbers(near[1]), near[2].tolist()
-    matches, counts, id_numbers, id_counts = list[tuple[int, int]](), list[int](), list[int](), list[int]()
-    for row, (value, (start, end)) in enumerate(zip(rows_to_numbers(fingerprints), pairwise(near[0].tolist()), strict=True)):
+    matches, counts, id_numbers, id_counts = (
+        list[tuple[int, int]](),
+        list[int](),
+        list[int](),
+        list[int](),
+    )
+    for row, (value, (start, end)) in enumerate(
+        zip(rows_to_numbers(fingerprints), pairwise(near[0].tolist()), strict=True)
+    ):
         number = numbers.number_of(row)
         if number is not None:
             for other in of_number.get(number, set()) - {value}:
                 content.remove(other, number)
                 of_number[number].remove(other)
-        of_row = [match for match in zip(distances[start:end], stored[start:end], strict=True) if content.ids_of(match[1])]
+        of_row = [
+            match
+            for match in zip(distances[start:end], stored[start:end], strict=True)
+            if content.ids_of(match[1])
+        ]
         of_row = sorted(of_row + content.new_near(value))
         for _, fingerprint in of_row:
             id_numbers += content.ids_of(fingerprint)
@@ -77,9 +101,14 @@ def probed_replacement(
 
 
 class _Numbers:
-    """The numbers of the ids of rows; a string that has none gets one when its first row is inserted."""
+    """The numbers of the ids of rows.
 
-    def __init__(self, snapshot: Snapshot, ids: Words | list[str], reused: Callable[[int], object]) -> None:
+    A string that has none gets one when its first row is inserted.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, ids: Words | list[str], reused: Callable[[int], object]
+    ) -> None:
         self._snapshot, self._ids, self._reused = snapshot, ids, reused
         self._numbers, self._known = numbers_of(snapshot, ids)
         self._new: dict[str, int] = {}
@@ -96,7 +125,9 @@ class _Numbers:
         """Return the number of the id of a row that is inserted."""
         name = self._ids[row]
         if not self._known[row]:
-            return self._new.setdefault(str(name), self._snapshot.delta.next_string + len(self._new))
+            return self._new.setdefault(
+                str(name), self._snapshot.delta.next_string + len(self._new)
+            )
         if isinstance(name, str):
             self._reused(int(self._numbers[row]))
         return int(self._numbers[row])
@@ -116,25 +147,36 @@ class _Numbers:
 
 
 class _Content:
-    """The ids of some fingerprints while rows change them; probes find those that the store did not have."""
+    """The ids of some fingerprints while rows change them.
+
+    Probes find those that the store did not have.
+    """
 
     def __init__(self, snapshot: Snapshot, fingerprints: Words, radius: int) -> None:
         self._snapshot, self._radius, self._words = snapshot, radius, words_of(fingerprints)
         lims, numbers = snapshot.id_numbers(fingerprints)
         bounds = pairwise(lims.tolist())
         plain = numbers.tolist()
-        self._before = {f: plain[a:b] for f, (a, b) in zip(rows_to_numbers(fingerprints), bounds, strict=True)}
+        self._before = {
+            f: plain[a:b] for f, (a, b) in zip(rows_to_numbers(fingerprints), bounds, strict=True)
+        }
         self._now: dict[int, list[int]] = {}  # of those that have changed
         self._new, self._version = _kernel.Delta(snapshot.radius, snapshot.delta.bits), 0
 
     def ids_of(self, fingerprint: int) -> list[int]:
-        """Return the numbers of the ids of a fingerprint, ascending; none if it is not stored any more."""
+        """Return the numbers of the ids of a fingerprint, ascending.
+
+        None if it is not stored any more.
+        """
         ids = self._now.get(fingerprint)
         return self._before[fingerprint] if ids is None else ids
 
     def new_near(self, value: int) -> list[tuple[int, int]]:
         """Return (distance, fingerprint) of those within the radius that the store did not have."""
-        return [(distance, fingerprint) for fingerprint, distance in self._new.probe_one(value, self._radius, self._version)]
+        return [
+            (distance, fingerprint)
+            for fingerprint, distance in self._new.probe_one(value, self._radius, self._version)
+        ]
 
     def add(self, fingerprint: int, number: int) -> None:
         """Give an id to a fingerprint."""
@@ -158,7 +200,10 @@ class _Content:
         self._new.apply_one(kind, fingerprint, number, False, self._version)
 
     def change(self, totals: Totals, strings: list[bytes]) -> Change | None:
-        """Return what all rows together have changed; ``totals`` has the kind of ids and the next row."""
+        """Return what all rows together have changed.
+
+        ``totals`` has the kind of ids and the next row.
+        """
         rows, fingerprints, pairs = list[Row](), 0, 0
         for fingerprint, now in self._now.items():
             before = self._before[fingerprint]
@@ -166,11 +211,25 @@ class _Content:
             pairs += len(now) - len(before)
             added, removed = sorted({*now} - {*before}), sorted({*before} - {*now})
             rows += [(ADD, fingerprint, number) for number in added]
-            rows += [(REMOVE, fingerprint, number) for number in removed] if now else [(WIPE, fingerprint, 0)] if before else []
+            rows += (
+                [(REMOVE, fingerprint, number) for number in removed]
+                if now
+                else [(WIPE, fingerprint, 0)]
+                if before
+                else []
+            )
         if not rows:
             return None
         kinds, values, numbers = zip(*rows, strict=True)
         keys = rows_of_numbers(values, self._words)
-        totals = totals._replace(fingerprints=totals.fingerprints + fingerprints, ids=totals.ids + pairs)
+        totals = totals._replace(
+            fingerprints=totals.fingerprints + fingerprints, ids=totals.ids + pairs
+        )
         in_base = self._snapshot.delta.in_base(keys)
-        return Change(totals, np.array(kinds, np.uint8) + IN_BASE * in_base, keys, np.array(numbers, np.uint64), strings)
+        return Change(
+            totals,
+            np.array(kinds, np.uint8) + IN_BASE * in_base,
+            keys,
+            np.array(numbers, np.uint64),
+            strings,
+        )

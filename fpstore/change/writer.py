@@ -1,4 +1,7 @@
-"""The single writer of a store: it makes changes and starts merges, one after the other, as long as it has the lock."""
+"""The single writer of a store.
+
+It makes changes and starts merges, one after the other, as long as it has the lock.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,14 @@ from fpstore.change.upserts import Decisions, probed_replacement
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused, with_path
-from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError, StoreLockedError, StoreNotFoundError
+from fpstore.errors import (
+    ClosedStoreError,
+    FpstoreError,
+    InputError,
+    ReadOnlyError,
+    StoreLockedError,
+    StoreNotFoundError,
+)
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogHeader
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import set_merge_error
@@ -75,8 +85,10 @@ def merge_advice(snapshot: Snapshot, path: Path | str) -> str | None:
         return None
     megabytes = snapshot.delta.kernel.memory_bytes / 1e6
     return (
-        f"{path}: {changes:,} changes since the last merge, for {snapshot.generation.count:,} fingerprints in the tables: each "
-        f"process that opens the store reads them and keeps them in memory ({megabytes:,.0f} MB). Merge it: fpstore merge, or "
+        f"{path}: {changes:,} changes since the last merge, for {snapshot.generation.count:,} "
+        "fingerprints in the tables: each "
+        f"process that opens the store reads them and keeps them in memory ({megabytes:,.0f} MB). "
+        "Merge it: fpstore merge, or "
         "Store.merge()"
     )
 
@@ -87,14 +99,20 @@ def _is_due(snapshot: Snapshot, share: float) -> bool:
 
 
 class StoreWriter:
-    """The right of a process to change a store, and the changes. Calls from several threads take turns."""
+    """The right of a process to change a store, and the changes.
 
-    def __init__(self, tracker: Tracker, lock: WriterLock, log: LogWriter, sync: str, merge_at: float | None) -> None:
+    Calls from several threads take turns.
+    """
+
+    def __init__(
+        self, tracker: Tracker, lock: WriterLock, log: LogWriter, sync: str, merge_at: float | None
+    ) -> None:
         self.path = tracker.path
         self.committer = Committer(tracker, log, sync)
         self.turn = self.committer.turn
         self.under_way: Merge | None = None
-        self.merge_error: str | None = None  # of the last merge: the system may have refused to write it into the store
+        # of the last merge: the system may have refused to write it into the store
+        self.merge_error: str | None = None
         self._tracker, self._lock = tracker, lock
         self._merge_at, self._merge_lock = merge_at, threading.RLock()  # held during a merge
         self._worker: Worker | None = None
@@ -109,7 +127,8 @@ class StoreWriter:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         if self._lock.owner != os.getpid():
             raise ReadOnlyError(
-                f"{self.path}: opened for writing by process {self._lock.owner}; after a fork only that process may change it",
+                f"{self.path}: opened for writing by process {self._lock.owner}; after a fork "
+                "only that process may change it",
                 path=self.path,
             )
 
@@ -119,13 +138,16 @@ class StoreWriter:
         return self._lock.owner == os.getpid()
 
     def refuse_nested(self, waits_for_merge: bool = False) -> None:
-        """Refuse a call that would wait for this thread: from a signal handler inside a change, or the progress of a merge.
+        """Refuse a call that would wait for this thread.
+
+        From a signal handler inside a change, or the progress of a merge.
 
         A call that does not wait for the end of a merge waits for a merge with whole stores only.
         """
         if self.is_nested(waits_for_merge):
             raise StoreLockedError(
-                f"{self.path}: this thread is in the middle of a change, which a signal handler or a progress function has "
+                f"{self.path}: this thread is in the middle of a change, which a signal handler "
+                "or a progress function has "
                 "interrupted: change, merge or close the store when that call has ended",
                 path=self.path,
             )
@@ -133,9 +155,12 @@ class StoreWriter:
     def is_nested(self, waits_for_merge: bool = False) -> bool:
         """Whether :meth:`refuse_nested` refuses."""
         merge = self.under_way
-        telling = merge is not None and threading.get_ident() in merge.telling  # the merge waits for this thread
+        # the merge waits for this thread
+        telling = merge is not None and threading.get_ident() in merge.telling
         keeps_the_turn = merge is not None and merge.keeps_the_turn
-        waits = (telling and keeps_the_turn) or (waits_for_merge and (telling or is_held(self._merge_lock)))
+        waits = (telling and keeps_the_turn) or (
+            waits_for_merge and (telling or is_held(self._merge_lock))
+        )
         return is_held(self.turn) or waits
 
     def _begin(self, sync: str | None) -> tuple[Snapshot, str]:
@@ -143,7 +168,9 @@ class StoreWriter:
             self.check()
         return self.committer.begin(sync)
 
-    def _change(self, sync: str | None, decide: Callable[[Snapshot], tuple[Change | FewRows | None, T]]) -> T:
+    def _change(
+        self, sync: str | None, decide: Callable[[Snapshot], tuple[Change | FewRows | None, T]]
+    ) -> T:
         with self.turn:
             snapshot, sync = self._begin(sync)
             change, result = decide(snapshot)
@@ -159,7 +186,9 @@ class StoreWriter:
 
     # Changes
 
-    def _rows(self, snapshot: Snapshot, fingerprints: Words, ids: Words | list[str] | None) -> NewRows:
+    def _rows(
+        self, snapshot: Snapshot, fingerprints: Words, ids: Words | list[str] | None
+    ) -> NewRows:
         return numbered(snapshot, self.path, fingerprints, ids, self._note_reused)
 
     def _note_reused(self, number: int) -> None:
@@ -170,17 +199,27 @@ class StoreWriter:
 
     def insert(self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None) -> int:
         """Add pairs; return the number of new ones."""
-        return self._change(sync, lambda snapshot: insertion(snapshot, self._rows(snapshot, fingerprints, ids)))
+        return self._change(
+            sync, lambda snapshot: insertion(snapshot, self._rows(snapshot, fingerprints, ids))
+        )
 
     def upsert(self, fingerprints: Words, ids: Words | list[str], sync: str | None) -> int:
-        """Add pairs, and remove all others that have these ids; return the number of ids that changed."""
+        """Add pairs, and remove all others that have these ids.
+
+        Return the number of ids that changed.
+        """
         last = last_of_each(fingerprints, ids)
-        return self._change(sync, lambda snapshot: replacement(snapshot, self._rows(snapshot, *last)))
+        return self._change(
+            sync, lambda snapshot: replacement(snapshot, self._rows(snapshot, *last))
+        )
 
     def upsert_one(self, fingerprint: int, identifier: int | str, sync: str | None) -> int:
         """Do :meth:`upsert` for one row."""
         return self._change(
-            sync, lambda snapshot: replacement_of_one(snapshot, self.path, fingerprint, identifier, self._note_reused)
+            sync,
+            lambda snapshot: replacement_of_one(
+                snapshot, self.path, fingerprint, identifier, self._note_reused
+            ),
         )
 
     def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> Deleted:
@@ -191,50 +230,83 @@ class StoreWriter:
         """Remove every pair that has one of these ids."""
         return self._change(sync, lambda snapshot: deletion_of_ids(snapshot, ids))
 
-    def delete_pairs(self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None) -> Deleted:
+    def delete_pairs(
+        self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None
+    ) -> Deleted:
         """Remove the pair of each row; other pairs of its fingerprint and of its id stay."""
         assert ids is not None
         return self._change(sync, lambda snapshot: deletion_of_pairs(snapshot, fingerprints, ids))
 
-    def probe_insert_one(self, value: int, identifier: int | str, radius: int, always: bool, sync: str | None) -> MatchList:
+    def probe_insert_one(
+        self, value: int, identifier: int | str, radius: int, always: bool, sync: str | None
+    ) -> MatchList:
         """Probe, and insert if nothing matched."""
 
         def decide(snapshot: Snapshot) -> tuple[FewRows | None, MatchList]:
-            return probed_insertion_of_one(snapshot, self.path, value, identifier, radius, always, self._note_reused)
+            return probed_insertion_of_one(
+                snapshot, self.path, value, identifier, radius, always, self._note_reused
+            )
 
         return self._change(sync, decide)
 
-    def probe_upsert_one(self, value: int, identifier: int | str, radius: int, sync: str | None) -> MatchList:
+    def probe_upsert_one(
+        self, value: int, identifier: int | str, radius: int, sync: str | None
+    ) -> MatchList:
         """Take an id from all other fingerprints, probe, and insert if nothing else matched."""
 
         def decide(snapshot: Snapshot) -> tuple[FewRows | None, MatchList]:
-            return probed_replacement_of_one(snapshot, self.path, value, identifier, radius, self._note_reused)
+            return probed_replacement_of_one(
+                snapshot, self.path, value, identifier, radius, self._note_reused
+            )
 
         return self._change(sync, decide)
 
-    def probe_upsert(self, fingerprints: Words, ids: Words | list[str], radius: int, threads: int, sync: str | None) -> Decisions:
+    def probe_upsert(
+        self,
+        fingerprints: Words,
+        ids: Words | list[str],
+        radius: int,
+        threads: int,
+        sync: str | None,
+    ) -> Decisions:
         """Do :meth:`probe_upsert_one` for each row in order, as one change."""
 
         def decide(snapshot: Snapshot) -> tuple[Change | None, Decisions]:
-            return probed_replacement(snapshot, self.path, fingerprints, ids, radius, threads, self._note_reused)
+            return probed_replacement(
+                snapshot, self.path, fingerprints, ids, radius, threads, self._note_reused
+            )
 
         return self._change(sync, decide)
 
     def probe_insert(
-        self, fingerprints: Words, ids: Words | list[str] | None, radius: int, always: bool, threads: int, sync: str | None
+        self,
+        fingerprints: Words,
+        ids: Words | list[str] | None,
+        radius: int,
+        always: bool,
+        threads: int,
+        sync: str | None,
     ) -> tuple[Snapshot, MatchColumns, npt.NDArray[np.bool_]]:
-        """Probe and insert in order; return the snapshot afterwards, the columns of the matches, and which rows were inserted."""
+        """Probe and insert in order.
+
+        Return the snapshot afterwards, the columns of the matches, and which rows were inserted.
+        """
         with self.turn:
             snapshot, sync = self._begin(sync)
             delta = snapshot.delta
             rows = self._rows(snapshot, fingerprints, ids)
             near = snapshot.base_columns(fingerprints, radius, threads)
             in_base = delta.in_base(fingerprints)
-            dropped = ~new_pairs(snapshot, rows.fingerprints, rows.ids, in_base) if always else np.zeros(len(fingerprints), bool)
+            dropped = (
+                ~new_pairs(snapshot, rows.fingerprints, rows.ids, in_base)
+                if always
+                else np.zeros(len(fingerprints), bool)
+            )
             missing = absent(snapshot, fingerprints, in_base)
             returning = missing & (in_base != 0)
             delta.check_room(len(fingerprints) + 1, self.path)
-            self.committer.unsettled = True  # each row meets those before it, so the delta has them before the log
+            # each row meets those before it, so the delta has them before the log
+            self.committer.unsettled = True
             try:
                 columns, mask = probe_insert_in_order(
                     delta, fingerprints, rows.ids, in_base, returning, dropped, near, radius, always
@@ -249,22 +321,33 @@ class StoreWriter:
                 return snapshot, columns, mask
             kept, kept_ids = fingerprints[mask], rows.ids[mask]
             totals = rows.totals._replace(
-                fingerprints=snapshot.totals.fingerprints + count_distinct(fingerprints[mask & missing]),
+                fingerprints=snapshot.totals.fingerprints
+                + count_distinct(fingerprints[mask & missing]),
                 ids=snapshot.totals.ids + count,
                 next_row=snapshot.totals.next_row,
             ).counting(int(kept_ids.max()))
             # The number of a string that was not needed stays unused.
             used = set(kept_ids.tolist()) if rows.strings else ()
-            strings = [string if number in used else b"" for number, string in enumerate(rows.strings, delta.next_string)]
-            payload = pack_change(Change(totals, ADD + IN_BASE * in_base[mask], kept, kept_ids, strings))
-            after = self.committer.commit(snapshot, sync, payload, totals, count, partial(delta.note_strings, strings))
+            strings = [
+                string if number in used else b""
+                for number, string in enumerate(rows.strings, delta.next_string)
+            ]
+            payload = pack_change(
+                Change(totals, ADD + IN_BASE * in_base[mask], kept, kept_ids, strings)
+            )
+            after = self.committer.commit(
+                snapshot, sync, payload, totals, count, partial(delta.note_strings, strings)
+            )
             self._start_if_due(after)
             return after, columns, mask
 
     # Merges
 
     def merge(self, resources: Resources, at: float | None = None) -> None:
-        """Fold the delta into a new generation. With ``at``, only if the delta has this share of the tables."""
+        """Fold the delta into a new generation.
+
+        With ``at``, only if the delta has this share of the tables.
+        """
         from fpstore.change.merge import Merge
 
         self._run(lambda: Merge(self.committer, resources), at)
@@ -293,10 +376,15 @@ class StoreWriter:
                 self.under_way = make()
                 if self._closing:  # close may not have seen this merge yet
                     self.under_way.stop()
-                logger().info("%s: merge begins, generation %d", self.path, self._tracker.manifest.generation.number)
+                logger().info(
+                    "%s: merge begins, generation %d",
+                    self.path,
+                    self._tracker.manifest.generation.number,
+                )
                 self.under_way.run()
             except FpstoreError as error:
-                plain = with_path(error, self._tracker.inside(), self.path)  # a merge goes through the open folder
+                # a merge goes through the open folder
+                plain = with_path(error, self._tracker.inside(), self.path)
                 self._note_outcome(plain)
                 raise plain from error
             except Exception as error:
@@ -312,21 +400,40 @@ class StoreWriter:
             self.merge_error = None
             set_merge_error(self._tracker.folder, None)
             record = self._tracker.manifest.generation
-            logger().info("%s: merged, generation %d: %d fingerprints", self.path, record.number, record.fingerprints)
+            logger().info(
+                "%s: merged, generation %d: %d fingerprints",
+                self.path,
+                record.number,
+                record.fingerprints,
+            )
         elif isinstance(error, ClosedStoreError):
-            logger().info("%s: merge stopped, as the store is closed; the delta stays as it was", self.path)
+            logger().info(
+                "%s: merge stopped, as the store is closed; the delta stays as it was", self.path
+            )
         elif not isinstance(error, InputError):
             self.merge_error = f"{type(error).__name__}: {error}"
             set_merge_error(self._tracker.folder, self.merge_error)
             unforeseen = None if isinstance(error, FpstoreError) else error
-            logger().error("%s: merge failed, the delta stays as it was: %s", self.path, error, exc_info=unforeseen)
+            logger().error(
+                "%s: merge failed, the delta stays as it was: %s",
+                self.path,
+                error,
+                exc_info=unforeseen,
+            )
 
     def _start_if_due(self, snapshot: Snapshot) -> None:
-        """Start a merge in the background if the delta has become large; without ``merge_at``, log once that one is due."""
+        """Start a merge in the background if the delta has become large.
+
+        Without ``merge_at``, log once that one is due.
+        """
         changes = snapshot.delta.kernel.operations
         if self._merge_at is None:
             identity = self._tracker.manifest.identity
-            if changes >= LEAST_CHANGES and identity not in _advised and (advice := merge_advice(snapshot, self.path)):
+            if (
+                changes >= LEAST_CHANGES
+                and identity not in _advised
+                and (advice := merge_advice(snapshot, self.path))
+            ):
                 _advised.add(identity)
                 logger().warning("%s", advice)
             return
@@ -346,7 +453,9 @@ class StoreWriter:
             self.merge(Resources(parse_memory(None), parse_threads(None)))
             self._retry_at = 0
         except BaseException:
-            self._retry_at = 2 * self._tracker.snapshot().delta.kernel.operations if not self._closing else 0
+            self._retry_at = (
+                2 * self._tracker.snapshot().delta.kernel.operations if not self._closing else 0
+            )
         finally:
             self._worker = None
 
@@ -393,28 +502,42 @@ class StoreWriter:
 
 
 def open_for_writing(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWriter:
-    """Make this process the store's writer: lock it, remove the leftovers of a dead writer, cut off a torn end of the log."""
+    """Make this process the store's writer.
+
+    Lock it, remove the leftovers of a dead writer, cut off a torn end of the log.
+    """
     path = tracker.path
     try:
         lock = WriterLock(tracker.here())
     except OSError as error:
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            raise ReadOnlyError(f"{path}: cannot be changed ({LOCK_FILE}: {error.strerror})", path=path) from error
+            raise ReadOnlyError(
+                f"{path}: cannot be changed ({LOCK_FILE}: {error.strerror})", path=path
+            ) from error
         raise error if isinstance(error, FpstoreError) else refused(path, error) from error
     log = None
     try:
         if not tracker.is_same():
-            raise StoreNotFoundError(f"{path}: was replaced while it was opened: open it again", path=path)
+            raise StoreNotFoundError(
+                f"{path}: was replaced while it was opened: open it again", path=path
+            )
         generation = tracker.snapshot().generation
         manifest = tracker.manifest
         here = tracker.here()
-        sync_folder(here)  # a writer that was killed may not have: what is current now stays current
+        # a writer that was killed may not have: what is current now stays current
+        sync_folder(here)
         remove_obsolete(here, manifest.generation.number)
         before = tracker.log.published_end
         log = LogWriter(here / generation.folder.name / LOG_FILE, LogHeader.of(manifest))
         if log.durable != before:
-            logger().warning("%s: a writer died: log recovered up to byte %d; published were %d", path, log.durable, before)
-        # Only now are the records known that a writer logged before it died without publishing them.
+            logger().warning(
+                "%s: a writer died: log recovered up to byte %d; published were %d",
+                path,
+                log.durable,
+                before,
+            )
+        # Only now are the records known that a writer logged before it died without publishing
+        # them.
         tracker.adopt(manifest, generation, tracker.log, log.read(HEADER_BYTES, 1))
         return StoreWriter(tracker, lock, log, sync, merge_at)
     except BaseException as error:
@@ -428,8 +551,10 @@ def open_for_writing(tracker: Tracker, sync: str, merge_at: float | None) -> Sto
 
 def close_dropped(writer: StoreWriter) -> None:
     """Close the writer of a store that was dropped, or left open at the end of the interpreter."""
-    with suppress(FpstoreError, RuntimeError):  # a finalizer has no caller to report to; there may be no more threads
-        if writer.is_own and writer.is_nested(waits_for_merge=True):  # the garbage collector runs inside one of them
+    # a finalizer has no caller to report to; there may be no more threads
+    with suppress(FpstoreError, RuntimeError):
+        # the garbage collector runs inside one of them
+        if writer.is_own and writer.is_nested(waits_for_merge=True):
             Worker(partial(close_dropped, writer)).start()
         else:
             writer.close()

@@ -27,14 +27,16 @@ MATCH_FIELDS = ("fingerprint", "distance", "ids")  # of JSON
 # Columns that describe a query: its place, and its id, of a text its path.
 ROW, QUERY_ID, DOCUMENT = "row", "query_id", "document"
 
-Write = Callable[..., int]  # of the queries, their matches and, if own rows are left out of these, their ids
+# of the queries, their matches and, if own rows are left out of these, their ids
+Write = Callable[..., int]
 
 
 class Asked(NamedTuple):
     """Some queries, with their ids if they have any, and with their rows in the input if some of it are left out.
 
-    If each row has an answer, ``end`` is the row after these and those that are left out behind them; ``left_out`` has the rows
-    that are left out by their numbers. ``first_id`` is the id of row 0, if ids are the numbers of rows.
+    If each row has an answer, ``end`` is the row after these and those that are left out behind
+    them; ``left_out`` has the rows that are left out by their numbers. ``first_id`` is the id of
+    row 0, if ids are the numbers of rows.
     """
 
     fingerprints: npt.NDArray[Any]
@@ -47,39 +49,66 @@ class Asked(NamedTuple):
     def slice(self, start: int, end: int) -> Asked:
         """Return a slice of the queries."""
         ids = None if self.ids is None else self.ids[start:end]
-        return Asked(self.fingerprints[start:end], ids, None if self.rows is None else self.rows[start:end])
+        return Asked(
+            self.fingerprints[start:end], ids, None if self.rows is None else self.rows[start:end]
+        )
 
     def rows_from(self, before: int) -> Words:
         """Return the numbers of the queries' rows; by default they count on from ``before``."""
-        return np.arange(before, before + len(self.fingerprints), dtype=np.uint64) if self.rows is None else self.rows
+        return (
+            np.arange(before, before + len(self.fingerprints), dtype=np.uint64)
+            if self.rows is None
+            else self.rows
+        )
 
 
 def is_json(output: str, as_json: bool) -> bool:
-    """Whether JSON lines are wanted; a usage error if ``--json`` and the extension contradict each other."""
+    """Whether JSON lines are wanted.
+
+    A usage error if ``--json`` and the extension contradict each other.
+    """
     form = format_named(output)
     if as_json and form not in ("", "jsonl"):
-        raise click.UsageError(f"--json does not go with an output named *.{form}", click.get_current_context())
+        raise click.UsageError(
+            f"--json does not go with an output named *.{form}", click.get_current_context()
+        )
     return as_json or form == "jsonl"
 
 
 @contextmanager
 def rows_writer(
-    output: str, width: int, query_columns: Sequence[str] = (), names: Mapping[str, str] | None = None, null: bool = False
+    output: str,
+    width: int,
+    query_columns: Sequence[str] = (),
+    names: Mapping[str, str] | None = None,
+    null: bool = False,
 ) -> Iterator[Write]:
-    """One row per id: the four columns, then the columns of the query: its ``row``, and its id by another name."""
+    """One row per id: the four columns, then the columns of the query.
+
+    Its ``row``, and its id by another name.
+    """
     before = 0
-    with open_writer(output, columns=[*COLUMNS, *query_columns], width=width, names=names, null=null) as writer:
+    with open_writer(
+        output, columns=[*COLUMNS, *query_columns], width=width, names=names, null=null
+    ) as writer:
 
         def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
             written = 0
-            fingerprints, queries_of_matches = matches.fingerprints, np.repeat(np.arange(len(matches)), np.diff(matches.lims))
+            fingerprints, queries_of_matches = (
+                matches.fingerprints,
+                np.repeat(np.arange(len(matches)), np.diff(matches.lims)),
+            )
             for of_match, ids in matches.rows_of_ids():
                 of_query = queries_of_matches[of_match]
                 if own is not None:  # a query's own fingerprint with its id is no match
                     differs = np.asarray(ids, object) != np.asarray(own, object)[of_query]
                     others = np.flatnonzero(differs | (matches.distances[of_match] > 0))
-                    ids, of_match, of_query = values_at(ids, others), of_match[others], of_query[others]
+                    ids, of_match, of_query = (
+                        values_at(ids, others),
+                        of_match[others],
+                        of_query[others],
+                    )
                 data: dict[str, Any] = {
                     "query": queries.fingerprints[of_query],
                     "fingerprint": fingerprints[of_match],
@@ -88,7 +117,11 @@ def rows_writer(
                 }
                 query_ids: Any = queries.ids
                 for name in query_columns:
-                    data[name] = queries.rows_from(before)[of_query] if name == "row" else values_at(query_ids, of_query)
+                    data[name] = (
+                        queries.rows_from(before)[of_query]
+                        if name == "row"
+                        else values_at(query_ids, of_query)
+                    )
                 writer.write(data)
                 written += len(of_match)
             before += len(matches)
@@ -99,16 +132,26 @@ def rows_writer(
 
 
 def _without(found: Sequence[Match], own: int | str) -> list[Match]:
-    kept = [match._replace(ids=[i for i in match.ids if i != own]) if match.distance == 0 else match for match in found]
+    kept = [
+        match._replace(ids=[i for i in match.ids if i != own]) if match.distance == 0 else match
+        for match in found
+    ]
     return [match for match in kept if match.ids]
 
 
 @contextmanager
 def json_lines_writer(
-    output: str, bits: int, query_columns: Sequence[str] = (), names: Mapping[str, str] | None = None, null: bool = False,
+    output: str,
+    bits: int,
+    query_columns: Sequence[str] = (),
+    names: Mapping[str, str] | None = None,
+    null: bool = False,
     limited: bool = False,
-) -> Iterator[Write]:  # fmt: skip
-    """One object per query, even without a match; it begins with the columns of the query: row, and id."""
+) -> Iterator[Write]:
+    """One object per query, even without a match; it begins with the columns of the query.
+
+    Row, and id.
+    """
     width, before, end = Width(bits), 0, "\0" if null else "\n"
     encode = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -122,15 +165,35 @@ def json_lines_writer(
             for number in rows:
                 row = queries.left_out.get(number, LeftOut(number, None))
                 name = row.id if queries.first_id is None else queries.first_id + number
-                record: dict[str, Any] = {"row": number, "query_id": name, "query": None, "matches": [], "inserted": False}
-                put({**record, "reason": "error", "error": row.error} if row.error else {**record, "reason": NO_WORDS})
+                record: dict[str, Any] = {
+                    "row": number,
+                    "query_id": name,
+                    "query": None,
+                    "matches": [],
+                    "inserted": False,
+                }
+                put(
+                    {**record, "reason": "error", "error": row.error}
+                    if row.error
+                    else {**record, "reason": NO_WORDS}
+                )
 
         def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
             rows = 0
             ids = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
-            columns = query_columns if ids is not None else [name for name in query_columns if name == "row"]
-            renameable = [*columns, "query", "matches", *(["more"] if limited else []), *MATCH_FIELDS]
+            columns = (
+                query_columns
+                if ids is not None
+                else [name for name in query_columns if name == "row"]
+            )
+            renameable = [
+                *columns,
+                "query",
+                "matches",
+                *(["more"] if limited else []),
+                *MATCH_FIELDS,
+            ]
             fields = dict(zip(renameable, renamed(renameable, names), strict=True))
             digits = width.texts(check_fingerprints(queries.fingerprints, width))
             places, next_row = queries.rows_from(before).tolist(), before
@@ -139,7 +202,8 @@ def json_lines_writer(
                     leave_out(range(next_row, places[number]), queries)
                     next_row = places[number] + 1
                 record: dict[str, Any] = {
-                    fields[name]: places[number] if name == "row" or ids is None else ids[number] for name in columns
+                    fields[name]: places[number] if name == "row" or ids is None else ids[number]
+                    for name in columns
                 }
                 record[fields["query"]] = query
                 kept = found if own is None else _without(found, own[number])
@@ -149,7 +213,9 @@ def json_lines_writer(
                 if matches.inserted is not None:
                     record["inserted"] = bool(matches.inserted[number])
                     if not matches.inserted[number]:
-                        is_stored = own is not None and any(own[number] in match.ids for match in found if match.distance == 0)
+                        is_stored = own is not None and any(
+                            own[number] in match.ids for match in found if match.distance == 0
+                        )
                         record["reason"] = "stored" if is_stored else "near"
                 rows += sum(len(match.ids) for match in kept)
                 put(record)

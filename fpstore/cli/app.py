@@ -18,26 +18,48 @@ from fpstore.cli.options import argument
 from fpstore.cli.output import CLOSED, complain, occupy_closed_streams, output_is_closed
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
 from fpstore.cli.verb import LINE_WIDTH, Given, Verbs, no_such_verb, verb
-from fpstore.errors import CorruptStoreError, FpstoreError, StoreLockedError, StoreNotFoundError, UnfinishedError
+from fpstore.errors import (
+    CorruptStoreError,
+    FpstoreError,
+    StoreLockedError,
+    StoreNotFoundError,
+    UnfinishedError,
+)
 from fpstore.format.manifest import INDEX_FILE, is_openable
 from fpstore.start import ENDINGS
 
 EXIT_USAGE, EXIT_NOT_YET = 2, 3
 EXIT_SIGNAL = 128  # plus the number of the signal, as in shells
 # Raised by click 8.2 where 8.1 prints the help.
-_NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
+_NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(
+    click.exceptions, "NoArgsIsHelpError", ()
+)
 
 _VERBS = {  # by their purpose; the modules of the others are not imported
-    "Make a store": {"build": "build", "plan": "build", "calibrate": "calibrate", "compare": "calibrate", "weights": "calibrate",
-                     "hash": "build"},
+    "Make a store": {
+        "build": "build",
+        "plan": "build",
+        "calibrate": "calibrate",
+        "compare": "calibrate",
+        "weights": "calibrate",
+        "hash": "build",
+    },
     "Ask": dict.fromkeys(("probe", "scan", "nearest", "ids"), "questions"),
-    "Change": dict.fromkeys(("insert", "delete", "merge", "absorb", "redesign", "split"), "changes"),
-    "Clean a corpus": {"dedup": "dedup", "decontaminate": "decontaminate", "pairs": "jobs", "cluster": "jobs", "join": "jobs"},
+    "Change": dict.fromkeys(
+        ("insert", "delete", "merge", "absorb", "redesign", "split"), "changes"
+    ),
+    "Clean a corpus": {
+        "dedup": "dedup",
+        "decontaminate": "decontaminate",
+        "pairs": "jobs",
+        "cluster": "jobs",
+        "join": "jobs",
+    },
     "Low thresholds, other measures": {"lsh": "lsh"},
     "Many processes or machines": {"task": "task"},
     "Take care": dict.fromkeys(("stats", "report", "verify", "repair", "backup", "export"), "care"),
     "Begin": {"demo": "demo", "help": "app"},
-}  # fmt: skip
+}
 
 
 class Program(Verbs):
@@ -60,7 +82,9 @@ class Program(Verbs):
     def _run(self, *args: Any, **extra: Any) -> int:
         self.failure, self.running = 1, ""
         try:
-            result = super().main(*args, **{**extra, "prog_name": "fpstore", "standalone_mode": False})
+            result = super().main(
+                *args, **{**extra, "prog_name": "fpstore", "standalone_mode": False}
+            )
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a failed write is still reported
         except BrokenPipeError:
@@ -79,12 +103,19 @@ class Program(Verbs):
         except (FpstoreError, click.ClickException, MemoryError, OSError) as error:
             complain(_describe(error, self.running))
             _flush_or_drop_output()
-            return EXIT_NOT_YET if self.failure == 1 and isinstance(error, (StoreLockedError, UnfinishedError)) else self.failure
+            return (
+                EXIT_NOT_YET
+                if self.failure == 1 and isinstance(error, (StoreLockedError, UnfinishedError))
+                else self.failure
+            )
         except Exception as error:
             if os.environ.get("FPSTORE_TRACEBACK"):
                 traceback.print_exc()
             kind = type(error).__name__
-            complain(f"internal error ({kind}: {error}); please report it: FPSTORE_TRACEBACK=1 shows where it is")
+            complain(
+                f"internal error ({kind}: {error}); please report it: FPSTORE_TRACEBACK=1 shows "
+                "where it is"
+            )
             return self.failure
         return result if isinstance(result, int) else 0
 
@@ -106,9 +137,12 @@ def _describe(error: BaseException, running: str) -> str:
     if isinstance(error, FpstoreError) and running.startswith("lsh"):
         return str(error).replace("fpstore repair", "fpstore lsh repair")
     if isinstance(error, FpstoreError):
-        advise = isinstance(error, CorruptStoreError) and not {"repair", "backup", "remove", "anew"}.intersection(
-            str(error).split()
-        )
+        advise = isinstance(error, CorruptStoreError) and not {
+            "repair",
+            "backup",
+            "remove",
+            "anew",
+        }.intersection(str(error).split())
         return f"{error}{': fpstore repair keeps what is intact' if advise else ''}"
     if isinstance(error, click.ClickException):
         return error.format_message()
@@ -122,12 +156,18 @@ def _describe(error: BaseException, running: str) -> str:
 
 
 def _other_door(path: Path, running: str) -> str:
-    """Return the command that takes what a path is, which a verb does not take: a store or an LSH index."""
+    """Return the command that takes what a path is, which a verb does not take.
+
+    A store or an LSH index.
+    """
     of_index = main.verbs()["lsh"].verbs()  # type: ignore[attr-defined]
     if (path / INDEX_FILE).is_file() and not running.startswith("lsh"):
         return f": use fpstore lsh {running if running in of_index else '--help'}"
     if is_openable(path) and running.startswith("lsh "):
-        return f": it is a store of fingerprints: use fpstore {running.removeprefix('lsh ').replace('upsert', 'insert --upsert')}"
+        return (
+            ": it is a store of fingerprints: use fpstore "
+            f"{running.removeprefix('lsh ').replace('upsert', 'insert --upsert')}"
+        )
     return ""
 
 
@@ -159,18 +199,23 @@ def _drop_output() -> None:
         pass
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": LINE_WIDTH})
+@click.group(
+    cls=Program,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": LINE_WIDTH},
+)
 @click.version_option(__version__, prog_name="fpstore", message="%(prog)s %(version)s")
 def main() -> None:
     """Find near-duplicates of texts, pictures and vectors, with an exact store of fingerprints on disk.
 
-    A fingerprint has 32, 64, 128 or 256 bits. A store finds all fingerprints within a Hamming radius.
+    A fingerprint has 32, 64, 128 or 256 bits. A store finds all fingerprints within a Hamming
+    radius.
 
-    Exit code 0 means success. 1 means an error, which has one line on standard error, or a fault that verify found. 2 means
-    a wrong command line. 3 means not yet: another process has the store open for writing, or tasks of a plan that must come
-    before have not run; the same command succeeds later. 130 follows Ctrl-C, 143 follows SIGTERM, and 141 a pipe that its
-    reader has closed. The exit codes of probe, scan, nearest and lsh probe are those of grep: 0 means that a query has a match,
-    1 that none has, 2 any error.
+    Exit code 0 means success. 1 means an error, which has one line on standard error, or a fault
+    that verify found. 2 means a wrong command line. 3 means not yet: another process has the store
+    open for writing, or tasks of a plan that must come before have not run; the same command
+    succeeds later. 130 follows Ctrl-C, 143 follows SIGTERM, and 141 a pipe that its reader has
+    closed. The exit codes of probe, scan, nearest and lsh probe are those of grep: 0 means that a
+    query has a match, 1 that none has, 2 any error.
 
     $ fpstore build crawl.fps crawl.tsv
     $ fpstore probe crawl.fps 9d3a5b1c00f7e642
@@ -188,9 +233,9 @@ def help_(given: Given) -> None:
 
     `fpstore VERB --help` shows the same. docs/cli.md has all verbs on one page.
 
-    A shell completes verbs, options and paths after one command. Put it into the file that the shell reads when it starts:
-    for bash, eval "$(_FPSTORE_COMPLETE=bash_source fpstore)"; for zsh, the same with zsh_source; for fish,
-    _FPSTORE_COMPLETE=fish_source fpstore | source.
+    A shell completes verbs, options and paths after one command. Put it into the file that the
+    shell reads when it starts: for bash, eval "$(_FPSTORE_COMPLETE=bash_source fpstore)"; for zsh,
+    the same with zsh_source; for fish, _FPSTORE_COMPLETE=fish_source fpstore | source.
 
     $ fpstore help
     $ fpstore help build
@@ -198,7 +243,11 @@ def help_(given: Given) -> None:
     ctx = click.get_current_context()
     shown = ctx.find_root()
     for word in given.words:
-        command = shown.command.get_command(shown, word) if isinstance(shown.command, click.Group) else None
+        command = (
+            shown.command.get_command(shown, word)
+            if isinstance(shown.command, click.Group)
+            else None
+        )
         if command is None:
             raise no_such_verb(word, shown)
         shown = click.Context(command, parent=shown, info_name=word)

@@ -23,71 +23,103 @@ from fpstore.io import Chunk, open_writer
 
 SHOWN = 12
 _ESTIMATES = (
-    "Times are estimates for one slow thread, to compare designs with: µs of a query in a batch of 4,096, and alone.\n"
+    "Times are estimates for one slow thread, to compare designs with: µs of a query in a batch "
+    "of 4,096, and alone.\n"
     "bytes/fp leaves out ids; disk includes row numbers as ids, which take 3.5 to 4.3 bytes each."
 )
 _HEADINGS = ("design", "bytes/fp", "disk", "look-ups", "µs")
 _LAST = {"hot": "µs alone", "cold": "cold ms"}
-_BUILD_OPTIONS = ("radius", "design", "threads", "memory", "block_bytes", "codec", "filter", "disk_budget", "storage", "prefer")
+_BUILD_OPTIONS = (
+    "radius",
+    "design",
+    "threads",
+    "memory",
+    "block_bytes",
+    "codec",
+    "filter",
+    "disk_budget",
+    "storage",
+    "prefer",
+)
 
 
 @verb(
     options.STORE,
     argument("inputs", "[INPUT...]", nargs=-1),
     option(
-        "--empty", "Make a store of no rows, for fpstore insert. The first ids decide if ids are integers or strings. With "
-        "--text, fingerprints have 256 bits and the radius is 24, unless --width or --radius says otherwise.",
+        "--empty",
+        "Make a store of no rows, for fpstore insert. The first ids decide if ids are integers or "
+        "strings. With "
+        "--text, fingerprints have 256 bits and the radius is 24, unless --width or --radius says "
+        "otherwise.",
     ),
-    options.RADIUS_OF_PROBES, options.WIDTH,
-    option("--design NAME", "Which tables to keep: auto, or a name that fpstore plan lists.", default="auto"),
+    options.RADIUS_OF_PROBES,
+    options.WIDTH,
+    option(
+        "--design NAME",
+        "Which tables to keep: auto, or a name that fpstore plan lists.",
+        default="auto",
+    ),
     *options.LIMITS,
     option(
-        "--block-bytes N", "Bytes per block, a power of two from 128 to 4096. Larger blocks make smaller stores and slower "
-        "probes.", options.BLOCK,
+        "--block-bytes N",
+        "Bytes per block, a power of two from 128 to 4096. Larger blocks make smaller stores and "
+        "slower "
+        "probes.",
+        options.BLOCK,
     ),
     *options.PLANNING,
     option(
-        "--index-ids", "Index integer ids, as strings always are: delete, upsert and fpstore ids then take no pass over all ids.",
+        "--index-ids",
+        "Index integer ids, as strings always are: delete, upsert and fpstore ids then take no "
+        "pass over all ids.",
     ),
-    *options.ROW_OPTIONS, *content.DECLARED, content.LEFT_OUT, *content.MAKING,
-    option("--force", "Replace STORE, if it is a store already, once the new one is complete. Nothing else is ever replaced."),
+    *options.ROW_OPTIONS,
+    *content.DECLARED,
+    content.LEFT_OUT,
+    *content.MAKING,
+    option(
+        "--force",
+        "Replace STORE, if it is a store already, once the new one is complete. Nothing else is "
+        "ever replaced.",
+    ),
     *options.RESULT,
     guesses={**output_is("the store to write is the first argument"), **options.THRESHOLD_GUESS},
-)  # fmt: skip
+)
 def build(given: Given) -> None:
     """Build a store.
 
     STORE is the folder of the new store. It appears complete or not at all.
 
-    An INPUT is a file of fingerprints with the extension .npy, .u32, .u64 (raw, little-endian), .tsv, .csv, .txt, .jsonl or
-    .parquet; - is standard input. A line of text has a fingerprint of width / 4 hexadecimal digits (16 by default), or 0x
-    and fewer digits, then an optional id. Without ids, the row number is the id. Above 64 bits, .npy has rows of uint8, as
-    FAISS takes them, and Parquet has fixed_size_binary; both have the most significant byte first.
+    An INPUT is a file of fingerprints with the extension .npy, .u32, .u64 (raw, little-endian),
+    .tsv, .csv, .txt, .jsonl or .parquet; - is standard input. A line of text has a fingerprint of
+    width / 4 hexadecimal digits (16 by default), or 0x and fewer digits, then an optional id.
+    Without ids, the row number is the id. Above 64 bits, .npy has rows of uint8, as FAISS takes
+    them, and Parquet has fixed_size_binary; both have the most significant byte first.
 
-    With --text, --text-field, --image or --vector, inputs are texts, rows with texts, pictures or vectors. Their fingerprints
-    are made by SimHash or MinHash, an image hash or hyperplanes. The store remembers how: insert and the searches need no
-    option for it. Blank texts, blank pictures and vectors of zeros have no fingerprint, and are left out.
+    With --text, --text-field, --image or --vector, inputs are texts, rows with texts, pictures or
+    vectors. Their fingerprints are made by SimHash or MinHash, an image hash or hyperplanes. The
+    store remembers how: insert and the searches need no option for it. Blank texts, blank pictures
+    and vectors of zeros have no fingerprint, and are left out.
 
-    $ fpstore build crawl.fps crawl.tsv
-    $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
-    $ fpstore build pages.fps corpus.parquet --text-field text --id-field id
-    $ fpstore build crawl.fps a.npy b.npy --radius 3 --design manku-10 --threads 2 --memory 1GiB --force
-    $ cat crawl.csv | fpstore build crawl.fps - --format csv --decimal --id-type str --force --quiet
-    $ fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force --no-progress
-    $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --prefer space --block-bytes 1024 --force --json
-    $ fpstore build crawl.fps a.npy b.npy --codec elias-fano --filter --index-ids --force
-    $ fpstore build signed.fps signed.csv --decimal --signed
-    $ fpstore build fresh.fps --empty --text
-    $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
-    $ fpstore build words.fps notes --text --digits zero --feature-hash md5 --tokenizer unicode --stop-words frequent.txt
-    $ fpstore build folded.fps notes --text --marks fold --hyphens join
-    $ fpstore build copies.fps notes --text --encoding utf-8 --longest-sentences 3 --radius 0
-    $ fpstore build site.fps site --text --html
-    $ fpstore build titled.fps corpus.parquet --text-field title=4 --text-field text --id-field id --force
-    $ fpstore build weighed.fps notes --text --weights weights.json
-    $ fpstore build vectors.fps embeddings.npy --vector --width 256 --radius 40 --seed 7 --force
-    $ fpstore build vectors.fps embeddings.parquet --vector --vector-field embedding --id-field name --force
-    $ fpstore build photos.fps photos --image --image-hash pdq --min-quality 50 --frame all --left-out left-out.tsv
+    $ fpstore build crawl.fps crawl.tsv $ fpstore build notes.fps notes --text --suffix .txt
+    --suffix .md $ fpstore build pages.fps corpus.parquet --text-field text --id-field id $ fpstore
+    build crawl.fps a.npy b.npy --radius 3 --design manku-10 --threads 2 --memory 1GiB --force $ cat
+    crawl.csv | fpstore build crawl.fps - --format csv --decimal --id-type str --force --quiet $
+    fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force
+    --no-progress $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --prefer
+    space --block-bytes 1024 --force --json $ fpstore build crawl.fps a.npy b.npy --codec elias-fano
+    --filter --index-ids --force $ fpstore build signed.fps signed.csv --decimal --signed $ fpstore
+    build fresh.fps --empty --text $ fpstore build notes.fps notes --text --shingle chars
+    --shingle-size 5 --weighting set --force $ fpstore build words.fps notes --text --digits zero
+    --feature-hash md5 --tokenizer unicode --stop-words frequent.txt $ fpstore build folded.fps
+    notes --text --marks fold --hyphens join $ fpstore build copies.fps notes --text --encoding
+    utf-8 --longest-sentences 3 --radius 0 $ fpstore build site.fps site --text --html $ fpstore
+    build titled.fps corpus.parquet --text-field title=4 --text-field text --id-field id --force $
+    fpstore build weighed.fps notes --text --weights weights.json $ fpstore build vectors.fps
+    embeddings.npy --vector --width 256 --radius 40 --seed 7 --force $ fpstore build vectors.fps
+    embeddings.parquet --vector --vector-field embedding --id-field name --force $ fpstore build
+    photos.fps photos --image --image-hash pdq --min-quality 50 --frame all --left-out left-out.tsv
     """
     kind = content.declared_kind(given)
     _check_inputs(given, kind)
@@ -95,7 +127,10 @@ def build(given: Given) -> None:
     how = {name: getattr(given, name) for name in (*_BUILD_OPTIONS, "index_ids")}
     width = given.width
     if hasattr(maker, "usual_radius"):
-        width, how["radius"] = maker.width, given.radius if given.is_given("radius") else maker.usual_radius
+        width, how["radius"] = (
+            maker.width,
+            given.radius if given.is_given("radius") else maker.usual_radius,
+        )
     options.check_design_name(given.design, how["radius"], width)
     notices = Notices(kind, given.left_out)
     source: Any = []
@@ -107,7 +142,9 @@ def build(given: Given) -> None:
         given.note(f"{found} of the pairs of vectors at a cosine of 0.95: {advice}")
     with given.bars(None if given.empty else source) as bars:
         own = {} if kind == VECTORS else {"fingerprinter": maker}
-        made = fpstore.build(given.store, source, width=width, overwrite=given.force, progress=bars, **how, **own)
+        made = fpstore.build(
+            given.store, source, width=width, overwrite=given.force, progress=bars, **how, **own
+        )
     with made:
         stats = made.stats()
     notices.report(given)
@@ -121,48 +158,81 @@ def _check_inputs(given: Given, kind: str) -> None:
     content.refuse_foreign(given, kind)
     if given.empty:
         rows = ("format", *content.OF_FINGERPRINTS, "id_field", "id_type")
-        given.refuse("does not go with --empty", *rows, "vector", "vector_field", "suffixes", "encoding", "left_out")
-    content.check_inputs(kind, given.inputs, "--text makes fingerprints of the text files in it, --image of the pictures")
+        given.refuse(
+            "does not go with --empty",
+            *rows,
+            "vector",
+            "vector_field",
+            "suffixes",
+            "encoding",
+            "left_out",
+        )
+    content.check_inputs(
+        kind,
+        given.inputs,
+        "--text makes fingerprints of the text files in it, --image of the pictures",
+    )
     for path in given.inputs:
         if path != "-" and lies_inside(check_path(path), check_path(given.store)):
-            raise InputError(f"{path}: lies inside {given.store}, which the build would replace: move it elsewhere", path=path)
+            raise InputError(
+                f"{path}: lies inside {given.store}, which the build would replace: move it "
+                "elsewhere",
+                path=path,
+            )
 
 
 def _note_defaults(given: Given, stats: dict[str, Any]) -> None:
     """Note a radius that nobody chose for wide fingerprints, and options for blocks where a design has none."""
-    if stats["width"] > WORD_BITS and stats["fingerprinter"] is None and not given.is_given("radius"):
+    if (
+        stats["width"] > WORD_BITS
+        and stats["fingerprinter"] is None
+        and not given.is_given("radius")
+    ):
         differ = "near-duplicates may differ in more bits; hashes of PDQ differ in up to 31 of 256"
         given.note(f"the radius is {stats['radius']}: {differ}; --radius sets it")
     named = [option_of(name) for name in ("codec", "block_bytes", "filter") if given.is_given(name)]
     if named and all(table["kind"] != BLOCKS for table in stats["design"]["tables"]):
         changes = f"{' and '.join(named)} {'change' if len(named) > 1 else 'changes'} nothing"
-        given.note(f"{stats['design']['name']} has no tables of blocks: {changes} until a merge takes a design that has some")
+        given.note(
+            f"{stats['design']['name']} has no tables of blocks: {changes} until a merge takes a "
+            "design that has some"
+        )
 
 
 @verb(
-    options.INPUTS, *content.DECLARED, content.LEFT_OUT, options.FORMAT, options.ID_FIELD, options.ID_TYPE, options.WIDTH,
-    *content.MAKING, options.OUTPUT, *options.LIMITS, *options.RESULT,
-)  # fmt: skip
+    options.INPUTS,
+    *content.DECLARED,
+    content.LEFT_OUT,
+    options.FORMAT,
+    options.ID_FIELD,
+    options.ID_TYPE,
+    options.WIDTH,
+    *content.MAKING,
+    options.OUTPUT,
+    *options.LIMITS,
+    *options.RESULT,
+)
 def hash_(given: Given) -> None:
     """Make fingerprints of texts, pictures or vectors.
 
-    With --text, an INPUT is a text file, a folder, or - for standard input; with --image a picture likewise; with --text-field a
-    file of rows, and with --vector an array of shape (n, dimension) in .npy, or a .parquet file with a column of lists. Writes
-    a line `fingerprint id` for each, separated by a tab, which fpstore build can read. With --json, writes objects with the
-    fields fingerprint and id. Parquet remembers how the fingerprints were made; a store that is built of it does, too. The id
-    is the path, or the value of --id-field, or the number of the row or vector, from 0 over all files.
+    With --text, an INPUT is a text file, a folder, or - for standard input; with --image a picture
+    likewise; with --text-field a file of rows, and with --vector an array of shape (n, dimension)
+    in .npy, or a .parquet file with a column of lists. Writes a line `fingerprint id` for each,
+    separated by a tab, which fpstore build can read. With --json, writes objects with the fields
+    fingerprint and id. Parquet remembers how the fingerprints were made; a store that is built of
+    it does, too. The id is the path, or the value of --id-field, or the number of the row or
+    vector, from 0 over all files.
 
-    Blank texts, blank pictures and vectors of zeros have no fingerprint. They are left out, and named at the end, as
-    are files in folders that are no texts or pictures. NaN and infinity in vectors are errors. Pictures are turned upright as
-    their Exif data say.
+    Blank texts, blank pictures and vectors of zeros have no fingerprint. They are left out, and
+    named at the end, as are files in folders that are no texts or pictures. NaN and infinity in
+    vectors are errors. Pictures are turned upright as their Exif data say.
 
-    $ fpstore hash draft.txt notes --text
-    $ fpstore hash new.png photos --image
-    $ fpstore hash embeddings.npy --vector --width 256 --seed 7 --output embeddings.tsv
-    $ fpstore hash notes --text --suffix .txt --shingle chars --shingle-size 5 --json
-    $ fpstore hash corpus.parquet --text-field title=4 --text-field text --id-field id --threads 2
-    $ fpstore hash photos --image --image-hash pdq --min-quality 50 --frame all --memory 1GiB
-    $ cat pages.jsonl | fpstore hash - --text-field text --format jsonl --id-field score --id-type str --quiet
+    $ fpstore hash draft.txt notes --text $ fpstore hash new.png photos --image $ fpstore hash
+    embeddings.npy --vector --width 256 --seed 7 --output embeddings.tsv $ fpstore hash notes --text
+    --suffix .txt --shingle chars --shingle-size 5 --json $ fpstore hash corpus.parquet --text-field
+    title=4 --text-field text --id-field id --threads 2 $ fpstore hash photos --image --image-hash
+    pdq --min-quality 50 --frame all --memory 1GiB $ cat pages.jsonl | fpstore hash - --text-field
+    text --format jsonl --id-field score --id-type str --quiet
     """
     kind = content.declared_kind(given)
     if kind == FINGERPRINTS:
@@ -170,7 +240,9 @@ def hash_(given: Given) -> None:
     content.refuse_foreign(given, kind)
     maker, notices, done = content.declared_maker(given, kind), Notices(kind, given.left_out), 0
     if kind == ROWS:
-        chunks: Any = content.open_inputs(given, kind, given.inputs, maker, notices, chunk_rows=content.CHUNK_ROWS)
+        chunks: Any = content.open_inputs(
+            given, kind, given.inputs, maker, notices, chunk_rows=content.CHUNK_ROWS
+        )
     else:
         chunks = content.open_files(given, kind, given.inputs, maker, notices)
     source: Any = chunks if hasattr(chunks, "bytes_done") else None
@@ -178,7 +250,13 @@ def hash_(given: Given) -> None:
         chunks.limit_memory(parse_memory(given.memory))
     maker = source.fingerprinter if kind == VECTORS else maker
     form, columns = "jsonl" if given.as_json else None, ["fingerprint", "id"]
-    opening = open_writer(given.output, format=form, columns=columns, width=maker.width, fingerprinter=maker.describe())
+    opening = open_writer(
+        given.output,
+        format=form,
+        columns=columns,
+        width=maker.width,
+        fingerprinter=maker.describe(),
+    )
     with given.bars(source) as bars, opening as writer:
         chunk: Chunk
         for chunk in chunks:
@@ -190,48 +268,77 @@ def hash_(given: Given) -> None:
 
 @verb(
     argument("n", "N", type=options.NUMBER_OF_ALL),
-    options.RADIUS_OF_PROBES, options.WIDTH, *options.PLANNING,
+    options.RADIUS_OF_PROBES,
+    options.WIDTH,
+    *options.PLANNING,
     option(
-        "--memory-budget SIZE", "Memory for the tables. By default half of this machine's memory with --storage hot.",
+        "--memory-budget SIZE",
+        "Memory for the tables. By default half of this machine's memory with --storage hot.",
         options.BUDGET,
     ),
     option("--all", f"Show all designs. By default the best {SHOWN}.", into="show_all"),
     options.JSON,
     guesses=dict.fromkeys(("-n", "--n", "--count"), "N stands alone, as in fpstore plan 1000000"),
-)  # fmt: skip
+)
 def plan(given: Given) -> None:
     """Compare the designs for a number of fingerprints.
 
     N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (16 x 2^20) or 2G (billion).
 
-    The costs are estimates for uniform fingerprints and one thread. bytes/fp are the bytes per fingerprint without its id.
-    µs is the time of a probe in a batch of 4,096, with the tables in memory; in larger batches, tables of blocks take a third
-    to a ninth of it. µs alone is the time of a single probe; a call from Python adds 3 µs. With --storage cold, cold ms is the
-    time of a probe that reads every block from a solid-state disk. look-ups is the number of look-ups that a probe makes.
-    A design blocks-M-C with M - C below the radius also looks up prefixes that differ in some bits: it makes more look-ups
-    than it has tables. --json adds the number of tables, and the number of fingerprints that a probe compares. A line says how
-    much memory inserts and deletes take until a merge.
+    The costs are estimates for uniform fingerprints and one thread. bytes/fp are the bytes per
+    fingerprint without its id. µs is the time of a probe in a batch of 4,096, with the tables in
+    memory; in larger batches, tables of blocks take a third to a ninth of it. µs alone is the time
+    of a single probe; a call from Python adds 3 µs. With --storage cold, cold ms is the time of a
+    probe that reads every block from a solid-state disk. look-ups is the number of look-ups that a
+    probe makes. A design blocks-M-C with M - C below the radius also looks up prefixes that differ
+    in some bits: it makes more look-ups than it has tables. --json adds the number of tables, and
+    the number of fingerprints that a probe compares. A line says how much memory inserts and
+    deletes take until a merge.
 
-    The designs that fit the budgets come first. The first row is the design that fpstore build takes by itself (auto). To get
-    another one, pass its name to fpstore build as --design. By default auto takes twice the bytes only for three times the
-    speed. --prefer changes that. Bytes and times include the filters that the note names. The other rows are in the order
-    of the mean of µs and µs alone, the latter with the 3 µs of a call; with --storage cold in the order of cold ms. The
-    design scan has one table, which a probe reads as a whole. The last line says when a scan takes less time than look-ups.
+    The designs that fit the budgets come first. The first row is the design that fpstore build
+    takes by itself (auto). To get another one, pass its name to fpstore build as --design. By
+    default auto takes twice the bytes only for three times the speed. --prefer changes that. Bytes
+    and times include the filters that the note names. The other rows are in the order of the mean
+    of µs and µs alone, the latter with the 3 µs of a call; with --storage cold in the order of cold
+    ms. The design scan has one table, which a probe reads as a whole. The last line says when a
+    scan takes less time than look-ups.
 
     $ fpstore plan 2^24
     $ fpstore plan 1e9 --radius 3 --disk-budget 40GB --memory-budget 16GiB
     $ fpstore plan 16M --width 128 --storage cold --all --json
     """
-    n, radius, width, storage, prefer = given.n, given.radius, given.width, given.storage, given.prefer
+    n, radius, width, storage, prefer = (
+        given.n,
+        given.radius,
+        given.width,
+        given.storage,
+        given.prefer,
+    )
     options.check_radius_option(radius, width)
     plans = fpstore.plan(
-        n, radius, disk_budget=given.disk_budget, memory_budget=given.memory_budget, storage=storage, codec=given.codec,
-        filter=given.filter, prefer=prefer, width=width,
-    )  # fmt: skip
+        n,
+        radius,
+        disk_budget=given.disk_budget,
+        memory_budget=given.memory_budget,
+        storage=storage,
+        codec=given.codec,
+        filter=given.filter,
+        prefer=prefer,
+        width=width,
+    )
     crossing, delta = crossover(n, radius, storage, width), plans[0].delta_bytes_per_change
     if given.as_json:
-        cheaper = {"cheaper_from_radius": crossing.radius, "cheaper_up_to_fingerprints": crossing.fingerprints}
-        plan_of_all = {"fingerprints": n, "radius": radius, "width": width, "scan": cheaper, "delta_bytes_per_change": delta}
+        cheaper = {
+            "cheaper_from_radius": crossing.radius,
+            "cheaper_up_to_fingerprints": crossing.fingerprints,
+        }
+        plan_of_all = {
+            "fingerprints": n,
+            "radius": radius,
+            "width": width,
+            "scan": cheaper,
+            "delta_bytes_per_change": delta,
+        }
         print_json(plan_of_all | {"plans": [_record(p) for p in plans]})
         return
     print_table(
@@ -244,13 +351,28 @@ def plan(given: Given) -> None:
         say(f"and {len(plans) - SHOWN} more: --all shows them.")
     say(_ESTIMATES)
     taken = ", ".join(f"{each:.0f} of {changes:,}" for changes, each in delta.items())
-    say(f"Bytes of memory of each change until a merge: {taken} changes. The text of a new string id takes more.")
-    if plans[0].chosen and prefer == "balance" and (best := knee([p for p in plans if p.fits], storage)).name != plans[0].name:
+    say(
+        f"Bytes of memory of each change until a merge: {taken} changes. The text of a new string "
+        "id takes more."
+    )
+    if (
+        plans[0].chosen
+        and prefer == "balance"
+        and (best := knee([p for p in plans if p.fits], storage)).name != plans[0].name
+    ):
         say(f"auto takes {plans[0].name} in place of {best.name}, which is hardly better.")
-    differs = plans[0].chosen and prefer != "speed" and (plans[0].name == SCAN) != (radius >= crossing.radius)
+    differs = (
+        plans[0].chosen
+        and prefer != "speed"
+        and (plans[0].name == SCAN) != (radius >= crossing.radius)
+    )
     say(_crossing(n, radius, width, crossing) + (" auto weighs bytes, too." if differs else ""))
     if not plans[0].fits:
-        then = "." if given.disk_budget or storage == "cold" else "; build would then choose as with --storage cold."
+        then = (
+            "."
+            if given.disk_budget or storage == "cold"
+            else "; build would then choose as with --storage cold."
+        )
         say(f"No design fits the budgets{then}")
 
 
@@ -258,21 +380,38 @@ def _crossing(n: int, radius: int, width: int, crossing: Crossover) -> str:
     if radius > lookup_radius(width):
         return f"Above radius {lookup_radius(width)} there are no look-ups, only a scan."
     if crossing.radius > lookup_radius(width):
-        message = f"For {counted(n, 'fingerprint')}, look-ups take less time than a scan up to radius {lookup_radius(width)}, "
+        message = (
+            f"For {counted(n, 'fingerprint')}, look-ups take less time than a scan up to radius "
+            f"{lookup_radius(width)}, "
+        )
         message += f"above which there are none. At radius {radius} a scan is cheaper for "
     else:
         message = (
-            f"By time alone, for {counted(n, 'fingerprint')} a scan is cheaper than look-ups from radius {crossing.radius} on."
+            f"By time alone, for {counted(n, 'fingerprint')} a scan is cheaper than look-ups from "
+            f"radius {crossing.radius} on."
         )
         message += f" At radius {radius}, it is cheaper for "
     if crossing.fingerprints is None:
         return message + "any number."
-    return message + (f"up to {counted(crossing.fingerprints, 'fingerprint')}." if crossing.fingerprints else "none.")
+    return message + (
+        f"up to {counted(crossing.fingerprints, 'fingerprint')}."
+        if crossing.fingerprints
+        else "none."
+    )
 
 
 def _record(p: Plan) -> dict[str, Any]:
-    same = ("bytes_per_fingerprint", "disk_bytes", "lookups", "candidates", "microseconds", "single_microseconds")
-    values = {name: getattr(p, name) for name in (*same, "cold_milliseconds", "fits", "reason", "chosen")}
+    same = (
+        "bytes_per_fingerprint",
+        "disk_bytes",
+        "lookups",
+        "candidates",
+        "microseconds",
+        "single_microseconds",
+    )
+    values = {
+        name: getattr(p, name) for name in (*same, "cold_milliseconds", "fits", "reason", "chosen")
+    }
     return {"design": p.name, "tables": len(p.design.tables), "filters": p.filters, **values}
 
 

@@ -1,4 +1,7 @@
-"""The verbs that say which fingerprints suit a corpus: ``calibrate``, ``compare`` and ``weights``."""
+"""The verbs that say which fingerprints suit a corpus.
+
+``calibrate``, ``compare`` and ``weights``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,15 @@ import click
 from fpstore.base.arguments import check_path, printable
 from fpstore.calibration.comparison import Comparison
 from fpstore.calibration.job import Calibration, calibrated
-from fpstore.calibration.request import COPIES, GROUP, LEAST_SAMPLE, MOST_SAMPLE, MOST_WRONG, SAMPLE, Request
+from fpstore.calibration.request import (
+    COPIES,
+    GROUP,
+    LEAST_SAMPLE,
+    MOST_SAMPLE,
+    MOST_WRONG,
+    SAMPLE,
+    Request,
+)
 from fpstore.calibration.samples import learnt_weights
 from fpstore.calibration.settings import PDQ_SETTINGS
 from fpstore.calibration.shown import facts_of, page_of, recall_table, summary, verdict, wanted
@@ -32,10 +43,16 @@ from fpstore.io.source import Projection
 from fpstore.jobs import GROUPINGS
 
 TEXT_OPTIONS = {
-    "shingle": "--shingle", "size": "--shingle-size", "weighting": "--weighting", "width": "--width", "digits": "--digits",
-    "marks": "--marks", "hyphens": "--hyphens",
-    "hash": "--feature-hash", "tokenizer": "--tokenizer",
-}  # fmt: skip
+    "shingle": "--shingle",
+    "size": "--shingle-size",
+    "weighting": "--weighting",
+    "width": "--width",
+    "digits": "--digits",
+    "marks": "--marks",
+    "hyphens": "--hyphens",
+    "hash": "--feature-hash",
+    "tokenizer": "--tokenizer",
+}
 IMAGE_OPTIONS = {"method": "--image-hash", "width": "--width", "min_quality": "--min-quality"}
 SHOWN_CHARACTERS = 60
 COLUMNS = ("feature", "in A", "in B")
@@ -43,74 +60,115 @@ COLUMNS = ("feature", "in A", "in B")
 
 @verb(
     argument("inputs", "[INPUT]...", nargs=-1),
-    *content.TEXTUAL, content.IMAGE, options.ROW_FORMAT, options.ID_FIELD,
+    *content.TEXTUAL,
+    content.IMAGE,
+    options.ROW_FORMAT,
+    options.ID_FIELD,
     option(
-        "--pairs FILE", "Pairs with labels, instead of changed copies: rows with the columns text_a, text_b and label; or, with "
+        "--pairs FILE",
+        "Pairs with labels, instead of changed copies: rows with the columns text_a, text_b and "
+        "label; or, with "
         "documents, a, b (their ids) and label. The label is 1 for near-duplicates, 0 for others.",
     ),
     option(
-        "--setting LIST", "Parameters of SimHash, such as shingle=words,size=2, method=minhash,size=3 or weights=FILE, or with "
-        "--image of ImageHash, such as method=pdq or method=difference,width=256. With radius=N it is measured at this radius, "
-        "and with threshold=X at that of a Jaccard similarity: method=minhash,threshold=0.75. May be repeated. By default some "
+        "--setting LIST",
+        "Parameters of SimHash, such as shingle=words,size=2, method=minhash,size=3 or "
+        "weights=FILE, or with "
+        "--image of ImageHash, such as method=pdq or method=difference,width=256. With radius=N "
+        "it is measured at this radius, "
+        "and with threshold=X at that of a Jaccard similarity: method=minhash,threshold=0.75. May "
+        "be repeated. By default some "
         "usual ones.",
-        into="settings", multiple=True,
+        into="settings",
+        multiple=True,
     ),
     option(
-        "--change KIND=AMOUNT", "A change by which near-duplicates are made, such as words=2 or, as a share, typos=0.01: typos, "
-        "words, drop, swap or repeat (of sentences), numbers, boilerplate, truncate, case, punctuation, spaces. With --image "
-        "resize, crop, watermark, corner, border or caption (shares), jpeg (quality), blur (pixels), brightness (factor), rotate "
-        "or turn (degrees), and grey or mirror without an amount. The names that are printed are taken, "
+        "--change KIND=AMOUNT",
+        "A change by which near-duplicates are made, such as words=2 or, as a share, typos=0.01: "
+        "typos, "
+        "words, drop, swap or repeat (of sentences), numbers, boilerplate, truncate, case, "
+        "punctuation, spaces. With --image "
+        "resize, crop, watermark, corner, border or caption (shares), jpeg (quality), blur "
+        "(pixels), brightness (factor), rotate "
+        "or turn (degrees), and grey or mirror without an amount. The names that are printed are "
+        "taken, "
         "too: 'resize 50%'. May be repeated.",
-        into="changes", multiple=True,
+        into="changes",
+        multiple=True,
     ),
     option(
-        "-n --documents N", "Number of documents or pictures for which to choose, such as 1e8 or 50M. By default the number in "
-        "the inputs.", options.NUMBER_OF_ALL,
+        "-n --documents N",
+        "Number of documents or pictures for which to choose, such as 1e8 or 50M. By default the "
+        "number in "
+        "the inputs.",
+        options.NUMBER_OF_ALL,
     ),
     option("--recall SHARE", "Share of near-duplicates to find, such as 0.95.", options.SHARE),
     option(
-        "--false-pairs N", "Most pairs of strangers within the radius. Without --recall, by default one for each hundred "
-        "documents.", options.SHARE,
+        "--false-pairs N",
+        "Most pairs of strangers within the radius. Without --recall, by default one for each "
+        "hundred "
+        "documents.",
+        options.SHARE,
     ),
     option(
-        "--most-wrong SHARE", "Greatest share of the removed documents that may be removed wrongly: they share less than "
-        "--resemblance of their runs of three words with the document that is kept.", click.FloatRange(0, 1), MOST_WRONG,
+        "--most-wrong SHARE",
+        "Greatest share of the removed documents that may be removed wrongly: they share less than "
+        "--resemblance of their runs of three words with the document that is kept.",
+        click.FloatRange(0, 1),
+        MOST_WRONG,
     ),
     option(
-        "--group", "How dedup groups near-duplicates. A sample shows few of the chains of its corpus, so it shows too little of "
-        "what connected removes.", GROUPINGS, GROUP,
+        "--group",
+        "How dedup groups near-duplicates. A sample shows few of the chains of its corpus, so it "
+        "shows too little of "
+        "what connected removes.",
+        GROUPINGS,
+        GROUP,
     ),
     option(
-        "--sample N", "Most documents or pictures that are looked at; all their pairs are compared. Up to ten times as many "
-        "texts are grouped.", whole(LEAST_SAMPLE, MOST_SAMPLE), SAMPLE,
+        "--sample N",
+        "Most documents or pictures that are looked at; all their pairs are compared. Up to ten "
+        "times as many "
+        "texts are grouped.",
+        whole(LEAST_SAMPLE, MOST_SAMPLE),
+        SAMPLE,
     ),
     option("--copies N", "Most copies for each kind of change.", whole(1, MOST_SAMPLE), COPIES),
     option(
-        "--resemblance SHARE", "Documents that share this part of their runs of five characters, or more, are of one family; by "
-        "default 0.5. With --image, pictures whose brightnesses correlate as much; by default 0.9.", options.SHARE,
+        "--resemblance SHARE",
+        "Documents that share this part of their runs of five characters, or more, are of one "
+        "family; by "
+        "default 0.5. With --image, pictures whose brightnesses correlate as much; by default 0.9.",
+        options.SHARE,
     ),
     option("--seed N", "Seed of the sample and of the changes.", whole(0, 2**64 - 1), 0),
     output_option("Also write a page in HTML, with pictures.", None),
-    options.FORCE_OUTPUT, options.THREADS, *options.RESULT,
-)  # fmt: skip
+    options.FORCE_OUTPUT,
+    options.THREADS,
+    *options.RESULT,
+)
 def calibrate(given: Given) -> None:
     """Measure which fingerprint and radius fit a corpus.
 
-    Takes a random sample of the documents or pictures, keeps one of each family of near-duplicates, makes changed copies of some,
-    and compares fingerprints for each setting: of copies with their originals (near-duplicates), and of the others with each
-    other (strangers). Prints for each setting the radius that finds the most without exceeding two limits: on false pairs, and on
-    documents removed wrongly. Prints what it removes, how many false pairs are expected, and what the radius costs. The first row
-    is the suggestion. It is counted on the whole corpus, if that has up to 50,000 documents and is not of HTML.
+    Takes a random sample of the documents or pictures, keeps one of each family of near-duplicates,
+    makes changed copies of some, and compares fingerprints for each setting: of copies with their
+    originals (near-duplicates), and of the others with each other (strangers). Prints for each
+    setting the radius that finds the most without exceeding two limits: on false pairs, and on
+    documents removed wrongly. Prints what it removes, how many false pairs are expected, and what
+    the radius costs. The first row is the suggestion. It is counted on the whole corpus, if that
+    has up to 50,000 documents and is not of HTML.
 
-    $ fpstore calibrate stories --text --suffix .txt
-    $ fpstore calibrate site --text --html --encoding utf-8
-    $ fpstore calibrate corpus.parquet --text-field text --documents 50M --false-pairs 1e6 --output page.html
-    $ fpstore calibrate stories --text --setting method=minhash,threshold=0.75 --most-wrong 0.01 --group connected
-    $ fpstore calibrate pages.jsonl --text-field text --setting shingle=words,size=1 --setting size=2 --recall 0.9 --json
-    $ fpstore calibrate stories draft.txt --text --change words=2 --change drop=1 --sample 100 --copies 50 --seed 7 --no-progress
-    $ fpstore calibrate corpus.parquet --text-field text --id-field id --pairs pairs.csv --resemblance 0.8
-    $ fpstore calibrate --pairs labelled.jsonl --output page.html --force
-    $ fpstore calibrate photos --image --change resize=0.5 --setting method=difference --setting method=perceptual,width=256
+    $ fpstore calibrate stories --text --suffix .txt $ fpstore calibrate site --text --html
+    --encoding utf-8 $ fpstore calibrate corpus.parquet --text-field text --documents 50M
+    --false-pairs 1e6 --output page.html $ fpstore calibrate stories --text --setting
+    method=minhash,threshold=0.75 --most-wrong 0.01 --group connected $ fpstore calibrate
+    pages.jsonl --text-field text --setting shingle=words,size=1 --setting size=2 --recall 0.9
+    --json $ fpstore calibrate stories draft.txt --text --change words=2 --change drop=1 --sample
+    100 --copies 50 --seed 7 --no-progress $ fpstore calibrate corpus.parquet --text-field text
+    --id-field id --pairs pairs.csv --resemblance 0.8 $ fpstore calibrate --pairs labelled.jsonl
+    --output page.html --force $ fpstore calibrate photos --image --change resize=0.5 --setting
+    method=difference --setting method=perceptual,width=256
     """
     if given.as_json and given.output == "-":
         fail("--json and --output - both write to standard output")
@@ -132,12 +190,24 @@ def _calibration(given: Given) -> Calibration:
     notices = Notices(TEXTS)
     with usage_errors():
         wanted = Request(
-            text=given.text or given.text_field, image=given.image, pairs=given.pairs, id=given.id_field, html=given.html,
-            settings=given.settings or None, changes=given.changes or None, documents=given.documents, recall=given.recall,
-            false_pairs=given.false_pairs, most_wrong=given.most_wrong, group=given.group,
-            sample=given.sample, copies=given.copies, resemblance=given.resemblance,
-            seed=given.seed, with_source=bool(given.inputs),
-        ).checked()  # fmt: skip
+            text=given.text or given.text_field,
+            image=given.image,
+            pairs=given.pairs,
+            id=given.id_field,
+            html=given.html,
+            settings=given.settings or None,
+            changes=given.changes or None,
+            documents=given.documents,
+            recall=given.recall,
+            false_pairs=given.false_pairs,
+            most_wrong=given.most_wrong,
+            group=given.group,
+            sample=given.sample,
+            copies=given.copies,
+            resemblance=given.resemblance,
+            seed=given.seed,
+            with_source=bool(given.inputs),
+        ).checked()
     source: Any = None
     if given.image:
         warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
@@ -155,11 +225,30 @@ def _calibration(given: Given) -> Calibration:
 
 def _check_calibration(given: Given, kind: str) -> None:
     if isinstance(given.text_field, tuple | dict):
-        fail("--text-field: a calibration looks at one column of texts: name the most informative one")
+        fail(
+            "--text-field: a calibration looks at one column of texts: name the most informative "
+            "one"
+        )
     if given.image:
-        given.refuse("does not go with --image", "id_field", "pairs", "format", "encoding", "html", "most_wrong", "group")
+        given.refuse(
+            "does not go with --image",
+            "id_field",
+            "pairs",
+            "format",
+            "encoding",
+            "html",
+            "most_wrong",
+            "group",
+        )
     if given.pairs is not None:
-        given.refuse("is for copies that are changed, not for pairs with labels", "changes", "sample", "copies", "seed", "html")
+        given.refuse(
+            "is for copies that are changed, not for pairs with labels",
+            "changes",
+            "sample",
+            "copies",
+            "seed",
+            "html",
+        )
     else:
         given.refuse("is for --pairs: otherwise calibrate needs no ids", "id_field")
     if kind not in (TEXTS, PICTURES):
@@ -169,12 +258,23 @@ def _check_calibration(given: Given, kind: str) -> None:
 
 
 def build_options(made: Fingerprinter[Any]) -> list[str] | None:
-    """Return the options of ``build`` and ``dedup`` that make a fingerprinter; None if there are none for some parameter."""
-    names: dict[str, str] = {ImageHash: IMAGE_OPTIONS, SimHash: TEXT_OPTIONS, MinHash: TEXT_OPTIONS}.get(type(made), {})
+    """Return the options of ``build`` and ``dedup`` that make a fingerprinter.
+
+    None if there are none for some parameter.
+    """
+    names: dict[str, str] = {
+        ImageHash: IMAGE_OPTIONS,
+        SimHash: TEXT_OPTIONS,
+        MinHash: TEXT_OPTIONS,
+    }.get(type(made), {})
     if not names or (isinstance(made, TextHash) and callable(made.tokenizer)):
         return None
     usual = type(made)()
-    changed = {key: value for key, value in made.parameters.items() if value not in (usual.parameters[key], None)}
+    changed = {
+        key: value
+        for key, value in made.parameters.items()
+        if value not in (usual.parameters[key], None)
+    }
     if not changed.keys() <= names.keys():
         return None
     first = ["--method", made.name] if isinstance(made, TextHash) else ["--image"]
@@ -183,10 +283,14 @@ def build_options(made: Fingerprinter[Any]) -> list[str] | None:
 
 def _print_calibration(found: Calibration) -> None:
     columns, settings, words = summary(found)
-    print_table(f"Settings for {wanted(found)}, the suggested one first", columns, settings, left=words)
+    print_table(
+        f"Settings for {wanted(found)}, the suggested one first", columns, settings, left=words
+    )
     first = found.suggestions[0]
     headings, rows = recall_table(first.measured)
-    print_table(f"\nNear-duplicates found with {first.measured.setting.name}, by radius", headings, rows)
+    print_table(
+        f"\nNear-duplicates found with {first.measured.setting.name}, by radius", headings, rows
+    )
     print_facts("\nLooked at", facts_of(found))
     taken = build_options(first.measured.setting.fingerprinter)
     if taken is not None and first.fits:
@@ -198,7 +302,10 @@ def _print_calibration(found: Calibration) -> None:
             click.echo(f"fpstore dedup {shown} {chosen} --group {found.wish.group}")
         click.echo(f"fpstore build {shown} {radius}")
     if not all(one.observed for one in found.suggestions if one.radius is not None):
-        click.echo("\n~ is extrapolated below the distances that the sample has met: docs/calibration.md says how.")
+        click.echo(
+            "\n~ is extrapolated below the distances that the sample has met: docs/calibration.md "
+            "says how."
+        )
     if not first.fits:
         click.echo(f"\n{verdict(found)}")
 
@@ -206,20 +313,30 @@ def _print_calibration(found: Calibration) -> None:
 @verb(
     argument("a", "A"),
     argument("b", "B"),
-    *content.SHINGLES, options.WIDTH,
-    option("--limit N", "Most differing features that are shown; JSON has all by default.", options.COUNT, 20),
-    options.ENCODING, options.HTML, options.QUIET, options.JSON,
-)  # fmt: skip
+    *content.SHINGLES,
+    options.WIDTH,
+    option(
+        "--limit N",
+        "Most differing features that are shown; JSON has all by default.",
+        options.COUNT,
+        20,
+    ),
+    options.ENCODING,
+    options.HTML,
+    options.QUIET,
+    options.JSON,
+)
 def compare(given: Given) -> None:
     """Compare the fingerprints of two texts.
 
-    A and B are text files; one of them may be - for standard input. The features of a text are the pieces that make its
-    fingerprint, with their weights. The features whose weights differ most pull the texts apart: they are listed first. The
-    resemblance is the share of the features that both texts have; the weighted resemblance is the share of the weights.
+    A and B are text files; one of them may be - for standard input. The features of a text are the
+    pieces that make its fingerprint, with their weights. The features whose weights differ most
+    pull the texts apart: they are listed first. The resemblance is the share of the features that
+    both texts have; the weighted resemblance is the share of the weights.
 
-    $ fpstore compare draft.txt notes/one.txt
-    $ fpstore compare draft.txt notes/one.txt --shingle chars --shingle-size 5 --weighting set --limit 5
-    $ cat notes/two.txt | fpstore compare - draft.txt --json --quiet
+    $ fpstore compare draft.txt notes/one.txt $ fpstore compare draft.txt notes/one.txt --shingle
+    chars --shingle-size 5 --weighting set --limit 5 $ cat notes/two.txt | fpstore compare -
+    draft.txt --json --quiet
     """
     if given.a == given.b == "-":
         fail("only one of A and B can be standard input")
@@ -247,9 +364,14 @@ def _read(path: str, notices: Notices, given: Given) -> str:
         if (named := check_path(path)).is_dir():
             raise InputError(f"{printable(path)}: is a folder; name a text file in it", path=path)
         if named.suffix.lower() in ROW_SUFFIXES:
-            what = "holds rows, not one text; compare takes text files: write the texts of two rows to files of their own"
+            what = (
+                "holds rows, not one text; compare takes text files: write the texts of two rows "
+                "to files of their own"
+            )
             raise InputError(f"{printable(path)}: {what}", path=path)
-        files = DocumentFiles(Walk(Path(path), encoding=given.encoding), on_note=notices, html=bool(given.html))
+        files = DocumentFiles(
+            Walk(Path(path), encoding=given.encoding), on_note=notices, html=bool(given.html)
+        )
         (document,) = files.documents()  # one that is no text is an error
         text = document.text
     return main_texts([text], given.html)[0] if given.html else text
@@ -258,21 +380,39 @@ def _read(path: str, notices: Notices, given: Given) -> str:
 def _record(found: Comparison, limit: int | None) -> dict[str, Any]:
     digits = found.width // 4
     return {
-        "fingerprint_a": f"{found.fingerprint_a:0{digits}x}", "fingerprint_b": f"{found.fingerprint_b:0{digits}x}",
-        "width": found.width, "distance": found.distance,
-        "features_a": len(found.features_a), "features_b": len(found.features_b), "shared": found.shared,
-        "resemblance": found.jaccard, "weighted_resemblance": found.weighted_jaccard,
-        "differing": [{"feature": text, "weight_a": a, "weight_b": b} for text, a, b in found.differing[:limit]],
-    }  # fmt: skip
+        "fingerprint_a": f"{found.fingerprint_a:0{digits}x}",
+        "fingerprint_b": f"{found.fingerprint_b:0{digits}x}",
+        "width": found.width,
+        "distance": found.distance,
+        "features_a": len(found.features_a),
+        "features_b": len(found.features_b),
+        "shared": found.shared,
+        "resemblance": found.jaccard,
+        "weighted_resemblance": found.weighted_jaccard,
+        "differing": [
+            {"feature": text, "weight_a": a, "weight_b": b}
+            for text, a, b in found.differing[:limit]
+        ],
+    }
 
 
 def _print_comparison(found: Comparison, given: Given) -> None:
     record, limit = _record(found, None), given.limit
-    only_a, only_b = (sum(not one[f"weight_{other}"] for one in record["differing"]) for other in "ba")
+    only_a, only_b = (
+        sum(not one[f"weight_{other}"] for one in record["differing"]) for other in "ba"
+    )
     both = len(found.differing) - only_a - only_b
     rows = [
-        (f"A, {_named(given.a)}", record["fingerprint_a"], f"{record['features_a']:,} features, {only_a:,} only in A"),
-        (f"B, {_named(given.b)}", record["fingerprint_b"], f"{record['features_b']:,} features, {only_b:,} only in B"),
+        (
+            f"A, {_named(given.a)}",
+            record["fingerprint_a"],
+            f"{record['features_a']:,} features, {only_a:,} only in A",
+        ),
+        (
+            f"B, {_named(given.b)}",
+            record["fingerprint_b"],
+            f"{record['features_b']:,} features, {only_b:,} only in B",
+        ),
         ("distance", f"{found.distance}", f"of {found.width} bits"),
         ("shared", f"{found.shared:,}", f"features, {both:,} with different weights"),
         ("resemblance", f"{found.jaccard:.3f}", f"{found.weighted_jaccard:.3f} weighted"),
@@ -280,7 +420,10 @@ def _print_comparison(found: Comparison, given: Given) -> None:
     print_table("Two texts", ("", "", ""), rows, left=(0, 2))
     if not found.differing:
         return
-    differing = [(_shown(one.text), f"{one.weight_a:g}", f"{one.weight_b:g}") for one in found.differing[:limit]]
+    differing = [
+        (_shown(one.text), f"{one.weight_a:g}", f"{one.weight_b:g}")
+        for one in found.differing[:limit]
+    ]
     print_table("\nFeatures whose weights differ most", COLUMNS, differing)
     if len(found.differing) > limit:
         click.echo(f"and {len(found.differing) - limit:,} more: --limit shows them.")
@@ -292,33 +435,50 @@ def _shown(feature: str) -> str:
 
 
 @verb(
-    options.INPUTS, *content.TEXTUAL, options.FORMAT, *content.FEATURES, options.WIDTH,
-    option("--sample N", "Most documents that are looked at, drawn at random and held in memory.", whole(1, 1_000_000), 10_000),
+    options.INPUTS,
+    *content.TEXTUAL,
+    options.FORMAT,
+    *content.FEATURES,
+    options.WIDTH,
     option(
-        "--most N", "Number of frequent pieces whose weights are kept. All others weigh as much as one of a single document.",
-        whole(1, 65_536), 4096,
+        "--sample N",
+        "Most documents that are looked at, drawn at random and held in memory.",
+        whole(1, 1_000_000),
+        10_000,
+    ),
+    option(
+        "--most N",
+        "Number of frequent pieces whose weights are kept. All others weigh as much as one of a "
+        "single document.",
+        whole(1, 65_536),
+        4096,
     ),
     option("--seed N", "Seed of the sample.", whole(0, 2**63 - 1), 0),
     output_option("Where to write the weights."),
     *options.TALK,
-)  # fmt: skip
+)
 def weights(given: Given) -> None:
     """Learn weights of words from a corpus.
 
-    A word, or another piece of a text, counts less if many documents have it. Reads the texts as fpstore build does, takes a
-    random sample, and counts in how many documents of the sample each piece is. With several --text-field, a document has the
-    pieces of all columns; the weights of the columns do not matter here.
+    A word, or another piece of a text, counts less if many documents have it. Reads the texts as
+    fpstore build does, takes a random sample, and counts in how many documents of the sample each
+    piece is. With several --text-field, a document has the pieces of all columns; the weights of
+    the columns do not matter here.
 
-    Writes a file for --weights of build, hash, dedup and compare, and for --setting weights=FILE of calibrate. The file has the
-    options that say what a piece is, too. A store remembers the weights: insert and the searches need no file.
+    Writes a file for --weights of build, hash, dedup and compare, and for --setting weights=FILE of
+    calibrate. The file has the options that say what a piece is, too. A store remembers the
+    weights: insert and the searches need no file.
 
-    $ fpstore weights corpus.parquet --text-field text --output weights.json
-    $ fpstore weights notes --text --suffix .txt --sample 1000 --most 500 --seed 7 --quiet
-    $ cat pages.jsonl | fpstore weights - --text-field text --format jsonl --shingle words --shingle-size 2 --quiet
+    $ fpstore weights corpus.parquet --text-field text --output weights.json $ fpstore weights notes
+    --text --suffix .txt --sample 1000 --most 500 --seed 7 --quiet $ cat pages.jsonl | fpstore
+    weights - --text-field text --format jsonl --shingle words --shingle-size 2 --quiet
     """
     kind = content.declared_kind(given)
     if kind not in (TEXTS, ROWS):
-        fail("name the column of the texts with --text-field, or give --text for files that are texts")
+        fail(
+            "name the column of the texts with --text-field, or give --text for files that are "
+            "texts"
+        )
     content.refuse_foreign(given, kind)
     columns: Any = "text" if kind == TEXTS else given.text_field
     columns = columns if isinstance(columns, str) else tuple(columns)
@@ -328,19 +488,30 @@ def weights(given: Given) -> None:
     rows: Any
     if kind == TEXTS:
         content.check_inputs(kind, given.inputs, "")
-        rows = open_corpus(given.inputs, True, given.suffixes, notices, given.encoding, bool(given.html))
+        rows = open_corpus(
+            given.inputs, True, given.suffixes, notices, given.encoding, bool(given.html)
+        )
     else:
         rows = open_source(given.inputs, format=given.format, encoding=given.encoding, again=False)
     notices.sources.append(rows)
     with given.bars(rows) as bars:
         found = learnt_weights(
-            rows, Projection(text=columns), maker,
-            sample=given.sample, most=given.most, seed=given.seed, html=given.html, progress=bars,
-        )  # fmt: skip
+            rows,
+            Projection(text=columns),
+            maker,
+            sample=given.sample,
+            most=given.most,
+            seed=given.seed,
+            html=given.html,
+            progress=bars,
+        )
     with Sink(given.output) as sink:
         sink.write(packed_weights(found.fingerprinter))
     notices.report(given)
     kept = found.fingerprinter.weights
     if given.output != "-" and not given.quiet and kept is not None:
         looked_at = f"{found.looked_at:,} of {counted(found.documents, 'document')}"
-        click.echo(f"{printable(given.output)}: weights of {counted(len(kept.hashes), 'piece')}, learnt from {looked_at}")
+        click.echo(
+            f"{printable(given.output)}: weights of {counted(len(kept.hashes), 'piece')}, learnt "
+            f"from {looked_at}"
+        )

@@ -1,4 +1,7 @@
-"""The verbs that take care of a store: ``stats``, ``report``, ``verify``, ``repair``, ``backup`` and ``export``."""
+"""The verbs that take care of a store.
+
+``stats``, ``report``, ``verify``, ``repair``, ``backup`` and ``export``.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +36,26 @@ from fpstore.io.source import FORMATS
 from fpstore.store import snapshot_of
 
 _PARTS = {
-    "tables": "tables", "keys": "tables: keys only", "filters": "filters", "ids": "ids", "strings": "strings",
-    "id_index": "index by id", "metadata": "metadata", "delta": "delta", "total": "total",
-}  # fmt: skip
+    "tables": "tables",
+    "keys": "tables: keys only",
+    "filters": "filters",
+    "ids": "ids",
+    "strings": "strings",
+    "id_index": "index by id",
+    "metadata": "metadata",
+    "delta": "delta",
+    "total": "total",
+}
 
 
 @verb(
-    options.STORE, options.JSON,
-    option("--full", "Also read the whole first table, to show codes, fill of the blocks, and skew."),
+    options.STORE,
+    options.JSON,
+    option(
+        "--full", "Also read the whole first table, to show codes, fill of the blocks, and skew."
+    ),
     option("--prometheus", "Print metrics in the text format of Prometheus."),
-)  # fmt: skip
+)
 def stats(given: Given) -> None:
     """Show the contents and the sizes of a store.
 
@@ -71,13 +84,17 @@ def stats(given: Given) -> None:
 
 def _refuse_sharded(given: Given, store: fpstore.Store, what: str) -> None:
     if is_sharded(store.path):
-        fail(f"{given.store}: {what} is for one store, not for a sharded one: name one of its shards")
+        fail(
+            f"{given.store}: {what} is for one store, not for a sharded one: name one of its shards"
+        )
 
 
 def _print_store(store: str, found: dict[str, Any]) -> None:
     made, delta, of_blocks = found["fingerprinter"], found["delta"], {}
     if _has_blocks(found):
-        wanted = {True: "all that save time", False: "none"}.get(found["filter"], "those that pay for their bytes")
+        wanted = {True: "all that save time", False: "none"}.get(
+            found["filter"], "those that pay for their bytes"
+        )
         of_blocks = {"block": f"{found['block_bytes']} bytes, {found['codec']}", "filters": wanted}
     facts = {
         "fingerprints": f"{found['fingerprints']:,}",
@@ -89,7 +106,8 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
         **of_blocks,
         "fingerprinter": "unknown" if made is None else in_words(made),
         "generation": str(found["generation"]),
-        "delta": f"{counted(delta['changes'], 'change')}, {shown_size(delta['memory'])} of memory in each process",
+        "delta": f"{counted(delta['changes'], 'change')}, {shown_size(delta['memory'])} of memory in "
+        "each process",
         "format version": str(found["format_version"]),
         **({"last merge failed": found["merge_error"]} if found["merge_error"] else {}),
     }
@@ -104,16 +122,22 @@ def _print_bytes(found: dict[str, Any]) -> None:
     n, taken = found["fingerprints"], found["bytes"]
     columns = ("part", "bytes", "", "bytes/fingerprint")[: 4 if n >= FEWEST_FOR_BYTES else 3]
     rows = [
-        (name, f"{taken[key]:,}", shown_size(taken[key]), f"{taken[key] / max(n, 1):.2f}")[: len(columns)]
+        (name, f"{taken[key]:,}", shown_size(taken[key]), f"{taken[key] / max(n, 1):.2f}")[
+            : len(columns)
+        ]
         for key, name in _PARTS.items()
         if key in taken
     ]
     print_table("\nSize", columns, rows)
     if found["ratio_to_limit"] is not None:
-        takes = "The rows take" if found["design"]["tables"][0]["kind"] == "rows" else "One table takes"
+        takes = (
+            "The rows take" if found["design"]["tables"][0]["kind"] == "rows" else "One table takes"
+        )
         click.echo(
-            f"{takes} {found['bits_per_fingerprint']:.2f} bits per fingerprint: {found['ratio_to_limit']:.3f} x the limit for "
-            f"any set of this size ({found['limit_bits_per_fingerprint']:.2f}), {found['ratio_to_raw']:.3f} x raw."
+            f"{takes} {found['bits_per_fingerprint']:.2f} bits per fingerprint: "
+            f"{found['ratio_to_limit']:.3f} x the limit for "
+            f"any set of this size ({found['limit_bits_per_fingerprint']:.2f}), "
+            f"{found['ratio_to_raw']:.3f} x raw."
         )
 
 
@@ -122,10 +146,22 @@ def _print_design(found: dict[str, Any]) -> None:
     for number, table in enumerate(found["design"]["tables"]):
         looked_up = table["kind"] != "rows" and (of_blocks or table["flips"] >= 0)
         prefix = "" if table["kind"] == "rows" else table["prefix_bits"]
-        cells = (number, prefix, table["flips"] if looked_up else "", table["lookups"] if looked_up else 0)
-        rows.append([*map(str, cells), str(table["filter_bits"] or "") if of_blocks else table["kind"]])
+        cells = (
+            number,
+            prefix,
+            table["flips"] if looked_up else "",
+            table["lookups"] if looked_up else 0,
+        )
+        rows.append(
+            [*map(str, cells), str(table["filter_bits"] or "") if of_blocks else table["kind"]]
+        )
     first, last = ("prefix bits", "filter bits") if of_blocks else ("bucket bits", "kind")
-    print_table("\nTables", ("table", first, "flips", "look-ups per probe", last), rows, left=(0,) if of_blocks else (4,))
+    print_table(
+        "\nTables",
+        ("table", first, "flips", "look-ups per probe", last),
+        rows,
+        left=(0,) if of_blocks else (4,),
+    )
 
 
 def _print_distribution(found: dict[str, Any]) -> None:
@@ -135,20 +171,27 @@ def _print_distribution(found: dict[str, Any]) -> None:
         return
     if pairs and bits is not None:
         print_table(
-            f"\nFirst differing bit h of neighbours in the first table (mean code {found['mean_code_bits']:.2f} bits)",
+            "\nFirst differing bit h of neighbours in the first table (mean code "
+            f"{found['mean_code_bits']:.2f} bits)",
             ("h", "pairs", "share", "code bits"),
-            [(str(h), f"{number:,}", f"{number / pairs:.2%}", str(bits[h])) for h, number in found["h"].items()],
+            [
+                (str(h), f"{number:,}", f"{number / pairs:.2%}", str(bits[h]))
+                for h, number in found["h"].items()
+            ],
         )
     part = "bucket" if "buckets" in found else "block"
     facts, entries = {f"{part}s": f"{found[f'{part}s']:,}"}, found[f"entries_per_{part}"]
     if part == "bucket":
         facts["empty"] = f"{found['empty_buckets']:,}"
-    facts[f"fingerprints per {part}"] = f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"
+    facts[f"fingerprints per {part}"] = (
+        f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"
+    )
     if bits is not None:
         facts["fill"] = f"{found['fill']:.1%}"
     print_facts(f"\n{part.title()}s of the first table", facts.items())
     print_table(
-        f"\nLargest runs with the same {skew['prefix_bits']} leading bits, of {skew['distinct_prefixes']:,}",
+        f"\nLargest runs with the same {skew['prefix_bits']} leading bits, of "
+        f"{skew['distinct_prefixes']:,}",
         ("prefix", "fingerprints"),
         [(run["prefix"], f"{run['fingerprints']:,}") for run in skew["largest"]],
     )
@@ -163,9 +206,17 @@ def _print_metrics(store: str, found: dict[str, Any]) -> None:
         ("ids", "Pairs of fingerprint and id stored.", found["ids"]),
         ("bytes", "Bytes on disk by part.", parts),
         ("generation", "Number of the current generation.", found["generation"]),
-        ("generation_timestamp_seconds", "When the current generation was published.", found["generation_since"]),
+        (
+            "generation_timestamp_seconds",
+            "When the current generation was published.",
+            found["generation_since"],
+        ),
         ("delta_changes", "Changes since the last merge.", found["delta"]["changes"]),
-        ("delta_memory_bytes", "Memory that the changes take in each process.", found["delta"]["memory"]),
+        (
+            "delta_memory_bytes",
+            "Memory that the changes take in each process.",
+            found["delta"]["memory"],
+        ),
         ("log_records", "Records in the log.", found["log"]["records"]),
         ("log_bytes", "Bytes of the log, with the space made ahead.", found["log"]["bytes"]),
         ("merge_failed", "1 if the last merge failed.", int(found["merge_error"] is not None)),
@@ -180,8 +231,9 @@ def _print_metrics(store: str, found: dict[str, Any]) -> None:
 def verify(given: Given) -> None:
     """Read every byte of a store and check it.
 
-    Checks checksums, order, counts, keys, codes, id records, the log, and that all tables hold the same set. The exit
-    code is 1 if something is wrong. Each fault is a line with the file and the block.
+    Checks checksums, order, counts, keys, codes, id records, the log, and that all tables hold the
+    same set. The exit code is 1 if something is wrong. Each fault is a line with the file and the
+    block.
 
     $ fpstore verify crawl.fps
     $ fpstore verify crawl.fps --json
@@ -191,7 +243,11 @@ def verify(given: Given) -> None:
     try:
         with given.bars() as bars, fpstore.open(given.store) as opened:
             report = opened.verify(progress=bars)
-    except (fpstore.CorruptStoreError, fpstore.FormatVersionError, fpstore.StoreNotFoundError) as error:
+    except (
+        fpstore.CorruptStoreError,
+        fpstore.FormatVersionError,
+        fpstore.StoreNotFoundError,
+    ) as error:
         if not (looks_like_store(Path(given.store)) or is_sharded(Path(given.store))):
             raise
         report = fpstore.Report()
@@ -202,7 +258,11 @@ def verify(given: Given) -> None:
 
 
 def printed_report(
-    given: Given, report: fpstore.Report, unread: str, noun: str = "fingerprint", repair: str = "fpstore repair"
+    given: Given,
+    report: fpstore.Report,
+    unread: str,
+    noun: str = "fingerprint",
+    repair: str = "fpstore repair",
 ) -> None:
     """Print what verify found; exit code 1 if something is wrong."""
     if given.as_json:
@@ -212,32 +272,51 @@ def printed_report(
         for fault in report.faults:
             click.echo(printable(_described(fault)))
         if report.ok and not given.quiet:
-            parts = (counted(report.tables, "table"), counted(report.blocks, "block"), counted(report.ids, "id"))
-            click.echo(f"{printable(given.store)}: sound: {counted(report.fingerprints, noun)}, {', '.join(parts)}")
+            parts = (
+                counted(report.tables, "table"),
+                counted(report.blocks, "block"),
+                counted(report.ids, "id"),
+            )
+            click.echo(
+                f"{printable(given.store)}: sound: {counted(report.fingerprints, noun)}, "
+                f"{', '.join(parts)}"
+            )
     if not report.ok:
-        complain(f"{given.store}: {counted(len(report.faults), 'fault')}{unread}: {repair} keeps what is intact")
+        complain(
+            f"{given.store}: {counted(len(report.faults), 'fault')}{unread}: {repair} keeps what "
+            "is intact"
+        )
         raise click.exceptions.Exit(1)
 
 
 def _described(fault: dict[str, Any]) -> str:
     message, path, block = str(fault["message"]), fault["path"], fault["block"]
     place = "" if path is None or path in message else f"{path}: "
-    return place + ("" if block is None or f"block {block}" in message else f"block {block}: ") + message
+    return (
+        place
+        + ("" if block is None or f"block {block}" in message else f"block {block}: ")
+        + message
+    )
 
 
 @verb(
     options.STORE,
     argument("path", "PATH"),
-    option("--force", "Replace PATH, if it is a store already, once the copy is complete. Nothing else is ever replaced."),
+    option(
+        "--force",
+        "Replace PATH, if it is a store already, once the copy is complete. Nothing else is ever "
+        "replaced.",
+    ),
     *options.RESULT,
     guesses=output_is("the copy is the second argument"),
 )
 def backup(given: Given) -> None:
     """Copy a store, even while it is in use.
 
-    PATH gets the store as it is at one moment. Other processes can go on inserting and merging. The copy is an ordinary
-    store. It appears complete or not at all. The copy is not verified. So verify the store first, and keep two copies: then a
-    copy of a damaged store does not replace the last good one.
+    PATH gets the store as it is at one moment. Other processes can go on inserting and merging. The
+    copy is an ordinary store. It appears complete or not at all. The copy is not verified. So
+    verify the store first, and keep two copies: then a copy of a damaged store does not replace the
+    last good one.
 
     $ fpstore backup crawl.fps crawl-backup.fps
     $ fpstore backup crawl.fps crawl-backup.fps --force --json
@@ -254,15 +333,20 @@ def backup(given: Given) -> None:
     options.STORE,
     option("-o --output NEW", "The store to write. By default STORE.repaired."),
     option("--yes", "Put the new store in place of STORE, and keep that as STORE.damaged."),
-    option("--lost FILE", "Where to list losses, if there are any. By default STORE.lost.tsv, with -o NEW.lost.tsv."),
-    *options.LIMITS, *options.RESULT,
-)  # fmt: skip
+    option(
+        "--lost FILE",
+        "Where to list losses, if there are any. By default STORE.lost.tsv, with -o NEW.lost.tsv.",
+    ),
+    *options.LIMITS,
+    *options.RESULT,
+)
 def repair(given: Given) -> None:
     """Make a sound store from a damaged one.
 
-    Each table holds the whole set, so one intact table restores all others. Ids, strings and the latest changes exist
-    only once. The damaged store is never changed or deleted. Prints what was done and what is lost. The exit code is
-    1 if something is lost. If nothing is wrong, nothing is written.
+    Each table holds the whole set, so one intact table restores all others. Ids, strings and the
+    latest changes exist only once. The damaged store is never changed or deleted. Prints what was
+    done and what is lost. The exit code is 1 if something is lost. If nothing is wrong, nothing is
+    written.
 
     $ fpstore repair crawl.fps
     $ fpstore repair crawl.fps -o repaired.fps --lost lost.tsv --json
@@ -273,13 +357,24 @@ def repair(given: Given) -> None:
         fail("--yes does not go with --output")
     with given.bars() as bars:
         report = fpstore.repair(
-            store, given.output, in_place=given.yes, lost=given.lost, memory=given.memory, threads=given.threads, progress=bars
+            store,
+            given.output,
+            in_place=given.yes,
+            lost=given.lost,
+            memory=given.memory,
+            threads=given.threads,
+            progress=bars,
         )
     printed_repair(given, report, moves=not given.yes)
 
 
-def printed_repair(given: Given, report: fpstore.RepairReport, moves: bool, noun: str = "store") -> None:
-    """Print what repair found and did; exit code 1 if something is lost. The caller may have to move the new store."""
+def printed_repair(
+    given: Given, report: fpstore.RepairReport, moves: bool, noun: str = "store"
+) -> None:
+    """Print what repair found and did; exit code 1 if something is lost.
+
+    The caller may have to move the new store.
+    """
     store = given.store
     if given.as_json:
         print_json({**dataclasses.asdict(report), "complete": report.complete})
@@ -287,11 +382,20 @@ def printed_repair(given: Given, report: fpstore.RepairReport, moves: bool, noun
         if report.sound:
             click.echo(f"{printable(store)}: sound: nothing to repair")
         faults = [fault["message"] for fault in report.faults]
-        for heading, lines in {"fault": faults, "done": report.actions, "lost": report.losses}.items():
+        for heading, lines in {
+            "fault": faults,
+            "done": report.actions,
+            "lost": report.losses,
+        }.items():
             for line in lines:
                 click.echo(printable(f"{heading}: {line}"))
         if report.output is not None and moves:
-            click.echo(printable(f"next: to use the new {noun}, move {store} away and rename {report.output} to {store}"))
+            click.echo(
+                printable(
+                    f"next: to use the new {noun}, move {store} away and rename {report.output} "
+                    f"to {store}"
+                )
+            )
     if not report.complete:
         complain(f"{store}: repaired, but not all could be recovered")
         raise click.exceptions.Exit(1)
@@ -300,17 +404,23 @@ def printed_repair(given: Given, report: fpstore.RepairReport, moves: bool, noun
 @verb(
     options.STORE,
     output_option("Where to write the page.", replaces=False),
-    options.FORCE_OUTPUT, options.PAIR_RADIUS,
+    options.FORCE_OUTPUT,
+    options.PAIR_RADIUS,
     option("--no-pairs", "Leave out pairs, clusters and families, which read all fingerprints."),
-    option("--files-in FOLDER", "Folder in which the ids are paths of texts or pictures. By default the current folder."),
-    *options.LIMITS, *options.TALK,
-)  # fmt: skip
+    option(
+        "--files-in FOLDER",
+        "Folder in which the ids are paths of texts or pictures. By default the current folder.",
+    ),
+    *options.LIMITS,
+    *options.TALK,
+)
 def report(given: Given) -> None:
     """Write a page in HTML about a store.
 
-    The page shows clusters and families of near-duplicates, pairs, sizes, skew and codes. It is one file that needs no network
-    and no script. The same store makes the same page. If ids are paths, as `fpstore build --text` and `--image` make them, the
-    page shows the texts and pictures of files that have not changed since.
+    The page shows clusters and families of near-duplicates, pairs, sizes, skew and codes. It is one
+    file that needs no network and no script. The same store makes the same page. If ids are paths,
+    as `fpstore build --text` and `--image` make them, the page shows the texts and pictures of
+    files that have not changed since.
 
     $ fpstore report crawl.fps --output report.html --radius 2
     $ fpstore report notes.fps --output report.html --force --files-in .
@@ -320,7 +430,10 @@ def report(given: Given) -> None:
     from fpstore.jobs.report_files import Files
 
     if not given.is_given("output") and sys.stdout is not None and sys.stdout.isatty():
-        fail("a report is a page in HTML, which a terminal does not show: name a file, as --output report.html")
+        fail(
+            "a report is a page in HTML, which a terminal does not show: name a file, as --output "
+            "report.html"
+        )
     if given.no_pairs and given.radius is not None:
         fail("--radius is for pairs: leave out --no-pairs")
     given.check_new(given.output)
@@ -329,10 +442,18 @@ def report(given: Given) -> None:
         _refuse_sharded(given, opened, "a report")
         snapshot = snapshot_of(opened)
         radius = opened.radius if given.radius is None else check_radius(given.radius, opened.width)
-        stats, files = described(snapshot, opened.stats()["bytes"]["delta"]), Files(folder, opened.fingerprinter)
-        page = page_of(snapshot, stats, None if given.no_pairs else radius, files, given.resources(bars))
+        stats, files = (
+            described(snapshot, opened.stats()["bytes"]["delta"]),
+            Files(folder, opened.fingerprinter),
+        )
+        page = page_of(
+            snapshot, stats, None if given.no_pairs else radius, files, given.resources(bars)
+        )
     if files.missing:
-        given.note(f"{files.sentence()}: paths are read from {folder or check_path('.')}; --files-in names another folder")
+        given.note(
+            f"{files.sentence()}: paths are read from {folder or check_path('.')}; --files-in "
+            "names another folder"
+        )
     with Sink(given.output) as sink:
         sink.write(page.encode())
 
@@ -341,14 +462,18 @@ def report(given: Given) -> None:
     options.STORE,
     output_option("Where to write: .tsv, .csv, .txt, .jsonl, .parquet, .npy, .u32 or .u64."),
     option("--format", "Format of the output. By default from its extension.", FORMATS),
-    options.JSON, options.RENAME, options.NULL, *options.TALK,
-)  # fmt: skip
+    options.JSON,
+    options.RENAME,
+    options.NULL,
+    *options.TALK,
+)
 def export(given: Given) -> None:
     """Write all fingerprints and ids of a store.
 
-    Writes one row `fingerprint id` per id, which fpstore build can read, in ascending order of fingerprint. --json is
-    --format jsonl. The formats npy, u32 and u64 hold each fingerprint once, without ids. An id that contains a tab or a line
-    break is refused in TSV and txt: write such ids as CSV, JSON lines or Parquet.
+    Writes one row `fingerprint id` per id, which fpstore build can read, in ascending order of
+    fingerprint. --json is --format jsonl. The formats npy, u32 and u64 hold each fingerprint once,
+    without ids. An id that contains a tab or a line break is refused in TSV and txt: write such ids
+    as CSV, JSON lines or Parquet.
 
     $ fpstore export crawl.fps --output crawl-copy.tsv
     $ fpstore export crawl.fps --json | head -n 3
@@ -364,7 +489,12 @@ def export(given: Given) -> None:
         total, done = len(opened) if plain else len(opened.ids), 0
         with usage_errors():
             opening = open_writer(
-                given.output, format=form, columns=columns, width=opened.width, names=given.names, null=given.null
+                given.output,
+                format=form,
+                columns=columns,
+                width=opened.width,
+                names=given.names,
+                null=given.null,
             )
         data: dict[str, Any]
         pieces: Iterable[Any] = snapshot_of(opened).fingerprints() if plain else opened.items()
@@ -373,7 +503,10 @@ def export(given: Given) -> None:
                 if plain:
                     data = {"fingerprint": Width(opened.width).outside(piece)}
                 else:
-                    data = {"fingerprint": np.repeat(piece[0], np.diff(piece[1]), axis=0), "id": piece[2]}
+                    data = {
+                        "fingerprint": np.repeat(piece[0], np.diff(piece[1]), axis=0),
+                        "id": piece[2],
+                    }
                 writer.write(data)
                 done += len(data["fingerprint"])
                 bars("exporting", done, total)

@@ -1,4 +1,7 @@
-"""The verbs that change a store: ``insert``, ``delete``, ``merge``, ``absorb``, ``redesign`` and ``split``."""
+"""The verbs that change a store.
+
+``insert``, ``delete``, ``merge``, ``absorb``, ``redesign`` and ``split``.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ def check_origin(store: Store, fingerprinter: Any, name: str, those: str, given:
     """Refuse fingerprints that were made in another way than the fingerprints of a store, and note if their origin is unknown."""
     if None not in (fingerprinter, store.fingerprinter) and fingerprinter != store.fingerprinter:
         raise InputError(
-            f"{name}: the fingerprints of {those} were made in another way than the fingerprints of the store", path=store.path
+            f"{name}: the fingerprints of {those} were made in another way than the fingerprints "
+            "of the store",
+            path=store.path,
         )
     if store.fingerprinter is not None and fingerprinter is None:
         made = store.fingerprinter["name"]
@@ -53,69 +58,90 @@ def merge_notice(store: Store, name: str, given: Given) -> None:
 
 
 @verb(
-    options.STORE, options.INPUTS,
-    option("--unmatched", "Insert only rows without a match in the store or earlier in the input; write the matches of others."),
+    options.STORE,
+    options.INPUTS,
     option(
-        "--upsert", "Take each id from the fingerprints that had it. Of equal ids in the input, the last wins. With --unmatched "
+        "--unmatched",
+        "Insert only rows without a match in the store or earlier in the input; write the matches "
+        "of others.",
+    ),
+    option(
+        "--upsert",
+        "Take each id from the fingerprints that had it. Of equal ids in the input, the last "
+        "wins. With --unmatched "
         "and --json, decide anew about rows that have changed.",
     ),
-    option("-r --radius N", "With --unmatched, the largest distance of a match. By default the store's radius.", options.RADIUS),
+    option(
+        "-r --radius N",
+        "With --unmatched, the largest distance of a match. By default the store's radius.",
+        options.RADIUS,
+    ),
     options.OUTPUT,
     option("--with-queries", "With --unmatched, add a column with the id of the row that matched."),
-    *content.KNOWN, *options.ROW_OPTIONS,
+    *content.KNOWN,
+    *options.ROW_OPTIONS,
     option(
-        "--sync", "commit: each chunk of rows is durable before the next is read; batch, none: larger groups.",
-        SYNCS, "commit",
+        "--sync",
+        "commit: each chunk of rows is durable before the next is read; batch, none: larger "
+        "groups.",
+        SYNCS,
+        "commit",
     ),
     option(
-        "--merge-at SHARE", "Merge when the delta has this share of the tables, such as 0.1, and 65,536 changes; at the latest "
-        "at the end.", options.SHARE,
+        "--merge-at SHARE",
+        "Merge when the delta has this share of the tables, such as 0.1, and 65,536 changes; at "
+        "the latest "
+        "at the end.",
+        options.SHARE,
     ),
-    options.THREADS, *options.RESULT,
+    options.THREADS,
+    *options.RESULT,
     guesses=content.KNOWN_GUESSES,
-)  # fmt: skip
+)
 def insert(given: Given) -> int:
     """Add fingerprints, texts, pictures or vectors.
 
-    If the store was built of texts, pictures or vectors, an INPUT is a file or folder of them, or with --text-field a file of
-    rows with texts: the store knows how to make their fingerprints. --fingerprints says that the inputs have fingerprints.
-    Otherwise, an INPUT is a file of fingerprints, as for fpstore build.
+    If the store was built of texts, pictures or vectors, an INPUT is a file or folder of them, or
+    with --text-field a file of rows with texts: the store knows how to make their fingerprints.
+    --fingerprints says that the inputs have fingerprints. Otherwise, an INPUT is a file of
+    fingerprints, as for fpstore build.
 
-    When this returns, the rows are durable, and every process that has the store open finds them. Inserts are in a log beside
-    the tables until fpstore merge. An id that is already stored keeps its old fingerprint, too. With --upsert the id moves to
-    the new fingerprint: such rows, and rows with new ids, are counted as changed. Where rows have no ids, their numbers go on
-    from the numbers in the store.
+    When this returns, the rows are durable, and every process that has the store open finds them.
+    Inserts are in a log beside the tables until fpstore merge. An id that is already stored keeps
+    its old fingerprint, too. With --upsert the id moves to the new fingerprint: such rows, and rows
+    with new ids, are counted as changed. Where rows have no ids, their numbers go on from the
+    numbers in the store.
 
-    With --unmatched, a row is inserted only if the store has nothing within the radius. The matches of the other rows are
-    written as lines `query fingerprint distance id`. With --json, each row has one object on standard output: {"row": ...,
-    "query_id": ..., "query": ..., "matches": [...], "inserted": true or false}. The row itself is no match. A row that was not
-    inserted has a "reason": "near" (the matches), "stored" (the store has this row), "no words" or "error". Lines that come
-    through a pipe, a socket or a terminal are answered at once, when the row is in the store: with --sync commit it is durable
-    then, with --sync batch within 0.1 seconds. A wrong line of these is answered with its "error"; the exit code is 1 at the end.
+    With --unmatched, a row is inserted only if the store has nothing within the radius. The matches
+    of the other rows are written as lines `query fingerprint distance id`. With --json, each row
+    has one object on standard output: {"row": ..., "query_id": ..., "query": ..., "matches": [...],
+    "inserted": true or false}. The row itself is no match. A row that was not inserted has a
+    "reason": "near" (the matches), "stored" (the store has this row), "no words" or "error". Lines
+    that come through a pipe, a socket or a terminal are answered at once, when the row is in the
+    store: with --sync commit it is durable then, with --sync batch within 0.1 seconds. A wrong line
+    of these is answered with its "error"; the exit code is 1 at the end.
 
-    With --unmatched, --upsert and --json, a row whose id is stored with another fingerprint loses that one, and is inserted
-    unless another row is near: as fpstore delete and insert --unmatched, in one step.
+    With --unmatched, --upsert and --json, a row whose id is stored with another fingerprint loses
+    that one, and is inserted unless another row is near: as fpstore delete and insert --unmatched,
+    in one step.
 
-    Rows are inserted in chunks of at most 65,536. After an error or Ctrl-C, the chunks before stay inserted, and FILE is not
-    written. Repeat the command: a row with its id is not added twice, and FILE gets the matches of all rows. Where ids
-    are row numbers, insert only the rows that are not in.
+    Rows are inserted in chunks of at most 65,536. After an error or Ctrl-C, the chunks before stay
+    inserted, and FILE is not written. Repeat the command: a row with its id is not added twice, and
+    FILE gets the matches of all rows. Where ids are row numbers, insert only the rows that are not
+    in.
 
-    $ fpstore insert crawl.fps new.tsv
-    $ fpstore insert notes.fps notes
-    $ fpstore insert crawl.fps new.tsv --unmatched --with-queries
-    $ cat new.tsv | fpstore insert crawl.fps - --unmatched --json --quiet
-    $ cat new.tsv | fpstore insert crawl.fps - --unmatched --upsert --json --quiet
-    $ fpstore insert crawl.fps new.tsv --unmatched --radius 2 --output duplicates.tsv
-    $ fpstore insert crawl.fps new.jsonl --fingerprint-field hash --id-field url --id-type str
-    $ cut -f 1,2 new.tsv | fpstore insert crawl.fps - --format tsv --sync batch --merge-at 0.1 --quiet
-    $ fpstore insert crawl.fps signed.csv --decimal --signed
-    $ fpstore insert crawl.fps new.tsv --upsert
-    $ fpstore insert notes.fps draft.txt notes --suffix .txt --encoding utf-8
-    $ fpstore insert notes.fps corpus.parquet --text-field text --id-field id
-    $ fpstore insert titled.fps corpus.parquet --id-field id
-    $ fpstore insert notes.fps new.tsv --fingerprints
-    $ fpstore insert photos.fps new.png photos
-    $ fpstore insert vectors.fps embeddings.parquet --vector-field embedding --id-field number --upsert
+    $ fpstore insert crawl.fps new.tsv $ fpstore insert notes.fps notes $ fpstore insert crawl.fps
+    new.tsv --unmatched --with-queries $ cat new.tsv | fpstore insert crawl.fps - --unmatched --json
+    --quiet $ cat new.tsv | fpstore insert crawl.fps - --unmatched --upsert --json --quiet $ fpstore
+    insert crawl.fps new.tsv --unmatched --radius 2 --output duplicates.tsv $ fpstore insert
+    crawl.fps new.jsonl --fingerprint-field hash --id-field url --id-type str $ cut -f 1,2 new.tsv |
+    fpstore insert crawl.fps - --format tsv --sync batch --merge-at 0.1 --quiet $ fpstore insert
+    crawl.fps signed.csv --decimal --signed $ fpstore insert crawl.fps new.tsv --upsert $ fpstore
+    insert notes.fps draft.txt notes --suffix .txt --encoding utf-8 $ fpstore insert notes.fps
+    corpus.parquet --text-field text --id-field id $ fpstore insert titled.fps corpus.parquet
+    --id-field id $ fpstore insert notes.fps new.tsv --fingerprints $ fpstore insert photos.fps
+    new.png photos $ fpstore insert vectors.fps embeddings.parquet --vector-field embedding
+    --id-field number --upsert
     """
     if given.unmatched and given.upsert and not _has_json(given):
         fail("--upsert with --unmatched answers in JSON: give --json")
@@ -123,12 +149,19 @@ def insert(given: Given) -> int:
         scan_notice(known, given)
         width = known.width
         source, kind, notices = _source(given, known)
-    counts = _Counts("changed" if given.upsert else "inserted", getattr(source, "row_numbers", False))
-    with _with_counts(counts), given.bars(source) as bars, _writer_of_matches(given, width) as write:
+    counts = _Counts(
+        "changed" if given.upsert else "inserted", getattr(source, "row_numbers", False)
+    )
+    with (
+        _with_counts(counts),
+        given.bars(source) as bars,
+        _writer_of_matches(given, width) as write,
+    ):
         rest: Iterator[Any] = iter(source)
         if kind == ROWS or (kind == FINGERPRINTS and given.unmatched):
             rest = _placed(given, source, counts)
-        first = list(islice(rest, 1))  # before the store is opened: an input that is wrong from the start changes nothing
+        # before the store is opened: an input that is wrong from the start changes nothing
+        first = list(islice(rest, 1))
         with fpstore.open(given.store, "r+", sync=given.sync, merge_at=given.merge_at) as opened:
             ids_before = len(opened.ids)
             try:
@@ -138,13 +171,15 @@ def insert(given: Given) -> int:
                     bars("inserting", counts.done, getattr(source, "rows", None))
             except (FpstoreError, Interrupted, KeyboardInterrupt):
                 with suppress(FpstoreError):  # the first error matters more
-                    # The number of ids says whether the last chunk is in although its step has not ended, unless ids move.
+                    # The number of ids says whether the last chunk is in although its step has not
+                    # ended, unless ids move.
                     inserted = 0 if given.upsert else len(opened.ids) - ids_before - counts.inserted
                     if inserted:
                         counts.add(inserted)
                 raise
             if given.merge_at is not None:
-                opened.merge(at=given.merge_at, progress=bars)  # and waits for one in the background
+                # and waits for one in the background
+                opened.merge(at=given.merge_at, progress=bars)
             holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
             merge_notice(opened, given.store, given)
     notices.report(given)
@@ -154,27 +189,49 @@ def insert(given: Given) -> int:
     elif not given.quiet:
         complain(line)
     if counts.wrong:
-        given.note(f"{counted(len(counts.wrong), 'row')} wrong, the first one: {counts.wrong[0].error}")
+        given.note(
+            f"{counted(len(counts.wrong), 'row')} wrong, the first one: {counts.wrong[0].error}"
+        )
     return 1 if counts.wrong else 0
 
 
 def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
-    """Return the reader of the inputs, and what they hold; with --unmatched, lines are taken as they come."""
+    """Return the reader of the inputs, and what they hold.
+
+    With --unmatched, lines are taken as they come.
+    """
     kind, maker, columns = content.known_kind(given, store)
     content.refuse_foreign(given, kind)
     if not given.unmatched:
-        given.refuse("needs --unmatched", "radius", "output", "with_queries", *(["threads"] if kind == FINGERPRINTS else []))
-    content.check_inputs(kind, given.inputs, "this store takes files of fingerprints, or leave out --fingerprints")
+        given.refuse(
+            "needs --unmatched",
+            "radius",
+            "output",
+            "with_queries",
+            *(["threads"] if kind == FINGERPRINTS else []),
+        )
+    content.check_inputs(
+        kind, given.inputs, "this store takes files of fingerprints, or leave out --fingerprints"
+    )
     totals, notices = snapshot_of(store).totals, Notices(kind, given.left_out)
     more: dict[str, Any] = {}
     if kind == FINGERPRINTS:
-        maker, more = Width(store.width, stored=True), {"chunk_rows": CHUNK_ROWS, "unbuffered": given.unmatched}
+        maker, more = (
+            Width(store.width, stored=True),
+            {"chunk_rows": CHUNK_ROWS, "unbuffered": given.unmatched},
+        )
     elif kind != TEXTS:
         more = {"first_row": 0 if given.id_field is not None else totals.next_row}
         if kind == ROWS:
             more |= {"chunk_rows": content.CHUNK_ROWS, "unbuffered": given.unmatched}
-    if "-" in given.inputs and given.unmatched and given.id_type == "auto" and totals.id_kind in _ID_TYPES:
-        given.id_type = _ID_TYPES[totals.id_kind]  # of what comes, nobody knows of what kind later ids are
+    if (
+        "-" in given.inputs
+        and given.unmatched
+        and given.id_type == "auto"
+        and totals.id_kind in _ID_TYPES
+    ):
+        # of what comes, nobody knows of what kind later ids are
+        given.id_type = _ID_TYPES[totals.id_kind]
     source = content.open_inputs(given, kind, given.inputs, maker, notices, columns, **more)
     if kind == FINGERPRINTS:
         check_origin(store, source.fingerprinter, given.store, "the input", given)
@@ -189,19 +246,32 @@ def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
 
 
 def _placed(given: Given, source: Any, counts: _Counts) -> Iterator[Asked]:
-    """Yield chunks with the places of their rows and with those that are left out: wrong rows of a pipe have answers, too."""
+    """Yield chunks with the places of their rows and with those that are left out.
+
+    Wrong rows of a pipe have answers, too.
+    """
     first = source.next_row
     has_json = given.unmatched and _has_json(given)
-    for (rows, ids), places, end, left_out in source.placed(keeps_wrong=has_json and source.unbuffered):
+    for (rows, ids), places, end, left_out in source.placed(
+        keeps_wrong=has_json and source.unbuffered
+    ):
         counts.wrong += [row for row in left_out if row.error]
         of_rows = {row.place - first: row for row in left_out}
         yield Asked(
-            rows, ids, places - np.uint64(first), end - first, of_rows, first if getattr(source, "row_numbers", False) else None
+            rows,
+            ids,
+            places - np.uint64(first),
+            end - first,
+            of_rows,
+            first if getattr(source, "row_numbers", False) else None,
         )
 
 
 class _Counts:
-    """The rows of the chunks that are in the store; `what` happened to them, whose numbers may be their ids."""
+    """The rows of the chunks that are in the store.
+
+    `what` happened to them, whose numbers may be their ids.
+    """
 
     def __init__(self, what: str, row_numbers: bool) -> None:
         self.what, self._row_numbers = what, row_numbers
@@ -213,20 +283,37 @@ class _Counts:
         """Count the chunk that was begun."""
         assert self.chunk is not None
         # Together: a signal does not come between.
-        self.done, self.inserted = self.done + len(self.chunk.fingerprints), self.inserted + inserted
+        self.done, self.inserted = (
+            self.done + len(self.chunk.fingerprints),
+            self.inserted + inserted,
+        )
 
     def __str__(self) -> str:
         return f"{counted(self.inserted, 'row')} of {self.done:,} {self.what}"
 
     def said(self) -> str:
-        """Return how many rows are in the store, and how to go on; an empty string if there are none."""
+        """Return how many rows are in the store, and how to go on.
+
+        An empty string if there are none.
+        """
         if not self.done:
             return ""
         chunk = self.chunk  # one without rows, as of a blank text, has no ids
-        with_ids = chunk is not None and not self._row_numbers and (chunk.ids is not None or not len(chunk.fingerprints))
-        again = "repeat the command: a row that is stored is not added again" if with_ids else "insert only the rows after these"
+        with_ids = (
+            chunk is not None
+            and not self._row_numbers
+            and (chunk.ids is not None or not len(chunk.fingerprints))
+        )
+        again = (
+            "repeat the command: a row that is stored is not added again"
+            if with_ids
+            else "insert only the rows after these"
+        )
         were = "was" if self.inserted == 1 else "were"
-        return f"; before that, {counted(self.inserted, 'row')} of the first {self.done:,} {were} {self.what}; {again}"
+        return (
+            f"; before that, {counted(self.inserted, 'row')} of the first {self.done:,} {were} "
+            f"{self.what}; {again}"
+        )
 
 
 @contextmanager
@@ -238,7 +325,9 @@ def _with_counts(counts: _Counts) -> Iterator[None]:
     except FpstoreError as error:
         if not counts.done:
             raise
-        raise type(error)(f"{str(error).removesuffix(NOTHING_CHANGED)}{counts.said()}", **vars(error)) from error
+        raise type(error)(
+            f"{str(error).removesuffix(NOTHING_CHANGED)}{counts.said()}", **vars(error)
+        ) from error
 
 
 def _writer_of_matches(given: Given, width: int) -> AbstractContextManager[answers.Write | None]:
@@ -250,12 +339,19 @@ def _writer_of_matches(given: Given, width: int) -> AbstractContextManager[answe
 
 
 def _inserted(store: Store, chunk: Chunk | Asked, write: answers.Write | None, given: Given) -> int:
-    """Insert or upsert rows, or insert only rows without a match and write the matches; return how many are new."""
+    """Insert or upsert rows, or insert only rows without a match and write the matches.
+
+    Return how many are new.
+    """
     if given.upsert and chunk.ids is None and len(chunk.fingerprints):
         raise InputError(UPSERT_NEEDS_IDS)
     ids = chunk.ids if len(chunk.fingerprints) else []  # of rows that are all left out
     if write is None:
-        return store.upsert(chunk.fingerprints, ids) if given.upsert else store.insert(chunk.fingerprints, ids)
+        return (
+            store.upsert(chunk.fingerprints, ids)
+            if given.upsert
+            else store.insert(chunk.fingerprints, ids)
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScanWarning)  # it was noted before
         put = store.probe_upsert_many if given.upsert else store.probe_insert_many
@@ -271,28 +367,38 @@ def _has_json(given: Given) -> bool:
 
 
 @verb(
-    options.STORE, IDS,
-    option("--fingerprints", "The arguments and lines are fingerprints; delete them with all their ids."),
-    option("--pairs", "Delete pairs alone: a fingerprint and its id by turns, or rows of --input with both."),
+    options.STORE,
+    IDS,
+    option(
+        "--fingerprints",
+        "The arguments and lines are fingerprints; delete them with all their ids.",
+    ),
+    option(
+        "--pairs",
+        "Delete pairs alone: a fingerprint and its id by turns, or rows of --input with both.",
+    ),
     options.DECIMAL,
     option(
         "--input FILE",
-        "Read from a file one id per line, or with --fingerprints or --pairs rows; - is standard input.",
+        "Read from a file one id per line, or with --fingerprints or --pairs rows; - is standard "
+        "input.",
         into="inputs",
         multiple=True,
     ),
-    options.NULL, *options.RESULT,
-)  # fmt: skip
+    options.NULL,
+    *options.RESULT,
+)
 def delete(given: Given) -> None:
     """Remove documents by ids, fingerprints or pairs.
 
     A fingerprint is removed with all its ids, a pair is a fingerprint and one of its ids.
 
-    When this returns, no process finds them any more. The next fpstore merge gives their space back. To find integer
-    ids, the id map is read once per call, so give many at a time, unless the store was built with --index-ids. A note on
-    standard error counts the ids, fingerprints or pairs that are not stored ("missing" with --json); the exit code is 0 then,
-    too, so that the command can be repeated. With --input, each line is an id, unchanged; an id that contains a line feed must
-    be given as an argument, or with --null.
+    When this returns, no process finds them any more. The next fpstore merge gives their space
+    back. To find integer ids, the id map is read once per call, so give many at a time, unless the
+    store was built with --index-ids. A note on standard error counts the ids, fingerprints or pairs
+    that are not stored ("missing" with --json); the exit code is 0 then, too, so that the command
+    can be repeated. With --input, each line is an id, unchanged; an id that contains a line feed
+    must be given as an argument, or with --null.
 
     $ fpstore delete crawl.fps 17 4711
     $ fpstore delete crawl.fps --input gone.txt
@@ -315,10 +421,13 @@ def delete(given: Given) -> None:
         removed, missing = opened.delete(**what)
         holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
         merge_notice(opened, given.store, given)
-    left = f"{counted(holds['fingerprints'], 'fingerprint')} with {counted(holds['ids'], 'id')} left"
+    left = (
+        f"{counted(holds['fingerprints'], 'fingerprint')} with {counted(holds['ids'], 'id')} left"
+    )
     noun = "pair" if given.pairs else "fingerprint" if given.fingerprints else "id"
     given.result(
-        {"removed": removed, "missing": missing, **holds}, f"{printable(given.store)}: {counted(removed, 'id')} removed, {left}"
+        {"removed": removed, "missing": missing, **holds},
+        f"{printable(given.store)}: {counted(removed, 'id')} removed, {left}",
     )
     note_missing(given, missing, noun)
 
@@ -334,13 +443,24 @@ def _deleted(given: Given, store: Store) -> dict[str, Any]:
     chunks = [Chunk(parse_words(given.words[:: 1 + given.pairs], given, store.width), ids)]
     if given.inputs:
         how: Any = {"id_type": "str" if of_strings else "int"} if given.pairs else {"format": "txt"}
-        chunks += open_reader(given.inputs, width=Width(store.width, stored=True), decimal=given.decimal, null=given.null, **how)
+        chunks += open_reader(
+            given.inputs,
+            width=Width(store.width, stored=True),
+            decimal=given.decimal,
+            null=given.null,
+            **how,
+        )
     columns: Any = [chunk.ids for chunk in chunks if chunk.ids is not None]
     if given.pairs and len(columns) < len(chunks):
         raise InputError("--pairs needs an id in each row")
     if given.fingerprints and columns:
-        raise InputError("--fingerprints takes lines of one fingerprint alone, which loses all its ids: --pairs deletes pairs")
-    what: dict[str, Any] = {"fingerprints": np.concatenate([chunk.fingerprints for chunk in chunks])}
+        raise InputError(
+            "--fingerprints takes lines of one fingerprint alone, which loses all its ids: "
+            "--pairs deletes pairs"
+        )
+    what: dict[str, Any] = {
+        "fingerprints": np.concatenate([chunk.fingerprints for chunk in chunks])
+    }
     if given.pairs:
         what["ids"] = list(chain(*columns)) if of_strings else np.concatenate(columns)
     return what
@@ -351,17 +471,22 @@ MERGING = (*options.LIMITS, *options.RESULT)
 
 @verb(
     options.STORE,
-    option("--at SHARE", "Merge only if the delta has this share of the tables, such as 0.1, and 65,536 changes.", options.SHARE),
+    option(
+        "--at SHARE",
+        "Merge only if the delta has this share of the tables, such as 0.1, and 65,536 changes.",
+        options.SHARE,
+    ),
     *MERGING,
     guesses={"--design": "fpstore redesign takes another design"},
 )
 def merge(given: Given) -> None:
     """Fold changes into the tables.
 
-    The new tables are written beside the old ones, so there must be space for both, and replace them in one step.
-    Readers go on all the time. While another process has the store open for
-    writing, this command is refused: let that process merge, with fpstore.open(..., merge_at=0.1) or Store.merge().
-    With --json, writes what fpstore stats --json does, and whether there was anything to merge ("merged").
+    The new tables are written beside the old ones, so there must be space for both, and replace
+    them in one step. Readers go on all the time. While another process has the store open for
+    writing, this command is refused: let that process merge, with fpstore.open(..., merge_at=0.1)
+    or Store.merge(). With --json, writes what fpstore stats --json does, and whether there was
+    anything to merge ("merged").
 
     $ fpstore merge crawl.fps
     $ fpstore merge crawl.fps --at 0.1 --threads 2 --memory 1GiB --json
@@ -372,15 +497,17 @@ def merge(given: Given) -> None:
 @verb(
     options.STORE,
     argument("others", "OTHER...", nargs=-1, required=True),
-    option("--renumber", "Renumber the integer ids of each OTHER, in turn, from the largest so far."),
+    option(
+        "--renumber", "Renumber the integer ids of each OTHER, in turn, from the largest so far."
+    ),
     *MERGING,
 )
 def absorb(given: Given) -> None:
     """Take in the content of other stores.
 
-    The other stores do not change. A fingerprint in several stores gets the ids of all. Stores whose ids are row numbers
-    have the same ids for different documents: use --renumber, unless they are parts of one store. This is a merge: see
-    fpstore merge.
+    The other stores do not change. A fingerprint in several stores gets the ids of all. Stores
+    whose ids are row numbers have the same ids for different documents: use --renumber, unless they
+    are parts of one store. This is a merge: see fpstore merge.
 
     $ fpstore absorb crawl.fps monday.fps tuesday.fps
     $ fpstore absorb numbers.fps shard.fps --renumber --json
@@ -392,9 +519,12 @@ def absorb(given: Given) -> None:
                     check_origin(known, None, given.store, other, given)
                 if read.path.samefile(given.store):
                     raise InputError(f"{given.store}: cannot absorb itself", path=given.store)
-                if not given.renumber and all(snapshot_of(store).totals.id_kind == "row" for store in (known, read)):
+                if not given.renumber and all(
+                    snapshot_of(store).totals.id_kind == "row" for store in (known, read)
+                ):
                     given.note(
-                        f"{given.store} and {other} both have row numbers as ids, so an id may mean two documents: if they are "
+                        f"{given.store} and {other} both have row numbers as ids, so an id may "
+                        "mean two documents: if they are "
                         "not parts of one store, use --renumber"
                     )
     _merged(given, lambda store, how: store.absorb(*given.others, renumber=given.renumber, **how))
@@ -420,10 +550,12 @@ def _merged(given: Given, merge: Callable[[Store, dict[str, Any]], None]) -> Non
         opened = fpstore.open(given.store, "r+")
     except StoreLockedError as error:
         raise StoreLockedError(
-            f"{error}. To merge in that process, call Store.merge() there, or open the store with fpstore.open(path, 'r+', "
+            f"{error}. To merge in that process, call Store.merge() there, or open the store with "
+            "fpstore.open(path, 'r+', "
             "merge_at=0.1) for merges in the background",
-            path=error.path, got=error.got,
-        ) from None  # fmt: skip
+            path=error.path,
+            got=error.got,
+        ) from None
     with opened:
         before = snapshot_of(opened)
         generation, changes = before.generation.record.number, before.delta.kernel.operations
@@ -434,36 +566,53 @@ def _merged(given: Given, merge: Callable[[Store, dict[str, Any]], None]) -> Non
     merged = stats["generation"] != generation
     line = given.timed(given.store, f"generation {stats['generation']}, {summary(stats)}")
     if not merged:
-        line = f"{printable(given.store)}: nothing to merge yet: {counted(changes, 'change')} since the last merge{wanted}"
+        line = (
+            f"{printable(given.store)}: nothing to merge yet: {counted(changes, 'change')} since "
+            f"the last merge{wanted}"
+        )
     given.result({"merged": merged, **stats}, line)
 
 
 @verb(
     options.STORE,
     argument("folder", "FOLDER"),
-    option("--bits N", "Number of leading bits, 1 to 8: 2 to 256 stores.", whole(1, 8), required=True),
+    option(
+        "--bits N", "Number of leading bits, 1 to 8: 2 to 256 stores.", whole(1, 8), required=True
+    ),
     *options.LIMITS,
-    option("--force", "Replace stores in FOLDER that have the names of new ones, each once the new one is complete."),
+    option(
+        "--force",
+        "Replace stores in FOLDER that have the names of new ones, each once the new one is "
+        "complete.",
+    ),
     *options.RESULT,
     guesses=output_is("the folder to write to is the second argument"),
 )
 def split(given: Given) -> None:
     """Write the content of a store to several stores.
 
-    The leading bits of a fingerprint say which store gets it. The new stores are named after these bits, such as
-    FOLDER/00.fps to FOLDER/11.fps. STORE does not change.
-    fpstore absorb joins the parts again.
+    The leading bits of a fingerprint say which store gets it. The new stores are named after these
+    bits, such as FOLDER/00.fps to FOLDER/11.fps. STORE does not change. fpstore absorb joins the
+    parts again.
 
     $ fpstore split crawl.fps shards --bits 2
     $ fpstore split crawl.fps shards --bits 2 --force --json
     """
     with given.bars() as bars, fpstore.open(given.store) as opened:
         paths = opened.split(
-            given.folder, given.bits, overwrite=given.force, memory=given.memory, threads=given.threads, progress=bars
+            given.folder,
+            given.bits,
+            overwrite=given.force,
+            memory=given.memory,
+            threads=given.threads,
+            progress=bars,
         )
     records, lines = [], []
     for path in paths:
         with fpstore.open(path) as part:
             records.append({"path": str(path), "fingerprints": len(part), "ids": len(part.ids)})
-            lines.append(f"{printable(path)}: {counted(len(part), 'fingerprint')}, {counted(len(part.ids), 'id')}")
+            lines.append(
+                f"{printable(path)}: {counted(len(part), 'fingerprint')}, "
+                f"{counted(len(part.ids), 'id')}"
+            )
     given.result(records, "\n".join(lines))

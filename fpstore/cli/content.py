@@ -1,4 +1,7 @@
-"""The content of inputs: the one declaration of it that verbs share, and the readers that make fingerprints of it."""
+"""The content of inputs.
+
+The one declaration of it that verbs share, and the readers that make fingerprints of it.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,16 @@ from fpstore.io.source import FIELD_FORMATS
 from fpstore.store import Store
 
 CHUNK_ROWS = 1 << 14  # of texts that are hashed before the first are used
-FINGERPRINTS, TEXTS, ROWS, PICTURES, VECTORS = "fingerprints", "files of texts", "columns of texts", "pictures", "vectors"
+FINGERPRINTS, TEXTS, ROWS, PICTURES, VECTORS = (
+    "fingerprints",
+    "files of texts",
+    "columns of texts",
+    "pictures",
+    "vectors",
+)
 FLAGS = {TEXTS: "--text", ROWS: "--text-field", PICTURES: "--image", VECTORS: "--vector"}
-_KIND = {"texts": TEXTS, "rows": ROWS, "pictures": PICTURES, "vectors": VECTORS}  # by the items of a fingerprinter
+# by the items of a fingerprinter
+_KIND = {"texts": TEXTS, "rows": ROWS, "pictures": PICTURES, "vectors": VECTORS}
 
 _FEATURES = (
     "method",
@@ -64,7 +74,8 @@ _BELONGS = {  # options, and what they are for
 }
 _NUMBER = re.compile(r"[+-]?[0-9][0-9._]*")
 _PART_BYTES = 1 << 20
-_PAGES_WIDTH = 256  # of a store that starts empty, for texts that come page by page: docs/crawler.md has the figures
+# of a store that starts empty, for texts that come page by page: docs/crawler.md has the figures
+_PAGES_WIDTH = 256
 _NAMED = 3
 _NOTES = {
     "replaced": "with bytes that are not UTF-8, which were replaced",
@@ -88,7 +99,8 @@ def read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[st
             weight = int(number)
         else:
             fail(
-                f"{named}: the weight in {show(text)} must be a whole number from 1 to {MOST_WEIGHT}; "
+                f"{named}: the weight in {show(text)} must be a whole number from 1 to "
+                f"{MOST_WEIGHT}; "
                 f"a column with this name is {show(f'{text}=1')}"
             )
         if not name:
@@ -98,96 +110,178 @@ def read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[st
         weights[name] = weight
     if len(weights) < 2:
         return next(iter(weights), None)
-    return {name: weight or 1 for name, weight in weights.items()} if any(weights.values()) else tuple(weights)
+    return (
+        {name: weight or 1 for name, weight in weights.items()}
+        if any(weights.values())
+        else tuple(weights)
+    )
 
 
-def read_unweighted_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> Any:
+def read_unweighted_columns(
+    ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+) -> Any:
     """Return the columns that are named; a usage error if one has a weight."""
     found = read_columns(ctx, parameter, value)
-    if isinstance(found, dict) or (isinstance(found, str) and value[0] not in (found, f"{found}=1")):
-        raise click.UsageError(f"{parameter.opts[-1]}: the columns of n-grams have no weights: name them alone", ctx)
+    if isinstance(found, dict) or (
+        isinstance(found, str) and value[0] not in (found, f"{found}=1")
+    ):
+        raise click.UsageError(
+            f"{parameter.opts[-1]}: the columns of n-grams have no weights: name them alone", ctx
+        )
     return found
 
 
 TEXT_FIELD = option(
     "--text-field NAME[=WEIGHT]",
-    "Column or JSON field of texts, whose fingerprints are made. Of several, each counts by its weight, a whole number, "
+    "Column or JSON field of texts, whose fingerprints are made. Of several, each counts by its "
+    "weight, a whole number, "
     "by default 1.",
-    multiple=True, callback=read_columns,
-)  # fmt: skip
-VECTOR_FIELD = option("--vector-field NAME", "Parquet column of vectors, which are lists of numbers. By default vector.", NAME)
-TEXT = option("--text", "Inputs are text files or folders of them: each file is a document, and its path is the id.")
+    multiple=True,
+    callback=read_columns,
+)
+VECTOR_FIELD = option(
+    "--vector-field NAME",
+    "Parquet column of vectors, which are lists of numbers. By default vector.",
+    NAME,
+)
+TEXT = option(
+    "--text",
+    "Inputs are text files or folders of them: each file is a document, and its path is the id.",
+)
 IMAGE = option("--image", "Inputs are pictures or folders of them: the path is the id.")
 VECTOR = option("--vector", "Inputs are .npy or .parquet files of vectors.")
 TEXTUAL = (TEXT, TEXT_FIELD, SUFFIXES, ENCODING, HTML)
 LEFT_OUT = option(
-    "--left-out FILE", "Write what is left out to a file: the path, or the number of a row or vector, and the reason, a word.",
+    "--left-out FILE",
+    "Write what is left out to a file: the path, or the number of a row or vector, and the "
+    "reason, a word.",
     callback=check_output_path,
-)  # fmt: skip
+)
 DECLARED = (*TEXTUAL, IMAGE, VECTOR, VECTOR_FIELD)
 KNOWN_GUESSES = dict.fromkeys(
-    ("--text", "--image", "--vector", "--html"), "the store knows what it was made of: name files of such alone"
+    ("--text", "--image", "--vector", "--html"),
+    "the store knows what it was made of: name files of such alone",
 )
 KNOWN = (  # of verbs for which the store knows what it is made of
     option("--fingerprints", "Inputs hold fingerprints, not what the store makes fingerprints of."),
-    TEXT_FIELD, SUFFIXES, ENCODING, VECTOR_FIELD, LEFT_OUT,
-)  # fmt: skip
+    TEXT_FIELD,
+    SUFFIXES,
+    ENCODING,
+    VECTOR_FIELD,
+    LEFT_OUT,
+)
 
 FEATURES = (
     option(
-        "--method", "How fingerprints of texts are made: minhash estimates which share of their pieces two texts have in common; "
-        "simhash is shorter and compares words by weight. By default minhash for dedup, otherwise simhash.", tuple(TEXT_METHODS),
+        "--method",
+        "How fingerprints of texts are made: minhash estimates which share of their pieces two "
+        "texts have in common; "
+        "simhash is shorter and compares words by weight. By default minhash for dedup, otherwise "
+        "simhash.",
+        tuple(TEXT_METHODS),
     ),
     option(
-        "--shingle", "Unit of the overlapping pieces of a text. With auto, words, and characters of scripts without spaces.",
-        UNITS, "auto",
+        "--shingle",
+        "Unit of the overlapping pieces of a text. With auto, words, and characters of scripts "
+        "without spaces.",
+        UNITS,
+        "auto",
     ),
-    option("--shingle-size N", "Number of units in a piece, 1 to 255. By default 3 for minhash, 1 for simhash.", whole(1, 255)),
     option(
-        "--weighting", "Weight of a piece: how often it occurs (count), the number of binary digits of that (log), or 1 (set). "
-        "By default set for minhash, log for simhash.", WEIGHTINGS,
-    ),
-    option("--digits", "zero makes all digits alike: texts that differ in numbers only are the same.", DIGITS, "keep"),
-    option(
-        "--marks", "fold removes the diacritics of Latin, Greek, Cyrillic, Hebrew, Arabic and Syriac; punctuation makes all "
-        "combining marks separate words.", MARKS, "keep",
-    ),
-    option("--hyphens", "join makes one word of a word that a hyphen breaks at the end of a line.", HYPHENS, "keep"),
-    option("--feature-hash", "Hash of a piece; md5 and blake2b are slow.", tuple(HASHES), "xxh64"),
-    option(
-        "--tokenizer", "unicode finds words by the rules of Unicode (pip install regex), jieba weighted Chinese keywords "
-        "(pip install jieba).", tuple(NAMED),
-    ),
-    option("--stop-words FILE", "Only pieces with one of the words in this file count: adverts and menus have few."),
-)  # fmt: skip
-SHINGLES = (
-    *FEATURES,
-    option("--weights FILE", "Weigh pieces by a file of fpstore weights, which also says the method and what a piece is."),
-    option(
-        "--longest-sentences N", "Instead of --method, hash the N longest sentences: radius 0 finds copies of them.",
+        "--shingle-size N",
+        "Number of units in a piece, 1 to 255. By default 3 for minhash, 1 for simhash.",
         whole(1, 255),
     ),
-)  # fmt: skip
-MAKING = (
-    *SHINGLES,
-    option("--seed N", "Seed of the random hyperplanes of vectors.", whole(0, 2**64 - 1), 0, into="plane_seed"),
     option(
-        "--image-hash METHOD", f"Hash of pictures: {', '.join(METHODS)}. pdq has 256 bits, color 64, the others 64 or 256.",
-        METHODS, "perceptual",
+        "--weighting",
+        "Weight of a piece: how often it occurs (count), the number of binary digits of that "
+        "(log), or 1 (set). "
+        "By default set for minhash, log for simhash.",
+        WEIGHTINGS,
     ),
     option(
-        "--frame", "Of a file with several frames or pages: the first, or each, with the id path#number.", FRAMES,
+        "--digits",
+        "zero makes all digits alike: texts that differ in numbers only are the same.",
+        DIGITS,
+        "keep",
+    ),
+    option(
+        "--marks",
+        "fold removes the diacritics of Latin, Greek, Cyrillic, Hebrew, Arabic and Syriac; "
+        "punctuation makes all "
+        "combining marks separate words.",
+        MARKS,
+        "keep",
+    ),
+    option(
+        "--hyphens",
+        "join makes one word of a word that a hyphen breaks at the end of a line.",
+        HYPHENS,
+        "keep",
+    ),
+    option("--feature-hash", "Hash of a piece; md5 and blake2b are slow.", tuple(HASHES), "xxh64"),
+    option(
+        "--tokenizer",
+        "unicode finds words by the rules of Unicode (pip install regex), jieba weighted Chinese "
+        "keywords "
+        "(pip install jieba).",
+        tuple(NAMED),
+    ),
+    option(
+        "--stop-words FILE",
+        "Only pieces with one of the words in this file count: adverts and menus have few.",
+    ),
+)
+SHINGLES = (
+    *FEATURES,
+    option(
+        "--weights FILE",
+        "Weigh pieces by a file of fpstore weights, which also says the method and what a piece "
+        "is.",
+    ),
+    option(
+        "--longest-sentences N",
+        "Instead of --method, hash the N longest sentences: radius 0 finds copies of them.",
+        whole(1, 255),
+    ),
+)
+MAKING = (
+    *SHINGLES,
+    option(
+        "--seed N",
+        "Seed of the random hyperplanes of vectors.",
+        whole(0, 2**64 - 1),
+        0,
+        into="plane_seed",
+    ),
+    option(
+        "--image-hash METHOD",
+        f"Hash of pictures: {', '.join(METHODS)}. pdq has 256 bits, color 64, the others 64 or "
+        "256.",
+        METHODS,
+        "perceptual",
+    ),
+    option(
+        "--frame",
+        "Of a file with several frames or pages: the first, or each, with the id path#number.",
+        FRAMES,
         "first",
     ),
     option(
-        "--min-quality N", "Leave out pictures of a lower quality, which are nearly blank. By default 20 with pdq, otherwise 4 "
-        "grey levels of detail. 0 keeps all but blank ones.", whole(0, 100),
+        "--min-quality N",
+        "Leave out pictures of a lower quality, which are nearly blank. By default 20 with pdq, "
+        "otherwise 4 "
+        "grey levels of detail. 0 keeps all but blank ones.",
+        whole(0, 100),
     ),
-)  # fmt: skip
+)
 
 
 def declared_kind(given: Given) -> str:
-    """Return the content of the inputs by the command line; a usage error if it names two kinds of content."""
+    """Return the content of the inputs by the command line.
+
+    A usage error if it names two kinds of content.
+    """
     wanted = {TEXTS: "text", ROWS: "text_field", PICTURES: "image", VECTORS: "vector"}
     kinds = [kind for kind, name in wanted.items() if getattr(given, name, None)]
     if kinds == [TEXTS, ROWS]:
@@ -206,7 +300,10 @@ def known_kind(given: Given, store: Store) -> tuple[str, Any, Any]:
         return FINGERPRINTS, None, None
     if store.fingerprinter is None:
         made = f"this store does not know how its fingerprints were made, so it takes no {ROWS}"
-        raise InputError(f"{store.path}: {made}: give it fingerprints, or build it with {FLAGS[ROWS]}", path=store.path)
+        raise InputError(
+            f"{store.path}: {made}: give it fingerprints, or build it with {FLAGS[ROWS]}",
+            path=store.path,
+        )
     maker = hashing.from_description(store.fingerprinter)
     if given.text_field is not None and maker.items not in ("texts", "rows"):
         made = f"the fingerprints of this store were made of {maker.items} ({maker.name})"
@@ -219,7 +316,11 @@ def known_kind(given: Given, store: Store) -> tuple[str, Any, Any]:
 
 def has_fingerprints(given: Given, store: Store) -> bool:
     """Whether the inputs of a store are fingerprints, because it takes nothing else or the command line says so."""
-    return store.fingerprinter is None or given.fingerprints or any(map(given.is_given, OF_FINGERPRINTS))
+    return (
+        store.fingerprinter is None
+        or given.fingerprints
+        or any(map(given.is_given, OF_FINGERPRINTS))
+    )
 
 
 def refuse_foreign(given: Given, kind: str) -> None:
@@ -233,7 +334,10 @@ def refuse_foreign(given: Given, kind: str) -> None:
             what = f"{', '.join(first)} and {last}" if first else last
             fail(f"{opts[name]} is for {what}{advice}, not for {kind}")
     if kind == ROWS and getattr(given, "format", None) not in (None, *FIELD_FORMATS):
-        fail(f"--format {given.format} has no column of texts: --text-field is for {', '.join(FIELD_FORMATS)}")
+        fail(
+            f"--format {given.format} has no column of texts: --text-field is for "
+            f"{', '.join(FIELD_FORMATS)}"
+        )
 
 
 # Fingerprinters
@@ -251,10 +355,17 @@ def features_maker(given: Given, method: str = "simhash") -> TextHash:
     if getattr(given, "empty", False) and others["width"] is None:
         others["width"] = _PAGES_WIDTH
     return text_fingerprinter(
-        getattr(given, "method", None) or method, weighted, shingle=given.shingle, hash=given.feature_hash, digits=given.digits,
-        marks=given.marks, hyphens=given.hyphens,
-        stop_words=words, tokenizer=given.tokenizer, **{name: value for name, value in others.items() if value is not None},
-    )  # fmt: skip
+        getattr(given, "method", None) or method,
+        weighted,
+        shingle=given.shingle,
+        hash=given.feature_hash,
+        digits=given.digits,
+        marks=given.marks,
+        hyphens=given.hyphens,
+        stop_words=words,
+        tokenizer=given.tokenizer,
+        **{name: value for name, value in others.items() if value is not None},
+    )
 
 
 def own_width(given: Given) -> int | None:
@@ -265,10 +376,15 @@ def own_width(given: Given) -> int | None:
 def text_maker(given: Given, method: str = "simhash") -> TextHash | hashing.LongestSentences:
     """Return the fingerprinter of texts; the method is the default of --method."""
     if given.longest_sentences is not None:
-        given.refuse("does not go with --longest-sentences", *(name for name in TEXT_MAKING if name != "longest_sentences"))
+        given.refuse(
+            "does not go with --longest-sentences",
+            *(name for name in TEXT_MAKING if name != "longest_sentences"),
+        )
         return hashing.LongestSentences(n=given.longest_sentences, width=given.width or WORD_BITS)
     if given.weights is not None:
-        given.refuse("does not go with --weights: the file says how its weights were learnt", *_FEATURES)
+        given.refuse(
+            "does not go with --weights: the file says how its weights were learnt", *_FEATURES
+        )
         return read_weights(given.weights, own_width(given))
     return features_maker(given, method)
 
@@ -276,11 +392,16 @@ def text_maker(given: Given, method: str = "simhash") -> TextHash | hashing.Long
 def declared_maker(given: Given, kind: str) -> Any:
     """Return the fingerprinter that the command line describes, of vectors a function of their dimension; None for none."""
     if kind == VECTORS:
-        return lambda dimension: hashing.HyperplaneHash(dimension=dimension, width=given.width, seed=given.plane_seed)
+        return lambda dimension: hashing.HyperplaneHash(
+            dimension=dimension, width=given.width, seed=given.plane_seed
+        )
     if kind == PICTURES:
         with usage_errors():
             return hashing.ImageHash(
-                method=given.image_hash, width=own_width(given), frame=given.frame, min_quality=given.min_quality
+                method=given.image_hash,
+                width=own_width(given),
+                frame=given.frame,
+                min_quality=given.min_quality,
             )
     if kind == FINGERPRINTS:
         return None
@@ -298,7 +419,11 @@ class Notices:
 
     def __init__(self, kind: str, left_out: str | None = None) -> None:
         self.of(kind)
-        self._list = None if left_out is None else open_writer(left_out, columns={"item": "text", "reason": "text"})
+        self._list = (
+            None
+            if left_out is None
+            else open_writer(left_out, columns={"item": "text", "reason": "text"})
+        )
         self.sources: list[Any] = []  # that are read, which may lack columns or have pages of HTML
         self._seen: Counter[str] = Counter()
         self._first: dict[str, list[str]] = {}
@@ -321,37 +446,63 @@ class Notices:
             names.append(f"row {which}" if isinstance(which, int) else str(which))
 
     def report(self, given: Given) -> None:
-        """Report how many were left out for each reason, and in which encodings others were read; end the list."""
+        """Report how many were left out for each reason, and in which encodings others were read.
+
+        End the list.
+        """
         if self._list is not None:
             self._list.close()
-        for name in dict.fromkeys(name for source in self.sources for name in getattr(source, "absent", ())):
+        for name in dict.fromkeys(
+            name for source in self.sources for name in getattr(source, "absent", ())
+        ):
             given.note(f"no row has the field {show(name)}")
         whole = sum(getattr(source, "whole_pages", 0) for source in self.sources)
         if whole:
             given.note(
-                f"{counted(whole, 'page')} compared by all words outside of menus: their main texts have few of these words"
+                f"{counted(whole, 'page')} compared by all words outside of menus: their main "
+                "texts have few of these words"
             )
-        if any(getattr(source, "tagged", False) for source in self.sources) and "tags" not in self._seen:
-            given.note("the first texts look like pages of HTML, and were taken with their tags: --html takes the main text")
+        if (
+            any(getattr(source, "tagged", False) for source in self.sources)
+            and "tags" not in self._seen
+        ):
+            given.note(
+                "the first texts look like pages of HTML, and were taken with their tags: --html "
+                "takes the main text"
+            )
         for reason, number in sorted(self._seen.items()):
             if reason == "error":
                 continue  # its verb has the message
             names = ", ".join(self._first[reason])
             more = f" and {number - _NAMED:,} more" if number > _NAMED else ""
-            what = f"left out, {SENTENCES[reason]}" if reason in SENTENCES else f"not in UTF-8, {reason}"
+            what = (
+                f"left out, {SENTENCES[reason]}"
+                if reason in SENTENCES
+                else f"not in UTF-8, {reason}"
+            )
             given.note(f"{counted(number, self._what)} {_NOTES.get(reason, what)}: {names}{more}")
 
 
 def open_fingerprints(given: Given, paths: str | Sequence[str], width: Any, **more: Any) -> Reader:
     """Return the reader of fingerprints; what is in ``more`` comes before the command line."""
-    fields = {name: getattr(given, name) for name in ("format", *OF_FINGERPRINTS, "id_field", "id_type")}
+    fields = {
+        name: getattr(given, name) for name in ("format", *OF_FINGERPRINTS, "id_field", "id_type")
+    }
     return open_reader(paths, width=width, **fields | more)
 
 
 def open_inputs(
-    given: Given, kind: str, paths: Sequence[str], maker: Any, notices: Notices, columns: Any = None, **more: Any
+    given: Given,
+    kind: str,
+    paths: Sequence[str],
+    maker: Any,
+    notices: Notices,
+    columns: Any = None,
+    **more: Any,
 ) -> Any:
-    """Return the reader of inputs, which makes fingerprints of their content; a `maker` of fingerprints is their width.
+    """Return the reader of inputs, which makes fingerprints of their content.
+
+    A `maker` of fingerprints is their width.
 
     --text-field names the columns of texts by default.
     """
@@ -360,22 +511,40 @@ def open_inputs(
         return open_fingerprints(given, paths, maker, **more)
     if kind == PICTURES:
         warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
-        return hashing.ImageReader(paths, maker, on_notice=notices, memory=getattr(given, "memory", None), **makes)
+        return hashing.ImageReader(
+            paths, maker, on_notice=notices, memory=getattr(given, "memory", None), **makes
+        )
     if kind == VECTORS:
         if "-" in paths:
             fail("vectors are read from files, not from standard input: write them to a file first")
         return hashing.VectorReader(
-            paths, maker, vector_field=given.vector_field, id_field=given.id_field, id_type=given.id_type,
-            first_row=more.get("first_row", 0), on_notice=notices,
-        )  # fmt: skip
-    reading = {"encoding": given.encoding, "html": getattr(given, "html", False), "on_notice": notices}
+            paths,
+            maker,
+            vector_field=given.vector_field,
+            id_field=given.id_field,
+            id_type=given.id_type,
+            first_row=more.get("first_row", 0),
+            on_notice=notices,
+        )
+    reading = {
+        "encoding": given.encoding,
+        "html": getattr(given, "html", False),
+        "on_notice": notices,
+    }
     if kind == TEXTS:
         source: Any = hashing.DocumentReader(paths, maker, **makes, **reading)
     else:
         source = hashing.TextReader(
-            paths, maker, text=columns or given.text_field, id=given.id_field, id_type=given.id_type, format=given.format,
-            threads=given.threads, **reading, **more,
-        )  # fmt: skip
+            paths,
+            maker,
+            text=columns or given.text_field,
+            id=given.id_field,
+            id_type=given.id_type,
+            format=given.format,
+            threads=given.threads,
+            **reading,
+            **more,
+        )
     notices.sources.append(source)
     return source
 
@@ -392,7 +561,11 @@ def open_files(given: Given, kind: str, paths: Sequence[str], maker: Any, notice
             if path != "-":
                 yield from open_inputs(given, kind, [path], maker, notices)
             else:
-                yield _picture(maker) if kind == PICTURES else _text(maker, standard_input(notices, given.encoding))
+                yield (
+                    _picture(maker)
+                    if kind == PICTURES
+                    else _text(maker, standard_input(notices, given.encoding))
+                )
 
     return chunks()
 
@@ -402,7 +575,10 @@ def _read_stdin(noun: str) -> bytes:
     with unpacked(InputFile("-"), lambda _: None) as read:
         for part in iter(lambda: read(_PART_BYTES), b""):
             if len(data) + len(part) > MOST_FILE_BYTES:
-                raise InputError(f"standard input: more than {MOST_FILE_BYTES} bytes, too large for one {noun}", path="-")
+                raise InputError(
+                    f"standard input: more than {MOST_FILE_BYTES} bytes, too large for one {noun}",
+                    path="-",
+                )
             data += part
     return bytes(data)
 
@@ -422,28 +598,43 @@ def standard_input(notices: Notices, encoding: str | None = None) -> str:
         raise InputError(f"standard input: {NOT_BINARY}", path="-")
     found = decoded(data, encoding)
     if found is None:
-        raise InputError("standard input: no encoding explains its bytes: name it with --encoding", path="-")
+        raise InputError(
+            "standard input: no encoding explains its bytes: name it with --encoding", path="-"
+        )
     if found.guessed or found.replaced:
         notices(Path("-"), f"read as {found.encoding}" if found.guessed else "replaced")
     return found.text
 
 
 def _picture(maker: Any) -> Chunk:
-    found = maker.of_frames(GivenPicture(_read_stdin("picture"), "standard input"), every=maker.frame == "all")
+    found = maker.of_frames(
+        GivenPicture(_read_stdin("picture"), "standard input"), every=maker.frame == "all"
+    )
     numbers = {number: value for number, value in enumerate(found) if not isinstance(value, Lack)}
     if not numbers:
-        raise InputError(f"standard input {next(value.sentence for value in found if isinstance(value, Lack))}", path="-")
+        raise InputError(
+            f"standard input {next(value.sentence for value in found if isinstance(value, Lack))}",
+            path="-",
+        )
     ids = ["-" if len(found) == 1 else f"-#{number}" for number in numbers]
     return Chunk(Width(maker.width).rows(numbers.values()), ids)
 
 
 def check_inputs(kind: str, paths: Sequence[str], advice: str) -> None:
-    """Refuse inputs that cannot have the declared content; ``advice`` is for a folder among files of fingerprints."""
+    """Refuse inputs that cannot have the declared content.
+
+    ``advice`` is for a folder among files of fingerprints.
+    """
     if kind in (TEXTS, PICTURES) and "-" in paths:
-        fail(f"{kind} are read from files and folders, not from standard input: write it to a file first")
+        fail(
+            f"{kind} are read from files and folders, not from standard input: write it to a file "
+            "first"
+        )
     for path in map(Path, paths if kind == FINGERPRINTS else ()):
         if is_openable(path):
-            advised = "fpstore absorb adds stores to one another, fpstore export writes the rows of one"
+            advised = (
+                "fpstore absorb adds stores to one another, fpstore export writes the rows of one"
+            )
             raise InputError(f"{path}: is a store: {advised}", path=path)
         if path.is_dir():
             raise InputError(f"{path}: is a folder; {advice}", path=path)

@@ -38,7 +38,9 @@ from fpstore.jobs.reference import Reference
 from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
 
 SLICE_ROWS = option(
-    "--slice-rows N", "About how many rows a task of a plan compares. By default 4 million.", options.NUMBER_OF_ALL
+    "--slice-rows N",
+    "About how many rows a task of a plan compares. By default 4 million.",
+    options.NUMBER_OF_ALL,
 )
 SHOWN_FAMILIES, SHOWN_IDS = 5, 4
 NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
@@ -54,105 +56,175 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
 @verb(
     argument("inputs", "INPUT...", nargs=-1),
     argument("output", "OUTPUT", callback=_last),
-    *content.TEXTUAL, options.ROW_FORMAT, options.FINGERPRINT_FIELD, options.DECIMAL, options.SIGNED, options.ID_FIELD,
-    option("--score-field NAME", "Column or JSON field of numbers or times, for --keep highest.", options.NAME),
+    *content.TEXTUAL,
+    options.ROW_FORMAT,
+    options.FINGERPRINT_FIELD,
+    options.DECIMAL,
+    options.SIGNED,
+    options.ID_FIELD,
     option(
-        "--threshold X", "Jaccard similarity of near-duplicates, 0 to 1. With minhash, the radius is the least that finds 98% of "
-        "the pairs of this similarity. With --verify, the bound of the exact similarity. By default 0.7.", click.FloatRange(0, 1),
+        "--score-field NAME",
+        "Column or JSON field of numbers or times, for --keep highest.",
+        options.NAME,
     ),
     option(
-        "-r --radius N", "Instead of --threshold, the largest distance of near-duplicates, in bits. By default, without minhash, "
-        "3 of each 64 bits: 1 at a width of 32, 3 at 64, 6 at 128, and 12 at 256 (24 for SimHash).", options.RADIUS,
+        "--threshold X",
+        "Jaccard similarity of near-duplicates, 0 to 1. With minhash, the radius is the least "
+        "that finds 98% of "
+        "the pairs of this similarity. With --verify, the bound of the exact similarity. By "
+        "default 0.7.",
+        click.FloatRange(0, 1),
     ),
     option(
-        "--keep", "Of each cluster keep the first row, the one with the smallest id, the one nearest to the majority of the "
-        "fingerprints, or the one with the highest score.", KEEP_RULES, "first",
+        "-r --radius N",
+        "Instead of --threshold, the largest distance of near-duplicates, in bits. By default, "
+        "without minhash, "
+        "3 of each 64 bits: 1 at a width of 32, 3 at 64, 6 at 128, and 12 at 256 (24 for SimHash).",
+        options.RADIUS,
     ),
     option(
-        "--group", "connected: chains of near-duplicates make a cluster. greedy: all documents of a cluster are within the "
-        "radius of the kept one. By default greedy for minhash, otherwise connected.", GROUPINGS,
+        "--keep",
+        "Of each cluster keep the first row, the one with the smallest id, the one nearest to the "
+        "majority of the "
+        "fingerprints, or the one with the highest score.",
+        KEEP_RULES,
+        "first",
     ),
     option(
-        "--verify/--no-verify", "Read the texts of clusters again, and remove one only if it has the share --threshold of its "
-        "pieces in common with the text that is kept, counted exactly; or do not. By default, that is done where the threshold "
-        "is below 0.5 and unrelated texts with a common line would be removed: with minhash of 256 bits, up to 0.4.",
+        "--group",
+        "connected: chains of near-duplicates make a cluster. greedy: all documents of a cluster "
+        "are within the "
+        "radius of the kept one. By default greedy for minhash, otherwise connected.",
+        GROUPINGS,
     ),
     option(
-        "--search", "exact: compare all rows. bands: compare only texts that share some minima of MinHash, which is faster for "
-        "many rows, and better for a low --threshold. auto: bands for more than 1,048,576 rows, or if unrelated texts would be "
-        "near each other by chance, unless you give --radius.", SEARCHES, "auto",
+        "--verify/--no-verify",
+        "Read the texts of clusters again, and remove one only if it has the share --threshold of "
+        "its "
+        "pieces in common with the text that is kept, counted exactly; or do not. By default, "
+        "that is done where the threshold "
+        "is below 0.5 and unrelated texts with a common line would be removed: with minhash of "
+        "256 bits, up to 0.4.",
     ),
     option(
-        "--against REFERENCE", "Also remove rows that are near a document of REFERENCE, a store or a file with the same columns, "
-        "which stays as it is. Texts are hashed as the store hashed its own, and its radius applies unless you give another.",
+        "--search",
+        "exact: compare all rows. bands: compare only texts that share some minima of MinHash, "
+        "which is faster for "
+        "many rows, and better for a low --threshold. auto: bands for more than 1,048,576 rows, "
+        "or if unrelated texts would be "
+        "near each other by chance, unless you give --radius.",
+        SEARCHES,
+        "auto",
     ),
     option(
-        "--add", "Insert the kept rows into the store REFERENCE, with their ids, when OUTPUT is complete. A store that does not "
-        "exist is made. OUTPUT.resume is kept until then: if the job ends early, the same command goes on.",
+        "--against REFERENCE",
+        "Also remove rows that are near a document of REFERENCE, a store or a file with the same "
+        "columns, "
+        "which stays as it is. Texts are hashed as the store hashed its own, and its radius "
+        "applies unless you give another.",
     ),
     option(
-        "--unknown", "What becomes of rows that cannot be compared: null or blank texts, null fingerprints or ids.",
-        UNKNOWN, "keep",
-    ),
-    options.WIDTH, *content.SHINGLES,
-    option(
-        "--unit", "Remove documents; or, instead, the paragraphs or lines of texts that more than --more-than documents have. "
-        "Paragraphs are separated by blank lines.", UNITS, "document",
+        "--add",
+        "Insert the kept rows into the store REFERENCE, with their ids, when OUTPUT is complete. "
+        "A store that does not "
+        "exist is made. OUTPUT.resume is kept until then: if the job ends early, the same command "
+        "goes on.",
     ),
     option(
-        "--more-than N", "With --unit, the most documents that may have a paragraph or a line that stays.", options.COUNT,
+        "--unknown",
+        "What becomes of rows that cannot be compared: null or blank texts, null fingerprints or "
+        "ids.",
+        UNKNOWN,
+        "keep",
+    ),
+    options.WIDTH,
+    *content.SHINGLES,
+    option(
+        "--unit",
+        "Remove documents; or, instead, the paragraphs or lines of texts that more than "
+        "--more-than documents have. "
+        "Paragraphs are separated by blank lines.",
+        UNITS,
+        "document",
+    ),
+    option(
+        "--more-than N",
+        "With --unit, the most documents that may have a paragraph or a line that stays.",
+        options.COUNT,
         USUAL_MORE_THAN,
     ),
-    option("--least-chars N", "With --unit, a paragraph or a line of fewer characters stays.", whole(0, 2**31 - 1), 0),
     option(
-        "--clusters FILE", "Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet. The representative "
+        "--least-chars N",
+        "With --unit, a paragraph or a line of fewer characters stays.",
+        whole(0, 2**31 - 1),
+        0,
+    ),
+    option(
+        "--clusters FILE",
+        "Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet. The "
+        "representative "
         "is the document kept; a line has the distance from it, too.",
     ),
     option(
-        "--removed FILE", "Also write the rows that are removed: row, id, kept_row, kept, cluster, distance. With --against: "
-        "row, id, kept, reference (1 if the kept document is there), distance. With --unit, what is removed from texts: text, "
+        "--removed FILE",
+        "Also write the rows that are removed: row, id, kept_row, kept, cluster, distance. With "
+        "--against: "
+        "row, id, kept, reference (1 if the kept document is there), distance. With --unit, what "
+        "is removed from texts: text, "
         "documents, occurrences, bytes.",
     ),
     options.RENAME,
     option(
-        "--force", "Replace OUTPUT, --clusters and --removed, if they exist. A folder of rows is replaced if it holds only files "
+        "--force",
+        "Replace OUTPUT, --clusters and --removed, if they exist. A folder of rows is replaced if "
+        "it holds only files "
         "of the same format. A folder of texts must be new or empty.",
     ),
-    *PLANNING, PART_BYTES, SLICE_ROWS, *options.LIMITS, RESUME, *options.RESULT,
+    *PLANNING,
+    PART_BYTES,
+    SLICE_ROWS,
+    *options.LIMITS,
+    RESUME,
+    *options.RESULT,
     guesses={
         **output_is("OUTPUT is the last argument, after all inputs"),
-        "--image": "fpstore build --image makes a store of the pictures, and fpstore cluster lists the near-duplicates in it",
+        "--image": "fpstore build --image makes a store of the pictures, and fpstore cluster lists the "
+        "near-duplicates in it",
     },
-)  # fmt: skip
+)
 def dedup(given: Given) -> None:
     """Remove the near-duplicates from a corpus.
 
-    Of each cluster of near-duplicates one row is kept. Reads Parquet, JSON lines, CSV or TSV files with a header, and folders
-    of such files, all with the same columns. Writes the kept rows to OUTPUT, in the same order, with all columns. OUTPUT has the
-    extension of the inputs, or .jsonl or .parquet: the rows are converted then. Of several files or a folder, if OUTPUT has no
-    extension of a format, it is a new folder for files of the same names. With --text, copies files to the folder OUTPUT. Then
-    prints what was found, with --quiet only as --json. Rows may share an id: each row is a document. A null score is below all
-    others; NaN is an error that names the row.
+    Of each cluster of near-duplicates one row is kept. Reads Parquet, JSON lines, CSV or TSV files
+    with a header, and folders of such files, all with the same columns. Writes the kept rows to
+    OUTPUT, in the same order, with all columns. OUTPUT has the extension of the inputs, or .jsonl
+    or .parquet: the rows are converted then. Of several files or a folder, if OUTPUT has no
+    extension of a format, it is a new folder for files of the same names. With --text, copies files
+    to the folder OUTPUT. Then prints what was found, with --quiet only as --json. Rows may share an
+    id: each row is a document. A null score is below all others; NaN is an error that names the
+    row.
 
-    A row whose text is null or blank, or whose fingerprint or id is null, is not compared. It is kept, unless you say
-    --unknown drop; "not compared" of what is printed, in JSON "not_compared", counts such rows.
+    A row whose text is null or blank, or whose fingerprint or id is null, is not compared. It is
+    kept, unless you say --unknown drop; "not compared" of what is printed, in JSON "not_compared",
+    counts such rows.
 
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --threshold 0.8 --verify --removed removed.tsv --force
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --search bands --force
-    $ fpstore dedup corpus.parquet clean.jsonl --text-field text
-    $ fpstore dedup corpus.parquet plain.parquet --text-field text --unit paragraph --more-than 20
-    $ fpstore dedup corpus.parquet plain.parquet --text-field text --unit line --least-chars 20 --removed lines.csv --force
-    $ fpstore dedup shards clean-shards --text-field text --threads 2 --format parquet
-    $ fpstore dedup shards planned-shards --text-field text --plan shards.plan --slice-rows 1M
-    $ fpstore dedup shards by-processes --text-field text --processes 2
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --against crawl.minhash.fps --add --force
-    $ fpstore dedup notes clean --text --suffix .txt --longest-sentences 3 --radius 0
-    $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --radius 2 --group greedy
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --rename id=url --force
-    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
-    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --method simhash --width 128 --radius 10 --html --force
-    $ fpstore dedup corpus.parquet titled.parquet --text-field title=4 --text-field text --id-field id --memory 4GiB --resume
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text $ fpstore dedup corpus.parquet
+    clean.parquet --text-field text --threshold 0.8 --verify --removed removed.tsv --force $ fpstore
+    dedup corpus.parquet clean.parquet --text-field text --search bands --force $ fpstore dedup
+    corpus.parquet clean.jsonl --text-field text $ fpstore dedup corpus.parquet plain.parquet
+    --text-field text --unit paragraph --more-than 20 $ fpstore dedup corpus.parquet plain.parquet
+    --text-field text --unit line --least-chars 20 --removed lines.csv --force $ fpstore dedup
+    shards clean-shards --text-field text --threads 2 --format parquet $ fpstore dedup shards
+    planned-shards --text-field text --plan shards.plan --slice-rows 1M $ fpstore dedup shards
+    by-processes --text-field text --processes 2 $ fpstore dedup corpus.parquet clean.parquet
+    --text-field text --id-field id --against crawl.minhash.fps --add --force $ fpstore dedup notes
+    clean --text --suffix .txt --longest-sentences 3 --radius 0 $ fpstore dedup hashes.csv clean.csv
+    --fingerprint-field hash --decimal --signed --radius 2 --group greedy $ fpstore dedup
+    corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --rename id=url
+    --force $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep
+    highest --unknown drop --json --force $ fpstore dedup pages.jsonl clean.jsonl --text-field text
+    --method simhash --width 128 --radius 10 --html --force $ fpstore dedup corpus.parquet
+    titled.parquet --text-field title=4 --text-field text --id-field id --memory 4GiB --resume
     """
     if given.unit != "document":
         _remove_boilerplate(given)
@@ -164,7 +236,9 @@ def dedup(given: Given) -> None:
     maker = _maker(given, kind)
     notices = Notices(kind)
     with ExitStack() as stack:
-        reference = stack.enter_context(opened_reference(given.against, given.add, kind == TEXTS, given.encoding, given.format))
+        reference = stack.enter_context(
+            opened_reference(given.against, given.add, kind == TEXTS, given.encoding, given.format)
+        )
         job = _asked(given, maker, reference)
         if given.plan is not None or given.processes is not None:
             _plan(given, kind, job, reference)
@@ -177,9 +251,16 @@ def dedup(given: Given) -> None:
         folder = resume_folder(given)
         bars = stack.enter_context(given.bars(corpus))
         found = deduplicate(
-            corpus, job, given.resources(bars), given.output, given.force, folder, listings=_listings(given),
-            open_checkpoint=partial(resuming, given), reference=reference,
-        )  # fmt: skip
+            corpus,
+            job,
+            given.resources(bars),
+            given.output,
+            given.force,
+            folder,
+            listings=_listings(given),
+            open_checkpoint=partial(resuming, given),
+            reference=reference,
+        )
     notices.report(given)
     summary = _summary(job, found)
     if reference is not None:
@@ -194,15 +275,33 @@ def dedup(given: Given) -> None:
 def _asked(given: Given, maker: Any, reference: Reference | None) -> DedupJob:
     """Return the job that the command line asks for."""
     how = Projection(
-        id=given.id_field, score=given.score_field, width=check_width(given.width), decimal=given.decimal, signed=given.signed
+        id=given.id_field,
+        score=given.score_field,
+        width=check_width(given.width),
+        decimal=given.decimal,
+        signed=given.signed,
     )
     likeness = Likeness(
-        given.radius, content.own_width(given), threshold=given.threshold, group=given.group, keep=given.keep,
-        verify=given.verify, search=given.search,
-    )  # fmt: skip
+        given.radius,
+        content.own_width(given),
+        threshold=given.threshold,
+        group=given.group,
+        keep=given.keep,
+        verify=given.verify,
+        search=given.search,
+    )
     with usage_errors():
         texts = given.text or given.text_field
-        return dedup_job(how, texts, given.fingerprint_field, likeness, given.unknown, maker, given.html, reference)
+        return dedup_job(
+            how,
+            texts,
+            given.fingerprint_field,
+            likeness,
+            given.unknown,
+            maker,
+            given.html,
+            reference,
+        )
 
 
 def _plan(given: Given, kind: str, job: DedupJob, reference: Reference | None) -> None:
@@ -224,26 +323,48 @@ def _plan(given: Given, kind: str, job: DedupJob, reference: Reference | None) -
         sizes = given.part_bytes, given.slice_rows
         where = place_of(folder)
         plan = plan_of_dedup(
-            where, given.inputs, given.output, job, given.encoding, against, given.removed, *sizes, form=given.format
+            where,
+            given.inputs,
+            given.output,
+            job,
+            given.encoding,
+            against,
+            given.removed,
+            *sizes,
+            form=given.format,
         )
         return Plan(plan)
 
     plan_or_run(given, make)
 
 
-def _note_reference(given: Given, reference: Reference, job: DedupJob, found: Deduplication) -> None:
-    """Note what a store decides without a word: that it was made, how texts are hashed, and rows that it has already."""
+def _note_reference(
+    given: Given, reference: Reference, job: DedupJob, found: Deduplication
+) -> None:
+    """Note what a store decides without a word.
+
+    That it was made, how texts are hashed, and rows that it has already.
+    """
     if reference.store is None and reference.adds:
         given.note(f"{printable(reference.path)}: made, as there was no such store")
-    elif reference.store is not None and job.fingerprinter is not None and minhash_in(job.fingerprinter) is None:
+    elif (
+        reference.store is not None
+        and job.fingerprinter is not None
+        and minhash_in(job.fingerprinter) is None
+    ):
         made = f"{job.fingerprinter.name}, radius {job.grouping.radius}"
         given.note(f"texts are compared as the store {printable(reference.path)} has them: {made}")
     again = 0
     for batch in found.removed.batches() if reference.adds and reference.store is not None else ():
         of_store = batch["reference"].astype(bool) & (batch["distance"] == 0)
-        again += sum(str(batch["id"][n]) == str(batch["kept"][n]) for n in np.flatnonzero(of_store).tolist())
+        again += sum(
+            str(batch["id"][n]) == str(batch["kept"][n]) for n in np.flatnonzero(of_store).tolist()
+        )
     if again:
-        given.note(f"{counted(again, 'row')} removed, which the store has under the same id: was this batch added before?")
+        given.note(
+            f"{counted(again, 'row')} removed, which the store has under the same id: was this "
+            "batch added before?"
+        )
 
 
 def _removed_columns(given: Given) -> tuple[str, ...]:
@@ -251,7 +372,10 @@ def _removed_columns(given: Given) -> tuple[str, ...]:
 
 
 def _maker(given: Given, kind: str) -> Any:
-    """Return the fingerprinter that the command line describes; None for fingerprints, and for that of a reference."""
+    """Return the fingerprinter that the command line describes.
+
+    None for fingerprints, and for that of a reference.
+    """
     described = any(map(given.is_given, (*content.TEXT_MAKING, "width")))
     of_reference = given.against is not None and is_openable(Path(given.against)) and not described
     return None if kind == FINGERPRINTS or of_reference else content.text_maker(given, DEDUP_METHOD)
@@ -263,12 +387,18 @@ def _planned(given: Given, job: DedupJob, corpus: RowSource) -> DedupJob:
         job = job.planned(corpus)
     if job.bands is not None:
         found = f"{job.recall:.1%} of the pairs of similarity {job.jaccard:.3g} are found"
-        given.note(f"texts are compared if they share one of {job.bands.number} bands of {job.bands.size} minima: {found}")
+        given.note(
+            f"texts are compared if they share one of {job.bands.number} bands of "
+            f"{job.bands.size} minima: {found}"
+        )
     if job.can_verify and job.least_similarity is not None:
         given.note(
-            "at so low a threshold, unrelated texts with a line in common are near each other by chance: texts of clusters are "
-            f"read again and compared exactly, and removed from a similarity of {job.least_similarity:.3g} on; that takes up to "
-            "about as long again, or longer if many texts are near each other; --no-verify leaves it out"
+            "at so low a threshold, unrelated texts with a line in common are near each other by "
+            "chance: texts of clusters are "
+            "read again and compared exactly, and removed from a similarity of "
+            f"{job.least_similarity:.3g} on; that takes up to "
+            "about as long again, or longer if many texts are near each other; --no-verify leaves "
+            "it out"
         )
     return job
 
@@ -276,43 +406,87 @@ def _planned(given: Given, job: DedupJob, corpus: RowSource) -> DedupJob:
 def _summary(job: DedupJob, found: Deduplication) -> dict[str, Any]:
     clusters, documents, kept = found.clusters, len(found.kept), int(found.kept.sum())
     return {
-        "documents": documents, "not_compared": found.not_compared, "clusters": len(clusters),
-        "in_clusters": int(clusters.lims[-1]), "removed": documents - kept, "kept": kept,
-        "sizes": clusters.histogram(), "largest": clusters.largest(SHOWN_FAMILIES),
-        "search": "exact" if job.bands is None else "bands", "radius": job.grouping.radius,
-        "similarity": job.jaccard, "recall": job.recall,
-    }  # fmt: skip
+        "documents": documents,
+        "not_compared": found.not_compared,
+        "clusters": len(clusters),
+        "in_clusters": int(clusters.lims[-1]),
+        "removed": documents - kept,
+        "kept": kept,
+        "sizes": clusters.histogram(),
+        "largest": clusters.largest(SHOWN_FAMILIES),
+        "search": "exact" if job.bands is None else "bands",
+        "radius": job.grouping.radius,
+        "similarity": job.jaccard,
+        "recall": job.recall,
+    }
 
 
 def _remove_boilerplate(given: Given) -> None:
     """Remove the paragraphs or lines that many documents have."""
-    known = {"inputs", "output", "text", "text_field", "suffixes", "encoding", "unit", "more_than", "force", "threads", "memory"}
+    known = {
+        "inputs",
+        "output",
+        "text",
+        "text_field",
+        "suffixes",
+        "encoding",
+        "unit",
+        "more_than",
+        "force",
+        "threads",
+        "memory",
+    }
     known |= {"format", "quiet", "no_progress", "as_json", "least_chars", "removed", "names"}
-    given.refuse("is for documents, not for --unit paragraph or line", *(vars(given).keys() - known))
+    given.refuse(
+        "is for documents, not for --unit paragraph or line", *(vars(given).keys() - known)
+    )
     kind = content.declared_kind(given)
     if kind == FINGERPRINTS or isinstance(given.text_field, tuple | dict):
-        fail("--unit: name one column of texts with --text-field, or give --text: each file is a document")
+        fail(
+            "--unit: name one column of texts with --text-field, or give --text: each file is a "
+            "document"
+        )
     content.refuse_foreign(given, kind)
     notices = Notices(kind)
-    corpus = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, format=given.format)
+    corpus = open_corpus(
+        given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, format=given.format
+    )
     notices.sources.append(corpus)
     with given.bars(corpus) as bars:
         found = remove_boilerplate_of(
-            corpus, given.text or given.text_field, given.unit, given.more_than, given.least_chars, given.resources(bars),
-            given.output, given.force, _piece_listings(given),
-        )  # fmt: skip
+            corpus,
+            given.text or given.text_field,
+            given.unit,
+            given.more_than,
+            given.least_chars,
+            given.resources(bars),
+            given.output,
+            given.force,
+            _piece_listings(given),
+        )
     notices.report(given)
-    counts = {name: value for name, value in found._asdict().items() if name not in ("pieces", "table")}
+    counts = {
+        name: value for name, value in found._asdict().items() if name not in ("pieces", "table")
+    }
     given.result({**counts, "kept": found.kept, "unit": given.unit, "more_than": given.more_than})
     if not (given.as_json or given.quiet):
         kinds = counted(found.repeated, f"different {given.unit}")
         rows = [
             ("documents", f"{found.documents:,}", ""),
-            ("changed", f"{found.changed:,}", f"{found.dropped:,} of them dropped: nothing was left"),
+            (
+                "changed",
+                f"{found.changed:,}",
+                f"{found.dropped:,} of them dropped: nothing was left",
+            ),
             ("removed", f"{found.removed_pieces:,}", f"{kinds}, {shown_size(found.removed_bytes)}"),
             ("kept", f"{found.kept:,}", f"in {printable(given.output)}"),
         ]
-        print_table(f"{given.unit.capitalize()}s of more than {given.more_than:,} documents", ("", "", ""), rows, left=(0, 2))
+        print_table(
+            f"{given.unit.capitalize()}s of more than {given.more_than:,} documents",
+            ("", "", ""),
+            rows,
+            left=(0, 2),
+        )
 
 
 def _piece_listings(given: Given) -> list[Listing]:
@@ -321,10 +495,19 @@ def _piece_listings(given: Given) -> list[Listing]:
         given.refuse("is for the columns of --removed", "names")
         return []
     if unwritable(suffix_of(given.removed).removeprefix(".")):
-        fail("--removed: the texts may have line breaks and tabs: name a .csv, .jsonl or .parquet file")
+        fail(
+            "--removed: the texts may have line breaks and tabs: name a .csv, .jsonl or .parquet "
+            "file"
+        )
     with usage_errors():
         renamed(PIECE_COLUMNS, given.names)
-    return [Listing(given.removed, partial(open_list, given, PIECE_COLUMNS), lambda edit: edit.pieces().batches())]
+    return [
+        Listing(
+            given.removed,
+            partial(open_list, given, PIECE_COLUMNS),
+            lambda edit: edit.pieces().batches(),
+        )
+    ]
 
 
 def _note_chance(given: Given, job: DedupJob, documents: int, reference: Reference | None) -> None:
@@ -341,7 +524,9 @@ def _note_chance(given: Given, job: DedupJob, documents: int, reference: Referen
         and job.strangers(documents) >= NOTED_CHANCE
         and (job.fingerprinter is None or minhash_in(job.fingerprinter) is not None)
     ):
-        given.note(f"{at} with a line in common may be near each other, and are removed then; {advice}")
+        given.note(
+            f"{at} with a line in common may be near each other, and are removed then; {advice}"
+        )
 
 
 def _advice(job: DedupJob, reference: Reference | None) -> str:
@@ -357,7 +542,10 @@ def _check_columns(given: Given) -> None:
     """Refuse new names of columns that --clusters and --removed do not have, and --add without a store, before the work."""
     if given.add and given.against is None:
         fail("--add inserts into the store that --against names")
-    columns = (*(CORPUS_COLUMNS if given.clusters else ()), *(_removed_columns(given) if given.removed else ()))
+    columns = (
+        *(CORPUS_COLUMNS if given.clusters else ()),
+        *(_removed_columns(given) if given.removed else ()),
+    )
     if not columns:
         given.refuse("is for the columns of --clusters and --removed", "names")
     with usage_errors():
@@ -368,7 +556,13 @@ def _listings(given: Given) -> list[Listing]:
     """Return the files beside OUTPUT that the command line asks for."""
     found = []
     if given.clusters is not None:
-        found.append(Listing(given.clusters, partial(open_list, given, CORPUS_COLUMNS), lambda found: found.clusters.batches()))
+        found.append(
+            Listing(
+                given.clusters,
+                partial(open_list, given, CORPUS_COLUMNS),
+                lambda found: found.clusters.batches(),
+            )
+        )
     if given.removed is not None:
         opened = partial(open_list, given, _removed_columns(given))
         found.append(Listing(given.removed, opened, lambda found: found.removed.batches()))
@@ -379,7 +573,11 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
     share = summary["removed"] / max(summary["documents"], 1)
     rows = [
         ("documents", f"{summary['documents']:,}", ""),
-        ("clusters", f"{summary['clusters']:,}", f"with {counted(summary['in_clusters'], 'document')}"),
+        (
+            "clusters",
+            f"{summary['clusters']:,}",
+            f"with {counted(summary['in_clusters'], 'document')}",
+        ),
         ("removed", f"{summary['removed']:,}", f"{share:.1%}"),
         ("kept", f"{summary['kept']:,}", f"in {printable(output)}"),
     ]
@@ -387,11 +585,24 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
         rows.insert(1, ("near reference", f"{summary['near_reference']:,}", "removed"))
     if summary["recall"] is not None:
         rows.append(
-            ("recall", f"{summary['recall']:.1%}", f"of the pairs of texts whose similarity is {summary['similarity']:.3g}")
+            (
+                "recall",
+                f"{summary['recall']:.1%}",
+                f"of the pairs of texts whose similarity is {summary['similarity']:.3g}",
+            )
         )
     rows[1:1] = not_compared_rows(summary["not_compared"], unknown)
     print_table("Near-duplicates", ("", "", ""), rows, left=(0, 2))
     if summary["clusters"]:
-        print_table("\nClusters by size", ("documents", "clusters"), [(size, f"{n:,}") for size, n in summary["sizes"].items()])
+        print_table(
+            "\nClusters by size",
+            ("documents", "clusters"),
+            [(size, f"{n:,}") for size, n in summary["sizes"].items()],
+        )
         largest = [(f"{len(ids):,}", shown_ids(ids, SHOWN_IDS)) for ids in summary["largest"]]
-        print_table("\nThe largest clusters, the document that is kept first", ("documents", ""), largest, left=(1,))
+        print_table(
+            "\nThe largest clusters, the document that is kept first",
+            ("documents", ""),
+            largest,
+            left=(1,),
+        )

@@ -28,12 +28,18 @@ _SHOWN_FAMILIES = 10
 _SHOWN_PATHS = 6
 
 
-@verb(option("--keep DIR", "Write to the folder DIR and keep it. By default, a temporary folder is used and removed."))
+@verb(
+    option(
+        "--keep DIR",
+        "Write to the folder DIR and keep it. By default, a temporary folder is used and removed.",
+    )
+)
 def demo(given: Given) -> None:
     """Try fpstore on the source files of Python.
 
-    Builds a store in a temporary folder and prints each command as it runs, the families that it finds (such as
-    code pages of the package encodings), and the sizes. Takes a few seconds and needs no network.
+    Builds a store in a temporary folder and prints each command as it runs, the families that it
+    finds (such as code pages of the package encodings), and the sizes. Takes a few seconds and
+    needs no network.
 
     $ fpstore demo
     $ fpstore demo --keep python-demo
@@ -41,10 +47,14 @@ def demo(given: Given) -> None:
     library, packages = python_sources()
     example = "encodings/cp1254.py"  # has near-duplicates, if this Python has it
     with ExitStack() as stack:
-        folder = Path(given.keep or stack.enter_context(TemporaryDirectory(prefix="fpstore-demo-"))).absolute()
+        folder = Path(
+            given.keep or stack.enter_context(TemporaryDirectory(prefix="fpstore-demo-"))
+        ).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise StoreExistsError(f"{given.keep} exists and is not empty: choose another folder", path=folder)
+            raise StoreExistsError(
+                f"{given.keep} exists and is not empty: choose another folder", path=folder
+            )
         stack.enter_context(chdir(library))
         store, clusters = str(folder / "python.fps"), str(folder / "clusters.tsv")
         click.echo("The source files of this Python as documents, 64 bits per document:\n")
@@ -58,7 +68,11 @@ def demo(given: Given) -> None:
             print_families(opened.clusters())
         click.echo("\nSizes:\n")
         _run(stats, [store])
-    click.echo(f"\nKept in {given.keep}." if given.keep else "\nThe folder is removed; fpstore demo --keep DIR keeps it.")
+    click.echo(
+        f"\nKept in {given.keep}."
+        if given.keep
+        else "\nThe folder is removed; fpstore demo --keep DIR keeps it."
+    )
 
 
 def _run(command: click.Command, arguments: Sequence[str]) -> None:
@@ -89,7 +103,14 @@ def python_sources() -> tuple[Path, list[str]]:
     """Return the folder of the standard library, and the packages in it with source files, without tests."""
     library = Path(sysconfig.get_path("stdlib"))
     entries = sorted(library.iterdir()) if library.is_dir() else []
-    packages = [path.name for path in entries if path.name not in _LEFT_OUT and (path / "__init__.py").is_file()]
+    packages = [
+        path.name
+        for path in entries
+        if path.name not in _LEFT_OUT and (path / "__init__.py").is_file()
+    ]
     if not packages or not any(library.glob(MODULES)):
-        raise StorageError(f"{library}: this Python comes without its source files, which the demo needs", path=library)
+        raise StorageError(
+            f"{library}: this Python comes without its source files, which the demo needs",
+            path=library,
+        )
     return library, packages

@@ -24,17 +24,26 @@ from fpstore.jobs import GROUPINGS, REPRESENTATIVES
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
 from fpstore.jobs.store_job import StoreJob, clusters_job, join_job, pairs_job
 
-SAME = "{} with the fingerprint of another one: fpstore cluster brings them together, --duplicates pairs them"
+SAME = (
+    "{} with the fingerprint of another one: fpstore cluster brings them together, --duplicates "
+    "pairs them"
+)
 PAIR_COLUMNS = ("a", "b", "distance", "id_a", "id_b")
 JOB = (options.OUTPUT, options.RENAME, *options.LIMITS, RESUME, *options.RESULT)
 
 
 @contextmanager
-def _written(given: Given, job: StoreJob[Any], columns: tuple[str, ...], width: int = 64) -> Iterator[tuple[Any, Writer]]:
+def _written(
+    given: Given, job: StoreJob[Any], columns: tuple[str, ...], width: int = 64
+) -> Iterator[tuple[Any, Writer]]:
     folder = resume_folder(given)
     if folder is not None:
-        open_output(given, columns, width).abort()  # an error of the output comes before a folder is made
-    with resuming(given, folder, job.identity) as checkpoint, open_output(given, columns, width) as writer:
+        # an error of the output comes before a folder is made
+        open_output(given, columns, width).abort()
+    with (
+        resuming(given, folder, job.identity) as checkpoint,
+        open_output(given, columns, width) as writer,
+    ):
         yield job.run(checkpoint), writer
 
 
@@ -42,11 +51,16 @@ def open_output(given: Given, columns: Any, width: int = 64) -> Writer:
     """Open the output of a job."""
     with usage_errors():
         form = "jsonl" if given.as_json else None
-        return open_writer(given.output, format=form, columns=columns, width=width, names=given.names)
+        return open_writer(
+            given.output, format=form, columns=columns, width=width, names=given.names
+        )
 
 
 def _write_pairs(batches: Generator[Pairs, None, None], writer: Writer) -> tuple[int, int]:
-    """Write a row per pair of ids; return how many pairs of fingerprints differ, and how many do not."""
+    """Write a row per pair of ids.
+
+    Return how many pairs of fingerprints differ, and how many do not.
+    """
     found = equal = 0
     with closing(batches):  # threads end before what they have found is dropped
         for batch in batches:
@@ -58,19 +72,23 @@ def _write_pairs(batches: Generator[Pairs, None, None], writer: Writer) -> tuple
 
 
 @verb(
-    options.STORE, options.PAIR_RADIUS,
-    option("--duplicates", "Also write each pair of documents that share a fingerprint, first and at distance 0."),
+    options.STORE,
+    options.PAIR_RADIUS,
+    option(
+        "--duplicates",
+        "Also write each pair of documents that share a fingerprint, first and at distance 0.",
+    ),
     *JOB,
-)  # fmt: skip
+)
 def pairs(given: Given) -> None:
     """Find all pairs of near-duplicates in a store.
 
     The two fingerprints of a pair differ in at least one bit, and in at most --radius bits.
 
-    Writes a line `a b distance id_a id_b` per pair of ids, the lesser fingerprint first. Cells are separated by tabs,
-    fingerprints are hexadecimal, and there is no header. With --json, writes an object per line. Documents with the same
-    fingerprint are no pair. With --duplicates they are: n such documents are n (n - 1) / 2 lines. fpstore cluster writes n
-    lines for them.
+    Writes a line `a b distance id_a id_b` per pair of ids, the lesser fingerprint first. Cells are
+    separated by tabs, fingerprints are hexadecimal, and there is no header. With --json, writes an
+    object per line. Documents with the same fingerprint are no pair. With --duplicates they are: n
+    such documents are n (n - 1) / 2 lines. fpstore cluster writes n lines for them.
 
     $ fpstore pairs crawl.fps --radius 2
     $ fpstore pairs crawl.fps --radius 0 --duplicates --json
@@ -92,25 +110,33 @@ def pairs(given: Given) -> None:
 
 
 @verb(
-    options.STORE, options.PAIR_RADIUS,
+    options.STORE,
+    options.PAIR_RADIUS,
     option(
-        "--group", "connected: chains of pairs make a cluster. greedy: all documents of a cluster are within the radius of its "
-        "representative. By default greedy for pictures and MinHash, connected for all others.", GROUPINGS,
+        "--group",
+        "connected: chains of pairs make a cluster. greedy: all documents of a cluster are within "
+        "the radius of its "
+        "representative. By default greedy for pictures and MinHash, connected for all others.",
+        GROUPINGS,
     ),
     option(
-        "--keep", "The representative: the first document stored (of integer ids, the least), the one with the smallest id, or "
-        "the one nearest to the majority of the fingerprints.", REPRESENTATIVES, "first",
+        "--keep",
+        "The representative: the first document stored (of integer ids, the least), the one with "
+        "the smallest id, or "
+        "the one nearest to the majority of the fingerprints.",
+        REPRESENTATIVES,
+        "first",
     ),
     *JOB,
-)  # fmt: skip
+)
 def cluster(given: Given) -> None:
     """Find the clusters of near-duplicates.
 
     Documents are in one cluster if pairs within the radius connect them, also in chains.
 
-    Writes a line `id cluster representative` per document that is in a cluster of two or more, cluster by cluster, the
-    representative first. Cells are separated by tabs, and there is no header. With --json, writes an object per line.
-    Clusters are numbered from 0.
+    Writes a line `id cluster representative` per document that is in a cluster of two or more,
+    cluster by cluster, the representative first. Cells are separated by tabs, and there is no
+    header. With --json, writes an object per line. Clusters are numbered from 0.
 
     $ fpstore cluster crawl.fps --radius 2
     $ fpstore cluster crawl.fps --output clusters.parquet --memory 4GiB --threads 2
@@ -120,7 +146,9 @@ def cluster(given: Given) -> None:
         job = clusters_job(opened, given.radius, given.group, given.keep, given.resources(bars))
         with _written(given, job, CLUSTER_COLUMNS) as (found, writer):
             write_clusters(found, writer, bars)
-    largest = f", the largest of {counted(int(found.sizes.max()), 'document')}" if len(found) else ""
+    largest = (
+        f", the largest of {counted(int(found.sizes.max()), 'document')}" if len(found) else ""
+    )
     given.note(
         f"{counted(found.documents, 'document')}, {counted(len(found), 'cluster')}{largest}, "
         f"{counted(found.duplicates, 'duplicate')}"
@@ -128,34 +156,53 @@ def cluster(given: Given) -> None:
 
 
 @verb(
-    options.STORE, argument("other", "OTHER"), options.PAIR_RADIUS, content.TEXT_FIELD, options.ENCODING, *options.ROW_OPTIONS,
+    options.STORE,
+    argument("other", "OTHER"),
+    options.PAIR_RADIUS,
+    content.TEXT_FIELD,
+    options.ENCODING,
+    *options.ROW_OPTIONS,
     *JOB,
-)  # fmt: skip
+)
 def join(given: Given) -> None:
     """Find all pairs of two stores.
 
-    OTHER is another store, or a file of fingerprints as fpstore build takes them. With --text-field it is a file of rows with
-    texts, and the store knows how to make their fingerprints. Writes a line `a b distance id_a id_b` per pair of ids, where a is
-    in STORE, and b in OTHER. Fingerprints that both have are pairs of distance 0. So a join finds the
-    documents of a training set that are near documents of a benchmark; fpstore delete removes them.
+    OTHER is another store, or a file of fingerprints as fpstore build takes them. With --text-field
+    it is a file of rows with texts, and the store knows how to make their fingerprints. Writes a
+    line `a b distance id_a id_b` per pair of ids, where a is in STORE, and b in OTHER. Fingerprints
+    that both have are pairs of distance 0. So a join finds the documents of a training set that are
+    near documents of a benchmark; fpstore delete removes them.
 
-    $ fpstore join crawl.fps monday.fps --radius 2
-    $ fpstore join crawl.fps new.tsv --rename a=stored --rename b=new --output pairs.jsonl --resume
-    $ fpstore join crawl.fps hashes.csv --format csv --fingerprint-field hash --id-field url --decimal --signed
-    $ fpstore join notes.fps corpus.parquet --text-field text --id-field id --radius 6
-    $ fpstore join notes.fps questions.jsonl --text-field question --encoding utf-8
+    $ fpstore join crawl.fps monday.fps --radius 2 $ fpstore join crawl.fps new.tsv --rename
+    a=stored --rename b=new --output pairs.jsonl --resume $ fpstore join crawl.fps hashes.csv
+    --format csv --fingerprint-field hash --id-field url --decimal --signed $ fpstore join notes.fps
+    corpus.parquet --text-field text --id-field id --radius 6 $ fpstore join notes.fps
+    questions.jsonl --text-field question --encoding utf-8
     """
     notices = Notices(ROWS)
     with ExitStack() as stack:
         opened = stack.enter_context(fpstore.open(given.store))
         theirs: Store | Reader
         if is_openable(Path(given.other)):
-            of_files = ("format", *content.OF_FINGERPRINTS, "id_field", "id_type", "text_field", "encoding")
+            of_files = (
+                "format",
+                *content.OF_FINGERPRINTS,
+                "id_field",
+                "id_type",
+                "text_field",
+                "encoding",
+            )
             given.refuse("is for files, and OTHER is a store", *of_files)
             theirs = stack.enter_context(fpstore.open(given.other))
-            if None not in (opened.fingerprinter, theirs.fingerprinter) and opened.fingerprinter != theirs.fingerprinter:
+            if (
+                None not in (opened.fingerprinter, theirs.fingerprinter)
+                and opened.fingerprinter != theirs.fingerprinter
+            ):
                 both = f"{given.store} and {given.other}"
-                given.note(f"{both}: their fingerprints were made in different ways, so distances may mean nothing")
+                given.note(
+                    f"{both}: their fingerprints were made in different ways, so distances may "
+                    "mean nothing"
+                )
         else:
             theirs = _other_rows(given, opened, notices)
         bars = stack.enter_context(given.bars())

@@ -31,18 +31,32 @@ CHANGING, ASKING = "lsh", "lsh_asking"  # the modules
 INDEX = argument("store", "INDEX")
 FEATURES = content.FEATURES[1:]  # without --method: it is MinHash
 THRESHOLD = option(
-    "--threshold X", "Jaccard similarity, 0 to 1, at which pairs of texts are found with the probability --recall.",
-    click.FloatRange(0, 1), required=True,
-)  # fmt: skip
+    "--threshold X",
+    "Jaccard similarity, 0 to 1, at which pairs of texts are found with the probability --recall.",
+    click.FloatRange(0, 1),
+    required=True,
+)
 RECALL = option(
-    "--recall X", "The probability that a pair at the threshold is found, between 0 and 1. Of nearer pairs more are found.",
-    click.FloatRange(0, 1), 0.95,
-)  # fmt: skip
+    "--recall X",
+    "The probability that a pair at the threshold is found, between 0 and 1. Of nearer pairs more "
+    "are found.",
+    click.FloatRange(0, 1),
+    0.95,
+)
 CANDIDATES = option(
-    "--candidates X", "The most unrelated documents whose signatures a look-up may compare, on average.",
-    click.FloatRange(0, min_open=True), 32.0,
-)  # fmt: skip
-READING = (content.TEXT_FIELD, options.SUFFIXES, options.ENCODING, options.FORMAT, options.ID_FIELD, options.ID_TYPE)
+    "--candidates X",
+    "The most unrelated documents whose signatures a look-up may compare, on average.",
+    click.FloatRange(0, min_open=True),
+    32.0,
+)
+READING = (
+    content.TEXT_FIELD,
+    options.SUFFIXES,
+    options.ENCODING,
+    options.FORMAT,
+    options.ID_FIELD,
+    options.ID_TYPE,
+)
 NUMBER = Checked("number", options.parse_count)
 
 
@@ -50,18 +64,24 @@ NUMBER = Checked("number", options.parse_count)
     cls=Verbs,
     modules={
         "Make and change": {
-            "plan": CHANGING, "build": CHANGING, "insert": CHANGING, "upsert": CHANGING, "delete": CHANGING, "merge": CHANGING,
+            "plan": CHANGING,
+            "build": CHANGING,
+            "insert": CHANGING,
+            "upsert": CHANGING,
+            "delete": CHANGING,
+            "merge": CHANGING,
         },
         "Ask": dict.fromkeys(("probe", "pairs", "cluster"), ASKING),
         "Take care": dict.fromkeys(("stats", "verify", "repair", "backup"), ASKING),
     },
-)  # fmt: skip
+)
 def lsh() -> None:
     """Find texts by LSH indexes, at low thresholds.
 
-    An index has keys of MinHash bands on disk. Two texts that share a key are compared by their signatures. It serves low
-    thresholds and many millions of texts: a store of fingerprints of MinHash is simpler where the threshold is 0.7 or more, and
-    fpstore dedup needs neither. docs/lsh.md says more. Indexes of other families are built in Python.
+    An index has keys of MinHash bands on disk. Two texts that share a key are compared by their
+    signatures. It serves low thresholds and many millions of texts: a store of fingerprints of
+    MinHash is simpler where the threshold is 0.7 or more, and fpstore dedup needs neither.
+    docs/lsh.md says more. Indexes of other families are built in Python.
 
     $ fpstore lsh plan 1M --threshold 0.5
     $ fpstore lsh build fresh.lsh corpus.parquet --text-field text --id-field id --threshold 0.5
@@ -73,14 +93,19 @@ def lsh() -> None:
 def plan(given: Given) -> None:
     """Show which bands an index needs.
 
-    N is the number of documents, such as 16777216, 2^24, 1e9 or 16M. Prints the fewest bands that find the pairs at the
-    threshold, what an index of them takes, and which share of the pairs it finds at other similarities.
+    N is the number of documents, such as 16777216, 2^24, 1e9 or 16M. Prints the fewest bands that
+    find the pairs at the threshold, what an index of them takes, and which share of the pairs it
+    finds at other similarities.
 
     $ fpstore lsh plan 1M --threshold 0.5
     $ fpstore lsh plan 1e9 --threshold 0.8 --recall 0.99 --candidates 100 --shingle-size 5 --json
     """
     form = indexes.plan(
-        given.n, content.features_maker(given, "minhash"), given.threshold, given.recall, candidates=given.candidates
+        given.n,
+        content.features_maker(given, "minhash"),
+        given.threshold,
+        given.recall,
+        candidates=given.candidates,
     )
     if given.as_json:
         print_json({name: getattr(form, name) for name in LshPlan.__dataclass_fields__})
@@ -89,38 +114,60 @@ def plan(given: Given) -> None:
 
 
 @verb(
-    INDEX, options.INPUTS, THRESHOLD, RECALL, CANDIDATES,
+    INDEX,
+    options.INPUTS,
+    THRESHOLD,
+    RECALL,
+    CANDIDATES,
     option(
-        "--documents N", "The number to plan bands for. By default the rows of Parquet or the number of files, of others 10 "
-        "million.", NUMBER,
+        "--documents N",
+        "The number to plan bands for. By default the rows of Parquet or the number of files, of "
+        "others 10 "
+        "million.",
+        NUMBER,
     ),
-    content.TEXT, *READING, options.HTML, *FEATURES,
+    content.TEXT,
+    *READING,
+    options.HTML,
+    *FEATURES,
     option(
-        "--index-ids", "Index integer ids, as strings always are: delete and upsert then take no pass over all ids.",
+        "--index-ids",
+        "Index integer ids, as strings always are: delete and upsert then take no pass over all "
+        "ids.",
     ),
-    option("--force", "Replace INDEX, if it is an index already, once the new one is complete. Nothing else is ever replaced."),
-    *options.LIMITS, *options.RESULT,
+    option(
+        "--force",
+        "Replace INDEX, if it is an index already, once the new one is complete. Nothing else is "
+        "ever replaced.",
+    ),
+    *options.LIMITS,
+    *options.RESULT,
     guesses=output_is("the index to write is the first argument"),
-)  # fmt: skip
+)
 def build(given: Given) -> None:
     """Build an index of texts.
 
-    INDEX is the folder of the new index. It appears complete or not at all. With --text-field, an INPUT is a file of rows with
-    texts: Parquet, JSON lines, CSV or TSV with a header, a folder of such files, or - for standard input. With --text, it is a
-    text file or a folder of them, and the path is the id. Null and blank texts are left out.
+    INDEX is the folder of the new index. It appears complete or not at all. With --text-field, an
+    INPUT is a file of rows with texts: Parquet, JSON lines, CSV or TSV with a header, a folder of
+    such files, or - for standard input. With --text, it is a text file or a folder of them, and the
+    path is the id. Null and blank texts are left out.
 
     The index remembers how texts are hashed: insert and probe need no option for it.
 
-    $ fpstore lsh build fresh.lsh corpus.parquet --text-field text --id-field id --threshold 0.5
-    $ fpstore lsh build fresh.lsh notes --text --threshold 0.5 --force
-    $ fpstore lsh build fresh.lsh notes --text --suffix .txt --threshold 0.8 --recall 0.9 --shingle chars --shingle-size 5 --force
-    $ fpstore lsh build fresh.lsh notes --text --encoding utf-8 --threshold 0.5 --weighting set --digits zero --force --json
-    $ cat pages.jsonl | fpstore lsh build fresh.lsh - --format jsonl --text-field text --threshold 0.5 --documents 1M --force -q
-    $ fpstore lsh build fresh.lsh site --text --html --candidates 100 --threshold 0.3 --documents 1000 --index-ids --force
+    $ fpstore lsh build fresh.lsh corpus.parquet --text-field text --id-field id --threshold 0.5 $
+    fpstore lsh build fresh.lsh notes --text --threshold 0.5 --force $ fpstore lsh build fresh.lsh
+    notes --text --suffix .txt --threshold 0.8 --recall 0.9 --shingle chars --shingle-size 5 --force
+    $ fpstore lsh build fresh.lsh notes --text --encoding utf-8 --threshold 0.5 --weighting set
+    --digits zero --force --json $ cat pages.jsonl | fpstore lsh build fresh.lsh - --format jsonl
+    --text-field text --threshold 0.5 --documents 1M --force -q $ fpstore lsh build fresh.lsh site
+    --text --html --candidates 100 --threshold 0.3 --documents 1000 --index-ids --force
     """
     kind = content.declared_kind(given)
     if kind == FINGERPRINTS:
-        fail("say what the inputs are: --text-field NAME names the column of texts, --text says that each file is one")
+        fail(
+            "say what the inputs are: --text-field NAME names the column of texts, --text says "
+            "that each file is one"
+        )
     content.refuse_foreign(given, kind)
     content.check_inputs(kind, given.inputs, "")
     maker: Any = content.features_maker(given, "minhash")
@@ -130,16 +177,25 @@ def build(given: Given) -> None:
     source = content.open_inputs(given, kind, given.inputs, maker, notices)
     documents = given.documents or source.rows_of_input
     if documents is None:
-        given.note(f"bands are planned for {UNKNOWN_COUNT:,} documents: --documents says how many there are or will be")
+        given.note(
+            f"bands are planned for {UNKNOWN_COUNT:,} documents: --documents says how many there "
+            "are or will be"
+        )
     wanted = source.fingerprinter, given.threshold, given.recall
     form = indexes.plan(documents or UNKNOWN_COUNT, *wanted, candidates=given.candidates)
     if documents is None:
         form = sized(form, 1)  # keys for those that will be read
     with given.bars(source) as bars:
         made = indexes.build(
-            given.store, source, plan=form, index_ids=given.index_ids, overwrite=given.force, progress=bars,
-            memory=given.memory, threads=given.threads,
-        )  # fmt: skip
+            given.store,
+            source,
+            plan=form,
+            index_ids=given.index_ids,
+            overwrite=given.force,
+            progress=bars,
+            memory=given.memory,
+            threads=given.threads,
+        )
     with made:
         stats = made.stats()
     notices.report(given)
@@ -149,7 +205,9 @@ def build(given: Given) -> None:
 def summary(stats: dict[str, Any]) -> str:
     """Return the contents and the size of an index, in one line."""
     bands = f"{stats['bands']} bands of {stats['rows']}, radius {stats['radius']}"
-    return f"{counted(stats['documents'], 'document')}, {bands}, {shown_size(stats['bytes']['total'])}"
+    return (
+        f"{counted(stats['documents'], 'document')}, {bands}, {shown_size(stats['bytes']['total'])}"
+    )
 
 
 def texts_of(given: Given, index: LshStore, notices: Notices, **more: Any) -> Any:
@@ -158,7 +216,10 @@ def texts_of(given: Given, index: LshStore, notices: Notices, **more: Any) -> An
     maker: Any = family.fingerprinter if isinstance(family, MinHashFamily) else MinHash()
     if family.items != "texts" or index.stats()["probes"] > 1:
         of = family.items if family.items != "texts" else "several look-ups in a band"
-        raise InputError(f"{index.path}: an index of {of}, which the command line does not ask: use fpstore.lsh.open in Python")
+        raise InputError(
+            f"{index.path}: an index of {of}, which the command line does not ask: use "
+            "fpstore.lsh.open in Python"
+        )
     columns = given.text_field
     if maker.items == "rows" and columns is None:
         columns = tuple(maker.weights)
@@ -174,27 +235,34 @@ def given_texts(index: LshStore, reader: Any) -> GivenTexts:
 
 
 CHANGE = (
-    INDEX, options.INPUTS, *READING,
+    INDEX,
+    options.INPUTS,
+    *READING,
     option(
-        "--sync", "commit: each chunk of rows is durable before the next is read; batch, none: larger groups.",
-        SYNCS, "commit",
+        "--sync",
+        "commit: each chunk of rows is durable before the next is read; batch, none: larger "
+        "groups.",
+        SYNCS,
+        "commit",
     ),
-    options.THREADS, *options.RESULT,
-)  # fmt: skip
+    options.THREADS,
+    *options.RESULT,
+)
 
 
 @verb(*CHANGE, guesses=content.KNOWN_GUESSES)
 def insert(given: Given) -> None:
     """Add texts to an index.
 
-    An INPUT is a text file or a folder of them, or with --text-field a file of rows with texts, as for fpstore lsh build. When
-    this returns, the texts are durable, and every process that has the index open finds them. A text whose id is stored already
-    is a second document of that id: fpstore lsh upsert replaces. Where rows have no ids, their numbers go on from the numbers in
-    the index. Rows are inserted in chunks of at most 16,384: after an error, the chunks before stay.
+    An INPUT is a text file or a folder of them, or with --text-field a file of rows with texts, as
+    for fpstore lsh build. When this returns, the texts are durable, and every process that has the
+    index open finds them. A text whose id is stored already is a second document of that id:
+    fpstore lsh upsert replaces. Where rows have no ids, their numbers go on from the numbers in the
+    index. Rows are inserted in chunks of at most 16,384: after an error, the chunks before stay.
 
-    $ fpstore lsh insert pages.lsh pages.jsonl --text-field text --threads 1
-    $ fpstore lsh insert notes.lsh draft.txt --json
-    $ cat pages.jsonl | fpstore lsh insert pages.lsh - --format jsonl --text-field text --sync batch --quiet
+    $ fpstore lsh insert pages.lsh pages.jsonl --text-field text --threads 1 $ fpstore lsh insert
+    notes.lsh draft.txt --json $ cat pages.jsonl | fpstore lsh insert pages.lsh - --format jsonl
+    --text-field text --sync batch --quiet
     """
     _change(given, upsert=False)
 
@@ -203,10 +271,11 @@ def insert(given: Given) -> None:
 def upsert(given: Given) -> None:
     """Add texts in place of those that have their ids.
 
-    The inputs are as for fpstore lsh insert, and have ids. Of equal ids in a chunk of rows, the last wins.
+    The inputs are as for fpstore lsh insert, and have ids. Of equal ids in a chunk of rows, the
+    last wins.
 
-    $ fpstore lsh upsert notes.lsh notes --suffix .txt --encoding utf-8
-    $ fpstore lsh upsert titled.lsh corpus.parquet --text-field text --id-field id --id-type str --no-progress
+    $ fpstore lsh upsert notes.lsh notes --suffix .txt --encoding utf-8 $ fpstore lsh upsert
+    titled.lsh corpus.parquet --text-field text --id-field id --id-type str --no-progress
     """
     _change(given, upsert=True)
 
@@ -215,11 +284,17 @@ def _change(given: Given, upsert: bool) -> None:
     notices, done, changed = Notices(TEXTS), 0, 0
     with indexes.open(given.store, "r+", sync=given.sync) as index:
         totals = snapshot_of(index._documents).totals
-        more = {"first_row": totals.next_row} if given.text_field is not None and given.id_field is None else {}
+        more = (
+            {"first_row": totals.next_row}
+            if given.text_field is not None and given.id_field is None
+            else {}
+        )
         reader = texts_of(given, index, notices, chunk_rows=content.CHUNK_ROWS, **more)
         if reader.row_numbers and (upsert or (totals.id_kind != "row" and totals.ids)):
             why = "upsert needs an id for each row" if upsert else "its ids are not row numbers"
-            raise InputError(f"{given.store}: {why}: name the column of ids with --id-field", path=given.store)
+            raise InputError(
+                f"{given.store}: {why}: name the column of ids with --id-field", path=given.store
+            )
         with given.bars(reader) as bars:
             for asked, ids in _pieces(index, reader):
                 changed += index.upsert(asked, ids) if upsert else index.insert(asked, ids)
@@ -241,9 +316,9 @@ def _pieces(index: LshStore, reader: Any) -> Iterator[tuple[Any, Any]]:
 def delete(given: Given) -> None:
     """Remove documents from an index by their ids.
 
-    When this returns, no process finds them any more. The next fpstore lsh merge gives their space back. With --input, each
-    line is an id, unchanged. A note on standard error counts ids that are not stored ("missing" with --json); the exit code is
-    0 then, too.
+    When this returns, no process finds them any more. The next fpstore lsh merge gives their space
+    back. With --input, each line is an id, unchanged. A note on standard error counts ids that are
+    not stored ("missing" with --json); the exit code is 0 then, too.
 
     $ fpstore lsh delete pages.lsh 2
     $ fpstore lsh delete titled.lsh --input gone.txt --json
@@ -254,7 +329,9 @@ def delete(given: Given) -> None:
     if not given.inputs:
         given.refuse("needs --input", "null")
     with indexes.open(given.store, "r+") as index:
-        removed, missing = index.delete(given_ids(index._documents, given.words, given.inputs, given.null))
+        removed, missing = index.delete(
+            given_ids(index._documents, given.words, given.inputs, given.null)
+        )
         left = len(index)
     line = f"{printable(given.store)}: {counted(removed, 'document')} removed, {left:,} left"
     given.result({"removed": removed, "missing": missing, "documents": left}, line)

@@ -41,36 +41,48 @@ COLUMNS = ("query", "id", "similarity")
 PAIR_COLUMNS = ("id_a", "id_b", "similarity")
 FLOATS: dict[str, Any] = {"similarity": "share"}
 RADIUS = option(
-    "-r --radius N", "Largest distance of the signatures of a match, in bits. By default the index's.",
+    "-r --radius N",
+    "Largest distance of the signatures of a match, in bits. By default the index's.",
     whole(0, 8 * MOST_SIGNATURE_BYTES),
-)  # fmt: skip
+)
 JOB = (RADIUS, options.OUTPUT, options.RENAME, *options.LIMITS, *options.RESULT)
 Write = Callable[[Any, Matches], None]  # of the ids of queries, and their matches
 
 
 @verb(
-    INDEX, argument("inputs", "INPUT...", nargs=-1, required=True), RADIUS, *READING,
-    options.OUTPUT, options.JSON, options.RENAME, options.THREADS,
-    option("-q --quiet", "Write nothing but errors: the exit code says whether there is a match.", is_eager=True),
+    INDEX,
+    argument("inputs", "INPUT...", nargs=-1, required=True),
+    RADIUS,
+    *READING,
+    options.OUTPUT,
+    options.JSON,
+    options.RENAME,
+    options.THREADS,
+    option(
+        "-q --quiet",
+        "Write nothing but errors: the exit code says whether there is a match.",
+        is_eager=True,
+    ),
     options.NO_PROGRESS,
-    guesses=content.KNOWN_GUESSES, failure=FAILED,
-)  # fmt: skip
+    guesses=content.KNOWN_GUESSES,
+    failure=FAILED,
+)
 def probe(given: Given) -> int:
     """Find the documents that are like some texts.
 
-    An INPUT is a text file or a folder of them, or - for a text on standard input; or with --text-field a file of rows with
-    texts, as for fpstore lsh build.
+    An INPUT is a text file or a folder of them, or - for a text on standard input; or with
+    --text-field a file of rows with texts, as for fpstore lsh build.
 
-    Writes a line `query id similarity` per match, separated by tabs, the most similar first. The query is the path, the id of
-    the row or, without --id-field, its number. The similarity is estimated by signatures. With --json, writes an object per
-    query: {"query": ..., "matches": [{"id": ..., "similarity": ...}]}. The exit code is 0 if a query has a match, 1 if none
-    has, and 2 after an error.
+    Writes a line `query id similarity` per match, separated by tabs, the most similar first. The
+    query is the path, the id of the row or, without --id-field, its number. The similarity is
+    estimated by signatures. With --json, writes an object per query: {"query": ..., "matches":
+    [{"id": ..., "similarity": ...}]}. The exit code is 0 if a query has a match, 1 if none has, and
+    2 after an error.
 
-    $ fpstore lsh probe pages.lsh draft.txt
-    $ fpstore lsh probe pages.lsh notes --suffix .txt --json
-    $ fpstore lsh probe titled.lsh corpus.parquet --text-field text --id-field id --output matches.parquet --threads 1
-    $ fpstore lsh probe pages.lsh pages.jsonl --text-field text --radius 20 --rename id=near --no-progress
-    $ cat draft.txt | fpstore lsh probe pages.lsh - --quiet
+    $ fpstore lsh probe pages.lsh draft.txt $ fpstore lsh probe pages.lsh notes --suffix .txt --json
+    $ fpstore lsh probe titled.lsh corpus.parquet --text-field text --id-field id --output
+    matches.parquet --threads 1 $ fpstore lsh probe pages.lsh pages.jsonl --text-field text --radius
+    20 --rename id=near --no-progress $ cat draft.txt | fpstore lsh probe pages.lsh - --quiet
     """
     if given.quiet:
         given.refuse("does not go with --quiet, which writes nothing", "output")
@@ -102,7 +114,9 @@ def _asked(given: Given, index: LshStore, notices: Notices) -> Iterator[GivenPie
         number, rows = index.bands
         asked = asked_of(next(index.family.sketched([text], number * rows)), index.bands)
         if not len(asked.rows):
-            raise InputError(f"standard input: {SENTENCES[NO_WORDS]}, so nothing is near it", path="-")
+            raise InputError(
+                f"standard input: {SENTENCES[NO_WORDS]}, so nothing is near it", path="-"
+            )
         yield GivenPiece(asked, ["-"])
 
 
@@ -116,23 +130,38 @@ def _writer(given: Given) -> Iterator[Write]:
     if given.quiet:
         yield lambda ids, matches: None
     elif is_json(given.output, given.as_json):
-        fields = dict(zip([*COLUMNS, "matches"], renamed([*COLUMNS, "matches"], given.names), strict=True))
+        fields = dict(
+            zip([*COLUMNS, "matches"], renamed([*COLUMNS, "matches"], given.names), strict=True)
+        )
         encode = json.JSONEncoder(ensure_ascii=False).encode
         with Sink(given.output) as sink:
 
             def write_objects(ids: Any, matches: Matches) -> None:
-                for query, found in zip(ids if isinstance(ids, list) else ids.tolist(), matches, strict=True):
-                    listed = [{fields["id"]: match.id, fields["similarity"]: match.similarity} for match in found]
-                    sink.write(f"{encode({fields['query']: query, fields['matches']: listed})}\n".encode())
+                for query, found in zip(
+                    ids if isinstance(ids, list) else ids.tolist(), matches, strict=True
+                ):
+                    listed = [
+                        {fields["id"]: match.id, fields["similarity"]: match.similarity}
+                        for match in found
+                    ]
+                    sink.write(
+                        f"{encode({fields['query']: query, fields['matches']: listed})}\n".encode()
+                    )
                 sink.flush()
 
             yield write_objects
     else:
-        with open_writer(given.output, columns=dict[str, Any].fromkeys(COLUMNS, "value") | FLOATS, names=given.names) as writer:
+        with open_writer(
+            given.output,
+            columns=dict[str, Any].fromkeys(COLUMNS, "value") | FLOATS,
+            names=given.names,
+        ) as writer:
 
             def write_rows(ids: Any, matches: Matches) -> None:
                 query = values_at(ids, np.repeat(np.arange(len(matches)), np.diff(matches.lims)))
-                writer.write({"query": query, "id": matches.read_ids(), "similarity": matches.similarities})
+                writer.write(
+                    {"query": query, "id": matches.read_ids(), "similarity": matches.similarities}
+                )
                 writer.flush()
 
             yield write_rows
@@ -142,13 +171,13 @@ def _writer(given: Given) -> Iterator[Write]:
 def pairs(given: Given) -> None:
     """Find all pairs of similar documents in an index.
 
-    Writes a line `id_a id_b similarity` per pair that shares a key and lies within the radius. Cells are separated by tabs, and
-    there is no header. With --json, writes an object per line. The similarity is estimated by signatures. Where a text has many
-    thousand copies, fpstore lsh cluster writes a line for each, not for each two.
+    Writes a line `id_a id_b similarity` per pair that shares a key and lies within the radius.
+    Cells are separated by tabs, and there is no header. With --json, writes an object per line. The
+    similarity is estimated by signatures. Where a text has many thousand copies, fpstore lsh
+    cluster writes a line for each, not for each two.
 
-    $ fpstore lsh pairs pages.lsh
-    $ fpstore lsh pairs pages.lsh --radius 20 --rename id_a=url --output pairs.parquet --threads 1 --memory 1GiB
-    $ fpstore lsh pairs notes.lsh --json --quiet
+    $ fpstore lsh pairs pages.lsh $ fpstore lsh pairs pages.lsh --radius 20 --rename id_a=url
+    --output pairs.parquet --threads 1 --memory 1GiB $ fpstore lsh pairs notes.lsh --json --quiet
     """
     with indexes.open(given.store) as index, given.bars() as bars:
         resources = {"memory": given.memory, "threads": given.threads, "progress": bars}
@@ -163,23 +192,32 @@ def pairs(given: Given) -> None:
 @verb(
     INDEX,
     option(
-        "--group", "greedy: all documents of a cluster are within the radius of its representative. connected: chains of pairs "
-        "make a cluster.", GROUPINGS, "greedy",
+        "--group",
+        "greedy: all documents of a cluster are within the radius of its representative. "
+        "connected: chains of pairs "
+        "make a cluster.",
+        GROUPINGS,
+        "greedy",
     ),
     option(
-        "--keep", "The representative: the first document that was inserted, the one with the smallest id, or the one nearest to "
-        "the majority of the signatures.", REPRESENTATIVES, "first",
+        "--keep",
+        "The representative: the first document that was inserted, the one with the smallest id, "
+        "or the one nearest to "
+        "the majority of the signatures.",
+        REPRESENTATIVES,
+        "first",
     ),
     *JOB,
-)  # fmt: skip
+)
 def cluster(given: Given) -> None:
     """Find the clusters of similar documents in an index.
 
-    Writes a line `id cluster representative` per document that is in a cluster of two or more, cluster by cluster, the
-    representative first. Cells are separated by tabs, and there is no header. With --json, writes an object per line.
+    Writes a line `id cluster representative` per document that is in a cluster of two or more,
+    cluster by cluster, the representative first. Cells are separated by tabs, and there is no
+    header. With --json, writes an object per line.
 
-    $ fpstore lsh cluster pages.lsh
-    $ fpstore lsh cluster pages.lsh --group connected --keep smallest --output clusters.parquet --json
+    $ fpstore lsh cluster pages.lsh $ fpstore lsh cluster pages.lsh --group connected --keep
+    smallest --output clusters.parquet --json
     """
     with indexes.open(given.store) as index, given.bars() as bars:
         resources = {"memory": given.memory, "threads": given.threads, "progress": bars}
@@ -187,7 +225,8 @@ def cluster(given: Given) -> None:
             found = index.clusters(given.radius, group=given.group, keep=given.keep, **resources)
             write_clusters(found, writer, bars)
     given.note(
-        f"{counted(found.documents, 'document')}, {counted(len(found), 'cluster')}, {counted(found.duplicates, 'duplicate')}"
+        f"{counted(found.documents, 'document')}, {counted(len(found), 'cluster')}, "
+        f"{counted(found.duplicates, 'duplicate')}"
     )
 
 
@@ -212,8 +251,12 @@ def stats(given: Given) -> None:
         "threshold": f"{found['threshold']:g}, found with the probability {found['recall']:g}",
         "bands": f"{found['bands']} of {found['rows']} values",
         "radius": f"{found['radius']} of {family.width} bits",
-        "keys": f"{found['keys']:,} of {found['key_bits']} bits, with numbers of {found['number_bits']}",
-        **{f"bytes of {name}": f"{sizes[name]:,} ({shown_size(sizes[name])})" for name in (DOCUMENTS, KEYS)},
+        "keys": f"{found['keys']:,} of {found['key_bits']} bits, with numbers of "
+        f"{found['number_bits']}",
+        **{
+            f"bytes of {name}": f"{sizes[name]:,} ({shown_size(sizes[name])})"
+            for name in (DOCUMENTS, KEYS)
+        },
         "bytes a document": f"{found['bytes_per_document']:.1f}",
     }
     print_facts(printable(given.store), facts.items())
@@ -223,7 +266,8 @@ def stats(given: Given) -> None:
 def verify(given: Given) -> None:
     """Read every byte of an index and check it.
 
-    Both stores are checked as by fpstore verify, and that every document has keys. The exit code is 1 if something is wrong.
+    Both stores are checked as by fpstore verify, and that every document has keys. The exit code is
+    1 if something is wrong.
 
     $ fpstore lsh verify pages.lsh
     $ fpstore lsh verify pages.lsh --json
@@ -242,11 +286,16 @@ def verify(given: Given) -> None:
 
 
 @verb(
-    INDEX, argument("path", "PATH"),
-    option("--force", "Replace PATH, if it is an index already, once the copy is complete. Nothing else is ever replaced."),
+    INDEX,
+    argument("path", "PATH"),
+    option(
+        "--force",
+        "Replace PATH, if it is an index already, once the copy is complete. Nothing else is ever "
+        "replaced.",
+    ),
     *options.RESULT,
     guesses=output_is("the copy is the second argument"),
-)  # fmt: skip
+)
 def backup(given: Given) -> None:
     """Copy an index, even while it is in use.
 
@@ -263,17 +312,23 @@ def backup(given: Given) -> None:
 
 
 @verb(
-    INDEX, option("-o --output NEW", "The index to write. By default INDEX.repaired."), *options.LIMITS, *options.RESULT,
-)  # fmt: skip
+    INDEX,
+    option("-o --output NEW", "The index to write. By default INDEX.repaired."),
+    *options.LIMITS,
+    *options.RESULT,
+)
 def repair(given: Given) -> None:
     """Make a sound index from a damaged one.
 
-    The damaged index is never changed. A document that has lost some of its keys is found less often. Prints what was done and
-    what is lost. The exit code is 1 if something is lost. If nothing is wrong, nothing is written. lsh.json must be intact.
+    The damaged index is never changed. A document that has lost some of its keys is found less
+    often. Prints what was done and what is lost. The exit code is 1 if something is lost. If
+    nothing is wrong, nothing is written. lsh.json must be intact.
 
     $ fpstore lsh repair pages.lsh
     $ fpstore lsh repair pages.lsh -o repaired.lsh --json
     """
     with given.bars() as bars:
-        report = indexes.repair(given.store, given.output, memory=given.memory, threads=given.threads, progress=bars)
+        report = indexes.repair(
+            given.store, given.output, memory=given.memory, threads=given.threads, progress=bars
+        )
     printed_repair(given, report, moves=True, noun="index")

@@ -26,13 +26,38 @@ from fpstore.io.encodings import check_encoding
 from fpstore.io.source import FIELD_FORMATS, FORMATS, LINE_FORMATS, IdType
 
 _SUBJECT = re.compile(r"^(the )?\w+ must\b")
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
-          "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "b": 10**9,
+    "t": 10**12,
+    "ki": 1 << 10,
+    "mi": 1 << 20,
+    "gi": 1 << 30,
+    "ti": 1 << 40,
+}
 _MOST_FINGERPRINTS = 1 << 64
 _PATHS = {  # what names a path
-    "A", "B", "BENCHMARK", "CORPUS", "DIR", "FILE", "FOLDER", "FP", "INDEX", "INPUT", "NEW", "OTHER", "OUTPUT", "PATH", "PLAN",
-    "QUERIES", "STORE",
-}  # fmt: skip
+    "A",
+    "B",
+    "BENCHMARK",
+    "CORPUS",
+    "DIR",
+    "FILE",
+    "FOLDER",
+    "FP",
+    "INDEX",
+    "INPUT",
+    "NEW",
+    "OTHER",
+    "OUTPUT",
+    "PATH",
+    "PLAN",
+    "QUERIES",
+    "STORE",
+}
 
 
 class Checked(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
@@ -43,17 +68,28 @@ class Checked(click.ParamType):  # type: ignore[type-arg]  # generic in newer re
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the function's result for a text; a default that is not a string is returned unchanged."""
+        """Return the function's result for a text.
+
+        A default that is not a string is returned unchanged.
+        """
         if not isinstance(value, str):
             return value
         try:
             return self._read(value)
         except InputError as error:
-            raise click.UsageError(f"{_named(param)}: {_SUBJECT.sub('must', str(error))}", ctx) from None
+            raise click.UsageError(
+                f"{_named(param)}: {_SUBJECT.sub('must', str(error))}", ctx
+            ) from None
 
 
 def _named(param: click.Parameter | None) -> str:
-    return "a value" if param is None else param.opts[-1] if param.param_type_name == "option" else param.human_readable_name
+    return (
+        "a value"
+        if param is None
+        else param.opts[-1]
+        if param.param_type_name == "option"
+        else param.human_readable_name
+    )
 
 
 def whole(least: int, most: int) -> Checked:
@@ -81,9 +117,14 @@ def parse_count(text: str) -> int:
         unit = _UNITS[(scaled[2] or "").lower()]
         value = int(scaled[1]) * unit if scaled[1].isdigit() else float(scaled[1]) * unit
     if value is None or value != int(value):
-        raise InputError(f"{show(text)} is not a number of fingerprints: write it as 16777216, 2^24, 1e9 or 16M", got=text)
+        raise InputError(
+            f"{show(text)} is not a number of fingerprints: write it as 16777216, 2^24, 1e9 or 16M",
+            got=text,
+        )
     if value > _MOST_FINGERPRINTS:
-        raise InputError(f"{show(text)} is more than 2^64, the number of all fingerprints", got=text)
+        raise InputError(
+            f"{show(text)} is more than 2^64, the number of all fingerprints", got=text
+        )
     return int(value)
 
 
@@ -110,18 +151,27 @@ NAME = Checked("name", _refusing(bool, "be the name of a column"))
 NUMBER_OF_ALL = Checked("number", parse_count)
 RADIUS = whole(0, WIDTHS[-1])
 SHARE = Checked("number", lambda text: check_share(_number(text), "the share"))
-SUFFIX = Checked("text", _refusing(lambda text: text.startswith(".") and len(text) > 1, "start with a dot, such as .txt"))
+SUFFIX = Checked(
+    "text",
+    _refusing(
+        lambda text: text.startswith(".") and len(text) > 1, "start with a dot, such as .txt"
+    ),
+)
 
 
-def _as_path(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _as_path(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     return [CompletionItem(incomplete, type="file")]
 
 
-def option(names: str, text: str, kind: Any = None, default: Any = None, into: str = "", **more: Any) -> Decorator:
+def option(
+    names: str, text: str, kind: Any = None, default: Any = None, into: str = "", **more: Any
+) -> Decorator:
     """Return an option, of names and the word that stands for its value, such as ``-r --radius N``, and a help text.
 
-    Its ``kind`` is a type of click, or the words that its value may be. Without a kind and a word, it is a flag. ``into`` names
-    its parameter, by default the longest of its names.
+    Its ``kind`` is a type of click, or the words that its value may be. Without a kind and a word,
+    it is a flag. ``into`` names its parameter, by default the longest of its names.
     """
     words = names.split()
     value = words.pop() if not words[-1].startswith("-") else None
@@ -133,7 +183,9 @@ def option(names: str, text: str, kind: Any = None, default: Any = None, into: s
         more.setdefault("is_flag", True)
     if default is not None or "/" in names:
         more = {"default": default, "show_default": default is not None, **more}
-    return click.option(*words, *([into] if into else []), type=kind, metavar=value, help=text, **more)
+    return click.option(
+        *words, *([into] if into else []), type=kind, metavar=value, help=text, **more
+    )
 
 
 def argument(name: str, metavar: str, **settings: Any) -> Decorator:
@@ -143,16 +195,24 @@ def argument(name: str, metavar: str, **settings: Any) -> Decorator:
     return click.argument(name, metavar=metavar, **settings)
 
 
-def check_output_path(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def check_output_path(
+    ctx: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
     """Refuse an output that cannot be written to; a quiet search writes nothing to its output."""
-    if value == "-" and output_is_closed() and not (ctx.params.get("quiet") and ctx.command.name in SEARCHES):
+    if (
+        value == "-"
+        and output_is_closed()
+        and not (ctx.params.get("quiet") and ctx.command.name in SEARCHES)
+    ):
         raise StorageError(CLOSED)
     if value not in (None, "-"):
         refuse_inside_store(check_path(value, "the output"))
     return value
 
 
-def _read_names(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+def _read_names(
+    ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+) -> dict[str, str]:
     names: dict[str, str] = {}
     for text in value:
         old, _, new = text.partition("=")
@@ -168,7 +228,9 @@ def output_option(text: str, default: str | None = "-", replaces: bool = True) -
     """Return the option ``--output``, which by default is standard output."""
     if default:
         text += " By default standard output." + " An existing file is replaced." * replaces
-    return option("-o --output FILE", text, default=default, show_default=False, callback=check_output_path)
+    return option(
+        "-o --output FILE", text, default=default, show_default=False, callback=check_output_path
+    )
 
 
 # What several verbs have. docs/cli.md describes each once, in the section "Shared options".
@@ -177,78 +239,143 @@ SEARCHES = ("probe", "scan", "nearest")
 STORE = argument("store", "STORE")
 INPUTS = argument("inputs", "INPUT...", nargs=-1, required=True)
 
-THREADS = option("--threads N", "Number of threads. By default one per processor.", whole(1, MOST_THREADS))
+THREADS = option(
+    "--threads N", "Number of threads. By default one per processor.", whole(1, MOST_THREADS)
+)
 MEMORY = option(
-    "--memory SIZE", "Memory budget, such as 2GiB, at least 64MiB. By default a quarter of this machine's memory.",
+    "--memory SIZE",
+    "Memory budget, such as 2GiB, at least 64MiB. By default a quarter of this machine's memory.",
     Checked("size", parse_memory),
-)  # fmt: skip
+)
 WIDTH = option(
-    "--width BITS", "Bits of a fingerprint: 32, 64, 128 or 256. For minhash by default 256.",
-    Checked("integer", lambda text: check_width(_number(text)).bits), default=64,
-)  # fmt: skip
+    "--width BITS",
+    "Bits of a fingerprint: 32, 64, 128 or 256. For minhash by default 256.",
+    Checked("integer", lambda text: check_width(_number(text)).bits),
+    default=64,
+)
 JSON = option("--json", "Write JSON.", into="as_json")
-QUIET = option("-q --quiet", "Write errors, and results such as JSON, but no progress, notes and summary.")
-NO_PROGRESS = option("--no-progress", "Show no progress bar. Without a terminal on standard error there is none.")
+QUIET = option(
+    "-q --quiet", "Write errors, and results such as JSON, but no progress, notes and summary."
+)
+NO_PROGRESS = option(
+    "--no-progress", "Show no progress bar. Without a terminal on standard error there is none."
+)
 TALK = (QUIET, NO_PROGRESS)
 RESULT = (*TALK, JSON)
 LIMITS = (THREADS, MEMORY)
 FORCE_OUTPUT = option("--force", "Replace the file of --output, if it exists.")
 RENAME = option(
-    "--rename OLD=NEW", "Another name for a column of the output; may be repeated. Delimited text then begins with the names.",
-    into="names", multiple=True, callback=_read_names,
-)  # fmt: skip
-NULL = option("-0 --null", "Lines of inputs and outputs end with a zero byte, as with xargs -0. Ids may hold line feeds.")
+    "--rename OLD=NEW",
+    "Another name for a column of the output; may be repeated. Delimited text then begins with "
+    "the names.",
+    into="names",
+    multiple=True,
+    callback=_read_names,
+)
+NULL = option(
+    "-0 --null",
+    "Lines of inputs and outputs end with a zero byte, as with xargs -0. Ids may hold line feeds.",
+)
 OUTPUT = output_option("Where to write: .tsv, .csv, .jsonl or .parquet.")
 THRESHOLD_GUESS = {
-    "--threshold": "--radius takes bits: MinHash().radius(0.8) in Python is the one for a Jaccard similarity of 0.8"
+    "--threshold": "--radius takes bits: MinHash().radius(0.8) in Python is the one for a Jaccard similarity "
+    "of 0.8"
 }
-PAIR_RADIUS = option("-r --radius N", "Largest distance of a pair. By default the store's radius.", RADIUS)
+PAIR_RADIUS = option(
+    "-r --radius N", "Largest distance of a pair. By default the store's radius.", RADIUS
+)
 
 PLANNING = (
-    option("--codec", "How tables of blocks are packed; elias-fano is smaller and faster.", CODECS, HUFFMAN),
+    option(
+        "--codec",
+        "How tables of blocks are packed; elias-fano is smaller and faster.",
+        CODECS,
+        HUFFMAN,
+    ),
     option(
         "--filter/--no-filter",
-        "Write a filter beside each table of blocks that gains from one, or none. By default, where filters pay for their bytes; "
+        "Write a filter beside each table of blocks that gains from one, or none. By default, "
+        "where filters pay for their bytes; "
         "with --storage cold none.",
         callback=lambda ctx, parameter, value: AUTO if value is None else value,
     ),
-    option("--disk-budget SIZE", "Disk space, such as 40GB, for the tables and ids of the chosen design.", BUDGET),
-    option("--storage", "Compare designs by the time with tables in memory (hot) or read from disk (cold).", STORAGE, STORAGE[0]),
     option(
-        "--prefer", "Of the designs that fit, auto takes a balance of speed and bytes, the fastest, or the smallest.",
-        PREFER, PREFER[0],
+        "--disk-budget SIZE",
+        "Disk space, such as 40GB, for the tables and ids of the chosen design.",
+        BUDGET,
     ),
-)  # fmt: skip
+    option(
+        "--storage",
+        "Compare designs by the time with tables in memory (hot) or read from disk (cold).",
+        STORAGE,
+        STORAGE[0],
+    ),
+    option(
+        "--prefer",
+        "Of the designs that fit, auto takes a balance of speed and bytes, the fastest, or the "
+        "smallest.",
+        PREFER,
+        PREFER[0],
+    ),
+)
 RADIUS_OF_PROBES = option(
-    "-r --radius N", "Largest radius of probes, 0 to the width. Above a quarter of the width, the only design is scan.",
-    RADIUS, 3,
-)  # fmt: skip
+    "-r --radius N",
+    "Largest radius of probes, 0 to the width. Above a quarter of the width, the only design is "
+    "scan.",
+    RADIUS,
+    3,
+)
 
-FORMAT = option("--format", "Format of the input. By default from its extension, and tsv for standard input.", FORMATS)
+FORMAT = option(
+    "--format",
+    "Format of the input. By default from its extension, and tsv for standard input.",
+    FORMATS,
+)
 ROW_FORMAT = option(
-    "--format", "Format of the rows of all inputs, also of all files in folders. By default from their extensions.", FIELD_FORMATS
+    "--format",
+    "Format of the rows of all inputs, also of all files in folders. By default from their "
+    "extensions.",
+    FIELD_FORMATS,
 )
 DECIMAL = option("--decimal", "Fingerprints in text are decimal, not hexadecimal.")
 SIGNED = option("--signed", "Signed integers are the bits of fingerprints of 32 or 64 bits.")
-FINGERPRINT_FIELD = option("--fingerprint-field NAME", "Column or JSON field of fingerprints. By default fingerprint.", NAME)
-ID_FIELD = option("--id-field NAME", "Column or JSON field of ids. By default id; of texts, the row number is the id.", NAME)
+FINGERPRINT_FIELD = option(
+    "--fingerprint-field NAME",
+    "Column or JSON field of fingerprints. By default fingerprint.",
+    NAME,
+)
+ID_FIELD = option(
+    "--id-field NAME",
+    "Column or JSON field of ids. By default id; of texts, the row number is the id.",
+    NAME,
+)
 ID_TYPE = option("--id-type", "Type of the ids.", get_args(IdType), "auto")
 ROW_OPTIONS = (FORMAT, DECIMAL, SIGNED, FINGERPRINT_FIELD, ID_FIELD, ID_TYPE)
 
 SUFFIXES = option(
-    "--suffix .EXT", "In folders, read only files with this extension; may be repeated. Symbolic links are not followed.",
-    SUFFIX, into="suffixes", multiple=True, callback=lambda ctx, parameter, value: list(value) or None,
-)  # fmt: skip
+    "--suffix .EXT",
+    "In folders, read only files with this extension; may be repeated. Symbolic links are not "
+    "followed.",
+    SUFFIX,
+    into="suffixes",
+    multiple=True,
+    callback=lambda ctx, parameter, value: list(value) or None,
+)
 ENCODING = option(
-    "--encoding NAME", "Encoding of texts and lines. By default as a byte order mark says, or UTF-8, or the likeliest.",
+    "--encoding NAME",
+    "Encoding of texts and lines. By default as a byte order mark says, or UTF-8, or the "
+    "likeliest.",
     Checked("text", check_encoding),
-)  # fmt: skip
+)
 HTML = option(
     "--html/--html-fast",
-    "Texts are pages of HTML: take titles and main texts, found by the package trafilatura, or by resiliparse: 5 times as fast, "
+    "Texts are pages of HTML: take titles and main texts, found by the package trafilatura, or by "
+    "resiliparse: 5 times as fast, "
     "but it leaves more of the menus in.",
-    callback=lambda ctx, parameter, value: value is not None and ("trafilatura" if value else "resiliparse"),
-)  # fmt: skip
+    callback=lambda ctx, parameter, value: (
+        value is not None and ("trafilatura" if value else "resiliparse")
+    ),
+)
 
 
 def check_radius_option(radius: int | None, width: int) -> None:
@@ -267,8 +394,13 @@ def check_design_name(name: str, radius: int, width: int, option_name: str = "--
 
 
 def ends_with_null(null: bool, reads_lines: bool, output_format: str) -> bool:
-    """Whether lines of the output end with a zero byte; a usage error for --null where there are no lines at all."""
+    """Whether lines of the output end with a zero byte.
+
+    A usage error for --null where there are no lines at all.
+    """
     writes_lines = output_format in LINE_FORMATS
     if null and not (reads_lines or writes_lines):
-        fail(f"--null is for lines ({', '.join(LINE_FORMATS)}), and neither input nor output has any")
+        fail(
+            f"--null is for lines ({', '.join(LINE_FORMATS)}), and neither input nor output has any"
+        )
     return null and writes_lines

@@ -1,4 +1,7 @@
-"""What a verb writes besides files: lines on standard error, tables, JSON, progress bars; and streams that are closed."""
+"""What a verb writes besides files: lines on standard error, tables, JSON, progress bars.
+
+And streams that are closed.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,13 @@ _GAP, _LEAST_WORDS = 2, 12  # between two columns, and of a column of words, whi
 
 
 def complain(message: str) -> None:
-    """Write a message as one line to standard error; of an argument of Python with its option, ``a=1 (--a)``, the option."""
-    click.echo(f"fpstore: {one_line(_ARGUMENT.sub(lambda found: found[1] or '', message))}", err=True)
+    """Write a message as one line to standard error.
+
+    Of an argument of Python with its option, ``a=1 (--a)``, the option.
+    """
+    click.echo(
+        f"fpstore: {one_line(_ARGUMENT.sub(lambda found: found[1] or '', message))}", err=True
+    )
 
 
 def print_json(value: Any) -> None:
@@ -42,7 +50,11 @@ def print_json(value: Any) -> None:
 
 
 def _terminal_width() -> int | None:
-    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
+    return (
+        shutil.get_terminal_size().columns
+        if sys.stdout is not None and sys.stdout.isatty()
+        else None
+    )
 
 
 def say(text: str) -> None:
@@ -56,14 +68,19 @@ def say(text: str) -> None:
 def not_compared_rows(count: int, unknown: str) -> list[tuple[str, str, str]]:
     """Return the row of a table for documents that were not compared, if there are any."""
     what = "removed" if unknown == "drop" else "kept"
-    return [("not compared", f"{count:,}", f"null or blank text, or null id; {what}")] if count else []
+    return (
+        [("not compared", f"{count:,}", f"null or blank text, or null id; {what}")] if count else []
+    )
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> None:
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)
+) -> None:
     """Write a table to standard output: in bold on a terminal, as plain text elsewhere.
 
-    On a terminal that is too narrow for it, each cell has a line of its own, under the first cell of its row. If all columns are
-    empty strings, there is no heading line. The columns at the places ``left`` hold words, the others numbers.
+    On a terminal that is too narrow for it, each cell has a line of its own, under the first cell
+    of its row. If all columns are empty strings, there is no heading line. The columns at the
+    places ``left`` hold words, the others numbers.
     """
     from rich.console import Console
     from rich.table import Table
@@ -74,21 +91,45 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     rows = list(rows)
     needed = 0
     for number, name in enumerate(columns):
-        words, longest = number in left and number > 0, max(map(len, (name, *(row[number] for row in rows))))
+        words, longest = (
+            number in left and number > 0,
+            max(map(len, (name, *(row[number] for row in rows)))),
+        )
         needed += _GAP * (number > 0) + (min(_LEAST_WORDS, longest) if words else longest)
-        table.add_column(Text(name), justify="left" if number in left else "right", overflow="fold", no_wrap=not words)
+        table.add_column(
+            Text(name),
+            justify="left" if number in left else "right",
+            overflow="fold",
+            no_wrap=not words,
+        )
     for row in rows:
         table.add_row(*map(Text, row))
     if terminal and terminal < needed and any(columns):
         say(title)
         for first, *cells in rows:
-            say("\n".join([first, *(f"  {name}: {cell}" for name, cell in zip(columns[1:], cells, strict=True) if cell)]))
+            say(
+                "\n".join(
+                    [
+                        first,
+                        *(
+                            f"  {name}: {cell}"
+                            for name, cell in zip(columns[1:], cells, strict=True)
+                            if cell
+                        ),
+                    ]
+                )
+            )
         return
     page = io.StringIO()
-    width = max(terminal or _PLAIN_WIDTH, needed)  # a line that is too long is better than a number that is cut
+    # a line that is too long is better than a number that is cut
+    width = max(terminal or _PLAIN_WIDTH, needed)
     # A height, too: without both, Rich takes a width of 80 for terminals that it calls dumb.
     console = Console(
-        file=page, width=width, height=24, force_terminal=terminal is not None, color_system="auto" if terminal else None
+        file=page,
+        width=width,
+        height=24,
+        force_terminal=terminal is not None,
+        color_system="auto" if terminal else None,
     )
     console.print(Text(title, style="bold"))
     console.print(table)
@@ -106,7 +147,8 @@ def summary(stats: dict[str, Any]) -> str:
     fingerprints, taken = stats["fingerprints"], stats["bytes"]["total"]
     parts = [
         counted(fingerprints, "fingerprint"),
-        counted(stats["ids"], "id") + (" (row numbers)" if stats["id_kind"] == "row" and stats["ids"] else ""),
+        counted(stats["ids"], "id")
+        + (" (row numbers)" if stats["id_kind"] == "row" and stats["ids"] else ""),
         f"radius {stats['radius']}",
         f"{stats['design']['name']} ({counted(len(stats['design']['tables']), 'table')})",
         shown_size(taken),
@@ -123,10 +165,13 @@ def shown_ids(ids: Sequence[int | str], most: int) -> str:
 
 
 class Bars:
-    """A context manager, called as ``bars(phase, done, total)`` from any thread; shows one phase at a time, and how fast it is.
+    """A context manager, called as ``bars(phase, done, total)`` from any thread.
 
-    It shows nothing unless it is ``wanted`` and standard error is a terminal. The ``bytes_total`` and ``bytes_done`` of a
-    ``source`` give the share done while a phase has no total, and the bytes that a phase reads in a second.
+    Shows one phase at a time, and how fast it is.
+
+    It shows nothing unless it is ``wanted`` and standard error is a terminal. The ``bytes_total``
+    and ``bytes_done`` of a ``source`` give the share done while a phase has no total, and the bytes
+    that a phase reads in a second.
     """
 
     def __init__(self, wanted: bool, source: Any = None) -> None:
@@ -146,12 +191,20 @@ class Bars:
                 self("reading", 0)  # so that a bar is there before the first rows are
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._progress is not None:
             self._progress.stop()
 
     def __call__(self, phase: str, done: int, total: int | None = None) -> None:
-        """Show how far a phase is: ``done`` of ``total`` rows. A signal that somebody has ignored is raised again."""
+        """Show how far a phase is: ``done`` of ``total`` rows.
+
+        A signal that somebody has ignored is raised again.
+        """
         raise_again()
         progress, source = self._progress, self._source
         if progress is None:
@@ -163,7 +216,12 @@ class Bars:
                 self._phase, self._task = phase, progress.add_task(phase, total=None, rate="")
                 self._bytes_before = 0 if source is None else source.bytes_done
             share, whole = done, total
-            if total is None and source is not None and source.bytes_total is not None and source.bytes_done < source.bytes_total:
+            if (
+                total is None
+                and source is not None
+                and source.bytes_total is not None
+                and source.bytes_done < source.bytes_total
+            ):
                 share, whole = source.bytes_done, source.bytes_total
             elapsed = progress.tasks[-1].elapsed
             rate = done / elapsed if elapsed else 0.0
@@ -172,14 +230,22 @@ class Bars:
                 if source.bytes_done < self._bytes_before:  # a reading from the start
                     self._bytes_before = 0
                 speed += f", {shown_size((source.bytes_done - self._bytes_before) / elapsed)}/s"
-            progress.update(self._task, completed=share, total=whole, rate=f"{done:,} ({speed})" if done else "")
+            progress.update(
+                self._task, completed=share, total=whole, rate=f"{done:,} ({speed})" if done else ""
+            )
 
 
 def _bars() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
-    columns = ("{task.description}", BarColumn(), "{task.fields[rate]}", TimeRemainingColumn(), "left")
+    columns = (
+        "{task.description}",
+        BarColumn(),
+        "{task.fields[rate]}",
+        TimeRemainingColumn(),
+        "left",
+    )
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
@@ -196,7 +262,9 @@ def occupy_closed_streams() -> None:
             if taken != number:
                 os.close(taken)
             elif number == 1 and sys.stdout is None:
-                sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+                sys.stdout = open(  # noqa: SIM115
+                    1, "w", encoding="utf-8", errors="backslashreplace", closefd=False
+                )
 
 
 def output_is_closed() -> bool:

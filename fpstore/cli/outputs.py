@@ -17,13 +17,17 @@ from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 SUFFIX = ".resume"
 RESUME = option(
     "--resume",
-    "Keep what is done in the folder OUTPUT.resume until the job is done, and begin with what is there: if the job ends early, "
+    "Keep what is done in the folder OUTPUT.resume until the job is done, and begin with what is "
+    "there: if the job ends early, "
     "the same command goes on.",
 )
 
 
 def resume_folder(given: Given) -> Path | None:
-    """Return the folder that keeps the work, if --resume wants it; otherwise print a note about a folder that is there."""
+    """Return the folder that keeps the work, if --resume wants it.
+
+    Otherwise print a note about a folder that is there.
+    """
     resume = given.resume or getattr(given, "add", False)
     if given.output == "-":
         if resume:
@@ -32,22 +36,32 @@ def resume_folder(given: Given) -> Path | None:
     folder = Path(f"{given.output.rstrip('/')}{SUFFIX}")
     with suppress(OSError):  # a name that is too long for a folder may do for a file
         if not resume and folder.is_dir():
-            given.note(f"{printable(folder)} is of a job that did not end; --resume goes on with it")
+            given.note(
+                f"{printable(folder)} is of a job that did not end; --resume goes on with it"
+            )
     return folder if resume else None
 
 
 @contextmanager
-def resuming(given: Given, folder: Path | None, identity: Callable[[], JobIdentity]) -> Iterator[Checkpoint | None]:
-    """Keep the work inside the block in a folder, which is removed at the end; without a folder, keep nothing.
+def resuming(
+    given: Given, folder: Path | None, identity: Callable[[], JobIdentity]
+) -> Iterator[Checkpoint | None]:
+    """Keep the work inside the block in a folder, which is removed at the end.
 
-    A note says at the end of the block what was found done, and the message of an interrupt says how to go on.
+    Without a folder, keep nothing.
+
+    A note says at the end of the block what was found done, and the message of an interrupt says
+    how to go on.
     """
     if folder is None:
         yield None
         return
     named = printable(folder)
     advice = f"; what was done is in {named}: the same command goes on with it"
-    with going_on(lambda: advice if folder.exists() else ""), Checkpoint(folder.absolute(), identity()) as checkpoint:
+    with (
+        going_on(lambda: advice if folder.exists() else ""),
+        Checkpoint(folder.absolute(), identity()) as checkpoint,
+    ):
         if checkpoint.resumed:
             given.note(f"{named}: what is finished in it is not done again")
         yield checkpoint

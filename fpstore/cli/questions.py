@@ -16,7 +16,16 @@ import fpstore
 from fpstore.base.aliases import Words
 from fpstore.base.width import Width
 from fpstore.cli import content, options
-from fpstore.cli.answers import DOCUMENT, QUERY_ID, ROW, Asked, Write, is_json, json_lines_writer, rows_writer
+from fpstore.cli.answers import (
+    DOCUMENT,
+    QUERY_ID,
+    ROW,
+    Asked,
+    Write,
+    is_json,
+    json_lines_writer,
+    rows_writer,
+)
 from fpstore.cli.content import FINGERPRINTS, PICTURES, ROWS, TEXTS, VECTORS, Notices
 from fpstore.cli.options import argument, option
 from fpstore.cli.verb import Decorator, Given, fail, names_output, verb
@@ -31,24 +40,38 @@ from fpstore.query.matches import Matches
 from fpstore.query.nearest import scan_advice
 from fpstore.store import Store, snapshot_of
 
-CHUNK_QUERIES = 1 << 20  # read and answered together, in bounded memory; a call of the kernel may take four times as many
-SCANNED_AT_ONCE = 1 << 10  # more would not be faster, and a signal waits until all have met a part of the table
+# read and answered together, in bounded memory; a call of the kernel may take four times as many
+CHUNK_QUERIES = 1 << 20
+# more would not be faster, and a signal waits until all have met a part of the table
+SCANNED_AT_ONCE = 1 << 10
 FIRST_QUERIES = 1 << 8
 MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
 MATCHED, UNMATCHED, FAILED = 0, 1, 2  # exit codes, as of grep
 LIMIT_GUESSES = (
     dict.fromkeys(
         ("-k", "--k", "-n", "--n", "--count"),
-        "--limit N writes the N nearest matches within the radius, fpstore nearest -k N the N nearest at any distance",
+        "--limit N writes the N nearest matches within the radius, fpstore nearest -k N the N "
+        "nearest at any distance",
     )
     | content.KNOWN_GUESSES
     | options.THRESHOLD_GUESS
 )
 # What users of other tools call it.
-COUNT_GUESSES = dict.fromkeys(("-n", "--n", "--k", "--number", "--top", "--limit"), "-k N, or --count N, says how many")
+COUNT_GUESSES = dict.fromkeys(
+    ("-n", "--n", "--k", "--number", "--top", "--limit"), "-k N, or --count N, says how many"
+)
 COUNT_GUESSES |= content.KNOWN_GUESSES
-LIMIT = option("--limit N", "Write only the N nearest matches of each query, and note if there are more.", options.COUNT)
-IDS_INPUT = option("--input FILE", "Read one id per line from a file; - is standard input.", into="inputs", multiple=True)
+LIMIT = option(
+    "--limit N",
+    "Write only the N nearest matches of each query, and note if there are more.",
+    options.COUNT,
+)
+IDS_INPUT = option(
+    "--input FILE",
+    "Read one id per line from a file; - is standard input.",
+    into="inputs",
+    multiple=True,
+)
 IDS = argument("words", "[ID...]", nargs=-1)
 
 
@@ -58,70 +81,98 @@ def question(radius: Decorator, most: Decorator) -> tuple[Decorator, ...]:
         options.STORE,
         argument("words", "[QUERY...]", nargs=-1),
         option(
-            "--input FILE", "Read queries from a file of rows; - is standard input, whose lines are answered as they come.",
+            "--input FILE",
+            "Read queries from a file of rows; - is standard input, whose lines are answered as "
+            "they come.",
             multiple=True,
         ),
-        radius, most,
+        radius,
+        most,
         option("--with-queries", "Add columns with the row and the id of the query."),
-        *content.KNOWN, *options.ROW_OPTIONS, options.NULL, options.OUTPUT, options.JSON, options.RENAME, options.THREADS,
+        *content.KNOWN,
+        *options.ROW_OPTIONS,
+        options.NULL,
+        options.OUTPUT,
+        options.JSON,
+        options.RENAME,
+        options.THREADS,
         option(
-            "-q --quiet", "Write nothing but errors, and stop at the first match: the exit code says whether there is one.",
+            "-q --quiet",
+            "Write nothing but errors, and stop at the first match: the exit code says whether "
+            "there is one.",
             is_eager=True,
         ),
         options.NO_PROGRESS,
-    )  # fmt: skip
+    )
 
 
 @verb(
-    *question(option("-r --radius N", "Largest distance of a match. By default the store's radius.", options.RADIUS), LIMIT),
+    *question(
+        option(
+            "-r --radius N",
+            "Largest distance of a match. By default the store's radius.",
+            options.RADIUS,
+        ),
+        LIMIT,
+    ),
     guesses=LIMIT_GUESSES,
     failure=FAILED,
 )
 def probe(given: Given) -> int:
     r"""Find all stored fingerprints within the radius.
 
-    A QUERY is a fingerprint; or, if the store was built of texts, pictures or vectors, a file or folder of them: the store knows
-    how to make fingerprints, and - is a text or picture on standard input. --input reads rows of fingerprints, or with
-    --text-field of texts.
+    A QUERY is a fingerprint; or, if the store was built of texts, pictures or vectors, a file or
+    folder of them: the store knows how to make fingerprints, and - is a text or picture on standard
+    input. --input reads rows of fingerprints, or with --text-field of texts.
 
-    Writes a line `query fingerprint distance id` per id of each match, separated by tabs. With --json, writes an object per
-    query: {"query": ..., "matches": [{"fingerprint": ..., "distance": ..., "ids": [...]}]}. The object begins with "document",
-    the path of a text or picture, or for --input with "row", the number of the query from 0 on, and "query_id" if it has an id.
-    Parquet has these fields as columns; lines have them with --with-queries. With --limit, objects have "more": whether there
-    are more matches.
+    Writes a line `query fingerprint distance id` per id of each match, separated by tabs. With
+    --json, writes an object per query: {"query": ..., "matches": [{"fingerprint": ..., "distance":
+    ..., "ids": [...]}]}. The object begins with "document", the path of a text or picture, or for
+    --input with "row", the number of the query from 0 on, and "query_id" if it has an id. Parquet
+    has these fields as columns; lines have them with --with-queries. With --limit, objects have
+    "more": whether there are more matches.
 
-    Lines that come through a pipe, a socket or a terminal are answered at once. So a program can hold this command open,
-    write a line and read a line: with --json, each query has an object, even without a match.
+    Lines that come through a pipe, a socket or a terminal are answered at once. So a program can
+    hold this command open, write a line and read a line: with --json, each query has an object,
+    even without a match.
 
-    A radius above the store's is answered by a scan, with a note of what to build instead. The exit code is 0 if a query has a
-    match, 1 if none has, and 2 after an error.
+    A radius above the store's is answered by a scan, with a note of what to build instead. The exit
+    code is 0 if a query has a match, 1 if none has, and 2 after an error.
 
-    $ fpstore probe crawl.fps 9d3a5b1c00f7e642 0x2a --radius 2
-    $ fpstore probe notes.fps draft.txt
-    $ fpstore probe crawl.fps --input queries.npy --limit 10 --json
-    $ fpstore probe crawl.fps --decimal --signed --quiet -- -1
-    $ fpstore probe crawl.fps --input queries.npy --output matches.parquet --threads 2 --no-progress
-    $ cut -f 1 crawl.tsv | fpstore probe crawl.fps --input - --format txt
-    $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
-    $ fpstore probe crawl.fps --input new.tsv --with-queries
-    $ fpstore probe crawl.fps --input new.tsv --rename query_id=url --rename id=near --output matches.parquet
-    $ tr "\n" "\0" < new.tsv | fpstore probe crawl.fps --input - --null
-    $ fpstore probe notes.fps --fingerprints 9d3a5b1c00f7e642
-    $ fpstore probe notes.fps notes --suffix .txt --encoding utf-8 --json
-    $ fpstore probe notes.fps --input corpus.parquet --text-field text --id-field id
-    $ fpstore probe vectors.fps embeddings.parquet --vector-field embedding --id-field name --json
-    $ fpstore probe photos.fps new.png
+    $ fpstore probe crawl.fps 9d3a5b1c00f7e642 0x2a --radius 2 $ fpstore probe notes.fps draft.txt $
+    fpstore probe crawl.fps --input queries.npy --limit 10 --json $ fpstore probe crawl.fps
+    --decimal --signed --quiet -- -1 $ fpstore probe crawl.fps --input queries.npy --output
+    matches.parquet --threads 2 --no-progress $ cut -f 1 crawl.tsv | fpstore probe crawl.fps --input
+    - --format txt $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field
+    url --id-type str --json $ fpstore probe crawl.fps --input new.tsv --with-queries $ fpstore
+    probe crawl.fps --input new.tsv --rename query_id=url --rename id=near --output matches.parquet
+    $ tr "\n" "\0" < new.tsv | fpstore probe crawl.fps --input - --null $ fpstore probe notes.fps
+    --fingerprints 9d3a5b1c00f7e642 $ fpstore probe notes.fps notes --suffix .txt --encoding utf-8
+    --json $ fpstore probe notes.fps --input corpus.parquet --text-field text --id-field id $
+    fpstore probe vectors.fps embeddings.parquet --vector-field embedding --id-field name --json $
+    fpstore probe photos.fps new.png
     """
     with fpstore.open(given.store) as opened:
         radius = opened.radius if given.radius is None else given.radius
         scanning = scan_notice(opened, given)
         ask = opened.scan if scanning else opened.probe_many
-        return _run(opened, given, partial(ask, radius=radius, threads=given.threads, limit=given.limit), scanning)
+        return _run(
+            opened,
+            given,
+            partial(ask, radius=radius, threads=given.threads, limit=given.limit),
+            scanning,
+        )
 
 
 @verb(
     *question(
-        option("-r --radius N", "Largest distance of a match, up to the store's width.", options.RADIUS, required=True), LIMIT
+        option(
+            "-r --radius N",
+            "Largest distance of a match, up to the store's width.",
+            options.RADIUS,
+            required=True,
+        ),
+        LIMIT,
     ),
     guesses=LIMIT_GUESSES,
     failure=FAILED,
@@ -129,9 +180,9 @@ def probe(given: Given) -> int:
 def scan(given: Given) -> int:
     r"""Find matches within any radius, without look-ups.
 
-    The first table is read once for many queries. The time grows with the number of stored fingerprints and the number
-    of queries. Queries, output and exit codes are as in fpstore probe. With --limit, memory is bounded however many
-    matches there are.
+    The first table is read once for many queries. The time grows with the number of stored
+    fingerprints and the number of queries. Queries, output and exit codes are as in fpstore probe.
+    With --limit, memory is bounded however many matches there are.
 
     $ fpstore scan crawl.fps 9d3a5b1c00f7e642 --radius 12
     $ fpstore scan crawl.fps --input queries.npy -r 30 --limit 5
@@ -144,7 +195,12 @@ def scan(given: Given) -> int:
 
 @verb(
     *question(
-        option("-r --max-radius N", "Largest distance of a match. By default any.", options.RADIUS, into="radius"),
+        option(
+            "-r --max-radius N",
+            "Largest distance of a match. By default any.",
+            options.RADIUS,
+            into="radius",
+        ),
         option("-k --count N", "Number of fingerprints per query.", options.COUNT, 1),
     ),
     guesses=COUNT_GUESSES,
@@ -153,9 +209,9 @@ def scan(given: Given) -> int:
 def nearest(given: Given) -> int:
     r"""Find the nearest stored fingerprints.
 
-    The nearest fingerprints are found at any distance from a QUERY. Of equally distant fingerprints the smallest come first.
-    Small radii are looked up. A query that has too few matches there is answered by a scan. Queries, output and exit codes are
-    as in fpstore probe.
+    The nearest fingerprints are found at any distance from a QUERY. Of equally distant fingerprints
+    the smallest come first. Small radii are looked up. A query that has too few matches there is
+    answered by a scan. Queries, output and exit codes are as in fpstore probe.
 
     $ fpstore nearest crawl.fps 9d3a5b1c00f7e642
     $ fpstore nearest crawl.fps 9d3a5b1c00f7e642 0x2a --count 10 --max-radius 16
@@ -163,12 +219,17 @@ def nearest(given: Given) -> int:
     $ fpstore nearest crawl.fps --input new.tsv -k 5 --json
     """
     with fpstore.open(given.store) as opened:
-        answer = partial(opened.nearest_many, count=given.count, max_radius=given.radius, threads=given.threads)
+        answer = partial(
+            opened.nearest_many, count=given.count, max_radius=given.radius, threads=given.threads
+        )
         return _run(opened, given, answer, scanning=True)
 
 
 def scan_notice(store: Store, given: Given) -> bool:
-    """Whether a probe is a scan since its radius is above the store's; if so, print which store to build instead."""
+    """Whether a probe is a scan since its radius is above the store's.
+
+    If so, print which store to build instead.
+    """
     options.check_radius_option(given.radius, store.width)
     if given.radius is None or given.radius <= store.radius:
         return False
@@ -177,21 +238,39 @@ def scan_notice(store: Store, given: Given) -> bool:
 
 
 def _run(store: Store, given: Given, answer: Callable[[Words], Matches], scanning: bool) -> int:
-    """Answer all queries and write the matches, in bounded memory; return the exit code. If quiet, stop at the first match."""
+    """Answer all queries and write the matches, in bounded memory; return the exit code.
+
+    If quiet, stop at the first match.
+    """
     if given.quiet:
         given.refuse("does not go with --quiet, which writes nothing", "output")
     options.check_radius_option(given.radius, store.width)
     queries = _queries(given, store)
-    done, cut_off, found = 0, 0, False  # queries, those of them with more matches than the limit, and whether any has one
+    # queries, those of them with more matches than the limit, and whether any has one
+    done, cut_off, found = 0, 0, False
     with ExitStack() as stack:
-        bars = stack.enter_context(given.bars(queries.chunks if hasattr(queries.chunks, "bytes_total") else None))
+        bars = stack.enter_context(
+            given.bars(queries.chunks if hasattr(queries.chunks, "bytes_total") else None)
+        )
         begun = iter(queries.chunks)
         first = list(islice(begun, 1))  # it shows whether the queries have ids
-        with_ids = first[0].ids is not None if first else queries.kind in (TEXTS, PICTURES, VECTORS) or "query_id" in given.names
-        writer = nullcontext() if given.quiet else _writer(given, queries.kind, with_ids, store.width)
+        with_ids = (
+            first[0].ids is not None
+            if first
+            else queries.kind in (TEXTS, PICTURES, VECTORS) or "query_id" in given.names
+        )
+        writer = (
+            nullcontext() if given.quiet else _writer(given, queries.kind, with_ids, store.width)
+        )
         write = stack.enter_context(writer)
-        for matches in _answered(chain(first, begun), SCANNED_AT_ONCE if scanning else CHUNK_QUERIES, answer, write):
-            done, cut_off, found = done + len(matches), cut_off + int(matches.more.sum()), found or len(matches.rows) > 0
+        for matches in _answered(
+            chain(first, begun), SCANNED_AT_ONCE if scanning else CHUNK_QUERIES, answer, write
+        ):
+            done, cut_off, found = (
+                done + len(matches),
+                cut_off + int(matches.more.sum()),
+                found or len(matches.rows) > 0,
+            )
             if found and given.quiet:
                 return MATCHED
             bars("scanning" if scanning else "probing", done, queries.total)
@@ -203,7 +282,10 @@ def _run(store: Store, given: Given, answer: Callable[[Words], Matches], scannin
 
 
 def _answered(
-    chunks: Iterable[Chunk | Asked], most: int, answer: Callable[[Words], Matches], write: Write | None
+    chunks: Iterable[Chunk | Asked],
+    most: int,
+    answer: Callable[[Words], Matches],
+    write: Write | None,
 ) -> Iterator[Matches]:
     """Answer and write, more queries at once while they have few matches, and fewer while they have many; yield the matches."""
     at_once = FIRST_QUERIES
@@ -221,7 +303,9 @@ def _answered(
                 at_once = min(most, at_once * 4)
 
 
-def _writer(given: Given, kind: str, with_ids: bool, width: int) -> AbstractContextManager[Write | None]:
+def _writer(
+    given: Given, kind: str, with_ids: bool, width: int
+) -> AbstractContextManager[Write | None]:
     form = "jsonl" if is_json(given.output, given.as_json) else format_of(given.output, None)
     null = options.ends_with_null(given.null, _have_lines(given), form)
     row = [ROW] if given.input or given.with_queries else []
@@ -230,7 +314,13 @@ def _writer(given: Given, kind: str, with_ids: bool, width: int) -> AbstractCont
         limited = getattr(given, "limit", None) is not None
         return json_lines_writer(given.output, width, [*row, named], given.names, null, limited)
     columns = [*row, *([named] if with_ids else [])]
-    return rows_writer(given.output, width, columns if given.with_queries or form == "parquet" else [], given.names, null)
+    return rows_writer(
+        given.output,
+        width,
+        columns if given.with_queries or form == "parquet" else [],
+        given.names,
+        null,
+    )
 
 
 def _have_lines(given: Given) -> bool:
@@ -262,7 +352,10 @@ def _queries(given: Given, store: Store) -> _Queries:
         given.refuse(f"does not go with {kind}", "input")
     elif given.text_field is not None or (fields and given.input and not len(words)):
         if len(words) or not given.input:
-            fail("--text-field names a column of --input, and does not go with fingerprints as arguments")
+            fail(
+                "--text-field names a column of --input, and does not go with fingerprints as "
+                "arguments"
+            )
         kind, maker, columns = content.known_kind(given, store)
         given.refuse("does not go with --text-field", "null")
     content.refuse_foreign(given, kind)
@@ -270,33 +363,69 @@ def _queries(given: Given, store: Store) -> _Queries:
     if words is None:
         return _Queries(kind, content.open_files(given, kind, given.words, maker, notices), notices)
     if kind == ROWS:
-        reader = content.open_inputs(given, kind, given.input, maker, notices, columns, chunk_rows=content.CHUNK_ROWS)
-        placed = (Asked(chunk[0], None if reader.row_numbers else chunk[1], places) for chunk, places, *_ in reader.placed())
+        reader = content.open_inputs(
+            given, kind, given.input, maker, notices, columns, chunk_rows=content.CHUNK_ROWS
+        )
+        placed = (
+            Asked(chunk[0], None if reader.row_numbers else chunk[1], places)
+            for chunk, places, *_ in reader.placed()
+        )
         return _Queries(kind, placed, notices)
     if len(words) or not given.input:
-        given.refuse("is for --input, and does not go with fingerprints as arguments, which have no ids", "id_field", "id_type")
+        given.refuse(
+            "is for --input, and does not go with fingerprints as arguments, which have no ids",
+            "id_field",
+            "id_type",
+        )
     if not given.input:
         return _Queries(kind, [Chunk(words, None)], notices, len(words))
-    more = {"chunk_rows": CHUNK_QUERIES, "unbuffered": True, "null": given.null and _have_lines(given)}
+    more = {
+        "chunk_rows": CHUNK_QUERIES,
+        "unbuffered": True,
+        "null": given.null and _have_lines(given),
+    }
     reader = content.open_inputs(given, kind, given.input, maker, notices, **more)
-    if None not in (reader.fingerprinter, store.fingerprinter) and reader.fingerprinter != store.fingerprinter:
-        given.note("the queries and the store have fingerprints that were made in different ways, so distances may mean nothing")
+    if (
+        None not in (reader.fingerprinter, store.fingerprinter)
+        and reader.fingerprinter != store.fingerprinter
+    ):
+        given.note(
+            "the queries and the store have fingerprints that were made in different ways, so "
+            "distances may mean nothing"
+        )
     if not len(words):
         return _Queries(kind, reader, notices, reader.rows)
     # Without ids, which fingerprints of the command line do not have.
     chunks = chain([Chunk(words, None)], (Chunk(chunk.fingerprints, None) for chunk in reader))
-    return _Queries(kind, chunks, notices, None if reader.rows is None else reader.rows + len(words))
+    return _Queries(
+        kind, chunks, notices, None if reader.rows is None else reader.rows + len(words)
+    )
 
 
 def _fingerprints_of_words(given: Given, store: Store) -> Any:
-    """Return the fingerprints of the command line; None if its words are files, which they may be."""
+    """Return the fingerprints of the command line.
+
+    None if its words are files, which they may be.
+    """
     or_files, expected = not content.has_fingerprints(given, store), _digits(given, store.width)
     if or_files and given.words and not any(_is_read(word, expected) for word in given.words):
-        missing = next((word for word in given.words if word != "-" and not Path(word).exists()), None)
+        missing = next(
+            (word for word in given.words if word != "-" and not Path(word).exists()), None
+        )
         if missing is None:
             return None
-        parse_words([missing], given, store.width, ", and there is no such file; for a text, - is standard input")
-    return parse_words(given.words, given, store.width, " (a file? give fingerprints or files, not both)" if or_files else "")
+        parse_words(
+            [missing],
+            given,
+            store.width,
+            ", and there is no such file; for a text, - is standard input",
+        )
+    return parse_words(
+        given.words,
+        given,
+        store.width,
+        " (a file? give fingerprints or files, not both)" if or_files else "",
+    )
 
 
 def _is_read(word: str, expected: Digits) -> bool:
@@ -312,7 +441,10 @@ def _digits(given: Given, bits: int) -> Digits:
 
 
 def parse_words(words: Sequence[str], given: Given, bits: int, hint: str = "") -> Any:
-    """Read fingerprints of a store's width from the command line; anything else is a usage error."""
+    """Read fingerprints of a store's width from the command line.
+
+    Anything else is a usage error.
+    """
     expected, width, read = _digits(given, bits), Width(bits, stored=True), []
     for word in words:
         try:
@@ -325,7 +457,10 @@ def parse_words(words: Sequence[str], given: Given, bits: int, hint: str = "") -
 def _hint(word: str) -> str:
     try:
         if word and Path(word).exists():
-            return "; --input is for files of fingerprints; texts, pictures and vectors need a store that was built of such"
+            return (
+                "; --input is for files of fingerprints; texts, pictures and vectors need a store "
+                "that was built of such"
+            )
     except (OSError, ValueError):
         return ""
     if names_output(click.get_current_context().command) and format_named(word):
@@ -336,13 +471,17 @@ def _hint(word: str) -> str:
 # Ids
 
 
-def given_ids(store: Store, words: Sequence[str], inputs: Sequence[str] = (), null: bool = False) -> Any:
+def given_ids(
+    store: Store, words: Sequence[str], inputs: Sequence[str] = (), null: bool = False
+) -> Any:
     """Return the ids given as arguments and as lines of files, as a list of the kind that a store has.
 
     A line ends with a line feed or a zero byte: an id may contain other line breaks of Unicode.
     """
     of_strings = snapshot_of(store).totals.id_kind == "string"
-    found: list[Any] = [word if of_strings else parse_integer_id(word.strip(), plain=False) for word in words]
+    found: list[Any] = [
+        word if of_strings else parse_integer_id(word.strip(), plain=False) for word in words
+    ]
     for path in inputs:
         file = InputFile(path)
         with file.open() as stream, storage_errors(file.name):
@@ -350,7 +489,9 @@ def given_ids(store: Store, words: Sequence[str], inputs: Sequence[str] = (), nu
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise InputError(f"{file.name}: not UTF-8 text ({error.reason})", path=file.name) from error
+            raise InputError(
+                f"{file.name}: not UTF-8 text ({error.reason})", path=file.name
+            ) from error
         lines = text.split("\0") if null else [line.removesuffix("\r") for line in text.split("\n")]
         if of_strings:
             found += filter(None, lines)
@@ -365,11 +506,12 @@ def given_ids(store: Store, words: Sequence[str], inputs: Sequence[str] = (), nu
 def ids(given: Given) -> None:
     """Find the fingerprints of ids.
 
-    Writes a line `fingerprint id` for each fingerprint of each ID, in the order of the ids, separated by tabs; with
-    --json, an object per line. To find integer ids, the id map is read once per call, so give many at a time, unless
-    the store was built with --index-ids. Ids that are not stored have no line; a note on standard error counts
-    them, and the exit code is 0. With --input, each line is an id, unchanged; an id that contains a line feed must be
-    given as an argument, or with --null.
+    Writes a line `fingerprint id` for each fingerprint of each ID, in the order of the ids,
+    separated by tabs; with --json, an object per line. To find integer ids, the id map is read once
+    per call, so give many at a time, unless the store was built with --index-ids. Ids that are not
+    stored have no line; a note on standard error counts them, and the exit code is 0. With --input,
+    each line is an id, unchanged; an id that contains a line feed must be given as an argument, or
+    with --null.
 
     $ fpstore ids crawl.fps far small
     $ fpstore ids crawl.fps --input gone.txt --output gone.parquet
@@ -384,8 +526,12 @@ def ids(given: Given) -> None:
         wanted = given_ids(opened, given.words, given.inputs, given.null)
         lims, fingerprints = opened.fingerprints_of(wanted)
     sizes = np.diff(lims)
-    found: Any = [one for one, size in zip(wanted, sizes.tolist(), strict=True) for _ in range(size)]
-    with open_writer(given.output, format=form, columns=["fingerprint", "id"], width=width, null=writes_null) as writer:
+    found: Any = [
+        one for one, size in zip(wanted, sizes.tolist(), strict=True) for _ in range(size)
+    ]
+    with open_writer(
+        given.output, format=form, columns=["fingerprint", "id"], width=width, null=writes_null
+    ) as writer:
         writer.write({"fingerprint": fingerprints, "id": found})
     note_missing(given, int(np.count_nonzero(sizes == 0)), "id")
 
@@ -393,4 +539,6 @@ def ids(given: Given) -> None:
 def note_missing(given: Given, count: int, noun: str) -> None:
     """Note how many ids, fingerprints or pairs of the command line are not stored, if there are any."""
     if count:
-        given.note(f"{given.store}: {counted(count, noun)} {'is' if count == 1 else 'are'} not stored")
+        given.note(
+            f"{given.store}: {counted(count, noun)} {'is' if count == 1 else 'are'} not stored"
+        )

@@ -15,7 +15,9 @@ _PATIENCE_SECONDS = 2.0
 
 
 class Interrupted(BaseException):
-    """A signal asked the program to end. It is not a KeyboardInterrupt, which click handles in its own way.
+    """A signal asked the program to end.
+
+    It is not a KeyboardInterrupt, which click handles in its own way.
 
     Attributes
     ----------
@@ -47,7 +49,8 @@ def going_on(advice: Callable[[], str]) -> Iterator[None]:
 def raise_again() -> None:
     """In the main thread, raise the exception of a signal again.
 
-    Some code of other packages catches every exception, such as that which looks whether a package can be imported.
+    Some code of other packages catches every exception, such as that which looks whether a package
+    can be imported.
     """
     if _raised and threading.current_thread() is threading.main_thread():
         raise _raised[0]
@@ -57,8 +60,8 @@ def raise_again() -> None:
 def raised_as_exceptions() -> Iterator[None]:
     """Raise `Interrupted` in the main thread when SIGINT, SIGTERM or SIGHUP comes.
 
-    A signal that is ignored (``nohup``, a background job) stays ignored. One that comes soon after another is
-    dropped, so that a second Ctrl-C does not stop the removal of temporary files.
+    A signal that is ignored (``nohup``, a background job) stays ignored. One that comes soon after
+    another is dropped, so that a second Ctrl-C does not stop the removal of temporary files.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -25,34 +25,46 @@ SHOWN = 8  # indexes of tasks that are left
 UNITS = ((1, "s"), (60, "min"), (3600, "h"), (86_400, "d"))
 PLANNING = (
     option(
-        "--plan FOLDER", "Only write a plan to a new folder, or to an object store such as s3://bucket/plan: fpstore task runs "
-        "it, one task here and another on some other machine. The output is the same. INPUT and OUTPUT may be in an object "
+        "--plan FOLDER",
+        "Only write a plan to a new folder, or to an object store such as s3://bucket/plan: "
+        "fpstore task runs "
+        "it, one task here and another on some other machine. The output is the same. INPUT and "
+        "OUTPUT may be in an object "
         "store, too.",
     ),
     option(
-        "--processes N", "Work in so many processes instead of threads, through a plan in the folder OUTPUT.plan. If the job "
-        "ends early, the same command goes on.", whole(1, MOST_PROCESSES),
+        "--processes N",
+        "Work in so many processes instead of threads, through a plan in the folder OUTPUT.plan. "
+        "If the job "
+        "ends early, the same command goes on.",
+        whole(1, MOST_PROCESSES),
     ),
-)  # fmt: skip
+)
 PART_BYTES = option(
-    "--part-bytes SIZE", "About how many bytes of input a task reads, such as 64MB. By default there are about 256 parts.",
+    "--part-bytes SIZE",
+    "About how many bytes of input a task reads, such as 64MB. By default there are about 256 "
+    "parts.",
     options.BUDGET,
-)  # fmt: skip
+)
 
 
 @click.command(
     cls=Verbs,
     modules={
-        "Make a plan": {**dict.fromkeys(("build", "probe", "pairs", "join"), "task_plans"), "lsh": "task_lsh"},
+        "Make a plan": {
+            **dict.fromkeys(("build", "probe", "pairs", "join"), "task_plans"),
+            "lsh": "task_lsh",
+        },
         "Run a plan": dict.fromkeys(("run", "status", "finish", "remove"), "task"),
     },
 )
 def task() -> None:
     """Run jobs in many processes or machines.
 
-    A plan, which these verbs and fpstore dedup --plan write, has tasks with numbers from 0 on, in stages. The tasks of a stage
-    may run at once, on any machines that reach the plan, the inputs and the output. A stage begins when the one before is done.
-    Any scheduler runs them: docs/beyond.md shows Slurm, Spark and a shell.
+    A plan, which these verbs and fpstore dedup --plan write, has tasks with numbers from 0 on, in
+    stages. The tasks of a stage may run at once, on any machines that reach the plan, the inputs
+    and the output. A stage begins when the one before is done. Any scheduler runs them:
+    docs/beyond.md shows Slurm, Spark and a shell.
 
     $ fpstore task run shards.plan --processes 2
     $ fpstore task status shards.plan
@@ -61,22 +73,33 @@ def task() -> None:
 
 
 def _opened(given: Given) -> Plan:
-    from fpstore.tasks import open_plan  # with what processes need: fpstore dedup knows the options without it
+    # with what processes need: fpstore dedup knows the options without it
+    from fpstore.tasks import open_plan
 
     return open_plan(given.plan)
 
 
 @verb(
     PLAN,
-    option("--index N", "Run the task with this number. If its result is there, nothing is done.", whole(0, 2**31 - 1)),
-    option("--processes N", "Run all tasks that are left, in so many processes, stage by stage.", whole(1, MOST_PROCESSES)),
-    *options.LIMITS, *options.RESULT,
-)  # fmt: skip
+    option(
+        "--index N",
+        "Run the task with this number. If its result is there, nothing is done.",
+        whole(0, 2**31 - 1),
+    ),
+    option(
+        "--processes N",
+        "Run all tasks that are left, in so many processes, stage by stage.",
+        whole(1, MOST_PROCESSES),
+    ),
+    *options.LIMITS,
+    *options.RESULT,
+)
 def run(given: Given) -> None:
     """Run a task of a plan, or all that are left.
 
-    A task reads what it needs, writes to a temporary file, and publishes its result at the end, unless another process was
-    faster: so a task may be run again at any time. --threads are for a task, --memory is for all processes together.
+    A task reads what it needs, writes to a temporary file, and publishes its result at the end,
+    unless another process was faster: so a task may be run again at any time. --threads are for a
+    task, --memory is for all processes together.
 
     $ fpstore task run shards.plan --index 0 --threads 1
     $ fpstore task run shards.plan --processes 2 --memory 1GiB --json
@@ -88,12 +111,18 @@ def run(given: Given) -> None:
         with given.bars() as bars:
             done = plan.run(given.index, threads=given.threads, memory=given.memory, progress=bars)
         ended = "done" if done else "was done before"
-        given.result({"index": given.index, "was_done": not done}, given.timed(given.plan, f"task {given.index} {ended}"))
+        given.result(
+            {"index": given.index, "was_done": not done},
+            given.timed(given.plan, f"task {given.index} {ended}"),
+        )
         return
     given.refuse("is for --index: each of --processes has one thread", "threads")
     run_all(given, plan, given.processes)
     tasks = counted(len(plan), "task")
-    given.result({"tasks": len(plan)}, given.timed(given.plan, f"{tasks} done; fpstore task finish ends the job"))
+    given.result(
+        {"tasks": len(plan)},
+        given.timed(given.plan, f"{tasks} done; fpstore task finish ends the job"),
+    )
 
 
 def run_all(given: Given, plan: Plan, processes: int) -> None:
@@ -106,9 +135,10 @@ def run_all(given: Given, plan: Plan, processes: int) -> None:
 def status(given: Given) -> None:
     """Show the stages of a plan, how many tasks are done, and how fast.
 
-    The indexes are those of fpstore task run --index. A stage that is done in part has the first tasks that are left; --json has
-    all. Its rate is that of the last 100 results, or of all since the stage before was done, by the times of their files, and the
-    time left is that of this stage at this rate. Tasks that are begun run, or were killed: on a disk, their unfinished files are
+    The indexes are those of fpstore task run --index. A stage that is done in part has the first
+    tasks that are left; --json has all. Its rate is that of the last 100 results, or of all since
+    the stage before was done, by the times of their files, and the time left is that of this stage
+    at this rate. Tasks that are begun run, or were killed: on a disk, their unfinished files are
     seen. Attempts are not recorded.
 
     $ fpstore task status shards.plan
@@ -119,17 +149,28 @@ def status(given: Given) -> None:
         print_json([{**stage._asdict(), "seconds_left": stage.seconds_left} for stage in stages])
         return
     columns = {
-        "stage": [stage.stage for stage in stages], "indexes": [_indexes(stage.first, stage.tasks) for stage in stages],
-        "done": [f"{stage.done:,}" for stage in stages], "left": [f"{len(stage.left):,}" for stage in stages],
-        "begun": [f"{stage.begun:,}" if stage.begun else "" for stage in stages], "rate": list(map(_rate, stages)),
-        "time left": list(map(_time_left, stages)), "indexes left": list(map(_first_left, stages)),
-    }  # fmt: skip
+        "stage": [stage.stage for stage in stages],
+        "indexes": [_indexes(stage.first, stage.tasks) for stage in stages],
+        "done": [f"{stage.done:,}" for stage in stages],
+        "left": [f"{len(stage.left):,}" for stage in stages],
+        "begun": [f"{stage.begun:,}" if stage.begun else "" for stage in stages],
+        "rate": list(map(_rate, stages)),
+        "time left": list(map(_time_left, stages)),
+        "indexes left": list(map(_first_left, stages)),
+    }
     shown = {name: cells for name, cells in columns.items() if any(cells)}
-    words = [place for place, name in enumerate(shown) if name in ("stage", "indexes", "indexes left")]
-    print_table(printable(given.plan), list(shown), list(zip(*shown.values(), strict=True)), left=words)
+    words = [
+        place for place, name in enumerate(shown) if name in ("stage", "indexes", "indexes left")
+    ]
+    print_table(
+        printable(given.plan), list(shown), list(zip(*shown.values(), strict=True)), left=words
+    )
     latest = max((stage.latest for stage in stages if stage.latest is not None), default=None)
     if latest is not None and any(map(_is_in_part, stages)):
-        click.echo(f"The last result appeared at {time.strftime('%Y-%m-%d %H:%M:%S %z', time.localtime(latest))}.")
+        click.echo(
+            "The last result appeared at "
+            f"{time.strftime('%Y-%m-%d %H:%M:%S %z', time.localtime(latest))}."
+        )
 
 
 def _is_in_part(stage: StageStatus) -> bool:
@@ -146,12 +187,18 @@ def _rate(stage: StageStatus) -> str:
     """Return the rate of a stage that is done in part, in a unit of time in which one task or more is done."""
     if stage.rate is None or not _is_in_part(stage):
         return ""
-    seconds, unit = next(((each, name) for each, name in UNITS if stage.rate * each >= 1), UNITS[-1])
+    seconds, unit = next(
+        ((each, name) for each, name in UNITS if stage.rate * each >= 1), UNITS[-1]
+    )
     return f"{stage.rate * seconds:.1f}/{unit}"
 
 
 def _time_left(stage: StageStatus) -> str:
-    return "" if stage.seconds_left is None or not _is_in_part(stage) else _duration(stage.seconds_left)
+    return (
+        ""
+        if stage.seconds_left is None or not _is_in_part(stage)
+        else _duration(stage.seconds_left)
+    )
 
 
 def _duration(seconds: float) -> str:
@@ -171,8 +218,9 @@ def _indexes(first: int, count: int) -> str:
 def finish(given: Given) -> None:
     """End the job of a plan, when all tasks are done.
 
-    Writes what appears last, such as the manifest of an output folder and the list of removed rows, and prints what was found.
-    The exit code is 3 if tasks are left, and 1 if something is wrong. fpstore task remove removes the plan afterwards.
+    Writes what appears last, such as the manifest of an output folder and the list of removed rows,
+    and prints what was found. The exit code is 3 if tasks are left, and 1 if something is wrong.
+    fpstore task remove removes the plan afterwards.
 
     $ fpstore task finish shards.plan --json
     """
@@ -182,14 +230,18 @@ def finish(given: Given) -> None:
 
 
 @verb(
-    PLAN, option("--force", "Remove it also if its job is not finished, or another version of fpstore made it."),
+    PLAN,
+    option(
+        "--force",
+        "Remove it also if its job is not finished, or another version of fpstore made it.",
+    ),
     *options.RESULT,
-)  # fmt: skip
+)
 def remove(given: Given) -> None:
     """Remove a plan, with the results of its tasks.
 
-    The output stays. So do files of others in the folder of the plan. A folder without a plan is refused, and so is a plan whose
-    job is not finished.
+    The output stays. So do files of others in the folder of the plan. A folder without a plan is
+    refused, and so is a plan whose job is not finished.
 
     $ fpstore task remove shards.plan --force --json
     """
@@ -197,7 +249,10 @@ def remove(given: Given) -> None:
 
     others = remove_plan(given.plan, force=given.force)
     if others:
-        given.note(f"{given.plan}: {counted(len(others), 'file')} of others stay{'s' if len(others) == 1 else ''}: {others[0]}")
+        given.note(
+            f"{given.plan}: {counted(len(others), 'file')} of others "
+            f"stay{'s' if len(others) == 1 else ''}: {others[0]}"
+        )
     given.result({"removed": given.plan, "others": others}, given.timed(given.plan, "removed"))
 
 
@@ -213,9 +268,18 @@ def show_plan(given: Given, plan: Plan) -> None:
     """Print what a plan has, and how it is run."""
     stages = plan.status()
     done, path = sum(stage.done for stage in stages), printable(given.plan)
-    line = f"{counted(len(plan), 'task')} in {counted(len(stages), 'stage')} planned{f', {done:,} of them done' if done else ''}"
-    then = f"run {path} --processes N runs them" if done < len(plan) else f"finish {path} ends the job"
-    record = {"plan": plan.path, "digest": plan.digest, "stages": [stage._asdict() for stage in stages]}
+    line = (
+        f"{counted(len(plan), 'task')} in {counted(len(stages), 'stage')} "
+        f"planned{f', {done:,} of them done' if done else ''}"
+    )
+    then = (
+        f"run {path} --processes N runs them" if done < len(plan) else f"finish {path} ends the job"
+    )
+    record = {
+        "plan": plan.path,
+        "digest": plan.digest,
+        "stages": [stage._asdict() for stage in stages],
+    }
     given.result(record, f"{given.timed(given.plan, line)}\nfpstore task {then}")
 
 

@@ -10,24 +10,40 @@ from fpstore.cli.verb import Given, fail, usage_errors, verb
 
 
 @verb(
-    PLAN, INDEX, argument("inputs", "INPUT...", nargs=-1, required=True), THRESHOLD, RECALL, CANDIDATES,
+    PLAN,
+    INDEX,
+    argument("inputs", "INPUT...", nargs=-1, required=True),
+    THRESHOLD,
+    RECALL,
+    CANDIDATES,
     option(
-        "--documents N", "The number to plan bands for. By default the rows of Parquet, of other files 10 million.", NUMBER,
+        "--documents N",
+        "The number to plan bands for. By default the rows of Parquet, of other files 10 million.",
+        NUMBER,
     ),
-    options.ROW_FORMAT, content.TEXT_FIELD, options.ENCODING, options.HTML, options.ID_FIELD, options.ID_TYPE, *FEATURES,
+    options.ROW_FORMAT,
+    content.TEXT_FIELD,
+    options.ENCODING,
+    options.HTML,
+    options.ID_FIELD,
+    options.ID_TYPE,
+    *FEATURES,
     option("--index-ids", "Index integer ids, as strings always are."),
-    PART_BYTES, *options.RESULT,
-)  # fmt: skip
+    PART_BYTES,
+    *options.RESULT,
+)
 def lsh(given: Given) -> None:
     """Plan the build of an LSH index of texts.
 
-    PLAN is a new folder for the plan. INDEX is the folder of the index, on a disk that all machines share: it holds and answers
-    what one of fpstore lsh build does. An INPUT is a file of rows with texts (Parquet, JSON lines, CSV, TSV) or a folder of them.
-    Many tasks hash texts, and the last one makes the index.
+    PLAN is a new folder for the plan. INDEX is the folder of the index, on a disk that all machines
+    share: it holds and answers what one of fpstore lsh build does. An INPUT is a file of rows with
+    texts (Parquet, JSON lines, CSV, TSV) or a folder of them. Many tasks hash texts, and the last
+    one makes the index.
 
-    $ fpstore task lsh l.plan l pages.jsonl --text-field text --threshold 0.5
-    $ fpstore task lsh few.plan few.lsh corpus.parquet --text-field text --id-field id --threshold 0.8 --documents 1M --index-ids
-    $ fpstore task lsh parts.plan parts.lsh corpus.parquet --format parquet --text-field text --threshold 0.8
+    $ fpstore task lsh l.plan l pages.jsonl --text-field text --threshold 0.5 $ fpstore task lsh
+    few.plan few.lsh corpus.parquet --text-field text --id-field id --threshold 0.8 --documents 1M
+    --index-ids $ fpstore task lsh parts.plan parts.lsh corpus.parquet --format parquet --text-field
+    text --threshold 0.8
     """
     from fpstore.tasks import plan_lsh
 
@@ -35,9 +51,21 @@ def lsh(given: Given) -> None:
         fail("name the column of texts with --text-field")
     with usage_errors():
         plan = plan_lsh(
-            given.plan, given.inputs, given.store, text=given.text_field, id=given.id_field, id_type=given.id_type,
-            family=content.features_maker(given, "minhash"), threshold=given.threshold, recall=given.recall,
-            documents=given.documents, candidates=given.candidates, index_ids=given.index_ids, encoding=given.encoding,
-            html=given.html, part_bytes=given.part_bytes, format=given.format,
-        )  # fmt: skip
+            given.plan,
+            given.inputs,
+            given.store,
+            text=given.text_field,
+            id=given.id_field,
+            id_type=given.id_type,
+            family=content.features_maker(given, "minhash"),
+            threshold=given.threshold,
+            recall=given.recall,
+            documents=given.documents,
+            candidates=given.candidates,
+            index_ids=given.index_ids,
+            encoding=given.encoding,
+            html=given.html,
+            part_bytes=given.part_bytes,
+            format=given.format,
+        )
     show_plan(given, plan)

@@ -8,78 +8,164 @@ from fpstore.cli.task import PART_BYTES, PLAN, show_plan
 from fpstore.cli.verb import Given, fail, usage_errors, verb
 from fpstore.design.blocks import PREFER, STORAGE
 
-FORM = option("--format NAME", "The format of the files: parquet, tsv, csv or jsonl.", options.NAME, "parquet", into="form")
+FORM = option(
+    "--format NAME",
+    "The format of the files: parquet, tsv, csv or jsonl.",
+    options.NAME,
+    "parquet",
+    into="form",
+)
 OUTPUT = argument("output", "OUTPUT")
-SLICE_ROWS = option("--slice-rows N", "About how many fingerprints a task compares. By default 4 million.", options.NUMBER_OF_ALL)
+SLICE_ROWS = option(
+    "--slice-rows N",
+    "About how many fingerprints a task compares. By default 4 million.",
+    options.NUMBER_OF_ALL,
+)
 
 
 @verb(
-    PLAN, options.STORE, argument("inputs", "INPUT...", nargs=-1, required=True),
-    options.ROW_FORMAT, content.TEXT_FIELD, options.ENCODING, options.HTML, options.FINGERPRINT_FIELD, options.DECIMAL,
-    options.SIGNED, options.ID_FIELD, options.ID_TYPE, *content.SHINGLES, options.WIDTH,
-    option("-r --radius N", "The largest radius that tables answer. By default as for fpstore build.", options.RADIUS),
-    option("--design NAME", "Which tables the shards keep: auto, or a name that fpstore plan lists.", default="auto"),
+    PLAN,
+    options.STORE,
+    argument("inputs", "INPUT...", nargs=-1, required=True),
+    options.ROW_FORMAT,
+    content.TEXT_FIELD,
+    options.ENCODING,
+    options.HTML,
+    options.FINGERPRINT_FIELD,
+    options.DECIMAL,
+    options.SIGNED,
+    options.ID_FIELD,
+    options.ID_TYPE,
+    *content.SHINGLES,
+    options.WIDTH,
+    option(
+        "-r --radius N",
+        "The largest radius that tables answer. By default as for fpstore build.",
+        options.RADIUS,
+    ),
+    option(
+        "--design NAME",
+        "Which tables the shards keep: auto, or a name that fpstore plan lists.",
+        default="auto",
+    ),
     option("--storage", "Plan for tables in memory, or read from disk.", STORAGE, "hot"),
-    option("--prefer", "What auto takes: the best compromise, the fastest design or the smallest.", PREFER, "balance"),
+    option(
+        "--prefer",
+        "What auto takes: the best compromise, the fastest design or the smallest.",
+        PREFER,
+        "balance",
+    ),
     option("--index-ids", "Index integer ids, as strings always are."),
     option(
-        "--by", "rows: a shard has successive rows. prefix: a shard has all fingerprints with the same leading bits, which makes "
-        "the store smaller, and takes a shuffle.", ("rows", "prefix"), "rows",
+        "--by",
+        "rows: a shard has successive rows. prefix: a shard has all fingerprints with the same "
+        "leading bits, which makes "
+        "the store smaller, and takes a shuffle.",
+        ("rows", "prefix"),
+        "rows",
     ),
-    option("--shard-rows N", "About how many rows a shard has. By default 50 million.", options.NUMBER_OF_ALL),
-    PART_BYTES, *options.RESULT,
-)  # fmt: skip
+    option(
+        "--shard-rows N",
+        "About how many rows a shard has. By default 50 million.",
+        options.NUMBER_OF_ALL,
+    ),
+    PART_BYTES,
+    *options.RESULT,
+)
 def build(given: Given) -> None:
     """Plan the build of a sharded store.
 
-    PLAN is a new folder for the plan. STORE is the folder of the store, on a disk that all machines share; fpstore task finish
-    makes it one store, which all verbs read. An INPUT is a file of raw numbers (.npy, .u64, .u32), or a file of rows (Parquet,
-    JSON lines, CSV, TSV) with fingerprints, or with texts and --text-field, or a folder of such files. Files of raw numbers and
-    Parquet are cut into parts.
+    PLAN is a new folder for the plan. STORE is the folder of the store, on a disk that all machines
+    share; fpstore task finish makes it one store, which all verbs read. An INPUT is a file of raw
+    numbers (.npy, .u64, .u32), or a file of rows (Parquet, JSON lines, CSV, TSV) with fingerprints,
+    or with texts and --text-field, or a folder of such files. Files of raw numbers and Parquet are
+    cut into parts.
 
-    $ fpstore task build crawl.plan crawl a.npy b.npy --by prefix --shard-rows 5
-    $ fpstore task build pages.plan pages corpus.parquet --text-field text --id-field id --format parquet --json
-    $ fpstore task build signed.plan signed hashes.csv --fingerprint-field hash --decimal --signed --id-field url --radius 2
-    $ fpstore task build small.plan small a.npy --design manku-10 --storage cold --prefer space --index-ids --width 64
-    $ fpstore task build sites.plan sites pages.jsonl --text-field text --html --encoding utf-8 --id-type str --method minhash
+    $ fpstore task build crawl.plan crawl a.npy b.npy --by prefix --shard-rows 5 $ fpstore task
+    build pages.plan pages corpus.parquet --text-field text --id-field id --format parquet --json $
+    fpstore task build signed.plan signed hashes.csv --fingerprint-field hash --decimal --signed
+    --id-field url --radius 2 $ fpstore task build small.plan small a.npy --design manku-10
+    --storage cold --prefer space --index-ids --width 64 $ fpstore task build sites.plan sites
+    pages.jsonl --text-field text --html --encoding utf-8 --id-type str --method minhash
     """
     from fpstore.tasks.planning import SHARD_ROWS, plan_build
 
     if given.text_field is None:
-        given.refuse("is for texts: name their column with --text-field", *content.TEXT_MAKING, "html", "encoding")
+        given.refuse(
+            "is for texts: name their column with --text-field",
+            *content.TEXT_MAKING,
+            "html",
+            "encoding",
+        )
     maker = None if given.text_field is None else content.text_maker(given)
     width = content.own_width(given) if maker is None else None
     with usage_errors():
         plan = plan_build(
-            given.plan, given.inputs, given.store, text=given.text_field,
-            fingerprint=given.fingerprint_field, id=given.id_field, id_type=given.id_type, width=width,
-            radius=given.radius, fingerprinter=maker, by=given.by,
-            shard_rows=given.shard_rows or SHARD_ROWS, design=given.design, storage=given.storage, prefer=given.prefer,
-            index_ids=given.index_ids, decimal=given.decimal, signed=given.signed, encoding=given.encoding, html=given.html,
-            part_bytes=given.part_bytes, format=given.format,
-        )  # fmt: skip
+            given.plan,
+            given.inputs,
+            given.store,
+            text=given.text_field,
+            fingerprint=given.fingerprint_field,
+            id=given.id_field,
+            id_type=given.id_type,
+            width=width,
+            radius=given.radius,
+            fingerprinter=maker,
+            by=given.by,
+            shard_rows=given.shard_rows or SHARD_ROWS,
+            design=given.design,
+            storage=given.storage,
+            prefer=given.prefer,
+            index_ids=given.index_ids,
+            decimal=given.decimal,
+            signed=given.signed,
+            encoding=given.encoding,
+            html=given.html,
+            part_bytes=given.part_bytes,
+            format=given.format,
+        )
     show_plan(given, plan)
 
 
 @verb(
-    PLAN, options.STORE, argument("inputs", "QUERIES...", nargs=-1), OUTPUT,
-    content.TEXT_FIELD, options.ENCODING, options.HTML, options.FINGERPRINT_FIELD, options.DECIMAL, options.SIGNED,
-    options.ID_FIELD, options.ID_TYPE,
-    option("-r --radius N", "Largest distance of a match. By default the store's radius.", options.RADIUS),
-    option("--limit N", "Write only the N nearest fingerprints of each query, and in a column `more` if there are others.",
-           options.COUNT),
-    FORM, PART_BYTES, *options.RESULT,
-)  # fmt: skip
+    PLAN,
+    options.STORE,
+    argument("inputs", "QUERIES...", nargs=-1),
+    OUTPUT,
+    content.TEXT_FIELD,
+    options.ENCODING,
+    options.HTML,
+    options.FINGERPRINT_FIELD,
+    options.DECIMAL,
+    options.SIGNED,
+    options.ID_FIELD,
+    options.ID_TYPE,
+    option(
+        "-r --radius N",
+        "Largest distance of a match. By default the store's radius.",
+        options.RADIUS,
+    ),
+    option(
+        "--limit N",
+        "Write only the N nearest fingerprints of each query, and in a column `more` if there are "
+        "others.",
+        options.COUNT,
+    ),
+    FORM,
+    PART_BYTES,
+    *options.RESULT,
+)
 def probe(given: Given) -> None:
     """Plan a batch of probes.
 
-    PLAN is a new folder for the plan. STORE is a store, most often a sharded one, on a disk that all machines share. QUERIES are
-    files as for fpstore task build; texts are hashed as the store hashed its own. OUTPUT is a new folder for files of matches,
-    with the columns row, query_id, query, fingerprint, distance and id.
+    PLAN is a new folder for the plan. STORE is a store, most often a sharded one, on a disk that
+    all machines share. QUERIES are files as for fpstore task build; texts are hashed as the store
+    hashed its own. OUTPUT is a new folder for files of matches, with the columns row, query_id,
+    query, fingerprint, distance and id.
 
-    $ fpstore task probe found.plan crawl.fps queries.npy some --limit 10 -r 2
-    $ fpstore task probe f.plan notes.fps corpus.parquet matches --text-field text
-    $ fpstore task probe near.plan notes.fps corpus.parquet near --text-field text --id-field id --format csv --part-bytes 64MB
+    $ fpstore task probe found.plan crawl.fps queries.npy some --limit 10 -r 2 $ fpstore task probe
+    f.plan notes.fps corpus.parquet matches --text-field text $ fpstore task probe near.plan
+    notes.fps corpus.parquet near --text-field text --id-field id --format csv --part-bytes 64MB
     """
     from fpstore.tasks import plan_probe
 
@@ -87,11 +173,23 @@ def probe(given: Given) -> None:
         fail("give QUERIES, and OUTPUT behind them")
     with usage_errors():
         plan = plan_probe(
-            given.plan, given.store, given.inputs, given.output, text=given.text_field,
-            fingerprint=given.fingerprint_field, id=given.id_field, id_type=given.id_type,
-            radius=given.radius, limit=given.limit, decimal=given.decimal,
-            signed=given.signed, encoding=given.encoding, html=given.html, format=given.form, part_bytes=given.part_bytes,
-        )  # fmt: skip
+            given.plan,
+            given.store,
+            given.inputs,
+            given.output,
+            text=given.text_field,
+            fingerprint=given.fingerprint_field,
+            id=given.id_field,
+            id_type=given.id_type,
+            radius=given.radius,
+            limit=given.limit,
+            decimal=given.decimal,
+            signed=given.signed,
+            encoding=given.encoding,
+            html=given.html,
+            format=given.form,
+            part_bytes=given.part_bytes,
+        )
     show_plan(given, plan)
 
 
@@ -99,8 +197,9 @@ def probe(given: Given) -> None:
 def pairs(given: Given) -> None:
     """Plan the search for all pairs of a store.
 
-    PLAN is a new folder for the plan. STORE is a store, most often a sharded one, on a disk that all machines share. OUTPUT is a
-    new folder for files of pairs, with the columns of fpstore pairs; a pair is in one of them.
+    PLAN is a new folder for the plan. STORE is a store, most often a sharded one, on a disk that
+    all machines share. OUTPUT is a new folder for files of pairs, with the columns of fpstore
+    pairs; a pair is in one of them.
 
     $ fpstore task pairs pairs.plan crawl.fps all-pairs --radius 2
     $ fpstore task pairs p.plan crawl.fps other --slice-rows 1000000 --format tsv
@@ -113,13 +212,22 @@ def pairs(given: Given) -> None:
     show_plan(given, plan)
 
 
-@verb(PLAN, options.STORE, argument("other", "OTHER"), OUTPUT, options.PAIR_RADIUS, FORM, SLICE_ROWS, *options.RESULT)
+@verb(
+    PLAN,
+    options.STORE,
+    argument("other", "OTHER"),
+    OUTPUT,
+    options.PAIR_RADIUS,
+    FORM,
+    SLICE_ROWS,
+    *options.RESULT,
+)
 def join(given: Given) -> None:
     """Plan the search for all pairs of two stores.
 
-    PLAN is a new folder for the plan. STORE and OTHER are stores, each sharded or not, on a disk that all machines share. OUTPUT
-    is a new folder for files of pairs, with the columns of fpstore join; a pair is in one of them. For queries in files there is
-    fpstore task probe.
+    PLAN is a new folder for the plan. STORE and OTHER are stores, each sharded or not, on a disk
+    that all machines share. OUTPUT is a new folder for files of pairs, with the columns of fpstore
+    join; a pair is in one of them. For queries in files there is fpstore task probe.
 
     $ fpstore task join join.plan crawl.fps monday.fps near-pairs --radius 2
     $ fpstore task join j.plan crawl.fps monday.fps others --slice-rows 1000000 --format tsv

@@ -36,8 +36,18 @@ def fail(message: str) -> NoReturn:
 
 
 def option_of(name: str) -> str:
-    """Return the option of the running verb that sets a parameter; an empty string if it has none."""
-    return next((param.opts[-1] for param in click.get_current_context().command.params if param.name == name), "")
+    """Return the option of the running verb that sets a parameter.
+
+    An empty string if it has none.
+    """
+    return next(
+        (
+            param.opts[-1]
+            for param in click.get_current_context().command.params
+            if param.name == name
+        ),
+        "",
+    )
 
 
 @contextmanager
@@ -56,7 +66,12 @@ def _of_this_verb(message: str) -> str:
     params = click.get_current_context().command.params
     known = {name for param in params for name in (*param.opts, *param.secondary_opts)}
     first, *more = message.split("; ")
-    return "; ".join([first, *(one for one in more if "fpstore " in one or known.issuperset(_OPTION.findall(one)))])
+    return "; ".join(
+        [
+            first,
+            *(one for one in more if "fpstore " in one or known.issuperset(_OPTION.findall(one))),
+        ]
+    )
 
 
 class Given(SimpleNamespace):
@@ -103,19 +118,32 @@ class Given(SimpleNamespace):
 
 
 class Verb(click.Command):
-    """A command whose docstring has examples, lines that start with ``$``: the help ends with the first that fit a line.
+    """A command whose docstring has examples, lines that start with ``$``.
 
-    ``guesses`` are options that it does not have and that users try, with what they meant. ``failure`` is the exit code of an
-    error. ``examples`` has all examples without the ``$``.
+    The help ends with the first that fit a line.
+
+    ``guesses`` are options that it does not have and that users try, with what they meant.
+    ``failure`` is the exit code of an error. ``examples`` has all examples without the ``$``.
     """
 
-    def __init__(self, *args: Any, guesses: Mapping[str, str] | None = None, failure: int = 1, **settings: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        guesses: Mapping[str, str] | None = None,
+        failure: int = 1,
+        **settings: Any,
+    ) -> None:
         super().__init__(*args, **settings)
         self._guesses = guesses or {}
         self.failure = failure
         paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
         self.help = "\n\n".join(text for text in paragraphs if not text.startswith(EXAMPLE))
-        self.examples = [line[len(EXAMPLE) :] for text in paragraphs for line in text.splitlines() if line.startswith(EXAMPLE)]
+        self.examples = [
+            line[len(EXAMPLE) :]
+            for text in paragraphs
+            for line in text.splitlines()
+            if line.startswith(EXAMPLE)
+        ]
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples after the options."""
@@ -139,18 +167,25 @@ class Verb(click.Command):
 
 
 class Verbs(Verb, click.Group):
-    """A group of verbs, by what they are for; the modules of those that do not run are not imported.
+    """A group of verbs, by what they are for.
 
-    ``modules`` has, under the title of each section, the verbs with the module in `fpstore.cli` that has them.
+    The modules of those that do not run are not imported.
+
+    ``modules`` has, under the title of each section, the verbs with the module in `fpstore.cli`
+    that has them.
     """
 
     modules: Mapping[str, Mapping[str, str]]
 
-    def __init__(self, *args: Any, modules: Mapping[str, Mapping[str, str]] | None = None, **settings: Any) -> None:
+    def __init__(
+        self, *args: Any, modules: Mapping[str, Mapping[str, str]] | None = None, **settings: Any
+    ) -> None:
         super().__init__(*args, **settings)
         if modules is not None:
             self.modules = modules
-        self._modules = {name: module for verbs in self.modules.values() for name, module in verbs.items()}
+        self._modules = {
+            name: module for verbs in self.modules.values() for name, module in verbs.items()
+        }
 
     @property
     def sections(self) -> dict[str, list[str]]:
@@ -187,9 +222,16 @@ class Verbs(Verb, click.Group):
         verbs, width = self.verbs(), max(map(len, self._modules))
         for title, names in self.sections.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), verbs[name].get_short_help_str(LINE_WIDTH)) for name in names])
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), verbs[name].get_short_help_str(LINE_WIDTH))
+                        for name in names
+                    ]
+                )
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb, and note at the program which it is, and the exit code of its errors."""
         if args[0] not in self._modules and not args[0].startswith("-"):
             raise no_such_verb(args[0], ctx)

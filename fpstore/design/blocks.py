@@ -24,12 +24,16 @@ class Blocks(NamedTuple):
 
     bytes: int  # of a block
     codec: str = HUFFMAN
-    filter: bool | str = AUTO  # which tables have filters: all that save time, none, or where filters pay for their bytes
+    # which tables have filters: all that save time, none, or where filters pay for their bytes
+    filter: bool | str = AUTO
 
     def preferring(self, prefer: str, storage: str = "hot") -> Blocks:
-        """Return these blocks with ``filter`` decided where it is ``auto``: ``speed`` wants all filters, ``space`` none.
+        """Return these blocks with ``filter`` decided where it is ``auto``.
 
-        None either where tables are read from disk: each look-up would read a page of a filter, too.
+        ``speed`` wants all filters, ``space`` none.
+
+        None either where tables are read from disk: each look-up would read a page of a filter,
+        too.
         """
         wanted = False if storage == "cold" else {"speed": True, "space": False}.get(prefer, AUTO)
         return self._replace(filter=wanted) if self.filter == AUTO else self
@@ -47,7 +51,10 @@ def check_block_bytes(value: object) -> int:
     except TypeError:
         size = 0
     if size not in BLOCK_BYTES:
-        raise InputError(f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {show(value)}", got=value)
+        raise InputError(
+            f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {show(value)}",
+            got=value,
+        )
     return size
 
 

@@ -1,8 +1,11 @@
-"""Cost model of look-ups: amounts of work and measured prices, in tables of blocks and in column tables.
+"""Cost model of look-ups.
 
-The times were measured on a processor with AVX2 but not AVX-512, or on one restricted to AVX2 (``FPSTORE_ISA=avx2``). AVX-512
-opens and compares blocks faster, so there designs with many candidates are cheaper than estimated. A design must not depend on
-the machine that chose it, so these constants are used everywhere.
+Amounts of work and measured prices, in tables of blocks and in column tables.
+
+The times were measured on a processor with AVX2 but not AVX-512, or on one restricted to AVX2
+(``FPSTORE_ISA=avx2``). AVX-512 opens and compares blocks faster, so there designs with many
+candidates are cheaper than estimated. A design must not depend on the machine that chose it, so
+these constants are used everywhere.
 """
 
 from __future__ import annotations
@@ -56,8 +59,8 @@ class ProbeWork(NamedTuple):
 class ColumnWork(NamedTuple):
     """The work of one query in column tables, in the units priced by :data:`COLUMN_NANOSECONDS`.
 
-    A look-up reads a bucket from the directory, compares the tags of its entries, and computes the distance of those that are
-    left.
+    A look-up reads a bucket from the directory, compares the tags of its entries, and computes the
+    distance of those that are left.
     """
 
     queries: float  # 1
@@ -79,15 +82,18 @@ NANOSECONDS = {
     ELIAS_FANO: ProbeWork(lookups=36.0, blocks=128.0, decoded=0.96, expanded=88.0, compared=0.07),
 }
 # Fitted by `python tools/bench column-costs`, AVX2.
-COLUMN_NANOSECONDS = ColumnWork(queries=220.0, lookups=45.0, misses=75.0, lines=18.0, copies=11.0, rows=90.0)
-CACHED_LINE = 2.5  # nanoseconds to compare a line of tags that is in the cache: by runs of tools/bench join
+COLUMN_NANOSECONDS = ColumnWork(
+    queries=220.0, lookups=45.0, misses=75.0, lines=18.0, copies=11.0, rows=90.0
+)
+# nanoseconds to compare a line of tags that is in the cache: by runs of tools/bench join
+CACHED_LINE = 2.5
 
-# Of a look-up that asks a filter, and what each that the cache does not have adds: by `tools/bench filters`, times 1.8, by
-# which the processor of the other prices was slower.
+# Of a look-up that asks a filter, and what each that the cache does not have adds: by `tools/bench
+# filters`, times 1.8, by which the processor of the other prices was slower.
 FILTER_NS, FILTER_MISS_NS = 28.0, 45.0
 
-# Of one query in one entry of a scan, in a batch that shares the decoding of the blocks, and of decoding an entry; and what each
-# further word of a fingerprint adds. Fitted in the same way.
+# Of one query in one entry of a scan, in a batch that shares the decoding of the blocks, and of
+# decoding an entry; and what each further word of a fingerprint adds. Fitted in the same way.
 SCAN_ENTRY_NS, SCAN_WORD_NS = 0.75, 0.03
 DECODE_ENTRY_NS, DECODE_WORD_NS = 3.4, 1.8
 
@@ -156,10 +162,14 @@ def column_bytes(spec: TableSpec, fingerprint_count: int) -> int:
         references = max(fingerprint_count - 1, 0).bit_length()
         rest = references if spec.kind == REFERENCES else max(bits - spec.prefix_bits - TAG_BITS, 0)
         entry, bucket_bits = TAG_BYTES + -(-rest // 8), spec.prefix_bits
-    return _kernel.HEADER_BYTES + int((entry * fingerprint_count + (DIRECTORY_BYTES << bucket_bits)) * PAGE_SHARE)
+    return _kernel.HEADER_BYTES + int(
+        (entry * fingerprint_count + (DIRECTORY_BYTES << bucket_bits)) * PAGE_SHARE
+    )
 
 
-def column_work(design: Design, fingerprint_count: int, radius: int, sample: Sample | None = None) -> ColumnWork:
+def column_work(
+    design: Design, fingerprint_count: int, radius: int, sample: Sample | None = None
+) -> ColumnWork:
     """Return the work of one query in a uniform set, or the mean work in a set like the sample."""
     if sample is not None:
         return _work_in_sample(design, fingerprint_count, radius, sample)
@@ -177,19 +187,35 @@ def column_work(design: Design, fingerprint_count: int, radius: int, sample: Sam
 
 def missed_share(design: Design, fingerprint_count: int) -> float:
     """Return the share of look-ups whose tags the cache does not have."""
-    met = sum(TAG_BYTES * fingerprint_count + (DIRECTORY_BYTES << table.prefix_bits) for _, table in design.ring)
+    met = sum(
+        TAG_BYTES * fingerprint_count + (DIRECTORY_BYTES << table.prefix_bits)
+        for _, table in design.ring
+    )
     return max(1 - CACHE_BYTES / met, 0.0)
 
 
-def _more(done: ColumnWork, table: TableSpec, missed: float, lookups: float, candidates: float, left: float) -> ColumnWork:
+def _more(
+    done: ColumnWork,
+    table: TableSpec,
+    missed: float,
+    lookups: float,
+    candidates: float,
+    left: float,
+) -> ColumnWork:
     copies, rows = (0.0, left) if table.kind == REFERENCES else (left, 0.0)
     return ColumnWork(
-        done.queries, done.lookups + lookups, done.misses + lookups * missed, done.lines + candidates / LINE_TAGS,
-        done.copies + copies, done.rows + rows,
-    )  # fmt: skip
+        done.queries,
+        done.lookups + lookups,
+        done.misses + lookups * missed,
+        done.lines + candidates / LINE_TAGS,
+        done.copies + copies,
+        done.rows + rows,
+    )
 
 
-def _work_in_sample(design: Design, fingerprint_count: int, radius: int, sample: Sample) -> ColumnWork:
+def _work_in_sample(
+    design: Design, fingerprint_count: int, radius: int, sample: Sample
+) -> ColumnWork:
     """Return the average work of the sample's queries, each with the thresholds that suit it best (GPH, ICDE 2018)."""
     tables = [table for _, table in design.ring]
     buckets = [sample.distances(table.permutation[: table.prefix_bits]) for table in tables]
@@ -199,24 +225,37 @@ def _work_in_sample(design: Design, fingerprint_count: int, radius: int, sample:
     scale = fingerprint_count / max(buckets[0].shape[1], 1)
     costs = []
     for near, looked_up in zip(buckets, lookups, strict=True):
-        entries = np.stack([np.count_nonzero(near <= f, axis=1) for f in range(most)], axis=1) * scale
-        costs.append(np.hstack([np.zeros((len(entries), 1)), entries + _kernel.LOOKUP_ENTRIES * looked_up]))
+        entries = (
+            np.stack([np.count_nonzero(near <= f, axis=1) for f in range(most)], axis=1) * scale
+        )
+        costs.append(
+            np.hstack([np.zeros((len(entries), 1)), entries + _kernel.LOOKUP_ENTRIES * looked_up])
+        )
     thresholds = cheapest(costs, radius + 1)
     done, missed = ColumnWork(1, 0, 0, 0, 0, 0), missed_share(design, fingerprint_count)
     for number, table in enumerate(tables):
         t, following = thresholds[:, number, None], thresholds[:, (number + 1) % len(tables), None]
-        met = buckets[number] <= t  # no distance is below 0, so a table that is not looked up meets nothing
+        # no distance is below 0, so a table that is not looked up meets nothing
+        met = buckets[number] <= t
         left = met & (buckets[number] + tags[number] <= t + following + 1)
         looked_up = np.concatenate([[0], lookups[number]])[thresholds[:, number] + 1].mean()
         rows = max(len(met), 1)
-        done = _more(done, table, missed, float(looked_up), met.sum() * scale / rows, left.sum() * scale / rows)
+        done = _more(
+            done,
+            table,
+            missed,
+            float(looked_up),
+            met.sum() * scale / rows,
+            left.sum() * scale / rows,
+        )
     return done
 
 
 def cheapest(costs: Sequence[npt.NDArray[np.float64]], total: int) -> npt.NDArray[np.int64]:
     """Return for each query the thresholds t of the tables with the least cost, where the t + 1 add up to ``total``.
 
-    The costs of each table have a row for each query, by t + 1: from not looked up (t is -1) to the largest threshold.
+    The costs of each table have a row for each query, by t + 1: from not looked up (t is -1) to the
+    largest threshold.
     """
     queries = len(costs[0])
     least = np.full((queries, total + 1), np.inf)
@@ -242,7 +281,9 @@ def cheapest(costs: Sequence[npt.NDArray[np.float64]], total: int) -> npt.NDArra
 
 
 def column_batch_nanoseconds(done: ColumnWork, design: Design, queries: int) -> float:
-    """Return the time of a query in a batch, which meets the buckets of a table in order: queries share buckets.
+    """Return the time of a query in a batch, which meets the buckets of a table in order.
+
+    Queries share buckets.
 
     With d queries per bucket, (1 - exp(-d)) / d buckets are read for each.
     """
@@ -261,4 +302,10 @@ def bucket_bits(block_count: int, width: int, fingerprint_count: int) -> list[in
     if width <= WORD_BITS:  # shorter buckets leave more bits to the rest
         most = min(most, max(width - TAG_BITS, LEAST_BUCKET_BITS))
     wanted = max(fingerprint_count.bit_length() - 6, LEAST_BUCKET_BITS)
-    return sorted({b for b in (wanted - 2, wanted, wanted + 2, TAG_BITS, most) if LEAST_BUCKET_BITS <= b <= most})
+    return sorted(
+        {
+            b
+            for b in (wanted - 2, wanted, wanted + 2, TAG_BITS, most)
+            if LEAST_BUCKET_BITS <= b <= most
+        }
+    )

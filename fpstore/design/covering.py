@@ -1,4 +1,7 @@
-"""Whether tables are exact for a radius: wherever its errors fall, some table must meet the pair."""
+"""Whether tables are exact for a radius.
+
+Wherever its errors fall, some table must meet the pair.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +26,23 @@ class Effort:
         """Count visits of classes; InputError when none are left."""
         self._left -= visits
         if self._left < 0:
-            raise InputError("it takes too long to prove that these tables are exact: use fewer of them, or a design by its name")
+            raise InputError(
+                "it takes too long to prove that these tables are exact: use fewer of them, or a "
+                "design by its name"
+            )
 
 
 def covers(tables: Sequence[TableSpec], radius: int, effort: Effort | None = None) -> bool:
     """Whether, for every placement of ``radius`` errors, some table has at most its flips on the leading bits.
 
-    Bits that lead in the same tables are equivalent, so errors are placed on classes of bits. The search tries to defeat every
-    table, by placing more errors on its leading bits than it has flips. It branches on the undefeated table with the fewest
-    classes, one of which must get an error, and drops a class when all placements with it have been tried. Two facts keep the
-    search small: a class can be skipped if another one with enough room hits the same undefeated tables and more; and the
-    classes that hit the most undefeated tables bound what the remaining errors can do. It may still take time that is exponential
-    in the errors, so it ends with an InputError when the effort is spent.
+    Bits that lead in the same tables are equivalent, so errors are placed on classes of bits. The
+    search tries to defeat every table, by placing more errors on its leading bits than it has
+    flips. It branches on the undefeated table with the fewest classes, one of which must get an
+    error, and drops a class when all placements with it have been tried. Two facts keep the search
+    small: a class can be skipped if another one with enough room hits the same undefeated tables
+    and more; and the classes that hit the most undefeated tables bound what the remaining errors
+    can do. It may still take time that is exponential in the errors, so it ends with an InputError
+    when the effort is spent.
     """
     effort = effort or Effort()
     if any(table.in_ring for table in tables):
@@ -42,8 +50,12 @@ def covers(tables: Sequence[TableSpec], radius: int, effort: Effort | None = Non
     apart = _blocks_apart(tables)
     if apart is not None:
         # To defeat all takes flips + 1 errors in each, if it has that many bits.
-        return any(flips >= bits.bit_count() for bits, flips in apart) or sum(flips + 1 for _, flips in apart) > radius
-    members_of = [0] * len(tables[0].permutation)  # for each source bit, the tables in which it leads, as bits
+        return (
+            any(flips >= bits.bit_count() for bits, flips in apart)
+            or sum(flips + 1 for _, flips in apart) > radius
+        )
+    # for each source bit, the tables in which it leads, as bits
+    members_of = [0] * len(tables[0].permutation)
     for i, table in enumerate(tables):
         for bit in table.permutation[: table.prefix_bits]:
             members_of[bit] |= 1 << i
@@ -61,7 +73,9 @@ def covers(tables: Sequence[TableSpec], radius: int, effort: Effort | None = Non
             if room and members & still:
                 merged[members & still] += room
         rooms = merged.items()
-        hits = itertools.chain.from_iterable([members.bit_count()] * min(room, left) for members, room in rooms)
+        hits = itertools.chain.from_iterable(
+            [members.bit_count()] * min(room, left) for members, room in rooms
+        )
         if sum(sorted(hits, reverse=True)[:left]) < sum(needs.values()):
             return False
         worthwhile = _worthwhile(merged, max(needs.values()))
@@ -74,7 +88,9 @@ def covers(tables: Sequence[TableSpec], radius: int, effort: Effort | None = Non
             del worthwhile[members]
         return False
 
-    return not defeat({1 << i: t.flips + 1 for i, t in enumerate(tables)}, Counter(members_of), radius)
+    return not defeat(
+        {1 << i: t.flips + 1 for i, t in enumerate(tables)}, Counter(members_of), radius
+    )
 
 
 @lru_cache(maxsize=1 << 12)  # a proof for fewer flips asks for all tables again
@@ -84,9 +100,12 @@ def _leading(permutation: bytes, prefix_bits: int) -> int:
 
 
 def _blocks_apart(tables: Sequence[TableSpec]) -> list[tuple[int, int]] | None:
-    """Return the leading bits and flips of tables that share no leading bit; None if two tables share one.
+    """Return the leading bits and flips of tables that share no leading bit.
 
-    Tables whose pairs all meet in another one are left out: that one leads with some of their bits and has as many flips.
+    None if two tables share one.
+
+    Tables whose pairs all meet in another one are left out: that one leads with some of their bits
+    and has as many flips.
     """
     apart: list[tuple[int, int]] = []
     used = 0
@@ -116,9 +135,10 @@ def _worthwhile(classes: Mapping[int, int], most: int) -> dict[int, int]:
 def _covers_in_ring(tables: Sequence[TableSpec], radius: int) -> bool:
     """Whether the look-ups of column tables cover a radius.
 
-    Bucket i and the tag of the table before it belong to block i, and no two blocks share a bit. By the pigeonring principle (Qin
-    and Xiao, VLDB 2018) some block i has at most t_i errors, and it and the next one together at most t_i + t_(i+1) + 1, if the
-    t_i + 1 add up to more than the radius.
+    Bucket i and the tag of the table before it belong to block i, and no two blocks share a bit. By
+    the pigeonring principle (Qin and Xiao, VLDB 2018) some block i has at most t_i errors, and it
+    and the next one together at most t_i + t_(i+1) + 1, if the t_i + 1 add up to more than the
+    radius.
     """
     seen: set[int] = set()
     for place, table in enumerate(tables):

@@ -1,7 +1,10 @@
-"""Dealing the bits to the blocks of column tables by a sample (dimension partitioning; Qin et al., GPH, ICDE 2018).
+"""Dealing the bits to the blocks of column tables by a sample (dimension partitioning.
 
-A look-up meets the fingerprints that differ from the query in few bits of a block. Real fingerprints have bits that depend on
-each other, or that hardly vary: where these lie together, a block separates few fingerprints, and look-ups in it meet many.
+Qin et al., GPH, ICDE 2018).
+
+A look-up meets the fingerprints that differ from the query in few bits of a block. Real
+fingerprints have bits that depend on each other, or that hardly vary: where these lie together, a
+block separates few fingerprints, and look-ups in it meet many.
 """
 
 from __future__ import annotations
@@ -28,8 +31,8 @@ Bits = npt.NDArray[np.uint8]
 def deal(block_count: int, bucket_bits: int, radius: int, sample: Sample) -> Design:
     """Return column tables whose blocks have the bits with which look-ups meet few fingerprints of the sample.
 
-    Bits are dealt in turn; then two bits of different blocks are exchanged wherever that helps. InputError if there are no bits
-    to deal.
+    Bits are dealt in turn; then two bits of different blocks are exchanged wherever that helps.
+    InputError if there are no bits to deal.
     """
     bits = sample.width.bits
     cut, kept = deal_in_turn(block_count, bits)
@@ -38,20 +41,26 @@ def deal(block_count: int, bucket_bits: int, radius: int, sample: Sample) -> Des
     exchange(dealt, bucket_bits, threshold, sample)
     blocks = [sorted(block[:bucket_bits]) + sorted(block[bucket_bits:]) for block in dealt.tolist()]
     return Design(
-        f"{DEALT}-{block_count}-{bucket_bits}", radius, tuple(column_tables(cut[:kept] + blocks, bucket_bits, radius, bits))
+        f"{DEALT}-{block_count}-{bucket_bits}",
+        radius,
+        tuple(column_tables(cut[:kept] + blocks, bucket_bits, radius, bits)),
     )
 
 
-def exchange(blocks: npt.NDArray[np.int64], bucket_bits: int, threshold: int, sample: Sample) -> None:
+def exchange(
+    blocks: npt.NDArray[np.int64], bucket_bits: int, threshold: int, sample: Sample
+) -> None:
     """Exchange bits of blocks as long as that lowers the expected number of entries that look-ups meet.
 
-    The share of pairs within t of b bits is at most the mean of w^(d - t) over their distances d, for every w below 1; the
-    bound is least at about w = t / (b - t) (Chernoff). It is far more certain than a count of the few pairs that are so near.
+    The share of pairs within t of b bits is at most the mean of w^(d - t) over their distances d,
+    for every w below 1; the bound is least at about w = t / (b - t) (Chernoff). It is far more
+    certain than a count of the few pairs that are so near.
     """
     planes = sample.differences(PAIRS)
     planes = planes[:, : planes.shape[1] // 2 * 2]
     weights = (threshold / max(bucket_bits - threshold, threshold + 1)) ** np.arange(256)
-    of_two = np.add.outer(weights, weights).ravel()  # for two distances at once: their two bytes are one index
+    # for two distances at once: their two bytes are one index
+    of_two = np.add.outer(weights, weights).ravel()
 
     def cost(distances: Bits) -> float:
         return float(of_two.take(distances.view(np.uint16)).sum())
@@ -73,10 +82,19 @@ def exchange(blocks: npt.NDArray[np.int64], bucket_bits: int, threshold: int, sa
             costs[i], costs[j] = tried
 
 
-def make_for(described: str | Iterable[Any] | Design, radius: int, count: int, width: Width, sample: Words | None) -> Design:
-    """Return the design of a name or of tables for ``count`` fingerprints; its name may say that the sample deals the bits.
+def make_for(
+    described: str | Iterable[Any] | Design,
+    radius: int,
+    count: int,
+    width: Width,
+    sample: Words | None,
+) -> Design:
+    """Return the design of a name or of tables for ``count`` fingerprints.
 
-    A design that is made stays as it is. InputError if it is unknown or not exact, or a probe would make too many look-ups.
+    Its name may say that the sample deals the bits.
+
+    A design that is made stays as it is. InputError if it is unknown or not exact, or a probe would
+    make too many look-ups.
     """
     made = design(described, radius, width.bits)
     named = isinstance(described, str) and described.startswith(DEALT)

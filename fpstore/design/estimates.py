@@ -1,6 +1,7 @@
 """The costs of a design for a set of n fingerprints, before it is built.
 
-Sizes follow from the code (docs/design.md), times from the constants of :mod:`fpstore.design.costs`, the same on every machine.
+Sizes follow from the code (docs/design.md), times from the constants of
+:mod:`fpstore.design.costs`, the same on every machine.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ from fpstore.design.sample import Sample
 from fpstore.design.tables import TableLookup
 
 ENTRY_BITS = {  # for uniform keys, above log2(2^width / n)
-    HUFFMAN: 3.40,  # the code of h, 3.29 in the mean, and the bits behind it, which are 0.11 more than log2 of the gap
+    # the code of h, 3.29 in the mean, and the bits behind it, which are 0.11 more than log2 of the
+    # gap
+    HUFFMAN: 3.40,
     ELIAS_FANO: 1.96,  # between 1.91 and 2, as the mean gap is between two powers of two
 }
 DIRECTORY_BYTES = 0.75  # for each block: a slot of four to eight bytes for eight keys
@@ -48,12 +51,18 @@ ID_BYTES = 4.0
 Shapes = Mapping[int, FilterShape]  # by table
 NO_FILTERS: Shapes = MappingProxyType({})
 FOLDER_BYTES = 20_480  # an empty id map, an empty log and a manifest
-DELTA_CHANGES = (10_000, 100_000, 300_000)  # for which the memory of a change is estimated: an index begins between some
-FEWEST_FOR_BYTES = 1 << 12  # with fewer fingerprints, headers, pages and last blocks dominate: bytes per fingerprint mean nothing
+# for which the memory of a change is estimated: an index begins between some
+DELTA_CHANGES = (10_000, 100_000, 300_000)
+# with fewer fingerprints, headers, pages and last blocks dominate: bytes per fingerprint mean
+# nothing
+FEWEST_FOR_BYTES = 1 << 12
 
 
 class Requirements(NamedTuple):
-    """What decides about a design besides the number of fingerprints and the radius; see :func:`fpstore.plan`."""
+    """What decides about a design besides the number of fingerprints and the radius.
+
+    See :func:`fpstore.plan`.
+    """
 
     width: Width = WIDTH_64
     disk_budget: int | None = None
@@ -81,11 +90,14 @@ class Plan:
     candidates : float
         Entries compared per probe.
     microseconds : float
-        The estimated time of a probe in a batch of 4,096, with one thread, tables in memory, and a processor with AVX2.
+        The estimated time of a probe in a batch of 4,096, with one thread, tables in memory, and a
+        processor with AVX2.
     single_microseconds : float
-        The estimated time of a single probe, without the call from Python, which takes as long for every design.
+        The estimated time of a single probe, without the call from Python, which takes as long for
+        every design.
     cold_milliseconds : float
-        The estimated time of a probe when every block comes from a solid-state disk, one read at a time.
+        The estimated time of a probe when every block comes from a solid-state disk, one read at a
+        time.
     fits : bool
         Whether the design is within the budgets.
     reason : str
@@ -108,8 +120,14 @@ class Plan:
     chosen: bool = False
 
     def __repr__(self) -> str:
-        costs = f"{self.bytes_per_fingerprint:.1f} bytes per fingerprint, {self.microseconds:.1f} microseconds"
-        return f"<fpstore.Plan: {self.name}, radius {self.design.radius}, {costs}{', chosen' if self.chosen else ''}>"
+        costs = (
+            f"{self.bytes_per_fingerprint:.1f} bytes per fingerprint, {self.microseconds:.1f} "
+            "microseconds"
+        )
+        return (
+            f"<fpstore.Plan: {self.name}, radius {self.design.radius}, "
+            f"{costs}{', chosen' if self.chosen else ''}>"
+        )
 
     @property
     def name(self) -> str:
@@ -118,18 +136,27 @@ class Plan:
 
     @property
     def mean_microseconds(self) -> float:
-        """The mean of both times, the second with 3 microseconds for the call from Python. Designs are ranked by it."""
+        """The mean of both times, the second with 3 microseconds for the call from Python.
+
+        Designs are ranked by it.
+        """
         return mean_nanoseconds(1000 * self.microseconds, 1000 * self.single_microseconds) / 1000
 
     @property
     def delta_bytes_per_change(self) -> Mapping[int, float]:
         """The bytes of memory of a change before a merge, besides the text of a new string id, by how many changes there are."""
-        return {changes: delta_bytes(self.design.radius, self.design.width.bits, changes) for changes in DELTA_CHANGES}
+        return {
+            changes: delta_bytes(self.design.radius, self.design.width.bits, changes)
+            for changes in DELTA_CHANGES
+        }
 
 
 @lru_cache
 def delta_bytes(radius: int, width: int, changes: int) -> float:
-    """Return the bytes of memory of each of so many changes: those of a delta that is made for it."""
+    """Return the bytes of memory of each of so many changes.
+
+    Those of a delta that is made for it.
+    """
     delta = _kernel.Delta(radius, np.arange(width, dtype=np.uint8))
     fingerprints = np.frombuffer(np.random.default_rng(0).bytes(changes * width // 8), np.uint8)
     ids, kinds = np.arange(changes, dtype=np.uint64), np.zeros(changes, np.uint8)
@@ -140,41 +167,62 @@ def delta_bytes(radius: int, width: int, changes: int) -> float:
 
 
 def limit_bits(fingerprint_count: int, width: int = WORD_BITS) -> float:
-    """Return log2 C(2^width, n) / n: the fewest bits per fingerprint that a set of n can take on average."""
+    """Return log2 C(2^width, n) / n.
+
+    The fewest bits per fingerprint that a set of n can take on average.
+    """
     n = fingerprint_count
     if n == 0:
         return 0.0
     if width <= 32:
-        # (lgamma(N + 1) - lgamma(N - n + 1) - lgamma(n + 1)) of N = 2^width; with fewer values than a double tells apart
+        # (lgamma(N + 1) - lgamma(N - n + 1) - lgamma(n + 1)) of N = 2^width; with fewer values than
+        # a double tells apart
         return (lgamma(2.0**width + 1) - lgamma(2.0**width - n + 1) - lgamma(n + 1)) / log(2) / n
     # log2 of N (N - 1) ... (N - n + 1) / n!; the falling factorial is N^n to within n^2 / 2N.
     falling = float(width) * n - n * (n - 1) / 2 / 2.0**width / log(2)
     return (falling - lgamma(n + 1) / log(2)) / n
 
 
-def table_bits(fingerprint_count: int, blocks: Blocks | None = None, width: int = WORD_BITS) -> float:
+def table_bits(
+    fingerprint_count: int, blocks: Blocks | None = None, width: int = WORD_BITS
+) -> float:
     """Return the estimated bits per fingerprint of one table for uniform keys, including all overhead."""
     n = max(fingerprint_count, 1)
     block_bytes, codec, _ = blocks or Blocks(default_block_bytes(width))
     entry = max(width - log2(max(n, 2)), 1.0) + ENTRY_BITS[codec]
     key_bytes = Width(width).words * 8  # in the key index
-    room = block_bytes * 8 - min(entry, WORD_BITS) / 2  # half of the coded part of an entry is left over
-    # The header has 16 bytes with a code, the leading word of the first entry included; 8 bytes without one.
+    # half of the coded part of an entry is left over
+    room = block_bytes * 8 - min(entry, WORD_BITS) / 2
+    # The header has 16 bytes with a code, the leading word of the first entry included; 8 bytes
+    # without one.
     per_block = 1 + (room - 64 - key_bytes * 8) / entry if codec == HUFFMAN else (room - 64) / entry
     # A file has whole blocks, and at least one.
-    bits = max((block_bytes + key_bytes + DIRECTORY_BYTES) * 8 / per_block, (block_bytes + 16 + key_bytes) * 8 / n)
+    bits = max(
+        (block_bytes + key_bytes + DIRECTORY_BYTES) * 8 / per_block,
+        (block_bytes + 16 + key_bytes) * 8 / n,
+    )
     return bits + _kernel.HEADER_BYTES * 8 / n
 
 
 def estimate(
-    candidate: Design, fingerprint_count: int, required: Requirements | None = None, sample: Sample | None = None
+    candidate: Design,
+    fingerprint_count: int,
+    required: Requirements | None = None,
+    sample: Sample | None = None,
 ) -> Plan:
-    """Return the estimated costs of a design over n fingerprints: a uniform set, or a set like the sample."""
+    """Return the estimated costs of a design over n fingerprints.
+
+    A uniform set, or a set like the sample.
+    """
     n = max(fingerprint_count, 1)
     required = required or Requirements(candidate.width)
     blocks = required.blocks or Blocks(default_block_bytes(candidate.width.bits))
     shapes = filters_of(candidate, n, blocks)
-    costs = _ring_costs(candidate, n, sample) if candidate.ring else _BlockModel(candidate, n, blocks, shapes, sample).costs()
+    costs = (
+        _ring_costs(candidate, n, sample)
+        if candidate.ring
+        else _BlockModel(candidate, n, blocks, shapes, sample).costs()
+    )
     disk_bytes = costs.bytes + int(n * ID_BYTES) + FOLDER_BYTES
     reason = ""
     if required.disk_budget is not None and disk_bytes > required.disk_budget:
@@ -182,9 +230,18 @@ def estimate(
     elif required.memory_budget is not None and costs.bytes > required.memory_budget:
         reason = "over the memory budget"
     return Plan(
-        candidate, len(shapes), costs.bytes / n, disk_bytes, costs.lookups, costs.candidates, costs.nanoseconds / 1000,
-        costs.single_nanoseconds / 1000, costs.reads * COLD_READ_NS / 1e6, not reason, reason,
-    )  # fmt: skip
+        candidate,
+        len(shapes),
+        costs.bytes / n,
+        disk_bytes,
+        costs.lookups,
+        costs.candidates,
+        costs.nanoseconds / 1000,
+        costs.single_nanoseconds / 1000,
+        costs.reads * COLD_READ_NS / 1e6,
+        not reason,
+        reason,
+    )
 
 
 class _Costs(NamedTuple):
@@ -213,16 +270,32 @@ class _BlockModel:
     """The bytes and the time of tables of blocks that hold n fingerprints, for probes of a radius, by default the design's."""
 
     def __init__(
-        self, design: Design, n: int, blocks: Blocks, shapes: Shapes, sample: Sample | None = None, radius: int | None = None
+        self,
+        design: Design,
+        n: int,
+        blocks: Blocks,
+        shapes: Shapes,
+        sample: Sample | None = None,
+        radius: int | None = None,
     ) -> None:
         bits = table_bits(n, blocks, design.width.bits)
-        self._design, self._n, self._blocks, self._shapes, self._sample = design, n, blocks, shapes, sample
+        self._design, self._n, self._blocks, self._shapes, self._sample = (
+            design,
+            n,
+            blocks,
+            shapes,
+            sample,
+        )
         self._table_bytes = n * bits / 8
         self._per_block = max(blocks.bytes * 8 / bits, 1.0)
         self._filter_bytes = sum(shape.file_bytes(n) for shape in shapes.values())
-        lookups = design.lookups(n, radius, {table: shape.prefix_bits for table, shape in shapes.items()})
+        lookups = design.lookups(
+            n, radius, {table: shape.prefix_bits for table, shape in shapes.items()}
+        )
         self._reads_all = lookups == (_WHOLE,)
-        self._met = [_Met(_WHOLE, float(n), 1.0)] if self._reads_all else list(map(self._met_by, lookups))
+        self._met = (
+            [_Met(_WHOLE, float(n), 1.0)] if self._reads_all else list(map(self._met_by, lookups))
+        )
 
     def _met_by(self, lookup: TableLookup) -> _Met:
         shape = self._shapes[lookup.table] if lookup.filtered else None
@@ -233,7 +306,9 @@ class _BlockModel:
         if self._sample is None:
             return self._n / 2.0**prefix_bits
         table = self._design.tables[lookup.table]
-        return self._n * self._sample.within(table, prefix_bits, lookup.flips) / lookup.variant_count
+        return (
+            self._n * self._sample.within(table, prefix_bits, lookup.flips) / lookup.variant_count
+        )
 
     def nanoseconds(self, queries: int) -> float:
         """Return the time of one query of a batch."""
@@ -254,7 +329,14 @@ class _BlockModel:
         size = int(self._table_bytes * len(self._design.tables)) + self._filter_bytes
         batch, single = self.nanoseconds(BATCH_QUERIES), self.nanoseconds(1)
         if self._reads_all:
-            return _Costs(size, 1, float(self._n), batch, single, 1 + self._table_bytes * COLD_BYTE_NS / COLD_READ_NS)
+            return _Costs(
+                size,
+                1,
+                float(self._n),
+                batch,
+                single,
+                1 + self._table_bytes * COLD_BYTE_NS / COLD_READ_NS,
+            )
         lookups = sum(each.lookup.variant_count for each in self._met)
         candidates = sum(each.lookup.variant_count * each.found for each in self._met)
         reads = 0.0
@@ -265,7 +347,10 @@ class _BlockModel:
 
 
 def filters_of(design: Design, fingerprint_count: int, blocks: Blocks) -> Shapes:
-    """Return the shapes of filters by table: all filters if they are wanted, otherwise the filters that pay."""
+    """Return the shapes of filters by table.
+
+    All filters if they are wanted, otherwise the filters that pay.
+    """
     if blocks.filter is False or fingerprint_count == 0:
         return NO_FILTERS
     shapes = filter_shapes(design, fingerprint_count)
@@ -282,13 +367,19 @@ def filters_of(design: Design, fingerprint_count: int, blocks: Blocks) -> Shapes
 def _ring_costs(candidate: Design, n: int, sample: Sample | None) -> _Costs:
     done = column_work(candidate, n, candidate.radius, sample)
     # A page of the directory, one or more pages of tags, and one page for each entry that is left.
-    reads = 2 * done.lookups + done.candidates * TAG_BYTES / _kernel.PAGE_BYTES + (done.copies + done.rows)
+    reads = (
+        2 * done.lookups
+        + done.candidates * TAG_BYTES / _kernel.PAGE_BYTES
+        + (done.copies + done.rows)
+    )
     tables_bytes = sum(column_bytes(table, n) for table in candidate.tables)
     time = priced(done, COLUMN_NANOSECONDS)
     return _Costs(tables_bytes, int(done.lookups), done.candidates, time, time, reads)
 
 
-def probe_nanoseconds(design: Design, fingerprint_count: int, radius: int, queries: int, blocks: Blocks) -> float:
+def probe_nanoseconds(
+    design: Design, fingerprint_count: int, radius: int, queries: int, blocks: Blocks
+) -> float:
     """Return the estimated time of one query of a batch over a uniform set, tables in memory, on one thread.
 
     The radius is at most the design's.
@@ -296,4 +387,6 @@ def probe_nanoseconds(design: Design, fingerprint_count: int, radius: int, queri
     n = max(fingerprint_count, 1)
     if design.ring:
         return column_batch_nanoseconds(column_work(design, n, radius), design, queries)
-    return _BlockModel(design, n, blocks, filters_of(design, n, blocks), radius=radius).nanoseconds(queries)
+    return _BlockModel(design, n, blocks, filters_of(design, n, blocks), radius=radius).nanoseconds(
+        queries
+    )

@@ -1,9 +1,9 @@
 """Designs: the permuted tables that a store keeps, such that every pair within the radius meets in one of them.
 
-A table leads with some of the bits. A pair of fingerprints *meets* in a table when they differ in at most ``flips`` of
-its leading ``prefix_bits``. A design is exact for a radius if, wherever that many errors fall, there is a table in which the
-pair meets (Manku, Jain, Das Sarma, WWW 2007, section 3; with flips, the general pigeonhole principle of Qin et al.,
-ICDE 2018).
+A table leads with some of the bits. A pair of fingerprints *meets* in a table when they differ in
+at most ``flips`` of its leading ``prefix_bits``. A design is exact for a radius if, wherever that
+many errors fall, there is a table in which the pair meets (Manku, Jain, Das Sarma, WWW 2007,
+section 3; with flips, the general pigeonhole principle of Qin et al., ICDE 2018).
 """
 
 from __future__ import annotations
@@ -43,11 +43,13 @@ from fpstore.design.tables import (
 )
 from fpstore.errors import CorruptStoreError, InputError, show
 
-LOOKUP_DIVISOR = 4  # the largest radius of look-ups is the width divided by this; beyond, a scan is cheaper
+# the largest radius of look-ups is the width divided by this; beyond, a scan is cheaper
+LOOKUP_DIVISOR = 4
 MAX_TABLES = 500
 MAX_VARIANTS = 1 << 20
 
-# manku-N: the designs of the paper by their number of tables, with the largest radius for which each is exact without flips.
+# manku-N: the designs of the paper by their number of tables, with the largest radius for which
+# each is exact without flips.
 MANKU = {
     "manku-4": ("blocks-4-1", 3),
     "manku-10": ("blocks-5-2", 3),
@@ -79,52 +81,88 @@ class Design:
 
     @cached_property
     def ring(self) -> tuple[tuple[int, TableSpec], ...]:
-        """The column tables that are looked up, with their places in the design; none in a design of blocks."""
+        """The column tables that are looked up, with their places in the design.
+
+        None in a design of blocks.
+        """
         return tuple((place, table) for place, table in enumerate(self.tables) if table.in_ring)
 
     @property
     def key_bits(self) -> int:
-        """The leading bits that fingerprints may share: of a design of radius 0 that looks up fewer than all; 0 of any other."""
+        """The leading bits that fingerprints may share.
+
+        Of a design of radius 0 that looks up fewer than all; 0 of any other.
+        """
         first = self.tables[0]
-        keyed = self.radius == 0 and len(self.tables) == 1 and first.kind == BLOCKS and first.flips == 0
-        return first.prefix_bits if keyed and first.prefix_bits < min(self.width.bits, WORD_BITS) else 0
+        keyed = (
+            self.radius == 0 and len(self.tables) == 1 and first.kind == BLOCKS and first.flips == 0
+        )
+        return (
+            first.prefix_bits
+            if keyed and first.prefix_bits < min(self.width.bits, WORD_BITS)
+            else 0
+        )
 
     def thresholds(self, radius: int) -> list[int]:
-        """Return the flips of each table of the ring for a radius up to the design's; -1 if it need not be looked up."""
+        """Return the flips of each table of the ring for a radius up to the design's.
+
+        -1 if it need not be looked up.
+        """
         if not self.ring:
             return []
         return spread(len(self.ring), radius)
 
     def lookups(
-        self, fingerprint_count: int, radius: int | None = None, filter_bits: Mapping[int, int] = MappingProxyType({})
+        self,
+        fingerprint_count: int,
+        radius: int | None = None,
+        filter_bits: Mapping[int, int] = MappingProxyType({}),
     ) -> tuple[TableLookup, ...]:
         """Return the look-ups of a probe over a set of this size, for a radius up to the design's.
 
-        Tables and flips that a smaller radius does not need are omitted. Where flips are needed, only about log2 n
-        leading bits are used: flips below that would lead to a block that is already open. Of tables with a filter,
-        ``filter_bits`` has the number of leading bits that it knows: these are used, since most look-ups then open no block.
+        Tables and flips that a smaller radius does not need are omitted. Where flips are needed,
+        only about log2 n leading bits are used: flips below that would lead to a block that is
+        already open. Of tables with a filter, ``filter_bits`` has the number of leading bits that
+        it knows: these are used, since most look-ups then open no block.
         """
         radius = self.radius if radius is None else check_radius(radius, self.width.bits)
-        fingerprint_count = check_whole(fingerprint_count, 0, MOST_FINGERPRINTS, "fingerprint_count")
+        fingerprint_count = check_whole(
+            fingerprint_count, 0, MOST_FINGERPRINTS, "fingerprint_count"
+        )
         if self.ring:
             if fingerprint_count > MOST_COLUMN_ENTRIES:
                 raise InputError(
-                    f"a column table has at most {MOST_COLUMN_ENTRIES} fingerprints, {self.name} is to have {fingerprint_count}",
-                    expected=MOST_COLUMN_ENTRIES, got=fingerprint_count,
-                )  # fmt: skip
+                    f"a column table has at most {MOST_COLUMN_ENTRIES} fingerprints, {self.name} "
+                    f"is to have {fingerprint_count}",
+                    expected=MOST_COLUMN_ENTRIES,
+                    got=fingerprint_count,
+                )
             flips = zip(self.ring, self.thresholds(radius), strict=True)
-            looks = tuple(TableLookup(place, table.prefix_bits, t) for (place, table), t in flips if t >= 0)
+            looks = tuple(
+                TableLookup(place, table.prefix_bits, t) for (place, table), t in flips if t >= 0
+            )
             _check_variants(self, radius, looks)
             return looks
-        return _lookups(self, max(fingerprint_count, 1).bit_length() - 1, radius, frozenset(dict(filter_bits).items()))
+        return _lookups(
+            self,
+            max(fingerprint_count, 1).bit_length() - 1,
+            radius,
+            frozenset(dict(filter_bits).items()),
+        )
 
     def scans(self, fingerprint_count: int, radius: int) -> bool:
         """Whether a probe of this radius compares every fingerprint."""
-        return radius > self.radius or any(x.reads_all for x in self.lookups(fingerprint_count, radius))
+        return radius > self.radius or any(
+            x.reads_all for x in self.lookups(fingerprint_count, radius)
+        )
 
     def to_json(self) -> dict[str, object]:
         """Return the design as plain data."""
-        return {"name": self.name, "radius": self.radius, "tables": [t.to_json() for t in self.tables]}
+        return {
+            "name": self.name,
+            "radius": self.radius,
+            "tables": [t.to_json() for t in self.tables],
+        }
 
     @staticmethod
     def from_json(data: Mapping[str, object]) -> Design:
@@ -135,24 +173,31 @@ class Design:
             _check_kinds(tables, radius)
             return Design(str(data["name"]), radius, tables)
         except (KeyError, ValueError, TypeError) as error:
-            raise CorruptStoreError("the manifest's design is malformed: run fpstore repair") from error
+            raise CorruptStoreError(
+                "the manifest's design is malformed: run fpstore repair"
+            ) from error
 
 
-# With flips, a look-up uses about log2 n - FLIP_SLACK_BITS leading bits, so that each meets about 2^FLIP_SLACK_BITS entries of a
-# block that it has opened anyway, and fewer look-ups are needed.
+# With flips, a look-up uses about log2 n - FLIP_SLACK_BITS leading bits, so that each meets about
+# 2^FLIP_SLACK_BITS entries of a block that it has opened anyway, and fewer look-ups are needed.
 FLIP_SLACK_BITS = 2
 
 
 @lru_cache(maxsize=1024)
 def _needed(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
-    """Return the tables and flips that a radius needs, by position in the design: as few as can be proved in reasonable time."""
+    """Return the tables and flips that a radius needs, by position in the design.
+
+    As few as can be proved in reasonable time.
+    """
     # Flips are dropped first: a look-up in one more table costs less than the flips of another.
     specs, effort = list(enumerate(design.tables)), Effort()
     with suppress(InputError):  # the effort is spent: what is left is exact
         for place, (table, spec) in enumerate(specs):
             for flips in reversed(range(spec.flips)):
                 less = TableSpec(spec.permutation, spec.prefix_bits, flips)
-                if not covers([less if i == place else s for i, (_, s) in enumerate(specs)], radius, effort):
+                if not covers(
+                    [less if i == place else s for i, (_, s) in enumerate(specs)], radius, effort
+                ):
                     break
                 specs[place] = (table, less)
         for place in range(len(specs) - 1, -1, -1):
@@ -167,7 +212,9 @@ def needed_tables(design: Design) -> tuple[tuple[int, TableSpec], ...]:
 
 
 @lru_cache(maxsize=256)
-def _lookups(design: Design, log2_count: int, radius: int, filter_bits: frozenset[tuple[int, int]]) -> tuple[TableLookup, ...]:
+def _lookups(
+    design: Design, log2_count: int, radius: int, filter_bits: frozenset[tuple[int, int]]
+) -> tuple[TableLookup, ...]:
     known = dict(filter_bits)
     if radius == 0:
         return (TableLookup(0, min(design.width.bits, WORD_BITS), 0, 0 in known),)
@@ -185,7 +232,8 @@ def _check_variants(design: Design, radius: int, lookups: Sequence[TableLookup])
     for lookup in lookups:
         if lookup.variant_count > MAX_VARIANTS:
             raise InputError(
-                f"design {design.name} needs {lookup.variant_count} look-ups in table {lookup.table} at radius {radius}; "
+                f"design {design.name} needs {lookup.variant_count} look-ups in table "
+                f"{lookup.table} at radius {radius}; "
                 f"at most {MAX_VARIANTS} are allowed: choose a design with more tables"
             )
 
@@ -196,18 +244,24 @@ def _cut(source: Sequence[int], block_count: int) -> list[list[int]]:
 
 
 def _table(leading: Sequence[int], flips: int, bits: int) -> TableSpec:
-    # A look-up goes by leading bits of one word. Those beyond it may differ: that only adds candidates.
+    # A look-up goes by leading bits of one word. Those beyond it may differ: that only adds
+    # candidates.
     prefix_bits = min(len(leading), WORD_BITS)
     return TableSpec(led_by(leading, bits), prefix_bits, min(flips, prefix_bits))
 
 
-def blocks(block_count: int, leading_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec]:
+def blocks(
+    block_count: int, leading_count: int, radius: int, bits: int = WORD_BITS
+) -> list[TableSpec]:
     """Every choice of ``leading_count`` of ``block_count`` blocks leads in one table (Manku, section 3.1).
 
-    If the other blocks cannot hold all errors, even the best choice has some; the tables then need that many flips.
+    If the other blocks cannot hold all errors, even the best choice has some; the tables then need
+    that many flips.
     """
     if not 1 <= leading_count <= block_count <= bits:
-        raise InputError(f"blocks-M-C needs 1 <= C <= M <= {bits}, got M={block_count}, C={leading_count}")
+        raise InputError(
+            f"blocks-M-C needs 1 <= C <= M <= {bits}, got M={block_count}, C={leading_count}"
+        )
     if comb(block_count, leading_count) > MAX_TABLES:
         raise InputError(f"blocks-{block_count}-{leading_count} has more than {MAX_TABLES} tables")
     cut = _cut(range(bits), block_count)
@@ -217,7 +271,9 @@ def blocks(block_count: int, leading_count: int, radius: int, bits: int = WORD_B
     return [_table([bit for block in leading for bit in block], flips, bits) for leading in chosen]
 
 
-def striped(block_count: int, leading_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec]:
+def striped(
+    block_count: int, leading_count: int, radius: int, bits: int = WORD_BITS
+) -> list[TableSpec]:
     """Like :func:`blocks`, but with the bits dealt to the blocks in turn, so that constant or skewed runs of bits spoil no block.
 
     The identity table, which gives the order of the ids, is looked up only for the query itself.
@@ -226,20 +282,27 @@ def striped(block_count: int, leading_count: int, radius: int, bits: int = WORD_
     tables = blocks(block_count, leading_count, radius, bits)
     return [
         TableSpec(identity(bits), min(bits, WORD_BITS)),
-        *(_table([dealt[bit] for bit in t.permutation[: t.prefix_bits]], t.flips, bits) for t in tables),
+        *(
+            _table([dealt[bit] for bit in t.permutation[: t.prefix_bits]], t.flips, bits)
+            for t in tables
+        ),
     ]
 
 
-def nested(outer_count: int, inner_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec]:
+def nested(
+    outer_count: int, inner_count: int, radius: int, bits: int = WORD_BITS
+) -> list[TableSpec]:
     """One of ``outer_count`` blocks leads, then one of ``inner_count`` blocks of the other bits (Manku, section 3.1.2)."""
     if not 2 <= outer_count <= bits or not 2 <= inner_count <= bits - bits // outer_count:
         raise InputError(
-            f"nested-A-B at {bits} bits needs A of 2 to {bits}, and B of 2 to the number of bits outside a block, "
+            f"nested-A-B at {bits} bits needs A of 2 to {bits}, and B of 2 to the number of bits "
+            "outside a block, "
             f"got A={outer_count}, B={inner_count}"
         )
     if radius >= min(outer_count, inner_count):
         raise InputError(
-            f"nested-{outer_count}-{inner_count} is exact up to radius {min(outer_count, inner_count) - 1}, got {radius}"
+            f"nested-{outer_count}-{inner_count} is exact up to radius "
+            f"{min(outer_count, inner_count) - 1}, got {radius}"
         )
     if outer_count * inner_count > MAX_TABLES:
         raise InputError(f"nested-{outer_count}-{inner_count} has more than {MAX_TABLES} tables")
@@ -251,21 +314,34 @@ def nested(outer_count: int, inner_count: int, radius: int, bits: int = WORD_BIT
 
 
 def flip(block_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec]:
-    """Each of ``block_count`` disjoint blocks leads one table with r_i flips; sum(r_i + 1) = radius + 1 (GPH, ICDE 2018)."""
+    """Each of ``block_count`` disjoint blocks leads one table with r_i flips.
+
+    Sum(r_i + 1) = radius + 1 (GPH, ICDE 2018).
+    """
     if not 1 <= block_count <= min(radius + 1, bits):
-        raise InputError(f"flip-M at radius {radius} needs 1 <= M <= {min(radius + 1, bits)}, got M={block_count}")
+        raise InputError(
+            f"flip-M at radius {radius} needs 1 <= M <= {min(radius + 1, bits)}, got "
+            f"M={block_count}"
+        )
     cut = _cut(range(bits), block_count)
-    return [_table(block, flips, bits) for block, flips in zip(cut, spread(block_count, radius), strict=True)]
+    return [
+        _table(block, flips, bits)
+        for block, flips in zip(cut, spread(block_count, radius), strict=True)
+    ]
 
 
-def columns(block_count: int, radius: int, bits: int = WORD_BITS, bucket_bits: int | None = None) -> list[TableSpec]:
+def columns(
+    block_count: int, radius: int, bits: int = WORD_BITS, bucket_bits: int | None = None
+) -> list[TableSpec]:
     """Each of ``block_count`` disjoint blocks numbers the buckets of a column table, whose tag is of the next block.
 
     Above 64 bits, the first table has the rows, and the others refer to them.
     """
     length = bits // block_count if block_count else 0
     cut = [range(place * length, (place + 1) * length) for place in range(block_count)]
-    return column_tables(cut, min(length, TAG_BITS) if bucket_bits is None else bucket_bits, radius, bits)
+    return column_tables(
+        cut, min(length, TAG_BITS) if bucket_bits is None else bucket_bits, radius, bits
+    )
 
 
 def column_tables(
@@ -273,32 +349,47 @@ def column_tables(
 ) -> list[TableSpec]:
     """Return the column tables of disjoint blocks of source bits of equal length.
 
-    The first ``bucket_bits`` of a block number the buckets of its table, and the first bits of the next block are its tag.
+    The first ``bucket_bits`` of a block number the buckets of its table, and the first bits of the
+    next block are its tag.
 
-    Copies, up to 64 bits, begin with a table in the order of the fingerprints: the first two blocks are the leading bits.
+    Copies, up to 64 bits, begin with a table in the order of the fingerprints: the first two blocks
+    are the leading bits.
     """
     length = len(cut[0]) if cut else 0
     most = min(length, MOST_BUCKET_BITS)
     if not LEAST_BUCKET_BITS <= bucket_bits <= most:
-        fits = f"to {most}" if most >= LEAST_BUCKET_BITS else f"or more: use at most {bits // LEAST_BUCKET_BITS} blocks"
+        fits = (
+            f"to {most}"
+            if most >= LEAST_BUCKET_BITS
+            else f"or more: use at most {bits // LEAST_BUCKET_BITS} blocks"
+        )
         raise InputError(
-            f"{family}-{len(cut)}-{bucket_bits}: {len(cut)} blocks of {bits} bits have {length} each, and the number of a bucket "
+            f"{family}-{len(cut)}-{bucket_bits}: {len(cut)} blocks of {bits} bits have {length} "
+            "each, and the number of a bucket "
             f"has {LEAST_BUCKET_BITS} {fits}"
         )
     if max(spread(len(cut), radius)) >= bucket_bits:
-        raise InputError(f"{family}-{len(cut)} at radius {radius} would look at every bucket: use more blocks, or scan")
+        raise InputError(
+            f"{family}-{len(cut)} at radius {radius} would look at every bucket: use more blocks, "
+            "or scan"
+        )
     wide = bits > WORD_BITS
     specs = [row_spec(bits)] if wide else []
     for place, flips in enumerate(spread(len(cut), radius)):
         block, behind = cut[place], (place + 1) % len(cut)
         tag: Sequence[int] = cut[behind][:TAG_BITS]
-        # The tag of the table in the order of the fingerprints follows its bucket. No other tag has these bits.
+        # The tag of the table in the order of the fingerprints follows its bucket. No other tag has
+        # these bits.
         if len(cut) == 1 or (not wide and place == 0):
-            tag = range(bucket_bits, min(bucket_bits + TAG_BITS, bits if len(cut) == 1 else 2 * length))
+            tag = range(
+                bucket_bits, min(bucket_bits + TAG_BITS, bits if len(cut) == 1 else 2 * length)
+            )
         elif not wide and behind == 0:
             tag = cut[0][: min(TAG_BITS, bucket_bits)]
         permutation = led_by([*block[:bucket_bits], *tag], bits)
-        specs.append(TableSpec(permutation, bucket_bits, flips, REFERENCES if wide else COPIES, len(tag)))
+        specs.append(
+            TableSpec(permutation, bucket_bits, flips, REFERENCES if wide else COPIES, len(tag))
+        )
     return specs
 
 
@@ -311,9 +402,13 @@ def deal_in_turn(block_count: int, bits: int) -> tuple[list[list[int]], int]:
     kept = 0 if bits > WORD_BITS else 2
     free, count = range(kept * length, bits), block_count - kept
     if count < 2:
-        raise InputError(f"dealt-M-B at {bits} bits needs at least {kept + 2} blocks, got M={block_count}")
+        raise InputError(
+            f"dealt-M-B at {bits} bits needs at least {kept + 2} blocks, got M={block_count}"
+        )
     dealt = [list(free[start::count])[:length] for start in range(count)]
-    return [list(range(place * length, (place + 1) * length)) for place in range(kept)] + dealt, kept
+    return [
+        list(range(place * length, (place + 1) * length)) for place in range(kept)
+    ] + dealt, kept
 
 
 def lookup_radius(width: int) -> int:
@@ -323,32 +418,51 @@ def lookup_radius(width: int) -> int:
 
 def check_radius(radius: object, most: int = WORD_BITS) -> int:
     """Return the radius as an int, or raise :class:`InputError` if it is not a whole number from 0 to ``most``."""
-    if isinstance(radius, (bool, np.bool_)) or not isinstance(radius, (int, np.integer)) or not 0 <= radius <= most:
+    if (
+        isinstance(radius, (bool, np.bool_))
+        or not isinstance(radius, (int, np.integer))
+        or not 0 <= radius <= most
+    ):
         raise InputError(f"radius must be a whole number from 0 to {most}, got {show(radius)}")
     return int(radius)
 
 
-def check_design(name: object, radius: object, width: int = WORD_BITS) -> str | list[Mapping[str, object] | TableSpec] | Design:
-    """Return a design for :func:`fpstore.build`, ``auto`` or one that is exact for the radius; otherwise raise InputError."""
+def check_design(
+    name: object, radius: object, width: int = WORD_BITS
+) -> str | list[Mapping[str, object] | TableSpec] | Design:
+    """Return a design for :func:`fpstore.build`, ``auto`` or one that is exact for the radius.
+
+    Otherwise raise InputError.
+    """
     if isinstance(name, Design):
         return design(name, check_radius(radius, width), width)
     if not is_iterable(name, Mapping):
-        raise InputError(f"design must be auto, the name of a design or a list of tables, got {show(name)}", got=name)
+        raise InputError(
+            f"design must be auto, the name of a design or a list of tables, got {show(name)}",
+            got=name,
+        )
     described = name if isinstance(name, str) else list(name)
     if described != "auto":
         design(described, check_radius(radius, width), width)
     return described
 
 
-def design(name: str | Iterable[Mapping[str, object] | TableSpec] | Design, radius: int = 3, width: int = WORD_BITS) -> Design:
-    """Make a design from its name, or from a list of table descriptions; InputError if it is not exact for the radius.
+def design(
+    name: str | Iterable[Mapping[str, object] | TableSpec] | Design,
+    radius: int = 3,
+    width: int = WORD_BITS,
+) -> Design:
+    """Make a design from its name, or from a list of table descriptions.
 
-    Names are ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20``, ``manku-28``, ``blocks-M-C``, ``striped-M-C``,
-    ``nested-A-B``, ``flip-M``, ``columns-M``, ``columns-M-B``, ``dealt-M-B``, ``scan`` (the identity table alone, read as a
-    whole; above a quarter of the width, it is the only design). A table is a :class:`TableSpec` or a dict with ``permutation``
-    (source bits, most significant first, or their bytes in hexadecimal digits), ``prefix_bits``, and if need be ``flips``,
-    ``kind`` and ``tag_bits``. The first table must be in order of the fingerprints: the id map follows it. A :class:`Design` is
-    checked, and keeps its name.
+    InputError if it is not exact for the radius.
+
+    Names are ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20``, ``manku-28``, ``blocks-M-C``,
+    ``striped-M-C``, ``nested-A-B``, ``flip-M``, ``columns-M``, ``columns-M-B``, ``dealt-M-B``,
+    ``scan`` (the identity table alone, read as a whole; above a quarter of the width, it is the
+    only design). A table is a :class:`TableSpec` or a dict with ``permutation`` (source bits, most
+    significant first, or their bytes in hexadecimal digits), ``prefix_bits``, and if need be
+    ``flips``, ``kind`` and ``tag_bits``. The first table must be in order of the fingerprints: the
+    id map follows it. A :class:`Design` is checked, and keeps its name.
 
     Examples
     --------
@@ -361,7 +475,8 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec] | Design, radi
     if isinstance(name, str):
         if name != SCAN and radius > lookup_radius(width):
             raise InputError(
-                f"{show(name)} at radius {radius}: above radius {lookup_radius(width)}, look-ups cost more than a scan: "
+                f"{show(name)} at radius {radius}: above radius {lookup_radius(width)}, look-ups "
+                "cost more than a scan: "
                 "use scan or auto"
             )
         return Design(name, radius, _named(name, radius, width))
@@ -374,16 +489,25 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec] | Design, radi
         raise InputError(f"a design has at most {MAX_TABLES} tables, got {len(tables)}")
     if any(len(table.permutation) != width for table in tables):
         widths = ", ".join(sorted({str(len(table.permutation)) for table in tables}))
-        raise InputError(f"these tables are for fingerprints of {widths} bits, but the width is {width}")
+        raise InputError(
+            f"these tables are for fingerprints of {widths} bits, but the width is {width}"
+        )
     if tables[0].permutation != identity(width):
-        raise InputError(f"the first table of a design must have the identity permutation (0, 1, ..., {width - 1})")
+        raise InputError(
+            "the first table of a design must have the identity permutation (0, 1, ..., "
+            f"{width - 1})"
+        )
     if radius > lookup_radius(width) and not any(table.covers_all for table in tables):
         raise InputError(
-            f"above radius {lookup_radius(width)}, look-ups cost more than a scan, got radius {radius}: use scan or auto"
+            f"above radius {lookup_radius(width)}, look-ups cost more than a scan, got radius "
+            f"{radius}: use scan or auto"
         )
     _check_kinds(tables, radius)
     if not covers(tables, radius):
-        raise InputError(f"these {len(tables)} tables are not exact for radius {radius}: some pairs meet in none of them")
+        raise InputError(
+            f"these {len(tables)} tables are not exact for radius {radius}: some pairs meet in "
+            "none of them"
+        )
     return Design("custom", radius, tables)
 
 
@@ -395,7 +519,10 @@ def _described(table: Mapping[str, object]) -> TableSpec:
         unknown = [name for name in table if name not in names]
         bits: Any = table["permutation"]
         numbers = [table[name] for name in ("prefix_bits", "flips", "tag_bits") if name in table]
-        whole = all(isinstance(number, (int, np.integer)) and not isinstance(number, bool) for number in numbers)
+        whole = all(
+            isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+            for number in numbers
+        )
         if unknown or not whole or not isinstance(bits, (list, tuple, bytes, str)):
             raise TypeError
         permutation = bits if isinstance(bits, str) else bytes(bits).hex()
@@ -404,7 +531,8 @@ def _described(table: Mapping[str, object]) -> TableSpec:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"a table description is a dict with permutation (source bits) and {', '.join(names[1:])}, got {show(table)}"
+            "a table description is a dict with permutation (source bits) and "
+            f"{', '.join(names[1:])}, got {show(table)}"
         ) from error
 
 
@@ -418,12 +546,19 @@ def _check_columns(table: TableSpec) -> None:
         raise InputError(f"column tables of {width} bits are {allowed}, got {table.kind}")
     if table.kind == ROWS:
         if table != row_spec(width):
-            raise InputError(f"a table of rows has the identity permutation, {TAG_BITS} prefix_bits, no flips and no tag")
+            raise InputError(
+                f"a table of rows has the identity permutation, {TAG_BITS} prefix_bits, no flips "
+                "and no tag"
+            )
         return
     most = min(MOST_BUCKET_BITS, width)
-    if not LEAST_BUCKET_BITS <= table.prefix_bits <= most or table.prefix_bits + table.tag_bits > width:
+    if (
+        not LEAST_BUCKET_BITS <= table.prefix_bits <= most
+        or table.prefix_bits + table.tag_bits > width
+    ):
         raise InputError(
-            f"a column table of {width} bits has {LEAST_BUCKET_BITS} to {most} prefix_bits, and with tag_bits at most {width}, "
+            f"a column table of {width} bits has {LEAST_BUCKET_BITS} to {most} prefix_bits, and "
+            f"with tag_bits at most {width}, "
             f"got {table.prefix_bits} and {table.tag_bits}"
         )
 
@@ -433,15 +568,21 @@ def _check_kinds(tables: Sequence[TableSpec], radius: int) -> None:
     for table in tables:
         _check_columns(table)
     kinds = [table.kind for table in tables]
-    if set(kinds) not in ({BLOCKS}, {COPIES}) and not (kinds[0] == ROWS and set(kinds[1:]) == {REFERENCES}):
-        raise InputError(f"a design has tables of blocks, or of copies, or rows and then references, got {', '.join(kinds)}")
+    if set(kinds) not in ({BLOCKS}, {COPIES}) and not (
+        kinds[0] == ROWS and set(kinds[1:]) == {REFERENCES}
+    ):
+        raise InputError(
+            "a design has tables of blocks, or of copies, or rows and then references, got "
+            f"{', '.join(kinds)}"
+        )
     flips = [table.flips for table in tables if table.in_ring]
     if len(flips) > MOST_RING:
         raise InputError(f"a design has at most {MOST_RING} column tables, got {len(flips)}")
     if flips and flips != spread(len(flips), radius):
         needed = ", ".join(map(str, spread(len(flips), radius)))
         raise InputError(
-            f"the flips of {len(flips)} column tables at radius {radius} are {needed}, got {', '.join(map(str, flips))}"
+            f"the flips of {len(flips)} column tables at radius {radius} are {needed}, got "
+            f"{', '.join(map(str, flips))}"
         )
 
 
@@ -457,18 +598,24 @@ def _tables_of(name: str, radius: int, width: int) -> list[TableSpec]:
     if name in MANKU:
         full, most = MANKU[name]
         if radius > most:
-            raise InputError(f"{name} is exact up to radius {most}, got {radius}: use {full}, the same shape with flips, or auto")
+            raise InputError(
+                f"{name} is exact up to radius {most}, got {radius}: use {full}, the same shape "
+                "with flips, or auto"
+            )
     match = re.fullmatch(NAME, full)
     if match is None:
         raise InputError(
-            f"unknown design {show(name)}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, nested-A-B, flip-M, "
+            f"unknown design {show(name)}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, "
+            "nested-A-B, flip-M, "
             "columns-M-B, dealt-M-B or scan (fpstore plan lists them)"
         )
     if match[4]:
         return flip(int(match[5]), radius, width)
     if match[6] == DEALT:
         cut, _ = deal_in_turn(int(match[7]), width)
-        return column_tables(cut, int(match[8]) if match[8] else min(len(cut[0]), TAG_BITS), radius, width, DEALT)
+        return column_tables(
+            cut, int(match[8]) if match[8] else min(len(cut[0]), TAG_BITS), radius, width, DEALT
+        )
     if match[6]:
         return columns(int(match[7]), radius, width, int(match[8]) if match[8] else None)
     family = {"blocks": blocks, "striped": striped, "nested": nested}[match[1]]

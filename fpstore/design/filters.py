@@ -1,7 +1,7 @@
 """Filters: which tables of a design save time with one, and its shape.
 
-A filter is a Bloom filter of the prefixes of a table (docs/format.md, "Filter file"): a look-up that would find nothing mostly
-opens no block.
+A filter is a Bloom filter of the prefixes of a table (docs/format.md, "Filter file"): a look-up
+that would find nothing mostly opens no block.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from fpstore.design.tables import ball_size
 
 # Measured by `tools/bench filters`.
 BITS_PER_PREFIX = 6
-FINER_BITS = 6  # behind the log2 n leading bits: one in 64 of the prefixes that a look-up may have are then in the table
+# behind the log2 n leading bits: one in 64 of the prefixes that a look-up may have are then in the
+# table
+FINER_BITS = 6
 MOST_PREFIX_BITS = 40
 SET_BITS = 3  # of a word, by a prefix
 BUCKET_PREFIXES_BITS = 8  # log2 of the prefixes of a bucket, which has a few lines of the cache
 LEAST_FINGERPRINTS = 1 << 6  # in a smaller set, a table is one block
-OPENED_TESTS = 25.0  # the price of an opened block, in tests of a word, when the shape of a filter is chosen
+# the price of an opened block, in tests of a word, when the shape of a filter is chosen
+OPENED_TESTS = 25.0
 MOST_FINGERPRINTS = 1 << 35  # a filter has at most 2^32 - 1 words
 
 
@@ -37,7 +40,8 @@ class FilterShape(NamedTuple):
     def passing(self, found: float) -> float:
         """Return the share of look-ups that pass, if a look-up meets ``found`` entries with its prefix on average."""
         in_table = 1 - exp(-found)
-        # A word has the prefixes of a Poisson distribution: the mean of the cube of its share of set bits, to the second order.
+        # A word has the prefixes of a Poisson distribution: the mean of the cube of its share of
+        # set bits, to the second order.
         unset, mean = exp(-SET_BITS / self.bits_per_prefix), 64 / self.bits_per_prefix
         variance = (unset * SET_BITS / 64) ** 2 * mean
         return in_table + (1 - in_table) * ((1 - unset) ** 3 + 3 * (1 - unset) * variance)
@@ -53,18 +57,24 @@ class FilterShape(NamedTuple):
 def filter_shapes(design: Design, fingerprint_count: int) -> Mapping[int, FilterShape]:
     """Return the shapes of the filters of a design that save time, by table.
 
-    Tables of columns have none, nor have tables that a probe of the design's radius does not look up, those in which most
-    prefixes occur, and prefixes of too many fingerprints for a filter.
+    Tables of columns have none, nor have tables that a probe of the design's radius does not look
+    up, those in which most prefixes occur, and prefixes of too many fingerprints for a filter.
     """
     if design.ring or not LEAST_FINGERPRINTS <= fingerprint_count <= MOST_FINGERPRINTS:
         return MappingProxyType({})
-    shapes = {table: _shape(spec.prefix_bits, spec.flips, fingerprint_count) for table, spec in needed_tables(design)}
+    shapes = {
+        table: _shape(spec.prefix_bits, spec.flips, fingerprint_count)
+        for table, spec in needed_tables(design)
+    }
     return MappingProxyType({table: shape for table, shape in shapes.items() if shape is not None})
 
 
 @lru_cache(maxsize=1024)
 def _shape(prefix_bits: int, flips: int, fingerprint_count: int) -> FilterShape | None:
-    """Return the shape with which a probe of a table takes least time: longer prefixes pass less often, but have more flips."""
+    """Return the shape with which a probe of a table takes least time.
+
+    Longer prefixes pass less often, but have more flips.
+    """
     log2_count = fingerprint_count.bit_length() - 1
 
     def cost(shape: FilterShape) -> float:

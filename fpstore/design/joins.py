@@ -1,8 +1,9 @@
 """Designs of joins: the permuted tables in which all pairs within a radius meet, and the choice among them.
 
-A join sorts its own tables, compares the rows of near buckets, and frees the tables. Its tables are a ring of
-column tables: the bits of a bucket, and behind them a tag of the next block (see ``_native/columns/request.hpp`` for why that
-is exact). Each row of a bucket is compared with the rows of the buckets that differ from it in few bits.
+A join sorts its own tables, compares the rows of near buckets, and frees the tables. Its tables are
+a ring of column tables: the bits of a bucket, and behind them a tag of the next block (see
+``_native/columns/request.hpp`` for why that is exact). Each row of a bucket is compared with the
+rows of the buckets that differ from it in few bits.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from fpstore.design.tables import (
 MOST_BLOCKS = 40
 SAMPLED_PLANS = 8  # the sample compares this many of the best plans for a uniform set
 DEALT_PLANS = 3  # of this many, plans with dealt bits are compared, too
-SAMPLED_FROM = 1 << 15  # of fewer rows, every pair can be compared in about a second: planning from a sample takes as long
+# of fewer rows, every pair can be compared in about a second: planning from a sample takes as long
+SAMPLED_FROM = 1 << 15
 DEALING_NANOSECONDS = 1e9  # the time to deal bits for these plans
 PIECE_ROWS = 1 << 16
 
@@ -52,11 +54,14 @@ class JoinWork(NamedTuple):
     survivors: float  # distances computed
 
 
-# Estimates by runs of tools/bench pairs: what is sorted, and tags compared, on uniform sets; what survives, on clustered ones.
+# Estimates by runs of tools/bench pairs: what is sorted, and tags compared, on uniform sets; what
+# survives, on clustered ones.
 NANOSECONDS = JoinWork(sorted=10.0, meetings=6.0, candidates=0.1, survivors=4.0)
-FRESH = 20.0  # a row of the arrays that are sorted in: the system clears their pages when they are first written
+# a row of the arrays that are sorted in: the system clears their pages when they are first written
+FRESH = 20.0
 SINGLE_BIT = 0.4  # of the price of a candidate, where tags differ in one bit at most
-SPLIT_ROWS, GROUP_ROWS = 512, 96  # a bucket of more rows is split, and a row is compared with about GROUP_ROWS others
+# a bucket of more rows is split, and a row is compared with about GROUP_ROWS others
+SPLIT_ROWS, GROUP_ROWS = 512, 96
 
 
 @dataclass(frozen=True)
@@ -75,9 +80,14 @@ class JoinDesign:
         return self.tables[0].width
 
     def alone(self, table: int) -> JoinDesign:
-        """Return the design of one table: the pairs that meet in it, also those that meet in others."""
+        """Return the design of one table.
+
+        The pairs that meet in it, also those that meet in others.
+        """
         some = slice(table, table + 1)
-        return JoinDesign(self.name, self.radius, self.tables[some], self.flips[some], self.both[some])
+        return JoinDesign(
+            self.name, self.radius, self.tables[some], self.flips[some], self.both[some]
+        )
 
     @cached_property
     def bucket_masks(self) -> Words:
@@ -97,7 +107,9 @@ class JoinDesign:
 def everything(radius: int, width: int, bits: Sequence[int] | None = None) -> JoinDesign:
     """Return the design that compares every pair, first by a tag of the first of some bits."""
     tag = range(width)[:TAG_BITS] if bits is None else bits[:TAG_BITS]
-    return JoinDesign("scan", radius, (TableSpec(led_by(tag, width), 0, 0, tag_bits=len(tag)),), (0,), (radius,))
+    return JoinDesign(
+        "scan", radius, (TableSpec(led_by(tag, width), 0, 0, tag_bits=len(tag)),), (0,), (radius,)
+    )
 
 
 def varying_bits(rows: Words, width: Width, first: Words | None = None) -> list[int]:
@@ -109,7 +121,9 @@ def varying_bits(rows: Words, width: Width, first: Words | None = None) -> list[
     return np.flatnonzero(np.unpackbits(width.to_bytes(differing))).tolist() if len(rows) else []
 
 
-def designs(count: int, radius: int, width: int, bits: Sequence[int] | None = None) -> Iterator[JoinDesign]:
+def designs(
+    count: int, radius: int, width: int, bits: Sequence[int] | None = None
+) -> Iterator[JoinDesign]:
     """Yield the designs that are worth comparing for a set of rows which differ in some bits, the most telling first."""
     yield everything(radius, width, bits)
     told_apart = tuple(range(width) if bits is None else bits)
@@ -118,7 +132,8 @@ def designs(count: int, radius: int, width: int, bits: Sequence[int] | None = No
     wanted = max(count.bit_length() - 5, LEAST_BUCKET_BITS)
     for blocks in range(1, min(MOST_BLOCKS, radius + 1) + 1):
         most = min(len(told_apart) // blocks, wanted, MOST_BUCKET_BITS)
-        for bucket in {*range(most - 4, most + 1, 2), min(most, TAG_BITS)}:  # larger buckets are fewer, which may cost less
+        # larger buckets are fewer, which may cost less
+        for bucket in {*range(most - 4, most + 1, 2), min(most, TAG_BITS)}:
             if bucket > max(spread(blocks, radius)):  # otherwise every bucket would be looked at
                 yield _plain(blocks, bucket, radius, width, told_apart)
 
@@ -127,7 +142,8 @@ def designs(count: int, radius: int, width: int, bits: Sequence[int] | None = No
 def _plain(blocks: int, bucket: int, radius: int, width: int, bits: tuple[int, ...]) -> JoinDesign:
     """Return the design of blocks of successive bits."""
     length = len(bits) // blocks
-    if len(bits) == width and bucket >= LEAST_BUCKET_BITS:  # the first table is in the order of the fingerprints
+    # the first table is in the order of the fingerprints
+    if len(bits) == width and bucket >= LEAST_BUCKET_BITS:
         tables = [table for table in columns(blocks, radius, width, bucket) if table.kind != ROWS]
         return _ring(f"columns-{blocks}-{bucket}", tables, radius)
     cut = [bits[place * length : (place + 1) * length] for place in range(blocks)]
@@ -143,24 +159,37 @@ def dealt(design: JoinDesign, sample: Sample, bits: Sequence[int] | None = None)
     cut = np.array(telling[: blocks * length]).reshape(length, blocks).T.copy()
     if blocks > 1 and bucket:
         exchange(cut, bucket, max(*spread(blocks, design.radius), 1), sample)
-    tables = _tables([sample.telling(block) for block in cut.tolist()], bucket, design.radius, design.width.bits)
+    tables = _tables(
+        [sample.telling(block) for block in cut.tolist()], bucket, design.radius, design.width.bits
+    )
     return _ring(f"dealt-{blocks}-{bucket}", tables, design.radius)
 
 
 def _tables(cut: Sequence[Sequence[int]], bucket: int, radius: int, width: int) -> list[TableSpec]:
-    """Return the tables of a ring of blocks: the first bits of a block are its bucket, the first of the next one its tag."""
+    """Return the tables of a ring of blocks.
+
+    The first bits of a block are its bucket, the first of the next one its tag.
+    """
     out = []
     for place, flips in enumerate(spread(len(cut), radius)):
         block, behind = cut[place], cut[(place + 1) % len(cut)]
         tag = behind[:TAG_BITS] if len(cut) > 1 else block[bucket : bucket + TAG_BITS]
-        out.append(TableSpec(led_by([*block[:bucket], *tag], width), bucket, flips, COPIES, len(tag)))
+        out.append(
+            TableSpec(led_by([*block[:bucket], *tag], width), bucket, flips, COPIES, len(tag))
+        )
     return out
 
 
 def _ring(name: str, tables: Sequence[TableSpec], radius: int) -> JoinDesign:
-    """Return the design of a ring for no more blocks than the radius needs: none of its tables is left out."""
+    """Return the design of a ring for no more blocks than the radius needs.
+
+    None of its tables is left out.
+    """
     thresholds = spread(len(tables), radius)
-    both = tuple(min(t + thresholds[(place + 1) % len(tables)] + 1, radius) for place, t in enumerate(thresholds))
+    both = tuple(
+        min(t + thresholds[(place + 1) % len(tables)] + 1, radius)
+        for place, t in enumerate(thresholds)
+    )
     return JoinDesign(name, radius, tuple(tables), tuple(thresholds), both)
 
 
@@ -170,15 +199,21 @@ def work(design: JoinDesign, count: int, sample: Sample | None = None) -> JoinWo
     for table, flips, both in zip(design.tables, design.flips, design.both, strict=True):
         met += ball_size(table.prefix_bits, flips)
         if sample is None:
-            in_bucket = [comb(table.prefix_bits, f) / 2.0**table.prefix_bits for f in range(flips + 1)]
+            in_bucket = [
+                comb(table.prefix_bits, f) / 2.0**table.prefix_bits for f in range(flips + 1)
+            ]
             near = [near_share(table.tag_bits, both - f) for f in range(flips + 1)]
             found, left = count * sum(in_bucket), count * sum(map(mul, in_bucket, near))
         else:
             bucket = sample.distances(table.permutation[: table.prefix_bits])
             tag = sample.distances(sorted(table.tag))
             met_in = bucket <= flips
-            found, left = count * float(np.mean(met_in)), count * float(np.mean(met_in & (bucket + tag <= both)))
-        if flips == 0 and both == 1:  # see _native/pairs/join.hpp: tags that differ in one bit, and large buckets that are split
+            found, left = (
+                count * float(np.mean(met_in)),
+                count * float(np.mean(met_in & (bucket + tag <= both))),
+            )
+        # see _native/pairs/join.hpp: tags that differ in one bit, and large buckets that are split
+        if flips == 0 and both == 1:
             split = found > SPLIT_ROWS
             found = SINGLE_BIT * (GROUP_ROWS if split else found)
             met += 2 if split else 0
@@ -194,7 +229,11 @@ def nanoseconds(done: JoinWork, count: int, queries: int | None = None) -> float
     """
     compared = sum(amount * price for amount, price in zip(done[1:], NANOSECONDS[1:], strict=True))
     ordered = done.sorted * NANOSECONDS.sorted + FRESH
-    return count * (ordered + compared / 2) if queries is None else (count + queries) * ordered + queries * compared
+    return (
+        count * (ordered + compared / 2)
+        if queries is None
+        else (count + queries) * ordered + queries * compared
+    )
 
 
 def join_nanoseconds(design: JoinDesign, count: int, queries: int) -> float:
@@ -216,7 +255,10 @@ def plan_join(
     """
 
     def priced(some: Iterable[JoinDesign], sample: Sample | None) -> list[tuple[float, JoinDesign]]:
-        return sorted(((nanoseconds(work(design, count, sample), count, queries), design) for design in some), key=itemgetter(0))
+        return sorted(
+            ((nanoseconds(work(design, count, sample), count, queries), design) for design in some),
+            key=itemgetter(0),
+        )
 
     plans = priced(designs(count, radius, width, bits), None)
     if sample is None or not sample.skewed:
@@ -240,7 +282,10 @@ def _near(design: JoinDesign, sample: Sample) -> float:
     """
     bits = design.width.bits
     most = min(2 * design.radius, bits)
-    shares = np.bincount(sample.distances(range(bits)).ravel(), minlength=most + 1)[: most + 1] / sample.pairs
+    shares = (
+        np.bincount(sample.distances(range(bits)).ravel(), minlength=most + 1)[: most + 1]
+        / sample.pairs
+    )
     total = 0.0
     for table, flips, both in zip(design.tables, design.flips, design.both, strict=True):
         rest = bits - table.prefix_bits - table.tag_bits

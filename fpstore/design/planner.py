@@ -14,7 +14,15 @@ from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_whole
 from fpstore.base.resources import parse_size, total_memory
 from fpstore.base.width import WORD_BITS, Width, check_width
-from fpstore.design.blocks import AUTO, HUFFMAN, PREFER, STORAGE, Blocks, check_blocks, default_block_bytes
+from fpstore.design.blocks import (
+    AUTO,
+    HUFFMAN,
+    PREFER,
+    STORAGE,
+    Blocks,
+    check_blocks,
+    default_block_bytes,
+)
 from fpstore.design.costs import bucket_bits, weighted
 from fpstore.design.dealing import deal
 from fpstore.design.estimates import Plan, Requirements, estimate
@@ -42,7 +50,7 @@ def plan(
     storage: str = "hot",
     block_bytes: int | None = None,
     codec: str = HUFFMAN,
-    filter: bool | str = AUTO,  # noqa: A002
+    filter: bool | str = AUTO,
     sample: Any = None,
     prefer: str = "balance",
     width: int = WORD_BITS,
@@ -54,13 +62,16 @@ def plan(
     n : int
         The number of fingerprints.
     radius : int
-        The largest radius of probes, 0 to the width. Above a quarter of it, a scan is the only plan.
+        The largest radius of probes, 0 to the width. Above a quarter of it, a scan is the only
+        plan.
     disk_budget : int or str, optional
         Bytes that tables and ids may take on disk, such as ``"40GB"``.
     memory_budget : int or str, optional
-        Bytes of memory for the tables in the page cache; by default half of this machine's memory if ``storage`` is hot.
+        Bytes of memory for the tables in the page cache; by default half of this machine's memory
+        if ``storage`` is hot.
     storage : {"hot", "cold"}
-        Whether the tables will be in the page cache (rank by the mean of both times) or on disk (rank by reads).
+        Whether the tables will be in the page cache (rank by the mean of both times) or on disk
+        (rank by reads).
     block_bytes : int, optional
         128 to 4096, a power of two; by default 512, and 1024 above 64 bits.
     codec : {"huffman", "elias-fano"}
@@ -68,23 +79,27 @@ def plan(
     filter : bool or "auto"
         Whether tables of blocks have filters; see :func:`fpstore.build`.
     sample : array or sequence of fingerprints, optional
-        A random sample of the set; 16,384 fingerprints of it are used. If it is skewed, the entries that look-ups meet are
-        estimated from its shared prefixes, and striped designs and columns with dealt bits are compared too.
+        A random sample of the set; 16,384 fingerprints of it are used. If it is skewed, the entries
+        that look-ups meet are estimated from its shared prefixes, and striped designs and columns
+        with dealt bits are compared too.
     prefer : {"balance", "speed", "space"}
-        What ``auto`` takes of the plans that fit: the best compromise (see :func:`~fpstore.design.planner.weighted_cost`),
-        the fastest, or the smallest, with ``filter=True`` of those that have filters if there are any.
+        What ``auto`` takes of the plans that fit: the best compromise (see
+        :func:`~fpstore.design.planner.weighted_cost`), the fastest, or the smallest, with
+        ``filter=True`` of those that have filters if there are any.
     width : int
         Bits of a fingerprint: 32, 64, 128 or 256.
 
     Returns
     -------
     list of Plan
-        The chosen design, then the others that fit, then those that do not, each group by estimated time.
+        The chosen design, then the others that fit, then those that do not, each group by estimated
+        time.
 
     Raises
     ------
     InputError
-        A negative n, a radius outside 0 to the width, an unknown width, kind of storage or preference.
+        A negative n, a radius outside 0 to the width, an unknown width, kind of storage or
+        preference.
 
     Examples
     --------
@@ -102,7 +117,9 @@ def plan(
     disk_budget = None if disk_budget is None else parse_size(disk_budget, "disk_budget")
     memory_budget = None if memory_budget is None else parse_size(memory_budget, "memory_budget")
     rows = None if sample is None else check_fingerprints(sample, checked)
-    return _ranked(n, radius, Requirements(checked, disk_budget, memory_budget, storage, blocks, prefer), rows)
+    return _ranked(
+        n, radius, Requirements(checked, disk_budget, memory_budget, storage, blocks, prefer), rows
+    )
 
 
 def _ranked(n: int, radius: int, required: Requirements, sample: Words | None) -> list[Plan]:
@@ -113,12 +130,21 @@ def _ranked(n: int, radius: int, required: Requirements, sample: Words | None) -
     measured = None if sample is None else Sample(sample, required.width)
     if measured is not None and not measured.skewed:
         measured = None
-    plans = list(_uniform(n, radius, required)) if measured is None else _plans(n, radius, required, measured)
+    plans = (
+        list(_uniform(n, radius, required))
+        if measured is None
+        else _plans(n, radius, required, measured)
+    )
     plans.sort(key=lambda p: (not p.fits, cost(p, storage), p.bytes_per_fingerprint))
     if plans[0].fits:
         fitting = [p for p in plans if p.fits]
-        if required.prefer == "space" and required.blocks is not None and required.blocks.filter is True:
-            fitting = [p for p in fitting if p.filters] or fitting  # they were asked for, and a scan is the smallest
+        if (
+            required.prefer == "space"
+            and required.blocks is not None
+            and required.blocks.filter is True
+        ):
+            # they were asked for, and a scan is the smallest
+            fitting = [p for p in fitting if p.filters] or fitting
         best = preferred(fitting, storage, required.prefer)
         plans.remove(best)
         plans.insert(0, replace(best, chosen=True))
@@ -148,12 +174,16 @@ class Crossover(NamedTuple):
     """The set and the radius at which a scan becomes cheaper than every design with look-ups."""
 
     radius: int  # the smallest at which a scan is cheaper, for this number of fingerprints
-    fingerprints: int | None  # the largest number, to two digits, for which it is at this radius; None if for every number
+    # the largest number, to two digits, for which it is at this radius; None if for every number
+    fingerprints: int | None
 
 
 def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS) -> Crossover:
     """Return the crossings with a scan, for n fingerprints and for a radius, on uniform data and without budgets."""
-    blocks, most_radius = Blocks(default_block_bytes(width)).preferring("speed", storage), lookup_radius(width)
+    blocks, most_radius = (
+        Blocks(default_block_bytes(width)).preferring("speed", storage),
+        lookup_radius(width),
+    )
     required = Requirements(Width(width), memory_budget=NO_BUDGET, blocks=blocks)
 
     def scans(count: int, within: int) -> bool:
@@ -164,7 +194,8 @@ def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS)
         fastest = min(_plans(count, within, required), key=lambda p: cost(p, storage))
         return fastest.name == SCAN
 
-    first = bisect_left(range(most_radius + 1), True, key=lambda r: scans(n, r))  # look-ups grow with the radius, scans do not
+    # look-ups grow with the radius, scans do not
+    first = bisect_left(range(most_radius + 1), True, key=lambda r: scans(n, r))
     if radius > most_radius:
         return Crossover(first, None)
     most = 0
@@ -174,16 +205,26 @@ def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS)
     return Crossover(first, most)
 
 
-def choose(n: int, radius: int, required: Requirements = Requirements(), sample: Words | None = None) -> Plan:  # noqa: B008 (it has no state)
-    """Return the plan that ``design="auto"`` takes, where the sample is of rows; InputError if none fits the disk budget."""
+def choose(
+    n: int,
+    radius: int,
+    required: Requirements = Requirements(),  # noqa: B008 - it has no state
+    sample: Words | None = None,
+) -> Plan:
+    """Return the plan that ``design="auto"`` takes, where the sample is of rows.
+
+    InputError if none fits the disk budget.
+    """
     plans = _ranked(n, radius, required, sample)
     if not plans[0].fits:
-        # A store over the memory budget works, with misses of the page cache; one over the disk budget cannot be built.
+        # A store over the memory budget works, with misses of the page cache; one over the disk
+        # budget cannot be built.
         plans = _ranked(n, radius, required._replace(storage="cold"), sample)
     if not plans[0].fits:
         least = min(plans, key=lambda p: p.disk_bytes)
         raise InputError(
-            f"no design fits the disk budget: {least.name} is the smallest at {least.disk_bytes} bytes",
+            f"no design fits the disk budget: {least.name} is the smallest at {least.disk_bytes} "
+            "bytes",
             expected=required.disk_budget,
         )
     return plans[0]
@@ -195,7 +236,10 @@ def choose(n: int, radius: int, required: Requirements = Requirements(), sample:
 def candidates_for(
     radius: int, skewed: bool = False, width: int = WORD_BITS, fingerprint_count: int = 1 << 20
 ) -> Iterator[Design]:
-    """Yield the designs worth considering: the paper's, other blocks, nested, flips, striped for skew; columns; a scan."""
+    """Yield the designs worth considering.
+
+    The paper's, other blocks, nested, flips, striped for skew; columns; a scan.
+    """
     if radius:
         yield design(SCAN, radius, width)
     if radius <= lookup_radius(width):
@@ -237,7 +281,11 @@ def _with_lookups(radius: int, skewed: bool, width: int) -> tuple[Design, ...]:
     if skewed and radius:
         if radius > MANY_ERRORS:
             names += [f"blocks-{count}-1" for count in range(2, MANY_ERRORS + 2)]
-        names += [name.replace("blocks", "striped") for name in [*shapes, *names] if name.startswith("blocks")]
+        names += [
+            name.replace("blocks", "striped")
+            for name in [*shapes, *names]
+            if name.startswith("blocks")
+        ]
     seen = set()
     for name in names:
         made = design(name, radius, width)
@@ -256,7 +304,10 @@ def cost(p: Plan, storage: str) -> float:
 
 
 def weighted_cost(p: Plan, storage: str = "hot") -> float:
-    """Return time x bytes^1.585, which ``auto`` minimizes: twice the bytes weigh as much as three times the time."""
+    """Return time x bytes^1.585, which ``auto`` minimizes.
+
+    Twice the bytes weigh as much as three times the time.
+    """
     return weighted(cost(p, storage), p.bytes_per_fingerprint)
 
 
@@ -268,18 +319,28 @@ def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:
 def balance(plans: Sequence[Plan], storage: str) -> Plan:
     """Return the plan with the lowest weighted cost, or packed tables in place of columns that are hardly better.
 
-    Packed tables take the place of columns where they take no more than MORE_BYTES of their bytes and MORE_TIME of their time.
+    Packed tables take the place of columns where they take no more than MORE_BYTES of their bytes
+    and MORE_TIME of their time.
     """
     best = knee(plans, storage)
     if not best.design.ring:
         return best
     most_bytes, most_time = MORE_BYTES * best.bytes_per_fingerprint, MORE_TIME * cost(best, storage)
-    packed = [p for p in plans if not p.design.ring and p.bytes_per_fingerprint <= most_bytes and cost(p, storage) <= most_time]
+    packed = [
+        p
+        for p in plans
+        if not p.design.ring
+        and p.bytes_per_fingerprint <= most_bytes
+        and cost(p, storage) <= most_time
+    ]
     return knee(packed, storage) if packed else best
 
 
 def preferred(plans: Sequence[Plan], storage: str, prefer: str) -> Plan:
-    """Return the plan that ``auto`` takes of the plans that fit: the balance, the fastest or the smallest."""
+    """Return the plan that ``auto`` takes of the plans that fit.
+
+    The balance, the fastest or the smallest.
+    """
     if prefer == "speed":
         return min(plans, key=lambda p: (cost(p, storage), p.bytes_per_fingerprint, p.name))
     if prefer == "space":

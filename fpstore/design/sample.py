@@ -1,4 +1,7 @@
-"""A sample of a set, and its estimates of look-ups: real fingerprints share more leading bits than random ones."""
+"""A sample of a set, and its estimates of look-ups.
+
+Real fingerprints share more leading bits than random ones.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,11 @@ class Sample:
         if near >= FEWEST_PAIRS:
             return near / int(pairs[-1])
         # One flipped bit leads to fewer entries than none, the rarer the bit's other value is.
-        others = float(self._evenness[list(table.permutation[:prefix_bits])].mean()) if prefix_bits else 1.0
+        others = (
+            float(self._evenness[list(table.permutation[:prefix_bits])].mean())
+            if prefix_bits
+            else 1.0
+        )
         variants = ball_size(prefix_bits, flips)
         return self.share(table, prefix_bits) * (1 + others * (variants - 1))
 
@@ -93,17 +100,27 @@ class Sample:
         queries, points = self._pairs()
         out = np.zeros((len(queries), len(points)), np.uint8)
         for word in range(self.width.words):
-            mask = sum(1 << (WORD_BITS - 1 - bit % WORD_BITS) for bit in wanted if bit // WORD_BITS == word)
+            mask = sum(
+                1 << (WORD_BITS - 1 - bit % WORD_BITS) for bit in wanted if bit // WORD_BITS == word
+            )
             if mask:
-                out += np.bitwise_count((queries[:, word, None] ^ points[None, :, word]) & np.uint64(mask))
+                out += np.bitwise_count(
+                    (queries[:, word, None] ^ points[None, :, word]) & np.uint64(mask)
+                )
         return out
 
     def telling(self, bits: Iterable[int]) -> list[int]:
-        """Return bits by how evenly their values are spread: the first bits separate most fingerprints."""
+        """Return bits by how evenly their values are spread.
+
+        The first bits separate most fingerprints.
+        """
         return sorted(bits, key=lambda bit: (-self._evenness[bit], bit))
 
     def differences(self, pairs: int) -> Bytes:
-        """Return for each bit, a row, whether it differs in each of some pairs of fingerprints: 0 or 1."""
+        """Return for each bit, a row, whether it differs in each of some pairs of fingerprints.
+
+        0 or 1.
+        """
         queries, points = self._pairs()
         some = evenly(points, max(pairs // max(len(queries), 1), 1))
         differences = (queries[:, None] ^ some[None]).reshape(-1, self.width.words)
@@ -127,5 +144,8 @@ class Sample:
         if m < SAMPLE_SIZE:
             return False
         bits = self.width.bits
-        runs = [TableSpec(bytes((bit + start) % bits for bit in range(bits)), 16) for start in range(0, bits, 16)]
+        runs = [
+            TableSpec(bytes((bit + start) % bits for bit in range(bits)), 16)
+            for start in range(0, bits, 16)
+        ]
         return any(self.share(run, 16) > 1.5 / 2**16 for run in runs)

@@ -1,4 +1,7 @@
-"""One table of a design: the leading bits, the number of them that may differ, and the kind of file."""
+"""One table of a design.
+
+The leading bits, the number of them that may differ, and the kind of file.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,13 @@ from fpstore.base.threads import cached_property
 from fpstore.base.width import WIDTHS, WORD_BITS, Width
 from fpstore.errors import InputError
 
-# The kinds of tables: blocks of codes, or columns: copies of the fingerprints, references to rows, or the rows themselves.
+# The kinds of tables: blocks of codes, or columns: copies of the fingerprints, references to rows,
+# or the rows themselves.
 BLOCKS, COPIES, REFERENCES, ROWS = "blocks", "copies", "references", "rows"
 TABLE_KINDS = (BLOCKS, COPIES, REFERENCES, ROWS)
 TAG_BITS = _kernel.TAG_BITS
-MOST_COLUMN_ENTRIES = (1 << 32) - 1  # the directory of a column table has the place of each bucket in 32 bits
+# the directory of a column table has the place of each bucket in 32 bits
+MOST_COLUMN_ENTRIES = (1 << 32) - 1
 MOST_BUCKET_BITS = _kernel.MOST_BUCKET_BITS  # a directory of 2^19 buckets stays in the cache
 LEAST_BUCKET_BITS = _kernel.LEAST_BUCKET_BITS
 MOST_RING = _kernel.MOST_RING  # the most column tables of a design that are looked up
@@ -51,7 +56,8 @@ class TableSpec:
     Parameters
     ----------
     permutation : bytes
-        An entry for each bit; entry i is the source bit of bit i, where 0 is the most significant bit.
+        An entry for each bit; entry i is the source bit of bit i, where 0 is the most significant
+        bit.
     prefix_bits : int
         The number of leading bits (after the permutation) that a look-up fixes.
     flips : int
@@ -70,7 +76,10 @@ class TableSpec:
 
     def __repr__(self) -> str:
         tag = f", tag {self.tag_bits}" if self.tag_bits else ""
-        shape = f"{self.kind} of {len(self.permutation)} bits, prefix {self.prefix_bits}, flips {self.flips}{tag}"
+        shape = (
+            f"{self.kind} of {len(self.permutation)} bits, prefix {self.prefix_bits}, flips "
+            f"{self.flips}{tag}"
+        )
         return f"<fpstore.TableSpec: {shape}>"
 
     def __post_init__(self) -> None:
@@ -81,9 +90,14 @@ class TableSpec:
         if not 0 <= self.prefix_bits <= most:
             raise InputError(f"prefix_bits must be 0 to {most}, got {self.prefix_bits}")
         if self.kind not in TABLE_KINDS or not 0 <= self.tag_bits <= TAG_BITS:
-            raise InputError(f"a table is of one of the kinds {', '.join(TABLE_KINDS)}, with at most {TAG_BITS} bits of tag")
+            raise InputError(
+                f"a table is of one of the kinds {', '.join(TABLE_KINDS)}, with at most "
+                f"{TAG_BITS} bits of tag"
+            )
         if not (-1 if self.in_ring else 0) <= self.flips <= self.prefix_bits:
-            raise InputError(f"flips must be 0 to prefix_bits ({self.prefix_bits}), got {self.flips}")
+            raise InputError(
+                f"flips must be 0 to prefix_bits ({self.prefix_bits}), got {self.flips}"
+            )
 
     @property
     def width(self) -> Width:
@@ -119,7 +133,8 @@ class TableSpec:
     def sort_bits(self) -> int:
         """The number of leading bits that must be sorted, in a set that was sorted before it was permuted.
 
-        The bits after them keep their source order, so keys that tie on the leading bits are already in order.
+        The bits after them keep their source order, so keys that tie on the leading bits are
+        already in order.
         """
         bits = len(self.permutation) - 1
         while bits > 0 and self.permutation[bits - 1] < self.permutation[bits]:
@@ -128,19 +143,34 @@ class TableSpec:
 
     def to_json(self) -> dict[str, object]:
         """Return the table as plain data."""
-        data: dict[str, object] = {"permutation": self.permutation.hex(), "prefix_bits": self.prefix_bits, "flips": self.flips}
-        return data if self.kind == BLOCKS else {**data, "kind": self.kind, "tag_bits": self.tag_bits}
+        data: dict[str, object] = {
+            "permutation": self.permutation.hex(),
+            "prefix_bits": self.prefix_bits,
+            "flips": self.flips,
+        }
+        return (
+            data if self.kind == BLOCKS else {**data, "kind": self.kind, "tag_bits": self.tag_bits}
+        )
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> TableSpec:
         """Rebuild a table written by :meth:`to_json`."""
         kind, tag_bits = str(data.get("kind", BLOCKS)), int(data.get("tag_bits", 0))
-        return TableSpec(bytes.fromhex(data["permutation"]), int(data["prefix_bits"]), int(data["flips"]), kind, tag_bits)
+        return TableSpec(
+            bytes.fromhex(data["permutation"]),
+            int(data["prefix_bits"]),
+            int(data["flips"]),
+            kind,
+            tag_bits,
+        )
 
 
 @dataclass(frozen=True)
 class TableLookup:
-    """The look-up of a probe in one table: all entries whose leading bits equal the query's XOR one of the masks."""
+    """The look-up of a probe in one table.
+
+    All entries whose leading bits equal the query's XOR one of the masks.
+    """
 
     table: int
     prefix_bits: int
@@ -174,7 +204,10 @@ def row_spec(width: int) -> TableSpec:
 
 
 def row_bucket_bits(fingerprint_count: int) -> int:
-    """Return the bits of the buckets of a row file: few for few rows, since each bucket takes four bytes."""
+    """Return the bits of the buckets of a row file.
+
+    Few for few rows, since each bucket takes four bytes.
+    """
     return min(max(fingerprint_count.bit_length() - ROWS_SHARE_BITS, LEAST_BUCKET_BITS), TAG_BITS)
 
 

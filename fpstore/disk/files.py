@@ -1,7 +1,9 @@
-"""Opening and closing the files of a store, reading and writing at places: an unreadable place is an error, not a signal.
+"""Opening and closing the files of a store, reading and writing at places.
 
-A store may come from anybody, so no link in it is followed: a link at the name of a file or of a folder is damage. Only the path
-of the store itself, which the user gives, may be a link.
+An unreadable place is an error, not a signal.
+
+A store may come from anybody, so no link in it is followed: a link at the name of a file or of a
+folder is damage. Only the path of the store itself, which the user gives, may be a link.
 """
 
 from __future__ import annotations
@@ -30,11 +32,14 @@ _TO_OPEN_FILES = getattr(os, "O_PATH", os.O_RDONLY)
 MODE = 0o664  # of new files that every writer of a store may write
 
 
-def open_file(path: Path, flags: int = os.O_RDONLY, folder: int | None = None, *, of_user: bool = False) -> int:
+def open_file(
+    path: Path, flags: int = os.O_RDONLY, folder: int | None = None, *, of_user: bool = False
+) -> int:
     """Open a file of a store and return its descriptor.
 
-    A link, a folder, a pipe or a device that has its name is damage, and is not waited for; so is a link to its folder, unless
-    the user has named that (``of_user``). The file lies in the open ``folder``, if one is given, whatever the path names now.
+    A link, a folder, a pipe or a device that has its name is damage, and is not waited for; so is a
+    link to its folder, unless the user has named that (``of_user``). The file lies in the open
+    ``folder``, if one is given, whatever the path names now.
     """
     above = -1
     try:
@@ -51,7 +56,10 @@ def open_file(path: Path, flags: int = os.O_RDONLY, folder: int | None = None, *
 
 
 def open_regular(path: Path, flags: int, folder: int | None = None, then: str = RUN_REPAIR) -> int:
-    """Open a regular file in an open folder, or in one that the user has named; ``then`` says what to do about anything else."""
+    """Open a regular file in an open folder, or in one that the user has named.
+
+    ``then`` says what to do about anything else.
+    """
     try:
         # A pipe that nobody writes to would keep a plain open waiting.
         flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -67,7 +75,10 @@ def open_regular(path: Path, flags: int, folder: int | None = None, then: str = 
 
 
 def open_folder(path: Path, flags: int = os.O_RDONLY, above: int | None = None) -> int:
-    """Open a folder of a store, in an open folder if that is given; a link or a file of that name is damage."""
+    """Open a folder of a store, in an open folder if that is given.
+
+    A link or a file of that name is damage.
+    """
     try:
         flags |= os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(path if above is None else path.name, flags, dir_fd=above)
@@ -88,7 +99,9 @@ def not_a_file(path: Path, then: str = RUN_REPAIR) -> CorruptStoreError:
 
 
 @contextmanager
-def opened(path: Path, flags: int = os.O_RDONLY, folder: int | None = None, *, of_user: bool = False) -> Iterator[int]:
+def opened(
+    path: Path, flags: int = os.O_RDONLY, folder: int | None = None, *, of_user: bool = False
+) -> Iterator[int]:
     """Yield the descriptor of :func:`open_file`."""
     descriptor = open_file(path, flags, folder, of_user=of_user)
     try:
@@ -98,7 +111,10 @@ def opened(path: Path, flags: int = os.O_RDONLY, folder: int | None = None, *, o
 
 
 def read_at(descriptor: int, path: Path, start: int, count: int) -> bytes:
-    """Return ``count`` bytes from ``start`` on; fewer only at the end of the file. A place that cannot be read is damage."""
+    """Return ``count`` bytes from ``start`` on; fewer only at the end of the file.
+
+    A place that cannot be read is damage.
+    """
     parts: list[bytes] = []
     while count > 0:
         try:
@@ -143,7 +159,10 @@ def write_anew(path: Path | str, data: bytes, folder: int | None = None) -> None
 
 
 def read_if_possible(descriptor: int, path: Path, start: int, count: int) -> bytes:
-    """Return ``count`` bytes from ``start`` on; fewer at the end of the file, none if the disk cannot read them."""
+    """Return ``count`` bytes from ``start`` on.
+
+    Fewer at the end of the file, none if the disk cannot read them.
+    """
     try:
         return read_at(descriptor, path, start, count)
     except CorruptStoreError:
@@ -160,12 +179,16 @@ def data_ranges(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
             if error.errno != errno.ENXIO:  # the file system does not know its holes
                 yield end, size
             return  # otherwise only a hole is left
-        end = min(os.lseek(descriptor, start, os.SEEK_HOLE), size)  # a log goes on behind what is copied of it
+        # a log goes on behind what is copied of it
+        end = min(os.lseek(descriptor, start, os.SEEK_HOLE), size)
         yield start, end
 
 
 def disk_bytes(status: os.stat_result) -> int:
-    """Return the bytes that a file takes on disk: without its holes, and without what the disk adds to its end."""
+    """Return the bytes that a file takes on disk.
+
+    Without its holes, and without what the disk adds to its end.
+    """
     return min(status.st_size, status.st_blocks * 512)
 
 
@@ -177,9 +200,9 @@ _left: set[int] = set()  # descriptors that threads will close
 def close_file(descriptor: int) -> None:
     """Close a descriptor. A thread does so if the file is large and a merge has removed it.
 
-    The last close or unmapping of a removed file gives its blocks back, which takes a millisecond for each MB (ext4). A question
-    that drops a generation would wait for all of its files. So a thread closes a descriptor of each, after all else that has the
-    file open.
+    The last close or unmapping of a removed file gives its blocks back, which takes a millisecond
+    for each MB (ext4). A question that drops a generation would wait for all of its files. So a
+    thread closes a descriptor of each, after all else that has the file open.
     """
     status = os.fstat(descriptor)
     if status.st_nlink or status.st_size < SLOW_BYTES:
@@ -190,7 +213,8 @@ def close_file(descriptor: int) -> None:
         Worker(partial(_close_later, descriptor)).start()
     except BaseException as error:
         _close(descriptor)
-        if not isinstance(error, RuntimeError | MemoryError):  # the system has no more threads, or the interpreter ends
+        # the system has no more threads, or the interpreter ends
+        if not isinstance(error, RuntimeError | MemoryError):
             raise
 
 

@@ -23,7 +23,10 @@ _TEMPORARY_BYTES = len("..12345678.tmp")  # around a name
 
 
 def short_name(name: str, room: int) -> str:
-    """Return a name that leaves room for some more bytes: a longer name becomes its beginning and a hash of all of it."""
+    """Return a name that leaves room for some more bytes.
+
+    A longer name becomes its beginning and a hash of all of it.
+    """
     if len(os.fsencode(name)) + room <= MOST_NAME_BYTES:
         return name
     ending = f"~{xxhash.xxh64_hexdigest(os.fsencode(name))}"
@@ -33,7 +36,10 @@ def short_name(name: str, room: int) -> str:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder and its contents as far as possible; also a file or a link that has its name."""
+    """Remove a folder and its contents as far as possible.
+
+    Also a file or a link that has its name.
+    """
     import shutil  # imports all the archive modules
 
     if folder.is_dir() and not folder.is_symlink():
@@ -44,7 +50,10 @@ def remove_tree(folder: Path) -> None:
 
 
 def try_lock(descriptor: int, path: Path) -> bool:
-    """Lock an open file or folder; False if another process has the lock, or has removed what has this path."""
+    """Lock an open file or folder.
+
+    False if another process has the lock, or has removed what has this path.
+    """
     with suppress(FileNotFoundError, BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(descriptor), path.stat())
@@ -77,7 +86,10 @@ def _new_folder(parent: Path, beginning: str, ending: str, made: list[Path]) -> 
 
 
 def _held(path: Path) -> int:
-    """Return a descriptor that holds the lock of a new folder; -1 if another process has removed the folder as abandoned."""
+    """Return a descriptor that holds the lock of a new folder.
+
+    -1 if another process has removed the folder as abandoned.
+    """
     with suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_RDONLY)
         held = True
@@ -111,7 +123,10 @@ def new_folder(path: Path, complete: Callable[[Path], None] | None = None) -> It
 
 
 def remove_abandoned(folder: Path, pattern: str) -> None:
-    """Remove the temporary files and folders of a pattern that no process holds: their processes were killed."""
+    """Remove the temporary files and folders of a pattern that no process holds.
+
+    Their processes were killed.
+    """
     for path in folder.glob(pattern):
         with suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -134,12 +149,19 @@ def sync_folder(path: Path) -> None:
 def exchange(new: Path, old: Path) -> None:
     """Swap two folders in one step; afterwards ``new`` names the old one.
 
-    If the file system cannot do that, use renames, and undo them if one is refused; the old folder may then stay aside.
+    If the file system cannot do that, use renames, and undo them if one is refused; the old folder
+    may then stay aside.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         if hasattr(libc, "renameat2"):
-            result = libc.renameat2(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(old), ctypes.c_uint(_RENAME_EXCHANGE))
+            result = libc.renameat2(
+                _AT_FDCWD,
+                os.fsencode(new),
+                _AT_FDCWD,
+                os.fsencode(old),
+                ctypes.c_uint(_RENAME_EXCHANGE),
+            )
             if result == 0:
                 return
             if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS):

@@ -14,7 +14,10 @@ _raised: list[int] = []  # the limits that users have found; the first one is th
 
 @contextmanager
 def many_files() -> Iterator[None]:
-    """Let the process have as many files open as the system allows (``ulimit -Hn``); the limit goes back with the last user."""
+    """Let the process have as many files open as the system allows (``ulimit -Hn``).
+
+    The limit goes back with the last user.
+    """
     with _lock:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         _raised.append(soft)
@@ -38,4 +41,7 @@ def usual_files() -> int:
 def _let(files: int) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with suppress(OSError, ValueError):  # the system allows fewer
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files if hard == resource.RLIM_INFINITY else min(files, hard), hard))
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE,
+            (files if hard == resource.RLIM_INFINITY else min(files, hard), hard),
+        )

@@ -18,13 +18,18 @@ THIS = "this process"
 
 
 class FolderLock:
-    """A lock on a file in a folder, which is made if it is not there; the system releases the lock when the process dies.
+    """A lock on a file in a folder, which is made if it is not there.
 
-    ``refused`` makes the error from the folder and the number of the process that has the lock. If something else has the name
-    of the file, that is damage. It is not replaced: another process could have replaced it meanwhile.
+    The system releases the lock when the process dies.
+
+    ``refused`` makes the error from the folder and the number of the process that has the lock. If
+    something else has the name of the file, that is damage. It is not replaced: another process
+    could have replaced it meanwhile.
     """
 
-    def __init__(self, folder: Path, name: str, refused: Callable[[Path, str], StoreLockedError]) -> None:
+    def __init__(
+        self, folder: Path, name: str, refused: Callable[[Path, str], StoreLockedError]
+    ) -> None:
         self.path = folder / name
         self.owner = os.getpid()
         self._descriptor = open_regular(self.path, os.O_RDWR | os.O_CREAT, then="remove it")
@@ -37,19 +42,24 @@ class FolderLock:
             raise refused(folder, holder)
         _held.add(self)
         with suppress(OSError):  # on a full disk the lock holds, but without the process number
-            if os.fstat(self._descriptor).st_nlink == 1:  # of a hard link, the file elsewhere is left as it is
+            # of a hard link, the file elsewhere is left as it is
+            if os.fstat(self._descriptor).st_nlink == 1:
                 os.ftruncate(self._descriptor, 0)
                 os.pwrite(self._descriptor, f"{self.owner}\n".encode(), 0)
 
     def release(self) -> None:
         """Release the lock. Releasing it twice is allowed."""
-        if self._given_back.alive and self.owner == os.getpid():  # a child between fork and exec may hold the descriptor too
+        # a child between fork and exec may hold the descriptor too
+        if self._given_back.alive and self.owner == os.getpid():
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self._given_back()
 
 
 class WriterLock(FolderLock):
-    """The right to change a store; StoreLockedError, which names the process, if another writer has it."""
+    """The right to change a store.
+
+    StoreLockedError, which names the process, if another writer has it.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, LOCK_FILE, _refused)
@@ -57,7 +67,9 @@ class WriterLock(FolderLock):
 
 def process_name(number: str) -> str:
     """Return how a message names the process with a number, which is not known before it has noted it."""
-    return THIS if number == str(os.getpid()) else f"process {number}" if number else "another process"
+    return (
+        THIS if number == str(os.getpid()) else f"process {number}" if number else "another process"
+    )
 
 
 def _refused(folder: Path, holder: str) -> StoreLockedError:

@@ -1,4 +1,7 @@
-"""Files of a store that are only read, in parts or in memory: pages as they are used, all at once, or copied into huge pages."""
+"""Files of a store that are only read, in parts or in memory.
+
+Pages as they are used, all at once, or copied into huge pages.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ from fpstore.errors import CorruptStoreError, MemoryLimitError
 
 LAZY, POPULATED, HUGE = PAGES = ("lazy", "populated", "huge")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-POPULATE_READ = getattr(mmap, "MADV_POPULATE_READ", 22)  # Linux 5.14; the module has the name from Python 3.14 on
+# Linux 5.14; the module has the name from Python 3.14 on
+POPULATE_READ = getattr(mmap, "MADV_POPULATE_READ", 22)
 SMALL = 1 << 22  # smaller arrays are made and dropped too often to be worth a mapping each
 PIECE = 64 << 20  # bytes between which an interrupt is noticed
 
@@ -27,8 +31,9 @@ PIECE = 64 << 20  # bytes between which an interrupt is noticed
 class StoredFile:
     """An open file, which is closed with this object.
 
-    What need not be mapped is read with ``pread``: the mapping of a file that shrinks could end the process. Of its bytes,
-    ``size`` are looked at, by default all; ``file_bytes`` is what its header says.
+    What need not be mapped is read with ``pread``: the mapping of a file that shrinks could end the
+    process. Of its bytes, ``size`` are looked at, by default all; ``file_bytes`` is what its header
+    says.
     """
 
     def __init__(self, path: Path, most: int | None = None) -> None:
@@ -45,24 +50,35 @@ class StoredFile:
     def start(self, header: bytes | None = None) -> Bytes:
         """Return the bytes of the header, or of another header to use instead.
 
-        They are read before the file is mapped: a header that cannot be read is an error so, not a signal.
+        They are read before the file is mapped: a header that cannot be read is an error so, not a
+        signal.
         """
-        return np.frombuffer(header or read_at(self._descriptor, self.path, 0, _kernel.HEADER_BYTES), np.uint8)
+        return np.frombuffer(
+            header or read_at(self._descriptor, self.path, 0, _kernel.HEADER_BYTES), np.uint8
+        )
 
     def fileno(self) -> int:
         """Return the descriptor."""
         return self._descriptor
 
     def exactly(self, at: int, count: int, room: int = 0) -> Bytes:
-        """Return bytes of the file, with some zeros behind them; CorruptStoreError if the file ends before."""
+        """Return bytes of the file, with some zeros behind them.
+
+        CorruptStoreError if the file ends before.
+        """
         data = read_at(self._descriptor, self.path, at, count)
         if len(data) < count:
             end = at + len(data)
-            raise CorruptStoreError(f"{self.path}: cut short at byte {end}: {RUN_REPAIR}", path=self.path, got=end)
+            raise CorruptStoreError(
+                f"{self.path}: cut short at byte {end}: {RUN_REPAIR}", path=self.path, got=end
+            )
         return np.frombuffer(data + bytes(room), np.uint8)
 
     def mapped(self, pages: str) -> Bytes:
-        """Return the bytes of the file for probes, which read a few pages; for ``pages`` see :func:`fpstore.open`."""
+        """Return the bytes of the file for probes, which read a few pages.
+
+        For ``pages`` see :func:`fpstore.open`.
+        """
         self._bytes = _in_memory(self.path, self._descriptor, pages, mmap.MADV_RANDOM)
         return self._bytes
 
@@ -73,12 +89,15 @@ class StoredFile:
     def map_cached(self) -> None:
         """Map the pages of :meth:`mapped` that are in the page cache, so that probes do not fault for each.
 
-        Of each 64 MiB it maps all pages, or none if one is missing. It does nothing where the system does not report what is
-        there: before Linux 6.5, and for files that the user may neither own nor write.
+        Of each 64 MiB it maps all pages, or none if one is missing. It does nothing where the
+        system does not report what is there: before Linux 6.5, and for files that the user may
+        neither own nor write.
         """
         if self._bytes is not None:
             for start in range(0, len(self._bytes), PIECE):
-                _kernel.map_cached_pages(self._descriptor, self._bytes, start, min(PIECE, len(self._bytes) - start))
+                _kernel.map_cached_pages(
+                    self._descriptor, self._bytes, start, min(PIECE, len(self._bytes) - start)
+                )
 
     def check_size(self) -> None:
         """Refuse a file that has become shorter or longer since it was opened."""
@@ -86,15 +105,20 @@ class StoredFile:
         if size != expected:
             raise CorruptStoreError(
                 f"{self.path}: the file has {size} bytes, its header says {expected}: {RUN_REPAIR}",
-                path=self.path, expected=expected, got=size,
-            )  # fmt: skip
+                path=self.path,
+                expected=expected,
+                got=size,
+            )
 
 
 def own_pages(size: int) -> Bytes:
-    """Return memory that begins with a page. From :data:`SMALL` bytes on it is a mapping of its own.
+    """Return memory that begins with a page.
 
-    The system gets that back as soon as it is dropped, where the allocator of the process would keep some of it. NumPy also
-    asks for large pages for its arrays, which are slow to touch for the first time where a hypervisor takes free memory back.
+    From :data:`SMALL` bytes on it is a mapping of its own.
+
+    The system gets that back as soon as it is dropped, where the allocator of the process would
+    keep some of it. NumPy also asks for large pages for its arrays, which are slow to touch for the
+    first time where a hypervisor takes free memory back.
     """
     if size < SMALL:
         memory = np.empty(size + PAGE_BYTES, np.uint8)
@@ -117,7 +141,8 @@ def _populate(mapped: mmap.mmap) -> None:
         end = min(start + PIECE, len(mapped))
         try:
             mapped.madvise(POPULATE_READ, start, end - start)
-        except OSError:  # an older system, or a page that cannot be read: whoever probes it gets the error
+        except OSError:
+            # an older system, or a page that cannot be read: whoever probes it gets the error
             mapped.madvise(mmap.MADV_WILLNEED, start, end - start)
 
 
@@ -143,7 +168,10 @@ def _read_all(descriptor: int, view: memoryview) -> int:
 
 
 def _in_memory(path: Path, descriptor: int, pages: str, advice: int) -> Bytes:
-    """Return the bytes of an open file, read-only; ``advice`` says how they will be read: one of the ``MADV_`` of :mod:`mmap`."""
+    """Return the bytes of an open file, read-only; ``advice`` says how they will be read.
+
+    One of the ``MADV_`` of :mod:`mmap`.
+    """
     if pages == HUGE:
         return _copied(path, descriptor)
     with refusing(path):

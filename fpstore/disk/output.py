@@ -16,11 +16,14 @@ WRITE_BYTES = 1 << 21  # a large page
 
 
 class Output:
-    """A new file: data goes to :meth:`room` and :meth:`advance`, or to :meth:`write`; then :meth:`finish` and :meth:`sync`.
+    """A new file: data goes to :meth:`room` and :meth:`advance`, or to :meth:`write`.
 
-    A file of less than a piece is written when it is complete. Each piece fills a large page of the page cache, where the file
-    system has such: then look-ups in the mapped file translate few addresses. With ``beside``, a thread writes pieces while the
-    next ones are filled, which takes a second buffer.
+    Then :meth:`finish` and :meth:`sync`.
+
+    A file of less than a piece is written when it is complete. Each piece fills a large page of the
+    page cache, where the file system has such: then look-ups in the mapped file translate few
+    addresses. With ``beside``, a thread writes pieces while the next ones are filled, which takes a
+    second buffer.
     """
 
     def __init__(self, path: Path, beside: bool = True) -> None:
@@ -30,7 +33,10 @@ class Output:
         self._beside = Beside(True) if beside else None
 
     def room(self, size: int) -> Bytes:
-        """Return memory behind the written bytes, of at least this size; valid until the next call."""
+        """Return memory behind the written bytes, of at least this size.
+
+        Valid until the next call.
+        """
         if self._filled >= WRITE_BYTES:
             self._put()
         if len(self._buffer) < self._filled + size:
@@ -70,7 +76,10 @@ class Output:
         self._filled, self._written = len(rest), self._written + size
 
     def finish(self, start: bytes) -> None:
-        """Write the rest, and other bytes over the start of the file: the file is complete, but not durable."""
+        """Write the rest, and other bytes over the start of the file.
+
+        The file is complete, but not durable.
+        """
         if self._beside is not None:
             self._beside.wait()
             self._beside.end()

@@ -21,7 +21,10 @@ def is_of_the_system(error: BaseException) -> TypeGuard[OSError]:
 
 
 def refused(place: object, error: OSError, then: str = "") -> StorageError:
-    """Return an error of the system as a StorageError that says what to do; ``then`` states the consequence."""
+    """Return an error of the system as a StorageError that says what to do.
+
+    ``then`` states the consequence.
+    """
     reason = error.strerror or str(error)
     if error.errno in TOO_MANY_FILES:
         reason += ": close other stores and files, or raise the limit (ulimit -n)"
@@ -46,5 +49,8 @@ def with_path(error: FpstoreError, shown: Path, path: Path) -> FpstoreError:
     old, new = str(shown), str(path)
     if old not in str(error):
         return error
-    facts = {name: Path(str(fact).replace(old, new)) if name == "path" else fact for name, fact in vars(error).items()}
+    facts = {
+        name: Path(str(fact).replace(old, new)) if name == "path" else fact
+        for name, fact in vars(error).items()
+    }
     return type(error)(str(error).replace(old, new), **facts)

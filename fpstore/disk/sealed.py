@@ -1,9 +1,9 @@
 """Sealed files: LMDB files that never change again, ended by checksums of their pages.
 
-LMDB writes them (this is the only file that imports it) and the kernel reads them, without LMDB: it checks each page before it
-follows it. After the pages and a hole, a sealed file has the XXH64 of each 4 KiB of the pages (level 1), the XXH64 of each 512
-of these (level 2), and last the digest: the XXH64 of level 2, seeded with the number of sealed bytes
-(docs/format.md is normative).
+LMDB writes them (this is the only file that imports it) and the kernel reads them, without LMDB: it
+checks each page before it follows it. After the pages and a hole, a sealed file has the XXH64 of
+each 4 KiB of the pages (level 1), the XXH64 of each 512 of these (level 2), and last the digest:
+the XXH64 of level 2, seeded with the number of sealed bytes (docs/format.md is normative).
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ FULL_BYTES = 1 << 16  # a disk with less room than this is called full
 class SealedReader:
     """A sealed file, open for reading; it never changes.
 
-    The ``shape`` is what :meth:`SealedWriter.finish` returned: no other file can take its place. A key has ``key_words`` words.
+    The ``shape`` is what :meth:`SealedWriter.finish` returned: no other file can take its place. A
+    key has ``key_words`` words.
     """
 
     def __init__(self, path: Path, shape: dict[str, int], key_words: int = 1) -> None:
@@ -70,17 +71,25 @@ class SealedReader:
         self._last_key = (1 << 8 * WORD_BYTES * key_words) - 1
         self._descriptor = open_file(path)
         self._given_back = finalize(self, close_file, self._descriptor)
-        self._open = partial(opened_seal, path, self._descriptor, key_words, max(shape["largest"], LEAST_LONGEST))
+        self._open = partial(
+            opened_seal, path, self._descriptor, key_words, max(shape["largest"], LEAST_LONGEST)
+        )
         try:
             size = os.fstat(self._descriptor).st_size
             self._require(
-                size == shape["bytes"], "is cut short or damaged ({got} bytes, expected {expected})", shape["bytes"], size
+                size == shape["bytes"],
+                "is cut short or damaged ({got} bytes, expected {expected})",
+                shape["bytes"],
+                size,
             )
             file = self._open()
             what = "is damaged, or a file of another store (digest differs)"
             self._require(file.digest == shape["digest"], what, shape["digest"], file.digest)
             room = file.room - PAD_BYTES
-            what = "is damaged: the longest value cannot have {expected} bytes, {got} are behind the pages"
+            what = (
+                "is damaged: the longest value cannot have {expected} bytes, {got} are behind the "
+                "pages"
+            )
             self._require(shape["largest"] <= room, what, shape["largest"], room)
             if file.used <= CHECKED_AT_OPEN:
                 file.check_all()
@@ -92,7 +101,12 @@ class SealedReader:
     def _require(self, fits: bool, what: str, expected: int, got: int) -> None:
         if not fits:
             message = what.format(expected=expected, got=got)
-            raise CorruptStoreError(f"{self.path}: LMDB file {message}: {RUN_REPAIR}", path=self.path, expected=expected, got=got)
+            raise CorruptStoreError(
+                f"{self.path}: LMDB file {message}: {RUN_REPAIR}",
+                path=self.path,
+                expected=expected,
+                got=got,
+            )
 
     @property
     def file(self) -> _kernel.SealedFile:
@@ -104,7 +118,9 @@ class SealedReader:
     @property
     def file_bytes(self) -> int:
         """Bytes that the file takes on disk; its padding is a hole if the file system has holes."""
-        return disk_bytes(os.fstat(self._descriptor) if self._given_back.alive else self.path.lstat())
+        return disk_bytes(
+            os.fstat(self._descriptor) if self._given_back.alive else self.path.lstat()
+        )
 
     def verify(self) -> None:
         """Read the file again, and check every page and checksum."""
@@ -122,12 +138,17 @@ class SealedReader:
             first = keys[-1] + 1 if len(keys) == BATCH_ITEMS else self._last_key + 1
 
     def close(self) -> None:
-        """Close the file. Closing twice is allowed, and a thread that reads meanwhile can finish."""
+        """Close the file.
+
+        Closing twice is allowed, and a thread that reads meanwhile can finish.
+        """
         self._file = None
         self._given_back()
 
 
-def opened_seal(path: Path, descriptor: int, key_words: int = 1, longest: int = 0) -> _kernel.SealedFile:
+def opened_seal(
+    path: Path, descriptor: int, key_words: int = 1, longest: int = 0
+) -> _kernel.SealedFile:
     """Check the metadata and the seal of an open file, and return the kernel's reader, with its own descriptor."""
     with refusing(path):
         own = os.dup(descriptor)
@@ -140,7 +161,8 @@ PAGE_HEAD, NODE_HEAD = 16, 8  # bytes of a page before its pointers, and of a no
 PAGE_SIZE_AT = 40  # in a metadata page
 PAGE_SIZES = (4096, 8192, 16384, 32768, 65536)
 LEAF = b"\x02\x00"
-MOST_SPARSE = 4  # by this a value may be larger than all blocks on disk: a file system may compress them
+# by this a value may be larger than all blocks on disk: a file system may compress them
+MOST_SPARSE = 4
 BIG = 1  # flag of a node: its value lies on pages of its own
 
 
@@ -153,9 +175,12 @@ class Item(NamedTuple):
 
 
 def left_items(path: Path, descriptor: int, key_bytes: int, longest: int | None) -> Iterator[Item]:
-    """Yield the items with keys of this size on every page that can be read, in use or not; nothing vouches for them.
+    """Yield the items with keys of this size on every page that can be read, in use or not.
 
-    Values above the longest size that is expected are left out; if that is not known, values that are mostly a hole of the file.
+    Nothing vouches for them.
+
+    Values above the longest size that is expected are left out; if that is not known, values that
+    are mostly a hole of the file.
     """
     status, page_bytes = os.fstat(descriptor), _page_bytes(path, descriptor)
     longest = MOST_SPARSE * disk_bytes(status) if longest is None else longest
@@ -175,7 +200,10 @@ def left_items(path: Path, descriptor: int, key_bytes: int, longest: int | None)
 
 def _left_nodes(data: bytes) -> Iterator[tuple[bytes, int, int, bool]]:
     """Yield (key, start, size, whether it lies elsewhere) of each node of a leaf page that lies inside the page."""
-    count = min(max((int.from_bytes(data[12:14], "little") - PAGE_HEAD) // 2, 0), (len(data) - PAGE_HEAD) // 2)
+    count = min(
+        max((int.from_bytes(data[12:14], "little") - PAGE_HEAD) // 2, 0),
+        (len(data) - PAGE_HEAD) // 2,
+    )
     for at in range(PAGE_HEAD, PAGE_HEAD + 2 * count, 2):
         pointer = int.from_bytes(data[at : at + 2], "little")
         if pointer + NODE_HEAD > len(data):
@@ -199,10 +227,12 @@ def _page_bytes(path: Path, descriptor: int) -> int:
 
 
 class SealedWriter:
-    """An LMDB file that only this process writes; the map grows as needed, and :meth:`finish` seals it and makes it durable.
+    """An LMDB file that only this process writes.
 
-    LMDB forbids the use of a handle after a fork: a fork waits until nothing is being written, and a child closes the handles of
-    its parent.
+    The map grows as needed, and :meth:`finish` seals it and makes it durable.
+
+    LMDB forbids the use of a handle after a fork: a fork waits until nothing is being written, and
+    a child closes the handles of its parent.
     """
 
     def __init__(self, path: Path) -> None:
@@ -213,12 +243,20 @@ class SealedWriter:
         self.turn = threading.RLock()  # held while LMDB writes
         with _translated(path):
             self.environment = lmdb.open(
-                os.fsencode(path), subdir=False, lock=False, sync=False, metasync=False, map_size=FIRST_MAP_BYTES
+                os.fsencode(path),
+                subdir=False,
+                lock=False,
+                sync=False,
+                metasync=False,
+                map_size=FIRST_MAP_BYTES,
             )
         _writing.add(self)
 
     def append(self, keys: Words, values: list[bytes]) -> None:
-        """Write values under ascending keys, which are above all that were written before; if the map is full, it grows."""
+        """Write values under ascending keys, which are above all that were written before.
+
+        If the map is full, it grows.
+        """
         import lmdb
 
         data, size = keys.astype(">u8").tobytes(), WORD_BYTES * words_of(keys)
@@ -227,14 +265,20 @@ class SealedWriter:
         with self.turn:
             while True:
                 try:
-                    with _translated(self.path, lmdb.MapFullError), self.environment.begin(write=True) as transaction:
+                    with (
+                        _translated(self.path, lmdb.MapFullError),
+                        self.environment.begin(write=True) as transaction,
+                    ):
                         transaction.cursor().putmulti(items, append=True)
                     return
                 except lmdb.MapFullError:
                     self.environment.set_mapsize(self.environment.info()["map_size"] * 2)
 
     def finish(self) -> dict[str, int]:
-        """Sync, seal and close the file, padded with a hole for reads of damaged lengths; return its shape for a reader."""
+        """Sync, seal and close the file, padded with a hole for reads of damaged lengths.
+
+        Return its shape for a reader.
+        """
         with self.turn:
             with _translated(self.path):
                 self.environment.sync(True)
@@ -269,7 +313,11 @@ def _after_fork(in_child: bool) -> None:
         writer.turn.release()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=lambda: _after_fork(False), after_in_child=lambda: _after_fork(True))
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=lambda: _after_fork(False),
+    after_in_child=lambda: _after_fork(True),
+)
 
 
 def seal(path: Path, used: int, room: int = 0) -> tuple[int, int]:
@@ -317,12 +365,19 @@ def _translated(path: Path, *but: type[lmdb.Error]) -> Iterator[None]:
 
 
 def _error_number(path: Path, error: lmdb.Error) -> int:
-    """Return the number of an error of the system, or 0. LMDB reports a write cut short by a full disk or a limit as EIO."""
+    """Return the number of an error of the system, or 0.
+
+    LMDB reports a write cut short by a full disk or a limit as EIO.
+    """
     known = (errno.ENOENT, *TOO_MANY_FILES, errno.ENOSPC, errno.EIO)
     number = next((number for number in known if os.strerror(number) in str(error)), 0)
     with suppress(OSError):
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-        if number == errno.EIO and limit != resource.RLIM_INFINITY and path.stat().st_size + FULL_BYTES > limit:
+        if (
+            number == errno.EIO
+            and limit != resource.RLIM_INFINITY
+            and path.stat().st_size + FULL_BYTES > limit
+        ):
             return errno.EFBIG
         disk = os.statvfs(path.parent)
         if number == errno.EIO and disk.f_bavail * disk.f_frsize < FULL_BYTES:

@@ -40,7 +40,8 @@ def refusing_temporary(what: str = "a temporary file") -> Iterator[None]:
 def nameless_file(folder: Path | None) -> io.FileIO:
     """Return a temporary file without a name, which vanishes when it is closed and no longer mapped.
 
-    What the system refuses is an OSError if the folder is given, for the caller to name it, and else StorageError.
+    What the system refuses is an OSError if the folder is given, for the caller to name it, and
+    else StorageError.
     """
     import tempfile
 
@@ -50,16 +51,21 @@ def nameless_file(folder: Path | None) -> io.FileIO:
         return file
 
 
-def array_on_disk(shape: tuple[int, ...], dtype: npt.DTypeLike, folder: Path | None = None) -> npt.NDArray[Any]:
+def array_on_disk(
+    shape: tuple[int, ...], dtype: npt.DTypeLike, folder: Path | None = None
+) -> npt.NDArray[Any]:
     """Return an array of zeros in a file that has no name, and vanishes with the array.
 
-    Its disk space is taken at once: a disk that fills later would end the process. Errors as of :func:`nameless_file`.
+    Its disk space is taken at once: a disk that fills later would end the process. Errors as of
+    :func:`nameless_file`.
     """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     if not size:
         return np.empty(shape, dtype)
     with (
-        refusing_temporary(f"a temporary file of {size:,} bytes") if folder is None else nullcontext(),
+        refusing_temporary(f"a temporary file of {size:,} bytes")
+        if folder is None
+        else nullcontext(),
         nameless_file(folder) as file,
     ):
         os.posix_fallocate(file.fileno(), 0, size)
@@ -67,16 +73,20 @@ def array_on_disk(shape: tuple[int, ...], dtype: npt.DTypeLike, folder: Path | N
 
 
 class SpillFile:
-    """A temporary file without a name: bytes are appended, and read from any place; past the page cache where that is possible.
+    """A temporary file without a name: bytes are appended, and read from any place.
 
-    Several threads may read at the same time, while none appends. Errors as of :func:`nameless_file`.
+    Past the page cache where that is possible.
+
+    Several threads may read at the same time, while none appends. Errors as of
+    :func:`nameless_file`.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self._file, self._is_named = nameless_file(folder), folder is not None
         self.close = finalize(self, self._file.close)
         self._descriptor = self._file.fileno()
-        self._buffer, self._filled = own_pages(BUFFER_BYTES), 0  # the end of the file, from a page's start on
+        # the end of the file, from a page's start on
+        self._buffer, self._filled = own_pages(BUFFER_BYTES), 0
         self._is_behind = False  # the file, compared with the buffer
         self.size = 0
         _set_direct(self._descriptor, True)
@@ -130,7 +140,9 @@ class SpillFile:
             wanted = min(len(out) - done, len(room) - PAGE_BYTES - before)
             size = -(-(before + wanted) // PAGE_BYTES) * PAGE_BYTES
             with self._errors():
-                got = min(self._read_pages(room[:size], at + done - before, before + 1) - before, wanted)
+                got = min(
+                    self._read_pages(room[:size], at + done - before, before + 1) - before, wanted
+                )
             out[done : done + got] = room[before : before + got]
             done += got
 
@@ -155,7 +167,10 @@ class SpillFile:
 
 
 class SpilledNumbers:
-    """Numbers of one type that lie in a file without a name, and not in memory; StorageError as of `SpillFile`."""
+    """Numbers of one type that lie in a file without a name, and not in memory.
+
+    StorageError as of `SpillFile`.
+    """
 
     def __init__(self, kind: npt.DTypeLike) -> None:
         self._none, self._file = np.empty(0, kind), SpillFile(None)

@@ -1,4 +1,7 @@
-"""Families of locality-sensitive hash functions: what an index of `fpstore.lsh` makes keys and signatures with."""
+"""Families of locality-sensitive hash functions.
+
+What an index of `fpstore.lsh` makes keys and signatures with.
+"""
 
 from fpstore.families.base import Family, Signed, Sketched, Values
 from fpstore.families.given import GivenSketches

@@ -34,9 +34,11 @@ class Sketched(NamedTuple):
     Attributes
     ----------
     sketches : ndarray of uint32, shape (n, count)
-        Hash values: two items have the same value in a column the more often, the more similar they are.
+        Hash values: two items have the same value in a column the more often, the more similar they
+        are.
     signatures : ndarray of uint8, shape (n, width / 8)
-        Bits, the most significant first: two items differ in the fewer bits, the more similar they are.
+        Bits, the most significant first: two items differ in the fewer bits, the more similar they
+        are.
     known : ndarray of bool, shape (n,)
         Whether an item has content. The rows of an item without content have no meaning.
     whole_pages : ndarray of bool, shape (n,), or None
@@ -66,11 +68,13 @@ class Signed(NamedTuple):
 class Family(ABC, Generic[Item]):
     """A family of hash functions that agree on two items the more often, the more similar they are.
 
-    An author writes `name`, `version`, `items`, `measure`, `values`, `collision` and `similarities`. The rest has defaults. A
-    family has no state but its parameters, which are the fields of a dataclass: the same name, version and parameters always
-    give the same values. A change that would alter the value of any item needs a new version. `fpstore.lsh.check_family` finds
-    what a family does otherwise than it says. A package offers a family to all users of fpstore by an entry point of the group
-    ``fpstore.families``, whose name is the name of the family.
+    An author writes `name`, `version`, `items`, `measure`, `values`, `collision` and
+    `similarities`. The rest has defaults. A family has no state but its parameters, which are the
+    fields of a dataclass: the same name, version and parameters always give the same values. A
+    change that would alter the value of any item needs a new version. `fpstore.lsh.check_family`
+    finds what a family does otherwise than it says. A package offers a family to all users of
+    fpstore by an entry point of the group ``fpstore.families``, whose name is the name of the
+    family.
 
     Attributes
     ----------
@@ -141,7 +145,9 @@ class Family(ABC, Generic[Item]):
 
     @abstractmethod
     def values(self, items: Sequence[Any], functions: range) -> Values:
-        """Return the values of some hash functions on a batch of `batches`; value i depends on the item and on i only.
+        """Return the values of some hash functions on a batch of `batches`.
+
+        Value i depends on the item and on i only.
 
         Keys are made of the functions from 0 on. The default of `signed` uses those from 65,536 on.
         """
@@ -155,12 +161,18 @@ class Family(ABC, Generic[Item]):
         """Return the exact similarities, or distances, of an item and others, shape (n,)."""
 
     def batches(self, items: Iterable[Item]) -> Iterator[Sequence[Any]]:
-        """Cut items into batches that fit into memory; InputError has the position of an item that is none."""
+        """Cut items into batches that fit into memory.
+
+        InputError has the position of an item that is none.
+        """
         check_many(items, self.items)
         return batched(items, lambda _: 1, _BATCH_ITEMS)
 
     def signed(self, items: Sequence[Any]) -> Signed:
-        """Return the signatures of a batch: by default a bit of each of `width` further hash values, independent of keys."""
+        """Return the signatures of a batch.
+
+        By default a bit of each of `width` further hash values, independent of keys.
+        """
         found = self.values(items, range(MOST_VALUES, MOST_VALUES + self.width))
         return Signed(packed(bits_of(found.values)), found.known)
 
@@ -173,7 +185,9 @@ class Family(ABC, Generic[Item]):
         """Return the message that an item has no content."""
         return f"the item {show(item)} has no content, and so no hash values: leave it out"
 
-    def sketched(self, items: Iterable[Item], count: int, threads: int | None = 1) -> Iterator[Sketched]:
+    def sketched(
+        self, items: Iterable[Item], count: int, threads: int | None = 1
+    ) -> Iterator[Sketched]:
         """Yield sketches and signatures of items, which are read once, batch by batch, in order.
 
         Parameters
@@ -243,18 +257,26 @@ class Family(ABC, Generic[Item]):
         InputError
             An item is none of the family, or has no content; the message has its position.
         """
-        return np.concatenate([np.empty((0, self.width // 8), np.uint8), *self._all(items, self.signed, threads)])
+        return np.concatenate(
+            [np.empty((0, self.width // 8), np.uint8), *self._all(items, self.signed, threads)]
+        )
 
     def differing(self, similarity: float) -> float:
         """Return the probability that a bit of the signatures of two items of a similarity, or distance, differs."""
         return (1 - self.collision(similarity)) / 2
 
     def estimate(self, distances: npt.ArrayLike) -> Reals:
-        """Return the similarities, or distances, that Hamming distances of signatures stand for: the inverse of `differing`."""
+        """Return the similarities, or distances, that Hamming distances of signatures stand for.
+
+        The inverse of `differing`.
+        """
         return self._estimates[self._distances(distances)]
 
     def band_collision(self, similarity: float, rows: int, probes: int = 1) -> float:
-        """Return the probability that a band of two items agrees: all its values, or those of one of several probes."""
+        """Return the probability that a band of two items agrees.
+
+        All its values, or those of one of several probes.
+        """
         if probes != 1:
             self._refuse_probes()
         return self.collision(similarity) ** check_whole(rows, 1, self.most_values, "rows")
@@ -274,8 +296,9 @@ class Family(ABC, Generic[Item]):
         Returns
         -------
         ndarray of uint32, shape (bands, count, rows)
-            The first of each band are the item's own values. The others follow in the order in which they are likely to be those
-            of a near item; where a band has fewer possible ones, the item's own come again.
+            The first of each band are the item's own values. The others follow in the order in
+            which they are likely to be those of a near item; where a band has fewer possible ones,
+            the item's own come again.
 
         Raises
         ------
@@ -302,12 +325,18 @@ class Family(ABC, Generic[Item]):
         except (TypeError, ValueError, OverflowError):
             number = float("nan")
         if not least <= number <= most:
-            reason = f"{what} must be {with_article(self.measure)}, from {least:g} to {most:g}, got {show(value)}"
+            reason = (
+                f"{what} must be {with_article(self.measure)}, from {least:g} to {most:g}, got "
+                f"{show(value)}"
+            )
             raise InputError(reason, got=value)
         return number
 
     def _measured(self, value: object) -> float:
-        """Return a value of the measure, within the limits but for rounding; InputError if it is none."""
+        """Return a value of the measure, within the limits but for rounding.
+
+        InputError if it is none.
+        """
         least, most = self.limits
         slack = _ROUNDING * (most - least)
         return min(max(check_number(value, least - slack, most + slack, self.measure), least), most)
@@ -316,8 +345,13 @@ class Family(ABC, Generic[Item]):
         """Return Hamming distances of signatures as an array; InputError if they are none."""
         found = np.asarray(distances)
         whole = found.dtype.kind in "iu" or not found.size
-        if not whole or (found.size and not 0 <= int(found.min()) <= int(found.max()) <= self.width):
-            raise InputError(f"distances must be whole numbers from 0 to {self.width}, got {show(distances)}", got=distances)
+        if not whole or (
+            found.size and not 0 <= int(found.min()) <= int(found.max()) <= self.width
+        ):
+            raise InputError(
+                f"distances must be whole numbers from 0 to {self.width}, got {show(distances)}",
+                got=distances,
+            )
         return found.astype(np.intp)
 
     def _check_bands(self, bands: int, rows: int, count: int) -> None:
@@ -337,23 +371,33 @@ class Family(ABC, Generic[Item]):
         return check_whole(count, 0, self.most_values, "count")
 
     def _refuse_probes(self) -> NoReturn:
-        raise InputError(f"the family {self.name} has no further probes: leave probes out", got=self.name)
+        raise InputError(
+            f"the family {self.name} has no further probes: leave probes out", got=self.name
+        )
 
     def _all(
-        self, items: Iterable[Item], work: Callable[[Sequence[Any]], tuple[Array, Flags]], threads: int | None
+        self,
+        items: Iterable[Item],
+        work: Callable[[Sequence[Any]], tuple[Array, Flags]],
+        threads: int | None,
     ) -> Iterator[Array]:
         """Yield what some work makes of batches; InputError if an item has no content."""
         done = 0
         for batch, (rows, known) in in_order(work, self.batches(items), parse_threads(threads)):
             if not known.all():
                 place = int(np.argmin(known))
-                raise InputError(f"item {done + place}: {self.lack(batch[place])}", got=done + place)
+                raise InputError(
+                    f"item {done + place}: {self.lack(batch[place])}", got=done + place
+                )
             done += len(batch)
             yield rows
 
 
 class JaccardFamily(Family[Item]):
-    """The common part of MinHashes: two sets agree in a value with their Jaccard similarity as the probability."""
+    """The common part of MinHashes.
+
+    Two sets agree in a value with their Jaccard similarity as the probability.
+    """
 
     measure: ClassVar[str] = "Jaccard similarity"
 
@@ -374,12 +418,18 @@ def with_article(measure: str) -> str:
 def check_many(items: object, kind: str) -> None:
     """Raise InputError for what is no iterable of items, such as a single text."""
     if not is_iterable(items, str, dict):
-        reason = f"expected an iterable of {kind}, got {type(items).__name__}: wrap a single one in a list"
+        reason = (
+            f"expected an iterable of {kind}, got {type(items).__name__}: wrap a single one in a "
+            "list"
+        )
         raise InputError(reason, got=type(items))
 
 
 def bits_of(values: Counts | Words) -> Flags:
-    """Return a mixed bit of each hash value: of two values that are not the same, it differs in half of the columns."""
+    """Return a mixed bit of each hash value.
+
+    Of two values that are not the same, it differs in half of the columns.
+    """
     columns = np.arange(1, values.shape[1] + 1, dtype=np.uint64) * STEP
     found: Flags = mix(values + columns) >> np.uint64(63) != 0
     return found

@@ -11,7 +11,15 @@ import numpy as np
 from fpstore.base.aliases import Array, Words
 from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError, show
-from fpstore.families.base import MOST_WIDTH, JaccardFamily, Reals, Signed, Values, bits_of, check_many
+from fpstore.families.base import (
+    MOST_WIDTH,
+    JaccardFamily,
+    Reals,
+    Signed,
+    Values,
+    bits_of,
+    check_many,
+)
 from fpstore.hashing.base import batched
 from fpstore.hashing.vector_base import mix, packed
 
@@ -24,18 +32,21 @@ _NOTHING = (2**32 - 1, 2**64 - 1)  # what the minima of an empty set are
 class GivenSketches(JaccardFamily[Any]):
     """MinHash signatures of other packages: an index of them without hashing the texts again.
 
-    An item is an array of `count` least values, uint64 or uint32: `hashvalues` of a `MinHash` of datasketch, or what `digest`
-    of a MinHash of rensa gives. Many are the rows of an array. Items must have been made with the same functions. An item whose
-    values are all the largest one, 2^32 - 1 or 2^64 - 1, is an empty set, and has no content.
+    An item is an array of `count` least values, uint64 or uint32: `hashvalues` of a `MinHash` of
+    datasketch, or what `digest` of a MinHash of rensa gives. Many are the rows of an array. Items
+    must have been made with the same functions. An item whose values are all the largest one, 2^32
+    - 1 or 2^64 - 1, is an empty set, and has no content.
 
-    A hash value is 32 bits of the mixed least value. The signature has a bit of each of the last values, up to 224 of them. With
-    fewer than 224 values more than the keys take, some values serve both. Then pairs that share a key differ in slightly fewer
-    bits, so a plan finds no less than it says, and slightly more false candidates are near.
+    A hash value is 32 bits of the mixed least value. The signature has a bit of each of the last
+    values, up to 224 of them. With fewer than 224 values more than the keys take, some values serve
+    both. Then pairs that share a key differ in slightly fewer bits, so a plan finds no less than it
+    says, and slightly more false candidates are near.
 
     Parameters
     ----------
     count : int
-        Least values of an item, 8 to 16,384. The signature has as many bits, up to 224 and a multiple of 8.
+        Least values of an item, 8 to 16,384. The signature has as many bits, up to 224 and a
+        multiple of 8.
 
     Raises
     ------
@@ -86,7 +97,9 @@ class GivenSketches(JaccardFamily[Any]):
         check_many(items, self.items)
         rows = max(_BATCH_NUMBERS // self.count, 1)
         if isinstance(items, np.ndarray):
-            parts: Iterator[Any] = (items[start : start + rows] for start in range(0, len(items), rows))
+            parts: Iterator[Any] = (
+                items[start : start + rows] for start in range(0, len(items), rows)
+            )
         else:
             parts = batched(items, lambda _: 1, rows)
         return (self._checked_rows(part, number * rows) for number, part in enumerate(parts))  # type: ignore[misc]  # an array is no Sequence
@@ -94,7 +107,9 @@ class GivenSketches(JaccardFamily[Any]):
     def values(self, items: Sequence[Any], functions: range) -> Values:
         """Return some of the values, mixed."""
         minima = self._minima(items)
-        return Values(mix(minima[:, functions.start : functions.stop]).astype(np.uint32), self._known(minima))
+        return Values(
+            mix(minima[:, functions.start : functions.stop]).astype(np.uint32), self._known(minima)
+        )
 
     def signed(self, items: Sequence[Any]) -> Signed:
         """Return a bit of each of the last values."""
@@ -102,13 +117,20 @@ class GivenSketches(JaccardFamily[Any]):
         return Signed(packed(bits_of(minima[:, self.count - self.width :])), self._known(minima))
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
-        """Return the shares of equal values: the best estimates of Jaccard similarities that sketches allow."""
+        """Return the shares of equal values.
+
+        The best estimates of Jaccard similarities that sketches allow.
+        """
         (one,) = self.batches([item])
         parts = [self._minima(part) == self._minima(one) for part in self.batches(others)]
         return np.concatenate([np.empty(0), *(part.mean(1) for part in parts)])
 
     def _minima(self, items: Any) -> Words:
-        rows: Words = items if isinstance(items, np.ndarray) and items.dtype == np.uint64 else self._checked_rows(items, 0)
+        rows: Words = (
+            items
+            if isinstance(items, np.ndarray) and items.dtype == np.uint64
+            else self._checked_rows(items, 0)
+        )
         return rows
 
     def _known(self, minima: Words) -> Any:
@@ -122,15 +144,25 @@ class GivenSketches(JaccardFamily[Any]):
             one = _array_of([row])
             problem = "no array of whole numbers" if one is None else self._problem(one)
             if problem:
-                raise InputError(f"item {first + place}: {problem}; got {show(row)}", got=first + place)
-        raise InputError(f"items {first} to {first + len(rows) - 1} have different types: make them one array", got=first)
+                raise InputError(
+                    f"item {first + place}: {problem}; got {show(row)}", got=first + place
+                )
+        raise InputError(
+            f"items {first} to {first + len(rows) - 1} have different types: make them one array",
+            got=first,
+        )
 
     def _problem(self, rows: Array) -> str:
         if rows.ndim != 2 or rows.shape[1] != self.count:
-            return f"has shape {rows.shape[1:]}, and the family is for sketches of {self.count} values"
+            return (
+                f"has shape {rows.shape[1:]}, and the family is for sketches of {self.count} values"
+            )
         if rows.dtype.kind == "u" or (rows.dtype.kind == "i" and (rows >= 0).all()):
             return ""
-        return f"has numbers of type {rows.dtype}, least values are whole numbers from 0: uint64 or uint32"
+        return (
+            f"has numbers of type {rows.dtype}, least values are whole numbers from 0: uint64 or "
+            "uint32"
+        )
 
 
 def _array_of(rows: Any) -> Array | None:

@@ -14,7 +14,15 @@ from fpstore.base.arrays import lims_of
 from fpstore.base.threads import cached_property
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.errors import InputError, show
-from fpstore.families.base import MOST_WIDTH, JaccardFamily, Reals, Signed, Sketched, Values, check_many
+from fpstore.families.base import (
+    MOST_WIDTH,
+    JaccardFamily,
+    Reals,
+    Signed,
+    Sketched,
+    Values,
+    check_many,
+)
 from fpstore.hashing.bands import Bands, minhash_in, with_bands
 from fpstore.hashing.base import Fingerprinter, Wrapper
 from fpstore.hashing.minhash import MinHash
@@ -22,7 +30,8 @@ from fpstore.hashing.registry import from_description
 
 _SIGNATURE = Width(256)  # of which the first bits are used
 _MOST_VALUES = 2048
-# Of unrelated texts, by units in a shingle: the fifth root of the mean fifth power, measured on parts of the pages of docs/.
+# Of unrelated texts, by units in a shingle: the fifth root of the mean fifth power, measured on
+# parts of the pages of docs/.
 _OF_WORDS, _OF_CHARS = (0.2, 0.04, 0.02, 0.015, 0.01), (0.87, 0.57, 0.31, 0.17, 0.1, 0.07, 0.05)
 
 
@@ -30,18 +39,20 @@ _OF_WORDS, _OF_CHARS = (0.2, 0.04, 0.02, 0.015, 0.01), (0.87, 0.57, 0.31, 0.17, 
 class MinHashFamily(JaccardFamily[Any]):
     """MinHash: the hash values are least values of hash functions on the shingles of a text, or on any set of features.
 
-    Two texts agree in a value with the probability J, their Jaccard similarity. The signature is the first 224 bits of the
-    fingerprint of 256 bits that `fpstore.MinHash` makes, each a bit of the least value of one of the functions 0 to 223. Value i
-    of a sketch comes from the function 224 + i, so that keys and signature are independent. Weighted sets work in the same way.
+    Two texts agree in a value with the probability J, their Jaccard similarity. The signature is
+    the first 224 bits of the fingerprint of 256 bits that `fpstore.MinHash` makes, each a bit of
+    the least value of one of the functions 0 to 223. Value i of a sketch comes from the function
+    224 + i, so that keys and signature are independent. Weighted sets work in the same way.
 
-    Version 1 is, exactly: value i is the lower half of ``A(i P + m)``, where m is the least value, or the sample, that function
-    224 + i takes, and A and P are those in the description of `fpstore.MinHash`.
+    Version 1 is, exactly: value i is the lower half of ``A(i P + m)``, where m is the least value,
+    or the sample, that function 224 + i takes, and A and P are those in the description of
+    `fpstore.MinHash`.
 
     Parameters
     ----------
     fingerprinter : MinHash or Wrapper
-        How a text becomes a set of features, or one that passes texts to a MinHash, such as `fpstore.hashing.Fields`. Its width
-        is of no account.
+        How a text becomes a set of features, or one that passes texts to a MinHash, such as
+        `fpstore.hashing.Fields`. Its width is of no account.
 
     Raises
     ------
@@ -51,7 +62,8 @@ class MinHashFamily(JaccardFamily[Any]):
     Notes
     -----
     A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997. P. Li, A. C. König, *b-Bit minwise hashing*, WWW
-    2010. Weighted sets: S. Ioffe, *Improved consistent sampling, weighted Minhash and L1 sketching*, ICDM 2010.
+    2010. Weighted sets: S. Ioffe, *Improved consistent sampling, weighted Minhash and L1
+          sketching*, ICDM 2010.
 
     Examples
     --------
@@ -69,8 +81,14 @@ class MinHashFamily(JaccardFamily[Any]):
     fingerprinter: Any = field(default_factory=MinHash)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.fingerprinter, Fingerprinter) or minhash_in(self.fingerprinter) is None:
-            raise InputError(f"fingerprinter must be a MinHash, got {show(self.fingerprinter)}", got=self.fingerprinter)
+        if (
+            not isinstance(self.fingerprinter, Fingerprinter)
+            or minhash_in(self.fingerprinter) is None
+        ):
+            raise InputError(
+                f"fingerprinter must be a MinHash, got {show(self.fingerprinter)}",
+                got=self.fingerprinter,
+            )
         object.__setattr__(self, "fingerprinter", _of_width(self.fingerprinter, _SIGNATURE.bits))
 
     @property
@@ -114,7 +132,9 @@ class MinHashFamily(JaccardFamily[Any]):
     def both(self, items: Sequence[Any], count: int) -> Sketched:
         """Return sketches and signatures by one reading of the texts."""
         found = self._keyed(range(count)).hashed(items)
-        return Sketched(_lower_halves(found.rows), signature_of(found.rows), found.known, found.whole_pages)
+        return Sketched(
+            _lower_halves(found.rows), signature_of(found.rows), found.known, found.whole_pages
+        )
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
         """Return the Jaccard similarities of an item and others; 0 where one has no features.
@@ -126,9 +146,13 @@ class MinHashFamily(JaccardFamily[Any]):
         if self._minhash.of_sets and all(isinstance(one, str) for one in (*batch, *rest)):
             features, sizes = self.fingerprinter.feature_sets([*batch, *rest])
             places = np.arange(1, len(rest) + 1, dtype=np.uint64)
-            return _kernel.FeatureSets(features, lims_of(sizes).view(np.uint64)).similarities(np.zeros_like(places), places)
+            return _kernel.FeatureSets(features, lims_of(sizes).view(np.uint64)).similarities(
+                np.zeros_like(places), places
+            )
         first = self._weights(batch[0])
-        return np.array([_weighted_jaccard(first, self._weights(other)) for other in rest], np.float64)
+        return np.array(
+            [_weighted_jaccard(first, self._weights(other)) for other in rest], np.float64
+        )
 
     def lack(self, item: Any) -> str:
         """Return the message that a text has no features."""
@@ -148,7 +172,9 @@ class MinHashFamily(JaccardFamily[Any]):
         """Return the fingerprinter that writes the values of some functions behind fingerprints."""
         found = self._makers.get(functions)
         if found is None:
-            found = with_bands(self.fingerprinter, Bands(len(functions), 1), MOST_WIDTH + functions.start)
+            found = with_bands(
+                self.fingerprinter, Bands(len(functions), 1), MOST_WIDTH + functions.start
+            )
             self._makers[functions] = found
         return found
 
@@ -157,7 +183,9 @@ class MinHashFamily(JaccardFamily[Any]):
         if isinstance(item, str):
             return self._minhash.features(item)
         if isinstance(self.fingerprinter, Wrapper):
-            raise InputError(f"the fingerprinter {self.fingerprinter.name} has no features that can be compared")
+            raise InputError(
+                f"the fingerprinter {self.fingerprinter.name} has no features that can be compared"
+            )
         weights: dict[str, float] = {}
         for feature, weight in item:
             weights[feature] = 1 if self._minhash.of_sets else weights.get(feature, 0) + weight
@@ -173,7 +201,9 @@ def _of_width(maker: Any, width: int) -> Any:
 def signature_of(rows: Words) -> Bytes:
     """Return the first bits of rows of 256 bits, which keys may follow."""
     words = rows[:, : _SIGNATURE.words].astype(">u8")
-    return np.ascontiguousarray(words.view(np.uint8).reshape(len(rows), _SIGNATURE.bytes)[:, : MOST_WIDTH // 8])
+    return np.ascontiguousarray(
+        words.view(np.uint8).reshape(len(rows), _SIGNATURE.bytes)[:, : MOST_WIDTH // 8]
+    )
 
 
 def _lower_halves(rows: Words) -> Counts:

@@ -14,15 +14,17 @@ from fpstore.families.base import Reals
 Choices = npt.NDArray[np.int8]
 _SAMPLES = 1024  # over which probabilities are averaged
 _LEAST = 1e-300
-_FAR, _STEPS = 9.0, 1 << 13  # of the table of the normal distribution: linear between its entries, within 1e-6
+# of the table of the normal distribution: linear between its entries, within 1e-6
+_FAR, _STEPS = 9.0, 1 << 13
 
 
 def probing_sequence(scores: Reals, count: int) -> Choices:
     """Return the sets of changes with the least sums of scores, shape (sets, rows), at most ``count``; the first is no change.
 
-    ``scores`` has shape (rows, changes): what each change of each row costs, the rows ascending by their first change. A row of
-    the result has 0 where a value stays, and the number of the change, from 1, otherwise. Q. Lv, W. Josephson, Z. Wang, M.
-    Charikar, K. Li, *Multi-probe LSH: efficient indexing for high-dimensional similarity search*, VLDB 2007, section 4.4.
+    ``scores`` has shape (rows, changes): what each change of each row costs, the rows ascending by
+    their first change. A row of the result has 0 where a value stays, and the number of the change,
+    from 1, otherwise. Q. Lv, W. Josephson, Z. Wang, M. Charikar, K. Li, *Multi-probe LSH: efficient
+    indexing for high-dimensional similarity search*, VLDB 2007, section 4.4.
     """
     rows, changes = scores.shape
     order = np.argsort(scores, axis=None, kind="stable")
@@ -49,8 +51,8 @@ def probing_sequence(scores: Reals, count: int) -> Choices:
 def met(probabilities: Reals, sequence: Choices) -> float:
     """Return the probability that one of the sets of changes is what happened, as a mean over samples.
 
-    ``probabilities`` has shape (samples, rows, 1 + changes): of no change, and of each change; rows are in the order of
-    ``scores``.
+    ``probabilities`` has shape (samples, rows, 1 + changes): of no change, and of each change; rows
+    are in the order of ``scores``.
     """
     samples, rows, ways = probabilities.shape
     logarithms = np.log(np.maximum(probabilities, _LEAST)).reshape(samples, rows * ways)
@@ -59,14 +61,22 @@ def met(probabilities: Reals, sequence: Choices) -> float:
 
 
 def changes_of(sequence: Choices, costs: Reals, count: int) -> Choices:
-    """Return the changes of each band, shape (bands, count, rows), by the costs of first changes; none where the sets end."""
-    sequence = np.concatenate([sequence, np.zeros((count - len(sequence), sequence.shape[1]), np.int8)])
+    """Return the changes of each band, shape (bands, count, rows), by the costs of first changes.
+
+    None where the sets end.
+    """
+    sequence = np.concatenate(
+        [sequence, np.zeros((count - len(sequence), sequence.shape[1]), np.int8)]
+    )
     ranks = np.argsort(np.argsort(costs, axis=1, kind="stable"), axis=1)
     return np.ascontiguousarray(np.moveaxis(sequence[:, ranks], 0, 1))
 
 
 def stratified(rows: int) -> Reals:
-    """Return numbers from 0 to 1, shape (samples, rows): each row has one number in each of as many equal parts."""
+    """Return numbers from 0 to 1, shape (samples, rows).
+
+    Each row has one number in each of as many equal parts.
+    """
     generator = np.random.Generator(np.random.PCG64(rows))
     parts = generator.permuted(np.tile(np.arange(_SAMPLES), (rows, 1)), axis=1).T
     return (parts + generator.random((_SAMPLES, rows))) / _SAMPLES

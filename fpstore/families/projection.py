@@ -20,9 +20,10 @@ from fpstore.hashing.vectors import HyperplaneHash
 class RandomProjection:
     """A linear map of vectors to fewer dimensions, in which distances and angles are nearly the same.
 
-    The map is a matrix of nearly normal numbers with the variance 1 / to. The squared length of a vector changes by a factor
-    with the mean 1 and the variance 2 / to. Hashing the projected vectors costs to / dimension of what it costs for the given
-    ones, and the projection costs as much as `to` hash values: it pays where many values are taken of vectors of thousands of
+    The map is a matrix of nearly normal numbers with the variance 1 / to. The squared length of a
+    vector changes by a factor with the mean 1 and the variance 2 / to. Hashing the projected
+    vectors costs to / dimension of what it costs for the given ones, and the projection costs as
+    much as `to` hash values: it pays where many values are taken of vectors of thousands of
     components.
 
     Parameters
@@ -70,7 +71,8 @@ class RandomProjection:
         Parameters
         ----------
         vectors : iterable
-            As `fpstore.HyperplaneHash` takes them: an array of shape (n, dimension), a column of Arrow, or single ones.
+            As `fpstore.HyperplaneHash` takes them: an array of shape (n, dimension), a column of
+            Arrow, or single ones.
 
         Returns
         -------
@@ -79,16 +81,22 @@ class RandomProjection:
         Raises
         ------
         InputError
-            A vector has another dimension, or a component that is no finite number; the message has its position.
+            A vector has another dimension, or a component that is no finite number; the message has
+            its position.
         """
         reader = HyperplaneHash(dimension=self.dimension, seed=self.seed)
-        matrix = hyperplanes(self.dimension, self.to, self.seed).normals * np.float32(1 / (DEVIATION * self.to**0.5))
+        matrix = hyperplanes(self.dimension, self.to, self.seed).normals * np.float32(
+            1 / (DEVIATION * self.to**0.5)
+        )
         parts = [np.empty((0, self.to), np.float32)]
         for block in reader.batches(vectors):
             with np.errstate(all="ignore"):
                 found = np.asarray(block.values, np.float32) @ matrix.T
             if not np.isfinite(found).all():
                 place = int(np.argwhere(~np.isfinite(found))[0][0])
-                raise InputError(f"vector {block.first + place}: it has a component that is not finite, or too large")
+                raise InputError(
+                    f"vector {block.first + place}: it has a component that is not finite, or too "
+                    "large"
+                )
             parts.append(found)
         return np.concatenate(parts)

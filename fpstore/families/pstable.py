@@ -15,7 +15,14 @@ from fpstore.base.aliases import Counts, Flags
 from fpstore.base.arguments import check_number, check_whole
 from fpstore.base.threads import cached_property
 from fpstore.families.base import MOST_VALUES, Reals, Values, check_many
-from fpstore.families.probing import Choices, changes_of, met, normal_cdf, probing_sequence, stratified
+from fpstore.families.probing import (
+    Choices,
+    changes_of,
+    met,
+    normal_cdf,
+    probing_sequence,
+    stratified,
+)
 from fpstore.families.vectors import DEVIATION, VectorFamily, derived_seed
 from fpstore.hashing.hyperplanes import weights
 from fpstore.hashing.vector_base import Block, draws
@@ -31,13 +38,14 @@ _UNIT = 2.0**-53
 class PStable(VectorFamily):
     """Projections to random lines that are cut into slots: a hash value is the slot of a vector.
 
-    The lines have normal components for the L2 distance, and Cauchy components for L1. Two vectors at the distance c are in the
-    same slot with a probability that depends on c / (slot * radius) only. With a slot of 4 radii, as E2LSH takes, vectors at the
-    radius agree in 0.801 of the values (L2). A signature has a bit of each of 224 further slots.
+    The lines have normal components for the L2 distance, and Cauchy components for L1. Two vectors
+    at the distance c are in the same slot with a probability that depends on c / (slot * radius)
+    only. With a slot of 4 radii, as E2LSH takes, vectors at the radius agree in 0.801 of the values
+    (L2). A signature has a bit of each of 224 further slots.
 
-    A value is the slot of ``a * v + b``, counted from a random number, as the sum is in float64, and where that is so near a
-    bound that the order of additions could matter, as `math.fsum` has it. So it depends on the vector alone: not on threads,
-    batches or the type of its numbers.
+    A value is the slot of ``a * v + b``, counted from a random number, as the sum is in float64,
+    and where that is so near a bound that the order of additions could matter, as `math.fsum` has
+    it. So it depends on the vector alone: not on threads, batches or the type of its numbers.
 
     Parameters
     ----------
@@ -113,10 +121,15 @@ class PStable(VectorFamily):
     def values(self, items: Sequence[Any], functions: range) -> Values:
         """Return the slots of some lines; those of signatures are of another seed."""
         block = self.block(items)
-        return Values(self._slots(block, functions)[0].astype(np.uint32), np.ones(len(block), np.bool_))
+        return Values(
+            self._slots(block, functions)[0].astype(np.uint32), np.ones(len(block), np.bool_)
+        )
 
     def collision(self, similarity: float) -> float:
-        """Return the probability that two vectors at a distance are in the same slot: Datar and others, section 3.2."""
+        """Return the probability that two vectors at a distance are in the same slot.
+
+        Datar and others, section 3.2.
+        """
         similarity = check_number(similarity, 0, math.inf, self.measure)
         if similarity == 0:
             return 1.0
@@ -126,7 +139,9 @@ class PStable(VectorFamily):
         if self.p == 2:
             rest = math.sqrt(2 / math.pi) / ratio * -math.expm1(-ratio * ratio / 2)
             return max(1 - math.erfc(ratio / math.sqrt(2)) - rest, 0.0)
-        return max(2 * math.atan(ratio) / math.pi - math.log1p(ratio * ratio) / (math.pi * ratio), 0.0)
+        return max(
+            2 * math.atan(ratio) / math.pi - math.log1p(ratio * ratio) / (math.pi * ratio), 0.0
+        )
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
         """Return the distances of a vector and others."""
@@ -146,9 +161,15 @@ class PStable(VectorFamily):
         return _met(similarity / (self.slot * self.radius), self.p, rows, probes)
 
     def probes(self, item: Any, bands: int, rows: int, count: int) -> Counts:
-        """Return the slots of each band, and those with neighbours of slots whose bounds are near: see `Family.probes`."""
+        """Return the slots of each band, and those with neighbours of slots whose bounds are near.
+
+        See `Family.probes`.
+        """
         self._check_bands(bands, rows, count)
-        slots, inside = (found.reshape(bands, 1, rows) for found in self._slots(self.one(item), range(bands * rows)))
+        slots, inside = (
+            found.reshape(bands, 1, rows)
+            for found in self._slots(self.one(item), range(bands * rows))
+        )
         changes = changes_of(_sequence(rows, count), np.minimum(inside, 1 - inside)[:, 0], count)
         nearer = np.where(inside < 0.5, -1, 1)
         found: Counts = (slots + nearer * np.choose(changes, (0, 1, -1))).astype(np.uint32)
@@ -159,7 +180,10 @@ class PStable(VectorFamily):
         vectors = np.ascontiguousarray(block.values, np.float64)
         if not np.isfinite(vectors).all():
             place, column = map(int, np.argwhere(~np.isfinite(vectors))[0])
-            raise block.error_at(place, f"component {column} is {vectors[place, column]}: vectors have finite numbers")
+            raise block.error_at(
+                place,
+                f"component {column} is {vectors[place, column]}: vectors have finite numbers",
+            )
         lines, starts, shifts = self._lines(functions)
         with np.errstate(all="ignore"):
             scaled = vectors / (self.slot * self.radius)
@@ -178,18 +202,24 @@ class PStable(VectorFamily):
         if first >= MOST_VALUES:
             first, seed = first - MOST_VALUES, derived_seed(seed)
         end = first + len(functions)
-        lines, starts, shifts = _all_lines(self.dimension, max(-(-end // _AT_ONCE), 1) * _AT_ONCE, seed, self.p)
+        lines, starts, shifts = _all_lines(
+            self.dimension, max(-(-end // _AT_ONCE), 1) * _AT_ONCE, seed, self.p
+        )
         return lines[first:end], starts[first:end], shifts[first:end]
 
 
 def _settle(sums: Reals, unsure: Flags, vectors: Reals, lines: Reals, starts: Reals) -> None:
     """Replace sums that are too near a bound by what does not depend on the order of additions."""
     for row, column in np.argwhere(unsure).tolist():
-        sums[row, column] = math.fsum([*(vectors[row] * lines[column]).tolist(), float(starts[column])])
+        sums[row, column] = math.fsum(
+            [*(vectors[row] * lines[column]).tolist(), float(starts[column])]
+        )
 
 
 @lru_cache(maxsize=4)
-def _all_lines(dimension: int, count: int, seed: int, p: int) -> tuple[Reals, Reals, npt.NDArray[np.int64]]:
+def _all_lines(
+    dimension: int, count: int, seed: int, p: int
+) -> tuple[Reals, Reals, npt.NDArray[np.int64]]:
     """Return the directions of lines, shape (count, dimension), where slots begin on them, 0 to 1, and numbers of first slots."""
     other = derived_seed(seed)
     lines = weights(dimension, count, seed).astype(np.float64) / DEVIATION
@@ -203,9 +233,12 @@ def _all_lines(dimension: int, count: int, seed: int, p: int) -> tuple[Reals, Re
 
 @lru_cache(maxsize=64)
 def _sequence(rows: int, count: int) -> Choices:
-    """Return the sets of slots to change: the nearer neighbour, or the other, by their expected squared distances.
+    """Return the sets of slots to change.
 
-    The bounds nearest to a vector, of all rows, are half as far apart as uniform numbers: Lv and others, section 4.5.
+    The nearer neighbour, or the other, by their expected squared distances.
+
+    The bounds nearest to a vector, of all rows, are half as far apart as uniform numbers: Lv and
+    others, section 4.5.
     """
     place = np.arange(1, rows + 1)
     squares = place * (place + 1) / (4 * (rows + 1) * (rows + 2))

@@ -23,7 +23,16 @@ from fpstore.hashing.vectors import HyperplaneHash
 
 GROUP = "fpstore.families"
 _KNOWN: dict[str, type[Family[Any]]] = {
-    kind.name: kind for kind in (MinHashFamily, SimMinHash, RandomHyperplanes, PStable, BitSampling, UnarySampling, GivenSketches)
+    kind.name: kind
+    for kind in (
+        MinHashFamily,
+        SimMinHash,
+        RandomHyperplanes,
+        PStable,
+        BitSampling,
+        UnarySampling,
+        GivenSketches,
+    )
 }
 
 
@@ -33,7 +42,8 @@ def as_family(value: object) -> Family[Any]:
     Parameters
     ----------
     value : Family or Fingerprinter
-        Of fingerprinters, a `MinHash` or one that passes texts to it, a `HyperplaneHash`, a `BitSample` or a `Unary`.
+        Of fingerprinters, a `MinHash` or one that passes texts to it, a `HyperplaneHash`, a
+        `BitSample` or a `Unary`.
 
     Returns
     -------
@@ -54,7 +64,10 @@ def as_family(value: object) -> Family[Any]:
     if isinstance(value, Family):
         kind = _KNOWN.get(value.name)
         if kind not in (None, type(value)):
-            reason = f"the family {type(value).__name__} has the name {show(value.name)}, which is of another: {kind.__name__}"
+            reason = (
+                f"the family {type(value).__name__} has the name {show(value.name)}, which is of "
+                f"another: {kind.__name__}"
+            )
             raise InputError(f"{reason}; an index would be opened with that one", got=value)
         return value
     if isinstance(value, Fingerprinter) and minhash_in(value) is not None:
@@ -65,10 +78,19 @@ def as_family(value: object) -> Family[Any]:
         return family_of(value)
     if isinstance(value, type):
         raise InputError(
-            f"expected a family of hash functions, got the class {value.__name__}: make one, {value.__name__}(...)", got=value
+            f"expected a family of hash functions, got the class {value.__name__}: make one, "
+            f"{value.__name__}(...)",
+            got=value,
         )
-    advice = "; the bits of a simhash are no hash values: take SimMinHash" if isinstance(value, SimHash) else ""
-    reason = f"expected a family of hash functions, or a MinHash or a HyperplaneHash, got {show(value)}{advice}"
+    advice = (
+        "; the bits of a simhash are no hash values: take SimMinHash"
+        if isinstance(value, SimHash)
+        else ""
+    )
+    reason = (
+        "expected a family of hash functions, or a MinHash or a HyperplaneHash, got "
+        f"{show(value)}{advice}"
+    )
     raise InputError(reason, got=value)
 
 
@@ -106,7 +128,10 @@ def from_description(description: Mapping[str, Any]) -> Family[Any]:
     try:
         return kind.from_parameters(dict(parameters))
     except (TypeError, KeyError) as error:
-        reason = f"the description of the family {show(name)} has parameters that it does not take, or lacks one: {error}"
+        reason = (
+            f"the description of the family {show(name)} has parameters that it does not take, or "
+            f"lacks one: {error}"
+        )
         raise InputError(reason, got=description) from None
 
 
@@ -115,7 +140,10 @@ def _checked(description: object) -> tuple[str, int, Mapping[str, Any]]:
         name, version, parameters = (description[key] for key in ("name", "version", "parameters"))
         if isinstance(name, str) and type(version) is int and isinstance(parameters, Mapping):
             return name, version, parameters
-    reason = f"a family is described by a name (str), a version (int) and parameters (dict): got {show(description)}"
+    reason = (
+        "a family is described by a name (str), a version (int) and parameters (dict): got "
+        f"{show(description)}"
+    )
     raise InputError(reason, got=description)
 
 
@@ -125,19 +153,27 @@ def _kind(name: str) -> type[Family[Any]]:
     points = metadata.entry_points(group=GROUP, name=name)
     if not points:
         raise MissingExtraError(
-            f"the family {show(name)} is not installed: install the package that has the entry point {show(name)} in the group "
+            f"the family {show(name)} is not installed: install the package that has the entry "
+            f"point {show(name)} in the group "
             f"{GROUP}, or upgrade fpstore",
-            expected=sorted({*_KNOWN, *metadata.entry_points(group=GROUP).names}), got=name,
-        )  # fmt: skip
+            expected=sorted({*_KNOWN, *metadata.entry_points(group=GROUP).names}),
+            got=name,
+        )
     (point, *_) = points
     package = point.value if point.dist is None else point.dist.name
     try:
         loaded = point.load()
     except Exception as error:  # of any package
-        reason = f"the family {show(name)} of the package {package} cannot be imported: {type(error).__name__}: {error}"
+        reason = (
+            f"the family {show(name)} of the package {package} cannot be imported: "
+            f"{type(error).__name__}: {error}"
+        )
         raise MissingExtraError(reason, got=name) from error
     if not (isinstance(loaded, type) and issubclass(loaded, Family) and loaded.name == name):
-        raise MissingExtraError(f"the entry point {show(name)} of the package {package} is no family of this name", got=name)
+        raise MissingExtraError(
+            f"the entry point {show(name)} of the package {package} is no family of this name",
+            got=name,
+        )
     return loaded
 
 

@@ -46,16 +46,23 @@ class BitFamily(VectorFamily):
     def values(self, items: Sequence[Any], functions: range) -> Values:
         """Return bits at some positions."""
         numbers = np.arange(functions.start, functions.stop, dtype=np.uint64)
-        return Values(self._at(items, draws(self.seed, numbers)).astype(np.uint32), np.ones(len(items), np.bool_))
+        return Values(
+            self._at(items, draws(self.seed, numbers)).astype(np.uint32),
+            np.ones(len(items), np.bool_),
+        )
 
     def signed(self, items: Sequence[Any]) -> Signed:
         """Return bits at other positions: one in each of 224 equal parts of the code."""
         parts = np.arange(MOST_WIDTH, dtype=np.uint64)
         inside = draws(derived_seed(self.seed), parts) >> np.uint64(32)
         places = [
-            ((int(part) << 32) + drawn) * self.code_bits // (MOST_WIDTH << 32) for part, drawn in enumerate(inside.tolist())
+            ((int(part) << 32) + drawn) * self.code_bits // (MOST_WIDTH << 32)
+            for part, drawn in enumerate(inside.tolist())
         ]
-        return Signed(packed(self.bits(self.block(items), np.array(places, np.int64))), np.ones(len(items), np.bool_))
+        return Signed(
+            packed(self.bits(self.block(items), np.array(places, np.int64))),
+            np.ones(len(items), np.bool_),
+        )
 
     def collision(self, similarity: float) -> float:
         """Return the share of the bits that do not differ."""
@@ -77,9 +84,10 @@ class BitFamily(VectorFamily):
 class BitSampling(BitFamily):
     """Bit sampling: a hash value is the bit of a binary vector at a random position.
 
-    For binary vectors of more than 256 bits, such as the descriptors of pictures that BRISK makes (512 bits), or for 256 bits
-    (ORB) where the radius is too large for a store. Vectors are taken as `fpstore.BitSample` takes them: packed in uint8, or as
-    bool. Value i is the bit at the position ``word(i) % dimension``, where word is SplitMix64 of the seed.
+    For binary vectors of more than 256 bits, such as the descriptors of pictures that BRISK makes
+    (512 bits), or for 256 bits (ORB) where the radius is too large for a store. Vectors are taken
+    as `fpstore.BitSample` takes them: packed in uint8, or as bool. Value i is the bit at the
+    position ``word(i) % dimension``, where word is SplitMix64 of the seed.
 
     Parameters
     ----------
@@ -114,7 +122,9 @@ class BitSampling(BitFamily):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dimension", check_whole(self.dimension, _LEAST_BITS, MOST_BITS, "dimension"))
+        object.__setattr__(
+            self, "dimension", check_whole(self.dimension, _LEAST_BITS, MOST_BITS, "dimension")
+        )
         object.__setattr__(self, "seed", self.reader.seed)
 
     @property
@@ -150,17 +160,21 @@ class BitSampling(BitFamily):
             return np.packbits(rows != 0, axis=1)
         rows = rows.copy()
         if self.dimension % 8:
-            rows[:, -1] &= np.uint8(0xFF << (8 - self.dimension % 8) & 0xFF)  # the bits behind the last are no bits of the vector
+            # the bits behind the last are no bits of the vector
+            rows[:, -1] &= np.uint8(0xFF << (8 - self.dimension % 8) & 0xFF)
         return rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnarySampling(BitFamily):
-    """Samples of unary codes: a hash value says whether a component of a vector of integers exceeds a number.
+    """Samples of unary codes.
 
-    The component and the number are those of a random bit of the unary code of the vector, as `fpstore.Unary` has it. Two
-    vectors agree in a value with the probability 1 - L / N, where L is their L1 distance, and N = dimension * (high - low) the
-    number of bits of a code. Value i is the bit ``word(i) % N``, where word is SplitMix64 of the seed.
+    A hash value says whether a component of a vector of integers exceeds a number.
+
+    The component and the number are those of a random bit of the unary code of the vector, as
+    `fpstore.Unary` has it. Two vectors agree in a value with the probability 1 - L / N, where L is
+    their L1 distance, and N = dimension * (high - low) the number of bits of a code. Value i is the
+    bit ``word(i) % N``, where word is SplitMix64 of the seed.
 
     Parameters
     ----------
@@ -236,4 +250,6 @@ def family_of(hasher: BitSample | Unary) -> BitFamily:
     """Return the family whose values are bits of the same codes."""
     if isinstance(hasher, BitSample):
         return BitSampling(dimension=hasher.dimension, seed=hasher.seed)
-    return UnarySampling(dimension=hasher.dimension, low=hasher.low, high=hasher.high, seed=hasher.seed)
+    return UnarySampling(
+        dimension=hasher.dimension, low=hasher.low, high=hasher.high, seed=hasher.seed
+    )

@@ -22,12 +22,14 @@ from fpstore.hashing.text import TextHash
 class SimMinHash(MinHashFamily):
     """Keys of MinHash, and the bits of a simhash of the same shingles as signature.
 
-    A bit of a simhash is the side of a plane with components of 1 and -1 on which the set lies, as a vector with a component
-    for each shingle. Two sets of the Jaccard similarity J have vectors with a cosine of ``2 J / (1 + J)`` or, of unequal sizes,
-    more. So a bit differs with a probability of at most ``arccos(2 J / (1 + J)) / π``, by which plans are made: they find what
+    A bit of a simhash is the side of a plane with components of 1 and -1 on which the set lies, as
+    a vector with a component for each shingle. Two sets of the Jaccard similarity J have vectors
+    with a cosine of ``2 J / (1 + J)`` or, of unequal sizes, more. So a bit differs with a
+    probability of at most ``arccos(2 J / (1 + J)) / π``, by which plans are made: they find what
     they say, or more.
 
-    docs/families.md compares the signature with the one of `MinHashFamily`, which tells sets apart better.
+    docs/families.md compares the signature with the one of `MinHashFamily`, which tells sets apart
+    better.
 
     Parameters
     ----------
@@ -58,13 +60,18 @@ class SimMinHash(MinHashFamily):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.fingerprinter, MinHash) or not self.fingerprinter.of_sets:
-            reason = "the fingerprinter of a SimMinHash must be a MinHash of sets: weighting='set', without weights or fields"
+            reason = (
+                "the fingerprinter of a SimMinHash must be a MinHash of sets: weighting='set', "
+                "without weights or fields"
+            )
             raise InputError(reason, got=self.fingerprinter)
         _ = self._signer
 
     @cached_property
     def _signer(self) -> SimHash:
-        parameters = {name: getattr(self.fingerprinter, name) for name in TextHash.__dataclass_fields__}
+        parameters = {
+            name: getattr(self.fingerprinter, name) for name in TextHash.__dataclass_fields__
+        }
         return SimHash(**parameters)
 
     def signed(self, items: Sequence[Any]) -> Signed:

@@ -16,18 +16,29 @@ from fpstore.base.aliases import Counts
 from fpstore.base.threads import cached_property
 from fpstore.errors import InputError, show
 from fpstore.families.base import MOST_WIDTH, Family, Reals, Signed, Values, check_many
-from fpstore.families.probing import changes_of, met, normal_cdf, normal_quantile, probing_sequence, stratified
+from fpstore.families.probing import (
+    changes_of,
+    met,
+    normal_cdf,
+    normal_quantile,
+    probing_sequence,
+    stratified,
+)
 from fpstore.hashing.hyperplanes import hyperplanes
 from fpstore.hashing.vector_base import Block, VectorFingerprinter, draws, packed
 from fpstore.hashing.vectors import HyperplaneHash, share_of_bits
 
-DEVIATION = math.sqrt(64 * (2**32 - 1) / 12)  # of a weight, the sum of 64 uniform numbers of 16 bits
+# of a weight, the sum of 64 uniform numbers of 16 bits
+DEVIATION = math.sqrt(64 * (2**32 - 1) / 12)
 _AT_ONCE = 64  # functions, so that few counts make matrices of their own
 _NORMAL = NormalDist()
 
 
 class VectorFamily(Family[Any]):
-    """The common part of families of vectors: how vectors are read and checked, by a fingerprinter of such vectors."""
+    """The common part of families of vectors.
+
+    How vectors are read and checked, by a fingerprinter of such vectors.
+    """
 
     items: ClassVar[str] = "vectors"
 
@@ -40,7 +51,10 @@ class VectorFamily(Family[Any]):
         """Cut vectors into blocks of about a million numbers."""
         check_many(items, self.items)
         if isinstance(items, np.ndarray) and items.ndim < 2 and items.dtype.kind != "O":
-            reason = f"expected vectors as the rows of an array, got one of shape {items.shape}: wrap a single vector in a list"
+            reason = (
+                f"expected vectors as the rows of an array, got one of shape {items.shape}: wrap "
+                "a single vector in a list"
+            )
             raise InputError(reason, got=items.shape)
         return self.reader.batches(items)
 
@@ -58,7 +72,9 @@ class VectorFamily(Family[Any]):
 
     def rows(self, item: Any, others: Sequence[Any]) -> tuple[Any, Any]:
         """Return a vector and others as arrays of a common form."""
-        return self.one(item).values, np.concatenate([block.values for block in self.batches(others)])
+        return self.one(item).values, np.concatenate(
+            [block.values for block in self.batches(others)]
+        )
 
 
 def derived_seed(seed: int) -> int:
@@ -70,12 +86,14 @@ def derived_seed(seed: int) -> int:
 class RandomHyperplanes(VectorFamily):
     """Random hyperplanes: a hash value is the side of a plane through the origin on which a vector lies.
 
-    Two vectors agree in a value with the probability 1 - θ / π, where θ is the angle between them. The values, 0 or 1, are the
-    bits of `fpstore.HyperplaneHash`, exactly and on every platform. The signature is that of another seed, so that it is
-    independent. A vector of zeros has no direction, and no content.
+    Two vectors agree in a value with the probability 1 - θ / π, where θ is the angle between them.
+    The values, 0 or 1, are the bits of `fpstore.HyperplaneHash`, exactly and on every platform. The
+    signature is that of another seed, so that it is independent. A vector of zeros has no
+    direction, and no content.
 
-    Keys of one bit for each value need many rows. With `probes`, a look-up also asks for the keys that differ in the planes
-    nearest to the vector, which finds with a tenth of the bands what one look-up in each finds.
+    Keys of one bit for each value need many rows. With `probes`, a look-up also asks for the keys
+    that differ in the planes nearest to the vector, which finds with a tenth of the bands what one
+    look-up in each finds.
 
     Parameters
     ----------
@@ -171,17 +189,28 @@ class RandomHyperplanes(VectorFamily):
     def band_collision(self, similarity: float, rows: int, probes: int = 1) -> float:
         """Return the probability that a band agrees with one of several probes."""
         self._check_bands(1, rows, probes)
-        return self.collision(similarity) ** rows if probes == 1 else _met(self._measured(similarity), rows, probes)
+        return (
+            self.collision(similarity) ** rows
+            if probes == 1
+            else _met(self._measured(similarity), rows, probes)
+        )
 
     def probes(self, item: Any, bands: int, rows: int, count: int) -> Counts:
-        """Return the values of each band, and those with other sides of the nearest planes: see `Family.probes`."""
+        """Return the values of each band, and those with other sides of the nearest planes.
+
+        See `Family.probes`.
+        """
         self._check_bands(bands, rows, count)
         block = self.one(item)
         found = self.values(block, range(bands * rows))
         if not found.known.all():
             raise InputError(self.lack(item), got=show(item))
-        normals = hyperplanes(self.dimension, _rounded(bands * rows), self.seed).normals[: bands * rows]
-        sums = np.abs(normals.astype(np.float64) @ block.values[0].astype(np.float64)).reshape(bands, rows)
+        normals = hyperplanes(self.dimension, _rounded(bands * rows), self.seed).normals[
+            : bands * rows
+        ]
+        sums = np.abs(normals.astype(np.float64) @ block.values[0].astype(np.float64)).reshape(
+            bands, rows
+        )
         changes = changes_of(_sequence(rows, count), sums, count)
         return found.values.reshape(bands, 1, rows) ^ changes.astype(np.uint32)
 

@@ -1,4 +1,7 @@
-"""Column tables and row files, which are not coded: a writer that takes sorted keys or rows in a stream, and a reader."""
+"""Column tables and row files, which are not coded.
+
+A writer that takes sorted keys or rows in a stream, and a reader.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,14 @@ from fpstore.design.tables import TAG_BITS, TableSpec
 from fpstore.disk.files import read_at, write_all
 from fpstore.disk.mapped import LAZY, StoredFile
 from fpstore.errors import CorruptStoreError, StorageError
-from fpstore.format.layout import COLUMN_KINDS, KIND_COPIES, KIND_REFERENCES, KIND_ROWS, ColumnLayout, check_facts
+from fpstore.format.layout import (
+    COLUMN_KINDS,
+    KIND_COPIES,
+    KIND_REFERENCES,
+    KIND_ROWS,
+    ColumnLayout,
+    check_facts,
+)
 
 FEED_KEYS = 1 << 17
 SECTION_BYTES = 1 << 20  # of a section, kept until they are written together
@@ -35,7 +45,10 @@ NO_BYTES = np.empty(0, np.uint8)
 
 
 class KnownRun(NamedTuple):
-    """Successive entries that are known: all their pages are intact, and the words of the directory for their buckets."""
+    """Successive entries that are known.
+
+    All their pages are intact, and the words of the directory for their buckets.
+    """
 
     first: int
     end: int
@@ -46,11 +59,17 @@ class KnownRun(NamedTuple):
 class ColumnTable(StoredFile):
     """A column table or a row file; pages that are read are compared with their checksums.
 
-    Parameters are as of :class:`fpstore.format.packed_table.PackedTable`; of a file with another header, only the bytes that
-    belong to that header are looked at (``most``).
+    Parameters are as of :class:`fpstore.format.packed_table.PackedTable`; of a file with another
+    header, only the bytes that belong to that header are looked at (``most``).
     """
 
-    def __init__(self, path: Path, pages: str | None = LAZY, header: bytes | None = None, most: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        pages: str | None = LAZY,
+        header: bytes | None = None,
+        most: int | None = None,
+    ) -> None:
         super().__init__(path, most)
         self.header = _kernel.ColumnParts(self.start(header), self.size, printable(path))
         self.file_bytes = self.header.file_bytes
@@ -72,7 +91,13 @@ class ColumnTable(StoredFile):
         header = self.header
         if self._is_rows:  # how many buckets there are follows from their count
             return TableSpec(header.permutation, TAG_BITS, 0, tables.ROWS)
-        return TableSpec(header.permutation, header.bucket_bits, header.threshold, COLUMN_KINDS[header.kind], header.tag_bits)
+        return TableSpec(
+            header.permutation,
+            header.bucket_bits,
+            header.threshold,
+            COLUMN_KINDS[header.kind],
+            header.tag_bits,
+        )
 
     @property
     def is_reference(self) -> bool:
@@ -92,22 +117,34 @@ class ColumnTable(StoredFile):
 
     # Checks
 
-    def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
+    def check_place(
+        self, design: Design, table: int, fingerprint_count: int, set_digest: int
+    ) -> None:
         """Refuse an intact file that belongs to another place in the design or another set."""
-        check_facts(self.path, self.header, **ColumnLayout.of(design, table, fingerprint_count, set_digest)._asdict())
+        check_facts(
+            self.path,
+            self.header,
+            **ColumnLayout.of(design, table, fingerprint_count, set_digest)._asdict(),
+        )
 
     # Reading
 
-    def _fault(self, what: str, expected: object = None, got: object = None, entry: int | None = None) -> CorruptStoreError:
+    def _fault(
+        self, what: str, expected: object = None, got: object = None, entry: int | None = None
+    ) -> CorruptStoreError:
         where = self.path if entry is None else f"{self.path}, entry {entry}"
-        return CorruptStoreError(f"{where}: {what}", path=self.path, block=entry, expected=expected, got=got)
+        return CorruptStoreError(
+            f"{where}: {what}", path=self.path, block=entry, expected=expected, got=got
+        )
 
     def _pages(self, first: int, end: int) -> tuple[Bytes, npt.NDArray[np.intp]]:
         """Return the bytes of successive pages, and which of them differ from their checksums."""
         header, size = self.header, _kernel.PAGE_BYTES
         at = _kernel.HEADER_BYTES + size * first
         data = self.exactly(at, min(size * (end - first), header.checksums_offset - at))
-        stored = self.exactly(header.checksums_offset + 8 * first, 8 * (end - first)).view(np.uint64)
+        stored = self.exactly(header.checksums_offset + 8 * first, 8 * (end - first)).view(
+            np.uint64
+        )
         return data, np.flatnonzero(_kernel.page_checksums(data, header.seed, first) != stored)
 
     def _read(self, at: int, count: int) -> Bytes:
@@ -119,7 +156,9 @@ class ColumnTable(StoredFile):
         data, wrong = self._pages(first, -(-(start + count) // size))
         if len(wrong):
             page = first + int(wrong[0])
-            raise CorruptStoreError(f"{self.path}, page {page}: page checksum differs", path=self.path, block=page)
+            raise CorruptStoreError(
+                f"{self.path}, page {page}: page checksum differs", path=self.path, block=page
+            )
         start -= size * first
         return data[start : start + count]
 
@@ -141,8 +180,13 @@ class ColumnTable(StoredFile):
         tags = self._read(header.tags_offset + 2 * first, 2 * (end - first))
         return tags, self._read(header.rest_offset + size * first, size * (end - first))
 
-    def _keys(self, first: int, columns: tuple[Bytes, Bytes], directory: Counts, bucket: int = 0) -> Words:
-        """Return the keys of entries; a part of the directory, from a bucket on, has all their buckets."""
+    def _keys(
+        self, first: int, columns: tuple[Bytes, Bytes], directory: Counts, bucket: int = 0
+    ) -> Words:
+        """Return the keys of entries.
+
+        A part of the directory, from a bucket on, has all their buckets.
+        """
         end = first + len(columns[0]) // 2
         low = int(np.searchsorted(directory, first, "right")) - 1
         high = int(np.searchsorted(directory, end, "left"))
@@ -199,7 +243,11 @@ class ColumnTable(StoredFile):
             _ = self._is_rows or self.directory
             for block in range(0, count, at_once):
                 with suppress(*UNREADABLE):
-                    found.append(self.read_keys(block, block + 1 if step == at_once else min(block + at_once, count))[::step])
+                    found.append(
+                        self.read_keys(
+                            block, block + 1 if step == at_once else min(block + at_once, count)
+                        )[::step]
+                    )
         return np.concatenate(found)
 
     # What is left of a damaged file
@@ -214,19 +262,28 @@ class ColumnTable(StoredFile):
             return [KnownRun(first, end, 0, 0) for first, end in whole]
         if self._rest_bytes:
             whole = [
-                (low, high) for low, high, _ in _common(whole, _entries(good, header.rest_offset, self._rest_bytes, header.count))
+                (low, high)
+                for low, high, _ in _common(
+                    whole, _entries(good, header.rest_offset, self._rest_bytes, header.count)
+                )
             ]
         buckets: list[Range] = []
         ranges: list[Range] = []
         for first, end in _entries(good, header.directory_offset, 4, self._directory_words):
             part = self._some_directory(first, end)
-            if (part[1:] >= part[:-1]).all() and part[0] >= (ranges[-1][1] if ranges else 0) and part[-1] <= header.count:
+            if (
+                (part[1:] >= part[:-1]).all()
+                and part[0] >= (ranges[-1][1] if ranges else 0)
+                and part[-1] <= header.count
+            ):
                 ranges.append((int(part[0]), int(part[-1])))
                 buckets.append((first, end))
         return [KnownRun(low, high, *buckets[place]) for low, high, place in _common(whole, ranges)]
 
     def _some_directory(self, first: int, end: int) -> Counts:
-        return self._read(self.header.directory_offset + 4 * first, 4 * (end - first)).view(np.uint32)
+        return self._read(self.header.directory_offset + 4 * first, 4 * (end - first)).view(
+            np.uint32
+        )
 
     def _intact(self, first: int, end: int) -> npt.NDArray[np.bool_]:
         """Return which of successive pages can be read and have the right checksums."""
@@ -246,18 +303,31 @@ class ColumnTable(StoredFile):
             if self._is_rows:
                 yield first, self._rows(first, end)
                 continue
-            yield first, self._keys(first, self._columns(first, end), self._some_directory(run.bucket, run.behind), run.bucket)
+            yield (
+                first,
+                self._keys(
+                    first,
+                    self._columns(first, end),
+                    self._some_directory(run.bucket, run.behind),
+                    run.bucket,
+                ),
+            )
 
     # Everything
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> int:
-        """Read and check everything but where references lead; ``tick`` is called with the number of entries of each piece.
+        """Read and check everything but where references lead.
 
-        Return the sum of the hashes of keys or fingerprints: what :func:`check_references` compares for references.
+        ``tick`` is called with the number of entries of each piece.
+
+        Return the sum of the hashes of keys or fingerprints: what :func:`check_references` compares
+        for references.
         """
         self.check_size()
         header, directory = self.header, self.directory
-        permutation = np.frombuffer(header.permutation, np.uint8) if header.kind == KIND_COPIES else None
+        permutation = (
+            np.frombuffer(header.permutation, np.uint8) if header.kind == KIND_COPIES else None
+        )
         buckets = np.zeros(len(directory) - 1, np.int64)
         last = empty = Width(header.width).empty(0) if self._is_rows else np.empty(0, np.uint64)
         digest = 0
@@ -266,11 +336,17 @@ class ColumnTable(StoredFile):
             joined = np.concatenate([last, entries])
             wrong = np.flatnonzero(~ascending(joined))
             if len(wrong):
-                raise self._fault("entries out of order", entry=first - len(last) + int(wrong[0]) + 1)
+                raise self._fault(
+                    "entries out of order", entry=first - len(last) + int(wrong[0]) + 1
+                )
             if self._is_rows:
                 numbers = leading_words(entries) >> np.uint64(WORD_BITS - header.bucket_bits)
                 buckets += np.bincount(numbers.astype(np.int64), minlength=len(buckets))
-            digest += _kernel.digest(entries) if permutation is None else _kernel.digest(entries, permutation)
+            digest += (
+                _kernel.digest(entries)
+                if permutation is None
+                else _kernel.digest(entries, permutation)
+            )
             last = entries[-1:] if len(entries) else empty
             tick(end - first)
         if self._is_rows and (np.diff(directory.astype(np.int64)) != buckets).any():
@@ -278,7 +354,11 @@ class ColumnTable(StoredFile):
         self._check_padding()
         digest %= 2**64
         if header.kind != KIND_REFERENCES and digest != header.set_digest:
-            raise self._fault("the table holds another set of fingerprints than its header says", header.set_digest, digest)
+            raise self._fault(
+                "the table holds another set of fingerprints than its header says",
+                header.set_digest,
+                digest,
+            )
         return digest
 
     def _checked_keys(self, first: int, end: int) -> Words:
@@ -287,12 +367,16 @@ class ColumnTable(StoredFile):
         columns = self._columns(first, end)
         keys = self._keys(first, columns, self.directory)
         if header.rest_bits % 8:
-            above = columns[1][self._rest_bytes - 1 :: self._rest_bytes] >> np.uint8(header.rest_bits % 8)
+            above = columns[1][self._rest_bytes - 1 :: self._rest_bytes] >> np.uint8(
+                header.rest_bits % 8
+            )
             self._check_each(above == 0, first, "padding is not zero")
         if header.kind == KIND_COPIES and header.width < WORD_BITS:
             self._check_each(keys << np.uint64(header.width) == 0, first, "padding is not zero")
         if header.kind == KIND_REFERENCES:
-            self._check_each(self.row_numbers(keys) < header.count, first, "a reference leads to no row")
+            self._check_each(
+                self.row_numbers(keys) < header.count, first, "a reference leads to no row"
+            )
         return keys
 
     def row_numbers(self, keys: Words) -> Words:
@@ -320,22 +404,29 @@ class ColumnTable(StoredFile):
 
 
 def check_references(
-    tables: Sequence[tuple[ColumnTable, int]], rows: ColumnTable, tick: Callable[[int], None] = lambda rows: None
+    tables: Sequence[tuple[ColumnTable, int]],
+    rows: ColumnTable,
+    tick: Callable[[int], None] = lambda rows: None,
 ) -> list[CorruptStoreError]:
     """Return the faults of tables of references, each table with the result of its :meth:`ColumnTable.verify`.
 
-    The references that the rows must have follow from these, so the rows are read once, in order, and sums are compared.
+    The references that the rows must have follow from these, so the rows are read once, in order,
+    and sums are compared.
     """
     sums = [0] * len(tables)
     for start in range(0, rows.header.count, PIECE_ENTRIES):
         part = rows.decode(start, min(start + PIECE_ENTRIES, rows.header.count))
         for place, (table, _) in enumerate(tables):
             permutation = np.frombuffer(table.header.permutation, np.uint8)
-            keys = _kernel.reference_keys(part, start, rows.header.count, permutation, table.header.bucket_bits)
+            keys = _kernel.reference_keys(
+                part, start, rows.header.count, permutation, table.header.bucket_bits
+            )
             sums[place] += _kernel.digest(keys)
         tick(len(part))
     return [
-        CorruptStoreError(f"{table.path}: a reference leads to a row of another bucket or tag", path=table.path)
+        CorruptStoreError(
+            f"{table.path}: a reference leads to a row of another bucket or tag", path=table.path
+        )
         for (table, found), expected in zip(tables, sums, strict=True)
         if found != expected % 2**64
     ]
@@ -380,9 +471,9 @@ def _common(ones: Sequence[Range], others: Sequence[Range]) -> Iterator[tuple[in
 class ColumnWriter:
     """Writes one column table or row file: :meth:`feed` sorted keys or rows, then :meth:`finish`.
 
-    Keys are permuted fingerprints, or references from ``_kernel.reference_keys``; rows have the shape (n, words). The count and
-    the digest of the layout must be of the fingerprints that will be fed. What is kept in memory is the directory, and
-    eight bytes for each page that was written.
+    Keys are permuted fingerprints, or references from ``_kernel.reference_keys``; rows have the
+    shape (n, words). The count and the digest of the layout must be of the fingerprints that will
+    be fed. What is kept in memory is the directory, and eight bytes for each page that was written.
     """
 
     def __init__(self, path: Path, layout: ColumnLayout) -> None:
@@ -391,13 +482,22 @@ class ColumnWriter:
         self._fed = 0
         self._file = path.open("x+b", buffering=0)
         os.ftruncate(self._file.fileno(), self._cutter.file_bytes)
-        # The checksum of a page that is written at once is known then; of others, when the file is complete.
-        self._sums = np.zeros((self._cutter.file_bytes - self._cutter.checksums_offset) // 8, np.uint64)
+        # The checksum of a page that is written at once is known then; of others, when the file is
+        # complete.
+        self._sums = np.zeros(
+            (self._cutter.file_bytes - self._cutter.checksums_offset) // 8, np.uint64
+        )
         self._known = np.zeros(len(self._sums), bool)
-        self._tags, self._rest = _Section(self._cutter.tags_offset), _Section(self._cutter.rest_offset)
+        self._tags, self._rest = (
+            _Section(self._cutter.tags_offset),
+            _Section(self._cutter.rest_offset),
+        )
 
     def feed(self, entries: Words) -> Counts:
-        """Append keys, or rows, in ascending order; return the entry counts of the blocks of ids that were completed."""
+        """Append keys, or rows, in ascending order.
+
+        Return the entry counts of the blocks of ids that were completed.
+        """
         before, self._fed = self._fed, self._fed + len(entries)
         if self._fed > self._layout.fingerprint_count:
             raise self._miscounted()
@@ -411,7 +511,9 @@ class ColumnWriter:
                 self._write(*self._tags.add(tags))
                 self._write(*self._rest.add(rest))
         size = _kernel.ROWS_IN_BLOCK  # the last block is completed by finish()
-        return np.full(max((self._fed - 1) // size, 0) - max((before - 1) // size, 0), size, np.uint32)
+        return np.full(
+            max((self._fed - 1) // size, 0) - max((before - 1) // size, 0), size, np.uint32
+        )
 
     def finish(self) -> Counts:
         """Write the directory, the checksums and the header, and return the entry count of the last block of ids, if any.
@@ -427,10 +529,14 @@ class ColumnWriter:
         for page in np.flatnonzero(~self._known).tolist():
             at = _kernel.HEADER_BYTES + page * _kernel.PAGE_BYTES
             data = read_at(self._file.fileno(), self._path, at, min(_kernel.PAGE_BYTES, end - at))
-            self._sums[page] = _kernel.page_checksums(np.frombuffer(data, np.uint8), self._cutter.seed, page)[0]
+            self._sums[page] = _kernel.page_checksums(
+                np.frombuffer(data, np.uint8), self._cutter.seed, page
+            )[0]
         write_all(self._file.fileno(), self._sums.view(np.uint8).data, end)
         write_all(self._file.fileno(), self._cutter.header, 0)
-        return np.array([(self._fed - 1) % _kernel.ROWS_IN_BLOCK + 1] if self._fed else [], np.uint32)
+        return np.array(
+            [(self._fed - 1) % _kernel.ROWS_IN_BLOCK + 1] if self._fed else [], np.uint32
+        )
 
     def sync(self) -> None:
         """Make the file durable and close it."""
@@ -448,11 +554,16 @@ class ColumnWriter:
         whole = data[-at % size :]
         whole = whole[: len(whole) // size * size]
         first = (at + size - 1) // size - _kernel.HEADER_BYTES // size
-        self._sums[first : first + len(whole) // size] = _kernel.page_checksums(whole, self._cutter.seed, first)
+        self._sums[first : first + len(whole) // size] = _kernel.page_checksums(
+            whole, self._cutter.seed, first
+        )
         self._known[first : first + len(whole) // size] = True
 
     def _miscounted(self) -> CorruptStoreError:
-        return CorruptStoreError(f"{self._path}: it would hold {self._fed} entries instead of {self._layout.fingerprint_count}")
+        return CorruptStoreError(
+            f"{self._path}: it would hold {self._fed} entries instead of "
+            f"{self._layout.fingerprint_count}"
+        )
 
 
 class _Section:
@@ -464,11 +575,15 @@ class _Section:
         self._bytes = 0
 
     def add(self, data: Bytes) -> tuple[int, Bytes]:
-        """Append bytes; return (place, bytes) to be written now, perhaps none: the last wait until there are more."""
+        """Append bytes; return (place, bytes) to be written now, perhaps none.
+
+        The last wait until there are more.
+        """
         self._parts.append(data)
         self._bytes += len(data)
         whole = self._bytes - (self._at + self._bytes) % _kernel.PAGE_BYTES
-        if self._bytes < SECTION_BYTES or whole <= 0:  # a first part may end inside the page in which it begins
+        # a first part may end inside the page in which it begins
+        if self._bytes < SECTION_BYTES or whole <= 0:
             return self._at, NO_BYTES
         return self.take(whole)
 
@@ -477,5 +592,6 @@ class _Section:
         data, at = np.concatenate(self._parts), self._at
         piece, rest = data[:count], data[len(data) if count is None else count :]
         self._at, self._bytes = at + len(piece), len(rest)
-        self._parts = [rest.copy()]  # a copy of its own, as the rest is caller's memory or much larger
+        # a copy of its own, as the rest is caller's memory or much larger
+        self._parts = [rest.copy()]
         return at, piece

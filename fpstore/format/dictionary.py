@@ -1,4 +1,7 @@
-"""The dictionary of a generation: the strings of its id numbers, and the way back, from a string to its number."""
+"""The dictionary of a generation.
+
+The strings of its id numbers, and the way back, from a string to its number.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ class Dictionary:
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
         self.strings = Strings(folder / STRINGS_FILE, record["strings"], record["count"])
         try:
-            self.mapping = KeyedMapping(folder, MAPPING_FILES, record["hashes"], record["hash_digest"], record["numbers"])
+            self.mapping = KeyedMapping(
+                folder, MAPPING_FILES, record["hashes"], record["hash_digest"], record["numbers"]
+            )
         except BaseException:
             self.strings.close()
             raise
@@ -36,7 +41,8 @@ class Dictionary:
     def number(self, string: bytes) -> int | None:
         """Return the number of a string, or None.
 
-        If a number listed under the hash has no intact string with that hash, the string may be this one: that is an error.
+        If a number listed under the hash has no intact string with that hash, the string may be
+        this one: that is an error.
         """
         key = hash_of(string)
         for number in self.mapping.get(key):
@@ -47,14 +53,19 @@ class Dictionary:
         return None
 
     def numbers(self, strings: Sequence[bytes]) -> Words:
-        """Return the numbers of strings as :meth:`number`, NO_NUMBER for unknown strings; each record is read once."""
+        """Return the numbers of strings as :meth:`number`, NO_NUMBER for unknown strings.
+
+        Each record is read once.
+        """
         out = np.full(len(strings), NO_NUMBER)
         hashes = StringColumn.of(strings).hashes()
         lims, listed = self.mapping.gather(hashes)
         owners = np.repeat(np.arange(len(strings)), np.diff(lims))
         order = np.argsort(listed, kind="stable")
         numbers, owners = listed[order], owners[order]
-        for number, owner, found in zip(numbers.tolist(), owners.tolist(), self.strings.several(numbers), strict=True):
+        for number, owner, found in zip(
+            numbers.tolist(), owners.tolist(), self.strings.several(numbers), strict=True
+        ):
             if found == strings[owner]:
                 out[owner] = number
             else:
@@ -69,9 +80,12 @@ class Dictionary:
         return CorruptStoreError(f"{self.strings.path}: {what}", path=self.strings.path)
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> npt.NDArray[np.bool_]:
-        """Check every string, and that it leads back to its number; return which numbers have a string.
+        """Check every string, and that it leads back to its number.
 
-        The strings come by number and the numbers by hash: a sum of both pairs shows whether they are the same.
+        Return which numbers have a string.
+
+        The strings come by number and the numbers by hash: a sum of both pairs shows whether they
+        are the same.
         """
         has_string, digest = self._verify_strings(tick)
         strings = int(np.count_nonzero(has_string))
@@ -79,7 +93,9 @@ class Dictionary:
         if strings != numbers:
             raise self._damaged(f"the id dictionary has {strings} strings and {numbers} numbers")
         if digest_of(self.groups(), tick) != digest:
-            raise self._damaged("the id dictionary is damaged: numbers are listed for other strings")
+            raise self._damaged(
+                "the id dictionary is damaged: numbers are listed for other strings"
+            )
         return has_string
 
     def _verify_strings(self, tick: Callable[[int], None]) -> tuple[npt.NDArray[np.bool_], int]:
@@ -99,7 +115,9 @@ class Dictionary:
             highest = int(numbers.max(initial=0))
             if highest >= self.strings.count:
                 path = self.mapping.path
-                raise CorruptStoreError(f"{path}: there is no string for id number {highest}", path=path, got=highest)
+                raise CorruptStoreError(
+                    f"{path}: there is no string for id number {highest}", path=path, got=highest
+                )
             yield hashes, counts, numbers
 
     @property

@@ -1,4 +1,7 @@
-"""Filter files: which prefixes the entries of a table have. The keys of the table make one; probes map it."""
+"""Filter files: which prefixes the entries of a table have.
+
+The keys of the table make one; probes map it.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,21 @@ def filter_name(table: int) -> str:
     return f"filter-{table:03d}.fpf"
 
 
-def filter_cutter(design: Design, table: int, count: int, set_digest: int, shape: FilterShape) -> _kernel.FilterCutter:
+def filter_cutter(
+    design: Design, table: int, count: int, set_digest: int, shape: FilterShape
+) -> _kernel.FilterCutter:
     """Return the encoder of the filter of a table, with this number in the design, from the table's ``count`` sorted keys."""
     permutation = np.frombuffer(design.tables[table].permutation, np.uint8)
-    return _kernel.FilterCutter(permutation, count, set_digest, (table, len(design.tables)), tuple(shape))
+    return _kernel.FilterCutter(
+        permutation, count, set_digest, (table, len(design.tables)), tuple(shape)
+    )
 
 
 class FilterWriter:
-    """Writes the filter of a table: :meth:`feed` the keys that the table is fed, then :meth:`finish`."""
+    """Writes the filter of a table.
+
+    :meth:`feed` the keys that the table is fed, then :meth:`finish`.
+    """
 
     def __init__(self, path: Path, cutter: _kernel.FilterCutter) -> None:
         self._cutter = cutter
@@ -68,22 +78,48 @@ class FilterReader(StoredFile):
         self.kernel = _kernel.Filter(self.mapped(pages), printable(path))
         self.file_bytes = self.kernel.file_bytes
 
-    def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
+    def check_place(
+        self, design: Design, table: int, fingerprint_count: int, set_digest: int
+    ) -> None:
         """Refuse an intact file that belongs to another table, design or set."""
         kernel = self.kernel
-        wanted = table, len(design.tables), design.tables[table].permutation, fingerprint_count, set_digest
-        got = kernel.table, kernel.table_count, kernel.permutation, kernel.fingerprint_count, kernel.set_digest
-        # Look-ups go by the prefixes of the filter, where flips are needed, and else by the prefixes of the table.
+        wanted = (
+            table,
+            len(design.tables),
+            design.tables[table].permutation,
+            fingerprint_count,
+            set_digest,
+        )
+        got = (
+            kernel.table,
+            kernel.table_count,
+            kernel.permutation,
+            kernel.fingerprint_count,
+            kernel.set_digest,
+        )
+        # Look-ups go by the prefixes of the filter, where flips are needed, and else by the
+        # prefixes of the table.
         bits, spec = kernel.shape[0], design.tables[table]
-        fits = bits <= spec.prefix_bits and TableLookup(table, bits, min(spec.flips, bits)).variant_count <= MAX_VARIANTS
+        fits = (
+            bits <= spec.prefix_bits
+            and TableLookup(table, bits, min(spec.flips, bits)).variant_count <= MAX_VARIANTS
+        )
         if wanted != got or not fits:
-            raise CorruptStoreError(f"{self.path}: a filter of another store or table: {RUN_REPAIR}", path=self.path)
+            raise CorruptStoreError(
+                f"{self.path}: a filter of another store or table: {RUN_REPAIR}", path=self.path
+            )
 
     def verify(self, design: Design, keys: Iterable[Words]) -> None:
         """Compare the file with the filter that follows from the keys of its table, in order."""
         self.check_size()
         kernel = self.kernel
-        cutter = filter_cutter(design, kernel.table, kernel.fingerprint_count, kernel.set_digest, FilterShape(*kernel.shape))
+        cutter = filter_cutter(
+            design,
+            kernel.table,
+            kernel.fingerprint_count,
+            kernel.set_digest,
+            FilterShape(*kernel.shape),
+        )
         at = _kernel.HEADER_BYTES
         for piece in keys:
             at = self._compare(at, cutter.feed(piece))
@@ -95,6 +131,9 @@ class FilterReader(StoredFile):
             piece = expected[start : start + COMPARED_BYTES]
             wrong = np.flatnonzero(self.exactly(at + start, len(piece)) != piece)
             if len(wrong):
-                message = f"byte {at + start + int(wrong[0])} differs from what its table gives: {RUN_REPAIR}"
+                message = (
+                    f"byte {at + start + int(wrong[0])} differs from what its table gives: "
+                    f"{RUN_REPAIR}"
+                )
                 raise CorruptStoreError(f"{self.path}: {message}", path=self.path)
         return at + len(expected)

@@ -15,7 +15,10 @@ FILLERS = (31, 30)  # symbols that every width has
 
 
 def tail_bits(width: Width) -> npt.NDArray[np.uint64]:
-    """Return the number of bits of the tail of an entry by its h: the bits of the leading word behind bit h."""
+    """Return the number of bits of the tail of an entry by its h.
+
+    The bits of the leading word behind bit h.
+    """
     bits = np.arange(min(width.bits, WORD_BITS) - 1, -1, -1, dtype=np.uint64)
     return np.concatenate([bits, np.zeros(SYMBOLS - len(bits), np.uint64)])
 
@@ -23,8 +26,9 @@ def tail_bits(width: Width) -> npt.NDArray[np.uint64]:
 def code_lengths(histogram: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
     """Return the code length of each h; 0 for positions that do not occur.
 
-    Rare positions are counted as at least a 2^-14th of all, doubling until no code is longer than the format allows (16 bits):
-    that costs less than a thousandth of a bit per fingerprint. At least two positions get a code, so that the code is complete.
+    Rare positions are counted as at least a 2^-14th of all, doubling until no code is longer than
+    the format allows (16 bits): that costs less than a thousandth of a bit per fingerprint. At
+    least two positions get a code, so that the code is complete.
     """
     from bitarray.util import canonical_huffman
 
@@ -35,7 +39,9 @@ def code_lengths(histogram: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
             present.append(filler)
     lengths = np.zeros(SYMBOLS, dtype=np.uint8)
     for shift in range(14, -1, -1):
-        codes, _, _ = canonical_huffman({s: max(int(histogram[s]), total >> shift, 1) for s in present})
+        codes, _, _ = canonical_huffman(
+            {s: max(int(histogram[s]), total >> shift, 1) for s in present}
+        )
         if max(map(len, codes.values())) <= _kernel.MAX_CODE_BITS:
             break
     for symbol, code in codes.items():
@@ -61,11 +67,16 @@ class GapHistogram:
         bad = _kernel.histogram(keys, self.counts)
         if bad != len(keys):
             before, key = rows_to_numbers(keys[bad - 1 : bad + 1])
-            raise CorruptStoreError(f"{key:016x} comes after {before:016x}: a table out of order: run fpstore verify")
+            raise CorruptStoreError(
+                f"{key:016x} comes after {before:016x}: a table out of order: run fpstore verify"
+            )
 
 
 class KeySummary(GapHistogram):
-    """The facts about distinct keys that the writer of a table needs: number, set digest and histogram of ascending keys."""
+    """The facts about distinct keys that the writer of a table needs.
+
+    Number, set digest and histogram of ascending keys.
+    """
 
     def __init__(self) -> None:
         super().__init__()

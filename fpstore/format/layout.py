@@ -1,4 +1,7 @@
-"""The facts about a table that are known before its first key: its place in the design, and how its entries are laid out."""
+"""The facts about a table that are known before its first key.
+
+Its place in the design, and how its entries are laid out.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,11 @@ from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman
 
 KIND_COPIES, KIND_REFERENCES, KIND_ROWS = range(3)  # kinds of column tables, as they are stored
-COLUMN_KINDS = {KIND_COPIES: tables.COPIES, KIND_REFERENCES: tables.REFERENCES, KIND_ROWS: tables.ROWS}
+COLUMN_KINDS = {
+    KIND_COPIES: tables.COPIES,
+    KIND_REFERENCES: tables.REFERENCES,
+    KIND_ROWS: tables.ROWS,
+}
 _NUMBERS_OF_KINDS = {kind: number for number, kind in COLUMN_KINDS.items()}
 NOWHERE = np.uint64(2**64 - 1)  # the block in which a fingerprint is that is not there
 
@@ -48,11 +55,18 @@ class TableLayout(NamedTuple):
     @property
     def code(self) -> npt.NDArray[np.uint8]:
         """The lengths of the Huffman code; all 0 for Elias-Fano, which has none."""
-        return huffman.code_lengths(self.histogram) if self.blocks.codec == HUFFMAN else np.zeros(huffman.SYMBOLS, np.uint8)
+        return (
+            huffman.code_lengths(self.histogram)
+            if self.blocks.codec == HUFFMAN
+            else np.zeros(huffman.SYMBOLS, np.uint8)
+        )
 
 
 class ColumnLayout(NamedTuple):
-    """The fields of the header of a column table or a row file; ``threshold`` is -1 for a table that is not looked up."""
+    """The fields of the header of a column table or a row file.
+
+    ``threshold`` is -1 for a table that is not looked up.
+    """
 
     kind: int
     width: int
@@ -66,20 +80,49 @@ class ColumnLayout(NamedTuple):
     table_count: int = 1
 
     @classmethod
-    def of(cls, design: Design, table: int, fingerprint_count: int, set_digest: int) -> ColumnLayout:
-        """Return the layout of a column table of a design: all of it follows from the design and the set."""
+    def of(
+        cls, design: Design, table: int, fingerprint_count: int, set_digest: int
+    ) -> ColumnLayout:
+        """Return the layout of a column table of a design.
+
+        All of it follows from the design and the set.
+        """
         spec = design.tables[table]
-        is_rows = spec.kind == tables.ROWS  # the number of buckets of a row file follows from the count
-        buckets = (row_bucket_bits(fingerprint_count), 0, -1) if is_rows else (spec.prefix_bits, spec.tag_bits, spec.flips)
+        # the number of buckets of a row file follows from the count
+        is_rows = spec.kind == tables.ROWS
+        buckets = (
+            (row_bucket_bits(fingerprint_count), 0, -1)
+            if is_rows
+            else (spec.prefix_bits, spec.tag_bits, spec.flips)
+        )
         width, kind = spec.width.bits, _NUMBERS_OF_KINDS[spec.kind]
-        return cls(kind, width, fingerprint_count, set_digest, spec.permutation, *buckets, table, len(design.tables))
+        return cls(
+            kind,
+            width,
+            fingerprint_count,
+            set_digest,
+            spec.permutation,
+            *buckets,
+            table,
+            len(design.tables),
+        )
 
     def cutter(self) -> _kernel.ColumnCutter:
-        """Return the encoder of the header and the sections of a file; ValueError or TypeError if a field is out of range."""
+        """Return the encoder of the header and the sections of a file.
+
+        ValueError or TypeError if a field is out of range.
+        """
         return _kernel.ColumnCutter(
-            self.kind, self.fingerprint_count, self.set_digest, np.frombuffer(self.permutation, np.uint8),
-            self.bucket_bits, self.tag_bits, self.threshold + 1, self.table, self.table_count,
-        )  # fmt: skip
+            self.kind,
+            self.fingerprint_count,
+            self.set_digest,
+            np.frombuffer(self.permutation, np.uint8),
+            self.bucket_bits,
+            self.tag_bits,
+            self.threshold + 1,
+            self.table,
+            self.table_count,
+        )
 
 
 def check_facts(path: Path, header: object, **wanted: object) -> None:
@@ -87,6 +130,9 @@ def check_facts(path: Path, header: object, **wanted: object) -> None:
     for name, expected in wanted.items():
         if expected != (got := getattr(header, name)):
             raise CorruptStoreError(
-                f"{path}: {name.replace('_', ' ')} is {got!r}, the store expects {expected!r}: a file of another store or table?",
-                path=path, expected=expected, got=got,
-            )  # fmt: skip
+                f"{path}: {name.replace('_', ' ')} is {got!r}, the store expects {expected!r}: a "
+                "file of another store or table?",
+                path=path,
+                expected=expected,
+                got=got,
+            )

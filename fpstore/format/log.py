@@ -1,8 +1,9 @@
 """The log of a generation: the inserts and deletes since its tables were written, in order.
 
-A file that only grows. Behind a header each record has its length, its number, a checksum that depends on the store, the
-generation and the place, and a change. The header also has one word that moves: the end of what is durable. The writer stores it
-after each sync; a reader compares it with the last one it saw, and reads what is between. docs/format.md ("Log") is normative.
+A file that only grows. Behind a header each record has its length, its number, a checksum that
+depends on the store, the generation and the place, and a change. The header also has one word that
+moves: the end of what is durable. The writer stores it after each sync; a reader compares it with
+the last one it saw, and reads what is between. docs/format.md ("Log") is normative.
 """
 
 from __future__ import annotations
@@ -62,7 +63,13 @@ class LogHeader(NamedTuple):
         """Return the header of the log of a manifest's generation."""
         record = manifest.generation
         totals = Totals(record.fingerprints, record.ids, record.next_row, record.id_kind)
-        return cls(manifest.identity, record.number, record.first_string, totals, manifest.design.width.bits)
+        return cls(
+            manifest.identity,
+            record.number,
+            record.first_string,
+            totals,
+            manifest.design.width.bits,
+        )
 
     @property
     def seed(self) -> int:
@@ -78,9 +85,17 @@ class LogHeader(NamedTuple):
         """Return the bytes that do not move, with their checksum."""
         *counts, id_kind = self.totals
         data = _HEADER.pack(
-            MAGIC, VERSION, HEADER_BYTES, self.identity, self.generation, self.first_string, *counts,
-            ID_KINDS.index(id_kind), self.width, 0,
-        )  # fmt: skip
+            MAGIC,
+            VERSION,
+            HEADER_BYTES,
+            self.identity,
+            self.generation,
+            self.first_string,
+            *counts,
+            ID_KINDS.index(id_kind),
+            self.width,
+            0,
+        )
         return data + xxhash.xxh64_intdigest(data).to_bytes(8, "little")
 
     def check_belongs(self, path: Path, expected: LogHeader) -> None:
@@ -90,25 +105,53 @@ class LogHeader(NamedTuple):
                 what = name.replace("_", " ")
                 message = f"{what} of the header is {got}, the manifest says {wanted}"
                 if name in ("identity", "generation"):
-                    message = f"the log of {'another store' if name == 'identity' else f'generation {got}'}"
-                raise CorruptStoreError(f"{path}: {message}: {RUN_REPAIR}", path=path, expected=wanted, got=got)
+                    message = (
+                        "the log of "
+                        f"{'another store' if name == 'identity' else f'generation {got}'}"
+                    )
+                raise CorruptStoreError(
+                    f"{path}: {message}: {RUN_REPAIR}", path=path, expected=wanted, got=got
+                )
 
 
 def parse_header(data: bytes, path: Path) -> LogHeader:
     """Check and parse the header of a log."""
     if len(data) < HEADER_BYTES:
-        raise CorruptStoreError(f"{path}: the log is cut short ({len(data)} bytes): {RUN_REPAIR}", path=path)
-    if xxhash.xxh64_intdigest(data[: _HEADER.size]) != int.from_bytes(data[_HEADER.size : _HEADER.size + 8], "little"):
-        raise CorruptStoreError(f"{path}: the header of the log is damaged (checksum differs): {RUN_REPAIR}", path=path)
-    magic, version, size, identity, generation, first, fingerprints, ids, row, kind, width, flags = _HEADER.unpack_from(data)
+        raise CorruptStoreError(
+            f"{path}: the log is cut short ({len(data)} bytes): {RUN_REPAIR}", path=path
+        )
+    if xxhash.xxh64_intdigest(data[: _HEADER.size]) != int.from_bytes(
+        data[_HEADER.size : _HEADER.size + 8], "little"
+    ):
+        raise CorruptStoreError(
+            f"{path}: the header of the log is damaged (checksum differs): {RUN_REPAIR}", path=path
+        )
+    (
+        magic,
+        version,
+        size,
+        identity,
+        generation,
+        first,
+        fingerprints,
+        ids,
+        row,
+        kind,
+        width,
+        flags,
+    ) = _HEADER.unpack_from(data)
     if magic != MAGIC:
         raise CorruptStoreError(f"{path}: not a log", path=path)
     if (version, size, flags) != (VERSION, HEADER_BYTES, 0):
         message = f"{path}: a log of version {version}, this fpstore reads {VERSION}"
         raise FormatVersionError(message, path=path, expected=VERSION, got=version)
     if kind >= len(ID_KINDS) or width not in WIDTHS:
-        raise CorruptStoreError(f"{path}: the header of the log is malformed: {RUN_REPAIR}", path=path)
-    return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind]), width)
+        raise CorruptStoreError(
+            f"{path}: the header of the log is malformed: {RUN_REPAIR}", path=path
+        )
+    return LogHeader(
+        identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind]), width
+    )
 
 
 @cache
@@ -125,7 +168,10 @@ def boot_word() -> int:
 
 
 def end_word(end: int) -> int:
-    """Return the word of an end: 48 bits of the place, 15 check bits, and the bit SUPERSEDED, which is not set."""
+    """Return the word of an end.
+
+    48 bits of the place, 15 check bits, and the bit SUPERSEDED, which is not set.
+    """
     return (end * _END_FACTOR % 2**64 >> 64 - _END_CHECK_BITS) << _END_BITS | end
 
 
@@ -160,7 +206,9 @@ class LogFile:
 
     def check_header(self) -> None:
         """Refuse a log whose header says something else than the manifest."""
-        parse_header(read_at(self.descriptor, self.path, 0, HEADER_BYTES), self.path).check_belongs(self.path, self.header)
+        parse_header(read_at(self.descriptor, self.path, 0, HEADER_BYTES), self.path).check_belongs(
+            self.path, self.header
+        )
 
     def whole_records(self, place: int, number: int, end: int) -> Iterator[Records]:
         """Yield the whole records from a place on, up to the first that is not whole, in pieces.
@@ -179,16 +227,26 @@ class LogFile:
                 continue
             # Perhaps it is longer than what was read, unless the file ends there.
             length = _length(data)
-            if len(data) < wanted or data[:8] != RECORD_MAGIC or not len(data) < length <= end - place:
+            if (
+                len(data) < wanted
+                or data[:8] != RECORD_MAGIC
+                or not len(data) < length <= end - place
+            ):
                 return
             wanted = length + ALIGN
 
-    def _parsed(self, data: bytes, place: int, number: int, most: int) -> tuple[Records | None, int, int]:
+    def _parsed(
+        self, data: bytes, place: int, number: int, most: int
+    ) -> tuple[Records | None, int, int]:
         """Return the first records in some bytes, how many bytes they take, and what was durable when the last was written."""
         count, used, last, durable, totals, *columns = _kernel.read_log(
             np.frombuffer(data, np.uint8), place, self.header.seed, number, self.header.words, most
         )
-        records = Records(last - count + 1, last, place + used, change_of(totals, columns)) if count else None
+        records = (
+            Records(last - count + 1, last, place + used, change_of(totals, columns))
+            if count
+            else None
+        )
         return records, used, durable
 
     def later_records(self, place: int) -> Iterator[tuple[int, int, Records]]:
@@ -221,19 +279,24 @@ class LogFile:
         return None
 
     def _is_exact(self) -> bool:
-        """Whether the end is what was stored last: the machine has not stopped since a writer opened the log."""
+        """Whether the end is what was stored last.
+
+        The machine has not stopped since a writer opened the log.
+        """
         return self.word_at(BOOT) == boot_word() != 0
 
     def read(self, place: int, number: int) -> Iterator[Records]:
         """Yield the durable records from a place on, in pieces, while a writer may open the log or append to it.
 
-        When the machine has stopped since the end was stored, whole records behind it count too: they may have been acknowledged.
-        CorruptStoreError names the place of a record that is damaged.
+        When the machine has stopped since the end was stored, whole records behind it count too:
+        they may have been acknowledged. CorruptStoreError names the place of a record that is
+        damaged.
         """
         exact = None
         while exact != self._is_exact():  # a writer that opens the log makes its end exact
             exact = self._is_exact()
-            published = published_end(self.word_at(END), self.path)  # after the question: the writer stores the end first
+            # after the question: the writer stores the end first
+            published = published_end(self.word_at(END), self.path)
             end = published if exact else os.fstat(self.descriptor).st_size
             for records in self.whole_records(place, number, end):
                 if exact != self._is_exact():
@@ -258,39 +321,47 @@ class LogFile:
     def checked(self, records: Records) -> Records:
         """Return records, unless they cannot be what a writer has logged.
 
-        That is so if more is counted than the rows that fit into the log can have added, or if a string is not UTF-8.
+        That is so if more is counted than the rows that fit into the log can have added, or if a
+        string is not UTF-8.
         """
         totals, before = records.change.totals, self.header.totals
         most = records.end // (8 * max(self.header.words, 1) + 9)
         what = None
-        if not totals.fingerprints <= totals.ids <= before.ids + most or totals.fingerprints > before.fingerprints + most:
+        if (
+            not totals.fingerprints <= totals.ids <= before.ids + most
+            or totals.fingerprints > before.fingerprints + most
+        ):
             what = f"counts of record {records.last}"
         elif not all(map(can_be_id, records.change.strings)):
             what = f"a string of records {records.first} to {records.last}"
         if what is not None:
-            raise CorruptStoreError(f"{self.path}: the log is malformed ({what}): {RUN_REPAIR}", path=self.path)
+            raise CorruptStoreError(
+                f"{self.path}: the log is malformed ({what}): {RUN_REPAIR}", path=self.path
+            )
         return records
 
     def check_tail(self, place: int, published: int) -> None:
         """Refuse a log whose records stop being whole at a place that was durable.
 
-        It was if the published end is behind it, or if a later record says so. Otherwise a machine stopped while the record was
-        written, and no reader has seen it.
+        It was if the published end is behind it, or if a later record says so. Otherwise a machine
+        stopped while the record was written, and no reader has seen it.
         """
         if place < published or any(durable > place for _, durable, _ in self.later_records(place)):
             raise self.damaged_at(place)
 
     def damaged_at(self, place: int) -> CorruptStoreError:
         """Return the error for a record that is not whole."""
-        message = f"{self.path}: the log is damaged at byte {place} (a record is not whole): {RUN_REPAIR}"
+        message = (
+            f"{self.path}: the log is damaged at byte {place} (a record is not whole): {RUN_REPAIR}"
+        )
         return CorruptStoreError(message, path=self.path, got=place)
 
 
 class OpenLog(LogFile):
     """A log of its own descriptor, whose header is mapped as ``words`` of 8 bytes.
 
-    The word at END moves: it holds the end of what is durable, with SUPERSEDED when another generation is current. To look at it
-    is one load of 8 aligned bytes, without a system call.
+    The word at END moves: it holds the end of what is durable, with SUPERSEDED when another
+    generation is current. To look at it is one load of 8 aligned bytes, without a system call.
     """
 
     def __init__(self, path: Path, header: LogHeader, writable: bool = False) -> None:
@@ -352,7 +423,10 @@ def change_of(totals: tuple[int, int, int, int], columns: list[Any]) -> Change:
 
 
 def can_be_id(string: bytes) -> bool:
-    """Whether bytes of a log are the UTF-8 of a string id; none stand for a number that is not used."""
+    """Whether bytes of a log are the UTF-8 of a string id.
+
+    None stand for a number that is not used.
+    """
     try:
         string.decode()
     except UnicodeDecodeError:

@@ -38,7 +38,8 @@ from fpstore.format.log import (
 LEAST_STEP, MOST_STEP = 1 << 16, 1 << 24  # how much space is made ahead
 _NOT_FORCED = -1  # a place that no log has
 _DSYNC: int = getattr(os, "RWF_DSYNC", 0)
-_NO_FLAGS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # of a kernel or a sandbox that does not know the flag
+# of a kernel or a sandbox that does not know the flag
+_NO_FLAGS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 def create_log(path: Path, header: LogHeader) -> None:
@@ -50,16 +51,18 @@ def create_log(path: Path, header: LogHeader) -> None:
 class LogWriter(OpenLog):
     """A log, open for appending by the process that holds the writer's lock.
 
-    Opening it makes it end with its last whole record: a torn tail is cut off, and what was durable and never published is kept.
-    ``number`` is the number of the last record, ``place`` the end of what was appended, ``durable`` the end of what is durable
-    and published.
+    Opening it makes it end with its last whole record: a torn tail is cut off, and what was durable
+    and never published is kept. ``number`` is the number of the last record, ``place`` the end of
+    what was appended, ``durable`` the end of what is durable and published.
     """
 
     def __init__(self, path: Path, header: LogHeader) -> None:
         super().__init__(path, header, writable=True)
         self._seed = header.seed
-        self._failed = False  # what was half written could not be taken back; it is tried again before the next record
-        self._unsure = False  # a sync has failed, and the system may have forgotten what it could not write
+        # what was half written could not be taken back; it is tried again before the next record
+        self._failed = False
+        # a sync has failed, and the system may have forgotten what it could not write
+        self._unsure = False
         self._step = LEAST_STEP  # how much space is made ahead next
         self._flag = 0  # SUPERSEDED, once another generation is announced
         try:
@@ -68,11 +71,13 @@ class LogWriter(OpenLog):
             for records in self.whole_records(HEADER_BYTES, 1, os.fstat(self.descriptor).st_size):
                 self.place, self.number = records.end, records.last
             self.check_tail(self.place, published)
-            with refusing(path):  # remains of a record that was never published must not be taken for one later
+            # remains of a record that was never published must not be taken for one later
+            with refusing(path):
                 os.ftruncate(self.descriptor, self.place)
                 os.fsync(self.descriptor)
             self._size = self.place  # of the file, with the space made ahead
-            self._furthest = self.place  # the end of what was written since the last publish, even if it was taken back
+            # the end of what was written since the last publish, even if it was taken back
+            self._furthest = self.place
             self._forced = self.place  # the place of the last sync
             self.publish()
             self.words[BOOT] = boot_word()  # after the end, which is exact from now on
@@ -83,20 +88,28 @@ class LogWriter(OpenLog):
     # Appending
 
     def append(self, payload: bytes, durable: bool = False) -> None:
-        """Write the next record, a packed change, and make it and all before it ``durable``; others see it after :meth:`publish`.
+        """Write the next record, a packed change, and make it and all before it ``durable``.
 
-        If the system refuses that, nothing was changed; what was appended before stays, durable or not.
+        Others see it after :meth:`publish`.
+
+        If the system refuses that, nothing was changed; what was appended before stays, durable or
+        not.
         """
         if self._failed:
             self.take_back(self.place, self.number)
             if self._failed:
-                message = "a record that was half written cannot be taken back; nothing was changed: the next change tries again"
+                message = (
+                    "a record that was half written cannot be taken back; nothing was changed: "
+                    "the next change tries again"
+                )
                 raise StorageError(f"{self.path}: {message}", path=self.path)
         place, number = self.place, self.number
         length = HEAD + len(payload)
         body = RECORD.pack(length, number + 1, self.durable) + payload
         checksum = xxhash.xxh64_intdigest(body, self._seed ^ place)
-        record = b"".join((RECORD_MAGIC, checksum.to_bytes(8, "little"), body, bytes(-length % ALIGN)))
+        record = b"".join(
+            (RECORD_MAGIC, checksum.to_bytes(8, "little"), body, bytes(-length % ALIGN))
+        )
         end = place + len(record)
         try:
             if end > self._size:
@@ -121,7 +134,10 @@ class LogWriter(OpenLog):
             raise
 
     def _make_room(self, end: int) -> None:
-        """Write zeros up to a place and, if there is space, some way behind it: the next syncs have no metadata to write then."""
+        """Write zeros up to a place and, if there is space, some way behind it.
+
+        The next syncs have no metadata to write then.
+        """
         try:
             self._write_zeros(end + self._step)
         except OSError:
@@ -144,7 +160,9 @@ class LogWriter(OpenLog):
             if self._unsure:  # the system forgets what it could not write: write it again
                 for start in range(self.durable, self._furthest, LOG_PIECE_BYTES):
                     count = min(LOG_PIECE_BYTES, self._furthest - start)
-                    write_all(self.descriptor, read_at(self.descriptor, self.path, start, count), start)
+                    write_all(
+                        self.descriptor, read_at(self.descriptor, self.path, start, count), start
+                    )
             self._unsure = True
             os.fdatasync(self.descriptor)
             if self.place != self.durable:
@@ -155,9 +173,14 @@ class LogWriter(OpenLog):
         self._forced = self.place
 
     def _check_there(self) -> None:
-        """Refuse a log whose file was removed: records in it are gone with the last process that has the file open."""
+        """Refuse a log whose file was removed.
+
+        Records in it are gone with the last process that has the file open.
+        """
         if not os.fstat(self.descriptor).st_nlink:
-            raise StorageError(f"{self.path}: was removed or replaced: open the store again", path=self.path)
+            raise StorageError(
+                f"{self.path}: was removed or replaced: open the store again", path=self.path
+            )
 
     def publish(self) -> None:
         """Let others see the records that :meth:`force` has made durable."""
@@ -165,9 +188,12 @@ class LogWriter(OpenLog):
         self.words[END] = end_word(self.durable) | self._flag  # one store of 8 aligned bytes
 
     def take_back(self, place: int, number: int) -> None:
-        """Let the log end at a place behind which no record was acknowledged; the record before it has this number.
+        """Let the log end at a place behind which no record was acknowledged.
 
-        That is made durable, so that the change does not come back after a power failure; at the latest before the next one.
+        The record before it has this number.
+
+        That is made durable, so that the change does not come back after a power failure; at the
+        latest before the next one.
         """
         self.place, self.number = place, number
         try:
@@ -183,9 +209,12 @@ class LogWriter(OpenLog):
             self.force()
 
     def read(self, place: int, number: int, end: int | None = None) -> Iterator[Records]:
-        """Yield the records appended from a place on, in pieces; ``number`` is the number of the first record there.
+        """Yield the records appended from a place on, in pieces.
 
-        Up to ``end``, such as :attr:`durable`; by default all, which only the thread that appends may ask for.
+        ``number`` is the number of the first record there.
+
+        Up to ``end``, such as :attr:`durable`; by default all, which only the thread that appends
+        may ask for.
         """
         end = self.place if end is None else end
         for records in self.whole_records(place, number, end):
@@ -195,7 +224,10 @@ class LogWriter(OpenLog):
             raise self.damaged_at(place)
 
     def supersede(self) -> None:
-        """Tell readers that another generation is current, or about to be: they look for it at each question."""
+        """Tell readers that another generation is current, or about to be.
+
+        They look for it at each question.
+        """
         self._flag = SUPERSEDED
         self.words[END] |= SUPERSEDED
 
@@ -210,7 +242,8 @@ class LogWriter(OpenLog):
             if self._given_back.alive and self.durable == self.place and not self.word & SUPERSEDED:
                 with suppress(OSError):
                     os.ftruncate(self.descriptor, self.place)
-                    os.fdatasync(self.descriptor)  # the end too: it distinguishes a damaged last record from a torn one
+                    # the end too: it distinguishes a damaged last record from a torn one
+                    os.fdatasync(self.descriptor)
         finally:
             super().close()
 
@@ -223,15 +256,28 @@ def set_end(path: Path, end: int) -> None:
 
 
 def supersede_log(path: Path) -> None:
-    """Mark a log as superseded, so that its readers look for the current generation; ignore a log that cannot be written."""
-    with suppress(OSError, CorruptStoreError, FormatVersionError, StoreNotFoundError), opened(path, os.O_RDWR) as descriptor:
+    """Mark a log as superseded, so that its readers look for the current generation.
+
+    Ignore a log that cannot be written.
+    """
+    with (
+        suppress(OSError, CorruptStoreError, FormatVersionError, StoreNotFoundError),
+        opened(path, os.O_RDWR) as descriptor,
+    ):
         parse_header(read_at(descriptor, path, 0, HEADER_BYTES), path)
-        with mmap.mmap(descriptor, HEADER_BYTES) as mapped, memoryview(mapped) as view, view.cast("Q") as words:
+        with (
+            mmap.mmap(descriptor, HEADER_BYTES) as mapped,
+            memoryview(mapped) as view,
+            view.cast("Q") as words,
+        ):
             words[END] |= SUPERSEDED
 
 
 def _write_durably(descriptor: int, record: bytes, at: int) -> None:
-    """Write a record and wait until it is durable, in one call where the system has one; other dirty pages can wait."""
+    """Write a record and wait until it is durable, in one call where the system has one.
+
+    Other dirty pages can wait.
+    """
     done = 0
     if _DSYNC:
         try:

@@ -1,6 +1,9 @@
-"""The manifest: describes a store and names its current generation; replaced as a whole, by a rename.
+"""The manifest: describes a store and names its current generation.
 
-Beside it lies the error of the last merge, if it failed: a line of text, which every process can read.
+Replaced as a whole, by a rename.
+
+Beside it lies the error of the last merge, if it failed: a line of text, which every process can
+read.
 """
 
 from __future__ import annotations
@@ -21,7 +24,14 @@ from fpstore.design.families import MAX_TABLES, Design
 from fpstore.design.tables import COPIES, REFERENCES, ROWS, TAG_BITS
 from fpstore.disk.files import RUN_REPAIR, open_file, opened, read_at, write_anew
 from fpstore.disk.refusals import refusing
-from fpstore.errors import CorruptStoreError, FormatVersionError, InputError, StorageError, StoreNotFoundError, UnfinishedError
+from fpstore.errors import (
+    CorruptStoreError,
+    FormatVersionError,
+    InputError,
+    StorageError,
+    StoreNotFoundError,
+    UnfinishedError,
+)
 from fpstore.format.record import ID_KINDS
 
 MANIFEST_FILE = "manifest.json"
@@ -37,38 +47,71 @@ _KNOWN = (("format_version", (FORMAT_VERSION,)), ("width", WIDTHS), ("flags", (0
 IDENTITY_BYTES = 16
 MERGE_ERROR_FILE = "merge.error"
 MOST_ERROR_BYTES = 4096
-NO_ROOM = "the last merge failed, and the disk had no room for the reason: it is probably full"  # the file is empty
+# the file is empty
+NO_ROOM = "the last merge failed, and the disk had no room for the reason: it is probably full"
 MOST_RANK_BITS = 15  # a block has at most 32768 entries
 _COUNT = range(2**64)
 _FILE = {"bytes": _COUNT, "digest": _COUNT, "largest": _COUNT}
 _TABLE = {
-    "permutation": re.compile("([0-9a-f]{2})*"), "prefix_bits": range(WORD_BITS + 1), "flips": range(-1, WORD_BITS + 1),
-}  # fmt: skip
-# What the members must be, besides those that are looked at first: an object of these members, an array of one such or more
-# (with an ellipsis, of none or more), one of several, a number in a range, a text that matches, a value of a type, or just that
-# value.
+    "permutation": re.compile("([0-9a-f]{2})*"),
+    "prefix_bits": range(WORD_BITS + 1),
+    "flips": range(-1, WORD_BITS + 1),
+}
+# What the members must be, besides those that are looked at first: an object of these members, an
+# array of one such or more (with an ellipsis, of none or more), one of several, a number in a
+# range, a text that matches, a value of a type, or just that value.
 _SCHEMA: dict[str, Any] = {
     "identity": re.compile(f"[0-9a-f]{{{2 * IDENTITY_BYTES}}}"),
     "design": {
         "name": str,
         "radius": range(max(WIDTHS) + 1),
-        "tables": [({**_TABLE, "kind": (COPIES, REFERENCES, ROWS), "tag_bits": range(TAG_BITS + 1)}, _TABLE)],
+        "tables": [
+            (
+                {**_TABLE, "kind": (COPIES, REFERENCES, ROWS), "tag_bits": range(TAG_BITS + 1)},
+                _TABLE,
+            )
+        ],
     },
     "block_bytes": BLOCK_BYTES,
     "codec": CODECS,
     "filter": (AUTO, True, False),
     "fingerprinter": (None, {"name": str, "version": int, "parameters": dict}),
-    "auto": (None, {"planned_for": _COUNT, "disk_budget": (None, int), "storage": STORAGE, "prefer": PREFER}),
+    "auto": (
+        None,
+        {"planned_for": _COUNT, "disk_budget": (None, int), "storage": STORAGE, "prefer": PREFER},
+    ),
     "index_ids": bool,
     "generation": {
-        "number": range(1, 2**63), "fingerprints": _COUNT, "ids": _COUNT, "next_row": _COUNT, "id_kind": ID_KINDS,
-        "first_string": _COUNT, "set_digest": _COUNT, "filters": [range(MAX_TABLES), ...], "ids_file": _FILE,
+        "number": range(1, 2**63),
+        "fingerprints": _COUNT,
+        "ids": _COUNT,
+        "next_row": _COUNT,
+        "id_kind": ID_KINDS,
+        "first_string": _COUNT,
+        "set_digest": _COUNT,
+        "filters": [range(MAX_TABLES), ...],
+        "ids_file": _FILE,
         "dictionary": (
-            None, {"strings": _FILE, "numbers": _FILE, "count": _COUNT, "hashes": _COUNT, "hash_digest": _COUNT},
+            None,
+            {
+                "strings": _FILE,
+                "numbers": _FILE,
+                "count": _COUNT,
+                "hashes": _COUNT,
+                "hash_digest": _COUNT,
+            },
         ),
-        "places": (None, {"places": _FILE, "ids": _COUNT, "id_digest": _COUNT, "rank_bits": range(MOST_RANK_BITS + 1)}),
+        "places": (
+            None,
+            {
+                "places": _FILE,
+                "ids": _COUNT,
+                "id_digest": _COUNT,
+                "rank_bits": range(MOST_RANK_BITS + 1),
+            },
+        ),
     },
-}  # fmt: skip
+}
 
 
 class GenerationRecord(NamedTuple):
@@ -90,7 +133,8 @@ class GenerationRecord(NamedTuple):
 class Manifest(NamedTuple):
     """The content of a manifest."""
 
-    identity: bytes  # 16 random bytes, made with the store: its log names them, and so fits no other store
+    # 16 random bytes, made with the store: its log names them, and so fits no other store
+    identity: bytes
     design: Design
     block_bytes: int
     codec: str
@@ -125,26 +169,40 @@ def checksum_of(content: dict[str, Any]) -> str:
 
 
 def manifest_data(content: dict[str, Any], most: int = MOST_MANIFEST_BYTES) -> bytes:
-    """Return the bytes of a manifest, with its checksum; InputError if nobody could read so many."""
+    """Return the bytes of a manifest, with its checksum.
+
+    InputError if nobody could read so many.
+    """
     data = (json.dumps({**content, "checksum": checksum_of(content)}, indent=1) + "\n").encode()
     if len(data) > most:
         raise InputError(
-            f"the parameters of the fingerprinter or family take {len(data):,} bytes, and a manifest has at most "
-            f"{most:,}: give fewer stop words or weights", expected=most, got=len(data),
-        )  # fmt: skip
+            f"the parameters of the fingerprinter or family take {len(data):,} bytes, and a "
+            "manifest has at most "
+            f"{most:,}: give fewer stop words or weights",
+            expected=most,
+            got=len(data),
+        )
     return data
 
 
 def check_version(content: dict[str, Any], version: int, file: Path) -> None:
-    """Take the format version off the content of the manifest of an index or a sharded store; refuse any but the known one."""
+    """Take the format version off the content of the manifest of an index or a sharded store.
+
+    Refuse any but the known one.
+    """
     got = content.pop("format_version", None)
     if got != version:
-        message = f"{file}: format version {got!r} is not known (this fpstore reads {version}): upgrade fpstore to read it"
+        message = (
+            f"{file}: format version {got!r} is not known (this fpstore reads {version}): upgrade "
+            "fpstore to read it"
+        )
         raise FormatVersionError(message, path=file, expected=version, got=got)
 
 
 def write_manifest(folder: int, manifest: Manifest) -> None:
-    """Write the manifest of a store whose folder is open, in one durable step; after an OSError the old one stays.
+    """Write the manifest of a store whose folder is open, in one durable step.
+
+    After an OSError the old one stays.
 
     The folder is a descriptor, so that a store that is renamed meanwhile gets its own manifest.
     """
@@ -153,7 +211,10 @@ def write_manifest(folder: int, manifest: Manifest) -> None:
 
 
 def prepare_manifest(folder: int, manifest: Manifest) -> None:
-    """Write the coming manifest of a store, durably, beside the current one; after an OSError there is none."""
+    """Write the coming manifest of a store, durably, beside the current one.
+
+    After an OSError there is none.
+    """
     data = manifest_data(manifest.to_json())
     try:
         write_anew(COMING_MANIFEST, data, folder)
@@ -182,7 +243,10 @@ def publish_manifest(folder: int) -> None:
 
 
 def read_manifest(path: Path, folder: int | None = None, name: str = MANIFEST_FILE) -> Manifest:
-    """Read and check the manifest of a store, given by its path or its open folder; by default the current one."""
+    """Read and check the manifest of a store, given by its path or its open folder.
+
+    By default the current one.
+    """
     file = path / name
     try:
         with opened(file, folder=folder, of_user=True) as descriptor:
@@ -193,15 +257,22 @@ def read_manifest(path: Path, folder: int | None = None, name: str = MANIFEST_FI
 
 
 def manifest_content(data: bytes, file: Path, advice: str) -> dict[str, Any]:
-    """Return the content of a manifest without its checksum; CorruptStoreError, with advice, if it is damaged."""
+    """Return the content of a manifest without its checksum.
+
+    CorruptStoreError, with advice, if it is damaged.
+    """
     try:
         content: dict[str, Any] = json.loads(data)
         recorded = content.pop("checksum")
         got = checksum_of(content)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CorruptStoreError(f"{file}: damaged ({type(error).__name__}): {advice}", path=file) from error
+        raise CorruptStoreError(
+            f"{file}: damaged ({type(error).__name__}): {advice}", path=file
+        ) from error
     if recorded != got:
-        raise CorruptStoreError(f"{file}: damaged (checksum differs): {advice}", path=file, expected=recorded, got=got)
+        raise CorruptStoreError(
+            f"{file}: damaged (checksum differs): {advice}", path=file, expected=recorded, got=got
+        )
     return content
 
 
@@ -214,10 +285,13 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
         if isinstance(value, bool) or value not in known:
             newer = isinstance(value, int) and value > max(known)
             raise FormatVersionError(
-                f"{file}: {key.replace('_', ' ')} {value!r} is not known (this fpstore reads {', '.join(map(str, known))})"
+                f"{file}: {key.replace('_', ' ')} {value!r} is not known (this fpstore reads "
+                f"{', '.join(map(str, known))})"
                 + (": upgrade fpstore to read it" if newer else ""),
-                path=file, expected=known[0] if len(known) == 1 else known, got=value,
-            )  # fmt: skip
+                path=file,
+                expected=known[0] if len(known) == 1 else known,
+                got=value,
+            )
     try:
         if (wrong := misfit(content, _SCHEMA)) is not None:
             raise ValueError(wrong or "members")
@@ -237,12 +311,22 @@ def misfit(value: object, wanted: Any, name: str = "") -> str | None:
     if isinstance(wanted, dict):
         if not isinstance(value, dict) or set(value) != set(wanted):
             return name
-        return next(filter(None, (misfit(value[key], wanted[key], f"{name}.{key}".removeprefix(".")) for key in wanted)), None)
+        return next(
+            filter(
+                None,
+                (
+                    misfit(value[key], wanted[key], f"{name}.{key}".removeprefix("."))
+                    for key in wanted
+                ),
+            ),
+            None,
+        )
     if isinstance(wanted, list):
         if not isinstance(value, list) or not 2 - len(wanted) <= len(value) <= MAX_TABLES:
             return name
         return next(filter(None, (misfit(item, wanted[0], name) for item in value)), None)
-    if isinstance(wanted, tuple):  # one of them; the last that can be says what is wrong with an object
+    # one of them; the last that can be says what is wrong with an object
+    if isinstance(wanted, tuple):
         found = [misfit(value, each, name) for each in wanted]
         return None if None in found else found[-1]
     if isinstance(wanted, range):
@@ -261,11 +345,23 @@ def _check(manifest: Manifest, width: int) -> None:
     record, design = manifest.generation, manifest.design
     for wrong, what in (
         ({table.width.bits for table in design.tables} != {width}, "width"),
-        (record.filters != sorted({*record.filters} & {*range(len(design.tables))}), "generation.filters"),
+        (
+            record.filters != sorted({*record.filters} & {*range(len(design.tables))}),
+            "generation.filters",
+        ),
         (design.radius > width, "design.radius"),
-        # The fields of an id record: the first id of a fingerprint may take none, each further one takes a bit or more.
-        (not record.fingerprints <= record.ids <= record.fingerprints + 8 * record.ids_file["bytes"], "generation.ids"),
-        (record.first_string != (record.dictionary or {"count": 0})["count"], "generation.first_string"),
+        # The fields of an id record: the first id of a fingerprint may take none, each further one
+        # takes a bit or more.
+        (
+            not record.fingerprints
+            <= record.ids
+            <= record.fingerprints + 8 * record.ids_file["bytes"],
+            "generation.ids",
+        ),
+        (
+            record.first_string != (record.dictionary or {"count": 0})["count"],
+            "generation.first_string",
+        ),
     ):
         if wrong:
             raise ValueError(what)
@@ -280,7 +376,10 @@ def manifest_bytes(path: Path) -> int:
 
 
 def manifest_time(folder: int) -> float | None:
-    """Return when the manifest of an open folder was written, in seconds since 1970; None if the store was removed."""
+    """Return when the manifest of an open folder was written, in seconds since 1970.
+
+    None if the store was removed.
+    """
     try:
         return os.stat(MANIFEST_FILE, dir_fd=folder, follow_symlinks=False).st_mtime
     except OSError:
@@ -303,21 +402,36 @@ def is_openable(path: Path) -> bool:
 
 
 def looks_like_store(path: Path) -> bool:
-    """Whether a path is a store or a damaged store: a folder with a manifest of any kind, or with generations."""
-    return path.is_dir() and (os.path.lexists(path / MANIFEST_FILE) or bool(generation_numbers(path)))
+    """Whether a path is a store or a damaged store.
+
+    A folder with a manifest of any kind, or with generations.
+    """
+    return path.is_dir() and (
+        os.path.lexists(path / MANIFEST_FILE) or bool(generation_numbers(path))
+    )
 
 
 def not_a_store(path: Path) -> StoreNotFoundError:
     """Return the error for a path that exists but has no manifest."""
     with suppress(StorageError):  # it may be removed just now
         if looks_like_store(path):
-            return StoreNotFoundError(f"{path}: {MANIFEST_FILE} is missing: {RUN_REPAIR}", path=path)
+            return StoreNotFoundError(
+                f"{path}: {MANIFEST_FILE} is missing: {RUN_REPAIR}", path=path
+            )
         if (path / INDEX_FILE).is_file():
-            return StoreNotFoundError(f"{path}: is an LSH index, which fpstore.lsh.open opens", path=path)
+            return StoreNotFoundError(
+                f"{path}: is an LSH index, which fpstore.lsh.open opens", path=path
+            )
         if (path / SHARDS_FILE).is_file():
-            return StoreNotFoundError(f"{path}: is a sharded store, and this is for one store: name one of its shards", path=path)
+            return StoreNotFoundError(
+                f"{path}: is a sharded store, and this is for one store: name one of its shards",
+                path=path,
+            )
         if any(path.glob("shard-*.fps")):
-            advice = f"fpstore task finish PLAN, or fpstore.ShardedStore.combine, writes its {SHARDS_FILE}"
+            advice = (
+                "fpstore task finish PLAN, or fpstore.ShardedStore.combine, writes its "
+                f"{SHARDS_FILE}"
+            )
             return UnfinishedError(f"{path}: is an unfinished sharded store: {advice}", path=path)
     return StoreNotFoundError(f"{path}: not an fpstore store (no {MANIFEST_FILE} in it)", path=path)
 
@@ -351,7 +465,9 @@ def set_merge_error(folder: int, message: str | None) -> None:
         if message is None:
             os.unlink(MERGE_ERROR_FILE, dir_fd=folder)
             return
-        write_anew(MERGE_ERROR_FILE, message.encode("utf-8", "backslashreplace")[:MOST_ERROR_BYTES], folder)
+        write_anew(
+            MERGE_ERROR_FILE, message.encode("utf-8", "backslashreplace")[:MOST_ERROR_BYTES], folder
+        )
 
 
 def merge_error(folder: int) -> str | None:

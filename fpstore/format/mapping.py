@@ -1,8 +1,11 @@
-"""A mapping from keys to numbers: a table of the keys, and a sealed file with a record of numbers for each block of the table.
+"""A mapping from keys to numbers.
 
-There are three: ids of the fingerprints of the first table; the places of ids in it, which is the index by id; id numbers of the
-hashes of strings. A record (docs/format.md, "Id record") holds the numbers of its block's keys, bit-packed in the order of the
-keys, under the last key of the block. A key is found in the table first, and its block and rank lead to its numbers.
+A table of the keys, and a sealed file with a record of numbers for each block of the table.
+
+There are three: ids of the fingerprints of the first table; the places of ids in it, which is the
+index by id; id numbers of the hashes of strings. A record (docs/format.md, "Id record") holds the
+numbers of its block's keys, bit-packed in the order of the keys, under the last key of the block. A
+key is found in the table first, and its block and rank lead to its numbers.
 """
 
 from __future__ import annotations
@@ -39,11 +42,15 @@ PENDING_BLOCKS = 1 << 11
 PENDING_IDS = 1 << 20
 TICK_ROWS = 1 << 14
 FIND_BLOCKS = 1 << 12
-SPREAD = np.uint64(0x9E3779B185EBCA87)  # P1 of XXH64: without it, (key, number) would count like (key + 1, number - 1)
+# P1 of XXH64: without it, (key, number) would count like (key + 1, number - 1)
+SPREAD = np.uint64(0x9E3779B185EBCA87)
 
 
 def mapping_layout(keys: huffman.KeySummary) -> TableLayout:
-    """Return the layout of a table of 64-bit keys: its blocks are of the least size that holds BLOCK_KEYS keys."""
+    """Return the layout of a table of 64-bit keys.
+
+    Its blocks are of the least size that holds BLOCK_KEYS keys.
+    """
     count = max(int(keys.counts.sum()), 1)
     tails = int((keys.counts * huffman.tail_bits(WIDTH_64)).sum()) / count
     wanted = BLOCK_KEYS * (tails + 2) / 8  # a code takes about 2 bits
@@ -66,7 +73,10 @@ def digest_of(groups: Iterable[Groups], tick: Callable[[int], None]) -> int:
 
 
 def record_seed(set_digest: int, key: int) -> int:
-    """Return the checksum seed of the record of the block whose last entry is ``key``: the digest and all words of the key."""
+    """Return the checksum seed of the record of the block whose last entry is ``key``.
+
+    The digest and all words of the key.
+    """
     while key:
         set_digest += key
         key >>= 64
@@ -84,16 +94,19 @@ def _seed_words(keys: Words) -> Words:
 
 
 class MappingWriter:
-    """Writes the two files of a mapping: :meth:`add` keys with their numbers, ascending, then :meth:`finish`.
+    """Writes the two files of a mapping.
 
-    The histogram, count and digest of the layout must be of the keys that will be added. With ``beside``, a thread writes
-    the numbers while the next keys are added.
+    :meth:`add` keys with their numbers, ascending, then :meth:`finish`.
+
+    The histogram, count and digest of the layout must be of the keys that will be added. With
+    ``beside``, a thread writes the numbers while the next keys are added.
     """
 
     def __init__(self, table: Path, numbers: Path, layout: TableLayout, beside: bool) -> None:
         self._beside = Beside(beside)
         self._digest = layout.set_digest
-        self.largest_block = self.number_count = 0  # the most entries of a block, and the numbers, so far
+        # the most entries of a block, and the numbers, so far
+        self.largest_block = self.number_count = 0
         # Keys that are not in a written record, and the entry counts of complete blocks
         self._groups: list[Groups] = []
         self._counts: list[Counts] = []
@@ -134,13 +147,20 @@ class MappingWriter:
         lims = np.zeros(done + 1, np.uint64)
         np.cumsum(per_key[:done], out=lims[1:])
         used = int(lims[-1])
-        blob, offsets = _kernel.pack_ids(ids[:used], lims, entry_counts, _seed_words(keys[lasts]), self._digest)
-        self._records.append(keys[lasts], [blob[start:end] for start, end in pairwise(offsets.tolist())])
+        blob, offsets = _kernel.pack_ids(
+            ids[:used], lims, entry_counts, _seed_words(keys[lasts]), self._digest
+        )
+        self._records.append(
+            keys[lasts], [blob[start:end] for start, end in pairwise(offsets.tolist())]
+        )
         self._counts, self._waiting_blocks, self._waiting_ids = [], 0, len(ids) - used
         self._groups = [(keys[done:].copy(), per_key[done:].copy(), ids[used:].copy())]
 
     def finish(self) -> dict[str, int]:
-        """Complete the files; return the shape of the file of numbers, which is durable. The table is durable after its sync."""
+        """Complete the files; return the shape of the file of numbers, which is durable.
+
+        The table is durable after its sync.
+        """
         entry_counts = self._counted(self.table.finish())
         self._beside.wait()
         self._beside.end()
@@ -174,7 +194,10 @@ class IdMapping:
 
     @property
     def file(self) -> _kernel.SealedFile:
-        """The file of the records, for look-ups of single ones; ClosedStoreError once it is closed."""
+        """The file of the records, for look-ups of single ones.
+
+        ClosedStoreError once it is closed.
+        """
         return self._reader.file
 
     # By key
@@ -195,7 +218,10 @@ class IdMapping:
     def gather(self, keys: Words) -> tuple[Lims, Words]:
         """Return (lims, numbers) of keys; a key that is not there has none."""
         if len(keys) > LOOK_UPS:
-            parts = [self.gather(keys[start : start + LOOK_UPS]) for start in range(0, len(keys), LOOK_UPS)]
+            parts = [
+                self.gather(keys[start : start + LOOK_UPS])
+                for start in range(0, len(keys), LOOK_UPS)
+            ]
             sizes = np.concatenate([np.diff(lims) for lims, _ in parts])
             return lims_of(sizes), np.concatenate([numbers for _, numbers in parts])
         blocks, ranks = self.table.kernel.locate(keys)
@@ -215,7 +241,9 @@ class IdMapping:
         found = [record for record in records if record is not None]
         if len(found) != len(keys):
             raise self._missing(int(distinct[records.index(None)]))
-        return _kernel.gather_ids(found, _seed_words(keys), record.astype(np.uint64), ranks, self._digest, self.name)
+        return _kernel.gather_ids(
+            found, _seed_words(keys), record.astype(np.uint64), ranks, self._digest, self.name
+        )
 
     # In order
 
@@ -229,15 +257,24 @@ class IdMapping:
     def blocks(self, first: int, keys: Words, entry_counts: Counts) -> tuple[Words, Words]:
         """Return (numbers per key, numbers) of successive blocks, which have these keys."""
         lasts = keys[np.cumsum(entry_counts, dtype=np.int64) - 1]
-        return _kernel.unpack_records(self._of_blocks(first, lasts), first, _seed_words(lasts), self._digest, self.name)
+        return _kernel.unpack_records(
+            self._of_blocks(first, lasts), first, _seed_words(lasts), self._digest, self.name
+        )
 
     def _of_blocks(self, first: int, lasts: Words) -> list[bytes]:
-        """Return the records of successive blocks with these last keys. A missing record shows as damage of the next ones."""
+        """Return the records of successive blocks with these last keys.
+
+        A missing record shows as damage of the next ones.
+        """
         if not len(lasts):
             return []
         _, records = self.file.range(*rows_to_numbers(np.concatenate([lasts[:1], lasts[-1:]])))
         if len(records) != len(lasts):
-            raise CorruptStoreError(f"{self.path}: id records are missing from block {first} on", path=self.path, block=first)
+            raise CorruptStoreError(
+                f"{self.path}: id records are missing from block {first} on",
+                path=self.path,
+                block=first,
+            )
         return records
 
     def places(self, rank_bits: int) -> Iterator[tuple[Words, Words]]:
@@ -247,18 +284,30 @@ class IdMapping:
             counts, numbers = self.blocks(first, keys, entry_counts)
             sizes = entry_counts.astype(np.int64)
             blocks = np.repeat(np.arange(first, first + len(sizes), dtype=np.uint64), sizes)
-            ranks = np.arange(len(blocks), dtype=np.uint64) - np.repeat(np.cumsum(sizes) - sizes, sizes).astype(np.uint64)
-            yield numbers, np.repeat(blocks << np.uint64(rank_bits) | ranks, counts.astype(np.int64))
+            ranks = np.arange(len(blocks), dtype=np.uint64) - np.repeat(
+                np.cumsum(sizes) - sizes, sizes
+            ).astype(np.uint64)
+            yield (
+                numbers,
+                np.repeat(blocks << np.uint64(rank_bits) | ranks, counts.astype(np.int64)),
+            )
             first += len(sizes)
 
     def find(self, wanted: Words) -> tuple[Words, Counts, Words]:
-        """Return (blocks, ranks, numbers) of all places with a wanted number; these ascend. This reads the whole mapping."""
+        """Return (blocks, ranks, numbers) of all places with a wanted number; these ascend.
+
+        This reads the whole mapping.
+        """
         parts = []
         block_count = self.table.kernel.block_count
         for first in range(0, block_count, FIND_BLOCKS):
             lasts = self.table.read_keys(first, min(first + FIND_BLOCKS, block_count))
             records = self._of_blocks(first, lasts)
-            parts.append(_kernel.find_ids(records, first, _seed_words(lasts), self._digest, wanted, self.name))
+            parts.append(
+                _kernel.find_ids(
+                    records, first, _seed_words(lasts), self._digest, wanted, self.name
+                )
+            )
         if not parts:
             return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint64)
         blocks, ranks, numbers = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -271,26 +320,39 @@ class IdMapping:
         self.table.verify(tick)
         return self.verify_numbers((counts for _, counts in self.table.pieces()), tick)
 
-    def verify_numbers(self, entry_counts: Iterable[Counts], tick: Callable[[int], None] = lambda rows: None) -> int:
-        """Check that each block has exactly one good record, for its number of keys; return how many numbers there are.
+    def verify_numbers(
+        self, entry_counts: Iterable[Counts], tick: Callable[[int], None] = lambda rows: None
+    ) -> int:
+        """Check that each block has exactly one good record, for its number of keys.
 
-        ``entry_counts`` are of successive blocks, in pieces; ``tick`` is called now and then with the keys checked since.
+        Return how many numbers there are.
+
+        ``entry_counts`` are of successive blocks, in pieces; ``tick`` is called now and then with
+        the keys checked since.
         """
         self._reader.verify()
         total = block = waiting = 0
         records = self._reader.items()
         lasts = iter(rows_to_numbers(self.table.block_keys))
-        for block, expected in enumerate(chain.from_iterable(counts.tolist() for counts in entry_counts)):
+        for block, expected in enumerate(
+            chain.from_iterable(counts.tolist() for counts in entry_counts)
+        ):
             last = next(lasts, None)
             key, record = next(records, (None, b""))
             if last is None or key != last:
                 raise self._missing(block)
-            counts, numbers = unpack_record(record, record_seed(self._digest, last), self.name, block)
+            counts, numbers = unpack_record(
+                record, record_seed(self._digest, last), self.name, block
+            )
             if len(counts) != expected:
                 raise CorruptStoreError(
-                    f"{self.path}: the id record of block {block} holds {len(counts)} fingerprints, the table {expected}",
-                    path=self.path, block=block, expected=expected, got=len(counts),
-                )  # fmt: skip
+                    f"{self.path}: the id record of block {block} holds {len(counts)} "
+                    f"fingerprints, the table {expected}",
+                    path=self.path,
+                    block=block,
+                    expected=expected,
+                    got=len(counts),
+                )
             total += len(numbers)
             waiting += expected
             if waiting >= TICK_ROWS:
@@ -298,11 +360,15 @@ class IdMapping:
                 waiting = 0
         tick(waiting)
         if next(records, None) is not None:
-            raise CorruptStoreError(f"{self.path}: there are more id records than blocks", path=self.path)
+            raise CorruptStoreError(
+                f"{self.path}: there are more id records than blocks", path=self.path
+            )
         return total
 
     def _missing(self, block: int) -> CorruptStoreError:
-        return CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
+        return CorruptStoreError(
+            f"{self.path}: the id record of block {block} is missing", path=self.path, block=block
+        )
 
     @property
     def file_bytes(self) -> int:
@@ -323,7 +389,14 @@ class IdMapping:
 class KeyedMapping(IdMapping):
     """A mapping that opens its table; ``names`` are the files of the table and of the numbers."""
 
-    def __init__(self, folder: Path, names: tuple[str, str], key_count: int, key_digest: int, shape: dict[str, int]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        names: tuple[str, str],
+        key_count: int,
+        key_digest: int,
+        shape: dict[str, int],
+    ) -> None:
         table = PackedTable(folder / names[0])
         table.check_place(MAPPING_DESIGN, 0, key_count, key_digest)
         super().__init__(table, folder / names[1], shape)
@@ -335,7 +408,10 @@ def bits_of_ranks(most: int) -> int:
 
 
 class IdIndex(KeyedMapping):
-    """The index by id: from an id number to the places of its fingerprints in the first table; described by the manifest."""
+    """The index by id: from an id number to the places of its fingerprints in the first table.
+
+    Described by the manifest.
+    """
 
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
         self._rank_bits = int(record["rank_bits"])
@@ -355,8 +431,13 @@ class IdIndex(KeyedMapping):
     def verify_with(self, ids: IdMapping, tick: Callable[[int], None] = lambda rows: None) -> None:
         """Check all of it, and that it says the same as the id map."""
         self.verify(tick)
-        expected = sum(pair_digest(numbers, places) for numbers, places in ids.places(self._rank_bits)) % 2**64
+        expected = (
+            sum(pair_digest(numbers, places) for numbers, places in ids.places(self._rank_bits))
+            % 2**64
+        )
         if digest_of(self.groups(), tick) != expected:
             raise CorruptStoreError(
-                f"{self.path}: the index by id does not say the same as the id map: run fpstore repair", path=self.path
+                f"{self.path}: the index by id does not say the same as the id map: run fpstore "
+                "repair",
+                path=self.path,
             )

@@ -1,4 +1,7 @@
-"""Packed tables, whose entries are coded in blocks: a writer that takes sorted keys in a stream, and a reader."""
+"""Packed tables, whose entries are coded in blocks.
+
+A writer that takes sorted keys in a stream, and a reader.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +28,20 @@ from fpstore.format import huffman
 from fpstore.format.filter import FilterWriter, filter_cutter, filter_name
 from fpstore.format.layout import TableLayout, check_facts
 
-FEED_KEYS = 1 << 17  # in one call of the kernel: in between, a thread has to get the interpreter back
+# in one call of the kernel: in between, a thread has to get the interpreter back
+FEED_KEYS = 1 << 17
 INDEX_AT_OPEN = 16 << 20  # bytes of keys and directory to read ahead when a table is opened
-BLOCKS_BYTES = 1 << 18  # of blocks, read at once: with their keys they stay in the second-level cache
+# of blocks, read at once: with their keys they stay in the second-level cache
+BLOCKS_BYTES = 1 << 18
 DECODE_ROOM = 2 * _kernel.MAX_ENTRIES
 DECODE_MORE = 8  # rows behind them that the kernel may overwrite
 SPARSE = 64  # blocks between keys that are read one by one
 
 
 class PackedWriter:
-    """Writes one packed table, and its filter beside it: :meth:`feed` sorted permuted keys, then :meth:`finish`.
+    """Writes one packed table, and its filter beside it.
+
+    :meth:`feed` sorted permuted keys, then :meth:`finish`.
 
     The histogram and the count of the layout must be of the keys that will be fed.
     """
@@ -57,14 +64,23 @@ class PackedWriter:
         try:
             self._file.write(np.zeros(_kernel.HEADER_BYTES, np.uint8))
             if layout.filter is not None:
-                cutter = filter_cutter(layout.design, layout.table, layout.fingerprint_count, layout.set_digest, layout.filter)
+                cutter = filter_cutter(
+                    layout.design,
+                    layout.table,
+                    layout.fingerprint_count,
+                    layout.set_digest,
+                    layout.filter,
+                )
                 self._filter = FilterWriter(path.with_name(filter_name(layout.table)), cutter)
         except BaseException:
             self._file.close()
             raise
 
     def feed(self, keys: Words) -> Counts:
-        """Append sorted, distinct, permuted keys; return the entry counts of the blocks that were completed."""
+        """Append sorted, distinct, permuted keys.
+
+        Return the entry counts of the blocks that were completed.
+        """
         counts = []
         for start in range(0, len(keys), FEED_KEYS):
             room = self._file.room(self._room)
@@ -85,7 +101,9 @@ class PackedWriter:
         """
         layout = self._layout
         if self._fed != layout.fingerprint_count:
-            raise CorruptStoreError(f"{self.path}: it would hold {self._fed} keys instead of {layout.fingerprint_count}")
+            raise CorruptStoreError(
+                f"{self.path}: it would hold {self._fed} keys instead of {layout.fingerprint_count}"
+            )
         block, key, count = self._encoder.finish()
         self._file.write(block)
         keys = np.concatenate([*self._keys, key])
@@ -95,9 +113,17 @@ class PackedWriter:
             self._file.write(np.ascontiguousarray(keys[:, 1:]).reshape(-1).view(np.uint8))
         self._file.write(make_directory(keys).view(np.uint8))
         header = _kernel.make_header(
-            self._permutation, self._code, layout.set_digest, self._fed, len(keys), layout.blocks.bytes, layout.table,
-            len(layout.design.tables), layout.spec.prefix_bits, layout.spec.flips,
-        )  # fmt: skip
+            self._permutation,
+            self._code,
+            layout.set_digest,
+            self._fed,
+            len(keys),
+            layout.blocks.bytes,
+            layout.table,
+            len(layout.design.tables),
+            layout.spec.prefix_bits,
+            layout.spec.flips,
+        )
         self._file.finish(header)
         if self._filter is not None:
             self._filter.finish()
@@ -121,8 +147,9 @@ class PackedWriter:
 class PackedTable(StoredFile):
     """A packed table: mapped for probes, which the kernel verifies, and read with ``pread`` for everything else.
 
-    For ``pages`` see :func:`fpstore.open`. With None, the table is not mapped and has no ``kernel``, as a damaged file must not.
-    Another ``header`` takes the place of the file's own, if that is damaged.
+    For ``pages`` see :func:`fpstore.open`. With None, the table is not mapped and has no
+    ``kernel``, as a damaged file must not. Another ``header`` takes the place of the file's own, if
+    that is damaged.
     """
 
     def __init__(self, path: Path, pages: str | None = LAZY, header: bytes | None = None) -> None:
@@ -134,7 +161,12 @@ class PackedTable(StoredFile):
             self.kernel = _kernel.Table(self.mapped(pages), printable(path))
             if self.index_bytes <= INDEX_AT_OPEN:
                 with refusing(path):
-                    os.posix_fadvise(self.fileno(), self.header.keys_offset, self.index_bytes, os.POSIX_FADV_WILLNEED)
+                    os.posix_fadvise(
+                        self.fileno(),
+                        self.header.keys_offset,
+                        self.index_bytes,
+                        os.POSIX_FADV_WILLNEED,
+                    )
 
     @cached_property
     def in_order(self) -> _kernel.Table:
@@ -153,14 +185,23 @@ class PackedTable(StoredFile):
 
     # Checks
 
-    def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
+    def check_place(
+        self, design: Design, table: int, fingerprint_count: int, set_digest: int
+    ) -> None:
         """Refuse an intact file that belongs to another place in the design or another set."""
         spec = design.tables[table]
         check_facts(
-            self.path, self.header, table=table, table_count=len(design.tables), width=spec.width.bits,
-            permutation=spec.permutation, prefix_bits=spec.prefix_bits, flips=spec.flips,
-            fingerprint_count=fingerprint_count, set_digest=set_digest,
-        )  # fmt: skip
+            self.path,
+            self.header,
+            table=table,
+            table_count=len(design.tables),
+            width=spec.width.bits,
+            permutation=spec.permutation,
+            prefix_bits=spec.prefix_bits,
+            flips=spec.flips,
+            fingerprint_count=fingerprint_count,
+            set_digest=set_digest,
+        )
 
     def check_codec(self, codec: str) -> None:
         """Refuse a table of another codec than the store's: a probe reads all its tables alike."""
@@ -184,7 +225,9 @@ class PackedTable(StoredFile):
             return leads
         rest_words = width.words - 1
         at = header.keys_offset + 8 * (header.block_count + rest_words * start)
-        return np.column_stack([leads, self._words(at, rest_words * (end - start)).reshape(-1, rest_words)])
+        return np.column_stack(
+            [leads, self._words(at, rest_words * (end - start)).reshape(-1, rest_words)]
+        )
 
     def sample_keys(self, step: int) -> Words:
         """Return the key of every ``step``-th block, from the first on."""
@@ -192,7 +235,9 @@ class PackedTable(StoredFile):
         if step < SPARSE:
             return self.read_keys(0, count)[::step].copy()
         none = Width(self.header.width).empty(0)
-        return np.concatenate([none, *(self.read_keys(block, block + 1) for block in range(0, count, step))])
+        return np.concatenate(
+            [none, *(self.read_keys(block, block + 1) for block in range(0, count, step))]
+        )
 
     def _words(self, at: int, count: int) -> Words:
         return self.exactly(at, 8 * count).view(np.uint64)
@@ -202,8 +247,9 @@ class PackedTable(StoredFile):
     def decode(self, start: int, end: int, into: Words | None = None) -> tuple[Words, Counts, int]:
         """Return (permuted keys, entry counts, next block) of some successive blocks, at least one.
 
-        The keys are put into an array, if one is given that has room for them. The error for a block that is damaged or cannot be
-        read has its number in ``block``; the blocks before it were not returned.
+        The keys are put into an array, if one is given that has room for them. The error for a
+        block that is damaged or cannot be read has its number in ``block``; the blocks before it
+        were not returned.
         """
         count = min(end - start, max(BLOCKS_BYTES // self.header.block_bytes, 1))
         while True:
@@ -231,7 +277,8 @@ class PackedTable(StoredFile):
     def pieces(self, start: int = 0, reuse: bool = False) -> Iterator[tuple[Words, Counts]]:
         """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces.
 
-        With ``reuse``, keys are valid until the next piece takes their memory: each new page would have to be cleared.
+        With ``reuse``, keys are valid until the next piece takes their memory: each new page would
+        have to be cleared.
         """
         end = self.header.block_count
         room = Width(self.header.width).empty(DECODE_ROOM + DECODE_MORE) if reuse else None
@@ -247,10 +294,12 @@ class PackedTable(StoredFile):
             pass
 
     def verified_keys(self, tick: Callable[[int], None] = lambda rows: None) -> Iterator[Words]:
-        """Yield the permuted keys in order, and check everything: index, directory, blocks, order, count and set digest.
+        """Yield the permuted keys in order, and check everything.
 
-        Of each block, the checksum, the lengths and the key are checked before its keys are yielded. ``tick`` is called with
-        the number of keys of each piece.
+        Index, directory, blocks, order, count and set digest.
+
+        Of each block, the checksum, the lengths and the key are checked before its keys are
+        yielded. ``tick`` is called with the number of keys of each piece.
         """
         self.check_size()
         header = self.header
@@ -285,14 +334,25 @@ class PackedTable(StoredFile):
         wrong = np.flatnonzero(~ascending(keys))
         if len(wrong):
             block = int(wrong[0]) + 1
-            raise CorruptStoreError(f"{self.path}: block {block}: key index is out of order", path=self.path, block=block)
-        found = self._words(header.directory_offset, (header.file_bytes - header.directory_offset) // 8)
+            raise CorruptStoreError(
+                f"{self.path}: block {block}: key index is out of order",
+                path=self.path,
+                block=block,
+            )
+        found = self._words(
+            header.directory_offset, (header.file_bytes - header.directory_offset) // 8
+        )
         if not np.array_equal(found, make_directory(keys)):
-            raise CorruptStoreError(f"{self.path}: key directory does not match the keys", path=self.path)
+            raise CorruptStoreError(
+                f"{self.path}: key directory does not match the keys", path=self.path
+            )
 
 
 def make_directory(keys: Words) -> Words:
-    """Return the directory of the sorted keys of blocks: how many have leading bits below each value, and how many there are."""
+    """Return the directory of the sorted keys of blocks.
+
+    How many have leading bits below each value, and how many there are.
+    """
     bits = max(len(keys).bit_length() - 4, 0)  # 8 to 15 keys for each value
     bounds = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits if bits else 0)
     return np.append(np.searchsorted(leading_words(keys), bounds), len(keys)).astype(np.uint64)

@@ -14,7 +14,8 @@ KIND_MASK = 3
 IN_BASE = 4  # beside the kind: the fingerprint is in the generation's tables
 ID_KINDS = ("row", "integer", "string")
 LAST_ROW = 2**64 - 1
-Row = tuple[int, int, int]  # kind, with IN_BASE where it holds; fingerprint, as the kernel knows it; id number
+# kind, with IN_BASE where it holds; fingerprint, as the kernel knows it; id number
+Row = tuple[int, int, int]
 _PAYLOAD = struct.Struct(
     "<QQQQQII"
 )  # fingerprints, ids and next row afterwards; rows, strings, kind of ids, words of a fingerprint
@@ -47,7 +48,9 @@ class Change(NamedTuple):
     ids: Words
     strings: list[
         bytes
-    ]  # that get a number with this change, in the order of the numbers; the number of an empty one stays unused
+        # that get a number with this change, in the order of the numbers; the number of an empty
+        # one stays unused
+    ]
 
 
 def pack_change(change: Change) -> bytes:
@@ -56,25 +59,40 @@ def pack_change(change: Change) -> bytes:
     return b"".join(
         (
             _PAYLOAD.pack(
-                totals.fingerprints, totals.ids, totals.next_row, len(change.kinds), len(change.strings),
-                ID_KINDS.index(totals.id_kind), words_of(change.fingerprints),
+                totals.fingerprints,
+                totals.ids,
+                totals.next_row,
+                len(change.kinds),
+                len(change.strings),
+                ID_KINDS.index(totals.id_kind),
+                words_of(change.fingerprints),
             ),
             change.fingerprints.astype("<u8", copy=False).tobytes(),
             change.ids.astype("<u8", copy=False).tobytes(),
             change.kinds.tobytes(),
             *_framed(change.strings),
         )
-    )  # fmt: skip
+    )
 
 
 def pack_one(totals: Totals, row: Row, strings: list[bytes], words: int) -> bytes:
     """Return the payload of a record of one row, as :func:`pack_change` does, but without arrays."""
     kind, fingerprint, number = row
-    head = totals.fingerprints, totals.ids, totals.next_row, 1, len(strings), ID_KINDS.index(totals.id_kind), words
+    head = (
+        totals.fingerprints,
+        totals.ids,
+        totals.next_row,
+        1,
+        len(strings),
+        ID_KINDS.index(totals.id_kind),
+        words,
+    )
     if words == 1:
         return b"".join((_ONE_ROW.pack(*head, fingerprint, number, kind), *_framed(strings)))
     rows = row_of_number(fingerprint, words).astype("<u8", copy=False).tobytes()
-    return b"".join((_PAYLOAD.pack(*head), rows, _ID_AND_KIND.pack(number, kind), *_framed(strings)))
+    return b"".join(
+        (_PAYLOAD.pack(*head), rows, _ID_AND_KIND.pack(number, kind), *_framed(strings))
+    )
 
 
 def _framed(strings: Iterable[bytes]) -> Iterable[bytes]:

@@ -1,4 +1,7 @@
-"""The manifest of a sharded store: its shards in order, what each holds, and what they hold together."""
+"""The manifest of a sharded store.
+
+Its shards in order, what each holds, and what they hold together.
+"""
 
 from __future__ import annotations
 
@@ -58,12 +61,14 @@ class Shard(NamedTuple):
     name: str  # of its folder
     identity: str  # in hexadecimal digits, as in its own manifest
     generation: int  # the number of its generation
-    records: int  # in its log: with the generation and the identity, they say that nothing has changed
+    # in its log: with the generation and the identity, they say that nothing has changed
+    records: int
     fingerprints: int
     ids: int
     first_row: int  # the id of its row 0, if ids are row numbers
     rows: int  # how many row numbers it has used
-    bounds: list[str] | None  # hexadecimal digits: no fingerprint is less than the first or greater than the second
+    # hexadecimal digits: no fingerprint is less than the first or greater than the second
+    bounds: list[str] | None
 
 
 class ShardsManifest(NamedTuple):
@@ -82,7 +87,11 @@ class ShardsManifest(NamedTuple):
     @property
     def data(self) -> bytes:
         """The bytes of the file, which depend on nothing else."""
-        content = {"format_version": VERSION, **self._asdict(), "shards": [shard._asdict() for shard in self.shards]}
+        content = {
+            "format_version": VERSION,
+            **self._asdict(),
+            "shards": [shard._asdict() for shard in self.shards],
+        }
         return manifest_data(content, MOST_BYTES)
 
 
@@ -97,7 +106,9 @@ def is_shard_name(name: str) -> bool:
 
 
 def write_shards(path: Path, manifest: ShardsManifest) -> None:
-    """Write the manifest of a sharded store, in one durable step; after a StorageError the old one stays.
+    """Write the manifest of a sharded store, in one durable step.
+
+    After a StorageError the old one stays.
 
     Several processes may do so at once: each writes a file of its own.
     """
@@ -117,7 +128,9 @@ def read_shards(path: Path) -> ShardsManifest:
         with opened(file, of_user=True) as descriptor:
             data = read_at(descriptor, file, 0, MOST_BYTES)
     except StoreNotFoundError as error:
-        raise StoreNotFoundError(f"{path}: not a sharded store (no {SHARDS_FILE} in it)", path=path) from error
+        raise StoreNotFoundError(
+            f"{path}: not a sharded store (no {SHARDS_FILE} in it)", path=path
+        ) from error
     content = manifest_content(data, file, LOST)
     check_version(content, VERSION, file)
     wrong = _wrong(content)
@@ -147,17 +160,27 @@ def _contradiction(content: dict[str, Any], shards: list[Shard]) -> str | None:
         bounds = shard.bounds
         for wrong, name in (
             (shard.name != shard_name(number), "name"),
-            (shard.first_row != (first if by_row else 0) or (shard.rows and not by_row), "first_row"),
+            (
+                shard.first_row != (first if by_row else 0) or (shard.rows and not by_row),
+                "first_row",
+            ),
             (shard.ids < shard.fingerprints, "ids"),
             (bounds is None and shard.fingerprints > 0, "bounds"),
-            (bounds is not None and (len(bounds) != 2 or {*map(len, bounds)} != {digits} or bounds[0] > bounds[1]), "bounds"),
+            (
+                bounds is not None
+                and (len(bounds) != 2 or {*map(len, bounds)} != {digits} or bounds[0] > bounds[1]),
+                "bounds",
+            ),
         ):
             if wrong:
                 return f"shards.{number}.{name}"
     for wrong, name in (
         (len({shard.identity for shard in shards}) < len(shards), "shards"),
         (content["fingerprints"] > sum(shard.fingerprints for shard in shards), "fingerprints"),
-        (not content["fingerprints"] <= content["ids"] <= sum(shard.ids for shard in shards), "ids"),
+        (
+            not content["fingerprints"] <= content["ids"] <= sum(shard.ids for shard in shards),
+            "ids",
+        ),
     ):
         if wrong:
             return name

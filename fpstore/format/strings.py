@@ -1,4 +1,7 @@
-"""The strings of a store by number: many in a record, compressed together (docs/format.md, "Strings")."""
+"""The strings of a store by number.
+
+Many in a record, compressed together (docs/format.md, "Strings").
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,8 @@ SEPARATOR = b"\xff"  # occurs in no UTF-8
 RECORD_BYTES = 1 << 10  # the strings of a record, about; one look-up decompresses them
 MOST_STRINGS = 1 << 8  # in a record
 LAYOUT_KEYS = 2**64 - 2, 2**64 - 1  # two copies: without the layout, no record can be read
-_LAYOUT = struct.Struct("<IQ")  # strings in a record; how many strings there were when the zstandard dictionary was trained
+# strings in a record; how many strings there were when the zstandard dictionary was trained
+_LAYOUT = struct.Struct("<IQ")
 CHECKSUM_BYTES = 4
 CONTENT_BYTES = 1 << 20  # of records that are decompressed together
 LEVEL = 3  # of zstandard
@@ -40,7 +44,10 @@ Buffers = Any  # a sequence of buffers of zstandard
 
 
 def with_checksum(key: int, content: bytes) -> bytes:
-    """Return the value of a key: the low half of the XXH64 of the content, seeded with the key, then the content."""
+    """Return the value of a key.
+
+    The low half of the XXH64 of the content, seeded with the key, then the content.
+    """
     return struct.pack("<I", xxhash.xxh64_intdigest(content, key) & 0xFFFFFFFF) + content
 
 
@@ -63,7 +70,10 @@ class StringLayout(NamedTuple):
 
 
 def parse_layout(values: Iterable[bytes | None]) -> StringLayout | None:
-    """Return the layout from the values of LAYOUT_KEYS, where one is enough; None if all are damaged."""
+    """Return the layout from the values of LAYOUT_KEYS, where one is enough.
+
+    None if all are damaged.
+    """
     for key, value in zip(LAYOUT_KEYS, values, strict=True):
         content = None if value is None else checked(key, value)
         if content is not None and len(content) >= _LAYOUT.size:
@@ -75,7 +85,11 @@ def parse_layout(values: Iterable[bytes | None]) -> StringLayout | None:
 
 def strings_per_record(count: int, total_bytes: int) -> int:
     """Return how many strings of a set of this size share a record."""
-    return min(max(RECORD_BYTES * count // total_bytes, 1), MOST_STRINGS) if total_bytes else MOST_STRINGS
+    return (
+        min(max(RECORD_BYTES * count // total_bytes, 1), MOST_STRINGS)
+        if total_bytes
+        else MOST_STRINGS
+    )
 
 
 def zstandard_dictionary(data: bytes) -> ZstdCompressionDict | None:
@@ -112,10 +126,19 @@ class RecordReader:
         """Return the strings of a value, or None if it is damaged."""
         content = self.content(record, value)
         strings = [] if content is None else content.split(SEPARATOR)
-        return None if not strings or strings.pop() or len(strings) > self._layout.per_record else strings
+        return (
+            None
+            if not strings or strings.pop() or len(strings) > self._layout.per_record
+            else strings
+        )
 
-    def contents(self, records: Words, values: Sequence[bytes | None]) -> Iterator[tuple[slice, Buffers | None]]:
-        """Yield (which values, their decompressed buffers) in parts of some bytes; None, last, if a value is damaged."""
+    def contents(
+        self, records: Words, values: Sequence[bytes | None]
+    ) -> Iterator[tuple[slice, Buffers | None]]:
+        """Yield (which values, their decompressed buffers) in parts of some bytes.
+
+        None, last, if a value is damaged.
+        """
         start = 0
         while start < len(values):
             found = self._decompressed(records[start:], list(values[start:]))
@@ -143,7 +166,9 @@ class RecordReader:
         try:
             return self._free.pop()
         except IndexError:  # all are in use
-            return self._zstandard.ZstdDecompressor(dict_data=zstandard_dictionary(self._layout.dictionary))
+            return self._zstandard.ZstdDecompressor(
+                dict_data=zstandard_dictionary(self._layout.dictionary)
+            )
 
 
 class StringWriter:
@@ -156,7 +181,11 @@ class StringWriter:
         if known is not None:
             known.precompute_compress(level=LEVEL)
         self._compressor: ZstdCompressor = zstandard.ZstdCompressor(
-            level=LEVEL, dict_data=known, write_checksum=False, write_content_size=True, write_dict_id=False
+            level=LEVEL,
+            dict_data=known,
+            write_checksum=False,
+            write_content_size=True,
+            write_dict_id=False,
         )
         self._zstandard = zstandard
         self._layout = layout
@@ -186,13 +215,20 @@ class StringWriter:
         count, step = len(strings), self._layout.per_record
         lasts = np.minimum(np.arange(step, count + step, step), count)
         ends = strings.ends[lasts - 1] + lasts.astype(np.uint64)  # with the separators
-        segments = np.stack([np.append(np.uint64(0), ends[:-1]), np.diff(ends, prepend=np.uint64(0))], axis=1)
+        segments = np.stack(
+            [np.append(np.uint64(0), ends[:-1]), np.diff(ends, prepend=np.uint64(0))], axis=1
+        )
         contents = self._zstandard.BufferWithSegments(strings.separated(), segments.tobytes())
         frames = self._compressor.multi_compress_to_buffer(contents, threads=self._threads)
-        return [with_checksum(record, frames[i].tobytes()) for i, record in enumerate(records.tolist())]
+        return [
+            with_checksum(record, frames[i].tobytes()) for i, record in enumerate(records.tolist())
+        ]
 
     def copy(self, values: list[bytes]) -> None:
-        """Append values as they lie in the same place of a file of the same layout; no record is half full."""
+        """Append values as they lie in the same place of a file of the same layout.
+
+        No record is half full.
+        """
         assert not len(self._waiting)
         self._put(values)
 
@@ -204,7 +240,9 @@ class StringWriter:
 
     def _flush(self) -> None:
         values = self._values
-        self._writer.append(np.arange(self._written, self._written + len(values), dtype=np.uint64), values)
+        self._writer.append(
+            np.arange(self._written, self._written + len(values), dtype=np.uint64), values
+        )
         self._written += len(values)
         self._values, self._held = [], 0
 
@@ -224,7 +262,8 @@ class StringWriter:
 class Strings:
     """Reads strings by number.
 
-    The ``shape`` is what :meth:`StringWriter.finish` returned; ``count`` is the number of strings, with unused numbers.
+    The ``shape`` is what :meth:`StringWriter.finish` returned; ``count`` is the number of strings,
+    with unused numbers.
     """
 
     def __init__(self, path: Path, shape: dict[str, int], count: int) -> None:
@@ -267,7 +306,9 @@ class Strings:
 
     def _damaged_record(self, record: int) -> CorruptStoreError:
         first = record * self.per_record
-        return self._damaged(f"the strings of id numbers {first} to {first + self.per_record - 1} are damaged")
+        return self._damaged(
+            f"the strings of id numbers {first} to {first + self.per_record - 1} are damaged"
+        )
 
     def string(self, number: int) -> str:
         """Return the string of a number; CorruptStoreError if there is none."""
@@ -292,7 +333,9 @@ class Strings:
         self.place(numbers, np.arange(len(numbers), dtype=np.uint64), out)
         return [*map(str.encode, out)]
 
-    def place(self, numbers: Words, places: Words, out: list[str], most: int | None = None) -> int | None:
+    def place(
+        self, numbers: Words, places: Words, out: list[str], most: int | None = None
+    ) -> int | None:
         """Put the strings of ascending numbers at these places of a list. Each record is read once.
 
         Return how many bytes they have; None as soon as these are more than ``most``.
@@ -301,7 +344,9 @@ class Strings:
         for rows, within, records, values, contents in self._holding(numbers):
             counts = self._counts(records)
             ranks = self._ranks(numbers[rows])
-            taken = contents and _kernel.place_strings(contents, counts, within, ranks, places[rows], out)
+            taken = contents and _kernel.place_strings(
+                contents, counts, within, ranks, places[rows], out
+            )
             if taken is None:
                 raise self._fault(records, values, numbers[rows])
             size += taken
@@ -310,7 +355,10 @@ class Strings:
         return size
 
     def selected(self, numbers: Words) -> Iterator[StringColumn]:
-        """Yield the strings of distinct ascending numbers, in parts of some bytes. Only their records are read."""
+        """Yield the strings of distinct ascending numbers, in parts of some bytes.
+
+        Only their records are read.
+        """
         for rows, within, records, values, contents in self._holding(numbers):
             counts = self._counts(records)
             column = contents and _kernel.join_contents(contents, counts)
@@ -329,11 +377,13 @@ class Strings:
         ranks: Words = numbers % np.uint64(self.per_record)
         return ranks
 
-    def _holding(self, numbers: Words) -> Iterator[tuple[slice, Words, Words, list[bytes | None], Buffers | None]]:
+    def _holding(
+        self, numbers: Words
+    ) -> Iterator[tuple[slice, Words, Words, list[bytes | None], Buffers | None]]:
         """Read each record of ascending numbers once, in parts of some bytes.
 
-        Yield (which of the numbers, where the numbers of each record start among these, the records, their values, and their
-        contents, or None if a value is damaged).
+        Yield (which of the numbers, where the numbers of each record start among these, the
+        records, their values, and their contents, or None if a value is damaged).
         """
         if len(numbers) and int(numbers[-1]) >= self.count:
             raise self._unknown(int(numbers[-1]))
@@ -351,9 +401,13 @@ class Strings:
                 yield rows, within, batch[part], values[part], contents
             first += len(values)
 
-    def _fault(self, records: Words, values: Sequence[bytes | None], numbers: Words) -> CorruptStoreError:
+    def _fault(
+        self, records: Words, values: Sequence[bytes | None], numbers: Words
+    ) -> CorruptStoreError:
         """Return why strings of some records cannot be read."""
-        for record, value, count in zip(records.tolist(), values, self._counts(records).tolist(), strict=True):
+        for record, value, count in zip(
+            records.tolist(), values, self._counts(records).tolist(), strict=True
+        ):
             content = None if value is None else self._records.content(record, value)
             if content is None or _kernel.string_at(content, count, 0) is None:
                 return self._damaged_record(record)
@@ -383,7 +437,11 @@ class Strings:
     def columns_of(self, records: Words, values: list[bytes]) -> Iterator[StringColumn]:
         """Yield the strings of records, in parts of some bytes."""
         for part, contents in self._records.contents(records, values):
-            column = None if contents is None else _kernel.join_contents(contents, self._counts(records[part]))
+            column = (
+                None
+                if contents is None
+                else _kernel.join_contents(contents, self._counts(records[part]))
+            )
             if column is None:
                 raise self._fault(records, values, NO_NUMBERS)
             yield StringColumn(*column)
@@ -395,7 +453,10 @@ class Strings:
                 raise self._damaged_record(record)
 
     def columns(self) -> Iterator[tuple[int, StringColumn]]:
-        """Yield (number of the first string, strings) in order of the numbers; a string that is not in use is empty."""
+        """Yield (number of the first string, strings) in order of the numbers.
+
+        A string that is not in use is empty.
+        """
         number = 0
         for first, values in self.records():
             records = np.arange(first, first + len(values), dtype=np.uint64)

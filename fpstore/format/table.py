@@ -32,4 +32,7 @@ def table_writer(path: Path, layout: TableLayout) -> TableWriter:
     """Return a writer of a table of a store."""
     if layout.spec.kind == BLOCKS:
         return PackedWriter(path, layout)
-    return ColumnWriter(path, ColumnLayout.of(layout.design, layout.table, layout.fingerprint_count, layout.set_digest))
+    return ColumnWriter(
+        path,
+        ColumnLayout.of(layout.design, layout.table, layout.fingerprint_count, layout.set_digest),
+    )

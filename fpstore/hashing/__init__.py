@@ -1,4 +1,7 @@
-"""From texts, pictures and vectors to fingerprints: fingerprinters, their descriptions, and readers of files."""
+"""From texts, pictures and vectors to fingerprints.
+
+Fingerprinters, their descriptions, and readers of files.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -43,4 +46,7 @@ def __getattr__(name: str) -> Any:
     """Load the readers of files on first use: `import fpstore` needs only the fingerprinters."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("fpstore.hashing." + ("readers" if name.endswith("Reader") else "documents")), name)
+    return getattr(
+        import_module("fpstore.hashing." + ("readers" if name.endswith("Reader") else "documents")),
+        name,
+    )

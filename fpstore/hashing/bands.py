@@ -16,7 +16,10 @@ MOST_FUNCTIONS = 256  # of all bands together
 
 
 class Bands(NamedTuple):
-    """Bands of successive hash functions: two texts share the key of a band if all its functions have the same minima on them."""
+    """Bands of successive hash functions.
+
+    Two texts share the key of a band if all its functions have the same minima on them.
+    """
 
     number: int
     size: int
@@ -27,21 +30,28 @@ class Bands(NamedTuple):
 
 
 def planned_bands(jaccard: float, recall: float) -> Bands | None:
-    """Return the longest bands that find a share of the pairs of a similarity; None if there are not functions enough.
+    """Return the longest bands that find a share of the pairs of a similarity.
+
+    None if there are not functions enough.
 
     Long bands bring few texts together by chance. J. Leskovec, A. Rajaraman, J. Ullman, *Mining of
     Massive Datasets*, section 3.4.
     """
     for size in range(MOST_FUNCTIONS, 0, -1):
         some = (Bands(number, size) for number in range(1, MOST_FUNCTIONS // size + 1))
-        if (found := next((bands for bands in some if bands.recall(jaccard) >= recall), None)) is not None:
+        if (
+            found := next((bands for bands in some if bands.recall(jaccard) >= recall), None)
+        ) is not None:
             return found
     return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class BandedMinHash(MinHash):
-    """A MinHash that writes the keys of bands behind each fingerprint. The width, 64 or more, does not count the keys."""
+    """A MinHash that writes the keys of bands behind each fingerprint.
+
+    The width, 64 or more, does not count the keys.
+    """
 
     bands: Bands
     first: int = 0  # the number of the first band's first function
@@ -72,4 +82,8 @@ def with_bands(maker: Any, bands: Bands, first: int = 0) -> Any:
     """Return a fingerprinter that writes the keys of bands behind fingerprints, which are the same."""
     if isinstance(maker, Wrapper):
         return replace(maker, fingerprinter=with_bands(maker.fingerprinter, bands, first))  # type: ignore[type-var]  # all are dataclasses
-    return BandedMinHash(**{field.name: getattr(maker, field.name) for field in fields(maker)}, bands=bands, first=first)
+    return BandedMinHash(
+        **{field.name: getattr(maker, field.name) for field in fields(maker)},
+        bands=bands,
+        first=first,
+    )

@@ -25,7 +25,9 @@ _SLICE = 1 << 10  # values of a column that become Python values together
 
 
 class Hashed(NamedTuple):
-    """The fingerprints of some items, rows of words, and which items have one: the row of any other is zero.
+    """The fingerprints of some items, rows of words, and which items have one.
+
+    The row of any other is zero.
 
     Of pages of HTML also which are compared by their whole texts: see `MainText`.
     """
@@ -36,7 +38,10 @@ class Hashed(NamedTuple):
 
 
 class FeatureSets(NamedTuple):
-    """Sets of features. A feature is the lower half of its hash; those of an item ascend. `sizes` has how many each item has."""
+    """Sets of features. A feature is the lower half of its hash; those of an item ascend.
+
+    `sizes` has how many each item has.
+    """
 
     features: Counts
     sizes: npt.NDArray[np.int64]
@@ -45,7 +50,8 @@ class FeatureSets(NamedTuple):
 class UnitSets(NamedTuple):
     """Sets of features as whole hashes, or as ranks of these, which ascend in each item.
 
-    `units` has the words or characters in the first feature of an item: fewer than in others if its text is shorter.
+    `units` has the words or characters in the first feature of an item: fewer than in others if its
+    text is shorter.
     """
 
     features: npt.NDArray[Any]
@@ -56,9 +62,10 @@ class UnitSets(NamedTuple):
 class Fingerprinter(ABC, Generic[Item_contra]):
     """Makes fingerprints of items of one kind: texts, images, vectors.
 
-    Similar items get fingerprints that differ in few bits. A fingerprinter has no state but its parameters: the
-    same name, version and parameters always give the same fingerprints. A change that would alter the fingerprint
-    of any item needs a new version. An item without content, such as an empty text, has no fingerprint.
+    Similar items get fingerprints that differ in few bits. A fingerprinter has no state but its
+    parameters: the same name, version and parameters always give the same fingerprints. A change
+    that would alter the fingerprint of any item needs a new version. An item without content, such
+    as an empty text, has no fingerprint.
 
     Attributes
     ----------
@@ -69,7 +76,8 @@ class Fingerprinter(ABC, Generic[Item_contra]):
     items : str
         What it makes fingerprints of, in the plural: "texts", "pictures" or "vectors".
     usual_group : str
-        How to group near-duplicates: "connected", or "greedy" where chains connect many unlike items.
+        How to group near-duplicates: "connected", or "greedy" where chains connect many unlike
+        items.
     """
 
     name: ClassVar[str]
@@ -84,7 +92,10 @@ class Fingerprinter(ABC, Generic[Item_contra]):
 
     @property
     def usual_radius(self) -> int:
-        """A radius to begin with: 3 of each 64 bits (Manku, Jain, Das Sarma, section 5.1), rounded down, unless measured."""
+        """A radius to begin with.
+
+        3 of each 64 bits (Manku, Jain, Das Sarma, section 5.1), rounded down, unless measured.
+        """
         return USUAL_BITS * self.width // WORD_BITS
 
     @property
@@ -103,15 +114,24 @@ class Fingerprinter(ABC, Generic[Item_contra]):
 
     def feature_sets(self, items: Sequence[Any], /) -> FeatureSets:
         """Return the features of some items as sets."""
-        raise InputError(f"the fingerprinter {self.name} has no features that texts have in common", got=self.name)
+        raise InputError(
+            f"the fingerprinter {self.name} has no features that texts have in common",
+            got=self.name,
+        )
 
     def batches(self, items: Iterable[Item_contra], /) -> Iterator[Sequence[Any]]:
-        """Cut items into batches that fit into memory; InputError names the position of an item of a wrong type."""
+        """Cut items into batches that fit into memory.
+
+        InputError names the position of an item of a wrong type.
+        """
         return batches_of_texts(items)
 
     def lack(self, item: Item_contra, /) -> str:
         """Return the message that an item has no fingerprint."""
-        return f"the text {show(item)} is blank, and so has no fingerprint: leave it out (is_empty() finds such texts)"
+        return (
+            f"the text {show(item)} is blank, and so has no fingerprint: leave it out (is_empty() "
+            "finds such texts)"
+        )
 
     @overload
     def fingerprint(self, item: Item_contra, /, *, empty: Literal["refuse"] = ...) -> int: ...
@@ -149,7 +169,12 @@ class Fingerprinter(ABC, Generic[Item_contra]):
 
     @overload
     def fingerprints(
-        self, items: Iterable[Item_contra], /, *, empty: Literal["refuse"] = ..., threads: int | None = ...
+        self,
+        items: Iterable[Item_contra],
+        /,
+        *,
+        empty: Literal["refuse"] = ...,
+        threads: int | None = ...,
     ) -> npt.NDArray[Any]: ...
 
     @overload
@@ -165,23 +190,28 @@ class Fingerprinter(ABC, Generic[Item_contra]):
         Parameters
         ----------
         items : iterable
-            Texts, images or vectors. Texts may be a column of pyarrow, Polars or pandas, whose nulls are empty texts.
+            Texts, images or vectors. Texts may be a column of pyarrow, Polars or pandas, whose
+            nulls are empty texts.
         empty : {"refuse", "mask"}
-            For an item that has no fingerprint: raise an error, or return a mask of the items that have one.
+            For an item that has no fingerprint: raise an error, or return a mask of the items that
+            have one.
         threads : int, optional
             By default one per processor. The result does not depend on it.
 
         Returns
         -------
         fingerprints : ndarray
-            uint32 or uint64 of shape (n,); above 64 bits uint8 of shape (n, width / 8), the most significant byte first.
+            uint32 or uint64 of shape (n,); above 64 bits uint8 of shape (n, width / 8), the most
+            significant byte first.
         known : ndarray of bool, shape (n,)
-            With ``empty="mask"`` only: whether an item has a fingerprint. The fingerprint of one that has none is 0.
+            With ``empty="mask"`` only: whether an item has a fingerprint. The fingerprint of one
+            that has none is 0.
 
         Raises
         ------
         InputError
-            An item has a wrong type or, with ``empty="refuse"``, no fingerprint; the message has its position.
+            An item has a wrong type or, with ``empty="refuse"``, no fingerprint; the message has
+            its position.
         """
         check_choice(empty, ("refuse", "mask"), "empty")
         threads = parse_threads(threads)
@@ -191,11 +221,15 @@ class Fingerprinter(ABC, Generic[Item_contra]):
         for batch, part in in_order(self.hashed, self.batches(items), threads):
             if empty == "refuse" and not part.known.all():
                 place = int(np.argmin(part.known))
-                raise InputError(f"item {done + place}: {self.lack(batch[place])}", got=done + place)
+                raise InputError(
+                    f"item {done + place}: {self.lack(batch[place])}", got=done + place
+                )
             parts.append(part)
             done += len(batch)
         found = width.outside(np.concatenate([part.rows for part in parts]))
-        return found if empty == "refuse" else (found, np.concatenate([part.known for part in parts]))
+        return (
+            found if empty == "refuse" else (found, np.concatenate([part.known for part in parts]))
+        )
 
     def is_empty(self, item: Item_contra, /) -> bool:
         """Return whether an item has no fingerprint; InputError for a wrong type."""
@@ -239,7 +273,11 @@ class Wrapper(Fingerprinter[Item_contra]):
 
 def not_text(got: object, wanted: str, where: str = "") -> InputError:
     """Return the error for a value that is not a text."""
-    advice = ": decode them first, as in data.decode('utf-8')" if isinstance(got, (bytes, bytearray, memoryview)) else ""
+    advice = (
+        ": decode them first, as in data.decode('utf-8')"
+        if isinstance(got, (bytes, bytearray, memoryview))
+        else ""
+    )
     return InputError(f"{where}expected {wanted}, got {type(got).__name__}{advice}", got=type(got))
 
 
@@ -258,10 +296,13 @@ def check_items(items: object, kind: str, *single: type) -> None:
         )
 
 
-def batches_of_texts(items: Iterable[Any], otherwise: Callable[[object, int], Any] = refuse_item) -> Iterator[list[Any]]:
+def batches_of_texts(
+    items: Iterable[Any], otherwise: Callable[[object, int], Any] = refuse_item
+) -> Iterator[list[Any]]:
     """Cut texts, also a column of them, whose nulls are empty texts, into batches of about a million characters.
 
-    ``otherwise`` takes an item that is no text, and its position; it returns what takes its place, or raises InputError.
+    ``otherwise`` takes an item that is no text, and its position; it returns what takes its place,
+    or raises InputError.
     """
     check_items(items, "texts", str, Mapping)
     texts = (
@@ -272,7 +313,10 @@ def batches_of_texts(items: Iterable[Any], otherwise: Callable[[object, int], An
 
 
 def _values(items: Any) -> Iterator[Any]:
-    """Return the Python values of items: iteration over a column of pyarrow gives its scalars instead."""
+    """Return the Python values of items.
+
+    Iteration over a column of pyarrow gives its scalars instead.
+    """
     if not hasattr(items, "to_pylist"):
         yield from items
         return
@@ -281,13 +325,19 @@ def _values(items: Any) -> Iterator[Any]:
             values = items.slice(start, _SLICE).to_pylist()
         except UnicodeDecodeError as error:
             end = min(start + _SLICE, len(items))
-            raise InputError(f"items {start} to {end - 1}: a text that is not valid UTF-8 ({error.reason})") from None
+            raise InputError(
+                f"items {start} to {end - 1}: a text that is not valid UTF-8 ({error.reason})"
+            ) from None
         yield from values
 
 
 def is_null(item: object) -> bool:
     """Return whether an item is a null of pyarrow or Polars (None), or of pandas (None, NaN, NA)."""
-    return item is None or (isinstance(item, float) and item != item) or type(item).__name__ == "NAType"
+    return (
+        item is None
+        or (isinstance(item, float) and item != item)
+        or type(item).__name__ == "NAType"
+    )
 
 
 def batched(items: Iterable[Item], weigh: Callable[[Item], int], most: int) -> Iterator[list[Item]]:

@@ -20,18 +20,22 @@ _FRACTION = 32  # bits behind the point
 
 @dataclass(frozen=True, kw_only=True)
 class BitSample(VectorFingerprinter):
-    """A sample of the bits of binary vectors: the distance of fingerprints estimates the Hamming distance of the vectors.
+    """A sample of the bits of binary vectors.
 
-    Of vectors that differ in D of `dimension` bits, the fingerprints differ in ``D * width / dimension`` on average over
-    seeds. Their distance is hypergeometric: its variance is
-    ``width * p * (1 - p) * (dimension - width) / (dimension - 1)`` with ``p = D / dimension``.
+    The distance of fingerprints estimates the Hamming distance of the vectors.
 
-    Version 1 is, exactly: position i of a vector has the random word i of the seed (SplitMix64), and bit j of the fingerprint
-    is the bit at the position with the j-th smallest word. So the first bits of a wide fingerprint are the narrow one.
+    Of vectors that differ in D of `dimension` bits, the fingerprints differ in ``D * width /
+    dimension`` on average over seeds. Their distance is hypergeometric: its variance is ``width * p
+    * (1 - p) * (dimension - width) / (dimension - 1)`` with ``p = D / dimension``.
 
-    A vector is an array of bool, shape (dimension,), or of integers 0 and 1, or packed: an array of uint8, shape
-    (ceil(dimension / 8),), bit 0 the highest of the first byte, as `numpy.packbits` makes them and FAISS takes them. Many are
-    rows of such an array, a column of Arrow that holds lists, or an iterable. Every vector has a fingerprint.
+    Version 1 is, exactly: position i of a vector has the random word i of the seed (SplitMix64),
+    and bit j of the fingerprint is the bit at the position with the j-th smallest word. So the
+    first bits of a wide fingerprint are the narrow one.
+
+    A vector is an array of bool, shape (dimension,), or of integers 0 and 1, or packed: an array of
+    uint8, shape (ceil(dimension / 8),), bit 0 the highest of the first byte, as `numpy.packbits`
+    makes them and FAISS takes them. Many are rows of such an array, a column of Arrow that holds
+    lists, or an iterable. Every vector has a fingerprint.
 
     Parameters
     ----------
@@ -83,7 +87,8 @@ class BitSample(VectorFingerprinter):
         if columns == self._packed_bytes and values.dtype == np.uint8:
             return ""
         return (
-            f"{columns} numbers of type {values.dtype}, binary vectors of {self.dimension} bits have as many of type bool, or "
+            f"{columns} numbers of type {values.dtype}, binary vectors of {self.dimension} bits "
+            "have as many of type bool, or "
             f"{self._packed_bytes} of uint8"
         )
 
@@ -92,41 +97,54 @@ class BitSample(VectorFingerprinter):
         return packed(bits), np.ones(len(bits), np.bool_)
 
     def bits(self, block: Block, places: npt.NDArray[np.int64]) -> Flags:
-        """Return the bits of vectors at some positions, shape (n, positions); InputError for a component that is no bit."""
+        """Return the bits of vectors at some positions, shape (n, positions).
+
+        InputError for a component that is no bit.
+        """
         values = block.values
         if values.shape[1] != self.dimension:
             found: Flags = values[:, places >> 3] & (0x80 >> (places & 7)).astype(np.uint8) != 0
             return found
         if values.dtype.kind != "b" and (wrong := (values != 0) & (values != 1)).any():
             place, column = map(int, np.argwhere(wrong)[0])
-            raise block.error_at(place, f"component {column} is {values[place, column]}: bits are 0 or 1")
+            raise block.error_at(
+                place, f"component {column} is {values[place, column]}: bits are 0 or 1"
+            )
         nonzero: Flags = values[:, places] != 0
         return nonzero
 
 
 @lru_cache(maxsize=8)
 def _places(dimension: int, width: int, seed: int) -> npt.NDArray[np.int64]:
-    return np.argsort(draws(seed, np.arange(dimension, dtype=np.uint64)), kind="stable")[:width].astype(np.int64)
+    return np.argsort(draws(seed, np.arange(dimension, dtype=np.uint64)), kind="stable")[
+        :width
+    ].astype(np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unary(VectorFingerprinter):
-    """Unary codes of vectors of bounded integers: the distance of fingerprints is, or estimates, the Manhattan distance.
+    """Unary codes of vectors of bounded integers.
 
-    The unary code of a component x has ``high - low`` bits, the first ``x - low`` of them 1. So the codes of two vectors,
-    of ``N = dimension * (high - low)`` bits, differ in as many bits as their Manhattan distance says.
+    The distance of fingerprints is, or estimates, the Manhattan distance.
+
+    The unary code of a component x has ``high - low`` bits, the first ``x - low`` of them 1. So the
+    codes of two vectors, of ``N = dimension * (high - low)`` bits, differ in as many bits as their
+    Manhattan distance says.
 
     - If N is at most `width`, the fingerprint is this code, and distances are equal.
-    - Otherwise it is a sample of the code, one bit of each of `width` equal parts. The distance H of fingerprints estimates the
-      Manhattan distance L: on average over seeds, H is ``L * width / N``; and for every seed, the two differ by less than 2 for
-      each component in which the vectors differ.
+    - Otherwise it is a sample of the code, one bit of each of `width` equal parts. The distance H
+      of fingerprints estimates the Manhattan distance L: on average over seeds, H is ``L * width /
+      N``; and for every seed, the two differ by less than 2 for each component in which the vectors
+      differ.
 
-    Version 1 is, exactly: the components follow one another in the code, without gaps. With N greater than `width`, bit j of the
-    fingerprint is the bit ``(j * 2^32 + u) * N // (width * 2^32)`` of the code, where u is the upper half of the random word j of
-    the seed (SplitMix64). With a smaller N, bit j is bit j, and the rest is 0.
+    Version 1 is, exactly: the components follow one another in the code, without gaps. With N
+    greater than `width`, bit j of the fingerprint is the bit ``(j * 2^32 + u) * N // (width *
+    2^32)`` of the code, where u is the upper half of the random word j of the seed (SplitMix64).
+    With a smaller N, bit j is bit j, and the rest is 0.
 
-    Vectors are rows of an array of integers, lists, or a column of Arrow that holds lists. Every vector has a fingerprint. Round
-    real numbers to a grid first, such as ``np.rint(x * 100).astype(int)``: that changes each component by at most half a step.
+    Vectors are rows of an array of integers, lists, or a column of Arrow that holds lists. Every
+    vector has a fingerprint. Round real numbers to a grid first, such as ``np.rint(x *
+    100).astype(int)``: that changes each component by at most half a step.
 
     Parameters
     ----------
@@ -169,9 +187,14 @@ class Unary(VectorFingerprinter):
 
     def _problem(self, values: Array) -> str:
         if values.dtype.kind not in "iu":
-            return f"numbers of type {values.dtype}, unary codes are of integers: round them to a grid first"
+            return (
+                f"numbers of type {values.dtype}, unary codes are of integers: round them to a "
+                "grid first"
+            )
         if values.shape[-1] != self.dimension:
-            return f"has {values.shape[-1]} components, and the fingerprinter is for {self.dimension}"
+            return (
+                f"has {values.shape[-1]} components, and the fingerprinter is for {self.dimension}"
+            )
         return ""
 
     def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
@@ -180,12 +203,20 @@ class Unary(VectorFingerprinter):
         bits[:, : len(columns)] = self.exceed(block, columns, steps)
         return packed(bits), np.ones(len(bits), np.bool_)
 
-    def exceed(self, block: Block, columns: npt.NDArray[np.int64], steps: npt.NDArray[np.int64]) -> Flags:
-        """Return whether components of vectors exceed numbers, shape (n, columns); InputError for one that is out of range."""
+    def exceed(
+        self, block: Block, columns: npt.NDArray[np.int64], steps: npt.NDArray[np.int64]
+    ) -> Flags:
+        """Return whether components of vectors exceed numbers, shape (n, columns).
+
+        InputError for one that is out of range.
+        """
         values = block.values
         if len(values) and (values.min() < self.low or values.max() > self.high):
             place, column = map(int, np.argwhere((values < self.low) | (values > self.high))[0])
-            reason = f"component {column} is {values[place, column]}, out of the range from {self.low} to {self.high}"
+            reason = (
+                f"component {column} is {values[place, column]}, out of the range from {self.low} "
+                f"to {self.high}"
+            )
             raise block.error_at(place, reason)
         found: Flags = values[:, columns].astype(np.int64) > steps
         return found
@@ -198,7 +229,12 @@ def _thresholds(unary: Unary) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int
     code = unary.dimension * levels
     places = list(range(min(code, width)))
     if code > width:
-        parts = (draws(unary.seed, np.arange(width, dtype=np.uint64)) >> np.uint64(64 - _FRACTION)).tolist()
-        places = [((bit << _FRACTION) + part) * code // (width << _FRACTION) for bit, part in enumerate(parts)]
+        parts = (
+            draws(unary.seed, np.arange(width, dtype=np.uint64)) >> np.uint64(64 - _FRACTION)
+        ).tolist()
+        places = [
+            ((bit << _FRACTION) + part) * code // (width << _FRACTION)
+            for bit, part in enumerate(parts)
+        ]
     columns, steps = zip(*(divmod(place, levels) for place in places), strict=True)
     return np.array(columns, np.int64), np.array(steps, np.int64) + unary.low

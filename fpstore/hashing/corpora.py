@@ -1,4 +1,7 @@
-"""What a caller gives as rows: files, folders of them or of texts, or a table; rows that are hashed while others are read."""
+"""What a caller gives as rows: files, folders of them or of texts, or a table.
+
+Rows that are hashed while others are read.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,16 @@ from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows, TableRows
 from fpstore.io.reader import files_of_rows, format_of_input, head_of
 from fpstore.io.shards import Shards
-from fpstore.io.source import FIELD_FORMATS, FIELD_SUFFIXES, Batch, IdRule, LeftOut, Projection, RowSource, some_ids
+from fpstore.io.source import (
+    FIELD_FORMATS,
+    FIELD_SUFFIXES,
+    Batch,
+    IdRule,
+    LeftOut,
+    Projection,
+    RowSource,
+    some_ids,
+)
 
 HashedTexts = Callable[[Sequence[Any]], Hashed]  # makes rows of texts
 
@@ -39,14 +51,22 @@ def open_corpus(
     on_notice: Notice | None = None,
     encoding: str | None = None,
     html: bool = False,
-    format: str | None = None,  # noqa: A002 - the word that users know
+    format: str | None = None,
 ) -> RowSource:
-    """Return rows that can be read more than once: from :func:`open_source` or, with ``texts``, `DocumentFiles`."""
+    """Return rows that can be read more than once.
+
+    From :func:`open_source` or, with ``texts``, `DocumentFiles`.
+    """
     if not texts:
         return open_source(source, format=format, encoding=encoding)
     if format is not None:
-        raise InputError("format= (--format) is for files of rows: with text=True (--text), each file is a text", got=format)
-    return DocumentFiles(Walk(corpus_paths(source), suffixes, encoding=encoding), on_notice, on_notice, html)
+        raise InputError(
+            "format= (--format) is for files of rows: with text=True (--text), each file is a text",
+            got=format,
+        )
+    return DocumentFiles(
+        Walk(corpus_paths(source), suffixes, encoding=encoding), on_notice, on_notice, html
+    )
 
 
 def open_benchmark(
@@ -56,11 +76,17 @@ def open_benchmark(
     on_notice: Notice | None = None,
     encoding: str | None = None,
 ) -> list[tuple[str, RowSource]]:
-    """Return the inputs of a benchmark, each from :func:`open_corpus`, with their names; formats may differ."""
+    """Return the inputs of a benchmark, each from :func:`open_corpus`, with their names.
+
+    Formats may differ.
+    """
     benchmark = _collected(benchmark)
     if hasattr(benchmark, "__arrow_c_stream__"):
         return [("the table", open_corpus(benchmark, texts, encoding=encoding))]
-    paths = paths_of(benchmark, "a benchmark is a path, several paths, or a table with the Arrow C stream interface")
+    paths = paths_of(
+        benchmark,
+        "a benchmark is a path, several paths, or a table with the Arrow C stream interface",
+    )
     if not paths:
         raise InputError("no benchmark was given")
     return [(path, open_corpus(path, texts, suffixes, on_notice, encoding)) for path in paths]
@@ -69,33 +95,46 @@ def open_benchmark(
 def open_source(
     source: Any,
     *,
-    format: str | None = None,  # noqa: A002 - the word that users know
+    format: str | None = None,
     encoding: str | None = None,
     again: bool = True,
     unbuffered: bool = False,
 ) -> RowSource:
     """Return the rows of files of one format, of folders of them, or of a table, which is what has the Arrow C stream interface.
 
-    ``format`` is that of all files, whatever their names are. ``again``: the rows are read more than once. Otherwise ``-`` is
-    standard input, and a stream of batches is a table, too. JSON lines may be ``unbuffered``: see `LineRows`.
+    ``format`` is that of all files, whatever their names are. ``again``: the rows are read more
+    than once. Otherwise ``-`` is standard input, and a stream of batches is a table, too. JSON
+    lines may be ``unbuffered``: see `LineRows`.
     """
     source = _collected(source)
     is_table = hasattr(source, "__arrow_c_stream__")
     paths = [] if is_table else corpus_paths(source, again)
     files = [file for path in paths for file in _files(path, format)]
-    forms = {"parquet"} if is_table else {format_of_input(file, format, FIELD_FORMATS) for file in files}
+    forms = (
+        {"parquet"}
+        if is_table
+        else {format_of_input(file, format, FIELD_FORMATS) for file in files}
+    )
     if len(forms) > 1:
         raise InputError(
-            f"files of one format are expected, got {', '.join(sorted(forms))}: {', '.join(map(str, paths[:3]))}; clean those of "
-            "each format in turn, and compare the later ones with the output of the earlier ones: against= (--against)"
+            f"files of one format are expected, got {', '.join(sorted(forms))}: "
+            f"{', '.join(map(str, paths[:3]))}; clean those of "
+            "each format in turn, and compare the later ones with the output of the earlier ones: "
+            "against= (--against)"
         )
     (form,) = forms
     if form != "parquet":
-        parser = JsonLines if form == "jsonl" else partial(DelimitedText, dialect=cast(Dialect, form))
-        made: RowSource = LineRows(files, f".{form}", parser, again, encoding, unbuffered and form == "jsonl")
+        parser = (
+            JsonLines if form == "jsonl" else partial(DelimitedText, dialect=cast(Dialect, form))
+        )
+        made: RowSource = LineRows(
+            files, f".{form}", parser, again, encoding, unbuffered and form == "jsonl"
+        )
     elif encoding is not None:
         raise InputError(
-            "encoding= (--encoding) is for texts and files of lines: Parquet and tables have their own", got=encoding
+            "encoding= (--encoding) is for texts and files of lines: Parquet and tables have "
+            "their own",
+            got=encoding,
         )
     else:
         made = TableRows(source, again) if is_table else ParquetRows(files, again)
@@ -112,22 +151,38 @@ def _collected(source: Any) -> Any:
 
 
 def corpus_paths(source: Any, again: bool = True) -> list[str]:
-    """Return the paths of a caller; InputError for something else, and for standard input where files are read again."""
-    kinds = "a path, several paths, or a table with the Arrow C stream interface (pyarrow, Polars, pandas, DuckDB)"
+    """Return the paths of a caller.
+
+    InputError for something else, and for standard input where files are read again.
+    """
+    kinds = (
+        "a path, several paths, or a table with the Arrow C stream interface (pyarrow, Polars, "
+        "pandas, DuckDB)"
+    )
     items = list(source) if is_iterable(source, str, Mapping) else [source]
-    if any("\n" in item if isinstance(item, str) else not isinstance(item, os.PathLike) for item in items):
+    if any(
+        "\n" in item if isinstance(item, str) else not isinstance(item, os.PathLike)
+        for item in items
+    ):
         made = "pyarrow.table({'text': texts}) makes a table of texts"
-        raise InputError(f"a corpus is {kinds}, got {type(source).__name__}: {made}", got=type(source))
+        raise InputError(
+            f"a corpus is {kinds}, got {type(source).__name__}: {made}", got=type(source)
+        )
     paths = paths_of(items, f"a corpus is {kinds}")
     if not paths:
         raise InputError("no input was given")
     if "-" in paths and again:
-        raise InputError("a corpus is read more than once, which standard input cannot be: write it to a file")
+        raise InputError(
+            "a corpus is read more than once, which standard input cannot be: write it to a file"
+        )
     return paths
 
 
 def _files(given: str, form: str | None) -> list[str]:
-    """Return a file, or those with rows in a folder and below it, in the order of their names: all if the format is named."""
+    """Return a file, or those with rows in a folder and below it, in the order of their names.
+
+    All if the format is named.
+    """
     path = Path(given)
     if given == "-" or not path.is_dir():
         return [given]
@@ -145,9 +200,12 @@ def hashed_rows(
     skipped: int = 0,
     hashed: HashedTexts | None = None,
 ) -> Iterator[Batch]:
-    """Yield rows with the fingerprints of their texts in place of the texts; a row whose text is blank is not known.
+    """Yield rows with the fingerprints of their texts in place of the texts.
 
-    The projection names one column of texts, or several. ``hashed`` makes other rows of texts than the fingerprinter.
+    A row whose text is blank is not known.
+
+    The projection names one column of texts, or several. ``hashed`` makes other rows of texts than
+    the fingerprinter.
     """
     batches = source.batches(projection, rule, skipped)
     first = next(batches, None)
@@ -171,7 +229,9 @@ def _hashed(hashed: HashedTexts, batch: Batch) -> Batch:
         rows, filled = rows[batch.text_of_row], filled[batch.text_of_row]
         whole = None if whole is None else whole[batch.text_of_row]
     whole_pages = 0 if whole is None else int(np.count_nonzero(whole))
-    batch = batch._replace(fingerprints=rows, texts=None, text_of_row=None, chars=chars, whole_pages=whole_pages)
+    batch = batch._replace(
+        fingerprints=rows, texts=None, text_of_row=None, chars=chars, whole_pages=whole_pages
+    )
     if filled.all():
         return batch
     places, known, ids, wrong = np.flatnonzero(filled), batch.flags.copy(), batch.ids, batch.wrong

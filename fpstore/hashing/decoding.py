@@ -1,4 +1,7 @@
-"""Pictures in any form, decoded by Pillow frame by frame: upright, in bounded memory, and with errors of fpstore."""
+"""Pictures in any form, decoded by Pillow frame by frame.
+
+Upright, in bounded memory, and with errors of fpstore.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,24 @@ _ORIENTATION = 0x0112  # the tag of Exif
 # Pillow reads these by starting another program, which must not happen to files of strangers.
 _PROGRAMS = {"EPS"}
 _HEIF = (".heic", ".heif", ".hif")
-# Bytes of a pixel while it is decoded, and made a brightness of 8 bits. Pillow keeps other modes in 4 bytes.
-_PIXEL_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 8, "I;16L": 8, "I;16B": 8, "I;16N": 8, "I": 32, "F": 32}
-_WHOLE = ("AVIF", "HEIF", "JPEG2000", "TIFF", "WEBP")  # the decoders have the whole picture once more
+# Bytes of a pixel while it is decoded, and made a brightness of 8 bits. Pillow keeps other modes in
+# 4 bytes.
+_PIXEL_BYTES = {
+    "1": 1,
+    "L": 1,
+    "P": 1,
+    "I;16": 8,
+    "I;16L": 8,
+    "I;16B": 8,
+    "I;16N": 8,
+    "I": 32,
+    "F": 32,
+}
+# the decoders have the whole picture once more
+_WHOLE = ("AVIF", "HEIF", "JPEG2000", "TIFF", "WEBP")
 _COEFFICIENTS = 6  # bytes of a pixel that the decoder of progressive JPEG holds
-_BETWEEN = {"LAB": "RGB", "La": "LA"}  # modes that Pillow makes no other of, and what it makes of them
+# modes that Pillow makes no other of, and what it makes of them
+_BETWEEN = {"LAB": "RGB", "La": "LA"}
 _HASHED_BYTES = 30  # of a pixel in pdqhash: sums of doubles, two floats and colours
 _SIXTEEN_BITS = ("PNG", "PPM")  # formats whose values of the mode I have 16 bits
 
@@ -86,7 +102,9 @@ def given(picture: object, place: int | None = None) -> GivenPicture:
             moving = image is picture and getattr(picture, "n_frames", 1) > 1
             return GivenPicture(image.copy() if moving else image, name, where)
     kinds = "an image of Pillow, a path, bytes, or a file that is open for reading bytes"
-    raise InputError(f"{where}a picture is {kinds}, got {type(picture).__name__}", got=type(picture))
+    raise InputError(
+        f"{where}a picture is {kinds}, got {type(picture).__name__}", got=type(picture)
+    )
 
 
 def _content(stream: Any, where: str) -> GivenPicture:
@@ -107,12 +125,19 @@ def _content(stream: Any, where: str) -> GivenPicture:
 
 
 def frames(
-    source: Path | bytes | Image, *, every: bool, room: Room | None = None, most_pixels: int | None = None
+    source: Path | bytes | Image,
+    *,
+    every: bool,
+    room: Room | None = None,
+    most_pixels: int | None = None,
 ) -> Iterator[Image]:
-    """Yield the first frame of a picture, or every one, upright; use it within `refusals`, and each before the next.
+    """Yield the first frame of a picture, or every one, upright.
 
-    A frame has a place in the room, if there is one, until the next is asked for. JPEG above ``most_pixels`` is decoded in a
-    smaller size, and its brightness alone. An image of Pillow is one frame, and stays as it is.
+    Use it within `refusals`, and each before the next.
+
+    A frame has a place in the room, if there is one, until the next is asked for. JPEG above
+    ``most_pixels`` is decoded in a smaller size, and its brightness alone. An image of Pillow is
+    one frame, and stays as it is.
     """
     images = pillow()
     if isinstance(source, images.Image):
@@ -123,7 +148,9 @@ def frames(
         for number in range(getattr(image, "n_frames", 1) if every else 1):
             if number:
                 image.seek(number)
-            held = _COEFFICIENTS * image.width * image.height if image.info.get("progressive") else 0
+            held = (
+                _COEFFICIENTS * image.width * image.height if image.info.get("progressive") else 0
+            )
             if most_pixels is not None and (factor := reduction(image.size, most_pixels)) > 1:
                 image.draft("L", tuple(max(side // factor, 1) for side in image.size))
             taken.close()
@@ -148,22 +175,26 @@ def _fitting(image: Any, room: Room, held: int, hashed_pixels: int) -> int:
     The decoder has ``held`` bytes more.
     """
     kept = _PIXEL_BYTES.get(image.mode, 4)
-    turned = "exif" in image.info and _is_turned(image)  # without such data, Pillow looks for it behind the picture
+    # without such data, Pillow looks for it behind the picture
+    turned = "exif" in image.info and _is_turned(image)
     copies = 1 + (image.format in _WHOLE) + turned
     pixels = image.width * image.height
     taken: int = held + pixels * (kept * copies + 1) + min(pixels, hashed_pixels) * _HASHED_BYTES
     if taken > room.total:
         size = f"{image.width} x {image.height} pixels"
         budget = f"the budget of {shown_size(room.total)}"
-        raise _NoRoomError(f"{size} take {shown_size(taken)}, above {budget}: raise memory= (--memory of build and hash)")
+        raise _NoRoomError(
+            f"{size} take {shown_size(taken)}, above {budget}: raise memory= (--memory of build "
+            "and hash)"
+        )
     return taken
 
 
 def eight_bits(image: Image) -> Image:
     """Return a picture in a mode of 8 bits.
 
-    Of 16 bits the upper 8 are taken. Whole numbers of 32 bits and floats are scaled by the range of their finite values; NaN is
-    the least one.
+    Of 16 bits the upper 8 are taken. Whole numbers of 32 bits and floats are scaled by the range of
+    their finite values; NaN is the least one.
     """
     if image.mode in _BETWEEN:
         return image.convert(_BETWEEN[image.mode])
@@ -175,7 +206,9 @@ def eight_bits(image: Image) -> Image:
     if image.mode == "I" and image.format in _SIXTEEN_BITS:
         return _grey(values.clip(0, (1 << 16) - 1) >> 8)
     finite = np.isfinite(values)
-    low, high = (float(values[finite].min()), float(values[finite].max())) if finite.any() else (0.0, 0.0)
+    low, high = (
+        (float(values[finite].min()), float(values[finite].max())) if finite.any() else (0.0, 0.0)
+    )
     with np.errstate(invalid="ignore"):  # infinity less a number stays infinity
         scaled = (values - np.float64(low)) * (255 / ((high - low) or 1.0))
     return _grey(np.nan_to_num(scaled, nan=0).clip(0, 255).round())
@@ -188,7 +221,10 @@ def _grey(values: Any) -> Image:
 
 @contextmanager
 def opened(source: Path | bytes) -> Iterator[Any]:
-    """Open a picture of any format that needs no other program; only its head is read. Use it within `refusals`."""
+    """Open a picture of any format that needs no other program; only its head is read.
+
+    Use it within `refusals`.
+    """
     images = pillow()
     formats = [name for name in images.ID if name not in _PROGRAMS]
     held = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
@@ -197,9 +233,16 @@ def opened(source: Path | bytes) -> Iterator[Any]:
 
 
 def upright(image: Image) -> Image:
-    """Return an image turned as its Exif data say; without such data, or with broken ones, the image itself."""
+    """Return an image turned as its Exif data say.
+
+    Without such data, or with broken ones, the image itself.
+    """
     image.load()
-    return import_package("PIL.ImageOps", "ImageHash").exif_transpose(image) if _is_turned(image) else image
+    return (
+        import_package("PIL.ImageOps", "ImageHash").exif_transpose(image)
+        if _is_turned(image)
+        else image
+    )
 
 
 def _is_turned(image: Image) -> bool:
@@ -213,8 +256,8 @@ def _is_turned(image: Image) -> bool:
 def refusals(name: str, path: Path | None = None) -> Iterator[None]:
     """Turn every error of Pillow inside the block into one of fpstore.
 
-    The attribute ``reason`` of an InputError is "other" (no picture), "heif" (HEIC without its reader), "large" (for Pillow's
-    limits, or the memory), "memory" (for the budget) or "broken".
+    The attribute ``reason`` of an InputError is "other" (no picture), "heif" (HEIC without its
+    reader), "large" (for Pillow's limits, or the memory), "memory" (for the budget) or "broken".
     """
     images = pillow()
     try:
@@ -223,22 +266,35 @@ def refusals(name: str, path: Path | None = None) -> Iterator[None]:
         raise
     except (images.DecompressionBombError, images.DecompressionBombWarning) as error:
         advice = "raise PIL.Image.MAX_IMAGE_PIXELS if it is to be trusted"
-        raise InputError(f"{name}: {_message_of(error)}: {advice}", path=path, reason="large") from error
+        raise InputError(
+            f"{name}: {_message_of(error)}: {advice}", path=path, reason="large"
+        ) from error
     except _NoRoomError as error:
         raise InputError(f"{name}: {error}", path=path, reason="memory") from error
     except MemoryError as error:
-        raise InputError(f"{name}: takes more memory than there is", path=path, reason="large") from error
+        raise InputError(
+            f"{name}: takes more memory than there is", path=path, reason="large"
+        ) from error
     except Exception as error:  # Pillow's readers raise many kinds of errors for broken files
         if isinstance(error, OSError) and error.errno is not None:
             raise refused(path, error) from error
         unknown = isinstance(error, import_package("PIL", "ImageHash").UnidentifiedImageError)
-        if unknown and path is not None and path.suffix.lower() in _HEIF and "HEIF" not in images.OPEN:
+        if (
+            unknown
+            and path is not None
+            and path.suffix.lower() in _HEIF
+            and "HEIF" not in images.OPEN
+        ):
             advice = "is HEIC, which Pillow reads with another package: pip install pillow-heif"
             raise InputError(f"{name}: {advice}", path=path, reason="heif") from error
         if unknown and (path is None or path.suffix.lower() not in images.registered_extensions()):
-            raise InputError(f"{name}: is no picture of a format that Pillow reads", path=path, reason="other") from error
+            raise InputError(
+                f"{name}: is no picture of a format that Pillow reads", path=path, reason="other"
+            ) from error
         said = "Pillow does not recognize its content" if unknown else _message_of(error)
-        raise InputError(f"{name}: the picture is broken ({said})", path=path, reason="broken") from error
+        raise InputError(
+            f"{name}: the picture is broken ({said})", path=path, reason="broken"
+        ) from error
 
 
 def _message_of(error: Exception) -> str:

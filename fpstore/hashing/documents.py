@@ -25,7 +25,15 @@ from fpstore.format.manifest import INDEX_FILE, is_openable
 from fpstore.hashing.base import batched
 from fpstore.io.edited import Edit
 from fpstore.io.encodings import Decoded, check_encoding, decoded, is_wide, mark_of
-from fpstore.io.files import MOST_FILE_BYTES, FileState, HiddenNames, inner_name, is_hidden, paths_of, reading
+from fpstore.io.files import (
+    MOST_FILE_BYTES,
+    FileState,
+    HiddenNames,
+    inner_name,
+    is_hidden,
+    paths_of,
+    reading,
+)
 from fpstore.io.shards import place_in
 from fpstore.io.sink import Complete
 from fpstore.io.source import SUFFIXES, Batch, IdRule, Projection, RowFlags, RowSource, Skip
@@ -63,7 +71,8 @@ _PART_BYTES = 1 << 20
 ROW_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix not in (".txt", ".json"))
 NOT_BINARY = "a NUL byte in its first 8 KiB: not a text in UTF-8"
 NO_ROWS = (
-    "holds rows, not one text: name the column of texts with --text-field NAME (TextReader in Python); "
+    "holds rows, not one text: name the column of texts with --text-field NAME (TextReader in "
+    "Python); "
     "for rows of fingerprints, leave out --text, or give insert --fingerprints"
 )
 
@@ -82,7 +91,10 @@ class File(NamedTuple):
 
 
 def reason_of(file: File, error: InputError) -> str:
-    """Return the word for why a file in a folder is skipped; raise the error again for a named file, or of another kind."""
+    """Return the word for why a file in a folder is skipped.
+
+    Raise the error again for a named file, or of another kind.
+    """
     reason = getattr(error, "reason", None)
     if file.named or reason is None:
         raise error
@@ -113,7 +125,11 @@ class Walk:
         self._recursive = check_flag(recursive, "recursive")
         self._follow = check_flag(follow_symlinks, "follow_symlinks")
         self._told = False  # what is hidden, after the first walk
-        self._max_bytes = MOST_FILE_BYTES if max_bytes is None else check_whole(max_bytes, 0, 2**63 - 1, "max_bytes")
+        self._max_bytes = (
+            MOST_FILE_BYTES
+            if max_bytes is None
+            else check_whole(max_bytes, 0, 2**63 - 1, "max_bytes")
+        )
 
     @property
     def names(self) -> str:
@@ -128,7 +144,10 @@ class Walk:
         return sum(file.size for file in self.files())
 
     def files(self) -> Iterator[File]:
-        """Yield the files to read: named files in the given order, files in a folder in the order of their names."""
+        """Yield the files to read.
+
+        Named files in the given order, files in a folder in the order of their names.
+        """
         hidden = HiddenNames()
         for path in self.paths:
             found = _stat(path)
@@ -141,8 +160,13 @@ class Walk:
             hidden.tell()
 
     def text(self, file: File) -> Decoded:
-        """Return the text of a file; the InputError of one that folders may have has a ``reason``."""
-        if Path(inner_name(file.path)).suffix.lower() in ROW_SUFFIXES and (file.named or self._suffixes is None):
+        """Return the text of a file.
+
+        The InputError of one that folders may have has a ``reason``.
+        """
+        if Path(inner_name(file.path)).suffix.lower() in ROW_SUFFIXES and (
+            file.named or self._suffixes is None
+        ):
             raise _refused(file, "rows", NO_ROWS)
         try:
             with file.path.open("rb") as stream:
@@ -153,7 +177,11 @@ class Walk:
         found = decoded(data, self.encoding)
         if found is None:
             known = self.encoding or mark_of(data)
-            tried = "no encoding that is known explains its bytes" if known is None else f"its bytes are not {known}"
+            tried = (
+                "no encoding that is known explains its bytes"
+                if known is None
+                else f"its bytes are not {known}"
+            )
             raise _refused(file, "encoding", f"{tried}: name its encoding (encoding=, --encoding)")
         return found
 
@@ -172,7 +200,9 @@ class Walk:
                     raise _refused(file, "binary", NOT_BINARY)
                 held += len(data)
                 if held > self._max_bytes:
-                    raise _refused(file, "large", f"more than max_bytes={self._max_bytes} when decompressed")
+                    raise _refused(
+                        file, "large", f"more than max_bytes={self._max_bytes} when decompressed"
+                    )
                 yield data
         except InputError as error:
             if hasattr(error, "reason"):
@@ -196,9 +226,14 @@ class Walk:
                 open_folders.pop()
 
     def _takes(self, name: str) -> bool:
-        """Whether a file in a folder is read; the extension of a compressed file is not looked at."""
+        """Whether a file in a folder is read.
+
+        The extension of a compressed file is not looked at.
+        """
         return (
-            self._suffixes is None or name.lower().endswith(self._suffixes) or inner_name(name).lower().endswith(self._suffixes)
+            self._suffixes is None
+            or name.lower().endswith(self._suffixes)
+            or inner_name(name).lower().endswith(self._suffixes)
         )
 
     def _entries(self, folder: Path, hidden: HiddenNames) -> list[tuple[Path, os.stat_result]]:
@@ -209,7 +244,11 @@ class Walk:
             raise refused(folder, error) from error
         for name in filter(is_hidden, names):
             hidden.see(folder / name)
-        return [(folder / name, _stat(folder / name, follow=self._follow)) for name in names if not is_hidden(name)]
+        return [
+            (folder / name, _stat(folder / name, follow=self._follow))
+            for name in names
+            if not is_hidden(name)
+        ]
 
 
 def _stat(path: Path, *, follow: bool = True) -> os.stat_result:
@@ -234,7 +273,9 @@ def _check_paths(paths: Paths) -> list[Path]:
     for path in checked:
         mode = _stat(path).st_mode
         if _holds_a_store(path):
-            raise InputError(f"{path}: is a store, not a folder of files to make fingerprints of", path=path)
+            raise InputError(
+                f"{path}: is a store, not a folder of files to make fingerprints of", path=path
+            )
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             raise InputError(f"{path}: neither a file nor a folder", path=path)
     return checked
@@ -242,11 +283,15 @@ def _check_paths(paths: Paths) -> list[Path]:
 
 def _check_suffixes(suffixes: Iterable[str]) -> tuple[str, ...]:
     if not is_iterable(suffixes, str):
-        raise InputError(f"suffixes must be a list such as ['.txt', '.md'], got {suffixes!r:.80}", got=suffixes)
+        raise InputError(
+            f"suffixes must be a list such as ['.txt', '.md'], got {suffixes!r:.80}", got=suffixes
+        )
     checked = tuple(suffixes)
     for suffix in checked:
         if not isinstance(suffix, str) or not suffix.startswith("."):
-            raise InputError(f"a suffix must be a str such as '.txt', got {suffix!r:.80}", got=suffix)
+            raise InputError(
+                f"a suffix must be a str such as '.txt', got {suffix!r:.80}", got=suffix
+            )
     return tuple(suffix.lower() for suffix in checked)
 
 
@@ -256,8 +301,8 @@ class Document(NamedTuple):
     Attributes
     ----------
     id : str
-        The path as given; of a file in a folder, the folder as given and the path from there, with ``/`` between the parts. Bytes
-        of a file name that are not UTF-8 read ``\xff``.
+        The path as given; of a file in a folder, the folder as given and the path from there, with
+        ``/`` between the parts. Bytes of a file name that are not UTF-8 read ``\xff``.
     path : pathlib.Path
         The path to open the file with.
     text : str
@@ -281,11 +326,18 @@ class Document(NamedTuple):
 class DocumentFiles(RowSource):
     """Text files as rows: each is a document with a text, whose id is its path.
 
-    ``on_skip`` is called with the path of each file that is skipped, and the reason; ``on_note`` with the path of a file that is
-    read and what was guessed or replaced, or ``"tags"`` for a page of HTML, unless ``html`` says that pages are expected.
+    ``on_skip`` is called with the path of each file that is skipped, and the reason; ``on_note``
+    with the path of a file that is read and what was guessed or replaced, or ``"tags"`` for a page
+    of HTML, unless ``html`` says that pages are expected.
     """
 
-    def __init__(self, walk: Walk, on_skip: Notice | None = None, on_note: Notice | None = None, html: bool = False) -> None:
+    def __init__(
+        self,
+        walk: Walk,
+        on_skip: Notice | None = None,
+        on_note: Notice | None = None,
+        html: bool = False,
+    ) -> None:
         self.walk = walk
         self._on_skip, self._on_note, self._html = on_skip, on_note, html
         self._read: list[FileState] = []
@@ -322,8 +374,14 @@ class DocumentFiles(RowSource):
                     self._on_skip(file.path, reason)
                 continue
             if self._on_note is not None and (found.guessed or found.replaced):
-                self._on_note(file.path, f"read as {found.encoding}" if found.guessed else "replaced")
-            if self._on_note is not None and not self._html and inner_name(file.path).lower().endswith(_PAGES):
+                self._on_note(
+                    file.path, f"read as {found.encoding}" if found.guessed else "replaced"
+                )
+            if (
+                self._on_note is not None
+                and not self._html
+                and inner_name(file.path).lower().endswith(_PAGES)
+            ):
                 self._on_note(file.path, "tags")
             self._read.append(file.state)  # before it was read
             if skip is None or not skip.of(1):
@@ -339,14 +397,21 @@ class DocumentFiles(RowSource):
         if self._read != self._first_read:
             raise InputError(f"{self.label}: changed while it was read")
 
-    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
+    def batches(
+        self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
+    ) -> Iterator[Batch]:
         """Yield the texts and the ids of the files."""
         skip = Skip(skipped)
         for held in batched(
-            self.documents(skip), lambda document: len(document.text) + BATCH_CHARS // BATCH_DOCUMENTS, BATCH_CHARS
+            self.documents(skip),
+            lambda document: len(document.text) + BATCH_CHARS // BATCH_DOCUMENTS,
+            BATCH_CHARS,
         ):
             ids = StringColumn.of([document.id for document in held])
-            texts, paths = [document.text for document in held], [document.path for document in held]
+            texts, paths = (
+                [document.text for document in held],
+                [document.path for document in held],
+            )
             yield Batch(ids=ids, known=np.ones(len(held), bool), texts=texts, paths=paths)
         skip.finish()
 
@@ -359,9 +424,18 @@ class DocumentFiles(RowSource):
         names = [path.resolve().name for path in self.walk.paths]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise InputError(f"two inputs have the name {twice!r}, so their copies would collide: name a folder above them")
+            raise InputError(
+                f"two inputs have the name {twice!r}, so their copies would collide: name a "
+                "folder above them"
+            )
 
-    def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+    def copy(
+        self,
+        flags: Flags,
+        target: Any,
+        progress: Progress | None = None,
+        complete: Complete | None = None,
+    ) -> None:
         """Copy the files that are kept to a new folder, each under the path that it has in the folder that was given."""
         row_flags = RowFlags(flags, progress)
         folder = check_path(target, "the output")
@@ -373,18 +447,22 @@ class DocumentFiles(RowSource):
         except StorageError:
             raise
         except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # shutil names the file that it reads
+            # shutil names the file that it reads
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
             raise refused(folder if full else Path(error.filename or folder), error) from error
 
     def copy_edited(self, edit: Edit, target: Any, complete: Complete | None = None) -> None:
         """Write the files to a new folder with their texts as they are edited.
 
-        A file whose text stays is copied. Another one is written in UTF-8, without the extension of a compressed file.
+        A file whose text stays is copied. Another one is written in UTF-8, without the extension of
+        a compressed file.
         """
         folder = check_path(target, "the output")
         with refusing(folder), new_folder(folder, complete) as temporary:
             for number, document in enumerate(self.documents()):
-                _copy_edited(document, number, edit, temporary / place_in(self.walk.paths, document.path))
+                _copy_edited(
+                    document, number, edit, temporary / place_in(self.walk.paths, document.path)
+                )
             self.check_unchanged()
 
 
@@ -395,7 +473,9 @@ def _copy_edited(document: Document, number: int, edit: Edit, place: Path) -> No
     elif document.replaced:
         advice = "name its encoding (encoding=, --encoding), or leave it out"
         raise InputError(
-            f"{printable(document.path)}: has bytes that are not UTF-8, and would be changed: {advice}", path=document.path
+            f"{printable(document.path)}: has bytes that are not UTF-8, and would be changed: "
+            f"{advice}",
+            path=document.path,
         )
     elif (text := edit.edited(number, document.text)) is not None:
         place.with_name(inner_name(place)).write_bytes(text.encode("utf-8"))
@@ -410,7 +490,8 @@ def _copy(state: FileState, place: Path) -> None:
 
 def id_of(path: Path) -> str:
     """Return the id of a file."""
-    # The str of a name that is not UTF-8 has lone surrogates; an id has none, so that it can be stored.
+    # The str of a name that is not UTF-8 has lone surrogates; an id has none, so that it can be
+    # stored.
     return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
@@ -431,7 +512,8 @@ def iter_documents(
     paths, suffixes, recursive, follow_symlinks, max_bytes, encoding
         As for `DocumentReader`.
     on_skip : callable, optional
-        Called with the path and the reason of each file in a folder that is skipped, as ``on_notice`` of `DocumentReader` is.
+        Called with the path and the reason of each file in a folder that is skipped, as
+        ``on_notice`` of `DocumentReader` is.
 
     Yields
     ------
@@ -441,8 +523,8 @@ def iter_documents(
     Raises
     ------
     InputError
-        An argument has the wrong type, or a named file is binary, holds rows, is larger than `max_bytes` or is not a regular
-        file.
+        An argument has the wrong type, or a named file is binary, holds rows, is larger than
+        `max_bytes` or is not a regular file.
     StorageError
         A file or folder is missing or cannot be read; `path` names it.
 
@@ -455,5 +537,12 @@ def iter_documents(
     ...     [document.text for document in iter_documents(folder, suffixes=[".txt"])]
     ['some text']
     """
-    walk = Walk(paths, suffixes, recursive=recursive, follow_symlinks=follow_symlinks, max_bytes=max_bytes, encoding=encoding)
+    walk = Walk(
+        paths,
+        suffixes,
+        recursive=recursive,
+        follow_symlinks=follow_symlinks,
+        max_bytes=max_bytes,
+        encoding=encoding,
+    )
     return DocumentFiles(walk, on_skip=on_skip).documents()

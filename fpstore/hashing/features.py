@@ -28,10 +28,15 @@ _KEYWORDS = 64
 Hash = Callable[[bytes], bytes | int]  # a hash function of the caller
 
 
-def shingles(text: str, words: bool, size: int, stop_words: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield the shingles of a text in its normal form, in order: ``size`` words with spaces between them, or characters.
+def shingles(
+    text: str, words: bool, size: int, stop_words: frozenset[str] = frozenset()
+) -> Iterator[str]:
+    """Yield the shingles of a text in its normal form, in order.
 
-    A text of fewer units is one shingle, and an empty text has none. If there are stop words, shingles without one are left out.
+    ``size`` words with spaces between them, or characters.
+
+    A text of fewer units is one shingle, and an empty text has none. If there are stop words,
+    shingles without one are left out.
     """
     units: Sequence[str] = text.split() if words else text
     joint = " " if words else ""
@@ -44,10 +49,11 @@ def shingles(text: str, words: bool, size: int, stop_words: frozenset[str] = fro
 def rows_of(features: Iterable[str], hash_: str | Hash, seed: int, width: Width) -> Words:
     """Return the hashes of features as rows of fingerprints.
 
-    Up to 64 bits these are the first bits of XXH64 or FNV-1a. Above, each further word k of 64 bits is mixed from the hash h as
-    the last steps of XXH64 mix h + k * 0x9E3779B185EBCA87. MD5 gives its last bits, as the package ``simhash`` has them. BLAKE2b
-    is made with a digest as long as the fingerprint, and with the seed as a key of eight bytes, little-endian, unless it is 0.
-    A function gives the last bits of what it returns.
+    Up to 64 bits these are the first bits of XXH64 or FNV-1a. Above, each further word k of 64 bits
+    is mixed from the hash h as the last steps of XXH64 mix h + k * 0x9E3779B185EBCA87. MD5 gives
+    its last bits, as the package ``simhash`` has them. BLAKE2b is made with a digest as long as the
+    fingerprint, and with the seed as a key of eight bytes, little-endian, unless it is 0. A
+    function gives the last bits of what it returns.
     """
     some = list(features)
     if hash_ in IN_KERNEL:
@@ -59,10 +65,14 @@ def rows_of(features: Iterable[str], hash_: str | Hash, seed: int, width: Width)
     if callable(hash_):
         digests = [_last_bytes(hash_(part), width) for part in parts]
     elif hash_ == "md5":
-        digests = [hashlib.md5(part, usedforsecurity=False).digest()[-width.bytes :] for part in parts]
+        digests = [
+            hashlib.md5(part, usedforsecurity=False).digest()[-width.bytes :] for part in parts
+        ]
     else:
         key = seed.to_bytes(8, "little") if seed else b""
-        digests = [hashlib.blake2b(part, digest_size=width.bytes, key=key).digest() for part in parts]
+        digests = [
+            hashlib.blake2b(part, digest_size=width.bytes, key=key).digest() for part in parts
+        ]
     return width.from_bytes(np.frombuffer(b"".join(digests), np.uint8))
 
 
@@ -70,7 +80,10 @@ def _last_bytes(found: object, width: Width) -> bytes:
     if isinstance(found, int) and not isinstance(found, bool):
         return (found & ((1 << width.bits) - 1)).to_bytes(width.bytes, "big")
     if not isinstance(found, bytes) or len(found) < width.bytes:
-        raise InputError(f"hash must return an integer, or bytes, {width.bytes} or more, got {show(found)}", got=found)
+        raise InputError(
+            f"hash must return an integer, or bytes, {width.bytes} or more, got {show(found)}",
+            got=found,
+        )
     return found[-width.bytes :]
 
 
@@ -83,14 +96,20 @@ def check_hash(name: str | Hash, width: int, seed: int) -> None:
     """Refuse a width or a seed that a hash does not have; InputError."""
     if callable(name):
         if seed:
-            raise InputError("a hash that is a function has no seed: leave it out", expected=0, got=seed)
+            raise InputError(
+                "a hash that is a function has no seed: leave it out", expected=0, got=seed
+            )
         return
     if width > HASHES[name]:
         raise InputError(
-            f"hash={name!r} has {HASHES[name]} bits, width is {width}: use xxh64 or blake2b", expected=HASHES[name], got=width
+            f"hash={name!r} has {HASHES[name]} bits, width is {width}: use xxh64 or blake2b",
+            expected=HASHES[name],
+            got=width,
         )
     if seed and name not in SEEDED:
-        raise InputError(f"hash={name!r} has no seed: use xxh64 or blake2b, or seed=0", expected=0, got=seed)
+        raise InputError(
+            f"hash={name!r} has no seed: use xxh64 or blake2b, or seed=0", expected=0, got=seed
+        )
 
 
 def _unicode() -> Tokenizer:
@@ -109,7 +128,8 @@ def _jieba() -> Tokenizer:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # jieba leaves a file open
         analyse = import_package("jieba.analyse", "tokenizer='jieba'")
-    import_package("jieba", "tokenizer='jieba'").setLogLevel(logging.WARNING)  # jieba logs loading times
+    # jieba logs loading times
+    import_package("jieba", "tokenizer='jieba'").setLogLevel(logging.WARNING)
 
     def keywords(text: str) -> list[tuple[str, int]]:
         found = analyse.extract_tags(text, topK=_KEYWORDS, withWeight=True)

@@ -8,7 +8,17 @@ from typing import Any, ClassVar
 
 from fpstore.base.arguments import check_whole, is_iterable
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import BATCH_CHARS, FeatureSets, Fingerprinter, Hashed, Wrapper, batched, check_items, is_null, not_text
+from fpstore.hashing.base import (
+    BATCH_CHARS,
+    FeatureSets,
+    Fingerprinter,
+    Hashed,
+    Wrapper,
+    batched,
+    check_items,
+    is_null,
+    not_text,
+)
 from fpstore.hashing.text import TextHash
 from fpstore.hashing.weights import MOST_WEIGHT
 
@@ -19,19 +29,24 @@ TextColumns = str | Sequence[str] | Mapping[str, int]  # how a caller names colu
 
 @dataclass(frozen=True)
 class Fields(Wrapper[Row]):
-    """Fingerprints of rows with several texts. Each field has a weight, by which the features of its text count.
+    """Fingerprints of rows with several texts.
 
-    Version 1 is, exactly: each text has the features of `fingerprinter`, with the weights that they have there. The weight of a
-    feature is multiplied by the weight of its field, and the weights of a feature that several fields have add up; for MinHash of
-    sets the fields are one set. The weighted features become a fingerprint as `fingerprinter` makes one. A text that
-    is missing or null has no features. A row without features has no fingerprint.
+    Each field has a weight, by which the features of its text count.
+
+    Version 1 is, exactly: each text has the features of `fingerprinter`, with the weights that they
+    have there. The weight of a feature is multiplied by the weight of its field, and the weights of
+    a feature that several fields have add up; for MinHash of sets the fields are one set. The
+    weighted features become a fingerprint as `fingerprinter` makes one. A text that is missing or
+    null has no features. A row without features has no fingerprint.
 
     Parameters
     ----------
     fingerprinter : SimHash or MinHash
-        Makes the features of each text, and a fingerprint of all. MinHash of sets takes no weights of fields but 1.
+        Makes the features of each text, and a fingerprint of all. MinHash of sets takes no weights
+        of fields but 1.
     weights : mapping of str to int
-        The names of the fields, and what a feature of each counts: whole numbers, 1 to 65,535. Their order does not matter.
+        The names of the fields, and what a feature of each counts: whole numbers, 1 to 65,535.
+        Their order does not matter.
 
     Raises
     ------
@@ -63,20 +78,34 @@ class Fields(Wrapper[Row]):
 
     def __post_init__(self) -> None:
         if not isinstance(self.fingerprinter, TextHash):
-            message = f"several fields need SimHash or MinHash, which have features, got {type(self.fingerprinter).__name__}"
+            message = (
+                "several fields need SimHash or MinHash, which have features, got "
+                f"{type(self.fingerprinter).__name__}"
+            )
             raise InputError(message, got=type(self.fingerprinter))
         if not isinstance(self.weights, Mapping):
-            raise InputError(f"the weights of fields are a mapping such as {{'title': 4, 'text': 1}}, got {show(self.weights)}")
+            raise InputError(
+                f"the weights of fields are a mapping such as {{'title': 4, 'text': 1}}, got "
+                f"{show(self.weights)}"
+            )
         self._keep(weights=checked_fields(self.weights))
-        if not self.fingerprinter.takes_field_weights and any(weight != 1 for weight in self.weights.values()):
-            raise InputError("MinHash of sets counts each field once: use MinHash(weighting='count')", got=dict(self.weights))
+        if not self.fingerprinter.takes_field_weights and any(
+            weight != 1 for weight in self.weights.values()
+        ):
+            raise InputError(
+                "MinHash of sets counts each field once: use MinHash(weighting='count')",
+                got=dict(self.weights),
+            )
 
     def __hash__(self) -> int:
         return hash((self.fingerprinter, frozenset(self.weights.items())))
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The arguments that make an equal fingerprinter; InputError if the tokenizer is a function."""
+        """The arguments that make an equal fingerprinter.
+
+        InputError if the tokenizer is a function.
+        """
         return {"fingerprinter": self.fingerprinter.describe(), "weights": dict(self.weights)}
 
     def learn_weights(self, rows: Iterable[Row], most: int = 4096) -> Fields:
@@ -130,15 +159,28 @@ class Fields(Wrapper[Row]):
     def lack(self, item: Texts) -> str:  # type: ignore[override]
         """Return the message that no text of a row has features."""
         given = show(dict(zip(self.weights, item, strict=True)))
-        return f"the row {given} has no features in any field, and so no fingerprint: leave it out (is_empty() finds such rows)"
+        return (
+            f"the row {given} has no features in any field, and so no fingerprint: leave it out "
+            "(is_empty() finds such rows)"
+        )
 
     def _texts(self, item: object, place: int) -> Texts:
-        """Return the texts of a row; InputError with its position if it has another type, or none of the fields."""
+        """Return the texts of a row.
+
+        InputError with its position if it has another type, or none of the fields.
+        """
         if not isinstance(item, Mapping):
-            raise not_text(item, f"a row, which is a mapping of {', '.join(self.weights)} to texts", f"item {place}: ")
+            raise not_text(
+                item,
+                f"a row, which is a mapping of {', '.join(self.weights)} to texts",
+                f"item {place}: ",
+            )
         if not any(name in item for name in self.weights):
             found = show(list(item))
-            raise InputError(f"item {place}: a row has one of the fields {', '.join(self.weights)}, got {found}", got=item)
+            raise InputError(
+                f"item {place}: a row has one of the fields {', '.join(self.weights)}, got {found}",
+                got=item,
+            )
         texts = tuple(None if is_null(text := item.get(name)) else text for name in self.weights)
         for name, text in zip(self.weights, texts, strict=True):
             if text is not None and not isinstance(text, str):
@@ -170,11 +212,19 @@ def checked_fields(given: object, what: str = "text") -> dict[str, int]:
 
 
 def _no_name(got: object, what: str) -> InputError:
-    return InputError(f"{what} must be the name of a column, several names, or names with weights, got {show(got)}", got=got)
+    return InputError(
+        f"{what} must be the name of a column, several names, or names with weights, got "
+        f"{show(got)}",
+        got=got,
+    )
 
 
-def maker_of_columns(fingerprinter: Fingerprinter[Any], text: Any) -> tuple[Fingerprinter[Any], str | tuple[str, ...]]:
-    """Return the fingerprinter of columns of texts, and the columns that it needs: several become `Fields`.
+def maker_of_columns(
+    fingerprinter: Fingerprinter[Any], text: Any
+) -> tuple[Fingerprinter[Any], str | tuple[str, ...]]:
+    """Return the fingerprinter of columns of texts, and the columns that it needs.
+
+    Several become `Fields`.
 
     Columns of given `Fields` have the names of the fields, and their weights or none.
     """
@@ -183,10 +233,12 @@ def maker_of_columns(fingerprinter: Fingerprinter[Any], text: Any) -> tuple[Fing
         own = fingerprinter.weights
         if set(weights) != set(own) or (isinstance(text, Mapping) and weights != own):
             raise InputError(
-                f"the fingerprints are made of the fields {shown_fields(own)}, not {shown_fields(weights)}: "
+                f"the fingerprints are made of the fields {shown_fields(own)}, not "
+                f"{shown_fields(weights)}: "
                 f"name them all, with these weights or with none",
-                expected=dict(own), got=weights,
-            )  # fmt: skip
+                expected=dict(own),
+                got=weights,
+            )
         return fingerprinter, tuple(own)
     if len(weights) == 1:
         return fingerprinter, next(iter(weights))
@@ -195,7 +247,9 @@ def maker_of_columns(fingerprinter: Fingerprinter[Any], text: Any) -> tuple[Fing
 
 def is_weighted(text: Any) -> bool:
     """Return whether columns of texts, as a caller names them, have weights that differ from 1."""
-    return isinstance(text, Mapping) and len(text) > 1 and any(weight != 1 for weight in text.values())
+    return (
+        isinstance(text, Mapping) and len(text) > 1 and any(weight != 1 for weight in text.values())
+    )
 
 
 def shown_fields(weights: Mapping[str, int]) -> str:

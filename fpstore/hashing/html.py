@@ -26,42 +26,81 @@ _PURPOSE = "the main text of pages of HTML (html=True, --html)"
 #: ``tools/page_texts``, it is 0.3 to 1 in nine tenths of pages of news, and up to 0.2 where the items of a list are lost.
 LEAST_SHARE = 0.25
 _ASIDE = (
-    "nav", "header", "footer", "aside", "script", "style", "noscript", "template", "svg", "math", "button", "select", "textarea",
-    "iframe", "object",
-)  # fmt: skip
-_ROLES = frozenset(("navigation", "banner", "contentinfo", "complementary", "search", "menu", "menubar"))
-# A block is a menu if it has so many links, which have most of its letters, and few each: links in a text are of more words.
-_BLOCKS = frozenset(("ul", "ol", "dl", "table", "tbody", "tr", "td", "div", "section", "form", "p", "span", "center"))
+    "nav",
+    "header",
+    "footer",
+    "aside",
+    "script",
+    "style",
+    "noscript",
+    "template",
+    "svg",
+    "math",
+    "button",
+    "select",
+    "textarea",
+    "iframe",
+    "object",
+)
+_ROLES = frozenset(
+    ("navigation", "banner", "contentinfo", "complementary", "search", "menu", "menubar")
+)
+# A block is a menu if it has so many links, which have most of its letters, and few each: links in
+# a text are of more words.
+_BLOCKS = frozenset(
+    (
+        "ul",
+        "ol",
+        "dl",
+        "table",
+        "tbody",
+        "tr",
+        "td",
+        "div",
+        "section",
+        "form",
+        "p",
+        "span",
+        "center",
+    )
+)
 _MENU_LINKS, _MENU_SHARE, _LINK_LETTERS = 3, 0.8, 16
-_MENU_NAMES = re.compile(r"(?:^|[\s_-])(?:nav|menu|sidebar|breadcrumb|footer)", re.IGNORECASE)  # then half of the letters do
+# then half of the letters do
+_MENU_NAMES = re.compile(r"(?:^|[\s_-])(?:nav|menu|sidebar|breadcrumb|footer)", re.IGNORECASE)
 # What does not end reaches to the end of the page, so that each character is looked at once.
-_TAGS = re.compile(r"<(script|style)\b.*?(?:</\1\s*+>|\Z)|<!--.*?(?:-->|\Z)|<[^>]*+>?", re.DOTALL | re.IGNORECASE)
+_TAGS = re.compile(
+    r"<(script|style)\b.*?(?:</\1\s*+>|\Z)|<!--.*?(?:-->|\Z)|<[^>]*+>?", re.DOTALL | re.IGNORECASE
+)
 _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
 class MainText(Wrapper[str]):
-    """Fingerprints of HTML pages: a fingerprinter of texts hashes the title and the main text of each page.
+    """Fingerprints of HTML pages.
 
-    Where the package keeps less than a quarter of a page's letters, as of lists, the text of the whole page counts instead:
-    without tags, elements such as ``nav`` and ``footer``, and blocks of short links.
+    A fingerprinter of texts hashes the title and the main text of each page.
 
-    A store that is built with it remembers that its texts are pages, and which package finds the main text. Readers of texts make
-    it of their fingerprinter with ``html=True``, or with the name of the package. Another version of the package may find another
-    main text.
+    Where the package keeps less than a quarter of a page's letters, as of lists, the text of the
+    whole page counts instead: without tags, elements such as ``nav`` and ``footer``, and blocks of
+    short links.
+
+    A store that is built with it remembers that its texts are pages, and which package finds the
+    main text. Readers of texts make it of their fingerprinter with ``html=True``, or with the name
+    of the package. Another version of the package may find another main text.
 
     Parameters
     ----------
     fingerprinter : Fingerprinter
         One of texts, such as `SimHash`, which takes the title and the main text, on two lines.
     extractor : {"trafilatura", "resiliparse"}
-        The package that finds the main text. resiliparse takes a fifth of the time, and leaves more of the menus in:
-        ``docs/texts.md`` has the figures.
+        The package that finds the main text. resiliparse takes a fifth of the time, and leaves more
+        of the menus in: ``docs/texts.md`` has the figures.
 
     Raises
     ------
     InputError
-        The fingerprinter is not one of texts, or is a `MainText` itself; or the extractor is unknown.
+        The fingerprinter is not one of texts, or is a `MainText` itself; or the extractor is
+        unknown.
     MissingExtraError
         The package is not installed.
 
@@ -90,9 +129,16 @@ class MainText(Wrapper[str]):
     def __post_init__(self) -> None:
         own = self.fingerprinter
         if isinstance(own, Fingerprinter) and own.items == "rows":
-            raise InputError("html=True (--html) is for one column of pages, whose titles count too: name it alone", got=own)
+            raise InputError(
+                "html=True (--html) is for one column of pages, whose titles count too: name it "
+                "alone",
+                got=own,
+            )
         if not isinstance(own, Fingerprinter) or own.items != "texts" or isinstance(own, MainText):
-            raise InputError(f"fingerprinter must be one of texts, such as SimHash(), got {type(own).__name__}", got=own)
+            raise InputError(
+                f"fingerprinter must be one of texts, such as SimHash(), got {type(own).__name__}",
+                got=own,
+            )
         _extractor(check_choice(self.extractor, EXTRACTORS, "extractor"))
 
     @property
@@ -102,13 +148,18 @@ class MainText(Wrapper[str]):
 
     def lack(self, item: str) -> str:
         """Return the message."""
-        return f"the page {show(item)} has no main text, and so no fingerprint: leave it out (is_empty() finds such pages)"
+        return (
+            f"the page {show(item)} has no main text, and so no fingerprint: leave it out "
+            "(is_empty() finds such pages)"
+        )
 
     def hashed(self, items: Sequence[str]) -> Hashed:
         """Return the fingerprints of some pages."""
         texts = page_texts(items, self.extractor)
         found = self.fingerprinter.hashed([page.text for page in texts])
-        return found._replace(whole_pages=np.array([page.is_whole for page in texts], bool) & found.known)
+        return found._replace(
+            whole_pages=np.array([page.is_whole for page in texts], bool) & found.known
+        )
 
     def feature_sets(self, items: Sequence[str]) -> FeatureSets:
         """Return the features of some pages as sets."""
@@ -124,13 +175,18 @@ def of_pages(fingerprinter: Fingerprinter[Any], html: bool | str) -> Fingerprint
         return MainText(fingerprinter, extractor)
     if html is not True and extractor != fingerprinter.extractor:
         raise InputError(
-            f"html={html!r}: the fingerprinter has the extractor {fingerprinter.extractor}: give one of both", got=html
+            f"html={html!r}: the fingerprinter has the extractor {fingerprinter.extractor}: give "
+            "one of both",
+            got=html,
         )
     return fingerprinter
 
 
 def extractor_of(html: bool | str) -> str | None:
-    """Return the extractor that an argument ``html`` asks for: a flag, or the name of one of `EXTRACTORS`."""
+    """Return the extractor that an argument ``html`` asks for.
+
+    A flag, or the name of one of `EXTRACTORS`.
+    """
     if isinstance(html, str):
         return check_choice(html, EXTRACTORS, "html")
     return EXTRACTORS[0] if check_flag(html, "html") else None
@@ -139,7 +195,9 @@ def extractor_of(html: bool | str) -> str | None:
 def are_pages(texts: Sequence[Any]) -> bool:
     """Return whether most of the first texts begin as pages of HTML do."""
     first = [text for text in texts[:_LOOKED_AT] if isinstance(text, str)]
-    return sum(visible(text[:100]).lstrip().lower().startswith(_BEGINNINGS) for text in first) * 2 > len(first)
+    return sum(
+        visible(text[:100]).lstrip().lower().startswith(_BEGINNINGS) for text in first
+    ) * 2 > len(first)
 
 
 class PageText(NamedTuple):
@@ -154,7 +212,9 @@ def main_texts(pages: Sequence[str], extractor: str = EXTRACTORS[0]) -> list[str
     return [page.text for page in page_texts(pages, extractor)]
 
 
-def page_texts(pages: Sequence[str], extractor: str = EXTRACTORS[0], least_share: float = LEAST_SHARE) -> list[PageText]:
+def page_texts(
+    pages: Sequence[str], extractor: str = EXTRACTORS[0], least_share: float = LEAST_SHARE
+) -> list[PageText]:
     """Return what of each page is compared; an empty text for a page that has none."""
     extract = _extractor(extractor)
     return [_page_text(extract, page, least_share) for page in pages]
@@ -180,16 +240,23 @@ def whole_text(page: str) -> str:
 
 def _menus(body: Any) -> list[Any]:
     """Return the smallest blocks of links; what holds one is looked at without it."""
-    found, counts = [], dict[Any, tuple[int, int, int]]()  # the letters, letters in links, and links of an element
+    # the letters, letters in links, and links of an element
+    found, counts = [], dict[Any, tuple[int, int, int]]()
     for element in reversed(list(body.iter())):  # each comes behind the elements in it
         letters, linked, links = _letters(element.text or ""), 0, 0
         for child in element:
             inside = counts.pop(child)
-            letters, linked, links = letters + inside[0] + _letters(child.tail or ""), linked + inside[1], links + inside[2]
+            letters, linked, links = (
+                letters + inside[0] + _letters(child.tail or ""),
+                linked + inside[1],
+                links + inside[2],
+            )
         if element.tag == "a":
             linked, links = letters, 1
         is_menu = links >= _MENU_LINKS and _MENU_SHARE * letters <= linked <= _LINK_LETTERS * links
-        if (is_menu and element.tag in _BLOCKS) or (0 < letters <= 2 * linked and _is_named_menu(element)):
+        if (is_menu and element.tag in _BLOCKS) or (
+            0 < letters <= 2 * linked and _is_named_menu(element)
+        ):
             found.append(element)
             letters = linked = links = 0
         counts[element] = letters, linked, links
@@ -197,15 +264,20 @@ def _menus(body: Any) -> list[Any]:
 
 
 def _is_named_menu(element: Any) -> bool:
-    return element.tag != "a" and bool(_MENU_NAMES.search(f"{element.get('class', '')} {element.get('id', '')}"))
+    return element.tag != "a" and bool(
+        _MENU_NAMES.search(f"{element.get('class', '')} {element.get('id', '')}")
+    )
 
 
-def _page_text(extract: Callable[[str], tuple[str, str]], page: str, least_share: float) -> PageText:
+def _page_text(
+    extract: Callable[[str], tuple[str, str]], page: str, least_share: float
+) -> PageText:
     try:
         title, text = extract(page)
     except (ValueError, TypeError, RecursionError):  # a page that no parser understands
         title = text = ""
-    # The letters between all tags are at least those of the whole text, and are counted in a tenth of the time.
+    # The letters between all tags are at least those of the whole text, and are counted in a tenth
+    # of the time.
     if _letters(text) >= least_share * _letters(_TAGS.sub(" ", page)):
         return PageText(_titled(title, text), False)
     whole = whole_text(page)
@@ -237,7 +309,9 @@ def _extractor(name: str) -> Callable[[str], tuple[str, str]]:
 
         def by_resiliparse(page: str) -> tuple[str, str]:
             parsed = tree.parse(page)
-            return parsed.title or "", plain(parsed, main_content=True, alt_texts=False, list_bullets=False)
+            return parsed.title or "", plain(
+                parsed, main_content=True, alt_texts=False, list_bullets=False
+            )
 
         return by_resiliparse
     import logging
@@ -253,8 +327,11 @@ def _extractor(name: str) -> Callable[[str], tuple[str, str]]:
         if parsed is None:
             return "", ""
         title = parsed.findtext(".//title") or ""  # read the title before the tree is pruned
-        # Without the other algorithms that are tried for short texts: they take a third of the time, and find no more copies.
-        found = trafilatura.bare_extraction(parsed, with_metadata=False, include_comments=False, fast=True)
+        # Without the other algorithms that are tried for short texts: they take a third of the
+        # time, and find no more copies.
+        found = trafilatura.bare_extraction(
+            parsed, with_metadata=False, include_comments=False, fast=True
+        )
         return title, "" if found is None else found.text or ""
 
     return by_trafilatura

@@ -1,10 +1,14 @@
-"""The sides of random hyperplanes on which vectors lie, exactly: a fast matrix product, then more digits where they matter.
+"""The sides of random hyperplanes on which vectors lie, exactly.
 
-A side is the sign of the sum of ``weight * component``, as a real number. The product in float32 decides it where it is farther
-from 0 than any rounding can bring it, whatever the order of the additions: so the result does not depend on the library that
-multiplies, on threads or on batches. The few other sums are made again in float64, and what is still open in integers. This is
-the filter of J. Shewchuk, *Adaptive precision floating-point arithmetic and fast robust geometric predicates*, Discrete &
-Computational Geometry 18 (1997), section 4. The bound is (3.5) of N. Higham, *Accuracy and Stability of Numerical Algorithms*.
+A fast matrix product, then more digits where they matter.
+
+A side is the sign of the sum of ``weight * component``, as a real number. The product in float32
+decides it where it is farther from 0 than any rounding can bring it, whatever the order of the
+additions: so the result does not depend on the library that multiplies, on threads or on batches.
+The few other sums are made again in float64, and what is still open in integers. This is the filter
+of J. Shewchuk, *Adaptive precision floating-point arithmetic and fast robust geometric predicates*,
+Discrete & Computational Geometry 18 (1997), section 4. The bound is (3.5) of N. Higham, *Accuracy
+and Stability of Numerical Algorithms*.
 """
 
 from __future__ import annotations
@@ -29,25 +33,35 @@ _SUMS = 1 << 16  # sums made at once
 _PAIRS = 1 << 20  # components multiplied again at once
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53  # units of rounding
 _LENGTH_SLACK = 1.02  # a computed length is below the true one by less
-_LEAST_SINGLE, _LEAST_DOUBLE = 2.0**-124, 2.0**-1000  # a bound of what results near 0 may lose, for each component
+# a bound of what results near 0 may lose, for each component
+_LEAST_SINGLE, _LEAST_DOUBLE = 2.0**-124, 2.0**-1000
 _MOST_SHIFT = 1000
 _MANTISSA = 53
 
 
 def weights(dimension: int, width: int, seed: int) -> npt.NDArray[np.float32]:
-    """Return the weights of all components in all bits: whole numbers below 2^21, shape (width, dimension).
+    """Return the weights of all components in all bits.
 
-    The weight of component i in bit j is the sum of the 64 numbers of 16 bits in the random words 16 (2^32 j + i) + 0 to 15, less
-    its mean: nearly normal (an excess kurtosis of -0.019), symmetric, and exact in float32.
+    Whole numbers below 2^21, shape (width, dimension).
+
+    The weight of component i in bit j is the sum of the 64 numbers of 16 bits in the random words
+    16 (2^32 j + i) + 0 to 15, less its mean: nearly normal (an excess kurtosis of -0.019),
+    symmetric, and exact in float32.
     """
     found = np.empty(width * dimension, np.float32)
     at_once = _DRAWN // _WORDS
     for start in range(0, len(found), at_once):
         part = slice(start, start + at_once)
-        bits, components = np.divmod(np.arange(start, min(start + at_once, len(found)), dtype=np.uint64), np.uint64(dimension))
+        bits, components = np.divmod(
+            np.arange(start, min(start + at_once, len(found)), dtype=np.uint64),
+            np.uint64(dimension),
+        )
         first = (bits << np.uint64(32) | components) * np.uint64(_WORDS)
         words = draws(seed, np.add.outer(first, np.arange(_WORDS, dtype=np.uint64)))
-        sums = sum(((words >> np.uint64(16 * quarter)) & np.uint64(0xFFFF)).sum(1) for quarter in range(_QUARTERS))
+        sums = sum(
+            ((words >> np.uint64(16 * quarter)) & np.uint64(0xFFFF)).sum(1)
+            for quarter in range(_QUARTERS)
+        )
         found[part] = np.asarray(sums, np.int64) - _MIDDLE
     return found.reshape(width, dimension)
 
@@ -59,42 +73,68 @@ def hyperplanes(dimension: int, width: int, seed: int) -> Hyperplanes:
 
 
 class Hyperplanes:
-    """Hyperplanes through the origin; their normal vectors, shape (width, dimension), have whole numbers below 2^24."""
+    """Hyperplanes through the origin.
+
+    Their normal vectors, shape (width, dimension), have whole numbers below 2^24.
+    """
 
     def __init__(self, normals: npt.NDArray[np.float32]) -> None:
         self.normals = normals
         self._dimension = normals.shape[1]
-        longest = math.sqrt(float(np.vecdot(normals.astype(np.float64), normals.astype(np.float64)).max())) * (1 + 1e-9)
+        longest = math.sqrt(
+            float(np.vecdot(normals.astype(np.float64), normals.astype(np.float64)).max())
+        ) * (1 + 1e-9)
         roundings = min(self._dimension, _PIECE) + -(-self._dimension // _PIECE) + 2
         self._single_slack = longest * _most_error(roundings, _SINGLE)
-        self._double_slack = 1.01 * longest * math.sqrt(self._dimension) * _most_error(self._dimension + 2, _DOUBLE)
+        self._double_slack = (
+            1.01 * longest * math.sqrt(self._dimension) * _most_error(self._dimension + 2, _DOUBLE)
+        )
 
-    def sides(self, values: Floats, singles: npt.NDArray[np.float32], squares: npt.NDArray[np.float32], known: Sides) -> Sides:
-        """Return whether finite vectors lie on the positive sides, shape (n, width); a vector on a hyperplane does not.
+    def sides(
+        self,
+        values: Floats,
+        singles: npt.NDArray[np.float32],
+        squares: npt.NDArray[np.float32],
+        known: Sides,
+    ) -> Sides:
+        """Return whether finite vectors lie on the positive sides, shape (n, width).
 
-        ``singles`` are the values rounded to float32, and ``squares`` their squared lengths as computed in float32, infinite
-        where they overflow. The sides of vectors that are not ``known`` are of no interest.
+        A vector on a hyperplane does not.
+
+        ``singles`` are the values rounded to float32, and ``squares`` their squared lengths as
+        computed in float32, infinite where they overflow. The sides of vectors that are not
+        ``known`` are of no interest.
         """
         shape = (len(values), len(self.normals))
         found, sure = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
         with np.errstate(all="ignore"):
-            lengths = np.sqrt(squares.astype(np.float64) * _LENGTH_SLACK + self._dimension * _LEAST_SINGLE)
+            lengths = np.sqrt(
+                squares.astype(np.float64) * _LENGTH_SLACK + self._dimension * _LEAST_SINGLE
+            )
             # Rounded up: the comparison is one of float32.
-            slack = np.nextafter((lengths * self._single_slack).astype(np.float32), np.float32(np.inf))
+            slack = np.nextafter(
+                (lengths * self._single_slack).astype(np.float32), np.float32(np.inf)
+            )
             slack[~known] = -1
             at_once = max(_SUMS // len(self.normals), 1)  # stay in the cache
             for start in range(0, len(values), at_once):
                 part = slice(start, start + at_once)
                 sums: npt.NDArray[np.float32] = singles[part, :_PIECE] @ self.normals[:, :_PIECE].T
                 for column in range(_PIECE, self._dimension, _PIECE):
-                    sums += singles[part, column : column + _PIECE] @ self.normals[:, column : column + _PIECE].T
+                    sums += (
+                        singles[part, column : column + _PIECE]
+                        @ self.normals[:, column : column + _PIECE].T
+                    )
                 np.greater(sums, 0, out=found[part])
-                np.greater(np.abs(sums, out=sums), slack[part, None], out=sure[part])  # not if it is NaN
+                # not if it is NaN
+                np.greater(np.abs(sums, out=sums), slack[part, None], out=sure[part])
         rows, bits = np.divmod(np.flatnonzero(~sure), len(self.normals))
         at_once = max(_PAIRS // self._dimension, 1)
         for start in range(0, len(rows), at_once):
             part = slice(start, start + at_once)
-            found[rows[part], bits[part]] = self._sides_of_pairs(values[rows[part]], self.normals[bits[part]])
+            found[rows[part], bits[part]] = self._sides_of_pairs(
+                values[rows[part]], self.normals[bits[part]]
+            )
         return found
 
     def _sides_of_pairs(self, vectors: Floats, normals: npt.NDArray[np.float32]) -> Sides:

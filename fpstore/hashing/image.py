@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from fpstore.hashing.decoding import Picture
 
-# The functions of the package ImageHash, and radii at 64 bits that find nearly all copies that are scaled, compressed or blurred,
-# and about 1% of other pairs (tools/image_distances).
+# The functions of the package ImageHash, and radii at 64 bits that find nearly all copies that are
+# scaled, compressed or blurred, and about 1% of other pairs (tools/image_distances).
 _HASHES = {
     "average": ("average_hash", 5),
     "difference": ("dhash", 8),
@@ -36,7 +36,8 @@ _HASHES = {
     "color": ("colorhash", 2),
 }
 METHODS = (*_HASHES, "pdq")
-_ALONG_LINES = ("difference", "difference-vertical", "perceptual-mean")  # compare what differs within a row, or a column
+# compare what differs within a row, or a column
+_ALONG_LINES = ("difference", "difference-vertical", "perceptual-mean")
 FRAMES = ("first", "all")
 PDQ_QUALITY = 20  # docs/images.md measures it; the authors of PDQ recommend 50
 DETAIL = 4  # grey levels; docs/images.md measures it on gradients, icons and photographs
@@ -52,15 +53,22 @@ _SQUARES_LESS_MEAN = _ACROSS**2 - (_SIDE**2 - 1) // 3
 _SURFACES = [  # polynomials that are orthogonal on the places
     np.outer(a, b)
     for a, b in (
-        (_ACROSS**0, _ACROSS**0), (_ACROSS, _ACROSS**0), (_ACROSS**0, _ACROSS), (_ACROSS, _ACROSS),
-        (_SQUARES_LESS_MEAN, _ACROSS**0), (_ACROSS**0, _SQUARES_LESS_MEAN),
+        (_ACROSS**0, _ACROSS**0),
+        (_ACROSS, _ACROSS**0),
+        (_ACROSS**0, _ACROSS),
+        (_ACROSS, _ACROSS),
+        (_SQUARES_LESS_MEAN, _ACROSS**0),
+        (_ACROSS**0, _SQUARES_LESS_MEAN),
     )
-]  # fmt: skip
+]
 _BATCH_BYTES, _LEAST_BYTES = 1 << 26, 1 << 22
 
 
 class Lack(NamedTuple):
-    """Why a picture has no fingerprint: a word, and the rest of a sentence that begins with the picture."""
+    """Why a picture has no fingerprint.
+
+    A word, and the rest of a sentence that begins with the picture.
+    """
 
     reason: str
     sentence: str
@@ -73,10 +81,10 @@ _BLANK = Lack("blank", "is blank: all brightnesses that the method compares are 
 class ImageHash(Fingerprinter["Picture"]):
     """Perceptual hashes of pictures: similar pictures get fingerprints that differ in few bits.
 
-    A picture is an image of Pillow, a path (str or PathLike), the content of a file (bytes), or a file that is open for
-    reading bytes. It is turned upright as its Exif orientation says, and hashed by the package ImageHash or pdqhash: the
-    fingerprint is the number ``int(str(hash), 16)`` of the former's object, and the number that the bits of the latter make, the
-    first the highest.
+    A picture is an image of Pillow, a path (str or PathLike), the content of a file (bytes), or a
+    file that is open for reading bytes. It is turned upright as its Exif orientation says, and
+    hashed by the package ImageHash or pdqhash: the fingerprint is the number ``int(str(hash), 16)``
+    of the former's object, and the number that the bits of the latter make, the first the highest.
 
     =====================  ==========  =====================================================================================
     method                 widths      a bit is 1 if
@@ -91,41 +99,48 @@ class ImageHash(Fingerprinter["Picture"]):
     pdq                    256         a coefficient of the cosine transform is above the median: the PDQ of Facebook
     =====================  ==========  =====================================================================================
 
-    A picture has no fingerprint if its bits would say nothing. That is so if it is blank: all values that the method compares
-    are equal, and the bits would be 0 for each such picture, or come from errors of rounding. It is so if it is nearly blank or a
-    gradient: its quality is below `min_quality`. With ``color``, no picture is blank. For ``wavelet`` each side must have 8 (16)
+    A picture has no fingerprint if its bits would say nothing. That is so if it is blank: all
+    values that the method compares are equal, and the bits would be 0 for each such picture, or
+    come from errors of rounding. It is so if it is nearly blank or a gradient: its quality is below
+    `min_quality`. With ``color``, no picture is blank. For ``wavelet`` each side must have 8 (16)
     pixels or more. Transparency is ignored, as the packages do.
 
-    Of brightnesses of 16 bits the upper 8 are taken. Brightnesses of 32 bits and floats are scaled, so that the least finite one
-    is 0 and the greatest 255; NaN is 0. ``pdq`` takes pictures of more than 2^20 pixels in a smaller size: the sides are
-    divided by the least whole number that leaves at most 2^20. JPEG is decoded in a smaller size then, so an image of Pillow that
-    is decoded already may give another fingerprint, which differs in a few bits.
+    Of brightnesses of 16 bits the upper 8 are taken. Brightnesses of 32 bits and floats are scaled,
+    so that the least finite one is 0 and the greatest 255; NaN is 0. ``pdq`` takes pictures of more
+    than 2^20 pixels in a smaller size: the sides are divided by the least whole number that leaves
+    at most 2^20. JPEG is decoded in a smaller size then, so an image of Pillow that is decoded
+    already may give another fingerprint, which differs in a few bits.
 
     Parameters
     ----------
     method : str
         One of the table.
     width : int, optional
-        Bits; by default 256 for ``pdq``, else 64. A colour hash has 14 times as many bits as each share, which is never a width
-        of a store; so it is a number of 56 bits in 64, and its distances are the package's with ``binbits=4``.
+        Bits; by default 256 for ``pdq``, else 64. A colour hash has 14 times as many bits as each
+        share, which is never a width of a store; so it is a number of 56 bits in 64, and its
+        distances are the package's with ``binbits=4``.
     frame : {"first", "all"}
-        Of a file of several frames (an animation, the pages of a TIFF): hash the first one, or refuse the file here, while
-        `fpstore.hashing.ImageReader` hashes each. An image of Pillow is the frame that it shows.
+        Of a file of several frames (an animation, the pages of a TIFF): hash the first one, or
+        refuse the file here, while `fpstore.hashing.ImageReader` hashes each. An image of Pillow is
+        the frame that it shows.
     min_quality : int, optional
-        The least quality, 0 to 100; not for ``color``. For ``pdq`` it is what PDQ says of the edges, and by default 20, while its
-        authors recommend 50. For the other methods it is `detail`, by default 4. With 0, only blank pictures are left out.
+        The least quality, 0 to 100; not for ``color``. For ``pdq`` it is what PDQ says of the
+        edges, and by default 20, while its authors recommend 50. For the other methods it is
+        `detail`, by default 4. With 0, only blank pictures are left out.
 
     Attributes
     ----------
     usual_radius : int
-        A radius to begin with: 31 for ``pdq``, as its authors recommend; see ``docs/images.md`` for the others.
+        A radius to begin with: 31 for ``pdq``, as its authors recommend; see ``docs/images.md`` for
+        the others.
 
     Raises
     ------
     InputError
-        A parameter has the wrong type or is out of range, or the method does not have the width. `fingerprint` and
-        `fingerprints`: an item is no picture, is broken, or is larger than the limits of Pillow
-        (``PIL.Image.MAX_IMAGE_PIXELS``); its attribute ``reason`` is "other", "heif", "broken" or "large".
+        A parameter has the wrong type or is out of range, or the method does not have the width.
+        `fingerprint` and `fingerprints`: an item is no picture, is broken, or is larger than the
+        limits of Pillow (``PIL.Image.MAX_IMAGE_PIXELS``); its attribute ``reason`` is "other",
+        "heif", "broken" or "large".
     MissingExtraError
         A package is not installed: ``pip install pillow ImageHash``, and for ``pdq`` ``pdqhash``.
     StorageError
@@ -162,11 +177,18 @@ class ImageHash(Fingerprinter["Picture"]):
         check_choice(self.method, METHODS, "method")
         if self.method == "color":
             if self.min_quality is not None:
-                reason = "min_quality is for brightnesses, and the method color compares none: leave it out"
+                reason = (
+                    "min_quality is for brightnesses, and the method color compares none: leave "
+                    "it out"
+                )
                 raise InputError(reason, got=self.min_quality)
         else:
             usual = PDQ_QUALITY if self.method == "pdq" else DETAIL
-            self._keep(min_quality=check_whole(usual if self.min_quality is None else self.min_quality, 0, 100, "min_quality"))
+            self._keep(
+                min_quality=check_whole(
+                    usual if self.min_quality is None else self.min_quality, 0, 100, "min_quality"
+                )
+            )
         self._keep(width=_check_method_width(self.method, self.width))
         check_choice(self.frame, FRAMES, "frame")
 
@@ -186,15 +208,28 @@ class ImageHash(Fingerprinter["Picture"]):
         """Return the fingerprints of some pictures."""
         found = [self._of_one(given(item)) for item in items]
         known = np.array([not isinstance(value, Lack) for value in found], bool)
-        return Hashed(Width(self.width).rows(0 if isinstance(value, Lack) else value for value in found), known)
+        return Hashed(
+            Width(self.width).rows(0 if isinstance(value, Lack) else value for value in found),
+            known,
+        )
 
     def batches(self, items: Iterable[Picture]) -> Iterator[list[Any]]:
-        """Cut pictures into batches of at most 16; images of Pillow are decoded here, since threads cannot share their files."""
-        check_items(items, "pictures", str, io.IOBase)
-        return batched((given(item, place) for place, item in enumerate(items)), _held, _BATCH_BYTES)
+        """Cut pictures into batches of at most 16.
 
-    def of_frames(self, picture: GivenPicture, *, every: bool, room: Room | None = None) -> list[int | Lack]:
-        """Return the fingerprint of the first frame, or of every frame, or why there is none; InputError as in `refusals`."""
+        Images of Pillow are decoded here, since threads cannot share their files.
+        """
+        check_items(items, "pictures", str, io.IOBase)
+        return batched(
+            (given(item, place) for place, item in enumerate(items)), _held, _BATCH_BYTES
+        )
+
+    def of_frames(
+        self, picture: GivenPicture, *, every: bool, room: Room | None = None
+    ) -> list[int | Lack]:
+        """Return the fingerprint of the first frame, or of every frame, or why there is none.
+
+        InputError as in `refusals`.
+        """
         made, most = list[int | Lack](), _PDQ_PIXELS if self.method == "pdq" else None
         with (
             refusals(picture.place + picture.name, picture.path),
@@ -210,7 +245,9 @@ class ImageHash(Fingerprinter["Picture"]):
         if len(found) > 1:
             asked = f"has {len(found)} frames, and frame='all' asks for each"
             raise InputError(
-                f"{picture.place}{picture.name}: {asked}: read it with ImageReader, or take frame='first'", got=len(found)
+                f"{picture.place}{picture.name}: {asked}: read it with ImageReader, or take "
+                "frame='first'",
+                got=len(found),
             )
         return found[0]
 
@@ -226,16 +263,26 @@ class ImageHash(Fingerprinter["Picture"]):
             return int(str(function(image, binbits=_COLOR_BITS)), 16)
         size = 8 if self.width == 64 else 16
         if self.method == "wavelet" and min(image.size) < size:
-            return Lack("small", f"has {image.width} x {image.height} pixels, and the method wavelet needs {size} x {size}")
+            return Lack(
+                "small",
+                f"has {image.width} x {image.height} pixels, and the method wavelet needs {size} "
+                f"x {size}",
+            )
         grey = image.convert("L")
-        # The package scales a picture to this size itself, and leaves a picture of this size as it is.
-        scaled = grey if self.method == "wavelet" else grey.resize(self._scaled(size), package.ANTIALIAS)
+        # The package scales a picture to this size itself, and leaves a picture of this size as it
+        # is.
+        scaled = (
+            grey if self.method == "wavelet" else grey.resize(self._scaled(size), package.ANTIALIAS)
+        )
         if self._is_blank(scaled):
             return _BLANK
         quality = detail(grey)
         assert self.min_quality is not None
         if quality < self.min_quality:
-            return Lack("quality", f"has {quality} grey levels of detail, below min_quality={self.min_quality}")
+            return Lack(
+                "quality",
+                f"has {quality} grey levels of detail, below min_quality={self.min_quality}",
+            )
         return int(str(function(scaled, hash_size=size)), 16)
 
     def _scaled(self, size: int) -> tuple[int, int]:
@@ -261,18 +308,26 @@ class ImageHash(Fingerprinter["Picture"]):
         factor = reduction(image.size, _PDQ_PIXELS)
         image = image.convert("L").reduce(factor) if factor > 1 else image
         colours = image if image.mode == "RGB" else image.convert("RGB")  # convert() would copy
-        bits, quality = import_package("pdqhash", "ImageHash with the method pdq").compute(np.asarray(colours))
+        bits, quality = import_package("pdqhash", "ImageHash with the method pdq").compute(
+            np.asarray(colours)
+        )
         assert self.min_quality is not None
         if quality < self.min_quality or not quality:
-            return Lack("quality", f"has the quality {quality} for PDQ, below min_quality={self.min_quality}")
+            return Lack(
+                "quality",
+                f"has the quality {quality} for PDQ, below min_quality={self.min_quality}",
+            )
         return int.from_bytes(np.packbits(np.asarray(bits, bool)).tobytes(), "big")
 
 
 def detail(grey: Image) -> int:
-    """Return how far a picture of the mode L is from the nearest smooth surface: whole grey levels, rounded down.
+    """Return how far a picture of the mode L is from the nearest smooth surface.
 
-    It is the standard deviation of the brightnesses at 32 x 32 from the best polynomial of degree 2 in both places: 0 for what is
-    of one colour or a linear gradient, and little for noise and other gradients. The sums are of whole numbers.
+    Whole grey levels, rounded down.
+
+    It is the standard deviation of the brightnesses at 32 x 32 from the best polynomial of degree 2
+    in both places: 0 for what is of one colour or a linear gradient, and little for noise and other
+    gradients. The sums are of whole numbers.
     """
     from PIL.Image import Resampling
 
@@ -286,7 +341,11 @@ def detail(grey: Image) -> int:
 def _held(picture: GivenPicture) -> int:
     """Return the bytes that a picture holds or, if more, a sixteenth of a batch."""
     source = picture.source
-    taken = len(source) if isinstance(source, bytes) else 4 * getattr(source, "width", 0) * getattr(source, "height", 0)
+    taken = (
+        len(source)
+        if isinstance(source, bytes)
+        else 4 * getattr(source, "width", 0) * getattr(source, "height", 0)
+    )
     return max(taken, _LEAST_BYTES)
 
 
@@ -296,7 +355,15 @@ def _check_method_width(method: str, width: object) -> int:
         return widths[0]
     bits = check_width(width).bits
     if bits not in widths:
-        why = ": it has 14 numbers of equal size, and 56 bits are the most below 64" if method == "color" else ""
+        why = (
+            ": it has 14 numbers of equal size, and 56 bits are the most below 64"
+            if method == "color"
+            else ""
+        )
         known = " or ".join(map(str, widths))
-        raise InputError(f"the method {method} has {known} bits{why}, got width={show(width)}", expected=widths, got=width)
+        raise InputError(
+            f"the method {method} has {known} bits{why}, got width={show(width)}",
+            expected=widths,
+            got=width,
+        )
     return bits

@@ -24,33 +24,42 @@ USUAL_RECALL = 0.98  # of the pairs of this similarity
 
 @dataclass(frozen=True, kw_only=True)
 class MinHash(TextHash):
-    """One-bit MinHash of texts: the distance of two fingerprints estimates the share of shingles that the texts have in common.
+    """One-bit MinHash of texts.
 
-    A text is a set of overlapping *shingles*, by default of three words. The Jaccard similarity of two sets is the share of
-    their shingles that both have. Each bit of a fingerprint belongs to a hash function, and is a bit of the least value that the
-    function has on the set. It differs between two sets with the probability (1 - J) / 2, where J is their similarity. So the
-    distance of two fingerprints is binomial, with `width` trials of this probability: `recall` and `radius` compute with it.
+    The distance of two fingerprints estimates the share of shingles that the texts have in common.
 
-    An item may also be a list of features, which are hashed as they are, such as the tags of a picture.
+    A text is a set of overlapping *shingles*, by default of three words. The Jaccard similarity of
+    two sets is the share of their shingles that both have. Each bit of a fingerprint belongs to a
+    hash function, and is a bit of the least value that the function has on the set. It differs
+    between two sets with the probability (1 - J) / 2, where J is their similarity. So the distance
+    of two fingerprints is binomial, with `width` trials of this probability: `recall` and `radius`
+    compute with it.
 
-    With ``weighting="count"`` or ``"log"``, or learnt `weights`, a text is a weighted set. J is then the weighted Jaccard
-    similarity: the sum of the minima of the weights divided by the sum of the maxima. An item may also be a mapping of features
-    to weights, or pairs of both. A weight of 0 is as if the feature was not there. A weighted set takes some hundred times as
-    long as a set.
+    An item may also be a list of features, which are hashed as they are, such as the tags of a
+    picture.
 
-    Version 2 is, exactly: shingles are those of `SimHash` with the same parameters, and h is the hash of a feature, 64 bits. Let
-    A(x) be the last steps of XXH64, P and Q its first two constants, and D(s, n) = A(A(s + Q) + n P), modulo 2^64. Function i,
-    from 0, takes the lower half of A(h) times the lower half of D(seed, i), made odd, plus its upper half, modulo 2^32. Bit i,
-    from the most significant, is the highest bit of the least value after the last steps of MurmurHash3 for 32 bits. For weighted
-    sets, bit i is the highest one of D(h xor A(t), i), where (h, t) is the sample that function i takes by Ioffe's
-    recipe, with numbers drawn by D. So the first bits of a wide fingerprint are the narrow one of the same seed.
+    With ``weighting="count"`` or ``"log"``, or learnt `weights`, a text is a weighted set. J is
+    then the weighted Jaccard similarity: the sum of the minima of the weights divided by the sum of
+    the maxima. An item may also be a mapping of features to weights, or pairs of both. A weight of
+    0 is as if the feature was not there. A weighted set takes some hundred times as long as a set.
+
+    Version 2 is, exactly: shingles are those of `SimHash` with the same parameters, and h is the
+    hash of a feature, 64 bits. Let A(x) be the last steps of XXH64, P and Q its first two
+    constants, and D(s, n) = A(A(s + Q) + n P), modulo 2^64. Function i, from 0, takes the lower
+    half of A(h) times the lower half of D(seed, i), made odd, plus its upper half, modulo 2^32. Bit
+    i, from the most significant, is the highest bit of the least value after the last steps of
+    MurmurHash3 for 32 bits. For weighted sets, bit i is the highest one of D(h xor A(t), i), where
+    (h, t) is the sample that function i takes by Ioffe's recipe, with numbers drawn by D. So the
+    first bits of a wide fingerprint are the narrow one of the same seed.
 
     Parameters
     ----------
     width : int
-        Bits of a fingerprint: 32, 64, 128 or 256. The standard deviation of the estimate of J is up to 1 / sqrt(width).
+        Bits of a fingerprint: 32, 64, 128 or 256. The standard deviation of the estimate of J is up
+        to 1 / sqrt(width).
     size : int
-        Units in a shingle, 1 to 255. Longer ones make texts less similar that have words in common by chance.
+        Units in a shingle, 1 to 255. Longer ones make texts less similar that have words in common
+        by chance.
     weighting : {"set", "count", "log"}
         The weight of a shingle: 1; how often it occurs; or the number of binary digits of that.
     **others
@@ -59,7 +68,8 @@ class MinHash(TextHash):
     Raises
     ------
     InputError
-        A parameter has the wrong type, is out of range, or does not go with another; or a package is not installed.
+        A parameter has the wrong type, is out of range, or does not go with another; or a package
+        is not installed.
 
     Notes
     -----
@@ -100,8 +110,8 @@ class MinHash(TextHash):
         Returns
         -------
         float
-            The probability that a binomial variable of `width` trials, each with the probability ``(1 - jaccard) / 2``, is at
-            most the radius.
+            The probability that a binomial variable of `width` trials, each with the probability
+            ``(1 - jaccard) / 2``, is at most the radius.
 
         Raises
         ------
@@ -204,29 +214,42 @@ class MinHash(TextHash):
         for feature, weight in features:
             weights[feature] = weights.get(feature, 0) + weight
             if weight < 0:
-                raise InputError(f"MinHash takes weights from 0 on, got {weight} for {show(feature)}")
+                raise InputError(
+                    f"MinHash takes weights from 0 on, got {weight} for {show(feature)}"
+                )
         try:
             given = np.array(list(weights.values()), np.float64)
         except OverflowError:
             given = np.array([np.inf])
         if self.of_sets:
             if any(weight != 1 for _, weight in features):
-                raise InputError(f"the features of sets have no weights: use MinHash(weighting='count'), got {show(weights)}")
+                raise InputError(
+                    "the features of sets have no weights: use MinHash(weighting='count'), got "
+                    f"{show(weights)}"
+                )
         else:
             with np.errstate(over="ignore"):
                 if not np.isfinite(given.sum()):
-                    raise InputError(f"the sum of the weights is not finite: scale them down, got {show(weights)}")
+                    raise InputError(
+                        "the sum of the weights is not finite: scale them down, got "
+                        f"{show(weights)}"
+                    )
         some = [feature for feature, weight in weights.items() if weight > 0]
         if not some:
             return None
         row = _kernel.minhash_features(
-            self._keys(some), given[:0] if self.of_sets else given[given > 0], self.seed, Width(self.width).words,
+            self._keys(some),
+            given[:0] if self.of_sets else given[given > 0],
+            self.seed,
+            Width(self.width).words,
             *self._band_shape,
-        )  # fmt: skip
+        )
         return row & unused_mask(Width(self.width)) if self.width < WORD_BITS else row
 
 
 def least_jaccard(minhash: MinHash, radius: int) -> float:
     """Return the least Jaccard similarity, in hundredths, of which USUAL_RECALL of the pairs are within a radius."""
-    percent = (jaccard for jaccard in range(101) if minhash.recall(jaccard / 100, radius) >= USUAL_RECALL)
+    percent = (
+        jaccard for jaccard in range(101) if minhash.recall(jaccard / 100, radius) >= USUAL_RECALL
+    )
     return next(percent, 100) / 100

@@ -24,7 +24,8 @@ DIGITS = ("keep", "zero")  # what becomes of them
 MARKS = ("keep", "fold", "punctuation")
 HYPHENS = ("keep", "join")  # those that break words at the end of a line
 _PAGE = 256  # code points whose normal forms are found together
-_SAME, _UNIT, _SPACE, _REMOVED, _REPLACED, _UNKNOWN, _IGNORED = (kind << 29 for kind in range(7))  # see _native/text/normal.hpp
+# see _native/text/normal.hpp
+_SAME, _UNIT, _SPACE, _REMOVED, _REPLACED, _UNKNOWN, _IGNORED = (kind << 29 for kind in range(7))
 _FORM_SHIFT = 23
 _MOST_FORM = 63  # bytes
 _ASCII_IGNORED, _ASCII_REMOVED = 0xFE, 0xFF
@@ -37,11 +38,28 @@ _SAMPLE = 16
 #: Scripts that are written without spaces between words, as ranges of code points: Thai, Lao, Tibetan, Myanmar, Khmer, kana,
 #: bopomofo, and ideographs with their marks.
 _UNSPACED = (
-    (0x0E00, 0x0FFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x19E0, 0x19FF), (0x1A20, 0x1AAF), (0x2E80, 0x2FDF), (0x3005, 0x3007),
-    (0x3021, 0x3029), (0x3038, 0x303B), (0x3041, 0x312F), (0x31A0, 0x31BF), (0x31F0, 0x31FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF),
-    (0xA9E0, 0xA9FF), (0xAA60, 0xAA7F), (0xF900, 0xFAFF), (0xFF66, 0xFF9F), (0x16FE0, 0x18D0F), (0x1AFF0, 0x1B2FF),
+    (0x0E00, 0x0FFF),
+    (0x1000, 0x109F),
+    (0x1780, 0x17FF),
+    (0x19E0, 0x19FF),
+    (0x1A20, 0x1AAF),
+    (0x2E80, 0x2FDF),
+    (0x3005, 0x3007),
+    (0x3021, 0x3029),
+    (0x3038, 0x303B),
+    (0x3041, 0x312F),
+    (0x31A0, 0x31BF),
+    (0x31F0, 0x31FF),
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xA9E0, 0xA9FF),
+    (0xAA60, 0xAA7F),
+    (0xF900, 0xFAFF),
+    (0xFF66, 0xFF9F),
+    (0x16FE0, 0x18D0F),
+    (0x1AFF0, 0x1B2FF),
     (0x20000, 0x3FFFF),
-)  # fmt: skip
+)
 
 #: The diacritics of Latin, Greek, Cyrillic, Hebrew, Arabic and Syriac, and the tatweel. Marks of other scripts may be vowels.
 _DIACRITICS = re.compile(
@@ -63,12 +81,14 @@ def is_unspaced(char: str) -> bool:
 class NormalForm:
     """The normal form of a text, which is cut into features; `SimHash` describes the parameters.
 
-    In this order: words that are broken at the end of a line are joined (if `hyphens` says so); ignored characters go
-    (`fpstore.base.characters`), whatever the parameters are; NFKC (if `normalize`), without diacritics if `marks` is ``"fold"``;
-    case; then each character is a word character (``str.isalnum``, ``_``, or a mark, which is of category M), white space
-    (``str.isspace``) or punctuation (all others), and what stands for each is joined. With the units ``"auto"``, spaces are put
-    around each letter and mark of a script that is written without them, so that it is a word. Runs of spaces become one space,
-    and those at the ends none. If nothing is left, punctuation is kept: only a text without visible characters has an empty form.
+    In this order: words that are broken at the end of a line are joined (if `hyphens` says so);
+    ignored characters go (`fpstore.base.characters`), whatever the parameters are; NFKC (if
+    `normalize`), without diacritics if `marks` is ``"fold"``; case; then each character is a word
+    character (``str.isalnum``, ``_``, or a mark, which is of category M), white space
+    (``str.isspace``) or punctuation (all others), and what stands for each is joined. With the
+    units ``"auto"``, spaces are put around each letter and mark of a script that is written without
+    them, so that it is a word. Runs of spaces become one space, and those at the ends none. If
+    nothing is left, punctuation is kept: only a text without visible characters has an empty form.
     """
 
     units: str
@@ -89,9 +109,16 @@ class NormalForm:
         check_choice(self.spaces, ("single", "remove"), "spaces")
         check_choice(self.hyphens, HYPHENS, "hyphens")
         if self.spaces == "remove" and self.units != "chars":
-            raise InputError("spaces='remove' needs shingle='chars': words are what spaces separate", got=self.spaces)
+            raise InputError(
+                "spaces='remove' needs shingle='chars': words are what spaces separate",
+                got=self.spaces,
+            )
         if self.marks == "fold" and not self.normalize:
-            raise InputError("marks='fold' needs normalize=True: a letter and its diacritic may be one character", got=self.marks)
+            raise InputError(
+                "marks='fold' needs normalize=True: a letter and its diacritic may be one "
+                "character",
+                got=self.marks,
+            )
 
     def of(self, text: str) -> str:
         """Return the normal form of a text."""
@@ -99,7 +126,10 @@ class NormalForm:
         return self.of_words(text) or replace(self, punctuation="keep").of_words(text)
 
     def of_words(self, text: str) -> str:
-        """Return the normal form of a text without broken words; an empty one for a text without word characters."""
+        """Return the normal form of a text without broken words.
+
+        An empty one for a text without word characters.
+        """
         return " ".join(self.translated(text).split())
 
     def unbroken(self, text: str) -> str:
@@ -118,7 +148,11 @@ class NormalForm:
         text = visible(text)
         if not self.normalize or text.isascii():
             return text
-        return nfkc(text) if self.marks != "fold" else unicodedata.normalize("NFC", _DIACRITICS.sub("", nfkd(text)))
+        return (
+            nfkc(text)
+            if self.marks != "fold"
+            else unicodedata.normalize("NFC", _DIACRITICS.sub("", nfkd(text)))
+        )
 
     def piece(self, char: str) -> str:
         """Return the replacement of a character that has its case and its NFKC form already."""
@@ -159,7 +193,10 @@ class CharTables(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Texts in UTF-8, one after the other: text i is at ``offsets[i]:offsets[i + 1]``; lone surrogates take three bytes."""
+    """Texts in UTF-8, one after the other: text i is at ``offsets[i]:offsets[i + 1]``.
+
+    Lone surrogates take three bytes.
+    """
 
     data: bytes
     offsets: Words
@@ -191,9 +228,10 @@ Work = Callable[[Encoded, CharTables], Made]
 class CharMap:
     """Normal forms of single characters, found when they are first met: most texts need no more.
 
-    Of a character whose form depends on its neighbours there is none: one that may be composed with the character before it, or
-    changes and starts, decomposed, with a combining mark. The forms of the characters of a text of others are, one after the
-    other, the order of the text, if marks are in the order of their combining classes (Unicode Standard Annex 15, section 9).
+    Of a character whose form depends on its neighbours there is none: one that may be composed with
+    the character before it, or changes and starts, decomposed, with a combining mark. The forms of
+    the characters of a text of others are, one after the other, the order of the text, if marks are
+    in the order of their combining classes (Unicode Standard Annex 15, section 9).
     """
 
     def __init__(self, form: NormalForm) -> None:
@@ -203,7 +241,9 @@ class CharMap:
         table = bytes(self._ascii(chr(code)) for code in range(128))
         self._tables = CharTables(table, np.full(0x110000 // _PAGE, -1, np.int32), none, b"")
 
-    def hashed(self, texts: Sequence[str], work: Work, fields: int = 1) -> tuple[Words, NDArray[np.bool_]]:
+    def hashed(
+        self, texts: Sequence[str], work: Work, fields: int = 1
+    ) -> tuple[Words, NDArray[np.bool_]]:
         """Return the fingerprints that ``work`` has the kernel make of rows of texts, and which rows have features.
 
         The texts are ``fields`` of the first row, then as many of the second, and so on.
@@ -219,7 +259,9 @@ class CharMap:
             rows[places], states[places] = made.rows, made.states
         return rows, states == _STATE_KNOWN
 
-    def sets(self, texts: Sequence[str], work: Callable[..., tuple[Any, Any]], fields: int = 1) -> tuple[Any, Any]:
+    def sets(
+        self, texts: Sequence[str], work: Callable[..., tuple[Any, Any]], fields: int = 1
+    ) -> tuple[Any, Any]:
         """Return the features that the kernel finds in rows of texts, one row after the other, and the words of each row."""
         given = self._encoded(texts)
         while True:
@@ -231,14 +273,18 @@ class CharMap:
                 of_places = (places[:, None] * fields + np.arange(fields)).ravel().tolist()
                 parts = [given.data[start:end] for start, end in pairwise(given.offsets.tolist())]
                 formed = self._with_forms(given, of_places, lines)
-                for place, (start, end) in zip(of_places, pairwise(formed.offsets.tolist()), strict=True):
+                for place, (start, end) in zip(
+                    of_places, pairwise(formed.offsets.tolist()), strict=True
+                ):
                     parts[place] = formed.data[start:end]
                 given = _joined(parts)
             else:
                 return features, rows
 
     def _encoded(self, texts: Sequence[str]) -> Encoded:
-        return encoded(texts if self._form.hyphens == "keep" else list(map(self._form.unbroken, texts)))
+        return encoded(
+            texts if self._form.hyphens == "keep" else list(map(self._form.unbroken, texts))
+        )
 
     def _with_forms(self, given: Encoded, places: list[int], lines: Words) -> Encoded:
         """Return the texts at some places, with the normal forms of some lines, or of a whole text, as they are."""
@@ -250,7 +296,9 @@ class CharMap:
             for start, end in lines[of_texts[place] : of_texts[place + 1]].tolist():
                 line = given.data[start:end].decode("utf-8", "surrogatepass")
                 whole = (start, end) == (first, stop)
-                form = (self._form.of(line) if whole else self._form.translated(line)).encode("utf-8", "surrogatepass")
+                form = (self._form.of(line) if whole else self._form.translated(line)).encode(
+                    "utf-8", "surrogatepass"
+                )
                 parts += [given.data[at:start], _AS_IT_IS, form, _AS_IT_IS]
                 at = end
             texts.append(b"".join([*parts, given.data[at:stop]]))
@@ -270,14 +318,20 @@ class CharMap:
             more: list[int] = []
             for page in (page for page in missing if pages[page] < 0):
                 pages[page] = (len(entries) + len(more)) // _PAGE
-                more += [self._entry(chr(point), longer) for point in range(page * _PAGE, (page + 1) * _PAGE)]
-            self._tables = CharTables(table, pages, np.concatenate([entries, np.array(more, np.uint32)]), bytes(longer))
+                more += [
+                    self._entry(chr(point), longer)
+                    for point in range(page * _PAGE, (page + 1) * _PAGE)
+                ]
+            self._tables = CharTables(
+                table, pages, np.concatenate([entries, np.array(more, np.uint32)]), bytes(longer)
+            )
 
     def _entry(self, char: str, pool: bytearray) -> int:
         composed = self._form.composed(char)
         if not composed:
             return _IGNORED
-        if self._form.case == "lower" and "\u03a3" in composed:  # the neighbouring letters decide on the form of a sigma
+        # the neighbouring letters decide on the form of a sigma
+        if self._form.case == "lower" and "\u03a3" in composed:
             return _UNKNOWN
         piece, changes, combining = self._form.translated(char), False, 0
         if self._form.normalize:
@@ -308,7 +362,9 @@ _STATE_KNOWN, _STATE_UNKNOWN = 0, 2
 def _composed_with() -> frozenset[str]:
     """Return the characters that may be composed with the one before them."""
     pairs = (unicodedata.decomposition(chr(point)) for point in range(0x80, _LAST_PAIR))
-    seconds = {chr(int(pair.split()[1], 16)) for pair in pairs if pair.count(" ") == 1 and pair[0] != "<"}
+    seconds = {
+        chr(int(pair.split()[1], 16)) for pair in pairs if pair.count(" ") == 1 and pair[0] != "<"
+    }
     return frozenset(seconds | set(map(chr, [*_HANGUL_VOWELS, *_HANGUL_TAILS])))
 
 
@@ -318,15 +374,16 @@ def char_map(form: NormalForm) -> CharMap:
     return CharMap(form)
 
 
-os.register_at_fork(after_in_child=char_map.cache_clear)  # a thread that is not in the child may have held a lock
+# a thread that is not in the child may have held a lock
+os.register_at_fork(after_in_child=char_map.cache_clear)
 
 
 def nfkc(text: str) -> str:
     """Return the NFKC form, in time proportional to the length.
 
-    `unicodedata.normalize` sorts a run of combining marks in the square of its length: hours for a hostile
-    text of a few megabytes. It is linear where the marks are already in order, so long runs are put in order
-    first.
+    `unicodedata.normalize` sorts a run of combining marks in the square of its length: hours for a
+    hostile text of a few megabytes. It is linear where the marks are already in order, so long runs
+    are put in order first.
     """
     if _has_long_run(text):
         text = _sorted_nfkd(text)
@@ -339,7 +396,10 @@ def nfkd(text: str) -> str:
 
 
 def _joint(match: re.Match[str]) -> str:
-    """Return what stands for a hyphen at the end of a line: nothing between letters of which the second is no capital."""
+    """Return what stands for a hyphen at the end of a line.
+
+    Nothing between letters of which the second is no capital.
+    """
     before = match.string[match.start() - 1 : match.start()]
     is_in_word = before.isalpha() or (before != "" and unicodedata.category(before)[0] == "M")
     return "" if is_in_word and match[1].isalpha() and not match[1].isupper() else match[0]
@@ -352,7 +412,10 @@ def _is_mark(char: str) -> bool:
 
 def _has_long_run(text: str) -> bool:
     """Return whether there may be a run of `_SAMPLE_STEP` + `_SAMPLE` marks; never misses one."""
-    return any(_is_mark(text[i]) and all(map(_is_mark, text[i + 1 : i + _SAMPLE])) for i in range(0, len(text), _SAMPLE_STEP))
+    return any(
+        _is_mark(text[i]) and all(map(_is_mark, text[i + 1 : i + _SAMPLE]))
+        for i in range(0, len(text), _SAMPLE_STEP)
+    )
 
 
 def _sorted_nfkd(text: str) -> str:

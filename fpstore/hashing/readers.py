@@ -22,7 +22,17 @@ from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpora import HashedTexts, hashed_rows, open_source
 from fpstore.hashing.decoding import GivenPicture
-from fpstore.hashing.documents import NO_WORDS, SENTENCES, DocumentFiles, File, Notice, Paths, Walk, id_of, reason_of
+from fpstore.hashing.documents import (
+    NO_WORDS,
+    SENTENCES,
+    DocumentFiles,
+    File,
+    Notice,
+    Paths,
+    Walk,
+    id_of,
+    reason_of,
+)
 from fpstore.hashing.fields import TextColumns, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
 from fpstore.hashing.image import ImageHash, Lack
@@ -39,14 +49,17 @@ VECTOR_ROWS = 1 << 13  # of a chunk
 
 
 class HashingReader(Reader):
-    """A reader as in `fpstore.io`, for building a store, which makes the fingerprints; every row has an id.
+    """A reader as in `fpstore.io`, for building a store, which makes the fingerprints.
+
+    Every row has an id.
 
     Each iteration resets the counts and reads the input again.
 
     Attributes
     ----------
     fingerprinter : Fingerprinter
-        What makes the fingerprints: as it was given or, for pages of HTML, a `MainText`, and for several columns, `Fields`.
+        What makes the fingerprints: as it was given or, for pages of HTML, a `MainText`, and for
+        several columns, `Fields`.
     rows : None
         Not known before the items are read, since some may have no fingerprint.
     left_out : Counter
@@ -73,7 +86,9 @@ class HashingReader(Reader):
         self.rows = None
         self.left_out: Counter[str] = Counter()
         if on_notice is not None and not callable(on_notice):
-            raise InputError(f"on_notice must be a function of (row or path, reason), got {show(on_notice)}")
+            raise InputError(
+                f"on_notice must be a function of (row or path, reason), got {show(on_notice)}"
+            )
         self._on_notice = on_notice
 
     @property
@@ -105,7 +120,9 @@ class HashingReader(Reader):
     @property
     def empty(self) -> int:
         """Null and blank texts, pages without a main text, and frames without a fingerprint."""
-        return sum(self.left_out[reason] for reason in (NO_WORDS, "html", "blank", "quality", "small"))
+        return sum(
+            self.left_out[reason] for reason in (NO_WORDS, "html", "blank", "quality", "small")
+        )
 
     @property
     def skipped(self) -> int:
@@ -132,14 +149,22 @@ class HashingReader(Reader):
             raise InputError(self._nothing_made())
 
     def _nothing_made(self) -> str:
-        reasons = ", ".join(f"{number:,} ({SENTENCES[reason]})" for reason, number in sorted(self.left_out.items()))
+        reasons = ", ".join(
+            f"{number:,} ({SENTENCES[reason]})" for reason, number in sorted(self.left_out.items())
+        )
         item = self.fingerprinter.items.removesuffix("s").replace("row", "text")
         labels = ", ".join(source.label for source in self._sources)
-        return f"{labels}: no {item} to make a fingerprint of" + (f"; left out: {reasons}" if reasons else "")
+        return f"{labels}: no {item} to make a fingerprint of" + (
+            f"; left out: {reasons}" if reasons else ""
+        )
 
-    def _hashed_rows(self, source: RowSource, projection: Projection, threads: int, rule: IdRule | None) -> Iterator[Batch]:
+    def _hashed_rows(
+        self, source: RowSource, projection: Projection, threads: int, rule: IdRule | None
+    ) -> Iterator[Batch]:
         """Yield rows with the fingerprints of their texts, after notices of those that have none."""
-        for batch in hashed_rows(source, projection, self.fingerprinter, threads, rule, hashed=self._hashed):
+        for batch in hashed_rows(
+            source, projection, self.fingerprinter, threads, rule, hashed=self._hashed
+        ):
             lack = "html" if isinstance(self.fingerprinter, MainText) else NO_WORDS
             wrong = {row.place for row in batch.left_out if row.error}
             for place in np.flatnonzero(~batch.flags).tolist():
@@ -158,53 +183,61 @@ class HashingReader(Reader):
 
 def _check_maker(fingerprinter: object, items: tuple[str, ...], example: str) -> None:
     if not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items not in items:
-        raise InputError(f"fingerprinter must be one of {items[0]}, such as {example}, got {type(fingerprinter).__name__}")
+        raise InputError(
+            f"fingerprinter must be one of {items[0]}, such as {example}, got "
+            f"{type(fingerprinter).__name__}"
+        )
 
 
 class TextReader(HashingReader):
-    """Texts in a column, as chunks of fingerprints and ids: a reader as in `fpstore.io`, for building a store.
+    """Texts in a column, as chunks of fingerprints and ids.
 
-    A row whose text is null or blank has no fingerprint, and is left out. Of several columns of texts, a row uses those
-    that are not null; a row of JSON may lack some. The rows are read as a stream: those that wait for a thread are in memory,
-    about a megabyte each.
+    A reader as in `fpstore.io`, for building a store.
+
+    A row whose text is null or blank has no fingerprint, and is left out. Of several columns of
+    texts, a row uses those that are not null; a row of JSON may lack some. The rows are read as a
+    stream: those that wait for a thread are in memory, about a megabyte each.
 
     Parameters
     ----------
     source : path, iterable of paths, or table
-        Files of Parquet, JSON lines, CSV or TSV with a header, all of one format, or folders of such files; ``"-"`` is standard
-        input. Or a table, a record batch or a record batch reader of pyarrow, a data frame of Polars or pandas (which needs
-        pyarrow), a lazy frame of Polars, which is collected, a relation of DuckDB, or another object with the Arrow C stream
+        Files of Parquet, JSON lines, CSV or TSV with a header, all of one format, or folders of
+        such files; ``"-"`` is standard input. Or a table, a record batch or a record batch reader
+        of pyarrow, a data frame of Polars or pandas (which needs pyarrow), a lazy frame of Polars,
+        which is collected, a relation of DuckDB, or another object with the Arrow C stream
         interface.
     fingerprinter : Fingerprinter
         A fingerprinter of texts, such as `SimHash`, or `Fields`.
     text : str, sequence of str, or mapping of str to int
-        The column or JSON field of the texts. Or several, whose weights say how much each counts, as in
-        ``{"title": 4, "text": 1}``: `Fields` makes the fingerprints. Names without weights count 1, or what the given
-        `Fields` say. One column alone needs no weight.
+        The column or JSON field of the texts. Or several, whose weights say how much each counts,
+        as in ``{"title": 4, "text": 1}``: `Fields` makes the fingerprints. Names without weights
+        count 1, or what the given `Fields` say. One column alone needs no weight.
     id : str, optional
-        The column of the ids, strings or integers. By default the id is the number of the row, counted from ``first_row`` over
-        all files, with the rows that are left out.
+        The column of the ids, strings or integers. By default the id is the number of the row,
+        counted from ``first_row`` over all files, with the rows that are left out.
     format : {"parquet", "jsonl", "csv", "tsv"}, optional
         By default from the extension of each path; "tsv" for standard input.
     encoding : str, optional
         The encoding of JSON lines, CSV and TSV; by default UTF-8, or what a byte order mark says.
     html : bool or str
-        The texts are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already. A str names its
-        extractor.
+        The texts are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not
+        one already. A str names its extractor.
     id_type : {"auto", "int", "str"}
         As for `fpstore.io.open_reader`.
     threads : int, optional
-        Threads that make fingerprints; by default one per processor. The result does not depend on it.
+        Threads that make fingerprints; by default one per processor. The result does not depend on
+        it.
     chunk_rows : int
         The most rows in a chunk.
     first_row : int
         The number of the first row.
     unbuffered : bool
-        Yield the rows of JSON lines that have come through a pipe, a socket or a terminal, without waiting for others. One thread
-        makes their fingerprints. A chunk has no rows if only null and blank texts have come.
+        Yield the rows of JSON lines that have come through a pipe, a socket or a terminal, without
+        waiting for others. One thread makes their fingerprints. A chunk has no rows if only null
+        and blank texts have come.
     on_notice : callable, optional
-        Called with the number of each row that is left out and the reason: ``"no words"`` for a null or blank text, or ``"html"``
-        for a page without a main text.
+        Called with the number of each row that is left out and the reason: ``"no words"`` for a
+        null or blank text, or ``"html"`` for a page without a main text.
 
     Attributes
     ----------
@@ -220,8 +253,8 @@ class TextReader(HashingReader):
     Raises
     ------
     InputError
-        An argument is wrong; a column is missing or has another type; while iterating, a row that does not parse, or no row has a
-        fingerprint.
+        An argument is wrong; a column is missing or has another type; while iterating, a row that
+        does not parse, or no row has a fingerprint.
     StorageError
         A file is missing or cannot be read.
     MissingExtraError
@@ -245,8 +278,8 @@ class TextReader(HashingReader):
         fingerprinter: Fingerprinter[Any],
         *,
         text: TextColumns,
-        id: str | None = None,  # noqa: A002 - the word that users know
-        format: str | None = None,  # noqa: A002
+        id: str | None = None,
+        format: str | None = None,
         encoding: str | None = None,
         html: bool | str = False,
         id_type: IdType = "auto",
@@ -262,10 +295,17 @@ class TextReader(HashingReader):
         _check_maker(fingerprinter, ("texts", "rows"), "SimHash()")
         fingerprinter, columns = maker_of_columns(fingerprinter, text)
         fingerprinter = of_pages(fingerprinter, html)
-        self._threads, self._first_row = parse_threads(threads), check_whole(first_row, 0, 2**64 - 1, "first_row")
+        self._threads, self._first_row = (
+            parse_threads(threads),
+            check_whole(first_row, 0, 2**64 - 1, "first_row"),
+        )
         chunk_rows = check_whole(chunk_rows, 1, MOST_CHUNK_ROWS, "chunk_rows")
         self._source = open_source(
-            source, format=format, encoding=encoding, again=False, unbuffered=check_flag(unbuffered, "unbuffered")
+            source,
+            format=format,
+            encoding=encoding,
+            again=False,
+            unbuffered=check_flag(unbuffered, "unbuffered"),
         )
         self.row_numbers = id is None
         projection = Projection(text=columns, id=id, width=Width(fingerprinter.width), strict=True)
@@ -273,7 +313,10 @@ class TextReader(HashingReader):
 
     @property
     def absent(self) -> list[str]:
-        """Of several columns of texts, those that no row read so far has: a row of JSON may lack some."""
+        """Of several columns of texts, those that no row read so far has.
+
+        A row of JSON may lack some.
+        """
         return sorted(self._source.absent)
 
     @property
@@ -293,62 +336,72 @@ class TextReader(HashingReader):
 
 
 class DocumentReader(HashingReader):
-    r"""Text files as chunks of fingerprints and ids: a reader as in `fpstore.io`, for building a store.
+    r"""Text files as chunks of fingerprints and ids.
+
+    A reader as in `fpstore.io`, for building a store.
 
     Each iteration resets the counts, walks the folders and reads the files again.
 
     Parameters
     ----------
     paths : path or iterable of paths
-        Files and folders, in the order given; the files in a folder come in the order of their names. A path that is given twice
-        is read twice. A symbolic link that is named is followed. In folders, a store of fpstore is
-        skipped, and so are files and folders whose names begin with ``.`` or ``_``: a warning in the log counts them. Compressed
-        files, such as ``a.txt.gz``, are read as what they hold. The id of a file is its path as given, or the
-        folder as given and the path from there, with ``/`` between the parts. Bytes of a name that are not UTF-8 read ``\xff``.
+        Files and folders, in the order given; the files in a folder come in the order of their
+        names. A path that is given twice is read twice. A symbolic link that is named is followed.
+        In folders, a store of fpstore is skipped, and so are files and folders whose names begin
+        with ``.`` or ``_``: a warning in the log counts them. Compressed files, such as
+        ``a.txt.gz``, are read as what they hold. The id of a file is its path as given, or the
+        folder as given and the path from there, with ``/`` between the parts. Bytes of a name that
+        are not UTF-8 read ``\xff``.
     fingerprinter : Fingerprinter
         A fingerprinter of texts, such as `SimHash`.
     chunk_documents : int
         The most documents in a chunk.
     suffixes : iterable of str, optional
-        In folders, read only files whose names end with one of these, such as ``[".txt", ".md"]``; case does not matter. Files
-        that are named are always read.
+        In folders, read only files whose names end with one of these, such as ``[".txt", ".md"]``;
+        case does not matter. Files that are named are always read.
     recursive : bool
         Whether to enter folders inside a folder.
     follow_symlinks : bool
-        Whether to follow symbolic links found in folders; otherwise they are skipped. A folder inside itself is entered once.
+        Whether to follow symbolic links found in folders; otherwise they are skipped. A folder
+        inside itself is entered once.
     max_bytes : int, optional
         Larger files are not read; by default 2^30. Of a compressed file, what it holds counts too.
     encoding : str, optional
-        The encoding of all files. By default, a byte order mark says which of UTF-8, UTF-16 and UTF-32 it is; without one it
-        is UTF-8 if it can be, and is guessed from the bytes otherwise. If there is no good guess, bytes that are not UTF-8 are
-        replaced by U+FFFD if they are few, at most one in ten characters, or the file is skipped.
+        The encoding of all files. By default, a byte order mark says which of UTF-8, UTF-16 and
+        UTF-32 it is; without one it is UTF-8 if it can be, and is guessed from the bytes otherwise.
+        If there is no good guess, bytes that are not UTF-8 are replaced by U+FFFD if they are few,
+        at most one in ten characters, or the file is skipped.
     html : bool or str
-        The files are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already. A str names its
-        extractor.
+        The files are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not
+        one already. A str names its extractor.
     threads : int, optional
-        Chunks that are hashed at the same time; by default one per processor. The result does not depend on it.
+        Chunks that are hashed at the same time; by default one per processor. The result does not
+        depend on it.
     on_notice : callable, optional
-        Called with the path and the reason of each file in a folder that is skipped: ``"binary"`` (a NUL byte in its first 8
-        KiB), ``"large"``, ``"damaged"`` (a compressed file that cannot be decompressed), ``"encoding"`` (no encoding explains it)
-        or ``"rows"`` (the extension is one of a format of rows, such as .jsonl, and `suffixes` does not name it). Or with
-        ``"no words"`` for a blank text, which has no fingerprint (``"html"`` for a page without a main text). Also with the
-        path of a file that is read and ``"read as NAME"``, if its encoding was guessed, ``"replaced"``, if it has bytes that are
-        not UTF-8, or ``"tags"``, if its name ends with .html, .htm or .xhtml and it is taken as a plain text.
+        Called with the path and the reason of each file in a folder that is skipped: ``"binary"``
+        (a NUL byte in its first 8 KiB), ``"large"``, ``"damaged"`` (a compressed file that cannot
+        be decompressed), ``"encoding"`` (no encoding explains it) or ``"rows"`` (the extension is
+        one of a format of rows, such as .jsonl, and `suffixes` does not name it). Or with ``"no
+        words"`` for a blank text, which has no fingerprint (``"html"`` for a page without a main
+        text). Also with the path of a file that is read and ``"read as NAME"``, if its encoding was
+        guessed, ``"replaced"``, if it has bytes that are not UTF-8, or ``"tags"``, if its name ends
+        with .html, .htm or .xhtml and it is taken as a plain text.
 
     Attributes
     ----------
     rows, has_ids, fingerprinter, bytes_total, bytes_done, left_out
         As for all readers that make fingerprints: see `HashingReader`.
     skipped : int
-        Files that were binary, damaged, of no known encoding, files of rows, or larger than `max_bytes`.
+        Files that were binary, damaged, of no known encoding, files of rows, or larger than
+        `max_bytes`.
     empty : int
         Blank texts, and pages without a main text.
 
     Raises
     ------
     InputError
-        An argument has the wrong type, or a named file is binary, holds rows, is larger than `max_bytes` or is not a regular
-        file; or an iteration has found no text with a fingerprint.
+        An argument has the wrong type, or a named file is binary, holds rows, is larger than
+        `max_bytes` or is not a regular file; or an iteration has found no text with a fingerprint.
     StorageError
         A file or folder is missing or cannot be read; `path` names it.
 
@@ -379,7 +432,14 @@ class DocumentReader(HashingReader):
     ) -> None:
         chunk_documents = check_whole(chunk_documents, 1, 1 << 30, "chunk_documents")
         _check_maker(fingerprinter, ("texts",), "SimHash()")
-        walk = Walk(paths, suffixes, recursive=recursive, follow_symlinks=follow_symlinks, max_bytes=max_bytes, encoding=encoding)
+        walk = Walk(
+            paths,
+            suffixes,
+            recursive=recursive,
+            follow_symlinks=follow_symlinks,
+            max_bytes=max_bytes,
+            encoding=encoding,
+        )
         self._threads = parse_threads(threads)
         maker = of_pages(fingerprinter, html)
         files = DocumentFiles(walk, self._leave_out, self._notify, isinstance(maker, MainText))
@@ -397,11 +457,14 @@ class DocumentReader(HashingReader):
 
 
 class ImageReader(HashingReader):
-    """Pictures as chunks of fingerprints and ids: a reader as in `fpstore.io`, for building a store.
+    """Pictures as chunks of fingerprints and ids.
 
-    The id of a picture is its path, as in `DocumentReader`. If the fingerprinter has ``frame="all"``, a file of several frames
-    has a fingerprint of each, and the ids are ``path#0``, ``path#1`` and so on. Each iteration resets the counts, walks the
-    folders and reads the files again.
+    A reader as in `fpstore.io`, for building a store.
+
+    The id of a picture is its path, as in `DocumentReader`. If the fingerprinter has
+    ``frame="all"``, a file of several frames has a fingerprint of each, and the ids are ``path#0``,
+    ``path#1`` and so on. Each iteration resets the counts, walks the folders and reads the files
+    again.
 
     Parameters
     ----------
@@ -414,16 +477,18 @@ class ImageReader(HashingReader):
     suffixes, recursive, follow_symlinks, max_bytes
         As in `DocumentReader`.
     threads : int, optional
-        Files that are decoded at the same time; by default one per processor. The result does not depend on it.
+        Files that are decoded at the same time; by default one per processor. The result does not
+        depend on it.
     memory : int or str, optional
-        Bytes, such as ``"2GiB"``, that the files which are decoded at the same time take, by their sizes in pixels; by default a
-        quarter of this machine's memory, and at least 64 MiB.
+        Bytes, such as ``"2GiB"``, that the files which are decoded at the same time take, by their
+        sizes in pixels; by default a quarter of this machine's memory, and at least 64 MiB.
     on_notice : callable, optional
-        Called, in the order of the files, with the path of each file that is left out, and the reason: for a file in a folder
-        ``"other"`` (not a picture), ``"heif"`` (HEIC, without the package pillow-heif), ``"broken"`` (truncated or damaged),
-        ``"large"`` (larger than `max_bytes`, or than the limits of Pillow) or ``"memory"`` (it alone takes more than `memory`);
-        for every file ``"blank"``, ``"quality"`` or ``"small"`` for a frame without a fingerprint: see
-        `ImageHash`.
+        Called, in the order of the files, with the path of each file that is left out, and the
+        reason: for a file in a folder ``"other"`` (not a picture), ``"heif"`` (HEIC, without the
+        package pillow-heif), ``"broken"`` (truncated or damaged), ``"large"`` (larger than
+        `max_bytes`, or than the limits of Pillow) or ``"memory"`` (it alone takes more than
+        `memory`); for every file ``"blank"``, ``"quality"`` or ``"small"`` for a frame without a
+        fingerprint: see `ImageHash`.
 
     Attributes
     ----------
@@ -439,8 +504,8 @@ class ImageReader(HashingReader):
     Raises
     ------
     InputError
-        An argument is wrong. A named file is not a picture, broken or too large; or an iteration has found no picture with a
-        fingerprint.
+        An argument is wrong. A named file is not a picture, broken or too large; or an iteration
+        has found no picture with a fingerprint.
     MissingExtraError
         A package is not installed; the message says how to install it.
     StorageError
@@ -474,10 +539,18 @@ class ImageReader(HashingReader):
         chunk_pictures = check_whole(chunk_pictures, 1, 1 << 30, "chunk_pictures")
         self._threads, self._memory = parse_threads(threads), parse_memory(memory)
         _check_maker(fingerprinter, ("pictures",), "ImageHash()")
-        self._walk = Walk(paths, suffixes, recursive=recursive, follow_symlinks=follow_symlinks, max_bytes=max_bytes)
+        self._walk = Walk(
+            paths,
+            suffixes,
+            recursive=recursive,
+            follow_symlinks=follow_symlinks,
+            max_bytes=max_bytes,
+        )
         self._lack = ""
         projection = Projection(id="id", width=Width(fingerprinter.width))
-        super().__init__([DocumentFiles(self._walk)], projection, fingerprinter, chunk_pictures, on_notice)
+        super().__init__(
+            [DocumentFiles(self._walk)], projection, fingerprinter, chunk_pictures, on_notice
+        )
 
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
         source.bytes_done, width = 0, Width(self.width)
@@ -510,29 +583,37 @@ class ImageReader(HashingReader):
         return found
 
     def _nothing_made(self) -> str:
-        return f"{self._lack}, so it has no fingerprint" if self.empty == self.left_out.total() == 1 else super()._nothing_made()
+        return (
+            f"{self._lack}, so it has no fingerprint"
+            if self.empty == self.left_out.total() == 1
+            else super()._nothing_made()
+        )
 
 
 class VectorReader(HashingReader):
-    """Files of vectors as chunks of fingerprints and ids: a reader as in `fpstore.io`, for building a store.
+    """Files of vectors as chunks of fingerprints and ids.
+
+    A reader as in `fpstore.io`, for building a store.
 
     Each iteration reads the files again, in pieces: memory does not grow with them.
 
     Parameters
     ----------
     paths : path or iterable of paths
-        ``.npy`` files with an array of shape (n, dimension), and ``.parquet`` files with a column of lists.
+        ``.npy`` files with an array of shape (n, dimension), and ``.parquet`` files with a column
+        of lists.
     fingerprinter : HyperplaneHash, BitSample, Unary
         Or a function that makes one from the dimension of the first file.
     vector_field, id_field : str, optional
-        The columns of Parquet files; by default "vector", and "id" if there is such. Without ids, the number of a vector among
-        all, from ``first_row``, is its id.
+        The columns of Parquet files; by default "vector", and "id" if there is such. Without ids,
+        the number of a vector among all, from ``first_row``, is its id.
     id_type : {"auto", "int", "str"}
         The type of ids; "auto" takes the type in the file.
     first_row : int
         The number of the first vector, for files without ids.
     on_notice : callable, optional
-        Called with the path and the number in the file of each vector that has no fingerprint; such are left out.
+        Called with the path and the number in the file of each vector that has no fingerprint; such
+        are left out.
 
     Attributes
     ----------
@@ -542,8 +623,9 @@ class VectorReader(HashingReader):
     Raises
     ------
     InputError
-        A file is not in its format, some files have ids and others none, the fingerprinter has another dimension, a vector
-        holds NaN or infinity; or an iteration has found no vector with a fingerprint.
+        A file is not in its format, some files have ids and others none, the fingerprinter has
+        another dimension, a vector holds NaN or infinity; or an iteration has found no vector with
+        a fingerprint.
     StorageError
         A file cannot be read.
     MissingExtraError
@@ -579,10 +661,21 @@ class VectorReader(HashingReader):
         self._first_row = check_whole(first_row, 0, 2**64 - 1, "first_row")
         named = vector_field is not None or id_field is not None
         projection = Projection(
-            vector=vector_field or "vector", id=id_field or "id", strict=True, optional_id=id_field is None, named=named
+            vector=vector_field or "vector",
+            id=id_field or "id",
+            strict=True,
+            optional_id=id_field is None,
+            named=named,
         )
         maker = _maker_of(fingerprinter, files[0], projection)
-        super().__init__(files, replace(projection, width=Width(maker.width)), maker, VECTOR_ROWS, on_notice, id_type)
+        super().__init__(
+            files,
+            replace(projection, width=Width(maker.width)),
+            maker,
+            VECTOR_ROWS,
+            on_notice,
+            id_type,
+        )
         self.row_numbers = self._projections[0].id is None
 
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
@@ -612,7 +705,9 @@ class VectorReader(HashingReader):
 
 
 def _maker_of(
-    fingerprinter: VectorFingerprinter | Callable[[int], VectorFingerprinter], first: RowSource, projection: Projection
+    fingerprinter: VectorFingerprinter | Callable[[int], VectorFingerprinter],
+    first: RowSource,
+    projection: Projection,
 ) -> VectorFingerprinter:
     """Return the fingerprinter, which may have to be made for the dimension of the first file."""
     if isinstance(fingerprinter, VectorFingerprinter):
@@ -630,4 +725,8 @@ def _maker_of(
 
 
 def _no_maker(got: object) -> InputError:
-    return InputError(f"fingerprinter must be one of vectors, such as HyperplaneHash(dimension=384), got {show(got)}", got=got)
+    return InputError(
+        "fingerprinter must be one of vectors, such as HyperplaneHash(dimension=384), got "
+        f"{show(got)}",
+        got=got,
+    )

@@ -26,15 +26,26 @@ from fpstore.hashing.vectors import HyperplaneHash
 from fpstore.io.files import storage_errors
 
 _KINDS: tuple[type[Fingerprinter[Any]], ...] = (
-    SimHash, MinHash, Fields, LongestSentences, MainText, ImageHash, HyperplaneHash, BitSample, Unary,
-)  # fmt: skip
+    SimHash,
+    MinHash,
+    Fields,
+    LongestSentences,
+    MainText,
+    ImageHash,
+    HyperplaneHash,
+    BitSample,
+    Unary,
+)
 #: Fingerprinters of texts with features, by the names that users choose one by.
 TEXT_METHODS: dict[str, type[MinHash] | type[SimHash]] = {"minhash": MinHash, "simhash": SimHash}
 _KNOWN: dict[str, type[Fingerprinter[Any]]] = {kind.name: kind for kind in _KINDS}
 
 
 def text_fingerprinter(method: str, weighted: bool, **parameters: Any) -> MinHash | SimHash:
-    """Return the fingerprinter of texts of a method, one of TEXT_METHODS; if features are weighted, MinHash counts by default."""
+    """Return the fingerprinter of texts of a method, one of TEXT_METHODS.
+
+    If features are weighted, MinHash counts by default.
+    """
     kind = TEXT_METHODS[check_choice(method, tuple(TEXT_METHODS), "method")]
     counting = {"weighting": "count"} if weighted and kind is MinHash else {}
     return kind(**counting | parameters)
@@ -90,13 +101,20 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
 
 def _inner(description: Any) -> Fingerprinter[Any]:
     name, version, parameters = _checked(description)
-    if _kind(name, version) and "fingerprinter" in parameters:  # fingerprinters must not be nested further
-        raise InputError(f"a fingerprinter in another one is one of texts, got {show(description)}", got=description)
+    # fingerprinters must not be nested further
+    if _kind(name, version) and "fingerprinter" in parameters:
+        raise InputError(
+            f"a fingerprinter in another one is one of texts, got {show(description)}",
+            got=description,
+        )
     return from_description(description)
 
 
 def in_words(description: Mapping[str, Any]) -> str:
-    """Return a description for people, also of a fingerprinter that this fpstore does not know; long values are cut."""
+    """Return a description for people, also of a fingerprinter that this fpstore does not know.
+
+    Long values are cut.
+    """
     parameters, shown = description.get("parameters", {}), []
     if not isinstance(parameters, Mapping):
         return f"{description['name']} {description.get('version', '')} ({cut(str(parameters))})"
@@ -109,19 +127,29 @@ def in_words(description: Mapping[str, Any]) -> str:
 def usual_group(description: Mapping[str, Any]) -> str:
     """Return how to group near-duplicates of a fingerprinter, which this fpstore may not know."""
     inner = description.get("parameters", {}).get("fingerprinter")
-    return usual_group(inner) if inner is not None else _KNOWN.get(description["name"], Fingerprinter).usual_group
+    return (
+        usual_group(inner)
+        if inner is not None
+        else _KNOWN.get(description["name"], Fingerprinter).usual_group
+    )
 
 
 def _checked(description: Mapping[str, Any]) -> tuple[str, int, Mapping[str, Any]]:
-    if not isinstance(description, Mapping) or set(description) != {"name", "version", "parameters"}:
+    if not isinstance(description, Mapping) or set(description) != {
+        "name",
+        "version",
+        "parameters",
+    }:
         raise InputError(
-            f"a fingerprinter is described by name, version and parameters: got {show(description)}",
+            "a fingerprinter is described by name, version and parameters: got "
+            f"{show(description)}",
             got=description,
         )
     name, version, parameters = (description[key] for key in ("name", "version", "parameters"))
     if not isinstance(name, str) or type(version) is not int or not isinstance(parameters, Mapping):
         raise InputError(
-            f"a fingerprinter has a name (str), a version (int) and parameters (dict): got {show(description)}",
+            "a fingerprinter has a name (str), a version (int) and parameters (dict): got "
+            f"{show(description)}",
             got=description,
         )
     return name, version, parameters
@@ -141,9 +169,15 @@ def _kind(name: str, version: int) -> type[Fingerprinter[Any]]:
 
 
 def check_version(what: str, version: int, own: int, package: str) -> None:
-    """Raise FormatVersionError for another version than the own of what a package makes; it says which of both is older."""
+    """Raise FormatVersionError for another version than the own of what a package makes.
+
+    It says which of both is older.
+    """
     if version < own:
-        message = f"version {version} of {what} is of an older {package}, and this one makes {own}: build it again from its texts"
+        message = (
+            f"version {version} of {what} is of an older {package}, and this one makes {own}: "
+            "build it again from its texts"
+        )
         raise FormatVersionError(message, expected=own, got=version)
     if version > own:
         message = f"unknown version {version} of {what}: this one makes {own}; upgrade {package}"
@@ -161,8 +195,9 @@ def packed_weights(maker: TextHash) -> bytes:
 def read_weights(path: str | os.PathLike[str], width: int | None = None) -> TextHash:
     """Return the fingerprinter in a file of learnt weights, for fingerprints of some width, by default its own.
 
-    ``fpstore weights`` has written the file, or it is the JSON of ``SimHash(...).learn_weights(...).describe()``. Hashes that the
-    kernel does not make are others for each width above 64.
+    ``fpstore weights`` has written the file, or it is the JSON of
+    ``SimHash(...).learn_weights(...).describe()``. Hashes that the kernel does not make are others
+    for each width above 64.
     """
     name, read = printable(path), check_path(path)
     with storage_errors(name), Path(read).open("rb") as file:
@@ -174,13 +209,22 @@ def read_weights(path: str | os.PathLike[str], width: int | None = None) -> Text
     except (ValueError, RecursionError, InputError):
         found = None
     if not isinstance(found, TextHash) or found.weights is None:
-        raise InputError(f"{name}: is no file of learnt weights: make one with fpstore weights", path=read)
+        raise InputError(
+            f"{name}: is no file of learnt weights: make one with fpstore weights", path=read
+        )
     if width is None:
         return found
-    if isinstance(found, SimHash) and found.hash not in IN_KERNEL and max(found.width, WORD_BITS) != max(width, WORD_BITS):
+    if (
+        isinstance(found, SimHash)
+        and found.hash not in IN_KERNEL
+        and max(found.width, WORD_BITS) != max(width, WORD_BITS)
+    ):
         raise InputError(
-            f"{name}: its weights are for {found.width} bits, and {found.hash} has other features for {width}: "
+            f"{name}: its weights are for {found.width} bits, and {found.hash} has other features "
+            f"for {width}: "
             "learn them with this --width",
-            path=read, expected=found.width, got=width,
-        )  # fmt: skip
+            path=read,
+            expected=found.width,
+            got=width,
+        )
     return replace(found, width=width)

@@ -19,22 +19,35 @@ from fpstore.hashing.normal import NormalForm
 _MOST_SENTENCES = 255
 # The end of a sentence: also an ideographic full stop, and a full stop before white space.
 _ENDS = re.compile(rf"[!?;{ENDS}\u2026\u3002\uff01\uff1b\uff1f]+|\.(?=\s|$)")
-_FORM = NormalForm(units="chars", normalize=True, case="fold", punctuation="remove", marks="keep", digits="keep", spaces="remove")
+_FORM = NormalForm(
+    units="chars",
+    normalize=True,
+    case="fold",
+    punctuation="remove",
+    marks="keep",
+    digits="keep",
+    spaces="remove",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LongestSentences(Fingerprinter[str]):
-    """The hash of the longest sentences of a text: equal for copies whose longest sentences are the same, and for no others.
+    """The hash of the longest sentences of a text.
 
-    Chinese search engines have used it for pages that others copied and framed with navigation and advertisements: the longest
-    sentences are seldom part of a frame. Equal texts are found with radius 0; other distances mean nothing.
+    Equal for copies whose longest sentences are the same, and for no others.
 
-    Version 2 is, exactly: ignored characters go (`fpstore.base.characters`), and the text is cut at ``! ? ;``, line ends, an
-    ellipsis, their ideographic forms, and full stops before white space. Each sentence becomes its normal form: NFKC, case
-    folded, without punctuation and white space. Of the different sentences, the longest `n` in code points are taken, and of
-    sentences of the same length those that come first in the order of code points. These, in that order, joined by line feeds,
-    are hashed as a feature of `SimHash` is, by XXH64. A text without word characters is one sentence, whose punctuation is kept,
-    and a text without visible characters has no fingerprint.
+    Chinese search engines have used it for pages that others copied and framed with navigation and
+    advertisements: the longest sentences are seldom part of a frame. Equal texts are found with
+    radius 0; other distances mean nothing.
+
+    Version 2 is, exactly: ignored characters go (`fpstore.base.characters`), and the text is cut at
+    ``! ? ;``, line ends, an ellipsis, their ideographic forms, and full stops before white space.
+    Each sentence becomes its normal form: NFKC, case folded, without punctuation and white space.
+    Of the different sentences, the longest `n` in code points are taken, and of sentences of the
+    same length those that come first in the order of code points. These, in that order, joined by
+    line feeds, are hashed as a feature of `SimHash` is, by XXH64. A text without word characters is
+    one sentence, whose punctuation is kept, and a text without visible characters has no
+    fingerprint.
 
     Parameters
     ----------
@@ -74,7 +87,9 @@ class LongestSentences(Fingerprinter[str]):
 
     def sentences(self, text: str) -> list[str]:
         """Return the sentences of a text that are hashed, in their normal form, the longest first."""
-        forms = set(map(_FORM.of_words, _ENDS.split(visible(text)))) - {""} or {_FORM.of(text)} - {""}
+        forms = set(map(_FORM.of_words, _ENDS.split(visible(text)))) - {""} or {_FORM.of(text)} - {
+            ""
+        }
         return sorted(forms, key=lambda form: (-len(form), form))[: self.n]
 
     def features(self, text: str) -> dict[str, int]:

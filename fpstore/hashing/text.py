@@ -47,7 +47,18 @@ from fpstore.hashing.weights import FeatureWeights
 
 _MAX_SIZE = 255
 # Parameters that say how a text is cut into pieces, which a tokenizer does instead.
-_OF_PIECES = ("shingle", "size", "normalize", "case", "punctuation", "marks", "digits", "spaces", "hyphens", "stop_words")
+_OF_PIECES = (
+    "shingle",
+    "size",
+    "normalize",
+    "case",
+    "punctuation",
+    "marks",
+    "digits",
+    "spaces",
+    "hyphens",
+    "stop_words",
+)
 _ONE_FIELD = np.ones(1, np.uint32)
 
 WeightedFeatures = Mapping[str, float] | Iterable[str | tuple[str, float]]
@@ -55,7 +66,10 @@ WeightedFeatures = Mapping[str, float] | Iterable[str | tuple[str, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class TextHash(Fingerprinter[str | WeightedFeatures]):
-    """What fingerprints of texts have in common: how a text becomes features with weights. `SimHash` describes the parameters."""
+    """What fingerprints of texts have in common: how a text becomes features with weights.
+
+    `SimHash` describes the parameters.
+    """
 
     shingle: str = "auto"
     size: int = 1
@@ -79,14 +93,20 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         check_choice(self.weighting, WEIGHTINGS, "weighting")
         if not callable(self.hash):
             check_choice(self.hash, tuple(HASHES), "hash")
-        self._keep(size=check_whole(self.size, 1, _MAX_SIZE, "size"), seed=check_whole(self.seed, 0, 2**64 - 1, "seed"))
+        self._keep(
+            size=check_whole(self.size, 1, _MAX_SIZE, "size"),
+            seed=check_whole(self.seed, 0, 2**64 - 1, "seed"),
+        )
         self._keep(width=check_width(self.width).bits)
         check_hash(self.hash, self._hash_bits, self.seed)
         self._keep(stop_words=_words(self.stop_words))
         if isinstance(self.weights, Mapping):
             self._keep(weights=FeatureWeights.of_json(self.weights))
         elif not isinstance(self.weights, FeatureWeights | None):
-            raise InputError(f"weights must be a result of learn_weights(), got {show(self.weights)}", got=self.weights)
+            raise InputError(
+                f"weights must be a result of learn_weights(), got {show(self.weights)}",
+                got=self.weights,
+            )
         if self.tokenizer is not None and not callable(self.tokenizer):
             check_choice(self.tokenizer, tuple(NAMED), "tokenizer")
             tokenizer_named(self.tokenizer)
@@ -99,15 +119,21 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
                     raise InputError(reason, got=getattr(self, name))
         _ = self._form
         if self.stop_words and not self._stop_units:
-            raise InputError(f"no word is left of the stop words {show(self.stop_words)}", got=self.stop_words)
+            raise InputError(
+                f"no word is left of the stop words {show(self.stop_words)}", got=self.stop_words
+            )
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The arguments that make an equal fingerprinter; InputError if the tokenizer is a function."""
+        """The arguments that make an equal fingerprinter.
+
+        InputError if the tokenizer is a function.
+        """
         for what in ("tokenizer", "hash"):
             if callable(getattr(self, what)):
                 raise InputError(
-                    f"a {what} that is a function cannot be remembered: make the fingerprints yourself and pass them"
+                    f"a {what} that is a function cannot be remembered: make the fingerprints "
+                    "yourself and pass them"
                 )
         weights = None if self.weights is None else self.weights.as_json()
         return super().parameters | {"stop_words": list(self.stop_words), "weights": weights}
@@ -122,13 +148,15 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         Returns
         -------
         dict of str to float
-            In the order in which they first occur, those to which a tokenizer gives weights last; empty for a text that has no
-            fingerprint. Weights are integers unless a tokenizer gives others.
+            In the order in which they first occur, those to which a tokenizer gives weights last;
+            empty for a text that has no fingerprint. Weights are integers unless a tokenizer gives
+            others.
 
         Raises
         ------
         InputError
-            The text is no str, or a tokenizer that is a function returned something else than features.
+            The text is no str, or a tokenizer that is a function returned something else than
+            features.
         """
         if not isinstance(text, str):
             raise not_text(text, "a text (str)")
@@ -141,12 +169,18 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
                 given[piece[0]] = given.get(piece[0], 0) + piece[1]
         found: dict[str, float] = dict(counts)
         if self.weighting != "count":
-            found = {feature: 1 if self.weighting == "set" else count.bit_length() for feature, count in counts.items()}
+            found = {
+                feature: 1 if self.weighting == "set" else count.bit_length()
+                for feature, count in counts.items()
+            }
         for feature, weight in given.items():
             found[feature] = found.get(feature, 0) + weight
         if self.weights is not None:
             learnt = self.weights.of(self._keys(found))
-            found = {feature: weight * int(times) for (feature, weight), times in zip(found.items(), learnt, strict=True)}
+            found = {
+                feature: weight * int(times)
+                for (feature, weight), times in zip(found.items(), learnt, strict=True)
+            }
         return found
 
     def feature_sets(self, items: Sequence[str]) -> FeatureSets:
@@ -157,15 +191,25 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
                 refuse_item(text, place)
         return self.feature_sets_of_rows([(text,) for text in items], 1)
 
-    def feature_sets_of_rows(self, rows: Sequence[Sequence[str | None]], fields: int) -> FeatureSets:
+    def feature_sets_of_rows(
+        self, rows: Sequence[Sequence[str | None]], fields: int
+    ) -> FeatureSets:
         """Return the features of rows of texts as sets."""
         if self._in_kernel:
             find = self._kernel_features(np.ones(fields, np.uint32)).sets
-            features, ends = char_map(self._form).sets([text or "" for row in rows for text in row], find, fields)
+            features, ends = char_map(self._form).sets(
+                [text or "" for row in rows for text in row], find, fields
+            )
             return FeatureSets(features, np.diff(ends.view(np.int64), prepend=np.int64(0)))
-        sets = [self._keys({feature for text in row for feature in self.features(text or "")}) for row in rows]
+        sets = [
+            self._keys({feature for text in row for feature in self.features(text or "")})
+            for row in rows
+        ]
         halves = [np.unique(keys.astype(np.uint32)) for keys in sets]
-        return FeatureSets(np.concatenate([np.empty(0, np.uint32), *halves]), np.array(list(map(len, halves)), np.int64))
+        return FeatureSets(
+            np.concatenate([np.empty(0, np.uint32), *halves]),
+            np.array(list(map(len, halves)), np.int64),
+        )
 
     def whole_hashes(self, texts: Sequence[str]) -> UnitSets:
         """Return the features of some texts as sets of whole hashes, if the kernel makes them."""
@@ -194,8 +238,9 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         texts : iterable of str
             A sample, such as 10,000 documents.
         most : int
-            The number of frequent features whose weights are kept, 1 to 65,536. They are part of the fingerprinter, and a store
-            remembers them in its manifest, about 14 bytes each. All rarer ones weigh as much as one that a single text has.
+            The number of frequent features whose weights are kept, 1 to 65,536. They are part of
+            the fingerprinter, and a store remembers them in its manifest, about 14 bytes each. All
+            rarer ones weigh as much as one that a single text has.
 
         Returns
         -------
@@ -210,9 +255,15 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         return self.learn_from_rows(([text] for text in texts), most)
 
     def learn_from_rows(self, rows: Iterable[Sequence[str | None]], most: int = 4096) -> Self:
-        """Return a fingerprinter with weights from documents that have several texts: see `learn_weights`."""
+        """Return a fingerprinter with weights from documents that have several texts.
+
+        See `learn_weights`.
+        """
         plain = replace(self, weights=None)
-        features = ({feature for text in row if text is not None for feature in plain.features(text)} for row in rows)
+        features = (
+            {feature for text in row if text is not None for feature in plain.features(text)}
+            for row in rows
+        )
         documents = (np.unique(plain._keys(found)) for found in features if found)
         return replace(self, weights=FeatureWeights.learn(documents, most))
 
@@ -221,20 +272,34 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         if not isinstance(item, str):
             return "a collection without features has no fingerprint: leave it out"
         if self.stop_words:
-            return f"no shingle of the text {show(item)} has a stop word, so it has no fingerprint: leave it out"
+            return (
+                f"no shingle of the text {show(item)} has a stop word, so it has no fingerprint: "
+                "leave it out"
+            )
         lack = "has no features" if self.tokenizer else "is blank"
-        return f"the text {show(item)} {lack}, and so has no fingerprint: leave it out (is_empty() finds such texts)"
+        return (
+            f"the text {show(item)} {lack}, and so has no fingerprint: leave it out (is_empty() "
+            "finds such texts)"
+        )
 
     def hashed(self, items: Sequence[str | WeightedFeatures]) -> Hashed:
         """Return the fingerprints of some texts."""
         if self._in_kernel and all(isinstance(item, str) for item in items):
             return self._by_kernel(items, _ONE_FIELD)  # type: ignore[arg-type]
-        return self._of_features(self.features(item).items() if isinstance(item, str) else item for item in items)  # type: ignore[misc]
+        return self._of_features(
+            self.features(item).items() if isinstance(item, str) else item  # type: ignore[misc]
+            for item in items
+        )
 
     def hashed_fields(self, rows: Sequence[Sequence[str | None]], weights: Sequence[int]) -> Hashed:
-        """Return the fingerprints of rows with a text or None for each field, of some weights: see `fpstore.hashing.Fields`."""
+        """Return the fingerprints of rows with a text or None for each field, of some weights.
+
+        See `fpstore.hashing.Fields`.
+        """
         if self._in_kernel:
-            return self._by_kernel([text or "" for row in rows for text in row], np.array(weights, np.uint32))
+            return self._by_kernel(
+                [text or "" for row in rows for text in row], np.array(weights, np.uint32)
+            )
         return self._of_features(
             [
                 (feature, weight * times)
@@ -259,7 +324,9 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
 
     def _by_kernel(self, texts: Sequence[str], fields: Counts) -> Hashed:
         features = self._kernel_features(fields)
-        rows, known = char_map(self._form).hashed(texts, lambda some, tables: self._of_texts(features, some, tables), len(fields))
+        rows, known = char_map(self._form).hashed(
+            texts, lambda some, tables: self._of_texts(features, some, tables), len(fields)
+        )
         return Hashed(rows & unused_mask(Width(self.width)) if self.width < 64 else rows, known)
 
     def _of_texts(self, features: _kernel.TextFeatures, texts: Encoded, tables: CharTables) -> Made:
@@ -268,11 +335,18 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
 
     @abstractmethod
     def _row_of(self, features: list[tuple[str, float]]) -> Words | None:
-        """Return the fingerprint of features with weights, which may come more than once, as a row; None if there are none."""
+        """Return the fingerprint of features with weights, which may come more than once, as a row.
+
+        None if there are none.
+        """
 
     def _of_features(self, items: Iterable[Iterable[tuple[str, float]]]) -> Hashed:
         found = [self._row_of(list(features)) for features in items]
-        rows = np.concatenate([self._no_row if row is None else row for row in found]) if found else self._no_row[:0]
+        rows = (
+            np.concatenate([self._no_row if row is None else row for row in found])
+            if found
+            else self._no_row[:0]
+        )
         return Hashed(rows, np.array([row is not None for row in found], bool))
 
     def batches(self, items: Iterable[str | WeightedFeatures]) -> Iterator[Sequence[Any]]:
@@ -282,14 +356,25 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
     @cached_property
     def _form(self) -> NormalForm:
         return NormalForm(
-            units=self.shingle, normalize=self.normalize, case=self.case, punctuation=self.punctuation, marks=self.marks,
-            digits=self.digits, spaces=self.spaces, hyphens=self.hyphens,
-        )  # fmt: skip
+            units=self.shingle,
+            normalize=self.normalize,
+            case=self.case,
+            punctuation=self.punctuation,
+            marks=self.marks,
+            digits=self.digits,
+            spaces=self.spaces,
+            hyphens=self.hyphens,
+        )
 
     @cached_property
     def _stop_units(self) -> frozenset[str]:
         """The words of the normal forms of the stop words."""
-        return frozenset(unit for word in self.stop_words for unit in self._form.of_words(word).split(" ") if unit)
+        return frozenset(
+            unit
+            for word in self.stop_words
+            for unit in self._form.of_words(word).split(" ")
+            if unit
+        )
 
     @cached_property
     def _stops(self) -> Words:
@@ -306,9 +391,18 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         if self.weights is not None:
             hashes, weights, other = self.weights.hashes, self.weights.weights, self.weights.other
         return _kernel.TextFeatures(
-            self.shingle != "chars", self.size, self.weighting, str(self.hash), self.seed, Width(self.width).words,
-            hashes, weights, other, self._stops if self.stop_words else none, fields,
-        )  # fmt: skip
+            self.shingle != "chars",
+            self.size,
+            self.weighting,
+            str(self.hash),
+            self.seed,
+            Width(self.width).words,
+            hashes,
+            weights,
+            other,
+            self._stops if self.stop_words else none,
+            fields,
+        )
 
     def _pieces(self, text: str) -> Iterator[str | tuple[str, float]]:
         """Yield the features of a text as they occur; a feature with a weight comes as a pair."""
@@ -347,7 +441,8 @@ def _checked(item: object, place: int) -> list[tuple[str, float]]:
         found = _feature(given)
         if found is None:
             raise InputError(
-                f"item {place}: feature {i}: must be a str, or a pair of a str and a finite number, got {show(given)}; "
+                f"item {place}: feature {i}: must be a str, or a pair of a str and a finite "
+                f"number, got {show(given)}; "
                 "to fingerprint several texts call fingerprints()",
                 got=given,
             )
@@ -358,12 +453,15 @@ def _checked(item: object, place: int) -> list[tuple[str, float]]:
 def _of_tokenizer(found: object) -> Iterator[str | tuple[str, float]]:
     """Yield the features that a tokenizer returned, those with a weight as pairs."""
     if not is_iterable(found, str):
-        raise InputError(f"the tokenizer must return an iterable of features, got {show(found)}", got=found)
+        raise InputError(
+            f"the tokenizer must return an iterable of features, got {show(found)}", got=found
+        )
     for given in found:
         feature = _feature(given)
         if feature is None:
             raise InputError(
-                f"the tokenizer must return features (str), or pairs of a feature and a finite number, got {show(given)}",
+                "the tokenizer must return features (str), or pairs of a feature and a finite "
+                f"number, got {show(given)}",
                 got=given,
             )
         yield feature

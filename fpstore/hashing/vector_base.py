@@ -1,4 +1,7 @@
-"""What fingerprinters of vectors have in common: vectors cut into blocks, and random words that are the same everywhere."""
+"""What fingerprinters of vectors have in common.
+
+Vectors cut into blocks, and random words that are the same everywhere.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,10 @@ class VectorFingerprinter(Fingerprinter[Any]):
         self._keep(seed=check_whole(self.seed, 0, 2**64 - 1, "seed"))
 
     def hashed(self, items: Sequence[Any]) -> Hashed:
-        """Return the fingerprints of some vectors: a block of `batches`, an array of rows, or a list."""
+        """Return the fingerprints of some vectors.
+
+        A block of `batches`, an array of rows, or a list.
+        """
         if not len(items):
             return Hashed(Width(self.width).empty(0), np.empty(0, np.bool_))
         if not isinstance(items, Block):
@@ -83,16 +89,21 @@ class VectorFingerprinter(Fingerprinter[Any]):
             items = unmasked(items)
             if items.ndim < 2 and not (items.ndim == 1 and items.dtype.kind == "O"):
                 raise InputError(
-                    f"fingerprints() takes many vectors, an array of shape (n, {self.dimension}), got shape {items.shape}: "
+                    f"fingerprints() takes many vectors, an array of shape (n, {self.dimension}), "
+                    f"got shape {items.shape}: "
                     "pass a single vector to fingerprint()",
                     got=items.shape,
                 )
-            arrays = (items[start : start + self._block_rows] for start in range(0, len(items), self._block_rows))
+            arrays = (
+                items[start : start + self._block_rows]
+                for start in range(0, len(items), self._block_rows)
+            )
         elif is_iterable(items, str, dict):
             arrays = batched(items, lambda _: 1, self._block_rows)
         else:
             raise InputError(
-                f"fingerprints() takes an array of shape (n, {self.dimension}), a column of Arrow or an iterable of vectors, "
+                f"fingerprints() takes an array of shape (n, {self.dimension}), a column of Arrow "
+                "or an iterable of vectors, "
                 f"got {type(items).__name__} (a file.npy: numpy.load(path, mmap_mode='r'))",
                 got=type(items),
             )
@@ -106,7 +117,10 @@ class VectorFingerprinter(Fingerprinter[Any]):
 
     def lack(self, item: Any) -> str:
         """Say that a vector has no fingerprint."""
-        return f"the vector {show(item)} has no fingerprint: leave it out (is_empty() finds such vectors)"
+        return (
+            f"the vector {show(item)} has no fingerprint: leave it out (is_empty() finds such "
+            "vectors)"
+        )
 
     @property
     def _block_rows(self) -> int:
@@ -121,7 +135,10 @@ class VectorFingerprinter(Fingerprinter[Any]):
         """Return the bytes of the fingerprints, shape (n, width / 8), and which vectors have one."""
 
     def _checked(self, values: Any, first: int) -> Array:
-        """Return vectors as an array of two dimensions; InputError names the position of the first that is wrong."""
+        """Return vectors as an array of two dimensions.
+
+        InputError names the position of the first that is wrong.
+        """
         array = _as_array(values)
         if array is not None and array.ndim == 2:
             problem = self._problem(array)
@@ -132,16 +149,28 @@ class VectorFingerprinter(Fingerprinter[Any]):
         for place, vector in enumerate(values):
             one = _as_array(vector)
             if has_masked(vector):
-                raise InputError(f"vector {first + place}: it has masked values: leave it out", got=first + place)
-            problem = "not a vector of numbers" if one is None or one.ndim != 1 else self._problem(one)
+                raise InputError(
+                    f"vector {first + place}: it has masked values: leave it out", got=first + place
+                )
+            problem = (
+                "not a vector of numbers" if one is None or one.ndim != 1 else self._problem(one)
+            )
             if problem:
-                raise InputError(f"vector {first + place}: {problem}; got {show(vector)}", got=first + place)
-        raise InputError(f"vectors {first} to {first + len(values) - 1} have different types: make them one array", got=first)
+                raise InputError(
+                    f"vector {first + place}: {problem}; got {show(vector)}", got=first + place
+                )
+        raise InputError(
+            f"vectors {first} to {first + len(values) - 1} have different types: make them one "
+            "array",
+            got=first,
+        )
 
 
 def packed(bits: Flags) -> npt.NDArray[np.uint8]:
     """Return bits, shape (n, width), as bytes, the first bit the highest."""
-    return np.packbits(np.ascontiguousarray(bits).reshape(-1)).reshape(len(bits), bits.shape[1] // 8)
+    return np.packbits(np.ascontiguousarray(bits).reshape(-1)).reshape(
+        len(bits), bits.shape[1] // 8
+    )
 
 
 def _as_array(values: Any) -> Array | None:
@@ -149,7 +178,9 @@ def _as_array(values: Any) -> Array | None:
         if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind == "O":
             values = list(values)  # of arrays, as a column of pandas has them
         if not isinstance(values, np.ndarray) and isinstance(values, Iterable):
-            values = [unmasked(value) if isinstance(value, np.ndarray) else value for value in values]
+            values = [
+                unmasked(value) if isinstance(value, np.ndarray) else value for value in values
+            ]
         return unmasked(np.asanyarray(values))
     except (ValueError, TypeError, OverflowError):  # of different lengths, or not numbers
         return None
@@ -163,11 +194,14 @@ def mix(words: Words) -> Words:
 
 
 def draws(seed: int, numbers: Words) -> Words:
-    """Return the random words with these numbers, of any shape: the same on every platform, for ever.
+    """Return the random words with these numbers, of any shape.
 
-    Number k of seed s is ``mix(mix(s) + (k + 1) * 0x9E3779B97F4A7C15)`` modulo 2^64: output k + 1 of the generator of G. Steele,
-    D. Lea and C. Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014, section 5.2, from the state ``mix(s)``.
-    Each number is found by itself, so that the weights of a wide fingerprint begin with the weights of a narrow one.
+    The same on every platform, for ever.
+
+    Number k of seed s is ``mix(mix(s) + (k + 1) * 0x9E3779B97F4A7C15)`` modulo 2^64: output k + 1
+    of the generator of G. Steele, D. Lea and C. Flood, *Fast splittable pseudorandom number
+    generators*, OOPSLA 2014, section 5.2, from the state ``mix(s)``. Each number is found by
+    itself, so that the weights of a wide fingerprint begin with the weights of a narrow one.
     """
     start = mix(np.array([seed], np.uint64))
     return mix(start + (numbers + np.uint64(1)) * STEP)

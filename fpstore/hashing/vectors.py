@@ -22,22 +22,24 @@ _SMALL = 1e-20  # a vector whose squared length in float32 is less may have lost
 class HyperplaneHash(VectorFingerprinter):
     """Signs of random projections: fingerprints of float vectors, such as embeddings.
 
-    Each bit belongs to a random hyperplane through the origin, and says on which side of it the vector lies. A plane
-    separates two vectors with the probability θ / π, where θ is the angle between them. So the distance of two
-    fingerprints is binomial, with `width` trials of this probability: its mean is ``width * θ / π``. Only directions
-    count: a positive factor changes nothing.
+    Each bit belongs to a random hyperplane through the origin, and says on which side of it the
+    vector lies. A plane separates two vectors with the probability θ / π, where θ is the angle
+    between them. So the distance of two fingerprints is binomial, with `width` trials of this
+    probability: its mean is ``width * θ / π``. Only directions count: a positive factor changes
+    nothing.
 
-    Version 1 is, exactly: bit j is 1 if the sum of ``weight(j, i) * component(i)``, as a real number without any rounding,
-    is greater than 0. The weights are whole numbers from a recipe in integers, and nearly normal (see `Notes`). So a
-    fingerprint depends on the vector alone: not on the platform, the library that multiplies matrices, threads, batches,
-    or whether the same numbers come as float16, float32 or float64. The first bits of a wide fingerprint are the narrow
+    Version 1 is, exactly: bit j is 1 if the sum of ``weight(j, i) * component(i)``, as a real
+    number without any rounding, is greater than 0. The weights are whole numbers from a recipe in
+    integers, and nearly normal (see `Notes`). So a fingerprint depends on the vector alone: not on
+    the platform, the library that multiplies matrices, threads, batches, or whether the same
+    numbers come as float16, float32 or float64. The first bits of a wide fingerprint are the narrow
     one of the same seed.
 
     A vector of zeros has no direction and so no fingerprint; `is_empty` recognizes it.
 
-    Vectors are taken from arrays of shape (n, dimension), also mapped ones (``numpy.load(path, mmap_mode="r")``), from columns
-    of Arrow that hold lists, and from iterables of vectors. Their numbers are float16, float32, float64 or integers;
-    int64 and uint64 are rounded to float64.
+    Vectors are taken from arrays of shape (n, dimension), also mapped ones (``numpy.load(path,
+    mmap_mode="r")``), from columns of Arrow that hold lists, and from iterables of vectors. Their
+    numbers are float16, float32, float64 or integers; int64 and uint64 are rounded to float64.
 
     Parameters
     ----------
@@ -57,9 +59,10 @@ class HyperplaneHash(VectorFingerprinter):
     -----
     M. Charikar, *Similarity estimation techniques from rounding algorithms*, STOC 2002, section 3.
 
-    A weight is the sum of 64 uniform numbers of 16 bits less its mean. For vectors with two components other than 0 the
-    probability differs from θ / π by less than 0.0003, for those with more by less. Weights of 1 and -1 would not do: the
-    vectors (1, 0, 0, ...) and (2, 1, 0, ...), which are 27 degrees apart, would never differ.
+    A weight is the sum of 64 uniform numbers of 16 bits less its mean. For vectors with two
+    components other than 0 the probability differs from θ / π by less than 0.0003, for those with
+    more by less. Weights of 1 and -1 would not do: the vectors (1, 0, 0, ...) and (2, 1, 0, ...),
+    which are 27 degrees apart, would never differ.
 
     Examples
     --------
@@ -77,7 +80,10 @@ class HyperplaneHash(VectorFingerprinter):
 
     def lack(self, item: Any) -> str:
         """Return the message that a vector has no direction."""
-        return "all components of the vector are 0, so it has no fingerprint: leave it out (is_empty() finds such vectors)"
+        return (
+            "all components of the vector are 0, so it has no fingerprint: leave it out "
+            "(is_empty() finds such vectors)"
+        )
 
     def recall(self, cosine: float, radius: int) -> float:
         """Return the share of pairs of vectors at an angle that have fingerprints within a radius.
@@ -140,9 +146,14 @@ class HyperplaneHash(VectorFingerprinter):
     def _problem(self, values: Array) -> str:
         kind, size = values.dtype.kind, values.dtype.itemsize
         if not (kind in "iu" or (kind == "f" and size <= 8)):
-            return f"numbers of type {values.dtype}, vectors have float16, float32, float64 or integers"
+            return (
+                f"numbers of type {values.dtype}, vectors have float16, float32, float64 or "
+                "integers"
+            )
         if values.shape[-1] != self.dimension:
-            return f"has {values.shape[-1]} components, and the fingerprinter is for {self.dimension}"
+            return (
+                f"has {values.shape[-1]} components, and the fingerprinter is for {self.dimension}"
+            )
         return ""
 
     def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
@@ -160,15 +171,24 @@ class HyperplaneHash(VectorFingerprinter):
         for place in np.flatnonzero(~np.isfinite(squares)).tolist():
             wrong = np.flatnonzero(~np.isfinite(values[place]))
             if len(wrong):
-                raise block.error_at(place, f"component {wrong[0]} is {values[place, wrong[0]]}: vectors have finite numbers")
+                raise block.error_at(
+                    place,
+                    f"component {wrong[0]} is {values[place, wrong[0]]}: vectors have finite "
+                    "numbers",
+                )
         known = squares > _SMALL
         for place in np.flatnonzero(~known).tolist():
             known[place] = values[place].any()
-        sides = hyperplanes(self.dimension, planes, self.seed).sides(values, singles, squares, known)
+        sides = hyperplanes(self.dimension, planes, self.seed).sides(
+            values, singles, squares, known
+        )
         sides[~known] = False
         return sides, known
 
 
 def share_of_bits(cosine: object) -> float:
-    """Return the probability that a bit differs, which is the angle in half turns; InputError if the value is no cosine."""
+    """Return the probability that a bit differs, which is the angle in half turns.
+
+    InputError if the value is no cosine.
+    """
     return math.acos(check_number(cosine, -1, 1, "cosine")) / math.pi

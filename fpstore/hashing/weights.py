@@ -22,10 +22,12 @@ _STEPS = 16  # a weight grows by as much when half as many documents have the fe
 
 @dataclass(frozen=True, eq=False)
 class FeatureWeights:
-    """Weights of the most frequent features, 1 to 65,535, by their hashes, which ascend; all others weigh the same.
+    """Weights of the most frequent features, 1 to 65,535, by their hashes, which ascend.
 
-    The weight of a feature is its inverse document frequency (Sparck Jones, *A statistical interpretation of term specificity*,
-    1972): 1 + 16 log2(N / documents that have it), rounded.
+    All others weigh the same.
+
+    The weight of a feature is its inverse document frequency (Sparck Jones, *A statistical
+    interpretation of term specificity*, 1972): 1 + 16 log2(N / documents that have it), rounded.
     """
 
     hashes: Words
@@ -34,12 +36,19 @@ class FeatureWeights:
 
     def __post_init__(self) -> None:
         # The kernel adds them up in 63 bits.
-        if not (1 <= self.other <= MOST_WEIGHT and self.weights.all() and self.weights.max(initial=1) <= MOST_WEIGHT):
+        if not (
+            1 <= self.other <= MOST_WEIGHT
+            and self.weights.all()
+            and self.weights.max(initial=1) <= MOST_WEIGHT
+        ):
             raise InputError(f"a weight of a feature is 1 to {MOST_WEIGHT:,}", got=self)
 
     @classmethod
     def learn(cls, documents: Iterable[Words], most: int) -> Self:
-        """Count documents, given as the hashes of their features, each once; the ``most`` frequent features are kept."""
+        """Count documents, given as the hashes of their features, each once.
+
+        The ``most`` frequent features are kept.
+        """
         most = check_whole(most, 1, MOST_FEATURES, "most")
         hashes, counts, number = np.empty(0, np.uint64), np.empty(0, np.int64), 0
         held: list[Words] = []
@@ -55,7 +64,11 @@ class FeatureWeights:
             raise InputError("no text has features: weights cannot be learnt from none")
         hashes, counts = _added(hashes, counts, held)
         kept = np.sort(np.lexsort((hashes, -counts))[:most])
-        return cls(hashes[kept], np.array([_weight(number, int(count)) for count in counts[kept]], np.uint32), _weight(number, 1))
+        return cls(
+            hashes[kept],
+            np.array([_weight(number, int(count)) for count in counts[kept]], np.uint32),
+            _weight(number, 1),
+        )
 
     def of(self, hashes: Words) -> Counts:
         """Return the weights of features by their hashes."""
@@ -87,9 +100,17 @@ class FeatureWeights:
             weights = np.frombuffer(base64.b64decode(value["weights"], validate=True), "<u2")
             other = check_whole(value["other"], 1, MOST_WEIGHT, "other")
         except (KeyError, TypeError, ValueError, binascii.Error):
-            raise InputError(f"weights of features are hashes, weights and other, got {show(value)}", got=value) from None
-        if len(hashes) != len(weights) or len(hashes) > MOST_FEATURES or not (hashes[1:] > hashes[:-1]).all():
-            raise InputError("the hashes of weighted features ascend, and each has a weight", got=value)
+            raise InputError(
+                f"weights of features are hashes, weights and other, got {show(value)}", got=value
+            ) from None
+        if (
+            len(hashes) != len(weights)
+            or len(hashes) > MOST_FEATURES
+            or not (hashes[1:] > hashes[:-1]).all()
+        ):
+            raise InputError(
+                "the hashes of weighted features ascend, and each has a weight", got=value
+            )
         return cls(hashes.astype(np.uint64), weights.astype(np.uint32), other)
 
 

@@ -9,7 +9,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Chunk", "Reader", "Writer", "open_reader", "open_writer"]
 
-_HOMES = {"Chunk": "source", "Reader": "reader", "open_reader": "reader", "Writer": "writers", "open_writer": "writers"}
+_HOMES = {
+    "Chunk": "source",
+    "Reader": "reader",
+    "open_reader": "reader",
+    "Writer": "writers",
+    "open_writer": "writers",
+}
 
 
 def __getattr__(name: str) -> Any:

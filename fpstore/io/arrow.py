@@ -35,7 +35,10 @@ from fpstore.io.tables import arrow_array
 
 
 def import_pyarrow(name: str, what: str = "Parquet") -> Any:
-    """Return pyarrow, with ``pyarrow.parquet`` loaded; MissingExtraError names the input or output that needs it."""
+    """Return pyarrow, with ``pyarrow.parquet`` loaded.
+
+    MissingExtraError names the input or output that needs it.
+    """
     import_package("pyarrow.parquet", what, name)
     return import_package("pyarrow", what, name)
 
@@ -63,13 +66,16 @@ def with_texts(batch: Any, column: str, texts: list[str | None], kept: Flags, sc
 
     index, plain = batch.schema.get_field_index(column), batch.cast(_without_views(batch.schema))
     field = schema.field(column)
-    return aligned(flagged_rows(plain.set_column(index, field, pyarrow.array(texts, field.type)), kept), schema)
+    return aligned(
+        flagged_rows(plain.set_column(index, field, pyarrow.array(texts, field.type)), kept), schema
+    )
 
 
 def common_type(column_types: Iterable[Any]) -> Any:
     """Return the type that a column of several types is promoted to; None if there is none.
 
-    Null, dictionaries and views become the type of the others, small numbers that of larger ones, and a string stays a string.
+    Null, dictionaries and views become the type of the others, small numbers that of larger ones,
+    and a string stays a string.
     """
     import pyarrow
     from pyarrow import types
@@ -93,15 +99,20 @@ def kinds_of_numbers(column_types: Iterable[Any]) -> set[str]:
     from pyarrow import types
 
     kinds = {
-        "unsigned": types.is_unsigned_integer, "signed": types.is_signed_integer, "float": types.is_floating,
+        "unsigned": types.is_unsigned_integer,
+        "signed": types.is_signed_integer,
+        "float": types.is_floating,
         "decimal": types.is_decimal,
-    }  # fmt: skip
+    }
     found = list(map(plain_type, column_types))
     return {kind for kind, is_kind in kinds.items() if any(map(is_kind, found))}
 
 
 def unified_schema(schemas: Sequence[Any], names: Sequence[str]) -> Any:
-    """Return the schema that has the columns of all files, by their names; InputError for a column whose types do not agree."""
+    """Return the schema that has the columns of all files, by their names.
+
+    InputError for a column whose types do not agree.
+    """
     import pyarrow
 
     fields = list[Any]()
@@ -113,7 +124,9 @@ def unified_schema(schemas: Sequence[Any], names: Sequence[str]) -> Any:
         held = [schemas[place].field(name) for place in places]
         made = common_type(field.type for field in held)
         if made is None:
-            raise disagreement(name, [field.type for field in held], [names[place] for place in places])
+            raise disagreement(
+                name, [field.type for field in held], [names[place] for place in places]
+            )
         nullable = len(places) < len(schemas) or any(field.nullable for field in held)
         fields.append(held[0].with_type(made).with_nullable(nullable))
     return pyarrow.schema(fields, schemas[0].metadata)
@@ -121,9 +134,18 @@ def unified_schema(schemas: Sequence[Any], names: Sequence[str]) -> Any:
 
 def disagreement(name: str, column_types: Sequence[Any], names: Sequence[str]) -> InputError:
     """Return the error for a column that has types in some files which no type holds."""
-    place = next(place for place in range(1, len(names)) if common_type(column_types[: place + 1]) is None)
-    first = next(n for n in range(place) if common_type([column_types[n], column_types[place]]) is None or n == place - 1)
-    message = f"the column {name!r} is {column_types[place]} here, and {column_types[first]} in {names[first]}"
+    place = next(
+        place for place in range(1, len(names)) if common_type(column_types[: place + 1]) is None
+    )
+    first = next(
+        n
+        for n in range(place)
+        if common_type([column_types[n], column_types[place]]) is None or n == place - 1
+    )
+    message = (
+        f"the column {name!r} is {column_types[place]} here, and {column_types[first]} in "
+        f"{names[first]}"
+    )
     return at(names[place], None, f"{message}: make them alike, or leave the column out")
 
 
@@ -142,7 +164,9 @@ def aligned(batch: Any, schema: Any) -> Any:
         return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
     except pyarrow.ArrowInvalid as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"a value does not fit the type that its column has in all files: {reason}") from error
+        raise InputError(
+            f"a value does not fit the type that its column has in all files: {reason}"
+        ) from error
 
 
 def promoted_schema(schema: Any, promoted: Mapping[str, Any]) -> Any:
@@ -161,15 +185,23 @@ def writable(schema: Any) -> Any:
     """Return a schema that Parquet takes: no dictionary has values of a view."""
     import pyarrow
 
-    fields = [field.with_type(_seen(field.type)) if pyarrow.types.is_dictionary(field.type) else field for field in schema]
+    fields = [
+        field.with_type(_seen(field.type)) if pyarrow.types.is_dictionary(field.type) else field
+        for field in schema
+    ]
     return pyarrow.schema(fields, schema.metadata)
 
 
 def plain_type(column_type: Any) -> Any:
-    """Return the type of the values of a dictionary; of a view, as Polars makes of strings, the plain one; or the type itself."""
+    """Return the type of the values of a dictionary.
+
+    Of a view, as Polars makes of strings, the plain one; or the type itself.
+    """
     import pyarrow
 
-    return _seen(column_type.value_type if pyarrow.types.is_dictionary(column_type) else column_type)
+    return _seen(
+        column_type.value_type if pyarrow.types.is_dictionary(column_type) else column_type
+    )
 
 
 def _seen(column_type: Any) -> Any:
@@ -179,7 +211,9 @@ def _seen(column_type: Any) -> Any:
 
     views = {"string_view": pyarrow.large_string(), "binary_view": pyarrow.large_binary()}
     if types.is_dictionary(column_type):
-        return pyarrow.dictionary(column_type.index_type, _seen(column_type.value_type), column_type.ordered)
+        return pyarrow.dictionary(
+            column_type.index_type, _seen(column_type.value_type), column_type.ordered
+        )
     if types.is_struct(column_type):
         return pyarrow.struct([field.with_type(_seen(field.type)) for field in column_type])
     makers = ((types.is_list, pyarrow.list_), (types.is_large_list, pyarrow.large_list))
@@ -197,7 +231,10 @@ def _without_views(schema: Any) -> Any:
 
 
 def without_views(schema: Any) -> Any:
-    """Return a schema whose columns are no views; InputError for a type whose columns pyarrow cannot filter."""
+    """Return a schema whose columns are no views.
+
+    InputError for a type whose columns pyarrow cannot filter.
+    """
     import pyarrow
 
     schema = _without_views(schema)
@@ -207,7 +244,8 @@ def without_views(schema: Any) -> Any:
             some.filter(pyarrow.array([True, False]))
         except pyarrow.ArrowNotImplementedError:
             raise InputError(
-                f"column {field.name!r} has type {field.type}; pyarrow cannot take some rows of this type: leave the column out"
+                f"column {field.name!r} has type {field.type}; pyarrow cannot take some rows of "
+                "this type: leave the column out"
             ) from None
     return schema
 
@@ -216,30 +254,43 @@ def check_json_type(name: str, found: Any) -> None:
     """Raise InputError for an Arrow type whose values are not those of JSON."""
     from pyarrow import types
 
-    kind, plain = plain_type(found), (is_text, types.is_integer, types.is_floating, types.is_boolean, types.is_null)
+    kind, plain = (
+        plain_type(found),
+        (is_text, types.is_integer, types.is_floating, types.is_boolean, types.is_null),
+    )
     if types.is_struct(kind):
         names = [field.name for field in kind]
         if len(set(names)) < len(names):
-            raise InputError(f"column {name!r}: two of its fields have one name: a JSON object cannot repeat a name")
+            raise InputError(
+                f"column {name!r}: two of its fields have one name: a JSON object cannot repeat a "
+                "name"
+            )
         for field in kind:
             check_json_type(f"{name}.{field.name}", field.type)
     elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         check_json_type(f"{name}[]", kind.value_type)
     elif not any(is_kind(kind) for is_kind in plain):
         raise InputError(
-            f"column {name!r} has type {found}, which JSON cannot hold: write Parquet, or make it strings or numbers"
+            f"column {name!r} has type {found}, which JSON cannot hold: write Parquet, or make it "
+            "strings or numbers"
         )
 
 
 def find_column(schema: Any, name: str) -> Any:
-    """Return the type of a column; InputError if there is none or several of the name, with the names of some columns."""
+    """Return the type of a column.
+
+    InputError if there is none or several of the name, with the names of some columns.
+    """
     if problem := column_problem(name, schema.names):
         raise InputError(problem)
     return schema.field(name).type
 
 
 class ArrowColumns:
-    """Turns record batches of a schema without views into rows; InputError for a column that is missing, or of another type."""
+    """Turns record batches of a schema without views into rows.
+
+    InputError for a column that is missing, or of another type.
+    """
 
     def __init__(self, schema: Any, projection: Projection) -> None:
         from pyarrow import types
@@ -250,18 +301,29 @@ class ArrowColumns:
             if not is_text(found) and not types.is_null(found):
                 raise InputError(f"column {name!r} has type {found}, texts must be strings")
         if projection.fingerprint is not None:
-            check_fingerprint_type(projection.fingerprint, find_column(schema, projection.fingerprint), projection)
+            check_fingerprint_type(
+                projection.fingerprint, find_column(schema, projection.fingerprint), projection
+            )
         if projection.id is not None:
             found = plain_type(find_column(schema, projection.id))
             if not types.is_integer(found) and not is_text(found) and not types.is_null(found):
-                raise InputError(f"column {projection.id!r} has type {found}, ids must be integers or strings")
+                raise InputError(
+                    f"column {projection.id!r} has type {found}, ids must be integers or strings"
+                )
         if projection.vector is not None:
             check_lists(find_column(schema, projection.vector))
         if projection.score is not None:
             found = plain_type(find_column(schema, projection.score))
-            number = types.is_null(found) or types.is_integer(found) or types.is_floating(found) or types.is_decimal(found)
+            number = (
+                types.is_null(found)
+                or types.is_integer(found)
+                or types.is_floating(found)
+                or types.is_decimal(found)
+            )
             if not number and (not types.is_temporal(found) or types.is_interval(found)):
-                raise InputError(f"column {projection.score!r} has type {found}, scores must be numbers or times")
+                raise InputError(
+                    f"column {projection.score!r} has type {found}, scores must be numbers or times"
+                )
 
     def rows(self, batch: Any, name: str, done: int, rule: IdRule | None) -> Batch:
         """Return the rows of a batch; ``done`` rows of the file come before it."""
@@ -283,7 +345,9 @@ class ArrowColumns:
             texts, text_of_row = _texts(batch.column(read.text), read.text, wrong)
             made = made._replace(texts=texts, text_of_row=text_of_row)
         if read.fingerprint is not None:
-            made = made._replace(fingerprints=_fingerprints(batch.column(read.fingerprint), read, wrong))
+            made = made._replace(
+                fingerprints=_fingerprints(batch.column(read.fingerprint), read, wrong)
+            )
         if read.id is not None:
             made = made._replace(ids=_ids(batch.column(read.id), rule, wrong))
         if read.vector is not None:
@@ -300,7 +364,12 @@ def check_fingerprint_type(name: str, column_type: Any, projection: Projection) 
 
     width, received = projection.width, f"column {name!r} has type {column_type}"
     column_type = plain_type(column_type)
-    if types.is_null(column_type) or is_text(column_type) or types.is_binary(column_type) or types.is_large_binary(column_type):
+    if (
+        types.is_null(column_type)
+        or is_text(column_type)
+        or types.is_binary(column_type)
+        or types.is_large_binary(column_type)
+    ):
         return  # their lengths decide, and nulls have none
     if types.is_signed_integer(column_type) and not projection.signed:
         how = f'write it with table.column({name!r}).cast("uint64", safe=False)'
@@ -309,7 +378,8 @@ def check_fingerprint_type(name: str, column_type: Any, projection: Projection) 
         raise InputError(f"{received}, fingerprints must be uint64; to keep the bits, {how}")
     is_integer = types.is_integer(column_type)
     bits = column_type.bit_width if is_integer or types.is_fixed_size_binary(column_type) else 0
-    if bits == width.bits or (is_integer and (width.bits, bits) == (32, 64)):  # of the latter, their values decide
+    # of the latter, their values decide
+    if bits == width.bits or (is_integer and (width.bits, bits) == (32, 64)):
         return
     if bits in WIDTHS:
         raise InputError(f"{received}: {wrong_width('fingerprints', bits, '', width)}")
@@ -326,17 +396,26 @@ def _fingerprints(column: Any, projection: Projection, wrong: Wrong) -> Words:
     if types.is_null(column.type):
         return width.empty(0)
     if is_text(column.type):
-        return fingerprints_of(string_column(column, "fingerprint", wrong).texts(), projection.digits, wrong)
+        return fingerprints_of(
+            string_column(column, "fingerprint", wrong).texts(), projection.digits, wrong
+        )
     if types.is_fixed_size_binary(column.type):
         data = np.frombuffer(column.buffers()[1] or b"", np.uint8)
-        return width.from_bytes(data[column.offset * width.bytes : (column.offset + len(column)) * width.bytes])
+        return width.from_bytes(
+            data[column.offset * width.bytes : (column.offset + len(column)) * width.bytes]
+        )
     if not types.is_integer(column.type):
         bounds, content = pieces(column)
         other = np.flatnonzero(np.diff(bounds) != width.bytes)
         if len(other):
             size = int(np.diff(bounds)[other[0]])
             message = f"a fingerprint of {width.bits} bits has {width.bytes} bytes, got {size}"
-            raise wrong(int(other[0]), wrong_width("a fingerprint", 8 * size, "", width) if 8 * size in WIDTHS else message)
+            raise wrong(
+                int(other[0]),
+                wrong_width("a fingerprint", 8 * size, "", width)
+                if 8 * size in WIDTHS
+                else message,
+            )
         return width.from_bytes(np.frombuffer(content, np.uint8))
     values = column.to_numpy(zero_copy_only=False)
     numbers = unsigned(values, width)
@@ -352,7 +431,11 @@ def _ids(column: Any, rule: IdRule | None, wrong: Wrong) -> IdColumn:
     column = dense(column)
     refuse_nulls(column, "id", wrong)
     if types.is_null(column.type):
-        return StringColumn.of([]) if rule is not None and rule.kind == "str" else np.empty(0, np.uint64)
+        return (
+            StringColumn.of([])
+            if rule is not None and rule.kind == "str"
+            else np.empty(0, np.uint64)
+        )
     if not is_text(column.type):
         values = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind == "i" and len(values) and values.min() < 0:
@@ -374,17 +457,26 @@ def _scores(column: Any, projection: Projection, wrong: Wrong) -> Words:
     if types.is_null(column.type) and not projection.alike_scores:
         return np.zeros((len(column), 2), np.uint64)
     if types.is_temporal(column.type):
-        column = column.view("int32" if column.type.bit_width == 32 else "int64")  # integers of the unit
+        # integers of the unit
+        column = column.view("int32" if column.type.bit_width == 32 else "int64")
     plain = str(column.type).removeprefix("u").startswith(("int", "float", "double"))
     if plain and not projection.alike_scores:  # of all batches: they have one type
-        known, values = np.asarray(column.is_valid()), np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False))
+        known, values = (
+            np.asarray(column.is_valid()),
+            np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False)),
+        )
         if not np.isnan(values).any():  # below, an error names the row
-            return np.stack([known.astype(np.uint64), np.where(known, keys_of(values), np.uint64(0))], axis=1)
+            return np.stack(
+                [known.astype(np.uint64), np.where(known, keys_of(values), np.uint64(0))], axis=1
+            )
     return scores_of(column.to_pylist(), str(projection.score), wrong)
 
 
 def _texts(column: Any, name: str, wrong: Wrong) -> tuple[list[str], npt.NDArray[np.intp] | None]:
-    """Return the texts of an array, and which of them each row has: None if it has no dictionary."""
+    """Return the texts of an array, and which of them each row has.
+
+    None if it has no dictionary.
+    """
     from pyarrow import types
 
     try:
@@ -393,7 +485,11 @@ def _texts(column: Any, name: str, wrong: Wrong) -> tuple[list[str], npt.NDArray
         used, which = np.unique(codes_of(column), return_inverse=True)
         return dense(column.dictionary).take(_array(used)).to_pylist(), which
     except UnicodeDecodeError:
-        string_column(dense(column).fill_null(""), "text", lambda place, message: wrong(place, f"{name}: {message}"))
+        string_column(
+            dense(column).fill_null(""),
+            "text",
+            lambda place, message: wrong(place, f"{name}: {message}"),
+        )
         raise
 
 
@@ -401,7 +497,9 @@ def _given(column: Any) -> Flags:
     """Return which values are not null, also of a dictionary with a null among its values."""
     given: Flags = column.is_valid().to_numpy(zero_copy_only=False)
     if getattr(getattr(column, "dictionary", None), "null_count", 0):
-        given = given & column.dictionary.is_valid().to_numpy(zero_copy_only=False)[codes_of(column)]
+        given = (
+            given & column.dictionary.is_valid().to_numpy(zero_copy_only=False)[codes_of(column)]
+        )
     return given
 
 
@@ -416,22 +514,33 @@ def dense(column: Any) -> Any:
 def refuse_nulls(column: Any, what: str, wrong: Wrong) -> None:
     """Raise InputError for the first null of an array."""
     if column.null_count:
-        raise wrong(int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))), f"the {what} is null")
+        raise wrong(
+            int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))), f"the {what} is null"
+        )
 
 
 def pieces(array: Any) -> tuple[npt.NDArray[Any], bytes]:
     """Return where the values of an array of strings or bytes without nulls begin and end, and all of them joined."""
     bounds, data = _offsets(array), array.buffers()[2]
-    return bounds, data[int(bounds[0]) : int(bounds[-1])].to_pybytes() if bounds[-1] > bounds[0] else b""
+    return bounds, data[int(bounds[0]) : int(bounds[-1])].to_pybytes() if bounds[-1] > bounds[
+        0
+    ] else b""
 
 
 def _offsets(array: Any) -> npt.NDArray[Any]:
     kind = np.int64 if str(array.type).startswith("large_") else np.int32
-    return np.frombuffer(array.buffers()[1], kind)[array.offset :][: len(array) + 1] if len(array) else np.zeros(1, kind)
+    return (
+        np.frombuffer(array.buffers()[1], kind)[array.offset :][: len(array) + 1]
+        if len(array)
+        else np.zeros(1, kind)
+    )
 
 
 def string_column(array: Any, what: str, wrong: Wrong) -> StringColumn:
-    """Return the strings of an array of type string or large_string without nulls; InputError for one that is not UTF-8."""
+    """Return the strings of an array of type string or large_string without nulls.
+
+    InputError for one that is not UTF-8.
+    """
     bounds, content = pieces(array)
     strings = StringColumn(content, (bounds[1:] - bounds[0]).astype(np.uint64))
     try:
@@ -452,12 +561,17 @@ def _decoded(what: str, string: bytes) -> str:
 
 def codes_of(column: Any) -> npt.NDArray[np.intp]:
     """Return which value of its dictionary each value of an array is; a null is the first."""
-    codes: npt.NDArray[np.intp] = column.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.intp)
+    codes: npt.NDArray[np.intp] = (
+        column.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.intp)
+    )
     return codes
 
 
 def value_bytes(column: Any) -> npt.NDArray[np.int64]:
-    """Return how many bytes each value of an array takes when it is decoded: of strings and bytes, its own; of others, a mean."""
+    """Return how many bytes each value of an array takes when it is decoded.
+
+    Of strings and bytes, its own; of others, a mean.
+    """
     from pyarrow import types
 
     kind, count = column.type, len(column)
@@ -465,8 +579,11 @@ def value_bytes(column: Any) -> npt.NDArray[np.int64]:
         return np.append(value_bytes(column.dictionary), 0)[codes_of(column)]
     sizes: npt.NDArray[Any]
     if str(kind) in ("string_view", "binary_view") and count:
-        views = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, 4)  # a length, then where the bytes are
-        sizes = np.where(column.is_valid().to_numpy(zero_copy_only=False), views[column.offset :][:count, 0], 0)
+        # a length, then where the bytes are
+        views = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, 4)
+        sizes = np.where(
+            column.is_valid().to_numpy(zero_copy_only=False), views[column.offset :][:count, 0], 0
+        )
     elif is_text(kind) or types.is_binary(kind) or types.is_large_binary(kind):
         sizes = np.diff(_offsets(column))
     else:
@@ -507,23 +624,35 @@ def check_lists(column_type: Any) -> None:
     from pyarrow import types
 
     kinds = (types.is_floating, types.is_integer, types.is_boolean)
-    is_list = types.is_fixed_size_list(column_type) or types.is_list(column_type) or types.is_large_list(column_type)
+    is_list = (
+        types.is_fixed_size_list(column_type)
+        or types.is_list(column_type)
+        or types.is_large_list(column_type)
+    )
     if not is_list or not any(is_kind(column_type.value_type) for is_kind in kinds):
         raise InputError(f"vectors must be lists of numbers, got a column of type {column_type}")
 
 
 def array_of_lists(column: Any, done: int) -> Array:
-    """Return an array of lists of numbers as an array of two dimensions; ``done`` vectors come before it."""
+    """Return an array of lists of numbers as an array of two dimensions.
+
+    ``done`` vectors come before it.
+    """
     from pyarrow import compute
 
     check_lists(column.type)
-    refuse_nulls(column, "", lambda place, _: InputError(f"vector {done + place}: is null: leave such rows out"))
+    refuse_nulls(
+        column,
+        "",
+        lambda place, _: InputError(f"vector {done + place}: is null: leave such rows out"),
+    )
     sizes = np.asarray(compute.list_value_length(column))
     size = int(sizes[0]) if len(sizes) else 0
     other = np.flatnonzero(sizes != size)
     if len(other):
         raise InputError(
-            f"vector {done + int(other[0])}: has {int(sizes[other[0]])} numbers, and vector {done} has {size}: "
+            f"vector {done + int(other[0])}: has {int(sizes[other[0]])} numbers, and vector "
+            f"{done} has {size}: "
             "all must have as many as one another"
         )
     numbers = column.flatten()

@@ -29,22 +29,41 @@ class NpyRows(RowFiles):
         super().__init__([path])
         (self.file,), (self.name,) = self.files, self.names
         if self.file.size is None:
-            raise at(self.name, None, "a .npy input must be a regular file (for a stream use format='u64')")
+            raise at(
+                self.name,
+                None,
+                "a .npy input must be a regular file (for a stream use format='u64')",
+            )
         self._batch_rows = batch_rows
         mapped = self._mapped()
         self._dtype, self._shape = mapped.dtype, mapped.shape
         self.rows = self._shape[0] if self._shape else 0
 
     def resolved(self, projection: Projection) -> Projection:
-        """Return the columns without ids, which there are none of; InputError for an array of another type or shape."""
+        """Return the columns without ids, which there are none of.
+
+        InputError for an array of another type or shape.
+        """
         if projection.vector is not None and projection.named:
-            raise at(self.name, None, "a .npy file has no columns: leave out the names of fields, or write Parquet")
+            raise at(
+                self.name,
+                None,
+                "a .npy file has no columns: leave out the names of fields, or write Parquet",
+            )
         if projection.id is not None and not projection.optional_id:
             raise at(self.name, None, f"a .npy file has no column {show(projection.id)}")
         if projection.vector is not None and len(self._shape) != 2:
-            raise at(self.name, None, f"an array of shape {self._shape}: vectors are rows of an array of two dimensions")
+            raise at(
+                self.name,
+                None,
+                f"an array of shape {self._shape}: vectors are rows of an array of two dimensions",
+            )
         width, dtype = projection.width, self._dtype
-        problem = None if projection.vector is not None else dtype_problem(dtype, self._shape, width, projection.signed)
+        problem = (
+            None
+            if projection.vector is not None
+            else dtype_problem(dtype, self._shape, width, projection.signed)
+        )
         if problem:
             if dtype.kind == "i" and width.words == 1 and not projection.signed:
                 problem += ", or read the file with signed=True (--signed)"
@@ -65,8 +84,13 @@ class NpyRows(RowFiles):
                 raise at(self.name, None, f"not a readable .npy file: {reason}") from None
             return mapped
 
-    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
-        """Yield slices of the mapped file; fingerprints of other types and byte orders are converted."""
+    def batches(
+        self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
+    ) -> Iterator[Batch]:
+        """Yield slices of the mapped file.
+
+        Fingerprints of other types and byte orders are converted.
+        """
         assert not skipped, "no job with a checkpoint reads it"
         if not self.rows:
             return
@@ -100,21 +124,30 @@ class RawRows(RowFiles):
         if projection.id is not None and not projection.optional_id:
             raise at(self.name, None, f"a .u{bits} file has no column {show(projection.id)}")
         if bits != projection.width.bits:
-            raise at(self.name, None, wrong_width("fingerprints", bits, f" (.u{bits})", projection.width))
+            raise at(
+                self.name, None, wrong_width("fingerprints", bits, f" (.u{bits})", projection.width)
+            )
         return replace(projection, id=None, optional_id=False)
 
-    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
+    def batches(
+        self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
+    ) -> Iterator[Batch]:
         """Yield the numbers in the order of the file."""
         assert not skipped, "no job with a checkpoint reads it"
         with self.file.open() as stream:
             for data in iter(partial(self._read, stream), b""):
                 self.bytes_done += len(data)
                 self._check_size(len(data))  # only the last piece can be cut short
-                yield Batch(rows_of_array(np.frombuffer(data, dtype=f"<u{self._bytes}"), projection.width))
+                yield Batch(
+                    rows_of_array(np.frombuffer(data, dtype=f"<u{self._bytes}"), projection.width)
+                )
 
     def _check_size(self, size: int) -> None:
         if size % self._bytes:
-            message = f"truncated: {size % self._bytes} bytes are left over, uint{8 * self._bytes} takes {self._bytes}"
+            message = (
+                f"truncated: {size % self._bytes} bytes are left over, uint{8 * self._bytes} "
+                f"takes {self._bytes}"
+            )
             raise at(self.name, None, message)
 
     def _read(self, stream: BinaryIO) -> bytes:
@@ -127,7 +160,10 @@ class RawEncoder(Encoder):
 
     def __init__(self, sink: Sink, numpy_header: bool, width: Width = WIDTH_64) -> None:
         if numpy_header and not sink.seekable:
-            raw = next((f"format='{name}'" for name, bits in RAW_BITS.items() if bits == width.bits), "format='tsv'")
+            raw = next(
+                (f"format='{name}'" for name, bits in RAW_BITS.items() if bits == width.bits),
+                "format='tsv'",
+            )
             raise InputError(f"the .npy format needs a file to write to (for a stream use {raw})")
         self._sink = sink
         self._rows = 0
@@ -152,6 +188,12 @@ class RawEncoder(Encoder):
 def _npy_header(rows: int, width: Width) -> bytes:
     """Return a version 1.0 header of constant length, so that the count can be filled in at the end."""
     room = _NPY_HEADER_BYTES - len(_NPY_MAGIC) - 2
-    descr, shape = (f"<u{width.bytes}", f"({rows},)") if width.words == 1 else ("|u1", f"({rows}, {width.bytes})")
-    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".ljust(room - 1) + "\n"
+    descr, shape = (
+        (f"<u{width.bytes}", f"({rows},)")
+        if width.words == 1
+        else ("|u1", f"({rows}, {width.bytes})")
+    )
+    text = (
+        f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".ljust(room - 1) + "\n"
+    )
     return _NPY_MAGIC + room.to_bytes(2, "little") + text.encode("ascii")

@@ -1,4 +1,7 @@
-"""Checks of fingerprints and ids: the one place that accepts, converts or refuses values from outside."""
+"""Checks of fingerprints and ids.
+
+The one place that accepts, converts or refuses values from outside.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ from fpstore.io.digits import Digits, parse_texts, read_digits, too_large, wrong
 
 MAX_U64 = 2**64 - 1
 Value = TypeVar("Value")
-_NULLS = {"NoneType", "NAType", "NaTType", "float"}  # types that stand for a missing value; of floats NaN
+# types that stand for a missing value; of floats NaN
+_NULLS = {"NoneType", "NAType", "NaTType", "float"}
 
 
 def parse_integer_id(text: str, plain: bool) -> int:
@@ -31,39 +35,75 @@ def parse_integer_id(text: str, plain: bool) -> int:
     if len(significant) > 20 or int(significant) > MAX_U64:
         raise InputError(f"the id {show(text)} is over 2^64-1", got=text)
     if plain and significant != text:
-        raise InputError(f"the id {show(text)} has leading zeros, which an integer id would lose", got=text)
+        raise InputError(
+            f"the id {show(text)} has leading zeros, which an integer id would lose", got=text
+        )
     return int(significant)
 
 
 def is_plain_integer(text: str) -> bool:
     """Return whether a textual id can be stored as an unsigned 64-bit integer without loss."""
-    return text.isascii() and text.isdigit() and len(text) <= 20 and (text[0] != "0" or len(text) == 1) and int(text) <= MAX_U64
+    return (
+        text.isascii()
+        and text.isdigit()
+        and len(text) <= 20
+        and (text[0] != "0" or len(text) == 1)
+        and int(text) <= MAX_U64
+    )
 
 
 def check_string_id(text: str) -> str:
-    """Return an id that is not empty, not too long and encodable as UTF-8; otherwise raise `InputError`."""
+    """Return an id that is not empty, not too long and encodable as UTF-8.
+
+    Otherwise raise `InputError`.
+    """
     if not text:
         raise InputError("the id is empty", got=text)
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError:
-        raise InputError(f"the id {show(text)} is not valid UTF-8 (a stray byte, or a lone surrogate)", got=text) from None
+        raise InputError(
+            f"the id {show(text)} is not valid UTF-8 (a stray byte, or a lone surrogate)", got=text
+        ) from None
     if size > MAX_ID_BYTES:
-        raise InputError(f"a string id takes at most {MAX_ID_BYTES} bytes of UTF-8, got one of {size}: {show(text)}", got=size)
+        raise InputError(
+            f"a string id takes at most {MAX_ID_BYTES} bytes of UTF-8, got one of {size}: "
+            f"{show(text)}",
+            got=size,
+        )
     return text
 
 
-def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...], width: Width, signed: bool = False) -> str | None:
+def dtype_problem(
+    dtype: np.dtype[Any], shape: tuple[int, ...], width: Width, signed: bool = False
+) -> str | None:
     """Return why an array of this dtype and shape cannot hold fingerprints of a width, or None if it can."""
     received = f"dtype {dtype}, shape {shape}"
-    if dtype.kind == "i" and signed and len(shape) == 1 and width.words == 1 and 8 * dtype.itemsize in (width.bits, WORD_BITS):
+    if (
+        dtype.kind == "i"
+        and signed
+        and len(shape) == 1
+        and width.words == 1
+        and 8 * dtype.itemsize in (width.bits, WORD_BITS)
+    ):
         return None  # their values decide
     if dtype.kind == "i" and not signed:
         how = f"array.view(np.{np.dtype(f'u{dtype.itemsize}').name})"
-        return f"fingerprints must be unsigned, got {received}; to keep the bits of signed integers use {how}"
+        return (
+            f"fingerprints must be unsigned, got {received}; to keep the bits of signed integers "
+            f"use {how}"
+        )
     if dtype == np.uint8 and len(shape) == 1:
-        return f"{received}: one fingerprint? pass row.tobytes(); several? use shape (n, {width.bytes})"
-    if dtype.kind == "u" and len(shape) == 1 and width.words == 1 and (dtype.itemsize != 4 or width.bits == 32):
+        return (
+            f"{received}: one fingerprint? pass row.tobytes(); several? use shape (n, "
+            f"{width.bytes})"
+        )
+    if (
+        dtype.kind == "u"
+        and len(shape) == 1
+        and width.words == 1
+        and (dtype.itemsize != 4 or width.bits == 32)
+    ):
         return None  # their values decide
     bits = _bits_of_rows(dtype, shape)
     if bits == width.bits:
@@ -72,16 +112,24 @@ def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...], width: Width, si
         return wrong_width("fingerprints", bits, f" ({received})", width)
     rows = f"uint8 rows of shape (n, {width.bytes})"
     number = f"{f'int{width.bits} or ' if signed else ''}uint{width.bits}"
-    numbers = f"a 1-D array of {number}" if width.words == 1 else f"uint64 rows of shape (n, {width.words})"
+    numbers = (
+        f"a 1-D array of {number}"
+        if width.words == 1
+        else f"uint64 rows of shape (n, {width.words})"
+    )
     return f"fingerprints of {width.bits} bits must be {numbers}, or {rows}, got {received}"
 
 
 def _bits_of_rows(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     """Return how many bits each row of an array has, 0 if it has no rows that can be fingerprints."""
     kind, size = dtype.kind, dtype.itemsize
-    if len(shape) == 1 and (kind == "S" or (kind == "V" and dtype.names is None) or (kind == "u" and size >= 4)):
+    if len(shape) == 1 and (
+        kind == "S" or (kind == "V" and dtype.names is None) or (kind == "u" and size >= 4)
+    ):
         return 8 * size
-    if len(shape) == 2 and (kind == "b" or (kind == "u" and (size == 1 or (size == 8 and shape[1] > 1)))):
+    if len(shape) == 2 and (
+        kind == "b" or (kind == "u" and (size == 1 or (size == 8 and shape[1] > 1)))
+    ):
         return shape[1] * (1 if kind == "b" else 8 * size)
     return 0
 
@@ -90,23 +138,31 @@ def is_one(value: object, width: Width = WIDTH_64) -> bool:
     """Return whether a value is one fingerprint, where many are taken too."""
     if isinstance(value, np.ndarray):
         return is_row(value, width)
-    return isinstance(value, int | np.integer | str | bytes | bytearray | memoryview | np.void) or is_image_hash(value)
+    return isinstance(
+        value, int | np.integer | str | bytes | bytearray | memoryview | np.void
+    ) or is_image_hash(value)
 
 
 def is_row(value: npt.NDArray[Any], width: Width) -> bool:
-    """Return whether an array is one fingerprint, perhaps of another width: its bytes, its words or its bits."""
+    """Return whether an array is one fingerprint, perhaps of another width.
+
+    Its bytes, its words or its bits.
+    """
     kind, shape = value.dtype.kind, value.shape
     if kind == "b":
         return len(shape) == 1 or (value.size == width.bits and shape[-1] not in WIDTHS)
-    words = width.words > 1 and kind == "u" and value.dtype.itemsize == 8 and shape == (width.words,)
+    words = (
+        width.words > 1 and kind == "u" and value.dtype.itemsize == 8 and shape == (width.words,)
+    )
     return words or (value.dtype == np.uint8 and len(shape) == 1)
 
 
 def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
     """Return one fingerprint as a number below 2^bits.
 
-    It is a number; or hexadecimal digits, ``width / 4`` of them or, after ``0x``, fewer; or big-endian bytes, also a uint8 array;
-    or bits, the most significant first: a bool array of any shape, or an object that has one as ``hash``, such as an ImageHash.
+    It is a number; or hexadecimal digits, ``width / 4`` of them or, after ``0x``, fewer; or
+    big-endian bytes, also a uint8 array; or bits, the most significant first: a bool array of any
+    shape, or an object that has one as ``hash``, such as an ImageHash.
     """
     if type(value) is int and not value >> width.bits:
         return value
@@ -121,17 +177,25 @@ def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
     data = _as_bytes(value, width)
     if data is not None:
         return int.from_bytes(data, "big")
-    kinds = f"an int from 0 to 2^{width.bits} - 1, {width.digits} hexadecimal digits, {width.bytes} bytes, or an image hash"
-    raise InputError(f"a fingerprint is {kinds} of {width.bits} bits, got {type(value).__name__} {show(value)}", got=value)
+    kinds = (
+        f"an int from 0 to 2^{width.bits} - 1, {width.digits} hexadecimal digits, {width.bytes} "
+        "bytes, or an image hash"
+    )
+    raise InputError(
+        f"a fingerprint is {kinds} of {width.bits} bits, got {type(value).__name__} {show(value)}",
+        got=value,
+    )
 
 
 def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
     """Return a caller's fingerprints as contiguous rows, which share memory with them if no conversion was needed.
 
-    They are an array of n fingerprints: uint32 or uint64, shape (n,), for widths of 32 and 64; bytes, most significant first, as
-    uint8 of shape (n, bits / 8) or as a bytes or void dtype, shape (n,); words, most significant first, as uint64 of shape (n,
-    bits / 64), for widths of 128 and 256; or bits as bool, shape (n, bits). Or a sequence, or an array of objects, of what
-    `check_fingerprint` takes. Or a column of pyarrow, polars or pandas that converts itself to one of these. Nulls are refused.
+    They are an array of n fingerprints: uint32 or uint64, shape (n,), for widths of 32 and 64;
+    bytes, most significant first, as uint8 of shape (n, bits / 8) or as a bytes or void dtype,
+    shape (n,); words, most significant first, as uint64 of shape (n, bits / 64), for widths of 128
+    and 256; or bits as bool, shape (n, bits). Or a sequence, or an array of objects, of what
+    `check_fingerprint` takes. Or a column of pyarrow, polars or pandas that converts itself to one
+    of these. Nulls are refused.
     """
     array = as_array(values)
     if array is None:
@@ -141,8 +205,13 @@ def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
     return rows_of_array(array, width)
 
 
-def rows_of_array(array: npt.NDArray[Any], width: Width, first: int = 0, signed: bool = False) -> Words:
-    """Return the rows of an array whose first is at a place of its own; see `check_fingerprints`."""
+def rows_of_array(
+    array: npt.NDArray[Any], width: Width, first: int = 0, signed: bool = False
+) -> Words:
+    """Return the rows of an array whose first is at a place of its own.
+
+    See `check_fingerprints`.
+    """
     problem = dtype_problem(array.dtype, array.shape, width, signed)
     if problem:
         raise InputError(problem, expected=width.bits, got=(str(array.dtype), array.shape))
@@ -151,7 +220,11 @@ def rows_of_array(array: npt.NDArray[Any], width: Width, first: int = 0, signed:
         large = first_too_large(numbers, width)
         if large is not None:
             number = int(array[large])
-            raise InputError(f"the fingerprint at position {first + large} does not fit: {too_large(number, width)}", got=number)
+            raise InputError(
+                f"the fingerprint at position {first + large} does not fit: "
+                f"{too_large(number, width)}",
+                got=number,
+            )
         words = np.ascontiguousarray(numbers, dtype=np.uint64)
         return words << np.uint64(WORD_BITS - width.bits) if width.bits < WORD_BITS else words
     if array.dtype.kind == "u" and array.dtype.itemsize == 8:
@@ -162,11 +235,16 @@ def rows_of_array(array: npt.NDArray[Any], width: Width, first: int = 0, signed:
 
 
 def unsigned(array: npt.NDArray[Any], width: Width) -> npt.NDArray[Any]:
-    """Return the bits of signed integers as unsigned integers; a value too small for the width becomes too large for it."""
+    """Return the bits of signed integers as unsigned integers.
+
+    A value too small for the width becomes too large for it.
+    """
     if array.dtype.kind != "i":
         return array
     if 8 * array.dtype.itemsize > width.bits:
-        array = np.where((array < 0) & (array >= -(1 << (width.bits - 1))), array + (1 << width.bits), array)
+        array = np.where(
+            (array < 0) & (array >= -(1 << (width.bits - 1))), array + (1 << width.bits), array
+        )
     return array.view(array.dtype.str.replace("i", "u"))
 
 
@@ -202,8 +280,14 @@ def _each(items: list[Any], what: str, check: Callable[[Any], Value]) -> list[Va
         try:
             checked.append(check(item))
         except InputError as error:
-            rest = f": {error}".removeprefix(f": the {what}") if str(error).startswith(f"the {what} does") else f": {error}"
-            raise InputError(f"the {what} at position {place}{rest}", expected=error.expected, got=error.got) from None
+            rest = (
+                f": {error}".removeprefix(f": the {what}")
+                if str(error).startswith(f"the {what} does")
+                else f": {error}"
+            )
+            raise InputError(
+                f"the {what} at position {place}{rest}", expected=error.expected, got=error.got
+            ) from None
     return checked
 
 
@@ -214,7 +298,10 @@ def is_image_hash(value: object) -> bool:
 
 
 def _as_bytes(value: Any, width: Width) -> bytes | None:
-    """Return the bytes of a fingerprint that is bytes, a row of an array or an image hash; None if it is something else."""
+    """Return the bytes of a fingerprint that is bytes, a row of an array or an image hash.
+
+    None if it is something else.
+    """
     if is_image_hash(value) or (isinstance(value, np.ndarray) and value.dtype.kind == "b"):
         bits = unmasked(value if isinstance(value, np.ndarray) else value.hash)
         if bits.size != width.bits:
@@ -227,7 +314,9 @@ def _as_bytes(value: Any, width: Width) -> bytes | None:
             return None
         data: bytes = unmasked(value).astype(">u8" if words else np.uint8).tobytes()
         form = f"dtype {value.dtype}, shape {value.shape}"
-    elif isinstance(value, bytes | bytearray | memoryview) or (isinstance(value, np.void) and value.dtype.names is None):
+    elif isinstance(value, bytes | bytearray | memoryview) or (
+        isinstance(value, np.void) and value.dtype.names is None
+    ):
         data = value.tobytes() if isinstance(value, np.void | memoryview) else bytes(value)
         form = f"{type(value).__name__}, length {len(data)}"
     else:
@@ -235,15 +324,23 @@ def _as_bytes(value: Any, width: Width) -> bytes | None:
     if len(data) == width.bytes:
         return data
     if 8 * len(data) in WIDTHS:
-        raise InputError(wrong_width("a fingerprint", 8 * len(data), f" ({form})", width), got=value)
-    raise InputError(f"a fingerprint of {width.bits} bits has {width.bytes} bytes, got {len(data)} ({form})", got=value)
+        raise InputError(
+            wrong_width("a fingerprint", 8 * len(data), f" ({form})", width), got=value
+        )
+    raise InputError(
+        f"a fingerprint of {width.bits} bits has {width.bytes} bytes, got {len(data)} ({form})",
+        got=value,
+    )
 
 
 def check_ids(ids: object, count: int) -> Words | list[str]:
-    """Return a caller's ids as one array of uint64 or one list of strings; InputError if there are not ``count`` of them.
+    """Return a caller's ids as one array of uint64 or one list of strings.
 
-    They are integers without negatives, or non-empty strings that UTF-8 can encode. Paths (``os.PathLike``) are taken as strings.
-    They may be a column of pyarrow, polars or pandas, also one with a dictionary.
+    InputError if there are not ``count`` of them.
+
+    They are integers without negatives, or non-empty strings that UTF-8 can encode. Paths
+    (``os.PathLike``) are taken as strings. They may be a column of pyarrow, polars or pandas, also
+    one with a dictionary.
     """
     array = as_array(ids, "id")
     if array is None:
@@ -255,7 +352,9 @@ def check_ids(ids: object, count: int) -> Words | list[str]:
         if array.dtype.kind in "ui":
             _check_count(len(array), count)
             if array.dtype.kind == "i" and count and array.min() < 0:
-                raise InputError(f"ids must not be negative, got {array.min()} (dtype {array.dtype})")
+                raise InputError(
+                    f"ids must not be negative, got {array.min()} (dtype {array.dtype})"
+                )
             return np.ascontiguousarray(array, dtype=np.uint64)
         if array.dtype.kind not in "OUT":
             raise InputError(f"ids must be unsigned integers or strings, {received}")
@@ -276,7 +375,9 @@ def check_id(value: object) -> int | str:
         return check_string_id(str(value))
     if isinstance(value, bool | np.bool) or not isinstance(value, int | np.integer):
         received = f"{type(value).__name__} {show(value)}"
-        raise InputError(f"an id must be an integer 0 to 2^64-1, or a string, got {received}", got=value)
+        raise InputError(
+            f"an id must be an integer 0 to 2^64-1, or a string, got {received}", got=value
+        )
     if not 0 <= value <= MAX_U64:
         raise InputError(f"the id {show(int(value))} is out of range 0 to 2^64-1", got=value)
     return int(value)
@@ -284,7 +385,9 @@ def check_id(value: object) -> int | str:
 
 def unequal(ids: int, fingerprints: int) -> InputError:
     """Return the error of another number of ids than of fingerprints."""
-    message = f"{counted(ids, 'id')} for {counted(fingerprints, 'fingerprint')}: give one per fingerprint"
+    message = (
+        f"{counted(ids, 'id')} for {counted(fingerprints, 'fingerprint')}: give one per fingerprint"
+    )
     return InputError(message, expected=fingerprints, got=ids)
 
 
@@ -302,8 +405,12 @@ def _ids_of_list(items: list[Any]) -> Words | list[str]:
             return np.array(items, np.uint64)
     strings = [issubclass(kind, str) for kind in kinds]
     if any(strings) and not all(strings):
-        one, other = (next(item for item in items if isinstance(item, str) == kind) for kind in (True, False))
-        raise InputError(f"ids must be all integers or all strings, got {show(one)} and {show(other)}")
+        one, other = (
+            next(item for item in items if isinstance(item, str) == kind) for kind in (True, False)
+        )
+        raise InputError(
+            f"ids must be all integers or all strings, got {show(one)} and {show(other)}"
+        )
     with suppress(UnicodeEncodeError):
         if kinds == {str} and "" not in items and max(map(len, items)) * 4 <= MAX_ID_BYTES:
             for some in string_spans(items):
@@ -316,9 +423,13 @@ def _ids_of_list(items: list[Any]) -> Words | list[str]:
 def _as_list(values: object, what: str) -> list[object]:
     if isinstance(values, list):
         return values
-    if isinstance(values, Sequence) and not isinstance(values, str | bytes | bytearray | memoryview):
+    if isinstance(values, Sequence) and not isinstance(
+        values, str | bytes | bytearray | memoryview
+    ):
         return list(values)
-    raise InputError(f"{what} must be an array or a list, got {type(values).__name__} {show(values)}", got=values)
+    raise InputError(
+        f"{what} must be an array or a list, got {type(values).__name__} {show(values)}", got=values
+    )
 
 
 def as_array(values: object, what: str = "fingerprint") -> npt.NDArray[Any] | None:
@@ -349,24 +460,42 @@ def unmasked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def has_masked(value: object) -> bool:
     """Whether some values of an array are masked."""
-    if "numpy.ma" not in sys.modules:  # it takes ten milliseconds to load, and makes all masked arrays
+    # it takes ten milliseconds to load, and makes all masked arrays
+    if "numpy.ma" not in sys.modules:
         return False
     # Records have a mask of their own kind, and are refused later whatever it says.
-    return isinstance(value, np.ma.MaskedArray) and value.dtype.names is None and bool(np.ma.is_masked(value))
+    return (
+        isinstance(value, np.ma.MaskedArray)
+        and value.dtype.names is None
+        and bool(np.ma.is_masked(value))
+    )
 
 
 def _fixed_size_binary(values: Any) -> npt.NDArray[Any] | None:
-    """Return the bytes of a pyarrow column of type fixed_size_binary, shape (n, bytes); pyarrow itself makes objects of them."""
+    """Return the bytes of a pyarrow column of type fixed_size_binary, shape (n, bytes).
+
+    Pyarrow itself makes objects of them.
+    """
     of_pyarrow = type(values).__module__.partition(".")[0] == "pyarrow"
-    if not of_pyarrow or not str(getattr(values, "type", "")).startswith("fixed_size_binary") or values.null_count:
+    if (
+        not of_pyarrow
+        or not str(getattr(values, "type", "")).startswith("fixed_size_binary")
+        or values.null_count
+    ):
         return None
-    size, column = values.type.byte_width, values.combine_chunks() if hasattr(values, "chunks") else values
+    size, column = (
+        values.type.byte_width,
+        values.combine_chunks() if hasattr(values, "chunks") else values,
+    )
     data = np.frombuffer(column.buffers()[1] or b"", np.uint8)
     return data[column.offset * size :][: len(column) * size].reshape(len(column), size)
 
 
 def _refuse_nulls(array: npt.NDArray[Any], what: str) -> None:
-    """Refuse an array that was made of a column with nulls: where there are integers, they have become NaN."""
+    """Refuse an array that was made of a column with nulls.
+
+    Where there are integers, they have become NaN.
+    """
     if array.ndim != 1:
         return
     null = None

@@ -1,4 +1,6 @@
-"""Rows in another format than they were read in: JSON lines as Parquet, delimited text as both, Parquet and tables as JSON lines.
+"""Rows in another format than they were read in.
+
+JSON lines as Parquet, delimited text as both, Parquet and tables as JSON lines.
 
 Types are kept, and what the other format cannot hold is refused by name.
 """
@@ -27,8 +29,16 @@ TARGETS = {
     ".csv": (".csv", ".jsonl", ".parquet"),
     ".tsv": (".tsv", ".jsonl", ".parquet"),
 }
-_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "list", dict: "object"}
-MOST_NESTED = 40  # lists and objects in each other; pyarrow reads 100 levels, of which a list takes two
+_NAMES = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "list",
+    dict: "object",
+}
+# lists and objects in each other; pyarrow reads 100 levels, of which a list takes two
+MOST_NESTED = 40
 _EXACT = 1 << 53  # the largest integers that all are doubles
 _encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
@@ -45,21 +55,36 @@ def check_conversion(corpus: RowSource, target: Path) -> None:
             for field in schema:
                 with located(corpus.label):
                     if (count := schema.names.count(field.name)) > 1:
-                        raise InputError(f"{count} columns named {field.name!r}: a JSON object cannot repeat a name")
+                        raise InputError(
+                            f"{count} columns named {field.name!r}: a JSON object cannot repeat a "
+                            "name"
+                        )
                     check_json_type(field.name, field.type)
 
 
 def copy_converted(
-    corpus: RowSource, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None
+    corpus: RowSource,
+    flags: Flags,
+    target: Any,
+    progress: Progress | None = None,
+    complete: Complete | None = None,
 ) -> None:
-    """Write the rows whose flags are set as Parquet or JSON lines, by the extension of the path; see `RowSource.copy`."""
+    """Write the rows whose flags are set as Parquet or JSON lines, by the extension of the path.
+
+    See `RowSource.copy`.
+    """
     corpus.check_unchanged()
     with Sink(target) as sink:
         if isinstance(corpus, LineRows) and suffix_of(target) == ".parquet":
             arrow = import_pyarrow(sink.name)
             schema = _schema_of(arrow, corpus, RowFlags(flags, progress, "finding types"))
             with sink.errors():
-                write_batches(arrow, _batches_of_lines(arrow, corpus, schema, RowFlags(flags, progress)), schema, sink)
+                write_batches(
+                    arrow,
+                    _batches_of_lines(arrow, corpus, schema, RowFlags(flags, progress)),
+                    schema,
+                    sink,
+                )
         else:
             assert isinstance(corpus, LineRows | ParquetRows | TableRows)
             rows = (
@@ -72,7 +97,9 @@ def copy_converted(
                     text = _encoded(fields).encode()
                 except ValueError:
                     wrong = next(key for key, value in fields.items() if not _is_json(value))
-                    raise at(name, line, f"{wrong}: JSON has no NaN, no infinity and no lone surrogate") from None
+                    raise at(
+                        name, line, f"{wrong}: JSON has no NaN, no infinity and no lone surrogate"
+                    ) from None
                 sink.write(text + b"\n")
         corpus.check_unchanged()
         sink.commit(complete)
@@ -89,7 +116,9 @@ def _is_json(value: object) -> bool:
 # Parquet and tables as JSON lines
 
 
-def _rows_of_batches(corpus: ParquetRows | TableRows, flags: RowFlags) -> Iterator[tuple[str, int | None, dict[str, Any]]]:
+def _rows_of_batches(
+    corpus: ParquetRows | TableRows, flags: RowFlags
+) -> Iterator[tuple[str, int | None, dict[str, Any]]]:
     """Yield the rows of record batches whose flags are set, with the name of their file."""
     for name, done, batch in corpus.record_batches():
         for _, some in in_pieces(flagged_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
@@ -97,7 +126,9 @@ def _rows_of_batches(corpus: ParquetRows | TableRows, flags: RowFlags) -> Iterat
                 rows = some.to_pylist()
             except UnicodeDecodeError as error:
                 where = f"rows {done + 1:,} to {done + batch.num_rows:,}"
-                raise at(name, None, f"{where}: a string is not valid UTF-8 ({error.reason})") from None
+                raise at(
+                    name, None, f"{where}: a string is not valid UTF-8 ({error.reason})"
+                ) from None
             for row in rows:
                 yield name, None, row
     flags.finish()
@@ -134,7 +165,10 @@ class _Values:
         if self.kind is None or (self.kind, kind) == (int, float):
             self.kind = kind
         elif (self.kind, kind) != (float, int):
-            raise InputError(f"{_NAMES[kind]}, and {_NAMES[self.kind]} in earlier rows: a column of Parquet has one type")
+            raise InputError(
+                f"{_NAMES[kind]}, and {_NAMES[self.kind]} in earlier rows: a column of Parquet "
+                "has one type"
+            )
 
     def _add_all(self, name: str, values: list[Any]) -> None:
         inner = self.inner.get(name)
@@ -142,7 +176,9 @@ class _Values:
             if not _is_json(name):
                 raise InputError("the name of a field has a lone surrogate: Parquet holds UTF-8")
             if self._depth == MOST_NESTED:
-                raise InputError(f"nested more than {MOST_NESTED} deep: readers of Parquet refuse it")
+                raise InputError(
+                    f"nested more than {MOST_NESTED} deep: readers of Parquet refuse it"
+                )
             inner = self.inner[name] = _Values(self._depth + 1)
         try:
             for value in values:
@@ -163,13 +199,17 @@ class _Values:
             return arrow.struct([(name, self._inner_type(arrow, name)) for name in self.inner])
         if self.kind is float:
             if max(-self.least, self.most) > _EXACT:
-                raise InputError("integers beyond 2^53 beside fractions: no number of Parquet holds both exactly")
+                raise InputError(
+                    "integers beyond 2^53 beside fractions: no number of Parquet holds both exactly"
+                )
             return arrow.float64()
         if self.least >= -(1 << 63) and self.most < 1 << 63:
             return arrow.int64()
         if self.least >= 0 and self.most < 1 << 64:
             return arrow.uint64()
-        raise InputError("integers beyond 64 bits, or beyond 2^63 beside negative ones: make them strings")
+        raise InputError(
+            "integers beyond 64 bits, or beyond 2^63 beside negative ones: make them strings"
+        )
 
     def _inner_type(self, arrow: Any, name: str) -> Any:
         try:
@@ -178,7 +218,9 @@ class _Values:
             raise InputError(f"{name or 'an item'}: {error}") from None
 
 
-def _fields_of_lines(corpus: LineRows, flags: RowFlags) -> Iterator[tuple[str, int, dict[str, Any]]]:
+def _fields_of_lines(
+    corpus: LineRows, flags: RowFlags
+) -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Yield the fields of each row whose flag is set, with the name of its file and its line."""
     for parser, rows in corpus.kept_rows(flags):
         for row in rows:
@@ -205,5 +247,7 @@ def _batches_of_lines(arrow: Any, corpus: LineRows, schema: Any, flags: RowFlags
         try:
             yield arrow.RecordBatch.from_pylist(fields, schema)
         except UnicodeEncodeError:
-            wrong = next(row for row, values in zip(rows, fields, strict=True) if not _is_json(values))
+            wrong = next(
+                row for row, values in zip(rows, fields, strict=True) if not _is_json(values)
+            )
             raise at(parser.name, wrong.line, "a lone surrogate: Parquet holds UTF-8") from None

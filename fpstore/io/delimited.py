@@ -1,4 +1,7 @@
-"""Delimited text, ``.tsv``, ``.csv`` and ``.txt``: files of fingerprints with optional ids, and corpora with a header."""
+"""Delimited text, ``.tsv``, ``.csv`` and ``.txt``.
+
+Files of fingerprints with optional ids, and corpora with a header.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +37,29 @@ _NO_ROWS = rb"(?:[ \t\r]*+%(end)s|#[^%(end)s]*+%(end)s)*+"
 
 
 class DelimitedText(LineParser):
-    """Takes the delimited text of one file apart. Lines that end with a zero byte have one row each.
+    """Takes the delimited text of one file apart.
 
-    Cells of TSV are separated by tabs, and are as they stand; cells of CSV may be quoted, with line breaks in them; cells of txt
-    are separated by tabs, commas or blanks. With a projection, the file holds fingerprints in these columns: a header may be
-    missing, and lines of blanks or after a ``#`` are no rows. Otherwise, the file has a header.
+    Lines that end with a zero byte have one row each.
+
+    Cells of TSV are separated by tabs, and are as they stand; cells of CSV may be quoted, with line
+    breaks in them; cells of txt are separated by tabs, commas or blanks. With a projection, the
+    file holds fingerprints in these columns: a header may be missing, and lines of blanks or after
+    a ``#`` are no rows. Otherwise, the file has a header.
     """
 
     typed = False
 
-    def __init__(self, name: str, dialect: Dialect, end: bytes = b"\n", projection: Projection | None = None) -> None:
+    def __init__(
+        self, name: str, dialect: Dialect, end: bytes = b"\n", projection: Projection | None = None
+    ) -> None:
         super().__init__(name, end)
         self._dialect, self._loose = dialect, projection
-        self._in_quotes = dialect == "csv" and end == b"\n"  # whether rows may have more than one line
+        # whether rows may have more than one line
+        self._in_quotes = dialect == "csv" and end == b"\n"
         self._break = "\n" if self._in_quotes else ""
-        self._first_row = re.compile(_NO_ROWS % {b"end": end} + (_CSV_ROW if self._in_quotes else _LINE % {b"end": end}))
+        self._first_row = re.compile(
+            _NO_ROWS % {b"end": end} + (_CSV_ROW if self._in_quotes else _LINE % {b"end": end})
+        )
         self._comments = projection is not None
         self._places: dict[str, int] = {}  # of the columns that are read
         self._cells: int | None = None  # in each row, by the header
@@ -81,7 +92,11 @@ class DelimitedText(LineParser):
             if projection.named:
                 raise InputError(f"no header line that names the column {show(fingerprint)}")
             return False
-        if not projection.named and len(cells) < 3 and is_like_fingerprint(names[0], projection.digits):
+        if (
+            not projection.named
+            and len(cells) < 3
+            and is_like_fingerprint(names[0], projection.digits)
+        ):
             return False  # a fingerprint with the id "fingerprint"
         place = names.index(fingerprint.lower())
         self._places = {fingerprint: place}
@@ -99,17 +114,30 @@ class DelimitedText(LineParser):
         names = [] if self.header is None else self.header.cells
         for name in projection.names if names else ():
             if problem := column_problem(name, names):
-                advice = ": these are JSON lines: give --format jsonl" if names[0].startswith("{") else ""
+                advice = (
+                    ": these are JSON lines: give --format jsonl"
+                    if names[0].startswith("{")
+                    else ""
+                )
                 raise at(self.name, None, problem + advice)
             self._places[name] = names.index(name)
 
-    def whole(self, block: bytes, first: int, projection: Projection, rule: IdRule | None) -> Batch | None:
+    def whole(
+        self, block: bytes, first: int, projection: Projection, rule: IdRule | None
+    ) -> Batch | None:
         """Return the rows of a block of fingerprints and ids that is regular."""
         regular = [*self._places.values()] in ([0], [0, 1]) and self._cells in (1, 2, None)
-        if self._loose is None or rule is None or not regular or (self._dialect == "csv" and b'"' in block):
+        if (
+            self._loose is None
+            or rule is None
+            or not regular
+            or (self._dialect == "csv" and b'"' in block)
+        ):
             return None
         plain = rule.asked == "auto"
-        columns = parse_block(block, SEPARATORS[self._dialect], projection.digits, rule.kind, plain, self.end)
+        columns = parse_block(
+            block, SEPARATORS[self._dialect], projection.digits, rule.kind, plain, self.end
+        )
         if columns is None:
             return None
         fingerprints, ids = columns
@@ -136,14 +164,22 @@ class DelimitedText(LineParser):
                 rule.expect_each(has_ids, wrong)
             if not has_ids[0]:
                 projection = replace(projection, id=None)
-        columns: dict[str, list[Any]] = {name: [row.cells[self._places[name]] for row in rows] for name in projection.names}
-        filled = {*projection.texts, *((projection.fingerprint, projection.id) if projection.strict else ())}
+        columns: dict[str, list[Any]] = {
+            name: [row.cells[self._places[name]] for row in rows] for name in projection.names
+        }
+        filled = {
+            *projection.texts,
+            *((projection.fingerprint, projection.id) if projection.strict else ()),
+        }
         for name in columns.keys() - filled:
             columns[name] = [cell or None for cell in columns[name]]
         return batch_of_values(columns, projection, rule, wrong, typed=False)
 
     def fields(self, row: Row) -> dict[str, Any]:
-        """Return the cells of a row, by the names in the header; InputError if two have one name."""
+        """Return the cells of a row, by the names in the header.
+
+        InputError if two have one name.
+        """
         names = [] if self.header is None else self.header.cells
         fields = dict(zip(names, row.cells, strict=False))
         if len(fields) < len(names):
@@ -168,7 +204,8 @@ class DelimitedText(LineParser):
 
         written = io.StringIO()
         if self._dialect == "csv":
-            csv.writer(written, lineterminator="\r\n").writerow(cells)  # cells with either are quoted
+            # cells with either are quoted
+            csv.writer(written, lineterminator="\r\n").writerow(cells)
         else:
             written.write("\t".join(cells))
         return written.getvalue().removesuffix("\r\n").encode("utf-8")
@@ -180,18 +217,24 @@ class DelimitedText(LineParser):
     def _other_cells(self, cells: Sequence[str]) -> str:
         if self._loose is None:
             quoted = self._dialect == "tsv" and any(cell.startswith('"') for cell in cells)
-            advice = ": TSV has no quoted cells, write CSV if texts have line breaks or tabs" if quoted else ""
+            advice = (
+                ": TSV has no quoted cells, write CSV if texts have line breaks or tabs"
+                if quoted
+                else ""
+            )
             return f"has {len(cells)} cells, the header has {self._cells}{advice}"
         if self._cells is not None:
             return f"columns: {len(cells)}, but the header names {self._cells}"
         return (
-            f"columns: {len(cells)}; expected a fingerprint and an optional id (more columns need a header line that names them)"
+            f"columns: {len(cells)}; expected a fingerprint and an optional id (more columns need "
+            "a header line that names them)"
         )
 
     def _whole_rows(self, blocks: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
         """Yield blocks that end where a row ends, and the number of the first line of each.
 
-        The first row is alone in its block: if it is a header, it may say that there are no comments.
+        The first row is alone in its block: if it is a header, it may say that there are no
+        comments.
         """
         held: list[bytes] = []
         held_line = held_bytes = 0
@@ -217,7 +260,11 @@ class DelimitedText(LineParser):
             if stop > start:
                 yield block[start:stop], line + block.count(self.end, 0, start)
             if stop < len(block):
-                held, held_line, held_bytes = [block[stop:]], line + block.count(self.end, 0, stop), len(block) - stop
+                held, held_line, held_bytes = (
+                    [block[stop:]],
+                    line + block.count(self.end, 0, stop),
+                    len(block) - stop,
+                )
         if held:
             yield b"".join(held), held_line
 
@@ -245,7 +292,9 @@ class DelimitedText(LineParser):
         quoted = csv.reader(of_row(), strict=True)
         while stop < len(lines):
             start, text = stop, self._without_return(lines[stop])
-            if not (text.strip(_BLANK) if self._loose else text) or (self._comments and text.startswith(b"#")):
+            if not (text.strip(_BLANK) if self._loose else text) or (
+                self._comments and text.startswith(b"#")
+            ):
                 stop += 1
                 continue
             if self._dialect == "csv" and b'"' in text:
@@ -253,15 +302,22 @@ class DelimitedText(LineParser):
                     cells = next(quoted)
                 except csv.Error as error:
                     raise self._not_csv(str(error), text, first + start) from None
-                if self._without_return(lines[stop - 1]).endswith((b"\n", b"\r")):  # which csv.reader drops
-                    raise self._not_csv("a line break outside quotes at the end of the row", text, first + start)
+                # which csv.reader drops
+                if self._without_return(lines[stop - 1]).endswith((b"\n", b"\r")):
+                    raise self._not_csv(
+                        "a line break outside quotes at the end of the row", text, first + start
+                    )
             else:
                 stop += 1
                 cells = self._split(self._decoded(text, first + start))
             yield Row(first + start, self.end.join(lines[start:stop]), cells)
 
     def _not_csv(self, reason: str, text: bytes, line: int) -> InputError:
-        return at(self.name, line, f"not valid CSV: {reason} in {show(text.decode('utf-8', 'backslashreplace'))}")
+        return at(
+            self.name,
+            line,
+            f"not valid CSV: {reason} in {show(text.decode('utf-8', 'backslashreplace'))}",
+        )
 
     def _without_return(self, line: bytes) -> bytes:
         return line.removesuffix(b"\r") if self.end == b"\n" else line
@@ -271,7 +327,9 @@ class DelimitedText(LineParser):
             return text.decode("utf-8", "surrogateescape" if self._loose else "strict")
         except UnicodeDecodeError:
             shown = show(text.decode("utf-8", "backslashreplace"))
-            raise at(self.name, line, f"not valid UTF-8: {shown}; --encoding (encoding=) names another") from None
+            raise at(
+                self.name, line, f"not valid UTF-8: {shown}; --encoding (encoding=) names another"
+            ) from None
 
     def _split(self, text: str) -> list[str]:
         if self._dialect == "txt":

@@ -23,7 +23,10 @@ _Places = npt.NDArray[np.int64]
 
 
 class Digits(NamedTuple):
-    """How fingerprints are written in digits: signed ones after a minus are the bits of integers of the width."""
+    """How fingerprints are written in digits.
+
+    Signed ones after a minus are the bits of integers of the width.
+    """
 
     width: Width = WIDTH_64
     decimal: bool = False
@@ -33,14 +36,18 @@ class Digits(NamedTuple):
 def check_signed(signed: object, width: Width) -> bool:
     """Return a flag; refuse it for widths that signed integers do not have."""
     if check_flag(signed, "signed") and width.words > 1:
-        raise InputError(f"signed integers have 32 or 64 bits, {expected_width(width)}: leave out signed=True (--signed)")
+        raise InputError(
+            f"signed integers have 32 or 64 bits, {expected_width(width)}: leave out signed=True "
+            "(--signed)"
+        )
     return bool(signed)
 
 
 def read_digits(text: str, expected: Digits) -> int:
     """Read one fingerprint: all hexadecimal digits of its width in either case, at most as many after ``0x``, or decimal ones.
 
-    Fewer digits without ``0x`` are refused: most often they are a decimal number, or cut off. Blanks around them are ignored.
+    Fewer digits without ``0x`` are refused: most often they are a decimal number, or cut off.
+    Blanks around them are ignored.
     """
     width, decimal, signed = expected
     digits = text.strip(" \t\r\n")
@@ -48,7 +55,9 @@ def read_digits(text: str, expected: Digits) -> int:
         below = signed and _NEGATIVE.fullmatch(digits)
         significant = digits[1 if below else 0 :].lstrip("0")
         if not below and not _DIGITS.fullmatch(digits):
-            reason = negative(expected) if _NEGATIVE.fullmatch(digits) else "expected decimal digits"
+            reason = (
+                negative(expected) if _NEGATIVE.fullmatch(digits) else "expected decimal digits"
+            )
         elif len(significant) > _MOST_DECIMALS:
             reason = f"it has {len(significant)} decimal digits, {but(width, None)}"
         else:
@@ -71,30 +80,45 @@ def _why_not(digits: str, match: re.Match[str] | None, width: Width) -> str:
         expected = f"expected {width.digits} hexadecimal digits, or 0x and 1 to {width.digits}"
         if _NEGATIVE.fullmatch(digits):
             return "it is negative" + (
-                " (signed integers need decimal=True, --decimal, and signed=True, --signed)" if width.words == 1 else ""
+                " (signed integers need decimal=True, --decimal, and signed=True, --signed)"
+                if width.words == 1
+                else ""
             )
         return expected
     count = len(match[2])
     if 4 * count in WIDTHS:
-        reason = f"it has {count} hexadecimal digits, a fingerprint of {4 * count} bits, {but(width, 4 * count)}"
+        reason = (
+            f"it has {count} hexadecimal digits, a fingerprint of {4 * count} bits, "
+            f"{but(width, 4 * count)}"
+        )
     elif count < width.digits:
-        reason = f"it has {count} of {width.digits} hexadecimal digits: write all {width.digits}, or 0x before fewer"
+        reason = (
+            f"it has {count} of {width.digits} hexadecimal digits: write all {width.digits}, or "
+            "0x before fewer"
+        )
     else:
-        reason = f"it has {count} hexadecimal digits, {expected_width(width)}: expected {width.digits}"
+        reason = (
+            f"it has {count} hexadecimal digits, {expected_width(width)}: expected {width.digits}"
+        )
     if _DIGITS.fullmatch(digits) and count <= _MOST_DECIMALS and not int(digits) >> width.bits:
         reason += " (decimal fingerprints need decimal=True, --decimal)"
     return reason
 
 
 def of_signed(number: int, width: Width) -> int:
-    """Return the bits of a signed integer of a width as a number; one that is too small for it is not changed."""
+    """Return the bits of a signed integer of a width as a number.
+
+    One that is too small for it is not changed.
+    """
     return number + (1 << width.bits) if -(1 << (width.bits - 1)) <= number < 0 else number
 
 
 def negative(expected: Digits) -> str:
     """Return the message that a number is negative, and which option reads its bits."""
     can = expected.width.words == 1 and not expected.signed
-    return "it is negative" + (" (for the bits of signed integers use signed=True, --signed)" if can else "")
+    return "it is negative" + (
+        " (for the bits of signed integers use signed=True, --signed)" if can else ""
+    )
 
 
 def is_like_fingerprint(text: str, expected: Digits) -> bool:
@@ -106,9 +130,15 @@ def is_like_fingerprint(text: str, expected: Digits) -> bool:
 
 
 def too_large(number: int, width: Width, name: str = "") -> str:
-    """Return that a number does not fit a width, and which one it needs; by default the number itself is its name."""
+    """Return that a number does not fit a width, and which one it needs.
+
+    By default the number itself is its name.
+    """
     if number < 0:
-        return f"{name or (number if number.bit_length() <= _SHOWN_BITS else 'it')} is below -2^{width.bits - 1}"
+        return (
+            f"{name or (number if number.bit_length() <= _SHOWN_BITS else 'it')} is below "
+            f"-2^{width.bits - 1}"
+        )
     bits = number.bit_length()
     fits = next((other for other in WIDTHS if other >= bits), None)
     shown = (hex(number) if bits > 128 else str(number)) if bits <= _SHOWN_BITS else "it"
@@ -121,12 +151,19 @@ def but(width: Width, bits: int | None) -> str:
         return expected_width(width)
     if bits in WIDTHS:
         return f"{expected_width(width)}: pass width={bits} (--width {bits})"
-    return f"{expected_width(width)}: there are widths of {', '.join(map(str, WIDTHS[:-1]))} and {WIDTHS[-1]} bits"
+    return (
+        f"{expected_width(width)}: there are widths of {', '.join(map(str, WIDTHS[:-1]))} and "
+        f"{WIDTHS[-1]} bits"
+    )
 
 
 def expected_width(width: Width) -> str:
     """Return which width is expected."""
-    return f"but this store holds {width.bits} bits" if width.stored else f"but the width is {width.bits}"
+    return (
+        f"but this store holds {width.bits} bits"
+        if width.stored
+        else f"but the width is {width.bits}"
+    )
 
 
 def wrong_width(what: str, bits: int, where: str, width: Width) -> str:
@@ -135,23 +172,34 @@ def wrong_width(what: str, bits: int, where: str, width: Width) -> str:
 
 
 def parse_texts(texts: list[str], digits: Digits) -> Words | None:
-    """Return fingerprints in digits as rows; None if one text may be none: `read_digits` finds out."""
+    """Return fingerprints in digits as rows; None if one text may be none.
+
+    `read_digits` finds out.
+    """
     column = StringColumn.of(texts)
     return _fingerprints(column.data + b"\n\n", *_places(column), digits)
 
 
 def parse_integers(column: StringColumn, plain: bool) -> Words | None:
-    """Return decimal integers of 64 bits; None if one text is none or, with ``plain``, has leading zeros."""
+    """Return decimal integers of 64 bits.
+
+    None if one text is none or, with ``plain``, has leading zeros.
+    """
     return _integers(column.data, *_places(column), plain)
 
 
 def parse_block(
-    block: bytes, separators: bytes, digits: Digits, kind: str | None = None, plain: bool = False, end: bytes = b"\n"
+    block: bytes,
+    separators: bytes,
+    digits: Digits,
+    kind: str | None = None,
+    plain: bool = False,
+    end: bytes = b"\n",
 ) -> tuple[Words, Words | StringColumn | None] | None:
     """Parse lines of ``fingerprint`` or ``fingerprint separator id``, all of one kind, each with its end.
 
-    Returns None if a line may be irregular: reading row by row finds out, or names it. Ids are strings unless ``kind`` is "int";
-    with ``plain``, integers with leading zeros are irregular.
+    Returns None if a line may be irregular: reading row by row finds out, or names it. Ids are
+    strings unless ``kind`` is "int"; with ``plain``, integers with leading zeros are irregular.
     """
     buffer = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(buffer == ord(end))
@@ -178,7 +226,9 @@ def parse_block(
         ids = _integers(block, cuts + 1, ends, plain)
     else:
         with suppress(UnicodeDecodeError):
-            return fingerprints, StringColumn.cut(block, (cuts + 1).astype(np.uint64), ends.astype(np.uint64))
+            return fingerprints, StringColumn.cut(
+                block, (cuts + 1).astype(np.uint64), ends.astype(np.uint64)
+            )
         return None
     return None if ids is None else (fingerprints, ids)
 
@@ -202,23 +252,38 @@ def _fingerprints(data: bytes, starts: _Places, ends: _Places, digits: Digits) -
             packed = b"" if windows is None else bytes.fromhex(windows.tobytes().decode())
         except ValueError:
             return None
-        return width.from_bytes(np.frombuffer(packed, np.uint8)) if len(packed) == len(starts) * width.bytes else None
+        return (
+            width.from_bytes(np.frombuffer(packed, np.uint8))
+            if len(packed) == len(starts) * width.bytes
+            else None
+        )
     if width.words > 1:
-        numbers = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-        known = b"".join(numbers).isdigit() and all(numbers) and max(map(len, numbers)) <= _MOST_DECIMALS
+        numbers = [
+            data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+        known = (
+            b"".join(numbers).isdigit()
+            and all(numbers)
+            and max(map(len, numbers)) <= _MOST_DECIMALS
+        )
         values = list(map(int, numbers)) if known else [-1]
         return None if max(values) >> width.bits else width.rows(values)
     below = (buffer[starts] == ord("-")) & digits.signed
     rows = _integers(data, starts + below, ends, False, width.bits)
     if rows is None or (rows[below] > np.uint64(1 << (WORD_BITS - 1))).any():
         return None
-    return np.where(below, np.uint64(0) - rows, rows)  # also of 32 bits: they are the upper half of the word
+    # also of 32 bits: they are the upper half of the word
+    return np.where(below, np.uint64(0) - rows, rows)
 
 
-def _integers(data: bytes, starts: _Places, ends: _Places, plain: bool, bits: int = WORD_BITS) -> Words | None:
+def _integers(
+    data: bytes, starts: _Places, ends: _Places, plain: bool, bits: int = WORD_BITS
+) -> Words | None:
     """Return decimal integers in some places of a text in the upper bits of words."""
     windows = _windows(data, starts, ends, _DECIMALS)
-    if windows is None or (plain and ((np.frombuffer(data, np.uint8)[starts] == ord("0")) & (ends - starts > 1)).any()):
+    if windows is None or (
+        plain and ((np.frombuffer(data, np.uint8)[starts] == ord("0")) & (ends - starts > 1)).any()
+    ):
         return None
     windows -= ord("0")
     if windows.max(initial=0) > 9:
@@ -233,12 +298,19 @@ def _integers(data: bytes, starts: _Places, ends: _Places, plain: bool, bits: in
     return (total * np.uint64(10) + last) << np.uint64(WORD_BITS - bits)
 
 
-def _windows(data: bytes, starts: _Places, ends: _Places, size: int) -> npt.NDArray[np.uint8] | None:
-    """Return some places of a text as rows of ``size`` bytes, with zeros in front; None if one is empty or longer."""
+def _windows(
+    data: bytes, starts: _Places, ends: _Places, size: int
+) -> npt.NDArray[np.uint8] | None:
+    """Return some places of a text as rows of ``size`` bytes, with zeros in front.
+
+    None if one is empty or longer.
+    """
     sizes = ends - starts
     if len(sizes) and (sizes.min() < 1 or sizes.max() > size):
         return None
-    windows: npt.NDArray[Any] = np.ndarray((len(data) + 1,), f"V{size}", bytes(size) + data, strides=(1,))
+    windows: npt.NDArray[Any] = np.ndarray(
+        (len(data) + 1,), f"V{size}", bytes(size) + data, strides=(1,)
+    )
     rows = windows[ends].view(np.uint8).reshape(-1, size)  # what stands before each end
     if len(sizes) and sizes.min() < size:
         rows[np.arange(size) < (size - sizes)[:, None]] = ord("0")

@@ -1,4 +1,7 @@
-"""Copies of rows with some of their texts changed: every other column, and every row whose text stays, are as they were read."""
+"""Copies of rows with some of their texts changed.
+
+Every other column, and every row whose text stays, are as they were read.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,21 @@ class Edit(Protocol):
         """Return which rows are changed."""
 
     def edited(self, row: int, text: Any) -> str | None:
-        """Return the new text of a row; None if the row goes. InputError if the text is another one than before."""
+        """Return the new text of a row; None if the row goes.
+
+        InputError if the text is another one than before.
+        """
 
 
 def copy_edited(
-    corpus: EditableRows, column: str, edit: Edit, rows: slice, target: Any, progress: Progress | None = None,
+    corpus: EditableRows,
+    column: str,
+    edit: Edit,
+    rows: slice,
+    target: Any,
+    progress: Progress | None = None,
     complete: Complete | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Write some rows, which are all of a source, with the texts of a column as they are edited."""
     corpus.check_unchanged()
     flags = RowFlags(np.ones(rows.stop - rows.start, bool), progress)
@@ -44,7 +55,13 @@ def copy_edited(
         else:
             arrow, schema = import_pyarrow(sink.name), edited_schema(corpus, column)
             with sink.errors():
-                write_batches(arrow, edited_batches(corpus, column, edit, schema, rows.start, flags), schema, sink, corpus.codec)
+                write_batches(
+                    arrow,
+                    edited_batches(corpus, column, edit, schema, rows.start, flags),
+                    schema,
+                    sink,
+                    corpus.codec,
+                )
         corpus.check_unchanged()
         sink.commit(complete)
 
@@ -65,9 +82,17 @@ def edited_schema(corpus: ParquetRows | TableRows, column: str) -> Any:
 
 
 def edited_batches(
-    corpus: ParquetRows | TableRows, column: str, edit: Edit, schema: Any, first: int = 0, flags: RowFlags | None = None
+    corpus: ParquetRows | TableRows,
+    column: str,
+    edit: Edit,
+    schema: Any,
+    first: int = 0,
+    flags: RowFlags | None = None,
 ) -> Iterator[Any]:
-    """Yield the rows that stay as record batches of a schema; the number of the first row is given."""
+    """Yield the rows that stay as record batches of a schema.
+
+    The number of the first row is given.
+    """
     for _, _, batch in corpus.record_batches():
         if flags is not None:
             flags.take(batch.num_rows)
@@ -83,7 +108,9 @@ def edited_batches(
         flags.finish()
 
 
-def _write_lines(corpus: LineRows, column: str, edit: Edit, first: int, flags: RowFlags, sink: Sink) -> None:
+def _write_lines(
+    corpus: LineRows, column: str, edit: Edit, first: int, flags: RowFlags, sink: Sink
+) -> None:
     sink.write(corpus.head)
     for parser, lines in corpus.kept_rows(flags):
         written: list[Row | None] = list(lines)

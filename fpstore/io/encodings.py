@@ -1,4 +1,7 @@
-"""Which encoding a text has: by its byte order mark, as it was named, UTF-8 if it is that, or guessed."""
+"""Which encoding a text has.
+
+By its byte order mark, as it was named, UTF-8 if it is that, or guessed.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ _MARKS = (
 )
 _MARK_BYTES = 4
 _SAMPLE_BYTES = 1 << 16  # around the first byte that is not UTF-8
-_LEAST_BYTES = 64  # that are not ASCII: fewer say nothing about an encoding with several bytes per character
+# that are not ASCII: fewer say nothing about an encoding with several bytes per character
+_LEAST_BYTES = 64
 _LEAST_SHARE = 0.2  # of bytes that such an encoding saves as characters
 _WESTERN = "cp1252"
 _MEANT_WESTERN = ("iso8859-1", "ascii")  # as all browsers read them
@@ -31,7 +35,10 @@ _MOST_REPLACED = 10  # at most one character in ten
 
 
 class Decoded(NamedTuple):
-    """A text, and how it was decoded: by a guess, or with some characters U+FFFD for bytes that are not UTF-8."""
+    """A text, and how it was decoded.
+
+    By a guess, or with some characters U+FFFD for bytes that are not UTF-8.
+    """
 
     text: str
     encoding: str
@@ -40,7 +47,10 @@ class Decoded(NamedTuple):
 
 
 def check_encoding(name: str | None) -> str | None:
-    """Return the name that Python has for an encoding of texts, or None; InputError if there is none."""
+    """Return the name that Python has for an encoding of texts, or None.
+
+    InputError if there is none.
+    """
     if name is None:
         return None
     try:
@@ -48,7 +58,9 @@ def check_encoding(name: str | None) -> str | None:
         "".encode(found.name)  # some codecs make other things than texts
     except (LookupError, TypeError, ValueError):
         raise InputError(
-            f"encoding must be the name of one, such as utf-8, cp1252 or shift_jis, got {show(name)}", got=name
+            "encoding must be the name of one, such as utf-8, cp1252 or shift_jis, got "
+            f"{show(name)}",
+            got=name,
         ) from None
     return found.name
 
@@ -66,8 +78,9 @@ def is_wide(head: bytes, encoding: str | None) -> bool:
 def decoded(data: bytes, encoding: str | None = None) -> Decoded | None:
     """Return the text that some bytes are, without a byte order mark, or None if no encoding explains them.
 
-    Without a mark or a name, they are UTF-8 if they can be. Otherwise the encoding is what a page says of itself, or guessed. If
-    there is no good guess and only a few bytes are not UTF-8, these are replaced by U+FFFD.
+    Without a mark or a name, they are UTF-8 if they can be. Otherwise the encoding is what a page
+    says of itself, or guessed. If there is no good guess and only a few bytes are not UTF-8, these
+    are replaced by U+FFFD.
     """
     known = encoding or mark_of(data) or UTF8
     try:
@@ -126,10 +139,13 @@ def _is_mostly_utf8(sample: bytes) -> bool:
     return len(text) - len(text.encode("ascii", "ignore")) > _MOST_REPLACED * wrong
 
 
-def transcoded(read: Callable[[int], bytes], encoding: str | None, name: str) -> Callable[[int], bytes]:
+def transcoded(
+    read: Callable[[int], bytes], encoding: str | None, name: str
+) -> Callable[[int], bytes]:
     """Return a function that reads a stream as UTF-8, and raises InputError for bytes that are not of its encoding.
 
-    Without a name of the encoding, it is what a byte order mark says; without a mark, the stream is not changed.
+    Without a name of the encoding, it is what a byte order mark says; without a mark, the stream is
+    not changed.
     """
     head = b""
     while len(head) < _MARK_BYTES and (more := read(_MARK_BYTES - len(head))):
@@ -151,7 +167,9 @@ def transcoded(read: Callable[[int], bytes], encoding: str | None, name: str) ->
             try:
                 out = decoder.decode(data, final=not data).encode(UTF8)
             except UnicodeError as error:
-                raise at(name, None, f"not valid {known}: {error}; name another --encoding (encoding=)") from None
+                raise at(
+                    name, None, f"not valid {known}: {error}; name another --encoding (encoding=)"
+                ) from None
             if out or not data:
                 return out
 

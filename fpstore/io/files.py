@@ -1,4 +1,7 @@
-"""Files that are read: named or standard input, checked first; a compressed file is read as what it holds."""
+"""Files that are read: named or standard input, checked first.
+
+A compressed file is read as what it holds.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,10 @@ _SKIPPED = b"\x2a\x4d\x18"  # after one byte, 0x50 to 0x5f: a frame that holds n
 _MOST_WINDOW_BYTES = 1 << 27  # that a file may ask for to be read: as zstd allows without --long
 _GZIP_BITS = 16 + zlib.MAX_WBITS
 _MOST_XZ_BYTES = 1 << 28  # of memory, which xz -9 takes 65 MiB of
-_FED_BYTES = {"gzip": 1 << 14, "zstandard": 1 << 10, "bzip2": 1 << 16, "xz": 1 << 16}  # at once; 32 MiB in the first two
-_UNPACKED_BYTES = {"bzip2": 1 << 20, "xz": 1 << 20}  # at once: a kilobyte of bzip2 may hold a gigabyte
+# at once; 32 MiB in the first two
+_FED_BYTES = {"gzip": 1 << 14, "zstandard": 1 << 10, "bzip2": 1 << 16, "xz": 1 << 16}
+# at once: a kilobyte of bzip2 may hold a gigabyte
+_UNPACKED_BYTES = {"bzip2": 1 << 20, "xz": 1 << 20}
 
 
 def at(name: str, line: int | None, message: str) -> InputError:
@@ -52,8 +57,13 @@ def located(name: str, line: int | None = None) -> Iterator[None]:
         raise at(name, line, str(error)) from None
 
 
-def paths_of(given: object, expected: str = "paths must be a path or an iterable of paths") -> list[str]:
-    """Return the paths of a caller; one may be - for standard input; InputError for something else."""
+def paths_of(
+    given: object, expected: str = "paths must be a path or an iterable of paths"
+) -> list[str]:
+    """Return the paths of a caller; one may be - for standard input.
+
+    InputError for something else.
+    """
     if isinstance(given, str | os.PathLike):
         given = [given]
     if not is_iterable(given):
@@ -89,7 +99,10 @@ class HiddenNames:
         if self._count:
             more = f" and {self._count - _NAMED:,} more" if self._count > _NAMED else ""
             names = ", ".join(self._first)
-            tell(f"{self._count:,} left out of folders, where names that begin with . or _ are hidden: {names}{more}")
+            tell(
+                f"{self._count:,} left out of folders, where names that begin with . or _ are "
+                f"hidden: {names}{more}"
+            )
 
 
 class FileState(NamedTuple):
@@ -112,7 +125,8 @@ class FileState(NamedTuple):
 class InputFile:
     """A named file or standard input, checked before anything is read; a stream has no size.
 
-    It ``arrives`` if it is a pipe, a socket or a terminal, whose bytes come when another program or a person sends them.
+    It ``arrives`` if it is a pipe, a socket or a terminal, whose bytes come when another program or
+    a person sends them.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -131,7 +145,8 @@ class InputFile:
                 raise InputError(f"{self.name}: is a folder, not a file", path=self.name)
             if stat.S_ISREG(status.st_mode):
                 self.size = status.st_size
-                with Path(self.path).open("rb"):  # report missing permission before any work is done
+                # report missing permission before any work is done
+                with Path(self.path).open("rb"):
                     pass
 
     @contextmanager
@@ -191,15 +206,21 @@ def inner_name(path: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def unpacked(file: InputFile, on_read: Callable[[int], None]) -> Iterator[Read]:
-    """Open a file, and return the function that reads what it holds; ``on_read`` gets the bytes of each read of the file."""
+    """Open a file, and return the function that reads what it holds.
+
+    ``on_read`` gets the bytes of each read of the file.
+    """
     with file.open() as stream:
         yield reading(stream, file.name, file.path, on_read)
 
 
-def reading(stream: BinaryIO, name: str, path: str | os.PathLike[str], on_read: Callable[[int], None]) -> Read:
+def reading(
+    stream: BinaryIO, name: str, path: str | os.PathLike[str], on_read: Callable[[int], None]
+) -> Read:
     """Return a function that reads up to a number of bytes of the content of a stream, and none at its end.
 
-    InputError if the extension says that it is compressed, and it is not; when it is read, if it is damaged or ends too early.
+    InputError if the extension says that it is compressed, and it is not; when it is read, if it is
+    damaged or ends too early.
     """
     with storage_errors(name):
         head = stream.read(_HEAD_BYTES)
@@ -215,7 +236,11 @@ def reading(stream: BinaryIO, name: str, path: str | os.PathLike[str], on_read: 
         return data
 
     if kind is None and named is not None:
-        raise at(name, None, f"its extension says {named}, but its first bytes do not: rename it, or fetch it again")
+        raise at(
+            name,
+            None,
+            f"its extension says {named}, but its first bytes do not: rename it, or fetch it again",
+        )
     return read if kind is None else _unpacking(read, name, kind)
 
 
@@ -233,7 +258,9 @@ def _maker_of_frames(kind: str) -> tuple[Callable[[], Any], tuple[type[Exception
     if kind == "zstandard":
         import zstandard
 
-        return zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW_BYTES).decompressobj, (zstandard.ZstdError,)
+        return zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW_BYTES).decompressobj, (
+            zstandard.ZstdError,
+        )
     if kind == "bzip2":
         from bz2 import BZ2Decompressor
 
@@ -255,7 +282,8 @@ def _unpacking(raw: Read, name: str, kind: str) -> Read:
     def unpack(size: int) -> None:
         nonlocal frame, packed
         while len(ready) < size and (holds_more() or (packed := packed or raw(_FED_BYTES[kind]))):
-            if frame is None and kind in ("gzip", "xz") and not (packed := packed.lstrip(b"\0")):  # that fill up a block
+            # that fill up a block
+            if frame is None and kind in ("gzip", "xz") and not (packed := packed.lstrip(b"\0")):
                 continue
             frame = frame or make()
             try:
@@ -273,7 +301,11 @@ def _unpacking(raw: Read, name: str, kind: str) -> Read:
         return frame is not None and bool(most) and not frame.needs_input
 
     def damaged(reason: object) -> InputError:
-        return at(name, None, f"damaged {kind} file ({' '.join(str(reason).split())}): fetch or compress it again")
+        return at(
+            name,
+            None,
+            f"damaged {kind} file ({' '.join(str(reason).split())}): fetch or compress it again",
+        )
 
     def read(size: int) -> bytes:
         unpack(size)

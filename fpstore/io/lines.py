@@ -1,4 +1,7 @@
-"""Files of lines as rows: blocks of whole lines, in bounded memory, which a parser takes apart, such as `JsonLines`."""
+"""Files of lines as rows.
+
+Blocks of whole lines, in bounded memory, which a parser takes apart, such as `JsonLines`.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,11 @@ from fpstore.io.source import (
     batch_of_values,
     id_or_none,
     show_json,
-)  # fmt: skip
+)
 
 BLOCK_BYTES = 1 << 20  # that are read at a time
-LINE_BYTES, LINE_SHARE = 16 << 20, 8  # of a line: so many bytes, or this part of the memory, which holds it several times
+# of a line: so many bytes, or this part of the memory, which holds it several times
+LINE_BYTES, LINE_SHARE = 16 << 20, 8
 _BLANK = b" \t\r\n"
 _GAP = re.compile(r"[ \t\r\n]*")  # between the parts of JSON
 _DECODERS = json.JSONDecoder(), json.JSONDecoder(parse_float=Decimal)
@@ -67,12 +71,19 @@ class LineLimit(NamedTuple):
         return cls(max(memory // LINE_SHARE, LINE_BYTES), of_memory)
 
     def __str__(self) -> str:
-        advice = ": with more memory= (--memory), a line may take an eighth of it" if self.of_memory else ""
+        advice = (
+            ": with more memory= (--memory), a line may take an eighth of it"
+            if self.of_memory
+            else ""
+        )
         return f"longer than {self.bytes >> 20} MiB{advice}"
 
 
 class LineParser(ABC):
-    """Takes the lines of one file apart, in one reading; a line ends with a line feed or a zero byte."""
+    """Takes the lines of one file apart, in one reading.
+
+    A line ends with a line feed or a zero byte.
+    """
 
     typed = True  # ids have a type of their own
     limit = LineLimit()  # of a row of several lines
@@ -93,8 +104,13 @@ class LineParser(ABC):
     def rows(self, block: bytes, first: int) -> Iterator[Row]:
         """Yield the rows of a block whose first line has a number."""
 
-    def whole(self, block: bytes, first: int, projection: Projection, rule: IdRule | None) -> Batch | None:
-        """Return the rows of a block that is regular; None, or InputError, for one that is to be read row by row."""
+    def whole(
+        self, block: bytes, first: int, projection: Projection, rule: IdRule | None
+    ) -> Batch | None:
+        """Return the rows of a block that is regular.
+
+        None, or InputError, for one that is to be read row by row.
+        """
         return None
 
     @abstractmethod
@@ -114,7 +130,10 @@ class LineParser(ABC):
         """Return a row with another text in a field, and all else as it stands."""
 
     def under(self, row: Row, names: Sequence[str]) -> bytes:
-        """Return the bytes of a row in a file whose header has these names; of a format without a header, as it stands."""
+        """Return the bytes of a row in a file whose header has these names.
+
+        Of a format without a header, as it stands.
+        """
         return row.raw
 
     def wrong(self, lines: Sequence[int]) -> Wrong:
@@ -123,10 +142,13 @@ class LineParser(ABC):
 
 
 class LineRows(RowFiles):
-    """Files of lines: JSON lines or delimited text. Rows are copied byte for byte; a blank line is no row, and is not copied.
+    """Files of lines: JSON lines or delimited text.
 
-    ``parser`` makes the `LineParser` of a file from its name. ``unbuffered``: yield the lines that have come through a pipe, a
-    socket or a terminal, without waiting for others, and those before a bad one.
+    Rows are copied byte for byte; a blank line is no row, and is not copied.
+
+    ``parser`` makes the `LineParser` of a file from its name. ``unbuffered``: yield the lines that
+    have come through a pipe, a socket or a terminal, without waiting for others, and those before a
+    bad one.
     """
 
     def __init__(
@@ -142,7 +164,9 @@ class LineRows(RowFiles):
         self.suffix, self._parser = suffix, parser
         self._limit = LineLimit.of(parse_memory(None), of_memory=False) if again else LineLimit()
         self.typed = parser("").typed
-        self.unbuffered = unbuffered and self.encoding is None and any(file.arrives for file in self.files)
+        self.unbuffered = (
+            unbuffered and self.encoding is None and any(file.arrives for file in self.files)
+        )
         self.headers = list[Row]()  # of the files that have one, if they are read again
         for file in self.files if again and not self.typed else ():
             maker = parser(file.name)
@@ -151,10 +175,16 @@ class LineRows(RowFiles):
         self.columns = self._columns_of_all()
         self.bytes_done = 0
 
-    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
+    def batches(
+        self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
+    ) -> Iterator[Batch]:
         """Yield the rows of successive blocks."""
         self.bytes_done, skip = 0, Skip(skipped)
-        self.absent = set(projection.text) if isinstance(projection.text, tuple) and self.typed and not skipped else set()
+        self.absent = (
+            set(projection.text)
+            if isinstance(projection.text, tuple) and self.typed and not skipped
+            else set()
+        )
         self.rows_of_files = []
         for file in self.files:
             parser, count, left = self._parser(file.name), 0, skip.left
@@ -168,7 +198,9 @@ class LineRows(RowFiles):
 
     def alone(self, number: int) -> LineRows:
         """Return one of the files as a source of its own."""
-        made = LineRows([self.paths[number]], str(self.suffix), self._parser, again=True, encoding=self.encoding)
+        made = LineRows(
+            [self.paths[number]], str(self.suffix), self._parser, again=True, encoding=self.encoding
+        )
         made._limit = self._limit
         return made
 
@@ -177,7 +209,10 @@ class LineRows(RowFiles):
         self._limit = LineLimit.of(memory, of_memory=True)
 
     def has_column(self, name: str) -> bool:
-        """Whether the header or the first row has a field; if it cannot be read, there is none, and what reads all says why."""
+        """Whether the header or the first row has a field.
+
+        If it cannot be read, there is none, and what reads all says why.
+        """
         with suppress(InputError):
             return self._first_has(name)
         return False
@@ -185,7 +220,11 @@ class LineRows(RowFiles):
     def _first_has(self, name: str) -> bool:
         for file in self.files:
             parser = self._parser(file.name)
-            rows = (row for block, first in self._blocks(file, parser) for row in parser.rows(block, first))
+            rows = (
+                row
+                for block, first in self._blocks(file, parser)
+                for row in parser.rows(block, first)
+            )
             first_row = next(rows, None)
             if parser.header is not None:
                 return name in parser.header.cells
@@ -194,7 +233,10 @@ class LineRows(RowFiles):
         return False
 
     def _columns_of_all(self) -> Sequence[str]:
-        """Return the names of the columns in one file of all rows: those of the first file, and those that others add."""
+        """Return the names of the columns in one file of all rows.
+
+        Those of the first file, and those that others add.
+        """
         headers = [header.cells for header in self.headers]
         if all(cells == headers[0] for cells in headers):
             return headers[0] if headers else []
@@ -202,11 +244,16 @@ class LineRows(RowFiles):
 
     @property
     def head(self) -> bytes:
-        """The header of the rows of all files in one, if there is one: their columns in the order in which files have them."""
+        """The header of the rows of all files in one, if there is one.
+
+        Their columns in the order in which files have them.
+        """
         if not self.headers:
             return b""
         header, parser = self.headers[0], self._parser("")
-        return (header.raw if header.cells == self.columns else parser.joined(self.columns)) + parser.end
+        return (
+            header.raw if header.cells == self.columns else parser.joined(self.columns)
+        ) + parser.end
 
     def written(self, parser: LineParser, row: Row) -> bytes:
         """Return a row as it stands in one file of all rows, with the end of its line."""
@@ -214,7 +261,13 @@ class LineRows(RowFiles):
         with located(parser.name, row.line):
             return (row.raw if is_same else parser.under(row, self.columns)) + parser.end
 
-    def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+    def copy(
+        self,
+        flags: Flags,
+        target: Any,
+        progress: Progress | None = None,
+        complete: Complete | None = None,
+    ) -> None:
         """Write the header, if there is one, and the rows that are kept, byte for byte."""
         row_flags = RowFlags(flags, progress)
         self.check_unchanged()
@@ -235,10 +288,19 @@ class LineRows(RowFiles):
                 yield parser, list(compress(rows, flags.take(len(rows)).tolist()))
         flags.finish()
 
-    def _blocks(self, file: InputFile, parser: LineParser, projection: Projection | None = None) -> Iterator[tuple[bytes, int]]:
+    def _blocks(
+        self, file: InputFile, parser: LineParser, projection: Projection | None = None
+    ) -> Iterator[tuple[bytes, int]]:
         """Yield whole rows in UTF-8 below the header, which is checked, and the number of the first line."""
         parser.limit = self._limit
-        lines = line_blocks(file, self._count, parser.end, self.unbuffered and file.arrives, self.encoding, self._limit)
+        lines = line_blocks(
+            file,
+            self._count,
+            parser.end,
+            self.unbuffered and file.arrives,
+            self.encoding,
+            self._limit,
+        )
         for block in chain(parser.blocks(lines), [None]):
             if projection is not None:
                 parser.find_columns(projection)
@@ -246,9 +308,18 @@ class LineRows(RowFiles):
                 yield block
 
     def _parsed(
-        self, parser: LineParser, block: bytes, first: int, projection: Projection, rule: IdRule | None, skip: Skip
+        self,
+        parser: LineParser,
+        block: bytes,
+        first: int,
+        projection: Projection,
+        rule: IdRule | None,
+        skip: Skip,
     ) -> Iterator[Batch]:
-        """Yield the rows of a block; if a row is bad, those before it too where somebody may wait for their answers."""
+        """Yield the rows of a block.
+
+        If a row is bad, those before it too where somebody may wait for their answers.
+        """
         before = None if rule is None else vars(rule).copy()
 
         def tried(parse: Callable[[], Batch | None]) -> tuple[Batch | None, InputError | None]:
@@ -272,26 +343,41 @@ class LineRows(RowFiles):
             for row in rows:
                 batch, error = tried(partial(parser.batch, [row], projection, rule))
                 if batch is not None and rule is not None:
-                    before = vars(rule).copy()  # what this row has decided holds for the rows behind a wrong one
+                    # what this row has decided holds for the rows behind a wrong one
+                    before = vars(rule).copy()
                 yield _left_out(parser, row, projection, error) if batch is None else batch
             return
         if error is not None:  # which row it is, and what stands before it
             errors = (tried(partial(parser.batch, [row], projection, rule))[1] for row in rows)
-            good, error = next(((place, found) for place, found in enumerate(errors) if found is not None), (0, error))
-            batch = parser.batch(rows[:good], projection, rule) if good and self.unbuffered else None
+            good, error = next(
+                ((place, found) for place, found in enumerate(errors) if found is not None),
+                (0, error),
+            )
+            batch = (
+                parser.batch(rows[:good], projection, rule) if good and self.unbuffered else None
+            )
         if batch is not None and (self.unbuffered or unread is None):
             yield batch
         if error or unread:
             raise error or unread  # type: ignore[misc]
 
 
-def _left_out(parser: LineParser, row: Row, projection: Projection, error: InputError | None) -> Batch:
+def _left_out(
+    parser: LineParser, row: Row, projection: Projection, error: InputError | None
+) -> Batch:
     """Return a row that is wrong, with its id if that can be read."""
     value = None
     with suppress(InputError):
-        value = id_or_none(parser.fields(row).get(projection.id)) if projection.id is not None else None
+        value = (
+            id_or_none(parser.fields(row).get(projection.id)) if projection.id is not None else None
+        )
     texts: list[Any] | None = [] if projection.texts else None
-    return Batch(projection.width.empty(0), known=np.zeros(1, bool), texts=texts, left_out=[LeftOut(0, value, str(error))])
+    return Batch(
+        projection.width.empty(0),
+        known=np.zeros(1, bool),
+        texts=texts,
+        left_out=[LeftOut(0, value, str(error))],
+    )
 
 
 def line_blocks(
@@ -302,10 +388,13 @@ def line_blocks(
     encoding: str | None = None,
     limit: LineLimit = LineLimit(),  # noqa: B008 - it is immutable
 ) -> Iterator[tuple[bytes, int]]:
-    """Yield whole lines in UTF-8, each with its end, and the number of the first; a byte order mark is removed.
+    """Yield whole lines in UTF-8, each with its end, and the number of the first.
 
-    ``on_read`` is called with the bytes of each read of the file. With ``unbuffered``, the lines that have come are yielded, and
-    wait for no others; otherwise, a file that is compressed is read as what it holds.
+    A byte order mark is removed.
+
+    ``on_read`` is called with the bytes of each read of the file. With ``unbuffered``, the lines
+    that have come are yielded, and wait for no others; otherwise, a file that is compressed is read
+    as what it holds.
     """
     line, held, held_bytes = 1, list[bytes](), 0
     mark = _UTF8_BOM
@@ -340,7 +429,8 @@ def line_blocks(
 def _arriving(file: InputFile, on_read: Callable[[int], None]) -> Iterator[Callable[[int], bytes]]:
     """Open a pipe, a socket or a terminal, and return the function that reads what has come, and waits only if nothing has.
 
-    A pipe is given room for a whole block, so that a program that is faster than its reader fills blocks.
+    A pipe is given room for a whole block, so that a program that is faster than its reader fills
+    blocks.
     """
     with file.open() as stream:
         descriptor = stream.fileno()
@@ -368,9 +458,15 @@ class JsonLines(LineParser):
 
     def rows(self, block: bytes, first: int) -> Iterator[Row]:
         """Yield the lines of a block that are not blank."""
-        return (Row(line, raw) for line, raw in enumerate(block.split(self.end)[:-1], first) if raw.strip(_BLANK))
+        return (
+            Row(line, raw)
+            for line, raw in enumerate(block.split(self.end)[:-1], first)
+            if raw.strip(_BLANK)
+        )
 
-    def whole(self, block: bytes, first: int, projection: Projection, rule: IdRule | None) -> Batch | None:
+    def whole(
+        self, block: bytes, first: int, projection: Projection, rule: IdRule | None
+    ) -> Batch | None:
         """Return the rows of a block that has an object in each line."""
         decode = _DECODERS[projection.score is not None].raw_decode
         try:
@@ -406,10 +502,16 @@ class JsonLines(LineParser):
         start, end = _place_of(line, name)
         is_ascii = line[start:end].isascii()
         with suppress(UnicodeEncodeError):  # a lone surrogate, which only an escape writes
-            return row._replace(raw=(line[:start] + json.dumps(text, ensure_ascii=is_ascii) + line[end:]).encode("utf-8"))
+            return row._replace(
+                raw=(line[:start] + json.dumps(text, ensure_ascii=is_ascii) + line[end:]).encode(
+                    "utf-8"
+                )
+            )
         return row._replace(raw=(line[:start] + json.dumps(text) + line[end:]).encode("utf-8"))
 
-    def _batch(self, rows: list[Any], lines: Sequence[int], projection: Projection, rule: IdRule | None) -> Batch:
+    def _batch(
+        self, rows: list[Any], lines: Sequence[int], projection: Projection, rule: IdRule | None
+    ) -> Batch:
         self._began = True
         wrong, texts = self.wrong(lines), projection.texts
         columns = {name: [row.get(name) for row in rows] for name in projection.names}
@@ -424,9 +526,21 @@ class JsonLines(LineParser):
             if None in values:  # null is a value, and a name that was mistyped is not
                 for place, row in enumerate(rows):
                     if not any(field in row for field in enough):
-                        lacking = f"the field {show(name)} is" if len(enough) == 1 else f"the fields {', '.join(enough)} are"
-                        found = f"fields here: {', '.join(map(show, list(row)[:8]))}" if row else "the object is empty"
-                        texts_too = "; texts are in --text-field NAME (text=)" if name == projection.fingerprint else ""
+                        lacking = (
+                            f"the field {show(name)} is"
+                            if len(enough) == 1
+                            else f"the fields {', '.join(enough)} are"
+                        )
+                        found = (
+                            f"fields here: {', '.join(map(show, list(row)[:8]))}"
+                            if row
+                            else "the object is empty"
+                        )
+                        texts_too = (
+                            "; texts are in --text-field NAME (text=)"
+                            if name == projection.fingerprint
+                            else ""
+                        )
                         raise wrong(place, f"{lacking} missing ({found}{texts_too})")
             if len(texts) > 1 and any(name in row for row in rows):
                 self.found.add(name)
@@ -437,14 +551,23 @@ def _whole_json(begin: bytes) -> str | None:
     """Return what is wrong with a file whose first line begins so, if it is one value of JSON and not lines of it."""
     first = begin.lstrip(b"\xef\xbb\xbf \t\r\n")
     if first.startswith(b"["):
-        return "is one JSON array, not JSON lines: jq -c '.[]' FILE.json > FILE.jsonl writes a line for each item"
+        return (
+            "is one JSON array, not JSON lines: jq -c '.[]' FILE.json > FILE.jsonl writes a line "
+            "for each item"
+        )
     if first.startswith(b"{") and first.rstrip(_BLANK)[-1:] in (b"{", b"[", b","):
-        return "is JSON over several lines, not JSON lines: jq -c . FILE.json > FILE.jsonl writes a line for each object"
+        return (
+            "is JSON over several lines, not JSON lines: jq -c . FILE.json > FILE.jsonl writes a "
+            "line for each object"
+        )
     return None
 
 
 def _place_of(line: str, name: str) -> tuple[int, int]:
-    """Return where the value of a field begins and ends in the JSON of an object; of several fields of a name, the last one."""
+    """Return where the value of a field begins and ends in the JSON of an object.
+
+    Of several fields of a name, the last one.
+    """
     found, at = (0, 0), _behind_gap(line, _behind_gap(line, 0) + 1)
     while line[at] != "}":
         key, at = _DECODERS[0].raw_decode(line, at)
@@ -465,7 +588,10 @@ def _behind_gap(line: str, at: int) -> int:
 
 
 def _object(raw: bytes, exactly: bool) -> dict[str, Any]:
-    """Return the object that a line of JSON holds, with exact decimals or with floats; InputError if it holds something else."""
+    """Return the object that a line of JSON holds, with exact decimals or with floats.
+
+    InputError if it holds something else.
+    """
     try:
         row = _DECODERS[exactly].decode(raw.decode("utf-8"))
     except UnicodeDecodeError:

@@ -1,4 +1,7 @@
-"""Packages that only some users have: imported when they are needed, with a message that names the package to install."""
+"""Packages that only some users have.
+
+Imported when they are needed, with a message that names the package to install.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,13 @@ from typing import Any
 
 from fpstore.errors import MissingExtraError, one_line
 
-# What installs a package whose own name does not. An extra of fpstore would do, too, but compiles the kernel again.
-INSTALLED_AS = {"PIL": "pillow ImageHash", "trafilatura": "trafilatura lxml_html_clean", "resiliparse": "resiliparse lxml"}
+# What installs a package whose own name does not. An extra of fpstore would do, too, but compiles
+# the kernel again.
+INSTALLED_AS = {
+    "PIL": "pillow ImageHash",
+    "trafilatura": "trafilatura lxml_html_clean",
+    "resiliparse": "resiliparse lxml",
+}
 
 
 def import_package(name: str, what: str, path: str | None = None) -> Any:
@@ -20,7 +28,10 @@ def import_package(name: str, what: str, path: str | None = None) -> Any:
         package = name.partition(".")[0]
         where = "" if path is None else f"{path}: "
         reason = f"{where}{what} needs the package {package}"
-        if not isinstance(error, ModuleNotFoundError) or (error.name or "").partition(".")[0] != package:
+        if (
+            not isinstance(error, ModuleNotFoundError)
+            or (error.name or "").partition(".")[0] != package
+        ):
             reason += f", which is installed but cannot be imported ({one_line(str(error))})"
         reason += f": pip install {INSTALLED_AS.get(package, package)}"
         raise MissingExtraError(reason, path=path) from error

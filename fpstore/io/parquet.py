@@ -35,25 +35,39 @@ from fpstore.io.arrow import (
 )
 from fpstore.io.files import at, located
 from fpstore.io.sink import Complete, Encoder, Sink
-from fpstore.io.source import PART_BYTES, Batch, IdRule, Projection, RowFiles, RowFlags, RowSource, Skip
+from fpstore.io.source import (
+    PART_BYTES,
+    Batch,
+    IdRule,
+    Projection,
+    RowFiles,
+    RowFlags,
+    RowSource,
+    Skip,
+)
 
 DESCRIBED = {"name", "version", "parameters"}  # what describes a fingerprinter
-FINGERPRINTER = "fpstore.fingerprinter"  # in the metadata of a file of fingerprints: how they were made, as JSON
-GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 24  # of a row group that is written: whichever is reached first
+# in the metadata of a file of fingerprints: how they were made, as JSON
+FINGERPRINTER = "fpstore.fingerprinter"
+# of a row group that is written: whichever is reached first
+GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 24
 COPIED_BYTES = 1 << 25  # of a row group of rows that are copied
 BATCH_ROWS, BATCH_BYTES = 1 << 14, 1 << 23  # that are decoded at once
 PAGE_STEP = 1 << 6  # rows after which a page that is written may end: readers decode it as a whole
-RELEASED_BYTES = 1 << 25  # that are decoded before the memory of earlier ones goes back to the system
+# that are decoded before the memory of earlier ones goes back to the system
+RELEASED_BYTES = 1 << 25
 READ_BYTES = 1 << 20  # of the file, at once: otherwise all that a row group has of a column
 DICTIONARY_BYTES = 1 << 24  # of a column of a row group whose dictionary is not decoded
 
 
 def open_rows(arrow: Any, path: str, names: Sequence[str] | None, most: int) -> tuple[Any, int]:
-    """Open a file to read some of its columns, by default all, in batches; return it, and how many rows to read at once.
+    """Open a file to read some of its columns, by default all, in batches.
 
-    The rows are at most ``most``, and take about BATCH_BYTES when they are decoded. Each row of a dictionary may be a long text
-    where the file has some bytes: columns that are small in the file come as dictionaries, and of others, the longest value in
-    their dictionaries counts.
+    Return it, and how many rows to read at once.
+
+    The rows are at most ``most``, and take about BATCH_BYTES when they are decoded. Each row of a
+    dictionary may be a long text where the file has some bytes: columns that are small in the file
+    come as dictionaries, and of others, the longest value in their dictionaries counts.
     """
     with arrow.parquet.ParquetFile(path) as parquet:
         metadata = parquet.metadata
@@ -63,25 +77,40 @@ def open_rows(arrow: Any, path: str, names: Sequence[str] | None, most: int) -> 
         size = 0
         for column in map(group.column, range(group.num_columns)):
             name = column.path_in_schema
-            if names is not None and not any(name == chosen or name.startswith(f"{chosen}.") for chosen in names):
+            if names is not None and not any(
+                name == chosen or name.startswith(f"{chosen}.") for chosen in names
+            ):
                 continue
             size += column.total_uncompressed_size
-            if column.has_dictionary_page and column.physical_type == "BYTE_ARRAY" and name in parquet.schema_arrow.names:
+            if (
+                column.has_dictionary_page
+                and column.physical_type == "BYTE_ARRAY"
+                and name in parquet.schema_arrow.names
+            ):
                 largest[name] = max(largest.get(name, 0), column.total_uncompressed_size)
         row_bytes = max(row_bytes, size // max(group.num_rows, 1))
     small = [name for name, size in largest.items() if size <= DICTIONARY_BYTES]
     for name in largest.keys() - set(small):
-        with arrow.parquet.ParquetFile(path, read_dictionary=[name], buffer_size=READ_BYTES, pre_buffer=False) as parquet:
+        with arrow.parquet.ParquetFile(
+            path, read_dictionary=[name], buffer_size=READ_BYTES, pre_buffer=False
+        ) as parquet:
             for number in range(len(groups)):
                 for batch in parquet.iter_batches(1, row_groups=[number], columns=[name]):
-                    row_bytes = max(row_bytes, int(value_bytes(batch.column(0).dictionary).max(initial=0)))
+                    row_bytes = max(
+                        row_bytes, int(value_bytes(batch.column(0).dictionary).max(initial=0))
+                    )
                     break
     rows = max(min(most, BATCH_BYTES // row_bytes), 1)
-    return arrow.parquet.ParquetFile(path, read_dictionary=small, buffer_size=READ_BYTES, pre_buffer=False), rows
+    return arrow.parquet.ParquetFile(
+        path, read_dictionary=small, buffer_size=READ_BYTES, pre_buffer=False
+    ), rows
 
 
 def _fingerprinter_of(schema: Any) -> Any:
-    """Return the description of the fingerprinter that a file remembers; None if there is none, or what cannot be one."""
+    """Return the description of the fingerprinter that a file remembers.
+
+    None if there is none, or what cannot be one.
+    """
     try:
         found = json.loads((schema.metadata or {}).get(FINGERPRINTER.encode(), b"null"))
     except (ValueError, RecursionError):
@@ -103,7 +132,11 @@ class ParquetRows(RowFiles):
         makers: list[Any] = []
         for file in self.files:
             if file.size is None:
-                raise at(file.name, None, "a Parquet input must be a regular file, because it is read from its end")
+                raise at(
+                    file.name,
+                    None,
+                    "a Parquet input must be a regular file, because it is read from its end",
+                )
             with self._errors(file.name), self._arrow.parquet.ParquetFile(file.path) as parquet:
                 schema, metadata = parquet.schema_arrow, parquet.metadata
                 makers.append(_fingerprinter_of(schema))
@@ -149,10 +182,15 @@ class ParquetRows(RowFiles):
         return new
 
     def resolved(self, projection: Projection) -> Projection:
-        """Return the columns that the files have; InputError for one that is missing, or has a type that it cannot have."""
+        """Return the columns that the files have.
+
+        InputError for one that is missing, or has a type that it cannot have.
+        """
         if projection.optional_id:
             has_ids = any(projection.id in schema.names for schema in self.distinct_schemas)
-            projection = replace(projection, id=projection.id if has_ids else None, optional_id=False)
+            projection = replace(
+                projection, id=projection.id if has_ids else None, optional_id=False
+            )
         self._columns(projection)
         return projection
 
@@ -160,7 +198,9 @@ class ParquetRows(RowFiles):
         """Whether the files have a column."""
         return any(name in schema.names for schema in self.distinct_schemas)
 
-    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
+    def batches(
+        self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
+    ) -> Iterator[Batch]:
         """Yield batches of rows in the order of the files."""
         columns, promoted = self._columns(projection)
         for name, done, batch in self.record_batches(projection.names, skipped):
@@ -169,19 +209,28 @@ class ParquetRows(RowFiles):
                     rows = columns[name].rows(with_types(some, promoted), name, done + start, rule)
                 yield rows
 
-    def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+    def copy(
+        self,
+        flags: Flags,
+        target: Any,
+        progress: Progress | None = None,
+        complete: Complete | None = None,
+    ) -> None:
         """Write the rows that are kept, with all their columns and the metadata of the schema."""
         self.check_unchanged()
         with Sink(target) as sink, sink.errors():
             batches = (batch for _, _, batch in self.record_batches())
-            _copy_rows(self._arrow, batches, self.schema, RowFlags(flags, progress), sink, self.codec)
+            _copy_rows(
+                self._arrow, batches, self.schema, RowFlags(flags, progress), sink, self.codec
+            )
             self.check_unchanged()
             sink.commit(complete)
 
     def _columns(self, projection: Projection) -> tuple[dict[str, ArrowColumns], dict[str, Any]]:
         """Return what reads each file, by its name, and the types that columns are promoted to.
 
-        Texts and ids are read as each file has them. Scores of different kinds of numbers have keys that compare.
+        Texts and ids are read as each file has them. Scores of different kinds of numbers have keys
+        that compare.
         """
         promoted = dict[str, Any]()
         for column in (projection.fingerprint, projection.score, projection.vector):
@@ -199,7 +248,9 @@ class ParquetRows(RowFiles):
         for name, schema in zip(self.names, self.schemas, strict=True):
             if id(schema) not in made:
                 with located(name):
-                    made[id(schema)] = ArrowColumns(promoted_schema(without_views(schema), promoted), projection)
+                    made[id(schema)] = ArrowColumns(
+                        promoted_schema(without_views(schema), promoted), projection
+                    )
             columns[name] = made[id(schema)]
         return columns, promoted
 
@@ -207,8 +258,13 @@ class ParquetRows(RowFiles):
         with located(self.names[place]):
             return find_column(self.schemas[place], column)
 
-    def record_batches(self, names: list[str] | None = None, skipped: int = 0) -> Iterator[tuple[str, int, Any]]:
-        """Yield the name of a file, the number of rows of it before a batch, and the batch; not some rows at the beginning."""
+    def record_batches(
+        self, names: list[str] | None = None, skipped: int = 0
+    ) -> Iterator[tuple[str, int, Any]]:
+        """Yield the name of a file, the number of rows of it before a batch, and the batch.
+
+        Not some rows at the beginning.
+        """
         self.bytes_done = before = 0
         skip = Skip(skipped)
         for file in self.files:
@@ -225,11 +281,18 @@ class ParquetRows(RowFiles):
             before += file.size or 0
         skip.finish()
 
-    def _batches_of(self, parquet: Any, name: str, most: int, names: list[str] | None) -> Iterator[Any]:
-        """Yield the batches of one row group after the other: pyarrow would hold what it has read until the last group."""
+    def _batches_of(
+        self, parquet: Any, name: str, most: int, names: list[str] | None
+    ) -> Iterator[Any]:
+        """Yield the batches of one row group after the other.
+
+        Pyarrow would hold what it has read until the last group.
+        """
         pool, held = self._arrow.default_memory_pool(), 0
         for group in self._some or range(parquet.metadata.num_row_groups):
-            rows = parquet.iter_batches(most, row_groups=[group], columns=names, use_threads=names is None)
+            rows = parquet.iter_batches(
+                most, row_groups=[group], columns=names, use_threads=names is None
+            )
             while True:
                 with self._errors(name):
                     batch = next(rows, None)
@@ -257,7 +320,8 @@ def groups_of(arrow: Any, file: Any) -> list[int]:
 class TableRows(RowSource):
     """The rows of a table in memory, or of a stream of record batches, which are held one at a time.
 
-    It has ``__arrow_c_stream__``: a table of pyarrow, a data frame of Polars or pandas. Rows that are read ``again`` are held.
+    It has ``__arrow_c_stream__``: a table of pyarrow, a data frame of Polars or pandas. Rows that
+    are read ``again`` are held.
     """
 
     names, suffix, codec = ("the table",), ".parquet", "snappy"
@@ -268,11 +332,15 @@ class TableRows(RowSource):
         self._spent = False
         if again:
             with self._named_columns():
-                self._table = table if isinstance(table, self._arrow.Table) else self._arrow.table(table)
+                self._table = (
+                    table if isinstance(table, self._arrow.Table) else self._arrow.table(table)
+                )
             without_views(self._table.schema)
             self.rows, self.bytes_total = self._table.num_rows, self._table.nbytes
 
-    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
+    def batches(
+        self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
+    ) -> Iterator[Batch]:
         """Yield the rows of successive record batches."""
         assert not skipped, "no job with a checkpoint reads it"
         done = self.bytes_done = 0
@@ -280,7 +348,10 @@ class TableRows(RowSource):
             for name in projection.names:
                 find_column(stream.schema, name)
             columns = ArrowColumns(
-                without_views(self._arrow.schema([stream.schema.field(name) for name in projection.names])), projection
+                without_views(
+                    self._arrow.schema([stream.schema.field(name) for name in projection.names])
+                ),
+                projection,
             )
             for given in stream:
                 for start, some in in_pieces(given.select(projection.names), PART_BYTES):
@@ -288,10 +359,18 @@ class TableRows(RowSource):
                 done += given.num_rows
                 self.bytes_done = (self.bytes_total or 0) * done // max(self.rows or 0, 1)
 
-    def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+    def copy(
+        self,
+        flags: Flags,
+        target: Any,
+        progress: Progress | None = None,
+        complete: Complete | None = None,
+    ) -> None:
         """Write the rows that are kept as Parquet."""
         with Sink(target) as sink, sink.errors(), self._stream() as stream:
-            _copy_rows(self._arrow, stream, writable(stream.schema), RowFlags(flags, progress), sink)
+            _copy_rows(
+                self._arrow, stream, writable(stream.schema), RowFlags(flags, progress), sink
+            )
             sink.commit(complete)
 
     @property
@@ -326,7 +405,10 @@ class TableRows(RowSource):
         reader = self._arrow.RecordBatchReader
         if isinstance(self._table, reader):
             if self._spent:
-                raise InputError("a record batch reader can be read only once: make a table of it, or another reader")
+                raise InputError(
+                    "a record batch reader can be read only once: make a table of it, or another "
+                    "reader"
+                )
             self._spent = True
         if isinstance(self._table, self._arrow.Table):
             return self._table.to_reader(max_chunksize=BATCH_ROWS)
@@ -341,7 +423,9 @@ class TableRows(RowSource):
         except (TypeError, ValueError):
             kind = type(self._given).__name__
             raise InputError(
-                f"rows in memory are a table with named columns, got {kind}: make it a column of a table", got=self._given
+                f"rows in memory are a table with named columns, got {kind}: make it a column of "
+                "a table",
+                got=self._given,
             ) from None
 
 
@@ -363,7 +447,12 @@ class RowGroups:
     """Gathers record batches into row groups of GROUP_ROWS rows, or of about some number of bytes."""
 
     def __init__(self, arrow: Any, writer: Any, schema: Any, most_bytes: int) -> None:
-        self._table, self._writer, self._schema, self._most_bytes = arrow.Table, writer, schema, most_bytes
+        self._table, self._writer, self._schema, self._most_bytes = (
+            arrow.Table,
+            writer,
+            schema,
+            most_bytes,
+        )
         self._held: list[Any] = []
         self._rows = self._bytes = 0
 
@@ -382,7 +471,14 @@ class RowGroups:
             self._writer.write_table(table)
 
 
-def _copy_rows(arrow: Any, batches: Iterable[Any], schema: Any, flags: RowFlags, sink: Sink, compression: str = "snappy") -> None:
+def _copy_rows(
+    arrow: Any,
+    batches: Iterable[Any],
+    schema: Any,
+    flags: RowFlags,
+    sink: Sink,
+    compression: str = "snappy",
+) -> None:
     """Write the rows of record batches whose flags are set as a Parquet file of a schema."""
     plain = without_views(schema)
 
@@ -395,9 +491,13 @@ def _copy_rows(arrow: Any, batches: Iterable[Any], schema: Any, flags: RowFlags,
     write_batches(arrow, kept(), schema, sink, compression)
 
 
-def write_batches(arrow: Any, batches: Iterable[Any], schema: Any, sink: Sink, compression: str = "snappy") -> None:
+def write_batches(
+    arrow: Any, batches: Iterable[Any], schema: Any, sink: Sink, compression: str = "snappy"
+) -> None:
     """Write record batches as a Parquet file of a schema."""
-    writer = arrow.parquet.ParquetWriter(sink.file, schema, compression=compression, write_batch_size=PAGE_STEP)
+    writer = arrow.parquet.ParquetWriter(
+        sink.file, schema, compression=compression, write_batch_size=PAGE_STEP
+    )
     try:
         groups = RowGroups(arrow, writer, schema, COPIED_BYTES)
         for batch in batches:
@@ -411,13 +511,19 @@ class ParquetEncoder(Encoder):
     """Writes columns into a Parquet file."""
 
     def __init__(
-        self, sink: Sink, columns: Mapping[str, str], width: Width = WIDTH_64, fingerprinter: Mapping[str, Any] | None = None
+        self,
+        sink: Sink,
+        columns: Mapping[str, str],
+        width: Width = WIDTH_64,
+        fingerprinter: Mapping[str, Any] | None = None,
     ) -> None:
         if not sink.seekable:
             raise InputError("the Parquet format needs a file to write to")
         self._arrow = import_pyarrow(sink.name)
         self._sink, self._columns, self._width = sink, columns, width
-        self._metadata = None if fingerprinter is None else {FINGERPRINTER: json.dumps(fingerprinter)}
+        self._metadata = (
+            None if fingerprinter is None else {FINGERPRINTER: json.dumps(fingerprinter)}
+        )
         self._writer: Any = None
 
     def write(self, data: NamedColumns) -> None:
@@ -425,7 +531,9 @@ class ParquetEncoder(Encoder):
         if self._writer is None:
             self._open({name: isinstance(values, list) for name, values in data.items()})
         arrays = [
-            fingerprint_array(values, self._width) if self._columns[name] == "fingerprint" else self._arrow.array(values)
+            fingerprint_array(values, self._width)
+            if self._columns[name] == "fingerprint"
+            else self._arrow.array(values)
             for name, values in data.items()
         ]
         batch = self._arrow.record_batch(arrays, schema=self._schema)
@@ -441,7 +549,10 @@ class ParquetEncoder(Encoder):
             self._writer.close()
 
     def abort(self) -> None:
-        """Close pyarrow's writer while its file is open; otherwise it would try to when it is collected."""
+        """Close pyarrow's writer while its file is open.
+
+        Otherwise it would try to when it is collected.
+        """
         if self._writer is not None:
             with suppress(OSError, self._arrow.ArrowException):
                 self._writer.close()
@@ -449,9 +560,11 @@ class ParquetEncoder(Encoder):
     def _open(self, strings: Mapping[str, bool]) -> None:
         arrow = self._arrow
         types = {
-            "fingerprint": fingerprint_type(self._width), "distance": distance_type(self._width), "share": arrow.float64(),
+            "fingerprint": fingerprint_type(self._width),
+            "distance": distance_type(self._width),
+            "share": arrow.float64(),
             "text": arrow.string(),
-        }  # fmt: skip
+        }
         self._schema = arrow.schema(
             [
                 (name, arrow.string() if strings.get(name) else types.get(kind, arrow.uint64()))

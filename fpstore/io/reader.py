@@ -37,7 +37,8 @@ from fpstore.io.source import (
 )
 
 HEAD_BYTES = 1 << 16  # of a file, which say whether it has rows
-CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 1 << 22  # of a chunk, the bytes of its string ids: whichever is reached first
+# of a chunk, the bytes of its string ids: whichever is reached first
+CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 1 << 22
 MOST_CHUNK_ROWS = 1 << 30
 
 
@@ -59,21 +60,27 @@ class _Placed(NamedTuple):
 
 
 class Reader:
-    """The rows of one or more inputs, in order, as `Chunk` of at most ``chunk_rows`` rows; made by `open_reader`.
+    """The rows of one or more inputs, in order, as `Chunk` of at most ``chunk_rows`` rows.
+
+    Made by `open_reader`.
 
     Iterating again reads the files again; standard input can be read only once.
 
     Attributes
     ----------
     rows : int or None
-        The total number of rows, if every input has it before it is read (``.npy``, ``.u64``, ``.parquet``).
+        The total number of rows, if every input has it before it is read (``.npy``, ``.u64``,
+        ``.parquet``).
     width : int
         The bits of a fingerprint.
     fingerprinter : Fingerprinter, dict or None
-        Makes the fingerprints, or has made them: Parquet files that ``fpstore hash`` writes remember how.
+        Makes the fingerprints, or has made them: Parquet files that ``fpstore hash`` writes
+        remember how.
     """
 
-    def __init__(self, sources: Sequence[RowSource], projection: Projection, id_type: IdType, chunk_rows: int) -> None:
+    def __init__(
+        self, sources: Sequence[RowSource], projection: Projection, id_type: IdType, chunk_rows: int
+    ) -> None:
         self._sources = sources
         self._projections = [source.resolved(projection) for source in sources]
         self._id_type: IdType = id_type
@@ -85,7 +92,9 @@ class Reader:
         self._done = 0  # rows of all sources
         self._placed: _Placed | None = None  # while the places of rows are asked for
         makers = [getattr(source, "fingerprinter", None) for source in sources]
-        self.fingerprinter: Any = makers[0] if makers and makers.count(makers[0]) == len(makers) else None
+        self.fingerprinter: Any = (
+            makers[0] if makers and makers.count(makers[0]) == len(makers) else None
+        )
 
     @property
     def bytes_total(self) -> int | None:
@@ -107,7 +116,11 @@ class Reader:
         """Whether rows have ids; None while unknown."""
         if self._rule.has_ids is not None:
             return self._rule.has_ids
-        filled = (read for source, read in zip(self._sources, self._projections, strict=True) if source.rows != 0)
+        filled = (
+            read
+            for source, read in zip(self._sources, self._projections, strict=True)
+            if source.rows != 0
+        )
         return next((None if read.optional_id else read.id is not None for read in filled), None)
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -157,11 +170,18 @@ class Reader:
             self._placed = None
 
     def _note_places(self, batch: Batch) -> None:
-        """Note which rows of a batch have a fingerprint, and which are left out; then count them."""
+        """Note which rows of a batch have a fingerprint, and which are left out.
+
+        Then count them.
+        """
         first = self.next_row
         if self._placed is not None:
-            self._placed.places.append(np.flatnonzero(batch.flags).astype(np.uint64) + np.uint64(first))
-            self._placed.left_out.extend(row._replace(place=first + row.place) for row in batch.left_out)
+            self._placed.places.append(
+                np.flatnonzero(batch.flags).astype(np.uint64) + np.uint64(first)
+            )
+            self._placed.left_out.extend(
+                row._replace(place=first + row.place) for row in batch.left_out
+            )
         self._done += len(batch.fingerprints if batch.known is None else batch.known)
 
     def columns(self) -> Iterator[Batch]:
@@ -175,10 +195,12 @@ class Reader:
         """Yield :meth:`columns`; InputError if the reader was opened for another width."""
         if self.width != width.bits:
             raise InputError(
-                f"the reader was opened for fingerprints of {self.width} bits, but the width is {width.bits}: open it with "
+                f"the reader was opened for fingerprints of {self.width} bits, but the width is "
+                f"{width.bits}: open it with "
                 f"width={width.bits}",
-                expected=width.bits, got=self.width,
-            )  # fmt: skip
+                expected=width.bits,
+                got=self.width,
+            )
         return self.columns()
 
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
@@ -190,7 +212,10 @@ class Reader:
             yield batch
 
     def _settled(self, rule: IdRule) -> Iterator[Batch]:
-        """Yield batches with ids of their final type; textual ids are held back until there is a chunk of them."""
+        """Yield batches with ids of their final type.
+
+        Textual ids are held back until there is a chunk of them.
+        """
         held: list[Batch] = []
         filled = 0.0
         for source, projection in zip(self._sources, self._projections, strict=True):
@@ -205,7 +230,9 @@ class Reader:
                     yield batch
                     continue
                 held.append(batch)
-                filled += len(batch.fingerprints) / self._chunk_rows + batch.string_bytes / CHUNK_BYTES
+                filled += (
+                    len(batch.fingerprints) / self._chunk_rows + batch.string_bytes / CHUNK_BYTES
+                )
                 if filled >= 1:
                     yield from _decide(held, rule, self._chunk_rows)
                     held, filled = [], 0.0
@@ -222,7 +249,9 @@ def _decide(held: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
             looked_at += batch.ids.slice(0, rows - len(looked_at)).texts()
     other = [text for text in looked_at if not is_plain_integer(text)]
     rule.kind = "str" if other else "int"
-    if 0 < len(other) < len(looked_at) and all(text.isascii() and text.isdigit() and text[0] != "0" for text in other):
+    if 0 < len(other) < len(looked_at) and all(
+        text.isascii() and text.isdigit() and text[0] != "0" for text in other
+    ):
         raise InputError(  # all would silently become strings
             f"the id {show(other[0])} is over 2^64-1, but other ids are integers below it; "
             "give the id type explicitly (id_type='str', --id-type str)"
@@ -234,14 +263,19 @@ def _decide(held: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
 
 
 def cut_batches(batches: Iterable[Batch], rows: int, empty_too: bool) -> Iterator[Batch]:
-    """Regroup batches into parts of ``rows`` rows, or fewer where their ids are long; the last one may be shorter."""
+    """Regroup batches into parts of ``rows`` rows, or fewer where their ids are long.
+
+    The last one may be shorter.
+    """
     held: list[Batch] = []
     held_rows, held_bytes = 0, 0
     for batch in batches:
         start, count = 0, len(batch.fingerprints)
         while start < count:
             stop = min(count, start + rows - held_rows)
-            held.append(Batch(batch.fingerprints[start:stop], some_ids(batch.ids, slice(start, stop))))
+            held.append(
+                Batch(batch.fingerprints[start:stop], some_ids(batch.ids, slice(start, stop)))
+            )
             held_rows += stop - start
             held_bytes += held[-1].string_bytes
             start = stop
@@ -260,7 +294,9 @@ def _join(parts: list[Batch]) -> Batch:
         return parts[0]
     ids: Any = [part.ids for part in parts]
     join = StringColumn.joined if isinstance(ids[0], StringColumn) else np.concatenate
-    return Batch(np.concatenate([part.fingerprints for part in parts]), None if ids[0] is None else join(ids))
+    return Batch(
+        np.concatenate([part.fingerprints for part in parts]), None if ids[0] is None else join(ids)
+    )
 
 
 def _total(values: Iterable[int | None]) -> int | None:
@@ -269,9 +305,14 @@ def _total(values: Iterable[int | None]) -> int | None:
 
 
 def format_of(
-    path: str | os.PathLike[str], format_name: str | None, formats: Sequence[str] = FORMATS, shown: Sequence[str] | None = None
+    path: str | os.PathLike[str],
+    format_name: str | None,
+    formats: Sequence[str] = FORMATS,
+    shown: Sequence[str] | None = None,
 ) -> str:
-    """Return the format, one of the formats given: the one named, or the one of the extension, or TSV for ``-``.
+    """Return the format, one of the formats given.
+
+    The one named, or the one of the extension, or TSV for ``-``.
 
     A message shows all of them, or those that are to be ``shown``.
     """
@@ -287,12 +328,15 @@ def format_of(
     name = suffix_of(path).removeprefix(".")
     if name not in formats:
         raise InputError(
-            f"{printable(os.fspath(path))}: unknown extension {show('.' + name if name else '')}; known extensions: {known}"
+            f"{printable(os.fspath(path))}: unknown extension {show('.' + name if name else '')}; "
+            f"known extensions: {known}"
         )
     return name
 
 
-def format_of_input(path: str | os.PathLike[str], format_name: str | None, formats: Sequence[str] = FORMATS) -> str:
+def format_of_input(
+    path: str | os.PathLike[str], format_name: str | None, formats: Sequence[str] = FORMATS
+) -> str:
     """Return :func:`format_of` a file that is read, which may be compressed."""
     if format_name is not None or os.fspath(path) == "-":
         return format_of(path, format_name, formats)
@@ -301,26 +345,39 @@ def format_of_input(path: str | os.PathLike[str], format_name: str | None, forma
         raise StorageError(f"{printable(os.fspath(path))}: no such file or folder", path=path)
     found = format_of(inner, None, formats)
     if found not in LINE_FORMATS and inner.name != Path(path).name:
-        raise at(printable(os.fspath(path)), None, f"a compressed .{found} file cannot be read: decompress it first")
+        raise at(
+            printable(os.fspath(path)),
+            None,
+            f"a compressed .{found} file cannot be read: decompress it first",
+        )
     return found
 
 
-def files_of_rows(folder: str, names: Sequence[str], form: str | None, head_of: Callable[[str], bytes]) -> list[str]:
+def files_of_rows(
+    folder: str, names: Sequence[str], form: str | None, head_of: Callable[[str], bytes]
+) -> list[str]:
     """Return the files in a folder whose rows are read, without descriptions unless the format is named; InputError for none.
 
-    Descriptions are those named .json beside rows of Parquet, CSV or TSV, unless they are compressed or have several lines of
-    JSON; ``head_of`` returns the first bytes of a file.
+    Descriptions are those named .json beside rows of Parquet, CSV or TSV, unless they are
+    compressed or have several lines of JSON; ``head_of`` returns the first bytes of a file.
     """
     if not names:
         kinds = "file" if form is not None else ", ".join(f".{name}" for name in FIELD_FORMATS)
-        raise InputError(f"{folder}: no {kinds} in this folder; --text (text=True) makes a document of each file", path=folder)
+        raise InputError(
+            f"{folder}: no {kinds} in this folder; --text (text=True) makes a document of each "
+            "file",
+            path=folder,
+        )
     named = [name for name in names if PurePath(name).suffix.lower() == ".json"]
     if form is not None or all(suffix_of(inner_name(name)) == ".jsonl" for name in names):
         return list(names)
     described = {name for name in named if not _has_lines_of_json(head_of(name))}
     if described:
         first = ", ".join(map(printable, sorted(described)[:3]))
-        tell(f"{counted(len(described), 'file')} named .json left out, as descriptions of the other files: {first}")
+        tell(
+            f"{counted(len(described), 'file')} named .json left out, as descriptions of the "
+            f"other files: {first}"
+        )
     return [name for name in names if name not in described]
 
 
@@ -332,19 +389,24 @@ def head_of(path: str) -> bytes:
 
 def _has_lines_of_json(head: bytes) -> bool:
     lines = head.split(b"\n", 2)
-    return len(lines) > 1 and all(line.lstrip().startswith(b"{") and line.rstrip().endswith(b"}") for line in lines[:2])
+    return len(lines) > 1 and all(
+        line.lstrip().startswith(b"{") and line.rstrip().endswith(b"}") for line in lines[:2]
+    )
 
 
 def refuse_without_lines(format_name: str) -> None:
     """Raise InputError for zero bytes as the ends of lines in a format without lines."""
     if format_name not in LINE_FORMATS:
-        raise InputError(f"null, the zero byte at the end of lines, is for {', '.join(LINE_FORMATS)}, not for {format_name}")
+        raise InputError(
+            f"null, the zero byte at the end of lines, is for {', '.join(LINE_FORMATS)}, not for "
+            f"{format_name}"
+        )
 
 
 def open_reader(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
-    format: str | None = None,  # noqa: A002 - the word that users know
+    format: str | None = None,
     decimal: bool = False,
     fingerprint_field: str | None = None,
     id_field: str | None = None,
@@ -363,28 +425,34 @@ def open_reader(
         ``"-"`` is standard input. Text and JSON lines may be compressed by gzip, zstandard,
         bzip2 or xz, as in ``a.tsv.gz``.
     format : str, optional
-        One of `FORMATS`, for all paths; by default from each path's extension, and "tsv" for standard input.
+        One of `FORMATS`, for all paths; by default from each path's extension, and "tsv" for
+        standard input.
     decimal : bool
-        Fingerprints in text are decimal instead of hexadecimal (``width / 4`` digits, or ``0x`` and fewer).
+        Fingerprints in text are decimal instead of hexadecimal (``width / 4`` digits, or ``0x`` and
+        fewer).
     fingerprint_field, id_field : str, optional
-        Names of JSON fields, Parquet columns, or columns in the header line of delimited text; by default
-        "fingerprint" and "id". A field named here must exist.
+        Names of JSON fields, Parquet columns, or columns in the header line of delimited text; by
+        default "fingerprint" and "id". A field named here must exist.
     id_type : {"auto", "int", "str"}
-        Type of the ids. With "auto", JSON and Parquet ids keep their type, and ids in delimited text are
-        integers if all ids of the first chunk are, without leading zeros and below 2**64.
+        Type of the ids. With "auto", JSON and Parquet ids keep their type, and ids in delimited
+        text are integers if all ids of the first chunk are, without leading zeros and below 2**64.
     chunk_rows : int
-        Largest number of rows in a chunk. A chunk has fewer where its string ids would take more than about 4 MiB.
+        Largest number of rows in a chunk. A chunk has fewer where its string ids would take more
+        than about 4 MiB.
     width : int
         The bits of a fingerprint: 32, 64, 128 or 256.
     signed : bool
-        Take signed integers as the bits of fingerprints of 32 or 64 bits, in two's complement: int32 and int64 in ``.npy`` and
-        Parquet, integers in JSON, and decimal digits after a minus. Unsigned ones are read as before.
+        Take signed integers as the bits of fingerprints of 32 or 64 bits, in two's complement:
+        int32 and int64 in ``.npy`` and Parquet, integers in JSON, and decimal digits after a minus.
+        Unsigned ones are read as before.
     unbuffered : bool
-        Yield the lines that have come through a pipe, a socket or a terminal without waiting for a chunk of them, so that
-        another program can send a line and wait for what becomes of it. Its ids in delimited text are strings unless
-        ``id_type`` is "int". The rows before a bad line are yielded, too. Files are read in chunks as always.
+        Yield the lines that have come through a pipe, a socket or a terminal without waiting for a
+        chunk of them, so that another program can send a line and wait for what becomes of it. Its
+        ids in delimited text are strings unless ``id_type`` is "int". The rows before a bad line
+        are yielded, too. Files are read in chunks as always.
     null : bool
-        Lines end with a zero byte instead of a line feed, so that ids may hold line breaks. For txt, tsv, csv and jsonl.
+        Lines end with a zero byte instead of a line feed, so that ids may hold line breaks. For
+        txt, tsv, csv and jsonl.
 
     Returns
     -------
@@ -394,8 +462,8 @@ def open_reader(
     Raises
     ------
     InputError
-        For an unknown extension, a folder, another width, a wrong dtype or shape, or a damaged header; while iterating, for the
-        first row that does not parse, as ``path:line: reason``.
+        For an unknown extension, a folder, another width, a wrong dtype or shape, or a damaged
+        header; while iterating, for the first row that does not parse, as ``path:line: reason``.
     StorageError
         A file is missing or cannot be read.
     MissingExtraError
@@ -408,10 +476,12 @@ def open_reader(
     Blank lines and lines that start with ``#`` are skipped. A first row that names the fingerprint column is
     a header: it allows columns in any order, and further columns. JSON fields hold digits, or integers.
 
-    A ``.npy`` file holds uint32 or uint64, shape (n,), for widths of 32 and 64; uint64 of shape (n, width / 64), most
-    significant word first, for those above; and for all, big-endian bytes (uint8 of shape (n, width / 8), or a bytes or void
-    dtype) or bits (bool of shape (n, width)). ``.u32`` and ``.u64`` files hold little-endian integers. A Parquet column holds
-    uint32 or uint64 for widths of 32 and 64, and for all, ``fixed_size_binary(width / 8)``, ``binary`` of that length or digits.
+    A ``.npy`` file holds uint32 or uint64, shape (n,), for widths of 32 and 64; uint64 of shape (n,
+    width / 64), most significant word first, for those above; and for all, big-endian bytes (uint8
+    of shape (n, width / 8), or a bytes or void dtype) or bits (bool of shape (n, width)). ``.u32``
+    and ``.u64`` files hold little-endian integers. A Parquet column holds uint32 or uint64 for
+    widths of 32 and 64, and for all, ``fixed_size_binary(width / 8)``, ``binary`` of that length or
+    digits.
 
     Examples
     --------
@@ -431,17 +501,32 @@ def open_reader(
     names = paths_of(paths)
     if not names:
         raise InputError("no input was given")
-    unbuffered, end = check_flag(unbuffered, "unbuffered"), b"\0" if check_flag(null, "null") else b"\n"
+    unbuffered, end = (
+        check_flag(unbuffered, "unbuffered"),
+        b"\0" if check_flag(null, "null") else b"\n",
+    )
     projection = Projection(
-        fingerprint=fingerprint_field or "fingerprint", id=id_field or "id", width=known, decimal=decimal,
-        signed=check_signed(signed, known), strict=True, optional_id=id_field is None,
+        fingerprint=fingerprint_field or "fingerprint",
+        id=id_field or "id",
+        width=known,
+        decimal=decimal,
+        signed=check_signed(signed, known),
+        strict=True,
+        optional_id=id_field is None,
         named=fingerprint_field is not None or id_field is not None,
-    )  # fmt: skip
+    )
     sources = [_open(path, format, projection, chunk_rows, end, unbuffered) for path in names]
     return Reader(sources, projection, id_type, chunk_rows)
 
 
-def _open(path: str, format_name: str | None, projection: Projection, rows: int, end: bytes, unbuffered: bool) -> RowSource:
+def _open(
+    path: str,
+    format_name: str | None,
+    projection: Projection,
+    rows: int,
+    end: bytes,
+    unbuffered: bool,
+) -> RowSource:
     InputFile(path)  # first: a file that is missing matters more than its extension
     name = format_of_input(path, format_name)
     if end != b"\n":
@@ -453,7 +538,12 @@ def _open(path: str, format_name: str | None, projection: Projection, rows: int,
     if name == "parquet":
         return ParquetRows([path])
     parser = partial(DelimitedText, dialect=cast(Dialect, name), end=end, projection=projection)
-    return LineRows([path], f".{name}", partial(JsonLines, end=end) if name == "jsonl" else parser, unbuffered=unbuffered)
+    return LineRows(
+        [path],
+        f".{name}",
+        partial(JsonLines, end=end) if name == "jsonl" else parser,
+        unbuffered=unbuffered,
+    )
 
 
 def open_vectors(path: str | os.PathLike[str], rows: int) -> NpyRows | ParquetRows:
@@ -463,5 +553,9 @@ def open_vectors(path: str | os.PathLike[str], rows: int) -> NpyRows | ParquetRo
     if file.size is None:
         raise at(file.name, None, "vectors are read from a regular file: write them to one first")
     if suffix not in (".npy", ".parquet"):
-        raise at(file.name, None, "vectors are read from files named *.npy or *.parquet: save them as one of these")
+        raise at(
+            file.name,
+            None,
+            "vectors are read from files named *.npy or *.parquet: save them as one of these",
+        )
     return NpyRows(file.path, rows) if suffix == ".npy" else ParquetRows([file.path])

@@ -1,4 +1,7 @@
-"""Scores as keys of words, which are ordered exactly as the numbers are: integers of any size, decimals, floats."""
+"""Scores as keys of words, which are ordered exactly as the numbers are.
+
+Integers of any size, decimals, floats.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,25 @@ from fpstore.errors import InputError, show
 Key = tuple[int, ...]
 NULL: Key = (0,)
 
-# The first word of a key has the exponent and 15 digits, each other one 18 digits. A negative number has its words as far below
-# _ZERO as its opposite has them above it. At the end of a key, words that are _ZERO are left out.
+# The first word of a key has the exponent and 15 digits, each other one 18 digits. A negative
+# number has its words as far below _ZERO as its opposite has them above it. At the end of a key,
+# words that are _ZERO are left out.
 _ZERO = int(SIGN)
 _FIRST_DIGITS, _DIGITS = 15, 18
 _MOST_DIGITS = _FIRST_DIGITS + 4 * _DIGITS  # a decimal256 has 76
 _MOST_EXPONENT = 4600  # with the digits, it fits in 63 bits
 _EXACT = Context(
-    prec=_MOST_DIGITS, Emin=-_MOST_EXPONENT, Emax=_MOST_EXPONENT, traps=[InvalidOperation, Inexact, Overflow, Subnormal]
+    prec=_MOST_DIGITS,
+    Emin=-_MOST_EXPONENT,
+    Emax=_MOST_EXPONENT,
+    traps=[InvalidOperation, Inexact, Overflow, Subnormal],
 )
 
 
 def score_key(value: object) -> Key:
-    """Return the key of a score: a number, or the digits of one. A float is the number that it prints as.
+    """Return the key of a score: a number, or the digits of one.
+
+    A float is the number that it prints as.
 
     Null, which is None, is below all others.
     """
@@ -38,12 +47,17 @@ def score_key(value: object) -> Key:
         nan = number.is_nan()
     except (Inexact, Overflow, Subnormal):
         raise InputError(
-            f"a score has at most {_MOST_DIGITS} digits and an exponent of at most {_MOST_EXPONENT}, got {show(str(value))}"
+            f"a score has at most {_MOST_DIGITS} digits and an exponent of at most "
+            f"{_MOST_EXPONENT}, got {show(str(value))}"
         ) from None
     except (DecimalException, ValueError):
         nan = True
     if nan:
-        advice = ", which is neither above nor below others: make it null, or another number" if isinstance(value, float) else ""
+        advice = (
+            ", which is neither above nor below others: make it null, or another number"
+            if isinstance(value, float)
+            else ""
+        )
         raise InputError(f"a score must be a number, got {show(value)}{advice}")
     if number.is_infinite():
         words = [_ZERO - 1]
@@ -57,7 +71,9 @@ def score_key(value: object) -> Key:
             rest = _EXACT.scaleb(rest, _DIGITS)
             words.append(int(rest))
         words[0] += (exponent + _MOST_EXPONENT + 1) * 10**_FIRST_DIGITS
-    return tuple([_ZERO - word for word in words] if number.is_signed() else [_ZERO + word for word in words])
+    return tuple(
+        [_ZERO - word for word in words] if number.is_signed() else [_ZERO + word for word in words]
+    )
 
 
 def rows_of_keys(keys: Sequence[Key]) -> Words:
@@ -84,15 +100,22 @@ def joined_keys(parts: Sequence[Words]) -> Words:
     if most == 1:
         return np.concatenate(parts)
     rows = (part.reshape(-1, words_of(part)) for part in parts)
-    return np.concatenate([np.pad(part, ((0, 0), (0, most - part.shape[1])), constant_values=SIGN) for part in rows])
+    return np.concatenate(
+        [np.pad(part, ((0, 0), (0, most - part.shape[1])), constant_values=SIGN) for part in rows]
+    )
 
 
 def ranks_of_keys(rows: Words) -> Words:
-    """Return a number for each row of keys: the greatest key has the least, and equal ones have the same."""
+    """Return a number for each row of keys.
+
+    The greatest key has the least, and equal ones have the same.
+    """
     ranks = None
     for column in rows.reshape(-1, words_of(rows)).T:
         falling = ~column
-        _, places = distinct_places(falling if ranks is None else np.stack([ranks, falling], axis=1))
+        _, places = distinct_places(
+            falling if ranks is None else np.stack([ranks, falling], axis=1)
+        )
         ranks = places.view(np.uint64)
     assert ranks is not None
     return ranks

@@ -1,4 +1,7 @@
-"""Corpora of many files: the kept rows of each file go to a file of the same name in a new folder."""
+"""Corpora of many files.
+
+The kept rows of each file go to a file of the same name in a new folder.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ SHARD_MEMORY = 1 << 27  # of a thread that copies a shard of Parquet
 
 
 def place_in(given: Sequence[Path], path: Path) -> Path:
-    """Return the place of a file below the folder that was given; of several folders, with their names."""
+    """Return the place of a file below the folder that was given.
+
+    Of several folders, with their names.
+    """
     for top in given:
         if path.is_relative_to(top):
             inside = path.relative_to(top)
@@ -34,28 +40,44 @@ def place_in(given: Sequence[Path], path: Path) -> Path:
 
 
 def places_of_shards(corpus: Shards) -> list[Path]:
-    """Return the place of each file in the new folder, without the extension of a compressed one; InputError if two collide."""
+    """Return the place of each file in the new folder, without the extension of a compressed one.
+
+    InputError if two collide.
+    """
     found: dict[Path, str] = {}
     for path in corpus.paths:
         place = place_in(corpus.given, Path(path))
         place = place.with_name(inner_name(place))
         if place in found:
             both = f"{printable(found[place])} and {printable(path)}"
-            raise InputError(f"{both} would both be written to {printable(place)}: name a folder above them, or rename one")
+            raise InputError(
+                f"{both} would both be written to {printable(place)}: name a folder above them, "
+                "or rename one"
+            )
         found[place] = path
     return list(found)
 
 
 def copy_shards(
-    corpus: Shards, flags: Flags, target: Path, resources: Resources, complete: Complete | None = None, copy: Copy | None = None
+    corpus: Shards,
+    flags: Flags,
+    target: Path,
+    resources: Resources,
+    complete: Complete | None = None,
+    copy: Copy | None = None,
 ) -> None:
-    """Copy the rows whose flags are set to a new folder, which replaces one of the same name; threads copy a file each.
+    """Copy the rows whose flags are set to a new folder, which replaces one of the same name.
+
+    Threads copy a file each.
 
     ``copy`` writes the rows of one file, by default those whose flags are set, as they are.
     """
     places, counts = places_of_shards(corpus), corpus.rows_of_files
     if sum(counts) != len(flags):
-        raise InputError(f"{corpus.label}: changed while it was read: {counted(len(flags), 'row')} before, {sum(counts):,} now")
+        raise InputError(
+            f"{corpus.label}: changed while it was read: {counted(len(flags), 'row')} before, "
+            f"{sum(counts):,} now"
+        )
     lims, stopped, lock, copied = lims_of(counts).tolist(), list[bool](), threading.Lock(), 0
     corpus.bytes_done = 0
 
@@ -85,7 +107,10 @@ def copy_shards(
     with refusing(target), new_folder(target, complete) as folder:
         with Pool(threads) as pool:
             try:
-                jobs = [pool.submit(copy_one, folder, number, place) for number, place in enumerate(places)]
+                jobs = [
+                    pool.submit(copy_one, folder, number, place)
+                    for number, place in enumerate(places)
+                ]
                 for job in jobs:
                     job.result()
             except BaseException:

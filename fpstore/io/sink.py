@@ -18,15 +18,16 @@ from fpstore.disk.folders import remove_abandoned, short_name, try_lock
 from fpstore.errors import InputError
 from fpstore.io.files import storage_errors
 
-Complete = Callable[[Path], None]  # called with the temporary name of what is complete, before that is renamed
+# called with the temporary name of what is complete, before that is renamed
+Complete = Callable[[Path], None]
 
 
 class Sink:
     """The target of a writer: a path, a stream, or ``-`` for standard output.
 
-    A path is written under a temporary name beside it and renamed by `commit`; devices and pipes are written directly. A stream
-    is flushed, never closed. A text stream gets UTF-8 through its binary buffer if it has one. The start of a ``seekable`` sink
-    can be overwritten at the end.
+    A path is written under a temporary name beside it and renamed by `commit`; devices and pipes
+    are written directly. A stream is flushed, never closed. A text stream gets UTF-8 through its
+    binary buffer if it has one. The start of a ``seekable`` sink can be overwritten at the end.
     """
 
     def __init__(self, target: str | os.PathLike[str] | IO[Any]) -> None:
@@ -127,7 +128,12 @@ class Sink:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if kind is not None:
             self.abort()
             return

@@ -19,7 +19,13 @@ from fpstore.base.aliases import Flags, Progress, Words
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTH_64, Width
 from fpstore.errors import InputError, counted, cut, show
-from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_ids, parse_integer_id
+from fpstore.io.check import (
+    check_fingerprint,
+    check_fingerprints,
+    check_id,
+    check_ids,
+    parse_integer_id,
+)
 from fpstore.io.digits import Digits, negative, of_signed, parse_integers, parse_texts, read_digits
 from fpstore.io.encodings import check_encoding
 from fpstore.io.files import FileState, InputFile, at
@@ -30,15 +36,20 @@ FORMATS = ("npy", "u32", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
 LINE_FORMATS = ("tsv", "csv", "txt", "jsonl")
 FIELD_FORMATS = ("parquet", "jsonl", "csv", "tsv")  # with named columns, such as one of texts
 #: Extensions of files, and the names of their formats.
-EXTENSIONS = {f".{name}": name for name in FORMATS} | dict.fromkeys((".json", ".ndjson", ".jl", ".jsonlines"), "jsonl")
+EXTENSIONS = {f".{name}": name for name in FORMATS} | dict.fromkeys(
+    (".json", ".ndjson", ".jl", ".jsonlines"), "jsonl"
+)
 SUFFIXES = tuple(EXTENSIONS)
-FIELD_SUFFIXES = tuple(suffix for form in FIELD_FORMATS for suffix, name in EXTENSIONS.items() if name == form)
+FIELD_SUFFIXES = tuple(
+    suffix for form in FIELD_FORMATS for suffix, name in EXTENSIONS.items() if name == form
+)
 PART_BYTES = 1 << 20  # of texts and ids in a batch
 
 IdType = Literal["auto", "int", "str"]
 IdKind = Literal["int", "str"]
 IdColumn = Words | StringColumn | None
-Wrong = Callable[[int, str], InputError]  # makes the error of a row from its place in a batch and a message
+# makes the error of a row from its place in a batch and a message
+Wrong = Callable[[int, str], InputError]
 Value = TypeVar("Value")
 
 
@@ -48,8 +59,8 @@ class Chunk(NamedTuple):
     Attributes
     ----------
     fingerprints : ndarray
-        uint32 or uint64, shape (rows,), for widths of 32 and 64; above, uint8, shape (rows, width / 8), the most significant byte
-        first. It may be a read-only slice of a mapped file.
+        uint32 or uint64, shape (rows,), for widths of 32 and 64; above, uint8, shape (rows, width /
+        8), the most significant byte first. It may be a read-only slice of a mapped file.
     ids : ndarray of uint64, shape (rows,), list of str, or None
         None if the input has no ids.
     """
@@ -62,7 +73,8 @@ class Chunk(NamedTuple):
 class Projection:
     """The columns that are read, None for those that are not wanted, and how fingerprints are written."""
 
-    text: str | tuple[str, ...] | None = None  # of several, a row has a tuple, with None where a column is null
+    # of several, a row has a tuple, with None where a column is null
+    text: str | tuple[str, ...] | None = None
     fingerprint: str | None = None
     id: str | None = None
     score: str | None = None
@@ -70,9 +82,11 @@ class Projection:
     width: Width = WIDTH_64
     decimal: bool = False
     signed: bool = False
-    strict: bool = False  # a fingerprint or an id that is null is an error; otherwise, such a row is not known
+    # a fingerprint or an id that is null is an error; otherwise, such a row is not known
+    strict: bool = False
     optional_id: bool = False  # the column of ids may be missing
-    named: bool = True  # the caller has named a column, so that delimited text of fingerprints must have a header
+    # the caller has named a column, so that delimited text of fingerprints must have a header
+    named: bool = True
     alike_scores: bool = False  # a number has one key as a score, whatever its type
 
     @property
@@ -83,7 +97,9 @@ class Projection:
     @property
     def texts(self) -> tuple[str, ...]:
         """The columns of texts."""
-        return self.text if isinstance(self.text, tuple) else () if self.text is None else (self.text,)
+        return (
+            self.text if isinstance(self.text, tuple) else () if self.text is None else (self.text,)
+        )
 
     @property
     def names(self) -> list[str]:
@@ -95,11 +111,17 @@ class Projection:
     def needed(self) -> list[tuple[str, ...]]:
         """Groups of columns: a row in which all of a group are null is not known."""
         columns = () if self.strict else (self.fingerprint, self.id)
-        return [*([self.texts] if self.texts else []), *((name,) for name in columns if name is not None)]
+        return [
+            *([self.texts] if self.texts else []),
+            *((name,) for name in columns if name is not None),
+        ]
 
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
-    """Return the extension of a path in lower case: of a format that has several, the name of the format."""
+    """Return the extension of a path in lower case.
+
+    Of a format that has several, the name of the format.
+    """
     suffix = PurePath(path).suffix.lower()
     return f".{EXTENSIONS[suffix]}" if suffix in EXTENSIONS else suffix
 
@@ -113,7 +135,11 @@ def column_problem(name: str, names: Sequence[str]) -> str:
     """Return why a name is not the name of one of some columns; nothing if it is."""
     count = names.count(name)
     what = "no column" if count == 0 else f"{count} columns"
-    return "" if count == 1 else f"{what} named {name!r} (columns here: {', '.join(map(cut, names[:8]))})"
+    return (
+        ""
+        if count == 1
+        else f"{what} named {name!r} (columns here: {', '.join(map(cut, names[:8]))})"
+    )
 
 
 def some_ids(ids: IdColumn, rows: slice | Flags) -> IdColumn:
@@ -124,7 +150,10 @@ def some_ids(ids: IdColumn, rows: slice | Flags) -> IdColumn:
 
 
 class LeftOut(NamedTuple):
-    """A row without a fingerprint: its place, its id if that can be read, and of a row that is wrong the message."""
+    """A row without a fingerprint.
+
+    Its place, its id if that can be read, and of a row that is wrong the message.
+    """
 
     place: int
     id: int | str | None
@@ -136,9 +165,11 @@ class Batch(NamedTuple):
 
     fingerprints: Words = np.empty(0, np.uint64)
     ids: IdColumn = None
-    known: Flags | None = None  # not a row whose text, fingerprint or id is null, or whose text is blank; None: all are
+    # not a row whose text, fingerprint or id is null, or whose text is blank; None: all are
+    known: Flags | None = None
     texts: list[Any] | None = None  # str, or tuples of str and None
-    text_of_row: npt.NDArray[np.intp] | None = None  # which of the texts each known row has; None: each has its own
+    # which of the texts each known row has; None: each has its own
+    text_of_row: npt.NDArray[np.intp] | None = None
     scores: Words | None = None  # keys of `fpstore.io.scores`
     vectors: npt.NDArray[Any] | None = None
     chars: int = 0  # the length of the texts that the fingerprints were made of
@@ -146,7 +177,8 @@ class Batch(NamedTuple):
     paths: list[Path] | None = None  # of rows that are files each
     wrong: Wrong | None = None
     unbuffered: bool = False  # the rows are wanted before others come
-    left_out: Sequence[LeftOut] = ()  # of the rows that are not known, those whose ids are known or that are wrong
+    # of the rows that are not known, those whose ids are known or that are wrong
+    left_out: Sequence[LeftOut] = ()
 
     @property
     def string_bytes(self) -> int:
@@ -161,12 +193,19 @@ class Batch(NamedTuple):
     def row_texts(self) -> Iterator[Any]:
         """Iterate over the texts of the known rows."""
         texts = self.texts or []
-        return iter(texts) if self.text_of_row is None else map(texts.__getitem__, self.text_of_row.tolist())
+        return (
+            iter(texts)
+            if self.text_of_row is None
+            else map(texts.__getitem__, self.text_of_row.tolist())
+        )
 
 
 @dataclass
 class IdRule:
-    """Whether one reading has ids, and whether they are integers or strings. The first rows decide."""
+    """Whether one reading has ids, and whether they are integers or strings.
+
+    The first rows decide.
+    """
 
     asked: IdType = "auto"
     has_ids: bool | None = None
@@ -192,19 +231,30 @@ class IdRule:
                 raise wrong(place, str(error)) from None
 
     def settled(self, ids: Words | StringColumn, wrong: Wrong) -> Words | StringColumn:
-        """Return ids that have a type of their own as the type of all; refuse a mixture, unless the caller has chosen a type."""
+        """Return ids that have a type of their own as the type of all.
+
+        Refuse a mixture, unless the caller has chosen a type.
+        """
         kind: IdKind = "str" if isinstance(ids, StringColumn) else "int"
         self.kind = self.kind or kind
         if kind == self.kind:
             return ids
         if self.asked == "auto":
             raise wrong(0, mixed_ids(kind))
-        return self.integers(ids, wrong) if isinstance(ids, StringColumn) else StringColumn.of(list(map(str, ids.tolist())))
+        return (
+            self.integers(ids, wrong)
+            if isinstance(ids, StringColumn)
+            else StringColumn.of(list(map(str, ids.tolist())))
+        )
 
     def integers(self, ids: StringColumn, wrong: Wrong) -> Words:
         """Return textual ids as integers."""
         found = parse_integers(ids, plain=self.asked == "auto")
-        return np.array(converted(ids.texts(), self.integer, wrong), np.uint64) if found is None else found
+        return (
+            np.array(converted(ids.texts(), self.integer, wrong), np.uint64)
+            if found is None
+            else found
+        )
 
     def integer(self, text: str) -> int:
         """Parse an integer id; the message for a guessed type says how to choose the type."""
@@ -215,7 +265,8 @@ class IdRule:
             if self.asked != "auto":
                 raise
             raise InputError(
-                f"{error}, but earlier ids are integers; give the id type explicitly (id_type='str', --id-type str)"
+                f"{error}, but earlier ids are integers; give the id type explicitly "
+                "(id_type='str', --id-type str)"
             ) from None
 
 
@@ -223,34 +274,52 @@ def mixed_ids(kind: str) -> str:
     """Return what is wrong with an id of this type, ``int`` or ``str``, after ids of the other."""
     words = {"int": "strings", "str": "integers"}
     return (
-        f"the id is of type {kind}, but earlier ids are {words[kind]}; give the id type explicitly (id_type='str', --id-type str)"
+        f"the id is of type {kind}, but earlier ids are {words[kind]}; give the id type "
+        "explicitly (id_type='str', --id-type str)"
     )
 
 
 def unwritable_id(ids: IdColumn, characters: str) -> tuple[int, str] | None:
-    """Return the place of the first id with one of the characters, and why a list cannot have it; None if all can be written."""
-    if not isinstance(ids, StringColumn) or not any(character.encode() in ids.data for character in characters):
+    """Return the place of the first id with one of the characters, and why a list cannot have it.
+
+    None if all can be written.
+    """
+    if not isinstance(ids, StringColumn) or not any(
+        character.encode() in ids.data for character in characters
+    ):
         return None
-    place, text = next((place, text) for place, text in enumerate(ids.texts()) if set(text) & set(characters))
-    message = f"the id {show(text)} cannot be written to a .tsv or .txt list: it holds a separator or a line break"
+    place, text = next(
+        (place, text) for place, text in enumerate(ids.texts()) if set(text) & set(characters)
+    )
+    message = (
+        f"the id {show(text)} cannot be written to a .tsv or .txt list: it holds a separator or a "
+        "line break"
+    )
     return place, f"{message}: name a .csv, .jsonl or .parquet file for the list"
 
 
 class RowSource(ABC):
-    """Rows that are read in order, for some of their columns; most can be read again, to copy some of them as they are."""
+    """Rows that are read in order, for some of their columns.
+
+    Most can be read again, to copy some of them as they are.
+    """
 
     names: Sequence[str] = ()  # the files, for messages
     paths: Sequence[str] = ()
-    folders: Sequence[Path] = ()  # those in which the files were found: what is written there would be read by the next run
+    # those in which the files were found: what is written there would be read by the next run
+    folders: Sequence[Path] = ()
     suffix: str | None = None  # of a file that is written
     encoding: str | None = None  # of the files, if it was named
     typed = True  # ids have a type of their own; in delimited text, all are strings
     unbuffered = False  # rows are wanted as they come
     keeps_wrong = False  # a row that is wrong is a row that is left out, and not an error
-    absent: Collection[str] = ()  # of several columns of texts, those that no row met so far has: a row of JSON may lack some
+    # of several columns of texts, those that no row met so far has: a row of JSON may lack some
+    absent: Collection[str] = ()
     unwritable = ""  # characters that no id may have, as a list that is written cannot hold them
     tagged = False  # most of the first texts look like pages of HTML, and are taken as plain texts
-    whole_pages = 0  # pages that the reading under way compares by their whole texts, as their main texts are too short
+    # pages that the reading under way compares by their whole texts, as their main texts are too
+    # short
+    whole_pages = 0
     rows: int | None = None  # if the number is known before they are read
     rows_before = 0  # those that are read, in a file of which a part is read
     bytes_total: int | None = None
@@ -262,21 +331,28 @@ class RowSource(ABC):
         return ", ".join(self.names[:3]) + (" and more" if len(self.names) > 3 else "")
 
     def resolved(self, projection: Projection) -> Projection:
-        """Return the columns that the source has; InputError for one that is missing, as far as that is known before reading."""
+        """Return the columns that the source has.
+
+        InputError for one that is missing, as far as that is known before reading.
+        """
         return projection
 
     @abstractmethod
-    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
+    def batches(
+        self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
+    ) -> Iterator[Batch]:
         """Read from the start; InputError for a value of another type, or a column that is not there.
 
-        A rule makes ids of one type; by default, each batch has its own, and integers among strings are strings. Rows
-        that are skipped at the beginning are only counted, and not taken apart where that can be avoided; only sources that jobs
-        resume (:meth:`states`) skip rows.
+        A rule makes ids of one type; by default, each batch has its own, and integers among strings
+        are strings. Rows that are skipped at the beginning are only counted, and not taken apart
+        where that can be avoided; only sources that jobs resume (:meth:`states`) skip rows.
         """
 
     def states(self) -> list[FileState]:
         """Return the state of each file, in order; InputError if there are no files."""
-        raise InputError("a table in memory is gone when the process ends: resume= (--resume) is for files")
+        raise InputError(
+            "a table in memory is gone when the process ends: resume= (--resume) is for files"
+        )
 
     def limit_memory(self, memory: int) -> None:  # noqa: B027 - of files of lines
         """Read lines as long as an amount of memory allows."""
@@ -288,19 +364,33 @@ class RowSource(ABC):
         if wrong is None:
             return ids
         place, message = wrong
-        raise InputError(f"{self.label}: {message}") if batch.wrong is None else batch.wrong(place, message)
+        raise (
+            InputError(f"{self.label}: {message}")
+            if batch.wrong is None
+            else batch.wrong(place, message)
+        )
 
     @abstractmethod
     def check_unchanged(self) -> None:
         """Raise InputError if the last reading was of other files than the first one."""
 
-    def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+    def copy(
+        self,
+        flags: Flags,
+        target: Any,
+        progress: Progress | None = None,
+        complete: Complete | None = None,
+    ) -> None:
         """Write the rows whose flags are set to a path, which appears when all of them are written.
 
-        ``progress("copying", done, total)`` is called with rows, and ``complete`` before what is written appears. InputError if
-        the files changed since they were read, or for a source whose rows cannot be copied.
+        ``progress("copying", done, total)`` is called with rows, and ``complete`` before what is
+        written appears. InputError if the files changed since they were read, or for a source whose
+        rows cannot be copied.
         """
-        raise InputError(f"{self.label}: rows are copied of Parquet files, JSON lines, delimited text, folders and tables")
+        raise InputError(
+            f"{self.label}: rows are copied of Parquet files, JSON lines, delimited text, folders "
+            "and tables"
+        )
 
     def flagged(self, flags: Flags) -> Any:
         """Return the rows whose flags are set for a caller: of files, their numbers."""
@@ -311,19 +401,30 @@ class RowSource(ABC):
 
 
 class RowFiles(RowSource):
-    """Rows of files, which are regular if they are read ``again``; otherwise ``-`` is standard input."""
+    """Rows of files, which are regular if they are read ``again``.
 
-    def __init__(self, paths: Sequence[str], again: bool = False, encoding: str | None = None) -> None:
+    Otherwise ``-`` is standard input.
+    """
+
+    def __init__(
+        self, paths: Sequence[str], again: bool = False, encoding: str | None = None
+    ) -> None:
         self.encoding = check_encoding(encoding)
         self.files = [InputFile(path) for path in paths]
         for file in self.files:
             if again and file.size is None:
-                raise at(file.name, None, "must be a regular file, because it is read more than once")
-        self.names, self.paths = [file.name for file in self.files], [file.path for file in self.files]
+                raise at(
+                    file.name, None, "must be a regular file, because it is read more than once"
+                )
+        self.names, self.paths = (
+            [file.name for file in self.files],
+            [file.path for file in self.files],
+        )
         sizes = [file.size for file in self.files if file.size is not None]
         self.bytes_total = sum(sizes) if len(sizes) == len(self.files) else None
         self._states = list(map(FileState.of, self.paths)) if again else []
-        self.given: Sequence[Path] = [Path(path) for path in self.paths]  # or the folders in which the files were found
+        # or the folders in which the files were found
+        self.given: Sequence[Path] = [Path(path) for path in self.paths]
         self.rows_of_files: list[int] = []  # as the last whole reading has counted them
 
     def states(self) -> list[FileState]:
@@ -352,13 +453,17 @@ class Skip:
     def finish(self) -> None:
         """Raise InputError if there were fewer."""
         if self.left:
-            raise InputError(f"the input changed: {counted(self.left, 'row')} fewer than there were")
+            raise InputError(
+                f"the input changed: {counted(self.left, 'row')} fewer than there were"
+            )
 
 
 class RowFlags:
     """Hands out the flags of successive rows, and raises InputError when a second reading has another number of rows."""
 
-    def __init__(self, flags: Flags, progress: Progress | None = None, phase: str = "copying") -> None:
+    def __init__(
+        self, flags: Flags, progress: Progress | None = None, phase: str = "copying"
+    ) -> None:
         self._flags = flags
         self._done = 0
         self._progress, self._phase = progress, phase
@@ -380,11 +485,17 @@ class RowFlags:
             self._progress(self._phase, self._done, self._done)
 
     def _changed(self) -> None:
-        raise InputError(f"the input changed while it was read: {counted(len(self._flags), 'row')} before, another number now")
+        raise InputError(
+            f"the input changed while it was read: {counted(len(self._flags), 'row')} before, "
+            "another number now"
+        )
 
 
 def converted(values: Iterable[Any], convert: Callable[[Any], Value], wrong: Wrong) -> list[Value]:
-    """Return values as something else, one by one; the error names the row of one that cannot be."""
+    """Return values as something else, one by one.
+
+    The error names the row of one that cannot be.
+    """
     out = []
     for place, value in enumerate(values):
         try:
@@ -395,21 +506,35 @@ def converted(values: Iterable[Any], convert: Callable[[Any], Value], wrong: Wro
 
 
 def batch_of_values(
-    columns: dict[str, list[Any]], projection: Projection, rule: IdRule | None, wrong: Wrong, typed: bool = True
+    columns: dict[str, list[Any]],
+    projection: Projection,
+    rule: IdRule | None,
+    wrong: Wrong,
+    typed: bool = True,
 ) -> Batch:
-    """Return rows from Python's values in each column, None where there is none; ``typed``: strings are no integers."""
+    """Return rows from Python's values in each column, None where there is none; ``typed``.
+
+    Strings are no integers.
+    """
     known, left_out = np.ones(len(next(iter(columns.values()))), bool), list[LeftOut]()
     for group in projection.needed:
-        known &= np.logical_or.reduce([[value is not None for value in columns[name]] for name in group])
+        known &= np.logical_or.reduce(
+            [[value is not None for value in columns[name]] for name in group]
+        )
     if not known.all():
         places = np.flatnonzero(known).tolist()
         if projection.id is not None:
-            left_out = [LeftOut(place, id_or_none(columns[projection.id][place])) for place in np.flatnonzero(~known).tolist()]
+            left_out = [
+                LeftOut(place, id_or_none(columns[projection.id][place]))
+                for place in np.flatnonzero(~known).tolist()
+            ]
         columns = {name: list(compress(values, known)) for name, values in columns.items()}
         every, wrong = wrong, lambda place, message: every(places[place], message)
 
     def texts_of(name: str) -> list[str]:
-        return converted(columns[name], _text, lambda place, message: wrong(place, f"{name}: {message}"))
+        return converted(
+            columns[name], _text, lambda place, message: wrong(place, f"{name}: {message}")
+        )
 
     batch = Batch(known=known, wrong=wrong, left_out=left_out)
     if isinstance(projection.text, tuple):
@@ -417,7 +542,9 @@ def batch_of_values(
     elif projection.text is not None:
         batch = batch._replace(texts=texts_of(projection.text))
     if projection.fingerprint is not None:
-        batch = batch._replace(fingerprints=fingerprints_of(columns[projection.fingerprint], projection.digits, wrong))
+        batch = batch._replace(
+            fingerprints=fingerprints_of(columns[projection.fingerprint], projection.digits, wrong)
+        )
     if projection.id is not None:
         batch = batch._replace(ids=ids_of(columns[projection.id], rule, wrong, typed))
     if projection.score is not None:
@@ -436,37 +563,55 @@ def fingerprints_of(values: list[Any], digits: Digits, wrong: Wrong) -> Words:
     with suppress(InputError, UnicodeEncodeError):  # below, an error names the row
         if kinds == {int}:
             signed = digits.signed and min(values) < 0
-            return check_fingerprints([of_signed(n, digits.width) for n in values] if signed else values, digits.width)
+            return check_fingerprints(
+                [of_signed(n, digits.width) for n in values] if signed else values, digits.width
+            )
         if kinds == {str} and (rows := parse_texts(values, digits)) is not None:
             return rows
     return digits.width.rows(converted(values, lambda value: _fingerprint(value, digits), wrong))
 
 
-def ids_of(values: list[Any], rule: IdRule | None, wrong: Wrong, typed: bool = True) -> Words | StringColumn:
-    """Return integers and strings as ids, with the type that a rule asks for; without a rule, mixed ones are strings."""
+def ids_of(
+    values: list[Any], rule: IdRule | None, wrong: Wrong, typed: bool = True
+) -> Words | StringColumn:
+    """Return integers and strings as ids, with the type that a rule asks for.
+
+    Without a rule, mixed ones are strings.
+    """
     try:
         checked: Any = check_ids(values, len(values))
     except InputError:  # of an id, which is named below, or because they are mixed
         checked = converted(values, _id, wrong)
         if rule is not None and rule.asked == "auto":
             kinds = [type(value).__name__ for value in checked]
-            other = next((place for place, kind in enumerate(kinds) if kind != (rule.kind or kinds[0])), None)
+            other = next(
+                (place for place, kind in enumerate(kinds) if kind != (rule.kind or kinds[0])), None
+            )
             if other is not None:
                 raise wrong(other, mixed_ids(kinds[other])) from None
         checked = list(map(str, checked))
     ids = StringColumn.of(checked) if isinstance(checked, list) else checked
     if rule is None or not values or (not typed and rule.kind is None):
         return ids
-    return rule.settled(ids, wrong) if typed or rule.kind == "str" else rule.integers(cast(StringColumn, ids), wrong)
+    return (
+        rule.settled(ids, wrong)
+        if typed or rule.kind == "str"
+        else rule.integers(cast(StringColumn, ids), wrong)
+    )
 
 
 def scores_of(values: Iterable[Any], name: str, wrong: Wrong) -> Words:
     """Return numbers, or the digits of some, as keys."""
-    return rows_of_keys(converted(values, score_key, lambda place, message: wrong(place, f"{name}: {message}")))
+    return rows_of_keys(
+        converted(values, score_key, lambda place, message: wrong(place, f"{name}: {message}"))
+    )
 
 
 def show_json(value: object) -> str:
-    """Return a value as JSON has it, for a message; a decimal is how JSON's numbers are read exactly."""
+    """Return a value as JSON has it, for a message.
+
+    A decimal is how JSON's numbers are read exactly.
+    """
     return show(json.dumps(value, default=float)).strip("'")
 
 
@@ -480,7 +625,9 @@ def _fingerprint(value: object, digits: Digits) -> int:
     if type(value) is str:
         return read_digits(value, digits)
     if type(value) is not int:
-        raise InputError(f"{show_json(value)} is not a fingerprint: expected an integer or a string of digits")
+        raise InputError(
+            f"{show_json(value)} is not a fingerprint: expected an integer or a string of digits"
+        )
     if digits.signed:
         value = of_signed(value, digits.width)
     if value < 0:

@@ -15,20 +15,29 @@ from fpstore.io.packages import import_package
 
 
 class Tabular(ABC):
-    """A result that converts to tables. It has the Arrow C stream protocol, so other packages can take it too."""
+    """A result that converts to tables.
+
+    It has the Arrow C stream protocol, so other packages can take it too.
+    """
 
     @abstractmethod
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
         """Return the columns as a ``pyarrow.Table``."""
 
     def to_pandas(self, **options: Any) -> Any:
-        """Return the same as a ``pandas.DataFrame``, with the options of ``to_arrow``; needs pyarrow too."""
+        """Return the same as a ``pandas.DataFrame``, with the options of ``to_arrow``.
+
+        Needs pyarrow too.
+        """
         table = self.to_arrow(**options)
         import_package("pandas", "to_pandas")  # pyarrow imports it, and has a message of its own
         return table.to_pandas()
 
     def to_polars(self, **options: Any) -> Any:
-        """Return the same as a ``polars.DataFrame``, with the options of ``to_arrow``; needs pyarrow too."""
+        """Return the same as a ``polars.DataFrame``, with the options of ``to_arrow``.
+
+        Needs pyarrow too.
+        """
         table = self.to_arrow(**options)
         return import_package("polars", "to_polars").from_arrow(table)
 
@@ -43,7 +52,8 @@ class Tabular(ABC):
 def arrow_table(parts: Iterable[NamedColumns], names: Mapping[str, str] | None) -> Any:
     """Return the columns of at least one part as a ``pyarrow.Table``, with a chunk for each part, and other names for some.
 
-    Numbers in 1-D arrays are not copied; uint8 of shape (rows, bytes) becomes bytes of fixed size, and lists become strings.
+    Numbers in 1-D arrays are not copied; uint8 of shape (rows, bytes) becomes bytes of fixed size,
+    and lists become strings.
     """
     pyarrow = import_package("pyarrow", "a table")
     chunks: dict[str, list[Any]] = {}
@@ -53,26 +63,41 @@ def arrow_table(parts: Iterable[NamedColumns], names: Mapping[str, str] | None) 
             new = renamed(list(part), names)
         for name, values in part.items():
             array = arrow_array(values)
-            chunks[name] += getattr(array, "chunks", [array])  # of more strings than the type holds, pyarrow makes several
+            # of more strings than the type holds, pyarrow makes several
+            chunks[name] += getattr(array, "chunks", [array])
     return pyarrow.table([pyarrow.chunked_array(arrays) for arrays in chunks.values()], new)
 
 
-def values_at(values: npt.NDArray[Any] | list[str], places: npt.NDArray[Any]) -> npt.NDArray[Any] | list[str]:
+def values_at(
+    values: npt.NDArray[Any] | list[str], places: npt.NDArray[Any]
+) -> npt.NDArray[Any] | list[str]:
     """Return the values at some places."""
-    return [values[place] for place in places.tolist()] if isinstance(values, list) else values[places]
+    return (
+        [values[place] for place in places.tolist()] if isinstance(values, list) else values[places]
+    )
 
 
 def renamed(columns: Sequence[str], names: Mapping[str, str] | None) -> list[str]:
-    """Return the names of the columns; InputError for names of other columns, and for two columns of one name."""
+    """Return the names of the columns.
+
+    InputError for names of other columns, and for two columns of one name.
+    """
     if names is None:
         return list(columns)
     if not isinstance(names, Mapping):
-        raise InputError(f"names must be a dict of columns and their new names, got {show(names)}", got=names)
+        raise InputError(
+            f"names must be a dict of columns and their new names, got {show(names)}", got=names
+        )
     for name, other in names.items():
         if name not in columns:
-            raise InputError(f"there is no column {show(name)} to rename (columns here: {', '.join(columns)})", got=name)
+            raise InputError(
+                f"there is no column {show(name)} to rename (columns here: {', '.join(columns)})",
+                got=name,
+            )
         if not isinstance(other, str) or not other:
-            raise InputError(f"the new name of {name!r} must be a string, got {show(other)}", got=other)
+            raise InputError(
+                f"the new name of {name!r} must be a string, got {show(other)}", got=other
+            )
     new = [names.get(column, column) for column in columns]
     if len(set(new)) != len(new):
         raise InputError(f"two columns would have one name: {', '.join(new)}", got=names)
@@ -80,7 +105,10 @@ def renamed(columns: Sequence[str], names: Mapping[str, str] | None) -> list[str
 
 
 def arrow_array(values: Words | npt.NDArray[Any] | list[str]) -> Any:
-    """Return the values of a column as an Arrow array: uint8 of shape (rows, bytes) as bytes of fixed size, a list as strings."""
+    """Return the values of a column as an Arrow array.
+
+    Uint8 of shape (rows, bytes) as bytes of fixed size, a list as strings.
+    """
     import pyarrow
 
     if isinstance(values, list):
@@ -88,4 +116,6 @@ def arrow_array(values: Words | npt.NDArray[Any] | list[str]) -> Any:
     if values.ndim == 1:
         return pyarrow.array(values)
     data = pyarrow.py_buffer(np.ascontiguousarray(values))
-    return pyarrow.FixedSizeBinaryArray.from_buffers(pyarrow.binary(values.shape[1]), len(values), [None, data])
+    return pyarrow.FixedSizeBinaryArray.from_buffers(
+        pyarrow.binary(values.shape[1]), len(values), [None, data]
+    )

@@ -1,4 +1,7 @@
-"""Writing result and export rows: TSV, CSV, JSON lines, Parquet, and plain arrays of fingerprints."""
+"""Writing result and export rows.
+
+TSV, CSV, JSON lines, Parquet, and plain arrays of fingerprints.
+"""
 
 import json
 import os
@@ -44,7 +47,8 @@ _KINDS: dict[str, ColumnKind] = {
 class Writer:
     """Writes rows of named columns; made by `open_writer`.
 
-    As a context manager, it commits at the end of the block. If the block raises, nothing is left at the target.
+    As a context manager, it commits at the end of the block. If the block raises, nothing is left
+    at the target.
 
     Attributes
     ----------
@@ -53,7 +57,12 @@ class Writer:
     """
 
     def __init__(
-        self, sink: Sink, encoder: Encoder, columns: Mapping[str, ColumnKind], width: Width, names: Sequence[str]
+        self,
+        sink: Sink,
+        encoder: Encoder,
+        columns: Mapping[str, ColumnKind],
+        width: Width,
+        names: Sequence[str],
     ) -> None:
         self._sink = sink
         self._width = width
@@ -70,12 +79,14 @@ class Writer:
         Parameters
         ----------
         data : mapping, Chunk or iterable of tuples
-            One array or list for each column, all of one length; or a `Chunk`; or tuples in the order of the columns.
+            One array or list for each column, all of one length; or a `Chunk`; or tuples in the
+            order of the columns.
 
         Raises
         ------
         InputError
-            Columns are missing, unknown or of different lengths, or hold values that the format cannot. Nothing was written.
+            Columns are missing, unknown or of different lengths, or hold values that the format
+            cannot. Nothing was written.
         StorageError
             The system refused a write. Nothing is left at the target.
         """
@@ -97,12 +108,17 @@ class Writer:
         self.rows += count
 
     def flush(self) -> None:
-        """Let readers of a stream or a pipe see the rows written so far. Parquet holds them back until there are enough."""
+        """Let readers of a stream or a pipe see the rows written so far.
+
+        Parquet holds them back until there are enough.
+        """
         if not self._closed:
             self._sink.flush()
 
     def close(self, complete: Complete | None = None) -> None:
-        """Finish the output, so that it appears under the target's name; a second call does nothing.
+        """Finish the output, so that it appears under the target's name.
+
+        A second call does nothing.
 
         ``complete`` is called with the temporary name of a complete file, before it is renamed.
         """
@@ -126,7 +142,12 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if kind is None:
             self.close()
         else:
@@ -135,7 +156,9 @@ class Writer:
     def _by_name(self, data: Mapping[str, Any] | Chunk | Iterable[Sequence[Any]]) -> dict[str, Any]:
         names = list(self._columns)
         if isinstance(data, Chunk):
-            data = {"fingerprint": data.fingerprints} | ({} if data.ids is None else {"id": data.ids})
+            data = {"fingerprint": data.fingerprints} | (
+                {} if data.ids is None else {"id": data.ids}
+            )
         elif not isinstance(data, Mapping):
             rows = list(data)
             wrong = next((row for row in rows if len(row) != len(names)), None)
@@ -143,7 +166,9 @@ class Writer:
                 raise InputError(f"a row of {len(wrong)} values for the columns {', '.join(names)}")
             data = {name: [row[index] for row in rows] for index, name in enumerate(names)}
         if set(data) != set(names):
-            raise InputError(f"columns {', '.join(map(str, data))} given, {', '.join(names)} expected")
+            raise InputError(
+                f"columns {', '.join(map(str, data))} given, {', '.join(names)} expected"
+            )
         return {name: data[name] for name in names}
 
     def _check(self, data: dict[str, Any]) -> NamedColumns:
@@ -151,18 +176,26 @@ class Writer:
         count = len(next(iter(data.values())))
         for name, values in data.items():
             if len(values) != count:
-                raise InputError(f"column {name!r} has {len(values)} rows, the columns before it {count}")
+                raise InputError(
+                    f"column {name!r} has {len(values)} rows, the columns before it {count}"
+                )
             kind = self._columns[name]
             if kind == "share":
                 columns[name] = np.asarray(values, np.float64)
                 continue
             try:
-                found = check_fingerprints(values, self._width) if kind == "fingerprint" else check_ids(values, count)
+                found = (
+                    check_fingerprints(values, self._width)
+                    if kind == "fingerprint"
+                    else check_ids(values, count)
+                )
             except InputError as error:
                 raise InputError(f"column {name!r}: {error}") from None
             if kind == "distance":
                 if isinstance(found, list) or found.max(initial=0) > self._width.bits:
-                    raise InputError(f"column {name!r} must hold distances of 0 to {self._width.bits} bits")
+                    raise InputError(
+                        f"column {name!r} must hold distances of 0 to {self._width.bits} bits"
+                    )
                 found = found.astype(np.uint8 if self._width.bits < 256 else np.uint16)
             strings = isinstance(found, list)
             if count and self._strings.get(name, strings) != strings:
@@ -174,7 +207,7 @@ class Writer:
 def open_writer(
     path_or_stream: str | os.PathLike[str] | IO[Any],
     *,
-    format: str | None = None,  # noqa: A002 - the word users know
+    format: str | None = None,
     columns: Sequence[str] | Mapping[str, ColumnKind],
     header: bool = False,
     width: int = 64,
@@ -187,28 +220,31 @@ def open_writer(
     Parameters
     ----------
     path_or_stream : path or stream
-        A path is written under a temporary name and renamed by ``close``. ``"-"`` is standard output.
-        A stream is flushed, not closed.
+        A path is written under a temporary name and renamed by ``close``. ``"-"`` is standard
+        output. A stream is flushed, not closed.
     format : str, optional
-        "npy", "u32", "u64", "tsv", "csv", "txt", "jsonl" or "parquet"; by default from the extension of the path, and "tsv"
-        for a stream.
+        "npy", "u32", "u64", "tsv", "csv", "txt", "jsonl" or "parquet"; by default from the
+        extension of the path, and "tsv" for a stream.
     columns : sequence of str or mapping
-        Column names in order. "fingerprint", "query", "a" and "b" hold fingerprints, "distance" holds distances, "share" holds
-        shares (float), and others hold integers or strings. A mapping to "fingerprint", "distance", "share" or "value" overrides
-        this, and to "text", a column of strings also if it has no rows.
+        Column names in order. "fingerprint", "query", "a" and "b" hold fingerprints, "distance"
+        holds distances, "share" holds shares (float), and others hold integers or strings. A
+        mapping to "fingerprint", "distance", "share" or "value" overrides this, and to "text", a
+        column of strings also if it has no rows.
     header : bool
         Begin delimited text with a line of column names.
     width : int
-        The bits of a fingerprint: 32, 64, 128 or 256. Text has ``width / 4`` hexadecimal digits. Parquet has uint32, uint64 or
-        ``fixed_size_binary(width / 8)``, and ``.npy`` uint32, uint64 or uint8 of shape (n, width / 8).
+        The bits of a fingerprint: 32, 64, 128 or 256. Text has ``width / 4`` hexadecimal digits.
+        Parquet has uint32, uint64 or ``fixed_size_binary(width / 8)``, and ``.npy`` uint32, uint64
+        or uint8 of shape (n, width / 8).
     null : bool
-        End lines with a zero byte instead of a line feed, as ``xargs -0`` reads them; cells may then hold line breaks. For txt,
-        tsv, csv and jsonl.
+        End lines with a zero byte instead of a line feed, as ``xargs -0`` reads them; cells may
+        then hold line breaks. For txt, tsv, csv and jsonl.
     names : dict of str to str, optional
-        Other names for some of the columns in the output; ``write`` takes the old ones. Delimited text then begins with a header.
+        Other names for some of the columns in the output; ``write`` takes the old ones. Delimited
+        text then begins with a header.
     fingerprinter : mapping, optional
-        How the fingerprints were made, as `Fingerprinter.describe` returns it: Parquet remembers it in its metadata, and a store
-        that is built of the file does.
+        How the fingerprints were made, as `Fingerprinter.describe` returns it: Parquet remembers it
+        in its metadata, and a store that is built of the file does.
 
     Returns
     -------
@@ -240,25 +276,49 @@ def open_writer(
     many = isinstance(columns, Mapping | Sequence) and not isinstance(columns, str | bytes)
     if not (many and all(isinstance(name, str) for name in columns)):
         raise InputError(f"columns must be a list of names, got {show(columns)}")
-    kinds = dict(columns) if isinstance(columns, Mapping) else {name: _KINDS.get(name, "value") for name in columns}
+    kinds = (
+        dict(columns)
+        if isinstance(columns, Mapping)
+        else {name: _KINDS.get(name, "value") for name in columns}
+    )
     if not kinds or len(kinds) != len(columns):
         raise InputError(f"columns must have distinct names, got {show(list(columns))}")
-    if format is None and (path_or_stream == "-" or not isinstance(path_or_stream, str | os.PathLike)):
+    if format is None and (
+        path_or_stream == "-" or not isinstance(path_or_stream, str | os.PathLike)
+    ):
         format = "tsv"  # noqa: A001
-    plain = [] if list(kinds.values()) == ["fingerprint"] else ["npy", *RAW_BITS]  # hold nothing else
+    # hold nothing else
+    plain = [] if list(kinds.values()) == ["fingerprint"] else ["npy", *RAW_BITS]
     shown = [form for form in FORMATS if form not in plain]
-    name = format_of(path_or_stream if isinstance(path_or_stream, str | os.PathLike) else "-", format, shown=shown)
+    name = format_of(
+        path_or_stream if isinstance(path_or_stream, str | os.PathLike) else "-",
+        format,
+        shown=shown,
+    )
     if name in plain:
-        raise InputError(f"the {name} format holds one column of fingerprints, not {', '.join(kinds)}")
+        raise InputError(
+            f"the {name} format holds one column of fingerprints, not {', '.join(kinds)}"
+        )
     if RAW_BITS.get(name, known.bits) != known.bits:
-        raise InputError(f"the {name} format holds fingerprints of {RAW_BITS[name]} bits, but the width is {known.bits}: use npy")
+        raise InputError(
+            f"the {name} format holds fingerprints of {RAW_BITS[name]} bits, but the width is "
+            f"{known.bits}: use npy"
+        )
     new = dict(zip(renamed(list(kinds), names), kinds.values(), strict=True))
     if names and (name == "npy" or name in RAW_BITS):
         raise InputError(f"the {name} format has no names of columns", got=names)
     if check_flag(null, "null"):
         refuse_without_lines(name)
-    if path_or_stream == "-" and name in RAW_BITS and sys.stdout is not None and sys.stdout.isatty():
-        raise InputError(f"format {name} is binary, which a terminal does not show: name a file (--output), or pipe it")
+    if (
+        path_or_stream == "-"
+        and name in RAW_BITS
+        and sys.stdout is not None
+        and sys.stdout.isatty()
+    ):
+        raise InputError(
+            f"format {name} is binary, which a terminal does not show: name a file (--output), or "
+            "pipe it"
+        )
     sink = Sink(path_or_stream)
     try:
         if name == "npy" or name in RAW_BITS:
@@ -278,14 +338,27 @@ def open_writer(
 def unwritable(form: str, end: str = "\n") -> str:
     """Return the characters that no string may have in a format, whose lines end so."""
     quotes_breaks = form == "csv" and end == "\n"
-    return _SEPARATORS.get(form, "") + ("" if quotes_breaks or form not in _SEPARATORS else _LINE_BREAKS[end])
+    return _SEPARATORS.get(form, "") + (
+        "" if quotes_breaks or form not in _SEPARATORS else _LINE_BREAKS[end]
+    )
 
 
 class LineEncoder(Encoder):
-    """Rows as lines of delimited text, with quotes only in CSV, or of JSON objects; fingerprints are hexadecimal digits."""
+    """Rows as lines of delimited text, with quotes only in CSV, or of JSON objects.
 
-    def __init__(self, sink: Sink, form: str, columns: Mapping[str, ColumnKind], width: Width, end: str) -> None:
-        self._sink, self._form, self._columns, self._width, self._end = sink, form, columns, width, end
+    Fingerprints are hexadecimal digits.
+    """
+
+    def __init__(
+        self, sink: Sink, form: str, columns: Mapping[str, ColumnKind], width: Width, end: str
+    ) -> None:
+        self._sink, self._form, self._columns, self._width, self._end = (
+            sink,
+            form,
+            columns,
+            width,
+            end,
+        )
         self._join: Callable[[Iterable[str]], str] = _DELIMITERS.get(form, "").join
         if form == "jsonl":
             template = ", ".join(_json(name).replace("%", "%%") + ": %s" for name in columns)
@@ -321,9 +394,13 @@ class LineEncoder(Encoder):
             value = next(value for value in values if set(value) & set(self._forbidden))
             held = "a line break" if self._end == "\n" else "a zero byte"
             raise InputError(
-                f"{show(value)} in {name} cannot be written as {self._form}: it holds a separator or "
+                f"{show(value)} in {name} cannot be written as {self._form}: it holds a separator "
+                "or "
                 f"{held}; write JSON lines (--json, or a file.jsonl) or Parquet (a file.parquet)"
             )
         if self._form == "csv" and any(character in joined for character in _QUOTED):
-            return ['"' + value.replace('"', '""') + '"' if set(value) & set(_QUOTED) else value for value in values]
+            return [
+                '"' + value.replace('"', '""') + '"' if set(value) & set(_QUOTED) else value
+                for value in values
+            ]
         return values

@@ -1,7 +1,10 @@
-"""Near-duplicates among the documents that share the key of a band: what takes the place of an exact join for many documents.
+"""Near-duplicates among the documents that share the key of a band.
 
-A document takes four bytes of memory, for the set that it is in. Keys and fingerprints lie in temporary files: the keys of one
-band after the other are sorted in a budget, and fingerprints are read of those documents that share a key.
+What takes the place of an exact join for many documents.
+
+A document takes four bytes of memory, for the set that it is in. Keys and fingerprints lie in
+temporary files: the keys of one band after the other are sorted in a budget, and fingerprints are
+read of those documents that share a key.
 """
 
 from __future__ import annotations
@@ -24,13 +27,17 @@ from fpstore.jobs.joining import pairs_within
 from fpstore.jobs.pairs import join_design
 
 BLOCK_ROWS = 1 << 16  # whose keys are written together
-MOST_COMPARED = 1 << 10  # documents of a group of which every two are compared: a larger one is joined
+# documents of a group of which every two are compared: a larger one is joined
+MOST_COMPARED = 1 << 10
 MEMBER_BYTES = 1 << 8  # of a member of the groups that are looked at together, and its fingerprint
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 
 
 class BandKeys:
-    """The keys of some bands of documents, in the order in which they come, in a temporary file: block by block, band by band."""
+    """The keys of some bands of documents, in the order in which they come, in a temporary file.
+
+    Block by block, band by band.
+    """
 
     def __init__(self, bands: int) -> None:
         self.bands = bands
@@ -47,7 +54,9 @@ class BandKeys:
             self._write()
 
     def _write(self) -> None:
-        block = np.ascontiguousarray(np.concatenate([np.empty((0, self.bands), np.uint64), *self._held]).T)
+        block = np.ascontiguousarray(
+            np.concatenate([np.empty((0, self.bands), np.uint64), *self._held]).T
+        )
         self._file.append(block.reshape(-1).view(np.uint8))
         self._sizes.append(self._waiting)
         self._held, self._waiting = [], 0
@@ -68,14 +77,20 @@ class BandKeys:
 
 
 class Groups(NamedTuple):
-    """Documents that share a key: group g has ``members[lims[g]:lims[g + 1]]``, two or more, ascending."""
+    """Documents that share a key.
+
+    Group g has ``members[lims[g]:lims[g + 1]]``, two or more, ascending.
+    """
 
     members: Words
     lims: Lims
 
     @classmethod
     def of(cls, members: Words, owners: npt.NDArray[np.intp]) -> Groups:
-        """Return groups of members whose groups have the numbers ``owners``, ascending; those of one member are left out."""
+        """Return groups of members whose groups have the numbers ``owners``, ascending.
+
+        Those of one member are left out.
+        """
         sizes = np.bincount(owners)
         return cls(members[(sizes > 1)[owners]], lims_of(sizes[sizes > 1]))
 
@@ -94,12 +109,18 @@ class Groups(NamedTuple):
 
 
 def connected_by_bands(
-    fingerprints: Words, searched: Flags | None, keys: BandKeys, radius: int, width: Width, resources: Resources
+    fingerprints: Words,
+    searched: Flags | None,
+    keys: BandKeys,
+    radius: int,
+    width: Width,
+    resources: Resources,
 ) -> Numbers:
     """Return for each document the first one that is connected with it.
 
-    Connected are two documents with one fingerprint, two that share a key and lie within the radius, and what is connected with
-    one that is connected. Every such pair is found. ``searched`` flags the documents that may be connected; None: all may.
+    Connected are two documents with one fingerprint, two that share a key and lie within the
+    radius, and what is connected with one that is connected. Every such pair is found. ``searched``
+    flags the documents that may be connected; None: all may.
     """
     sets = _kernel.Sets(len(fingerprints))
     _unite_equal(sets, fingerprints, searched, resources)
@@ -113,17 +134,26 @@ def connected_by_bands(
     return sets.names()
 
 
-def _searched(pieces: Iterable[Words], numbers: Numbers | None, searched: Flags | None) -> Iterator[tuple[Words, Numbers]]:
-    """Yield values of successive documents, and a number of each, by default its own; only of those that are searched."""
+def _searched(
+    pieces: Iterable[Words], numbers: Numbers | None, searched: Flags | None
+) -> Iterator[tuple[Words, Numbers]]:
+    """Yield values of successive documents, and a number of each, by default its own.
+
+    Only of those that are searched.
+    """
     start = 0
     for values in pieces:
         some = slice(start, start + len(values))
-        own: Numbers = np.arange(some.start, some.stop, dtype=np.uint64) if numbers is None else numbers[some]
+        own: Numbers = (
+            np.arange(some.start, some.stop, dtype=np.uint64) if numbers is None else numbers[some]
+        )
         yield (values, own) if searched is None else (values[searched[some]], own[searched[some]])
         start = some.stop
 
 
-def _groups(rows: Iterator[tuple[Words, Numbers]], count: int, resources: Resources) -> Iterator[Groups]:
+def _groups(
+    rows: Iterator[tuple[Words, Numbers]], count: int, resources: Resources
+) -> Iterator[Groups]:
     """Yield the different numbers that share a key, of at most ``count`` rows of a key and a number."""
     sorter = Sorter(resources.memory * 3 // 4, None, count, threads=resources.threads)
     most = max(resources.memory // 4 // MEMBER_BYTES, 1)
@@ -136,21 +166,32 @@ def _groups(rows: Iterator[tuple[Words, Numbers]], count: int, resources: Resour
         for first in range(0, len(part.per_key), most):
             sizes = part.per_key[first : first + most].view(np.int64)
             start, end = end, end + int(sizes.sum())
-            members, lims = part.ids[start:end][np.repeat(sizes > 1, sizes)], lims_of(sizes[sizes > 1])
+            members, lims = (
+                part.ids[start:end][np.repeat(sizes > 1, sizes)],
+                lims_of(sizes[sizes > 1]),
+            )
             for some in spans(lims, most):
                 within = lims[some.start : some.stop + 1]
                 yield Groups(members[within[0] : within[-1]].astype(np.uint64), within - within[0])
 
 
-def _unite_equal(sets: _kernel.Sets, fingerprints: Words, searched: Flags | None, resources: Resources) -> None:
+def _unite_equal(
+    sets: _kernel.Sets, fingerprints: Words, searched: Flags | None, resources: Resources
+) -> None:
     """Unite the documents that have one fingerprint."""
-    pieces = (fingerprints[start : start + BLOCK_ROWS] for start in range(0, len(fingerprints), BLOCK_ROWS))
-    for groups in _groups(_searched(map(row_hashes, pieces), None, searched), len(fingerprints), resources):
+    pieces = (
+        fingerprints[start : start + BLOCK_ROWS]
+        for start in range(0, len(fingerprints), BLOCK_ROWS)
+    )
+    for groups in _groups(
+        _searched(map(row_hashes, pieces), None, searched), len(fingerprints), resources
+    ):
         while len(groups.members):
             rows, firsts = rows_at(fingerprints, groups.members), groups.firsts
             same = equal(rows, rows[firsts])
             sets.unite(groups.members[same], groups.members[firsts[same]])
-            groups = Groups.of(groups.members[~same], lists_of(groups.lims)[~same])  # what has only the hash in common
+            # what has only the hash in common
+            groups = Groups.of(groups.members[~same], lists_of(groups.lims)[~same])
 
 
 def row_hashes(rows: Words) -> Words:
@@ -166,26 +207,49 @@ def _firsts(sets: _kernel.Sets, count: int) -> Numbers:
     kind = np.dtype(np.uint32 if count <= 1 << HALF_BITS else np.uint64)
     numbers = SpilledNumbers(kind)
     for start in range(0, count, BLOCK_ROWS):
-        numbers.append(sets.least(np.arange(start, min(start + BLOCK_ROWS, count), dtype=np.uint64)).astype(kind))
+        numbers.append(
+            sets.least(np.arange(start, min(start + BLOCK_ROWS, count), dtype=np.uint64)).astype(
+                kind
+            )
+        )
     return numbers.finish()
 
 
-def link(sets: _kernel.Sets, fingerprints: Words, groups: Groups, radius: int, width: Width, resources: Resources) -> None:
+def link(
+    sets: _kernel.Sets,
+    fingerprints: Words,
+    groups: Groups,
+    radius: int,
+    width: Width,
+    resources: Resources,
+) -> None:
     """Unite the members of groups that are within the radius of each other."""
     if not len(groups.members):
         return
     rows = rows_at(fingerprints, groups.members)
-    left = sets.link_groups(rows, groups.members, groups.lims.view(np.uint64), radius, MOST_COMPARED)
+    left = sets.link_groups(
+        rows, groups.members, groups.lims.view(np.uint64), radius, MOST_COMPARED
+    )
     for group in np.flatnonzero(left).tolist():
         some = slice(*groups.lims[group : group + 2].tolist())
         _join_group(sets, rows[some], groups.members[some], radius, width, resources)
 
 
-def _join_group(sets: _kernel.Sets, rows: Words, members: Words, radius: int, width: Width, resources: Resources) -> None:
-    """Unite the members of a large group that are connected: those of one fingerprint, and the first of each by a join."""
+def _join_group(
+    sets: _kernel.Sets, rows: Words, members: Words, radius: int, width: Width, resources: Resources
+) -> None:
+    """Unite the members of a large group that are connected.
+
+    Those of one fingerprint, and the first of each by a join.
+    """
     distinct, which = distinct_places(rows)
     firsts, index = np.empty_like(members, shape=len(distinct)), _kernel.RowIndex(distinct)
     firsts[which[::-1]] = members[::-1]
     sets.unite(members, firsts[which])
-    for links in pairs_within(distinct, join_design(distinct, radius, width), resources._replace(progress=None), linked=True):
+    for links in pairs_within(
+        distinct,
+        join_design(distinct, radius, width),
+        resources._replace(progress=None),
+        linked=True,
+    ):
         sets.unite(*(firsts[index.places(some).view(np.intp)] for some in (links.a, links.b)))

@@ -53,8 +53,15 @@ class RemovedPieces(Tabular):
         The bytes of all occurrences, in UTF-8.
     """
 
-    def __init__(self, texts: list[str], documents: Words, occurrences: Words, bytes: Words) -> None:  # noqa: A002 - a column
-        self.texts, self.documents, self.occurrences, self.bytes = texts, documents, occurrences, bytes
+    def __init__(
+        self, texts: list[str], documents: Words, occurrences: Words, bytes: Words
+    ) -> None:
+        self.texts, self.documents, self.occurrences, self.bytes = (
+            texts,
+            documents,
+            occurrences,
+            bytes,
+        )
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -63,7 +70,12 @@ class RemovedPieces(Tabular):
         """Yield the columns ``text``, ``documents``, ``occurrences`` and ``bytes``, at most 65,536 rows at once."""
         for start in range(0, max(len(self), 1), _ROWS_AT_ONCE):
             some = slice(start, start + _ROWS_AT_ONCE)
-            columns = self.texts[some], self.documents[some], self.occurrences[some], self.bytes[some]
+            columns = (
+                self.texts[some],
+                self.documents[some],
+                self.occurrences[some],
+                self.bytes[some],
+            )
             yield dict(zip(PIECE_COLUMNS, columns, strict=True))
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
@@ -92,7 +104,8 @@ class Boilerplate(NamedTuple):
     removed_bytes : int
         The bytes of texts that were removed, in UTF-8.
     pieces : RemovedPieces
-        The paragraphs or lines that were removed, the most frequent first; ``to_arrow`` makes a table.
+        The paragraphs or lines that were removed, the most frequent first; ``to_arrow`` makes a
+        table.
     table : pyarrow.Table or None
         The rows that are left of a table in memory; None for files.
     """
@@ -112,12 +125,17 @@ class Boilerplate(NamedTuple):
         return self.documents - self.dropped
 
     def __repr__(self) -> str:
-        changed = f"{self.changed:,} of {counted(self.documents, 'document')} changed, {self.dropped:,} of them dropped"
+        changed = (
+            f"{self.changed:,} of {counted(self.documents, 'document')} changed, {self.dropped:,} "
+            "of them dropped"
+        )
         return f"<fpstore.Boilerplate: {changed}, {self.removed_bytes:,} bytes removed>"
 
 
 class Pieces:
-    """Cuts texts into paragraphs or lines, and hashes each: 64 bits, without regard to case, white space and ignored characters.
+    """Cuts texts into paragraphs or lines, and hashes each.
+
+    64 bits, without regard to case, white space and ignored characters.
 
     Pieces of fewer characters, but for those, have the hash of an empty one.
     """
@@ -131,10 +149,15 @@ class Pieces:
         pieces = self._cut.split(text.casefold())[::2]
         if text.isascii():  # four times as fast
             seen = [piece.encode().translate(None, _ASCII_BLANKS) for piece in pieces]
-            return [xxhash.xxh3_64_intdigest(piece) if len(piece) >= self._least else _EMPTY for piece in seen]
+            return [
+                xxhash.xxh3_64_intdigest(piece) if len(piece) >= self._least else _EMPTY
+                for piece in seen
+            ]
         shown = ["".join(visible(piece).split()) for piece in pieces]
         return [
-            xxhash.xxh3_64_intdigest(piece.encode("utf-8", "surrogatepass")) if len(piece) >= self._least else _EMPTY
+            xxhash.xxh3_64_intdigest(piece.encode("utf-8", "surrogatepass"))
+            if len(piece) >= self._least
+            else _EMPTY
             for piece in shown
         ]
 
@@ -144,7 +167,10 @@ class Pieces:
 
 
 class PieceCounts:
-    """Counts in how many documents each hash occurs: 12 bytes for each, and up to half of that for those that came last."""
+    """Counts in how many documents each hash occurs.
+
+    12 bytes for each, and up to half of that for those that came last.
+    """
 
     def __init__(self) -> None:
         self._hashes, self._counts = np.empty(0, np.uint64), np.empty(0, np.uint32)
@@ -159,7 +185,10 @@ class PieceCounts:
             self._merge()
 
     def above(self, most: int) -> tuple[Words, npt.NDArray[np.uint32]]:
-        """Return the hashes that more documents have, ascending, and how many; not that of an empty piece."""
+        """Return the hashes that more documents have, ascending, and how many.
+
+        Not that of an empty piece.
+        """
         self._merge()
         found = (self._counts > most) & (self._hashes != np.uint64(_EMPTY))
         return self._hashes[found], self._counts[found]
@@ -176,26 +205,47 @@ class PieceCounts:
 
 
 class BoilerplateEdit:
-    """Removes the pieces with some hashes from texts, and notes what they are; threads edit different rows.
+    """Removes the pieces with some hashes from texts, and notes what they are.
 
-    ``hashes`` has those of the pieces of all rows, and ``lims`` where the ones of each row begin. ``repeated`` are the hashes
-    that go, ascending, and ``documents`` how many rows have each. ``lost`` has the bytes that each row loses, and ``dropped``
-    the rows that are dropped.
+    Threads edit different rows.
+
+    ``hashes`` has those of the pieces of all rows, and ``lims`` where the ones of each row begin.
+    ``repeated`` are the hashes that go, ascending, and ``documents`` how many rows have each.
+    ``lost`` has the bytes that each row loses, and ``dropped`` the rows that are dropped.
     """
 
-    def __init__(self, pieces: Pieces, hashes: Words, lims: Lims, repeated: Words, documents: npt.NDArray[np.uint32]) -> None:
-        self._pieces, self._hashes, self._lims, self._repeated, self._documents = pieces, hashes, lims, repeated, documents
+    def __init__(
+        self,
+        pieces: Pieces,
+        hashes: Words,
+        lims: Lims,
+        repeated: Words,
+        documents: npt.NDArray[np.uint32],
+    ) -> None:
+        self._pieces, self._hashes, self._lims, self._repeated, self._documents = (
+            pieces,
+            hashes,
+            lims,
+            repeated,
+            documents,
+        )
         self.rows = len(lims) - 1
         self._touched = np.zeros(self.rows, bool)
         self._first, self._texts = np.full(len(repeated), self.rows), [""] * len(repeated)
-        self._occurrences, self._bytes = np.zeros(len(repeated), np.uint64), np.zeros(len(repeated), np.uint64)
+        self._occurrences, self._bytes = (
+            np.zeros(len(repeated), np.uint64),
+            np.zeros(len(repeated), np.uint64),
+        )
         self._lock = threading.Lock()
         self.lost: list[int] = []
         self.dropped: list[int] = []
         for rows in spans(lims, _LEAST_MERGED):
             places = self._places(rows)
             gone = np.flatnonzero(places >= 0)
-            row, places = np.searchsorted(lims, gone + lims[rows.start], side="right") - 1, places[gone]
+            row, places = (
+                np.searchsorted(lims, gone + lims[rows.start], side="right") - 1,
+                places[gone],
+            )
             self._touched[row] = True
             np.minimum.at(self._first, places, row)
             np.add.at(self._occurrences, places, np.uint64(1))
@@ -205,7 +255,10 @@ class BoilerplateEdit:
         return self._touched[rows]
 
     def edited(self, row: int, text: Any) -> str | None:
-        """Return the text of a row without these pieces; None if nothing is left. InputError if it is not the text of before."""
+        """Return the text of a row without these pieces; None if nothing is left.
+
+        InputError if it is not the text of before.
+        """
         places = self._places(slice(row, row + 1))
         parts = self._pieces.parts(text) if isinstance(text, str) else []
         if len(parts) != 2 * len(places) - 1:
@@ -240,8 +293,16 @@ class BoilerplateEdit:
     def pieces(self) -> RemovedPieces:
         """Return what was removed, when all rows are edited."""
         order = np.lexsort((self._first, -self._documents.astype(np.int64)))
-        texts = [self._texts[place].strip().encode("utf-8", "replace").decode() for place in order.tolist()]
-        return RemovedPieces(texts, self._documents.astype(np.uint64)[order], self._occurrences[order], self._bytes[order])
+        texts = [
+            self._texts[place].strip().encode("utf-8", "replace").decode()
+            for place in order.tolist()
+        ]
+        return RemovedPieces(
+            texts,
+            self._documents.astype(np.uint64)[order],
+            self._occurrences[order],
+            self._bytes[order],
+        )
 
     def result(self, table: Any) -> Boilerplate:
         """Return the counts, with a table of what is left, when all rows are edited."""
@@ -253,7 +314,9 @@ class BoilerplateEdit:
 def _without(parts: list[str], gone: Sequence[bool]) -> str:
     """Return a text without some of its pieces and what separates them from the next."""
     kept = [place for place, is_gone in enumerate(gone) if not is_gone]
-    return "".join([part for place in kept for part in parts[2 * place : 2 * place + 1 + (place < kept[-1])]])
+    return "".join(
+        [part for place in kept for part in parts[2 * place : 2 * place + 1 + (place < kept[-1])]]
+    )
 
 
 def _bytes_of(text: str) -> int:
@@ -261,10 +324,19 @@ def _bytes_of(text: str) -> int:
 
 
 def remove_boilerplate_of(
-    corpus: RowSource, text: str | bool, unit: str, more_than: int, least_chars: int, resources: Resources,
-    output: str | os.PathLike[str] | None, overwrite: bool, listings: Sequence[Listing] = (),
-) -> Boilerplate:  # fmt: skip
-    """Remove what more documents have; without an output, only count. An error of an argument comes before the work.
+    corpus: RowSource,
+    text: str | bool,
+    unit: str,
+    more_than: int,
+    least_chars: int,
+    resources: Resources,
+    output: str | os.PathLike[str] | None,
+    overwrite: bool,
+    listings: Sequence[Listing] = (),
+) -> Boilerplate:
+    """Remove what more documents have; without an output, only count.
+
+    An error of an argument comes before the work.
 
     Listings are of the `BoilerplateEdit`.
     """
@@ -272,7 +344,9 @@ def remove_boilerplate_of(
     check_whole(more_than, 1, 2**32 - 1, "more_than")
     check_whole(least_chars, 0, 2**31 - 1, "least_chars")
     if not (text is True or (isinstance(text, str) and text)):
-        raise InputError(f"text must be the name of one column of texts, got {show(text)}", got=text)
+        raise InputError(
+            f"text must be the name of one column of texts, got {show(text)}", got=text
+        )
     outputs = Outputs(corpus, output, listings, overwrite, edits=True)
     how = Projection(text=PATHS_TEXT, id=PATHS_ID) if text is True else Projection(text=str(text))
     table = None
@@ -289,10 +363,17 @@ def remove_boilerplate_of(
     return edit.result(table)
 
 
-def _counted(corpus: RowSource, how: Projection, pieces: Pieces, more_than: int, resources: Resources) -> BoilerplateEdit:
+def _counted(
+    corpus: RowSource, how: Projection, pieces: Pieces, more_than: int, resources: Resources
+) -> BoilerplateEdit:
     """Return what removes the pieces that more rows have."""
     corpus.limit_memory(resources.memory)
-    counts, spilled, sizes, done = PieceCounts(), SpilledNumbers(np.uint64), list[npt.NDArray[np.int64]](), 0
+    counts, spilled, sizes, done = (
+        PieceCounts(),
+        SpilledNumbers(np.uint64),
+        list[npt.NDArray[np.int64]](),
+        0,
+    )
     for batch in corpus.batches(how):
         hashes = [pieces.hashes(text) for text in batch.texts or ()]
         if batch.text_of_row is not None:
@@ -307,7 +388,9 @@ def _counted(corpus: RowSource, how: Projection, pieces: Pieces, more_than: int,
         resources.report("counting", done)
     if not done:
         raise InputError(f"{corpus.label}: no rows")
-    return BoilerplateEdit(pieces, spilled.finish(), lims_of(np.concatenate(sizes)), *counts.above(more_than))
+    return BoilerplateEdit(
+        pieces, spilled.finish(), lims_of(np.concatenate(sizes)), *counts.above(more_than)
+    )
 
 
 def _edit_all(corpus: RowSource, how: Projection, edit: BoilerplateEdit) -> None:

@@ -22,22 +22,34 @@ from fpstore.disk.files import create_anew, open_file, write_anew
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import FolderLock, process_name
 from fpstore.disk.refusals import refusing
-from fpstore.errors import CorruptStoreError, FpstoreError, InputError, StoreLockedError, StoreNotFoundError, show
+from fpstore.errors import (
+    CorruptStoreError,
+    FpstoreError,
+    InputError,
+    StoreLockedError,
+    StoreNotFoundError,
+    show,
+)
 
 Arrays = Mapping[str, npt.NDArray[Any]]  # a batch: columns with names
-JobIdentity = Mapping[str, object]  # the facts in which jobs differ, in words for people and values of JSON
+# the facts in which jobs differ, in words for people and values of JSON
+JobIdentity = Mapping[str, object]
 IDENTITY_FILE, LOCK_FILE = "job.json", "job.lock"
-OUTPUTS = "outputs"  # in the file of the identity: paths, and the states of the files that have got these names, or are about to
+# in the file of the identity: paths, and the states of the files that have got these names, or are
+# about to
+OUTPUTS = "outputs"
 PART, TEMPORARY = ".part", ".tmp"
-DTYPES = {np.dtype(kind).str: np.dtype(kind) for kind in (np.bool_, np.uint8, np.uint16, np.uint64)}  # of columns
+# of columns
+DTYPES = {np.dtype(kind).str: np.dtype(kind) for kind in (np.bool_, np.uint8, np.uint16, np.uint64)}
 MOST_LINE = 1 << 16  # bytes: a longer line is damage
 
 
 class PartWriter:
     """Writes a part, batch by batch; it is in the checkpoint when it is finished, as a whole.
 
-    The first line of JSON says which part of which job it is. A batch is a line that names its columns, and their bytes. Each
-    line ends with the CRC-32 of both, and the last line has the number of batches.
+    The first line of JSON says which part of which job it is. A batch is a line that names its
+    columns, and their bytes. Each line ends with the CRC-32 of both, and the last line has the
+    number of batches.
     """
 
     def __init__(self, path: Path, first_line: Mapping[str, object]) -> None:
@@ -51,7 +63,10 @@ class PartWriter:
         """Write a batch; InterruptedError if the job has ended."""
         arrays = {name: np.ascontiguousarray(column) for name, column in columns.items()}
         assert all(array.dtype.str in DTYPES for array in arrays.values())
-        self._line({"columns": {name: [array.dtype.str, array.shape] for name, array in arrays.items()}}, *arrays.values())
+        self._line(
+            {"columns": {name: [array.dtype.str, array.shape] for name, array in arrays.items()}},
+            *arrays.values(),
+        )
         self._batches += 1
 
     def finish(self) -> None:
@@ -86,11 +101,14 @@ class PartWriter:
 
 
 class Checkpoint:
-    """The folder of a job, which is made by its first run. A context manager: a job that ends well removes the folder.
+    """The folder of a job, which is made by its first run.
 
-    The identity says in words for people what the result depends on: arguments, the state of inputs. The folder of a job with
-    another identity is refused. ``resumed`` says whether the folder was there; ``reused`` has for each kind of work how much of
-    it was done before, and how much there was in all.
+    A context manager: a job that ends well removes the folder.
+
+    The identity says in words for people what the result depends on: arguments, the state of
+    inputs. The folder of a job with another identity is refused. ``resumed`` says whether the
+    folder was there; ``reused`` has for each kind of work how much of it was done before, and how
+    much there was in all.
     """
 
     def __init__(self, folder: Path, identity: JobIdentity) -> None:
@@ -117,7 +135,10 @@ class Checkpoint:
                 raise
 
     def _sweep(self) -> None:
-        """Remove unfinished parts: of this process, of one that was killed, or of an interrupt before the part was known."""
+        """Remove unfinished parts.
+
+        Of this process, of one that was killed, or of an interrupt before the part was known.
+        """
         for writer in self._writing:
             writer.abort()
         for path in self.folder.glob(f"*{TEMPORARY}"):
@@ -134,15 +155,21 @@ class Checkpoint:
             before = _noted(self.folder)
             self._outputs = {name: list(states) for name, states in before.pop(OUTPUTS, {}).items()}
         except (ValueError, TypeError, AttributeError, CorruptStoreError):
-            raise InputError(f"{path}: damaged: remove the folder to start anew", path=path) from None
+            raise InputError(
+                f"{path}: damaged: remove the folder to start anew", path=path
+            ) from None
         for name in dict.fromkeys([*before, *now]):
             if before.get(name) != now.get(name):
-                was, is_now = (show(what[name]) if name in what else "absent" for what in (before, now))
+                was, is_now = (
+                    show(what[name]) if name in what else "absent" for what in (before, now)
+                )
                 raise InputError(
                     f"{self.folder}: {name} was {was} when this job began, and is {is_now}: "
                     "give the same again, or remove the folder to start anew",
-                    path=self.folder, expected=before.get(name), got=now.get(name),
-                )  # fmt: skip
+                    path=self.folder,
+                    expected=before.get(name),
+                    got=now.get(name),
+                )
 
     def _note(self, identity: Mapping[str, object]) -> None:
         temporary = self.folder / IDENTITY_FILE.replace(".json", TEMPORARY)
@@ -174,7 +201,10 @@ class Checkpoint:
     def names(self, beginning: str) -> list[str]:
         """Return the names of the parts that begin so, without the beginning, in order."""
         with refusing(self.folder):
-            return sorted(path.stem.removeprefix(beginning) for path in self.folder.glob(f"{beginning}*{PART}"))
+            return sorted(
+                path.stem.removeprefix(beginning)
+                for path in self.folder.glob(f"{beginning}*{PART}")
+            )
 
     def has(self, name: str) -> bool:
         """Return whether a part is there, and all of it is intact."""
@@ -186,7 +216,10 @@ class Checkpoint:
         return True
 
     def read(self, name: str) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
-        """Yield the batches of a part; ValueError if it is damaged, FileNotFoundError if it is not there."""
+        """Yield the batches of a part.
+
+        ValueError if it is damaged, FileNotFoundError if it is not there.
+        """
         path = self.folder / f"{name}{PART}"
         batches = 0
         try:
@@ -214,12 +247,19 @@ class Checkpoint:
 
     def summary(self) -> str:
         """Return in a line how much was done before."""
-        return "resumed: " + ", ".join(f"{before:,} of {total:,} {work} before" for work, (before, total) in self.reused.items())
+        return "resumed: " + ", ".join(
+            f"{before:,} of {total:,} {work} before"
+            for work, (before, total) in self.reused.items()
+        )
 
     def remove(self) -> None:
         """Remove the folder: the job is done."""
         self._sweep()
-        for path in [*self.folder.glob(f"*{PART}"), self.folder / IDENTITY_FILE, self.folder / LOCK_FILE]:
+        for path in [
+            *self.folder.glob(f"*{PART}"),
+            self.folder / IDENTITY_FILE,
+            self.folder / LOCK_FILE,
+        ]:
             path.unlink(missing_ok=True)
         with suppress(OSError):  # somebody has put something into it
             self.folder.rmdir()
@@ -228,7 +268,12 @@ class Checkpoint:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if kind is None:
             self.remove()
         else:  # the folder is left to the next run
@@ -251,7 +296,9 @@ def ids_in(columns: Mapping[str, npt.NDArray[Any]]) -> Words | StringColumn | No
     return columns.get("ids")
 
 
-def checkpoint_in(folder: Path | None, identity: Callable[[], JobIdentity]) -> AbstractContextManager[Checkpoint | None]:
+def checkpoint_in(
+    folder: Path | None, identity: Callable[[], JobIdentity]
+) -> AbstractContextManager[Checkpoint | None]:
     """Return the checkpoint of a job; without a folder, a context of None."""
     return nullcontext() if folder is None else Checkpoint(folder, identity())
 
@@ -270,7 +317,10 @@ def _state(path: Path) -> list[int]:
 
 
 def _noted(folder: Path) -> dict[str, Any]:
-    """Return the identity of the job of a folder, and the outputs if they are noted; ValueError if that is damaged."""
+    """Return the identity of the job of a folder, and the outputs if they are noted.
+
+    ValueError if that is damaged.
+    """
     with os.fdopen(open_file(folder / IDENTITY_FILE, of_user=True), "rb") as file:
         noted = json.loads(file.read())
     if not isinstance(noted, dict):
@@ -279,20 +329,30 @@ def _noted(folder: Path) -> dict[str, Any]:
 
 
 def _check_is_ours(folder: Path) -> None:
-    begun = {LOCK_FILE, Path(IDENTITY_FILE).with_suffix(TEMPORARY).name}  # what a first run leaves that was killed at once
+    # what a first run leaves that was killed at once
+    begun = {LOCK_FILE, Path(IDENTITY_FILE).with_suffix(TEMPORARY).name}
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
     if IDENTITY_FILE not in names and names - begun:
-        raise InputError(f"{folder}: is not the folder of a job that can be resumed: name another one, or remove it", path=folder)
+        raise InputError(
+            f"{folder}: is not the folder of a job that can be resumed: name another one, or "
+            "remove it",
+            path=folder,
+        )
 
 
 def _locked(folder: Path, holder: str) -> StoreLockedError:
     return StoreLockedError(
-        f"{folder}: {process_name(holder)} is running this job: wait until it has ended", path=folder, got=holder
+        f"{folder}: {process_name(holder)} is running this job: wait until it has ended",
+        path=folder,
+        got=holder,
     )
 
 
 def _read_line(file: IO[bytes]) -> dict[str, Any]:
-    """Return the fields of a line, with the columns behind it; ValueError if anything is damaged."""
+    """Return the fields of a line, with the columns behind it.
+
+    ValueError if anything is damaged.
+    """
     line, _, checksum = file.readline(MOST_LINE).rpartition(b" ")
     check, columns = zlib.crc32(line), {}
     left = os.fstat(file.fileno()).st_size - file.tell()

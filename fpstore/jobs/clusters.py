@@ -1,4 +1,7 @@
-"""Clusters of near-duplicates: the connected components of the documents whose fingerprints are within a radius."""
+"""Clusters of near-duplicates.
+
+The connected components of the documents whose fingerprints are within a radius.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,9 @@ DENSE = 4  # flags find the different numbers if they are below this many times 
 
 
 class Clusters(Tabular):
-    """Clusters of two or more documents, of a store or a corpus. Iterates as one list of ids per cluster.
+    """Clusters of two or more documents, of a store or a corpus.
+
+    Iterates as one list of ids per cluster.
 
     Attributes
     ----------
@@ -48,7 +53,12 @@ class Clusters(Tabular):
     """
 
     def __init__(
-        self, lims: Lims, names: Names, numbers: Words, documents: int, distances: npt.NDArray[np.uint16] | None = None
+        self,
+        lims: Lims,
+        names: Names,
+        numbers: Words,
+        documents: int,
+        distances: npt.NDArray[np.uint16] | None = None,
     ) -> None:
         self.lims = lims
         self.documents = documents
@@ -57,7 +67,10 @@ class Clusters(Tabular):
 
     @cached_property
     def ids(self) -> Words | list[str]:
-        """The documents of each cluster, the representative first: uint64, shape (members,), or a list of str."""
+        """The documents of each cluster, the representative first.
+
+        Uint64, shape (members,), or a list of str.
+        """
         return names_of(self._names, self._numbers)
 
     def held(self) -> Clusters:
@@ -76,7 +89,10 @@ class Clusters(Tabular):
         return int(self.lims[-1]) - len(self)
 
     def histogram(self) -> dict[str, int]:
-        """Return the number of clusters by size: of 2, of 3, of ``4-7``, of ``8-15`` and so on, where there are some."""
+        """Return the number of clusters by size.
+
+        Of 2, of 3, of ``4-7``, of ``8-15`` and so on, where there are some.
+        """
         exponents = np.frexp(self.sizes)[1] - 1
         counts = {"2": int(np.sum(self.sizes == 2)), "3": int(np.sum(self.sizes == 3))}
         for exponent in range(2, int(exponents.max(initial=1)) + 1):
@@ -94,17 +110,25 @@ class Clusters(Tabular):
         return stable_order(sizes.max(initial=0) - sizes)
 
     def columns(self) -> dict[str, Any]:
-        """Return a row per document in a cluster: ``id``, the number of the ``cluster``, and the id of its ``representative``.
+        """Return a row per document in a cluster.
+
+        ``id``, the number of the ``cluster``, and the id of its ``representative``.
 
         Of a corpus also the ``distance`` from the representative.
         """
         cluster = lists_of(self.lims)
         representatives = values_at(self.ids, self.lims[cluster])
-        columns = {"id": self.ids, "cluster": cluster.astype(np.uint64), "representative": representatives}
+        columns = {
+            "id": self.ids,
+            "cluster": cluster.astype(np.uint64),
+            "representative": representatives,
+        }
         return columns | ({} if self.distances is None else {"distance": self.distances})
 
     def batches(self) -> Iterator[dict[str, Any]]:
-        """Yield the :meth:`columns`, at most 65,536 rows at once; one batch without rows if there are no clusters.
+        """Yield the :meth:`columns`, at most 65,536 rows at once.
+
+        One batch without rows if there are no clusters.
 
         Of strings, a column has at most 4 MiB, or one row.
         """
@@ -112,10 +136,19 @@ class Clusters(Tabular):
         for start in range(0, max(count, 1), NAMED_ROWS):
             end = min(start + NAMED_ROWS, count)
             cluster = np.searchsorted(self.lims, np.arange(start, end), side="right") - 1
-            columns = [(self._names, numbers) for numbers in (self._numbers[start:end], self._numbers[self.lims[cluster]])]
+            columns = [
+                (self._names, numbers)
+                for numbers in (self._numbers[start:end], self._numbers[self.lims[cluster]])
+            ]
             for rows, (ids, representatives) in names_in_slices(columns):
-                found = {"id": ids, "cluster": cluster[rows].astype(np.uint64), "representative": representatives}
-                yield found | ({} if self.distances is None else {"distance": self.distances[start:end][rows]})
+                found = {
+                    "id": ids,
+                    "cluster": cluster[rows].astype(np.uint64),
+                    "representative": representatives,
+                }
+                yield found | (
+                    {} if self.distances is None else {"distance": self.distances[start:end][rows]}
+                )
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
         """Return the :meth:`columns` as a ``pyarrow.Table``, as :meth:`fpstore.Matches.to_arrow` does.
@@ -162,20 +195,33 @@ def write_clusters(found: Clusters, writer: Writer, progress: Progress | None) -
         done += len(data["id"])
 
 
-def grouping_of(radius: int, group: str | None, keep: str, fingerprinter: Mapping[str, Any] | None) -> Grouping:
+def grouping_of(
+    radius: int, group: str | None, keep: str, fingerprinter: Mapping[str, Any] | None
+) -> Grouping:
     """Return the clusters that a caller asks for; InputError if an argument is wrong.
 
-    By default chains connect them, and they are greedy for pictures and MinHash, whose chains lead from one to any other.
+    By default chains connect them, and they are greedy for pictures and MinHash, whose chains lead
+    from one to any other.
     """
     if group is None:
         from fpstore.hashing.registry import usual_group
 
         group = GROUPINGS[0] if fingerprinter is None else usual_group(fingerprinter)
-    return Grouping(radius, check_choice(group, GROUPINGS, "group"), check_choice(keep, REPRESENTATIVES, "keep"))
+    return Grouping(
+        radius, check_choice(group, GROUPINGS, "group"), check_choice(keep, REPRESENTATIVES, "keep")
+    )
 
 
-def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, checkpoint: Checkpoint | None = None) -> Clusters:
-    """Return the clusters of a snapshot, whose ids are read when they are asked for; see :meth:`fpstore.Store.clusters`."""
+def clusters_of(
+    snapshot: Snapshot,
+    grouping: Grouping,
+    resources: Resources,
+    checkpoint: Checkpoint | None = None,
+) -> Clusters:
+    """Return the clusters of a snapshot, whose ids are read when they are asked for.
+
+    See :meth:`fpstore.Store.clusters`.
+    """
     rows, left = rows_of(snapshot, resources)
     left = left._replace(memory=max(left.memory - SET_BYTES * len(rows), left.memory // 4))
     sets = connected(rows, join_design(rows, grouping.radius, snapshot.width), left, checkpoint)
@@ -184,14 +230,17 @@ def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, ch
     del rows  # documents take their place in memory
     documents = _documents(snapshot, sets, grouping.needs_fingerprints)
     del sets
-    if not are_distinct(documents.numbers):  # a document of several fingerprints connects what they are connected with
+    # a document of several fingerprints connects what they are connected with
+    if not are_distinct(documents.numbers):
         documents = _united(documents)
         if grouping.needs_fingerprints:
             given = "group='greedy'" if grouping.group == "greedy" else "keep='central'"
             more = counted(snapshot.totals.ids - len(documents.numbers), "fingerprint")
             raise InputError(
-                f"{given} needs documents of one fingerprint each, but some have several: {more} more than "
-                "documents; ask for group='connected' (--group connected) and keep='first' (--keep first)"
+                f"{given} needs documents of one fingerprint each, but some have several: {more} "
+                "more than "
+                "documents; ask for group='connected' (--group connected) and keep='first' "
+                "(--keep first)"
             )
     members, members_at = members_of(documents.sets, documents.numbers)
 
@@ -200,7 +249,9 @@ def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, ch
         places = members_at[here].view(np.intp)
         return fingerprints[places if documents.owners is None else documents.owners[places]]
 
-    members = grouped(members, grouping, rows_of_members, lambda numbers: names_of(snapshot, numbers))
+    members = grouped(
+        members, grouping, rows_of_members, lambda numbers: names_of(snapshot, numbers)
+    )
     return Clusters(members.lims, snapshot, members.documents, len(documents.numbers))
 
 
@@ -209,7 +260,8 @@ class _Documents(NamedTuple):
 
     numbers: Numbers
     sets: Numbers  # the sets of their fingerprints
-    owners: Numbers | None = None  # the places of their fingerprints, unless they are the places of the documents, or not needed
+    # the places of their fingerprints, unless they are the places of the documents, or not needed
+    owners: Numbers | None = None
 
 
 def _documents(snapshot: Snapshot, sets: Numbers, owned: bool) -> _Documents:
@@ -243,7 +295,10 @@ def _documents(snapshot: Snapshot, sets: Numbers, owned: bool) -> _Documents:
 
 
 def are_distinct(documents: Numbers) -> bool:
-    """Return whether all numbers differ: by a flag for each number where they are dense, otherwise by their order."""
+    """Return whether all numbers differ.
+
+    By a flag for each number where they are dense, otherwise by their order.
+    """
     most = int(documents.max()) if len(documents) else 0
     if len(documents) and most >= DENSE * len(documents):
         return bool(differs(documents[stable_order(documents)]).all())

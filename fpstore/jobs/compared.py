@@ -1,4 +1,7 @@
-"""The rows of a corpus that are compared: fingerprints, ids, scores, keys of bands; the parts of a checkpoint with them."""
+"""The rows of a corpus that are compared: fingerprints, ids, scores, keys of bands.
+
+The parts of a checkpoint with them.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,15 @@ from fpstore.jobs.checkpoint import Checkpoint, id_columns, ids_in
 from fpstore.jobs.given import SpooledIds
 from fpstore.query.names import NAMED_ROWS, names_in_slices
 
-PART_ROWS, PART_CHARS = 1 << 20, 1 << 26  # of texts, in a part of a checkpoint: whichever comes first
+# of texts, in a part of a checkpoint: whichever comes first
+PART_ROWS, PART_CHARS = 1 << 20, 1 << 26
 READ = "rows were read"
 
 
 class ComparedRows(NamedTuple):
-    """The rows of a corpus that can be compared: a value for each in every column but ``known``, which has all rows.
+    """The rows of a corpus that can be compared.
+
+    A value for each in every column but ``known``, which has all rows.
 
     With keys of bands, fingerprints and the numbers of rows lie in temporary files.
     """
@@ -42,18 +48,30 @@ class ComparedRows(NamedTuple):
 
 
 def compared_rows(
-    corpus: RowSource, projection: Projection, fingerprinter: Fingerprinter[Any] | None, resources: Resources, refused: bool,
-    checkpoint: Checkpoint | None, bands: Bands | None = None, may_be_empty: bool = False,
-) -> ComparedRows:  # fmt: skip
-    """Return the rows of a corpus, whose texts are hashed by threads; rows that a checkpoint has are not read again.
+    corpus: RowSource,
+    projection: Projection,
+    fingerprinter: Fingerprinter[Any] | None,
+    resources: Resources,
+    refused: bool,
+    checkpoint: Checkpoint | None,
+    bands: Bands | None = None,
+    may_be_empty: bool = False,
+) -> ComparedRows:
+    """Return the rows of a corpus, whose texts are hashed by threads.
 
-    If unknown rows are refused, one without text, fingerprint or id is an InputError; so is a corpus without rows, unless it
-    ``may_be_empty``.
+    Rows that a checkpoint has are not read again.
+
+    If unknown rows are refused, one without text, fingerprint or id is an InputError; so is a
+    corpus without rows, unless it ``may_be_empty``.
     """
     corpus.limit_memory(resources.memory)
     keys = spilled = None
     if bands is not None:
-        fingerprinter, keys, spilled = with_bands(fingerprinter, bands), BandKeys(bands.number), SpilledNumbers(np.uint64)
+        fingerprinter, keys, spilled = (
+            with_bands(fingerprinter, bands),
+            BandKeys(bands.number),
+            SpilledNumbers(np.uint64),
+        )
     words = projection.width.words
 
     def read(skipped: int = 0) -> Iterator[Batch]:
@@ -61,7 +79,11 @@ def compared_rows(
             return corpus.batches(projection, skipped=skipped)
         return hashed_rows(corpus, projection, fingerprinter, resources.threads, skipped=skipped)
 
-    flags, held, scores = [np.empty(0, bool)], [np.empty(0 if words == 1 else (0, words), np.uint64)], list[Words]()
+    flags, held, scores = (
+        [np.empty(0, bool)],
+        [np.empty(0 if words == 1 else (0, words), np.uint64)],
+        list[Words](),
+    )
     ids, done = SpooledIds(), 0
     for batch in read() if checkpoint is None else _checkpointed_rows(checkpoint, read):
         known = batch.flags
@@ -96,7 +118,8 @@ def compared_rows(
 
 def _without_value(corpus: RowSource, place: int) -> InputError:
     return InputError(
-        f"{corpus.label}: row {corpus.rows_before + place + 1} has a null or blank text, or a null fingerprint or id"
+        f"{corpus.label}: row {corpus.rows_before + place + 1} has a null or blank text, or a "
+        "null fingerprint or id"
     )
 
 
@@ -108,16 +131,24 @@ def _places_on_disk(flags: Flags) -> npt.NDArray[np.intp]:
     return places.finish()
 
 
-def _checkpointed_rows(checkpoint: Checkpoint, read: Callable[[int], Iterator[Batch]]) -> Iterator[Batch]:
+def _checkpointed_rows(
+    checkpoint: Checkpoint, read: Callable[[int], Iterator[Batch]]
+) -> Iterator[Batch]:
     """Yield the rows in the parts of a checkpoint, and the rows behind them, and make new parts of these.
 
-    The name of a part says with which row it begins: a part that was cut in another way is never met.
+    The name of a part says with which row it begins: a part that was cut in another way is never
+    met.
     """
     done = 0
     while checkpoint.has(name := f"rows-{done}"):
         for columns in checkpoint.read(name):
             done += len(columns["known"])
-            yield Batch(columns["fingerprints"], ids_in(columns), columns["known"], scores=columns.get("scores"))
+            yield Batch(
+                columns["fingerprints"],
+                ids_in(columns),
+                columns["known"],
+                scores=columns.get("scores"),
+            )
     before = first = done
     held, chars = list[Batch](), 0
     for batch in read(before):
@@ -135,7 +166,12 @@ def _checkpointed_rows(checkpoint: Checkpoint, read: Callable[[int], Iterator[Ba
 def _write(checkpoint: Checkpoint, first: int, held: list[Batch]) -> None:
     part = checkpoint.write(f"rows-{first}")
     for batch in held:
-        columns = {"known": batch.flags, "fingerprints": batch.fingerprints, "scores": batch.scores, **id_columns(batch.ids)}
+        columns = {
+            "known": batch.flags,
+            "fingerprints": batch.fingerprints,
+            "scores": batch.scores,
+            **id_columns(batch.ids),
+        }
         part.append({name: column for name, column in columns.items() if column is not None})
     part.finish()
 
@@ -146,7 +182,9 @@ def decided(ids: SpooledIds) -> SpooledIds:
         return ids
     decided = SpooledIds()
     for start in range(0, len(ids), NAMED_ROWS):
-        for _, (texts,) in names_in_slices([(ids, np.arange(start, min(start + NAMED_ROWS, len(ids)), dtype=np.uint64))]):
+        for _, (texts,) in names_in_slices(
+            [(ids, np.arange(start, min(start + NAMED_ROWS, len(ids)), dtype=np.uint64))]
+        ):
             if not all(map(is_plain_integer, map(str, texts))):
                 return ids
             decided.add(np.array(list(map(int, texts)), np.uint64))

@@ -1,4 +1,7 @@
-"""Decontamination of a corpus: rows that share runs of words with a benchmark, or are near one of its rows, are removed."""
+"""Decontamination of a corpus.
+
+Rows that share runs of words with a benchmark, or are near one of its rows, are removed.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,14 @@ from fpstore.jobs.compared import decided
 from fpstore.jobs.dedup_job import projection_of
 from fpstore.jobs.given import GivenRows, SpooledIds
 from fpstore.jobs.hits import Bounds, Candidates, Hits
-from fpstore.jobs.ngrams import WAITING_BATCHES, Benchmark, Features, TextFeatures, known_hashes, read_benchmark
+from fpstore.jobs.ngrams import (
+    WAITING_BATCHES,
+    Benchmark,
+    Features,
+    TextFeatures,
+    known_hashes,
+    read_benchmark,
+)
 from fpstore.jobs.outputs import Listing, Outputs, share_a_file
 from fpstore.jobs.pairs import pairs_with
 from fpstore.query.names import HeldIds, Names
@@ -51,7 +61,8 @@ class BenchmarkCounts(NamedTuple):
     not_compared : int
         Rows whose text is null or blank, or whose id is null.
     short : int
-        Rows with words, but fewer than an n-gram has: only a row of the corpus with the same words, and no others, hits them.
+        Rows with words, but fewer than an n-gram has: only a row of the corpus with the same words,
+        and no others, hits them.
     hit : int
         Rows that a row of the corpus hits.
     """
@@ -69,15 +80,17 @@ class Decontamination(NamedTuple):
     Attributes
     ----------
     kept : table or ndarray of int64
-        The rows that are kept: of a table of pyarrow, Polars or pandas another one; of files, the numbers of the rows, from 0
-        in the first file on.
+        The rows that are kept: of a table of pyarrow, Polars or pandas another one; of files, the
+        numbers of the rows, from 0 in the first file on.
     hits : Hits
         Which rows of the corpus hit which rows of the benchmark; ``to_arrow`` makes a table.
     benchmarks : list of BenchmarkCounts
-        Named tuples, one for each input of the benchmark: its ``name``, and how many ``rows`` it has; how many of them are
-        ``not_compared``, for lack of words, or ``short``, with fewer words than an n-gram; and how many rows are ``hit``.
+        Named tuples, one for each input of the benchmark: its ``name``, and how many ``rows`` it
+        has; how many of them are ``not_compared``, for lack of words, or ``short``, with fewer
+        words than an n-gram; and how many rows are ``hit``.
     not_compared : int
-        Rows of the corpus that were not compared, because their text is null or blank, or their id is null.
+        Rows of the corpus that were not compared, because their text is null or blank, or their id
+        is null.
     short : int
         Rows of the corpus with words, but fewer than an n-gram has.
     """
@@ -89,15 +102,24 @@ class Decontamination(NamedTuple):
     short: int
 
     def __repr__(self) -> str:
-        hit, rows = sum(one.hit for one in self.benchmarks), sum(one.rows for one in self.benchmarks)
+        hit, rows = (
+            sum(one.hit for one in self.benchmarks),
+            sum(one.rows for one in self.benchmarks),
+        )
         of_corpus = f"{counted(len(self.kept), 'row')} kept, {len(self.hits.rows):,} with hits"
-        return f"<fpstore.Decontamination: {of_corpus}, {hit:,} of {counted(rows, 'row')} of the benchmark hit>"
+        return (
+            f"<fpstore.Decontamination: {of_corpus}, {hit:,} of {counted(rows, 'row')} of the "
+            "benchmark hit>"
+        )
 
 
 class DecontaminationJob(NamedTuple):
-    """How rows are compared with a benchmark: the columns of both, what texts are compared by, and what a hit is.
+    """How rows are compared with a benchmark.
 
-    ``radius`` is that of near-duplicates. ``unknown`` says what becomes of a row that is not compared.
+    The columns of both, what texts are compared by, and what a hit is.
+
+    ``radius`` is that of near-duplicates. ``unknown`` says what becomes of a row that is not
+    compared.
     """
 
     projection: Projection
@@ -110,12 +132,26 @@ class DecontaminationJob(NamedTuple):
 
 
 def decontamination_job(
-    text: Any, benchmark_text: Any, ids: tuple[str | None, str | None], ngram: int, bounds: Bounds, threshold: float | None,
-    unknown: str, html: bool | str,
-) -> DecontaminationJob:  # fmt: skip
-    """Return the job that the arguments of :func:`fpstore.decontaminate` ask for; InputError if one is wrong."""
-    names = [_columns(text, "text"), _columns(text if benchmark_text is None else benchmark_text, "benchmark_text")]
-    of_corpus, of_benchmark = (projection_of(Projection(id=id_), name, None) for id_, name in zip(ids, names, strict=True))
+    text: Any,
+    benchmark_text: Any,
+    ids: tuple[str | None, str | None],
+    ngram: int,
+    bounds: Bounds,
+    threshold: float | None,
+    unknown: str,
+    html: bool | str,
+) -> DecontaminationJob:
+    """Return the job that the arguments of :func:`fpstore.decontaminate` ask for.
+
+    InputError if one is wrong.
+    """
+    names = [
+        _columns(text, "text"),
+        _columns(text if benchmark_text is None else benchmark_text, "benchmark_text"),
+    ]
+    of_corpus, of_benchmark = (
+        projection_of(Projection(id=id_), name, None) for id_, name in zip(ids, names, strict=True)
+    )
     runs = MinHash(size=check_whole(ngram, 1, 255, "ngram"))
     check_whole(bounds.least, 1, 2**63 - 1, "min_ngrams")
     check_number(bounds.least_share, 0, 1, "min_share")
@@ -126,16 +162,27 @@ def decontamination_job(
     features = TextFeatures(runs, near)
     check_choice(unknown, UNKNOWN, "unknown")
     return DecontaminationJob(
-        of_corpus, replace(of_benchmark, strict=True), features, extractor_of(html), bounds, radius, unknown
+        of_corpus,
+        replace(of_benchmark, strict=True),
+        features,
+        extractor_of(html),
+        bounds,
+        radius,
+        unknown,
     )
 
 
 def _columns(text: Any, what: str) -> Any:
     """Return the column of texts, several columns, or True where files are texts."""
     if text is None or text is False:
-        raise InputError("name the column of texts (text=, --text-field), or give text=True (--text): each file is a text")
+        raise InputError(
+            "name the column of texts (text=, --text-field), or give text=True (--text): each "
+            "file is a text"
+        )
     if isinstance(text, Mapping):
-        raise InputError(f"{what}: the columns of n-grams have no weights: name them alone", got=text)
+        raise InputError(
+            f"{what}: the columns of n-grams have no weights: name them alone", got=text
+        )
     if text is True:
         return text
     names = tuple(checked_fields(text, what))
@@ -143,9 +190,15 @@ def _columns(text: Any, what: str) -> Any:
 
 
 def decontaminate_corpus(
-    corpus: RowSource, benchmarks: Sequence[tuple[str, RowSource]], job: DecontaminationJob, resources: Resources,
-    output: str | os.PathLike[str] | None, overwrite: bool, *, listings: Sequence[Listing] = (),
-) -> Decontamination:  # fmt: skip
+    corpus: RowSource,
+    benchmarks: Sequence[tuple[str, RowSource]],
+    job: DecontaminationJob,
+    resources: Resources,
+    output: str | os.PathLike[str] | None,
+    overwrite: bool,
+    *,
+    listings: Sequence[Listing] = (),
+) -> Decontamination:
     """Find the rows of a corpus that hit a benchmark, copy the others, and list what else is asked for.
 
     ``kept`` of the result has a flag for each row. Threads compare rows while others are read.
@@ -155,7 +208,9 @@ def decontaminate_corpus(
     for name, source in benchmarks:
         source.resolved(job.benchmark)
         if share_a_file(corpus, source):
-            raise InputError(f"{name}: is in the corpus and in the benchmark: every row of it would be removed")
+            raise InputError(
+                f"{name}: is in the corpus and in the benchmark: every row of it would be removed"
+            )
     outputs = Outputs(corpus, output, listings, overwrite, beside=sources)
     with ExitStack() as stack:
         outputs.open_lists(stack)
@@ -165,13 +220,19 @@ def decontaminate_corpus(
         find = partial(job.features.runs.ranks_among, known_hashes(benchmark))
         rows = _Rows(job, corpus.label)
         work = partial(job.features.of, find, job.extractor)
-        for batch, made in in_order(work, corpus.batches(job.projection), resources.threads, WAITING_BATCHES):
+        for batch, made in in_order(
+            work, corpus.batches(job.projection), resources.threads, WAITING_BATCHES
+        ):
             rows.add(batch, made)
             corpus.checked_ids(batch)
             corpus.whole_pages += made.whole_pages
             resources.report("reading", rows.count)
         compared, candidates = rows.finish(corpus.typed)
-        near = None if job.features.near is None else _near_duplicates(candidates, benchmark, job, resources)
+        near = (
+            None
+            if job.features.near is None
+            else _near_duplicates(candidates, benchmark, job, resources)
+        )
         hits = Hits(candidates, benchmark, job.bounds, near)
         missing = rows.count - int(np.count_nonzero(compared))
         kept = compared if job.unknown == "drop" else np.ones(rows.count, bool)
@@ -186,7 +247,11 @@ class _Rows:
 
     def __init__(self, job: DecontaminationJob, label: str) -> None:
         self._job, self._label = job, label
-        self._compared, self._rows, self._sizes = list[Flags](), list[Words](), list[npt.NDArray[np.int64]]()
+        self._compared, self._rows, self._sizes = (
+            list[Flags](),
+            list[Words](),
+            list[npt.NDArray[np.int64]](),
+        )
         self._fingerprints, self._ids = list[Words](), SpooledIds()
         self.count = self.short = 0
         self._ranks = SpilledNumbers(np.uint32)
@@ -200,7 +265,9 @@ class _Rows:
             row = self.count + int(np.argmin(compared)) + 1
             raise InputError(f"{self._label}: row {row} has a null or blank text, or no id")
         self._compared.append(compared)
-        self.short += int(np.count_nonzero(has_words & (ngrams.units < self._job.features.runs.size)))
+        self.short += int(
+            np.count_nonzero(has_words & (ngrams.units < self._job.features.runs.size))
+        )
         wanted = ngrams.sizes > 0
         if self._job.features.near is not None:
             wanted = has_words
@@ -212,16 +279,24 @@ class _Rows:
         self.count += len(compared)
 
     def finish(self, typed: bool) -> tuple[Flags, Candidates]:
-        """Return which rows are compared, and those that may hit the benchmark; ``typed``: strings are no integers."""
+        """Return which rows are compared, and those that may hit the benchmark; ``typed``.
+
+        Strings are no integers.
+        """
         if not self.count:
             raise InputError(f"{self._label}: no rows")
         self._ids.finish()
         ranks = self._ranks.finish()
         rows = np.concatenate(self._rows)
         names: Names = self._ids if typed else decided(self._ids)
-        ids = HeldIds(rows) if self._job.projection.id is None else names, np.arange(len(rows), dtype=np.uint64)
+        ids = (
+            HeldIds(rows) if self._job.projection.id is None else names,
+            np.arange(len(rows), dtype=np.uint64),
+        )
         fingerprints = np.concatenate([np.empty((0, ROW_WORDS), np.uint64), *self._fingerprints])
-        return np.concatenate(self._compared), Candidates(rows, lims_of(np.concatenate(self._sizes)), ranks, ids, fingerprints)
+        return np.concatenate(self._compared), Candidates(
+            rows, lims_of(np.concatenate(self._sizes)), ranks, ids, fingerprints
+        )
 
 
 def _near_duplicates(
@@ -235,10 +310,15 @@ def _near_duplicates(
     ours = GivenRows(candidates.fingerprints, HeldIds(candidates.rows), width)
     keys = [np.empty(0, np.int64)]
     for found in pairs_with(ours, theirs.rows, job.radius, width, resources):
-        (lims, numbers), (lims_there, numbers_there) = ours.stored_id_numbers(found.b), theirs.stored_id_numbers(found.a)
+        (lims, numbers), (lims_there, numbers_there) = (
+            ours.stored_id_numbers(found.b),
+            theirs.stored_id_numbers(found.a),
+        )
         sizes, sizes_there = np.diff(lims), np.diff(lims_there)
         pair = np.repeat(np.arange(len(sizes)), sizes)  # of each candidate
-        of_benchmark = worded[slices(numbers_there, lims_there[:-1][pair], sizes_there[pair]).view(np.int64)]
+        of_benchmark = worded[
+            slices(numbers_there, lims_there[:-1][pair], sizes_there[pair]).view(np.int64)
+        ]
         keys.append(np.repeat(numbers.view(np.int64), sizes_there[pair]) * count + of_benchmark)
     return np.sort(np.concatenate(keys))
 
@@ -246,8 +326,13 @@ def _near_duplicates(
 def _counts(benchmark: Benchmark, job: DecontaminationJob, hits: Hits) -> list[BenchmarkCounts]:
     found = []
     ends = benchmark.ends.tolist()
-    for name, (start, end), hit in zip(benchmark.names, pairwise(ends), hits.hits_of_inputs(), strict=True):
+    for name, (start, end), hit in zip(
+        benchmark.names, pairwise(ends), hits.hits_of_inputs(), strict=True
+    ):
         units = benchmark.units[start:end]
-        missing, short = int(np.count_nonzero(units == 0)), int(np.count_nonzero(units < job.features.runs.size))
+        missing, short = (
+            int(np.count_nonzero(units == 0)),
+            int(np.count_nonzero(units < job.features.runs.size)),
+        )
         found.append(BenchmarkCounts(name, end - start, missing, short - missing, hit))
     return found

@@ -1,4 +1,7 @@
-"""Deduplication of a corpus: fingerprints, groups, the document that is kept of each group, and the copy of kept rows."""
+"""Deduplication of a corpus.
+
+Fingerprints, groups, the document that is kept of each group, and the copy of kept rows.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,15 @@ from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in, was_
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup_job import DedupJob
-from fpstore.jobs.grouping import Members, Numbers, grouped, members_of, ranks_of, regrouped, rows_at
+from fpstore.jobs.grouping import (
+    Members,
+    Numbers,
+    grouped,
+    members_of,
+    ranks_of,
+    regrouped,
+    rows_at,
+)
 from fpstore.jobs.joining import connected
 from fpstore.jobs.outputs import Listing, Outputs, check_outside, share_a_file
 from fpstore.jobs.pairs import join_design
@@ -35,7 +46,9 @@ from fpstore.jobs.verified import MOST_COMPARED, SECOND, TextSets, text_sets
 from fpstore.query.names import HeldIds, Names, names_of
 
 COMPARED_AT_ONCE = 1 << 18
-OpenCheckpoint = Callable[[Path | None, Callable[[], JobIdentity]], AbstractContextManager[Checkpoint | None]]
+OpenCheckpoint = Callable[
+    [Path | None, Callable[[], JobIdentity]], AbstractContextManager[Checkpoint | None]
+]
 
 
 class Deduplication(NamedTuple):
@@ -44,14 +57,17 @@ class Deduplication(NamedTuple):
     Attributes
     ----------
     kept : table or ndarray of int64
-        The rows that are kept: of a table of pyarrow, Polars or pandas another one; of files, the numbers of the rows, from 0
-        in the first file on.
+        The rows that are kept: of a table of pyarrow, Polars or pandas another one; of files, the
+        numbers of the rows, from 0 in the first file on.
     clusters : Clusters
-        Groups of near-duplicates, the document that is kept first. Ids come from the column of ids, or else are row numbers.
+        Groups of near-duplicates, the document that is kept first. Ids come from the column of ids,
+        or else are row numbers.
     not_compared : int
-        Rows that were not compared, because their text is null or blank, or their fingerprint or id is null.
+        Rows that were not compared, because their text is null or blank, or their fingerprint or id
+        is null.
     removed : Removed
-        The rows that are not kept, each with the row that is kept in its place, and their distance; ``to_arrow`` makes a table.
+        The rows that are not kept, each with the row that is kept in its place, and their distance;
+        ``to_arrow`` makes a table.
     """
 
     kept: Any
@@ -61,34 +77,56 @@ class Deduplication(NamedTuple):
 
     def __repr__(self) -> str:
         kept = f"{len(self.kept):,} of {counted(self.clusters.documents, 'document')} kept"
-        return f"<fpstore.Deduplication: {kept}, {counted(len(self.clusters), 'cluster')}, {self.not_compared:,} not compared>"
+        return (
+            f"<fpstore.Deduplication: {kept}, {counted(len(self.clusters), 'cluster')}, "
+            f"{self.not_compared:,} not compared>"
+        )
 
 
 def deduplicate(
-    corpus: RowSource, job: DedupJob, resources: Resources, output: str | os.PathLike[str] | None, overwrite: bool,
-    folder: Path | None, *, listings: Sequence[Listing] = (), open_checkpoint: OpenCheckpoint = checkpoint_in,
+    corpus: RowSource,
+    job: DedupJob,
+    resources: Resources,
+    output: str | os.PathLike[str] | None,
+    overwrite: bool,
+    folder: Path | None,
+    *,
+    listings: Sequence[Listing] = (),
+    open_checkpoint: OpenCheckpoint = checkpoint_in,
     reference: Reference | None = None,
-) -> Deduplication:  # fmt: skip
+) -> Deduplication:
     """Find the duplicates of a corpus, copy the rows that are kept, and list what else is asked for.
 
-    ``kept`` of the result has a flag for each row. What a reference adds is added last: it is not there if anything else fails.
-    An error of a path comes before the work. ``folder`` keeps what is done, to resume the job; ``open_checkpoint`` returns
-    the checkpoint in it.
+    ``kept`` of the result has a flag for each row. What a reference adds is added last: it is not
+    there if anything else fails. An error of a path comes before the work. ``folder`` keeps what is
+    done, to resume the job; ``open_checkpoint`` returns the checkpoint in it.
     """
     if folder is not None:
         check_outside(corpus, folder)
     beside = [] if reference is None or reference.corpus is None else [reference.corpus]
     outputs = Outputs(corpus, output, listings, overwrite, folder, beside)
     target = outputs.target
-    if folder is not None and target is not None and folder.resolve().is_relative_to(target.resolve()):
-        raise InputError(f"{folder}: is the output, or in it: name a folder beside it for resume=", path=folder)
+    if (
+        folder is not None
+        and target is not None
+        and folder.resolve().is_relative_to(target.resolve())
+    ):
+        raise InputError(
+            f"{folder}: is the output, or in it: name a folder beside it for resume=", path=folder
+        )
     if reference is not None:
         check_reference(reference, corpus, job, outputs.paths)
         again = reference.adds and reference.store is not None and overwrite
         if again and target is not None and target.exists() and not was_made(folder, target):
             advice = "they would be near themselves: name another output, or remove this one"
-            raise StoreExistsError(f"{printable(str(output))} exists, and its rows may be in the store: {advice}", path=target)
-    with open_checkpoint(folder, lambda: job.identity(corpus, reference)) as checkpoint, ExitStack() as stack:
+            raise StoreExistsError(
+                f"{printable(str(output))} exists, and its rows may be in the store: {advice}",
+                path=target,
+            )
+    with (
+        open_checkpoint(folder, lambda: job.identity(corpus, reference)) as checkpoint,
+        ExitStack() as stack,
+    ):
         outputs.open_lists(stack)
         resumed = target is None or was_made(folder, target)
         documents, found = find_duplicates(corpus, job, resources, checkpoint, reference, resumed)
@@ -102,17 +140,26 @@ def deduplicate(
             reference.check_began(documents.fingerprints[places], NearReference.saved(checkpoint))
         outputs.write(found, found.kept, resources, checkpoint)
         made = None if job.fingerprinter is None else job.fingerprinter.describe()
-        reference.add(documents.fingerprints[places], ids, job.projection.width, job.stored_radius, made)
+        reference.add(
+            documents.fingerprints[places], ids, job.projection.width, job.stored_radius, made
+        )
     return found
 
 
-def check_reference(reference: Reference, corpus: RowSource, job: DedupJob, outputs: Sequence[Path]) -> None:
+def check_reference(
+    reference: Reference, corpus: RowSource, job: DedupJob, outputs: Sequence[Path]
+) -> None:
     """Raise InputError for a reference that cannot be compared with a corpus, or to which its rows cannot be added."""
     path = reference.path
     if reference.corpus is not None and share_a_file(corpus, reference.corpus):
-        raise InputError(f"{path}: is an input too: a reference (against=, --against) is another corpus", path=path)
+        raise InputError(
+            f"{path}: is an input too: a reference (against=, --against) is another corpus",
+            path=path,
+        )
     if reference.adds and job.projection.id is None:
-        raise InputError("add=True (--add) stores the ids of rows: name their column with id= (--id-field)")
+        raise InputError(
+            "add=True (--add) stores the ids of rows: name their column with id= (--id-field)"
+        )
     if reference.adds and reference.corpus is not None:
         raise InputError(f"{path}: is no store: add=True (--add) inserts into a store", path=path)
     if reference.corpus is None:
@@ -120,41 +167,75 @@ def check_reference(reference: Reference, corpus: RowSource, job: DedupJob, outp
 
 
 def check_store(path: str, store: Any, job: DedupJob, outputs: Sequence[Path]) -> None:
-    """Raise InputError for a store that cannot be the reference of a job; None is one that will be made."""
+    """Raise InputError for a store that cannot be the reference of a job.
+
+    None is one that will be made.
+    """
     made = None if job.fingerprinter is None else job.fingerprinter.describe()
     if job.least_similarity is not None:
-        raise InputError(f"{path}: a store has no texts to verify with: leave verify (--verify) out, or name files", path=path)
+        raise InputError(
+            f"{path}: a store has no texts to verify with: leave verify (--verify) out, or name "
+            "files",
+            path=path,
+        )
     if store is None:
         return
     if store.width != job.projection.width.bits:
-        message = f"{path}: holds {store.width} bits, and the corpus has fingerprints of {job.projection.width.bits}"
+        message = (
+            f"{path}: holds {store.width} bits, and the corpus has fingerprints of "
+            f"{job.projection.width.bits}"
+        )
         raise InputError(message, expected=store.width, got=job.projection.width.bits)
     theirs = store.fingerprinter
     within = Path(path).resolve()
     for one in outputs:
         if one.resolve().is_relative_to(within):
-            raise InputError(f"{printable(one)}: is in the store {printable(path)}: name a place outside", path=one)
+            raise InputError(
+                f"{printable(one)}: is in the store {printable(path)}: name a place outside",
+                path=one,
+            )
     if made is not None and theirs != made:
-        how = "does not know how its fingerprints were made" if theirs is None else f"has fingerprints of {theirs['name']}"
-        message = f"{path}: {how}, made in another way than is asked for: leave method, width and others out"
+        how = (
+            "does not know how its fingerprints were made"
+            if theirs is None
+            else f"has fingerprints of {theirs['name']}"
+        )
+        message = (
+            f"{path}: {how}, made in another way than is asked for: leave method, width and "
+            "others out"
+        )
         raise InputError(message, expected=theirs, got=made)
 
 
 def find_duplicates(
-    corpus: RowSource, job: DedupJob, resources: Resources, checkpoint: Checkpoint | None = None,
-    reference: Reference | None = None, resumed: bool = False,
-) -> tuple[ComparedRows, Deduplication]:  # fmt: skip
-    """Return the duplicates of a corpus, with a flag for each row; a checkpoint has the fingerprints, and links of duplicates.
+    corpus: RowSource,
+    job: DedupJob,
+    resources: Resources,
+    checkpoint: Checkpoint | None = None,
+    reference: Reference | None = None,
+    resumed: bool = False,
+) -> tuple[ComparedRows, Deduplication]:
+    """Return the duplicates of a corpus, with a flag for each row.
 
-    ``resumed``: the output is there, and what was near the reference before it was written is taken from the checkpoint.
+    A checkpoint has the fingerprints, and links of duplicates.
+
+    ``resumed``: the output is there, and what was near the reference before it was written is taken
+    from the checkpoint.
     """
     documents = compared_rows(
-        corpus, job.projection, job.fingerprinter, resources, job.unknown == "refuse", checkpoint, job.bands
+        corpus,
+        job.projection,
+        job.fingerprinter,
+        resources,
+        job.unknown == "refuse",
+        checkpoint,
+        job.bands,
     )
     near = None
     if reference is not None:
         near = _near(reference, corpus, documents, job, resources, checkpoint, resumed)
-        near.refuse_unwritable(reference.path, corpus.unwritable)  # before the corpus is compared with itself
+        # before the corpus is compared with itself
+        near.refuse_unwritable(reference.path, corpus.unwritable)
     members = _grouped(corpus, job, documents, near, resources, checkpoint)
     rows = documents.rows
     flags = np.full(len(documents.known), job.unknown == "keep")
@@ -177,14 +258,20 @@ def distances_from_kept(fingerprints: Words, members: Members) -> npt.NDArray[np
     firsts = members.documents[members.lims[lists_of(members.lims)]].view(np.intp)
     for start in range(0, len(out), COMPARED_AT_ONCE):
         some = slice(start, start + COMPARED_AT_ONCE)
-        out[some] = distances_between(fingerprints[members.documents[some].view(np.intp)], fingerprints[firsts[some]])
+        out[some] = distances_between(
+            fingerprints[members.documents[some].view(np.intp)], fingerprints[firsts[some]]
+        )
     return out
 
 
 def _grouped(
-    corpus: RowSource, job: DedupJob, documents: ComparedRows, near: NearReference | None, resources: Resources,
+    corpus: RowSource,
+    job: DedupJob,
+    documents: ComparedRows,
+    near: NearReference | None,
+    resources: Resources,
     checkpoint: Checkpoint | None,
-) -> Members:  # fmt: skip
+) -> Members:
     """Return the groups of the documents that are not near a reference, those that are kept first."""
     members = _connected(job, documents, near, resources, checkpoint)
 
@@ -198,7 +285,10 @@ def _grouped(
         return grouped(members, job.grouping, rows_of, ids_of, documents.scores)
     ranks = ranks_of(members, job.grouping.keep, rows_of, ids_of, documents.scores)
     at = documents.rows
-    texts, least = _texts_of([(corpus, np.sort(at[members.documents.view(np.intp)]))], job, resources), job.least_similarity
+    texts, least = (
+        _texts_of([(corpus, np.sort(at[members.documents.view(np.intp)]))], job, resources),
+        job.least_similarity,
+    )
 
     def choose(rows: Words, lims: Words, some: Words) -> Words:
         return texts.representatives(rows, lims, at[some.view(np.intp)], job.grouping.radius, least)
@@ -207,7 +297,11 @@ def _grouped(
 
 
 def _connected(
-    job: DedupJob, documents: ComparedRows, near: NearReference | None, resources: Resources, checkpoint: Checkpoint | None
+    job: DedupJob,
+    documents: ComparedRows,
+    near: NearReference | None,
+    resources: Resources,
+    checkpoint: Checkpoint | None,
 ) -> Members:
     """Return the groups of documents that pairs within the radius connect."""
     resources.report("grouping", 0)
@@ -216,35 +310,54 @@ def _connected(
         apart = np.ones(len(documents.fingerprints), bool)
         apart[near.places] = False
     if documents.bands is not None:
-        sets = connected_by_bands(documents.fingerprints, apart, documents.bands, radius, width, resources)
+        sets = connected_by_bands(
+            documents.fingerprints, apart, documents.bands, radius, width, resources
+        )
         resources.report("grouping", 0)
         return members_of(sets)[0]
-    fingerprints, places = distinct_places(documents.fingerprints if apart is None else documents.fingerprints[apart])
+    fingerprints, places = distinct_places(
+        documents.fingerprints if apart is None else documents.fingerprints[apart]
+    )
     sets = connected(fingerprints, join_design(fingerprints, radius, width), resources, checkpoint)
     resources.report("grouping", 0)
     if apart is None:
         return members_of(sets[places])[0]
     numbers = np.flatnonzero(apart)
-    short: Numbers = numbers.astype(np.uint32) if len(apart) <= 1 << HALF_BITS else numbers.view(np.uint64)
+    short: Numbers = (
+        numbers.astype(np.uint32) if len(apart) <= 1 << HALF_BITS else numbers.view(np.uint64)
+    )
     return members_of(sets[places], short)[0]
 
 
 def _near(
-    reference: Reference, corpus: RowSource, documents: ComparedRows, job: DedupJob, resources: Resources,
-    checkpoint: Checkpoint | None, resumed: bool,
-) -> NearReference:  # fmt: skip
-    """Return the documents that are near a reference; of a job that is resumed, as it was before the output was written.
+    reference: Reference,
+    corpus: RowSource,
+    documents: ComparedRows,
+    job: DedupJob,
+    resources: Resources,
+    checkpoint: Checkpoint | None,
+    resumed: bool,
+) -> NearReference:
+    """Return the documents that are near a reference.
+
+    Of a job that is resumed, as it was before the output was written.
 
     Files are as they were when the job began.
     """
-    if checkpoint is not None and (resumed or reference.corpus is not None) and checkpoint.has(PART):
+    if (
+        checkpoint is not None
+        and (resumed or reference.corpus is not None)
+        and checkpoint.has(PART)
+    ):
         return NearReference.saved(checkpoint)
     near = NearReference(np.empty(0, np.intp), np.empty(0, np.uint64), np.empty(0, np.uint16))
     if reference.corpus is not None:
         near = _near_corpus(reference.corpus, corpus, documents, job, resources)
     elif reference.store is not None:
         side = reference.store._snapshot()
-        found = near_candidates(side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, 1)
+        found = near_candidates(
+            side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, 1
+        )
         near = NearReference.of(found, side)
     if checkpoint is not None:
         near.save(checkpoint, of_store=reference.store is not None)
@@ -252,26 +365,41 @@ def _near(
 
 
 def _near_corpus(
-    other: RowSource, corpus: RowSource, documents: ComparedRows, job: DedupJob, resources: Resources
+    other: RowSource,
+    corpus: RowSource,
+    documents: ComparedRows,
+    job: DedupJob,
+    resources: Resources,
 ) -> NearReference:
     """Return the documents that are near those of another corpus, and alike if texts are compared."""
-    theirs = compared_rows(other, replace(job.projection, score=None), job.fingerprinter, resources, False, None)
+    theirs = compared_rows(
+        other, replace(job.projection, score=None), job.fingerprinter, resources, False, None
+    )
     side = side_of(theirs, job.projection.width)
     most = 1 if job.least_similarity is None else MOST_COMPARED
-    found = near_candidates(side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, most)
+    found = near_candidates(
+        side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, most
+    )
     if job.least_similarity is None:
         return NearReference.of(found, side)
     rows, other_rows = documents.rows, theirs.rows
     compared = other_rows[np.unique(found.numbers).view(np.intp)]
-    texts, least = _texts_of([(corpus, rows[found.documents()]), (other, compared)], job, resources), job.least_similarity
+    texts, least = (
+        _texts_of([(corpus, rows[found.documents()]), (other, compared)], job, resources),
+        job.least_similarity,
+    )
 
     def alike(a: Words, b: Words) -> Flags:
-        return texts.similarities(rows[a.view(np.intp)], other_rows[b.view(np.intp)] + SECOND) >= least
+        return (
+            texts.similarities(rows[a.view(np.intp)], other_rows[b.view(np.intp)] + SECOND) >= least
+        )
 
     return NearReference.of(found, side, alike)
 
 
-def _texts_of(corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]], job: DedupJob, resources: Resources) -> TextSets:
+def _texts_of(
+    corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]], job: DedupJob, resources: Resources
+) -> TextSets:
     """Return the texts of rows of corpora, which are read again, to compare them exactly."""
     assert job.fingerprinter is not None
     for corpus, _ in corpora:

@@ -1,4 +1,7 @@
-"""What a deduplication is asked for: the columns of a corpus, what makes documents near-duplicates, and how they are searched."""
+"""What a deduplication is asked for.
+
+The columns of a corpus, what makes documents near-duplicates, and how they are searched.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ from fpstore.jobs.grouping import Grouping
 from fpstore.jobs.reference import Reference
 
 EXACT_ROWS = 1 << 20  # of which all are compared, unless a caller says how to search
-MOST_CHANCE = 0.001  # texts within the radius of a text by chance, on average: of more, bands keep most apart
+# texts within the radius of a text by chance, on average: of more, bands keep most apart
+MOST_CHANCE = 0.001
 BANDS_RECALL = 0.995
 UNRELATED = 0.05  # the most that unrelated texts have in common: a line of their page, or phrases
 MOST_UNRELATED = 1e-4  # of them within the radius: of more, texts are compared, too
@@ -38,12 +42,15 @@ PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
 
 
 class DedupJob(NamedTuple):
-    """How duplicates are looked for: by columns of texts or of fingerprints, and what makes the fingerprints of texts.
+    """How duplicates are looked for.
 
-    ``unknown`` says what becomes of a row without a text, a fingerprint or an id, which is not compared. ``least_similarity`` is
-    a bound: a row is removed if its Jaccard similarity to the kept row is at least this. None: fingerprints decide. ``search`` is
-    one of SEARCHES; ``jaccard`` is the similarity at which pairs are to be found, None without MinHash. ``can_verify``: texts may
-    be compared where the radius asks for it, which `planned` decides.
+    By columns of texts or of fingerprints, and what makes the fingerprints of texts.
+
+    ``unknown`` says what becomes of a row without a text, a fingerprint or an id, which is not
+    compared. ``least_similarity`` is a bound: a row is removed if its Jaccard similarity to the
+    kept row is at least this. None: fingerprints decide. ``search`` is one of SEARCHES; ``jaccard``
+    is the similarity at which pairs are to be found, None without MinHash. ``can_verify``: texts
+    may be compared where the radius asks for it, which `planned` decides.
     """
 
     projection: Projection
@@ -64,9 +71,10 @@ class DedupJob(NamedTuple):
     def planned_for(self, rows: Callable[[], float]) -> DedupJob:
         """Return the job with the bands that are searched, if that is asked for, or better for so many rows.
 
-        Of many rows, they take less time. At a large radius, they keep texts apart that are near each other by chance alone. The
-        radius leaves enough of the recall to the bands, unless it is fixed. Texts are compared if the radius does not keep
-        unrelated ones apart: bands do not either, where texts have a line in common.
+        Of many rows, they take less time. At a large radius, they keep texts apart that are near
+        each other by chance alone. The radius leaves enough of the recall to the bands, unless it
+        is fixed. Texts are compared if the radius does not keep unrelated ones apart: bands do not
+        either, where texts have a line in common.
         """
         job = self._with_bands(rows)
         if not job.can_verify or job.unrelated < MOST_UNRELATED:
@@ -76,7 +84,9 @@ class DedupJob(NamedTuple):
     def _with_bands(self, count: Callable[[], float]) -> DedupJob:
         """Return the job with the bands that are searched, and their radius."""
         minhash = minhash_in(self.fingerprinter)
-        auto = self.search == "auto" and not self.fixed_radius and can_have_bands(self.fingerprinter)
+        auto = (
+            self.search == "auto" and not self.fixed_radius and can_have_bands(self.fingerprinter)
+        )
         auto = auto and ((rows := count()) > EXACT_ROWS or self.chance(rows) > MOST_CHANCE)
         if minhash is None or self.jaccard is None or not (auto or self.search == "bands"):
             return self
@@ -84,7 +94,10 @@ class DedupJob(NamedTuple):
         if bands is None:
             if self.search == "auto":
                 return self
-            raise InputError(f"no bands find pairs of similarity {self.jaccard:.3g}: leave search='bands' (--search bands) out")
+            raise InputError(
+                f"no bands find pairs of similarity {self.jaccard:.3g}: leave search='bands' "
+                "(--search bands) out"
+            )
         if self.fixed_radius:
             return self._replace(bands=bands)
         radius = minhash.radius(self.jaccard, USUAL_RECALL / bands.recall(self.jaccard))
@@ -92,11 +105,18 @@ class DedupJob(NamedTuple):
 
     def chance(self, rows: float) -> float:
         """Return how many of so many rows are within the radius of an earlier one by chance alone, on average for each."""
-        return binomial_cdf(self.grouping.radius, self.projection.width.bits, 0.5) * max(rows - 1, 0) / 2
+        return (
+            binomial_cdf(self.grouping.radius, self.projection.width.bits, 0.5)
+            * max(rows - 1, 0)
+            / 2
+        )
 
     @property
     def unrelated(self) -> float:
-        """The share of the pairs of unrelated texts that are within the radius: of those with a similarity of UNRELATED."""
+        """The share of the pairs of unrelated texts that are within the radius.
+
+        Of those with a similarity of UNRELATED.
+        """
         return binomial_cdf(self.grouping.radius, self.projection.width.bits, (1 - UNRELATED) / 2)
 
     def strangers(self, rows: float) -> float:
@@ -124,16 +144,30 @@ class DedupJob(NamedTuple):
     def identity(self, corpus: RowSource, reference: Reference | None = None) -> JobIdentity:
         """Return the facts that decide about the duplicates of a corpus."""
         projection = {**asdict(self.projection), "width": self.projection.width.bits}
-        maker = {} if self.fingerprinter is None else {"fingerprinter": self.fingerprinter.describe()}
+        maker = (
+            {} if self.fingerprinter is None else {"fingerprinter": self.fingerprinter.describe()}
+        )
         files = {f"file {number}": state for number, state in enumerate(corpus.states(), 1)}
-        asked = {**projection, **self.grouping._asdict(), "unknown": self.unknown, "bands": self.bands}
+        asked = {
+            **projection,
+            **self.grouping._asdict(),
+            "unknown": self.unknown,
+            "bands": self.bands,
+        }
         told = {} if reference is None else reference.identity()
-        facts = {"job": "dedup", "encoding": corpus.encoding, "least_similarity": self.least_similarity}
+        facts = {
+            "job": "dedup",
+            "encoding": corpus.encoding,
+            "least_similarity": self.least_similarity,
+        }
         return {**facts, **asked, **maker, **files, **told}
 
 
 def rows_told(corpus: RowSource, projection: Projection, bytes_total: int | None = None) -> int:
-    """Return how many rows a corpus has, as far as the first rows of its largest file tell; it may be a file of a larger one."""
+    """Return how many rows a corpus has, as far as the first rows of its largest file tell.
+
+    It may be a file of a larger one.
+    """
     if isinstance(corpus, DocumentFiles):
         return len(corpus.paths)
     if corpus.rows is not None or corpus.bytes_total is None:
@@ -150,7 +184,8 @@ def rows_told(corpus: RowSource, projection: Projection, bytes_total: int | None
 class Likeness(NamedTuple):
     """What makes two documents near-duplicates; None stands for a default that depends on the rest.
 
-    ``method`` names the fingerprinter of texts. ``threshold`` is a Jaccard similarity, from which the radius follows.
+    ``method`` names the fingerprinter of texts. ``threshold`` is a Jaccard similarity, from which
+    the radius follows.
     """
 
     radius: int | None = None
@@ -165,18 +200,33 @@ class Likeness(NamedTuple):
     def maker(self, text: Any) -> Fingerprinter[Any]:
         """Return the fingerprinter of the method, for columns of texts."""
         width = {} if self.width is None else {"width": self.width}
-        return text_fingerprinter(DEDUP_METHOD if self.method is None else self.method, is_weighted(text), **width)
+        return text_fingerprinter(
+            DEDUP_METHOD if self.method is None else self.method, is_weighted(text), **width
+        )
 
     def grouping(self, maker: Fingerprinter[Any] | None, width: Width) -> Grouping:
         """Return the radius and the groups that are wanted; InputError for a wrong value."""
         minhash = minhash_in(maker)
-        if self.verify is not None and check_flag(self.verify, "verify") and self.group == "connected":
-            raise InputError("verify (--verify) makes groups without chains: leave group='connected' (--group connected) out")
+        if (
+            self.verify is not None
+            and check_flag(self.verify, "verify")
+            and self.group == "connected"
+        ):
+            raise InputError(
+                "verify (--verify) makes groups without chains: leave group='connected' (--group "
+                "connected) out"
+            )
         if self.threshold is not None and not self.verify:
             if minhash is None:
-                raise InputError("threshold (--threshold) is a Jaccard similarity, for MinHash or verify: give radius (--radius)")
+                raise InputError(
+                    "threshold (--threshold) is a Jaccard similarity, for MinHash or verify: give "
+                    "radius (--radius)"
+                )
             if self.radius is not None:
-                raise InputError("give threshold (--threshold) or radius (--radius), not both: one follows from the other")
+                raise InputError(
+                    "give threshold (--threshold) or radius (--radius), not both: one follows "
+                    "from the other"
+                )
         if self.radius is not None:
             radius = self.radius
         elif self.threshold is not None and minhash is not None:
@@ -189,34 +239,66 @@ class Likeness(NamedTuple):
         return Grouping(radius, group, check_choice(self.keep, KEEP_RULES, "keep"))
 
     def jaccard(self, maker: Fingerprinter[Any] | None, radius: int) -> float | None:
-        """Return the similarity at which USUAL_RECALL of the pairs are found; None without MinHash, which bands need."""
+        """Return the similarity at which USUAL_RECALL of the pairs are found.
+
+        None without MinHash, which bands need.
+        """
         minhash = minhash_in(maker)
         if check_choice(self.search, SEARCHES, "search") == "bands" and not can_have_bands(maker):
-            raise InputError("search='bands' (--search bands) is for texts, and MinHash of 64 bits or more")
+            raise InputError(
+                "search='bands' (--search bands) is for texts, and MinHash of 64 bits or more"
+            )
         if minhash is None or self.radius is None:
-            return None if minhash is None else USUAL_JACCARD if self.threshold is None else self.threshold
+            return (
+                None
+                if minhash is None
+                else USUAL_JACCARD
+                if self.threshold is None
+                else self.threshold
+            )
         return least_jaccard(minhash, radius)
 
     def can_verify(self, maker: Fingerprinter[Any] | None, jaccard: float | None) -> bool:
-        """Return whether texts may be compared unasked: sets of MinHash at a low threshold, in groups without chains."""
+        """Return whether texts may be compared unasked.
+
+        Sets of MinHash at a low threshold, in groups without chains.
+        """
         minhash = minhash_in(maker)
-        if minhash is None or minhash.takes_field_weights or self.verify is not None or self.radius is not None:
+        if (
+            minhash is None
+            or minhash.takes_field_weights
+            or self.verify is not None
+            or self.radius is not None
+        ):
             return False
         return self.group != "connected" and jaccard is not None and jaccard < VERIFIED_BELOW
 
 
 def dedup_job(
-    how: Projection, text: Any, fingerprint: str | None, likeness: Likeness, unknown: str,
-    fingerprinter: Fingerprinter[Any] | None, html: bool | str, reference: Reference | None = None,
-) -> DedupJob:  # fmt: skip
-    """Return the job that the arguments of :func:`fpstore.dedup` ask for; InputError if one is wrong."""
+    how: Projection,
+    text: Any,
+    fingerprint: str | None,
+    likeness: Likeness,
+    unknown: str,
+    fingerprinter: Fingerprinter[Any] | None,
+    html: bool | str,
+    reference: Reference | None = None,
+) -> DedupJob:
+    """Return the job that the arguments of :func:`fpstore.dedup` ask for.
+
+    InputError if one is wrong.
+    """
     if reference is not None and reference.store is not None:
         likeness, fingerprinter = _like_the_store(reference.store, likeness, text, fingerprinter)
-    projection, fingerprinter = columns_and_maker(how, text, fingerprint, likeness, fingerprinter, html)
+    projection, fingerprinter = columns_and_maker(
+        how, text, fingerprint, likeness, fingerprinter, html
+    )
     grouping = likeness.grouping(fingerprinter, projection.width)
     check_choice(unknown, UNKNOWN, "unknown")
     if (grouping.keep == "highest") != (projection.score is not None):
-        raise InputError("keep='highest' (--keep highest) needs score= (--score-field), and the other way round")
+        raise InputError(
+            "keep='highest' (--keep highest) needs score= (--score-field), and the other way round"
+        )
     if grouping.keep == "smallest" and projection.id is None:
         raise InputError("keep='smallest' (--keep smallest) needs a column of ids (--id-field)")
     least = None
@@ -224,18 +306,38 @@ def dedup_job(
         if fingerprinter is None:
             raise InputError("verify (--verify) compares texts, and the corpus has fingerprints")
         fingerprinter.feature_sets([])  # an error comes before the work
-        least = USUAL_JACCARD if likeness.threshold is None else check_number(likeness.threshold, 0, 1, "threshold")
+        least = (
+            USUAL_JACCARD
+            if likeness.threshold is None
+            else check_number(likeness.threshold, 0, 1, "threshold")
+        )
     jaccard = likeness.jaccard(fingerprinter, grouping.radius)
-    job = DedupJob(projection, grouping, unknown, fingerprinter, least, likeness.search, jaccard, likeness.radius is not None)
+    job = DedupJob(
+        projection,
+        grouping,
+        unknown,
+        fingerprinter,
+        least,
+        likeness.search,
+        jaccard,
+        likeness.radius is not None,
+    )
     of_store = reference is not None and reference.corpus is None
     return job._replace(can_verify=not of_store and likeness.can_verify(fingerprinter, jaccard))
 
 
 def columns_and_maker(
-    how: Projection, text: Any, fingerprint: str | None, likeness: Likeness, fingerprinter: Fingerprinter[Any] | None,
+    how: Projection,
+    text: Any,
+    fingerprint: str | None,
+    likeness: Likeness,
+    fingerprinter: Fingerprinter[Any] | None,
     html: bool | str,
-) -> tuple[Projection, Fingerprinter[Any] | None]:  # fmt: skip
-    """Return the columns to read, and what makes fingerprints of their texts, if they have some; InputError for wrong ones."""
+) -> tuple[Projection, Fingerprinter[Any] | None]:
+    """Return the columns to read, and what makes fingerprints of their texts, if they have some.
+
+    InputError for wrong ones.
+    """
     columns = text
     if likeness.width is not None:
         how = replace(how, width=check_width(likeness.width))
@@ -257,13 +359,21 @@ def columns_and_maker(
 
 
 def _checked_maker(maker: Any, projection: Projection, width: int | None) -> Fingerprinter[Any]:
-    """Return what makes the fingerprints of a column of texts, or of several; InputError if it cannot."""
+    """Return what makes the fingerprints of a column of texts, or of several.
+
+    InputError if it cannot.
+    """
     if not isinstance(maker, Fingerprinter) or maker.items not in ("texts", "rows"):
-        raise InputError(f"fingerprinter must be one of texts, such as MinHash(), got {type(maker).__name__}")
+        raise InputError(
+            f"fingerprinter must be one of texts, such as MinHash(), got {type(maker).__name__}"
+        )
     if projection.text is None:
         raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
     if isinstance(projection.text, tuple) != (maker.items == "rows"):
-        raise InputError("Fields is for columns of texts: name them, as in text={'title': 4, 'text': 1}", got=projection.text)
+        raise InputError(
+            "Fields is for columns of texts: name them, as in text={'title': 4, 'text': 1}",
+            got=projection.text,
+        )
     if width not in (None, maker.width):
         message = f"fingerprinter: it makes {maker.width} bits, not width={width}: leave width out"
         raise InputError(message, expected=maker.width, got=width)
@@ -273,23 +383,42 @@ def _checked_maker(maker: Any, projection: Projection, width: int | None) -> Fin
 def _like_the_store(
     store: Any, likeness: Likeness, text: Any, fingerprinter: Fingerprinter[Any] | None
 ) -> tuple[Likeness, Fingerprinter[Any] | None]:
-    """Return what is not asked for as the store of a reference has it: radius, width, and the fingerprinter of texts."""
+    """Return what is not asked for as the store of a reference has it.
+
+    Radius, width, and the fingerprinter of texts.
+    """
     of_texts = text not in (None, False)
-    own = from_description(store.fingerprinter) if of_texts and store.fingerprinter is not None else None
-    if likeness.radius is None and likeness.threshold is None and (own is None or own.usual_radius != store.radius):
+    own = (
+        from_description(store.fingerprinter)
+        if of_texts and store.fingerprinter is not None
+        else None
+    )
+    if (
+        likeness.radius is None
+        and likeness.threshold is None
+        and (own is None or own.usual_radius != store.radius)
+    ):
         likeness = likeness._replace(radius=store.radius)
     if not of_texts:
-        return likeness._replace(width=store.width if likeness.width is None else likeness.width), fingerprinter
+        return likeness._replace(
+            width=store.width if likeness.width is None else likeness.width
+        ), fingerprinter
     if (likeness.method, likeness.width, fingerprinter) == (None, None, None):
         fingerprinter = own
     return likeness, fingerprinter
 
 
-def projection_of(how: Projection, text: str | tuple[str, ...] | bool | None, fingerprint: str | None) -> Projection:
-    """Return the columns to read: some of texts, True where files are texts, or one of fingerprints."""
+def projection_of(
+    how: Projection, text: str | tuple[str, ...] | bool | None, fingerprint: str | None
+) -> Projection:
+    """Return the columns to read.
+
+    Some of texts, True where files are texts, or one of fingerprints.
+    """
     if (text in (None, False)) == (fingerprint is None):
         raise InputError(
-            "name either the column of texts (text=, --text-field) or the column of fingerprints (fingerprint=, "
+            "name either the column of texts (text=, --text-field) or the column of fingerprints "
+            "(fingerprint=, "
             "--fingerprint-field); text=True (--text) makes a document of each file"
         )
     if check_signed(how.signed, how.width) and fingerprint is None:
@@ -297,7 +426,12 @@ def projection_of(how: Projection, text: str | tuple[str, ...] | bool | None, fi
     if check_flag(how.decimal, "decimal") and fingerprint is None:
         raise InputError("decimal=True (--decimal) is for a column of fingerprints")
     columns = None if text is True or isinstance(text, tuple) else text or None
-    for what, name in {"text": columns, "fingerprint": fingerprint, "id": how.id, "score": how.score}.items():
+    for what, name in {
+        "text": columns,
+        "fingerprint": fingerprint,
+        "id": how.id,
+        "score": how.score,
+    }.items():
         if name is not None and not (isinstance(name, str) and name):
             raise InputError(f"{what} must be the name of a column, got {show(name)}", got=name)
     if text is True:

@@ -1,4 +1,7 @@
-"""Rows that a caller or a corpus gives: fingerprints, and ids, whose strings lie in a temporary file and not in memory."""
+"""Rows that a caller or a corpus gives.
+
+Fingerprints, and ids, whose strings lie in a temporary file and not in memory.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ from fpstore.query.names import HeldIds, Named, Names, names_in_slices
 class SpooledIds:
     """Ids in the order of their rows; the number of an id is its place.
 
-    Integers stay in memory. Strings go to a file without a name, as soon as there is one: integers become strings then.
+    Integers stay in memory. Strings go to a file without a name, as soon as there is one: integers
+    become strings then.
     """
 
     def __init__(self) -> None:
@@ -41,13 +45,19 @@ class SpooledIds:
         waiting, self._integers = [*self._integers, ids], []
         file = self._file = self._file or SpillFile(None)
         for column in waiting:
-            strings = column if isinstance(column, StringColumn) else StringColumn.of([str(n) for n in column.tolist()])
+            strings = (
+                column
+                if isinstance(column, StringColumn)
+                else StringColumn.of([str(n) for n in column.tolist()])
+            )
             self._ends.append(strings.ends + np.uint64(file.size))
             file.append(np.frombuffer(strings.data, np.uint8))
 
     def finish(self) -> None:
         """Note that all ids are there."""
-        self.integers = None if self._file else np.concatenate([np.empty(0, np.uint64), *self._integers])
+        self.integers = (
+            None if self._file else np.concatenate([np.empty(0, np.uint64), *self._integers])
+        )
         ends: Words = np.concatenate([np.zeros(1, np.uint64), *self._ends])
         self._starts, self._stops = ends[:-1], ends[1:]
         if self._file is not None and self._file.size:
@@ -65,11 +75,20 @@ class SpooledIds:
         size = int((stops - starts).sum())
         if most is not None and size > most:
             return None
-        return Named([self._data[a:b].tobytes().decode() for a, b in zip(starts.tolist(), stops.tolist(), strict=True)], size)
+        return Named(
+            [
+                self._data[a:b].tobytes().decode()
+                for a, b in zip(starts.tolist(), stops.tolist(), strict=True)
+            ],
+            size,
+        )
 
 
 class GivenRows:
-    """Distinct rows of a width, ascending, each with the places of its ids: ``names`` has one id per row as it was given."""
+    """Distinct rows of a width, ascending, each with the places of its ids.
+
+    ``names`` has one id per row as it was given.
+    """
 
     def __init__(self, rows: Words, names: Names, width: Width) -> None:
         self.width = width
@@ -100,7 +119,9 @@ class GivenRows:
         places = places_of(self.rows, rows)
         sizes = np.diff(self._lims)[places]
         lims = lims_of(sizes)
-        return lims, self._order[np.arange(int(lims[-1])) + np.repeat(self._lims[places] - lims[:-1], sizes)]
+        return lims, self._order[
+            np.arange(int(lims[-1])) + np.repeat(self._lims[places] - lims[:-1], sizes)
+        ]
 
     def named_within(self, numbers: Words, most: int | None) -> Named | None:
         """Return the ids at some places; see :class:`fpstore.query.names.Names`."""
@@ -108,7 +129,10 @@ class GivenRows:
 
 
 def given_rows(other: Any, ids: Any, width: Width) -> GivenRows:
-    """Return the fingerprints of a caller (one, many, or a reader), with ids or row numbers; InputError if they are wrong."""
+    """Return the fingerprints of a caller (one, many, or a reader), with ids or row numbers.
+
+    InputError if they are wrong.
+    """
     from fpstore.io.reader import Reader
 
     names: Names | None = None
@@ -126,4 +150,6 @@ def given_rows(other: Any, ids: Any, width: Width) -> GivenRows:
         rows = check_fingerprints([other] if one else other, width)
         checked = None if ids is None else check_ids([check_id(ids)] if one else ids, len(rows))
         names = None if checked is None else HeldIds(checked)
-    return GivenRows(rows, HeldIds(np.arange(len(rows), dtype=np.uint64)) if names is None else names, width)
+    return GivenRows(
+        rows, HeldIds(np.arange(len(rows), dtype=np.uint64)) if names is None else names, width
+    )

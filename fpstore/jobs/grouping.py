@@ -24,7 +24,8 @@ Choose = Callable[[Words, Words, Words], Words]
 class Members(NamedTuple):
     """Documents in groups of two or more, group by group, in the order of the least number in each group.
 
-    The members of group g are at ``lims[g]:lims[g + 1]``: ascending numbers, or the representative first.
+    The members of group g are at ``lims[g]:lims[g + 1]``: ascending numbers, or the representative
+    first.
     """
 
     lims: Lims
@@ -34,15 +35,19 @@ class Members(NamedTuple):
 def members_of(sets: Numbers, documents: Numbers | None = None) -> tuple[Members, Words]:
     """Return the members of the sets of two or more documents, and the places at which they were.
 
-    ``sets`` has a number for the set of each document. Without ``documents``, the number of a document is its place. It takes
-    about three bits of memory for each number up to the largest, and some 40 bytes for each member.
+    ``sets`` has a number for the set of each document. Without ``documents``, the number of a
+    document is its place. It takes about three bits of memory for each number up to the largest,
+    and some 40 bytes for each member.
     """
     lims, members, places = _kernel.documents_in_sets(sets, documents)
     return Members(lims.view(np.int64), members), places
 
 
 def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
-    """Return groups of ascending members with the member of the least rank first; of equal ranks, the first member."""
+    """Return groups of ascending members with the member of the least rank first.
+
+    Of equal ranks, the first member.
+    """
     documents = np.empty_like(members.documents)
     for groups in spans(members.lims, PIECE):
         lims = members.lims[groups.start : groups.stop + 1]
@@ -51,14 +56,21 @@ def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
         some = ranks[here]
         least = np.flatnonzero(some == np.repeat(np.minimum.reduceat(some, begins), sizes))
         _, firsts = np.unique(np.searchsorted(begins, least, side="right"), return_index=True)
-        chosen, begins, places = np.repeat(least[firsts], sizes), np.repeat(begins, sizes), np.arange(len(some))
+        chosen, begins, places = (
+            np.repeat(least[firsts], sizes),
+            np.repeat(begins, sizes),
+            np.arange(len(some)),
+        )
         moved = np.where(places == chosen, begins, np.where(places < chosen, places + 1, places))
         documents[here.start + moved] = members.documents[here]
     return Members(members.lims, documents)
 
 
 def rows_at(fingerprints: Words, places: Words) -> Words:
-    """Return the fingerprints at some places of an array, which may lie in a file: it is read in order."""
+    """Return the fingerprints at some places of an array, which may lie in a file.
+
+    It is read in order.
+    """
     order = stable_order(places)
     rows = rows_like(fingerprints, len(places))
     rows[order] = fingerprints[places[order].view(np.intp)]
@@ -87,20 +99,29 @@ def _distances_of_words(word: Words, lims: Lims) -> npt.NDArray[np.uint8]:
     return distances
 
 
-def without_chains(members: Members, fingerprints: RowsOf, ranks: npt.NDArray[Any], radius: int) -> Members:
+def without_chains(
+    members: Members, fingerprints: RowsOf, ranks: npt.NDArray[Any], radius: int
+) -> Members:
     """Return groups in which each member is within the radius of its representative, which stands first.
 
-    In each connected group, in the order of ranks, a member that is within the radius of no representative becomes one. The
-    others go to the nearest one, of several to the first.
+    In each connected group, in the order of ranks, a member that is within the radius of no
+    representative becomes one. The others go to the nearest one, of several to the first.
     """
-    return regrouped(members, fingerprints, ranks, lambda rows, lims, _: _kernel.group_greedily(rows, lims, radius))
+    return regrouped(
+        members,
+        fingerprints,
+        ranks,
+        lambda rows, lims, _: _kernel.group_greedily(rows, lims, radius),
+    )
 
 
-def regrouped(members: Members, fingerprints: RowsOf, ranks: npt.NDArray[Any], choose: Choose) -> Members:
+def regrouped(
+    members: Members, fingerprints: RowsOf, ranks: npt.NDArray[Any], choose: Choose
+) -> Members:
     """Return the groups of the members that have one representative, which stands first.
 
-    ``choose`` takes the fingerprints of members in the order of ranks, the lims of their groups, and their documents. It returns
-    the place of the representative of each.
+    ``choose`` takes the fingerprints of members in the order of ranks, the lims of their groups,
+    and their documents. It returns the place of the representative of each.
     """
     if not len(ranks):
         return members
@@ -111,7 +132,9 @@ def regrouped(members: Members, fingerprints: RowsOf, ranks: npt.NDArray[Any], c
         order = stable_order(ranks[here])
         order = order[stable_order(lists_of(lims)[order])]
         documents = members.documents[here]
-        chosen = choose(fingerprints(here)[order], (lims - lims[0]).view(np.uint64), documents[order])
+        chosen = choose(
+            fingerprints(here)[order], (lims - lims[0]).view(np.uint64), documents[order]
+        )
         representatives = np.empty(len(order), np.uint64)
         representatives[order] = order[chosen.view(np.intp)]
         new, places = members_of(representatives, documents)
@@ -130,12 +153,17 @@ def _in_order(pieces: list[Members], leasts: Words) -> Members:
     starts, sizes = lims[:-1][order], np.diff(lims)[order]
     ordered, lims = np.empty_like(documents), lims_of(sizes)
     for groups in spans(lims, PIECE):
-        ordered[lims[groups.start] : lims[groups.stop]] = slices(documents, starts[groups], sizes[groups])
+        ordered[lims[groups.start] : lims[groups.stop]] = slices(
+            documents, starts[groups], sizes[groups]
+        )
     return Members(lims, ordered)
 
 
 class Grouping(NamedTuple):
-    """The groups that are wanted: the radius, one of GROUPINGS, and one of KEEP_RULES for their representatives."""
+    """The groups that are wanted.
+
+    The radius, one of GROUPINGS, and one of KEEP_RULES for their representatives.
+    """
 
     radius: int
     group: str
@@ -154,10 +182,12 @@ def grouped(
     ids: Callable[[Words], Words | list[str]],
     scores: Words | None = None,
 ) -> Members:
-    """Return the groups that are wanted, of connected ones with ascending members; the representative of each stands first.
+    """Return the groups that are wanted, of connected ones with ascending members.
 
-    ``fingerprints`` returns those of some members, ``ids`` the ids of documents by their numbers. ``scores``, for the
-    rule "highest", has the key (`fpstore.io.scores`) of each document.
+    The representative of each stands first.
+
+    ``fingerprints`` returns those of some members, ``ids`` the ids of documents by their numbers.
+    ``scores``, for the rule "highest", has the key (`fpstore.io.scores`) of each document.
     """
     if grouping.group == "connected" and grouping.keep == "first":
         return members
@@ -168,10 +198,16 @@ def grouped(
 
 
 def ranks_of(
-    members: Members, keep: str, fingerprints: RowsOf, ids: Callable[[Words], Words | list[str]],
+    members: Members,
+    keep: str,
+    fingerprints: RowsOf,
+    ids: Callable[[Words], Words | list[str]],
     scores: Words | None = None,
-) -> npt.NDArray[Any]:  # fmt: skip
-    """Return ranks of the members by one of KEEP_RULES, by which the least represents a group; the rest is as for `grouped`."""
+) -> npt.NDArray[Any]:
+    """Return ranks of the members by one of KEEP_RULES, by which the least represents a group.
+
+    The rest is as for `grouped`.
+    """
     if keep == "central":
         return distances_to_majority(fingerprints, members.lims)
     if keep == "smallest":
@@ -183,10 +219,17 @@ def ranks_of(
 
 
 def _ranks_of_ids(ids: Words | list[str], lims: Lims) -> npt.NDArray[Any]:
-    """Return ranks by which the least id of a group is its first: of numbers by value, of strings by code points."""
+    """Return ranks by which the least id of a group is its first.
+
+    Of numbers by value, of strings by code points.
+    """
     if isinstance(ids, np.ndarray):
         return ids
-    order = [place for group in pairwise(lims.tolist()) for place in sorted(range(*group), key=ids.__getitem__)]
+    order = [
+        place
+        for group in pairwise(lims.tolist())
+        for place in sorted(range(*group), key=ids.__getitem__)
+    ]
     ranks = np.empty(len(ids), np.int64)
     ranks[order] = np.arange(len(ids))
     return ranks

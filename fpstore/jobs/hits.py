@@ -1,4 +1,7 @@
-"""Which rows of a corpus hit which rows of a benchmark: by n-grams that both have, or as near-duplicates."""
+"""Which rows of a corpus hit which rows of a benchmark.
+
+By n-grams that both have, or as near-duplicates.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,15 @@ from fpstore.query.names import HeldIds, Names, names_in_slices, names_of
 
 HIT_COLUMNS = ("row", "id", "benchmark", "benchmark_row", "benchmark_id", "shared", "share")
 NEAR_COLUMNS = (*HIT_COLUMNS, "distance")
-PIECE = 1 << 20  # n-grams, or pairs of an n-gram of a row and a row of the benchmark that has it, that are looked at together
+# n-grams, or pairs of an n-gram of a row and a row of the benchmark that has it, that are looked at
+# together
+PIECE = 1 << 20
 
 
 class Bounds(NamedTuple):
-    """What a hit by n-grams is: at least so many, and at least this share of those of the row of the benchmark.
+    """What a hit by n-grams is.
+
+    At least so many, and at least this share of those of the row of the benchmark.
 
     ``most_rows``: n-grams in more rows of the corpus do not count.
     """
@@ -34,7 +41,10 @@ class Bounds(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Rows of a corpus that may hit a benchmark, in their order; row i of them has the n-grams ``ranks[lims[i]:lims[i + 1]]``."""
+    """Rows of a corpus that may hit a benchmark, in their order.
+
+    Row i of them has the n-grams ``ranks[lims[i]:lims[i + 1]]``.
+    """
 
     rows: Words
     lims: Lims
@@ -60,9 +70,20 @@ class Hits(Tabular):
         The n-grams that did not count, because too many rows of the corpus have them.
     """
 
-    def __init__(self, candidates: Candidates, benchmark: Benchmark, bounds: Bounds, near: npt.NDArray[np.int64] | None) -> None:
+    def __init__(
+        self,
+        candidates: Candidates,
+        benchmark: Benchmark,
+        bounds: Bounds,
+        near: npt.NDArray[np.int64] | None,
+    ) -> None:
         """Take near-duplicates as numbers of candidates times the rows of the benchmark, plus a row of it, ascending."""
-        self._candidates, self._benchmark, self._bounds, self._is_near = candidates, benchmark, bounds, near is not None
+        self._candidates, self._benchmark, self._bounds, self._is_near = (
+            candidates,
+            benchmark,
+            bounds,
+            near is not None,
+        )
         self._near = np.empty(0, np.int64) if near is None else near
         self._count = len(benchmark.units)
         self._common: Flags | None = None  # n-grams that do not count
@@ -105,11 +126,12 @@ class Hits(Tabular):
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
         """Return a ``pyarrow.Table`` with a row for each row of the corpus and row of the benchmark that it hits.
 
-        ``row`` and ``id`` are those of the corpus; ``benchmark`` (string) is the name of the input, ``benchmark_row`` the number
-        of the row in it, ``benchmark_id`` its id; ``shared`` counts the different n-grams that both rows have, and ``share`` is
-        that number divided by the n-grams of the row of the benchmark, rounded to six digits. With a threshold for
-        near-duplicates, ``distance`` is the one of the fingerprints, in bits. Ids are row numbers where no column was named.
-        ``names`` has other names for columns.
+        ``row`` and ``id`` are those of the corpus; ``benchmark`` (string) is the name of the input,
+        ``benchmark_row`` the number of the row in it, ``benchmark_id`` its id; ``shared`` counts
+        the different n-grams that both rows have, and ``share`` is that number divided by the
+        n-grams of the row of the benchmark, rounded to six digits. With a threshold for
+        near-duplicates, ``distance`` is the one of the fingerprints, in bits. Ids are row numbers
+        where no column was named. ``names`` has other names for columns.
         """
         return arrow_table(self.batches(), names)
 
@@ -117,10 +139,15 @@ class Hits(Tabular):
         return f"<fpstore.Hits of {len(self.rows):,} rows>"
 
     def _ngrams(self) -> Iterator[tuple[slice, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        """Yield successive candidates, and their n-grams that count: the number of the candidate, and the rank."""
+        """Yield successive candidates, and their n-grams that count.
+
+        The number of the candidate, and the rank.
+        """
         lims = self._candidates.lims
         for part in spans(lims, PIECE):
-            owners = np.repeat(np.arange(part.start, part.stop), np.diff(lims[part.start : part.stop + 1]))
+            owners = np.repeat(
+                np.arange(part.start, part.stop), np.diff(lims[part.start : part.stop + 1])
+            )
             ranks = self._candidates.ranks[lims[part.start] : lims[part.stop]].astype(np.int64)
             if self._common is not None:
                 counted = ~self._common[ranks]
@@ -142,10 +169,13 @@ class Hits(Tabular):
             for pairs in self._pairs():
                 hitting[pairs.candidates] = hit[pairs.rows] = True
             return hitting, hit
-        used = np.zeros(len(self._benchmark.hashes), bool)  # pairs may be many more, where many rows have an n-gram
+        # pairs may be many more, where many rows have an n-gram
+        used = np.zeros(len(self._benchmark.hashes), bool)
         for _, owners, ranks in self._ngrams():
             hitting[owners] = used[ranks] = True
-        hit[self._benchmark.rows[np.repeat(used, np.diff(self._benchmark.lims))].view(np.int64)] = True
+        hit[self._benchmark.rows[np.repeat(used, np.diff(self._benchmark.lims))].view(np.int64)] = (
+            True
+        )
         hitting[self._near // self._count] = hit[self._near % self._count] = True
         return hitting, hit
 
@@ -154,16 +184,25 @@ class Hits(Tabular):
         lims = self._benchmark.lims
         for part, owners, ranks in self._ngrams():
             sizes = np.diff(lims)[ranks]
-            rows_of_owners = np.bincount(owners - part.start, sizes, part.stop - part.start).astype(np.int64)
+            rows_of_owners = np.bincount(owners - part.start, sizes, part.stop - part.start).astype(
+                np.int64
+            )
             for some in spans(lims_of(rows_of_owners), PIECE):
                 first, last = part.start + some.start, part.start + some.stop
                 here = slice(*np.searchsorted(owners, (first, last)).tolist())
                 rows = slices(self._benchmark.rows, lims[ranks[here]], sizes[here]).view(np.int64)
-                yield self._counted(np.repeat(owners[here], sizes[here]) * self._count + rows, first, last)
+                yield self._counted(
+                    np.repeat(owners[here], sizes[here]) * self._count + rows, first, last
+                )
 
     def _counted(self, keys: npt.NDArray[np.int64], first: int, last: int) -> _Pairs:
-        """Return the hits of successive candidates; there is a key, as of near-duplicates, for each n-gram of a pair."""
-        near = self._near[slice(*np.searchsorted(self._near, (first * self._count, last * self._count)).tolist())]
+        """Return the hits of successive candidates.
+
+        There is a key, as of near-duplicates, for each n-gram of a pair.
+        """
+        near = self._near[
+            slice(*np.searchsorted(self._near, (first * self._count, last * self._count)).tolist())
+        ]
         keys, shared = np.unique(np.concatenate([keys, near]), return_counts=True)
         are_near = np.searchsorted(keys, near)
         shared[are_near] -= 1
@@ -173,17 +212,28 @@ class Hits(Tabular):
         return _Pairs(keys[enough] // self._count, keys[enough] % self._count, shared[enough])
 
     def _columns(self, pairs: _Pairs) -> Iterator[dict[str, Any]]:
-        benchmark, (names, numbers), (names_there, places) = self._benchmark, self._candidates.ids, self._benchmark.ids
+        benchmark, (names, numbers), (names_there, places) = (
+            self._benchmark,
+            self._candidates.ids,
+            self._benchmark.ids,
+        )
         columns = [(names, numbers[pairs.candidates]), (names_there, places[pairs.rows])]
         for some, (ids, ids_there) in names_in_slices(columns):
             candidates, rows, shared = pairs.candidates[some], pairs.rows[some], pairs.shared[some]
             inputs = np.searchsorted(benchmark.ends, rows, side="right") - 1
             found = {
-                "row": self._candidates.rows[candidates], "id": ids, "benchmark": [benchmark.names[n] for n in inputs.tolist()],
-                "benchmark_row": (rows - benchmark.ends[inputs]).astype(np.uint64), "benchmark_id": ids_there,
-                "shared": shared.astype(np.uint64), "share": np.round(shared / benchmark.sizes[rows], 6),
-            }  # fmt: skip
+                "row": self._candidates.rows[candidates],
+                "id": ids,
+                "benchmark": [benchmark.names[n] for n in inputs.tolist()],
+                "benchmark_row": (rows - benchmark.ends[inputs]).astype(np.uint64),
+                "benchmark_id": ids_there,
+                "shared": shared.astype(np.uint64),
+                "share": np.round(shared / benchmark.sizes[rows], 6),
+            }
             if self._is_near:
-                ours, theirs = self._candidates.fingerprints[candidates], benchmark.fingerprints[rows]
+                ours, theirs = (
+                    self._candidates.fingerprints[candidates],
+                    benchmark.fingerprints[rows],
+                )
                 found["distance"] = distances_between(ours, theirs).astype(np.uint64)
             yield found

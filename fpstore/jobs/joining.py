@@ -1,4 +1,7 @@
-"""Joins: the pairs within a radius of a set in memory, or of two, in batches; and the rows that such pairs connect."""
+"""Joins: the pairs within a radius of a set in memory, or of two, in batches.
+
+And the rows that such pairs connect.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +51,21 @@ _Part = tuple[Begin, float]  # a search that has not begun, and its number of ro
 
 
 def pairs_within(
-    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, checkpoint: Checkpoint | None = None, linked: bool = False,
+    rows: Words,
+    design: JoinDesign,
+    resources: Resources = UNBOUNDED,
+    checkpoint: Checkpoint | None = None,
+    linked: bool = False,
     only: int | None = None,
-) -> Iterator[PairColumns]:  # fmt: skip
+) -> Iterator[PairColumns]:
     """Yield the pairs of a set in memory: distinct rows, ascending.
 
-    If it is ``linked``, yield at most two pairs for each row from each table, which connect the same rows as all pairs do.
-    Threads share the buckets of a table; one of a design that flips bits is sorted by one, and its links are searched by one. A
-    design of one bucket is compared by one. The memory is for the tables. The progress counts the rows of all tables. A
-    checkpoint keeps what is found in each span of a table. With ``only``, the number of a table, yield what meets in it, and in
-    none before.
+    If it is ``linked``, yield at most two pairs for each row from each table, which connect the
+    same rows as all pairs do. Threads share the buckets of a table; one of a design that flips bits
+    is sorted by one, and its links are searched by one. A design of one bucket is compared by one.
+    The memory is for the tables. The progress counts the rows of all tables. A checkpoint keeps
+    what is found in each span of a table. With ``only``, the number of a table, yield what meets in
+    it, and in none before.
     """
     if design.radius == 0:
         return iter(())  # rows are distinct
@@ -65,9 +73,13 @@ def pairs_within(
 
 
 def pairs_between(
-    rows: Words, others: Words, design: JoinDesign, resources: Resources = UNBOUNDED, checkpoint: Checkpoint | None = None,
+    rows: Words,
+    others: Words,
+    design: JoinDesign,
+    resources: Resources = UNBOUNDED,
+    checkpoint: Checkpoint | None = None,
     only: int | None = None,
-) -> Iterator[PairColumns]:  # fmt: skip
+) -> Iterator[PairColumns]:
     """Yield the pairs of a row of one set and a row of another, in this order, like :func:`pairs_within`.
 
     It is faster if the first set is the smaller one.
@@ -75,23 +87,40 @@ def pairs_between(
     return _found([rows, others], design, resources, checkpoint, only=only)
 
 
-def _search(design: JoinDesign, number: int, linked: bool, sides: Sequence[SortedTable], span: Span) -> Search:
-    """Return a search in some buckets of a table; of a pair that meets in several tables, the first one reports it."""
+def _search(
+    design: JoinDesign, number: int, linked: bool, sides: Sequence[SortedTable], span: Span
+) -> Search:
+    """Return a search in some buckets of a table.
+
+    Of a pair that meets in several tables, the first one reports it.
+    """
     spec, table, upto = design.tables[number], sides[0], number + 1
     rules = (
-        table.rows, table.starts, table.tags, np.frombuffer(spec.permutation, np.uint8),
-        design.bucket_masks[:upto], design.tag_masks[:upto], list(design.flips[:upto]), list(design.both[:upto]),
-        spec.tag_bits, design.radius,
-    )  # fmt: skip
+        table.rows,
+        table.starts,
+        table.tags,
+        np.frombuffer(spec.permutation, np.uint8),
+        design.bucket_masks[:upto],
+        design.tag_masks[:upto],
+        list(design.flips[:upto]),
+        list(design.both[:upto]),
+        spec.tag_bits,
+        design.radius,
+    )
     if linked:
         return _kernel.Linking(*rules)
     return _kernel.PairJoin(*rules, span.first, span.end, sides[1] if len(sides) > 1 else None)
 
 
 def _found(
-    sides: Sequence[Words], design: JoinDesign, resources: Resources, checkpoint: Checkpoint | None, *, linked: bool = False,
+    sides: Sequence[Words],
+    design: JoinDesign,
+    resources: Resources,
+    checkpoint: Checkpoint | None,
+    *,
+    linked: bool = False,
     only: int | None = None,
-) -> Iterator[PairColumns]:  # fmt: skip
+) -> Iterator[PairColumns]:
     """Yield the results of each table, sorted as a whole, or span by span where spans of buckets do not meet."""
     threads, rows, in_spans = resources.threads, max(map(len, sides)), _SpanSearches(sides, linked)
     phase, done, total = "clustering" if linked else "finding pairs", 0.0, rows * len(design.tables)
@@ -103,11 +132,16 @@ def _found(
 
     ended(0)
     sorters: list[TableSorter] = []
-    waiting: list[_Part] = []  # of tables that are sorted in spans: threads go on with the next table
-    for number, spec in [*enumerate(design.tables)][slice(only, None if only is None else only + 1)]:
+    # of tables that are sorted in spans: threads go on with the next table
+    waiting: list[_Part] = []
+    for number, spec in [*enumerate(design.tables)][
+        slice(only, None if only is None else only + 1)
+    ]:
         search = partial(_search, design, number, linked)
         parts = _parts(sides, design.flips[number], resources)
-        spans = saved = None if checkpoint is None else _saved_spans(checkpoint, number, 1 << spec.prefix_bits)
+        spans = saved = (
+            None if checkpoint is None else _saved_spans(checkpoint, number, 1 << spec.prefix_bits)
+        )
         if parts > 1 and spans is None:
             spans = spans_of(max(sides, key=len), spec, parts)
         begins: list[Begin]
@@ -122,7 +156,9 @@ def _found(
                 tables = [sorter.sorted(spec) for sorter in sorters]
                 spans = [Span(0, 1 << spec.prefix_bits)]
                 if threads > 1 and not linked:
-                    spans = _even_spans(tables[0], max(min(len(tables[0].rows) // LEAST_ROWS, PARTS * threads), 1))
+                    spans = _even_spans(
+                        tables[0], max(min(len(tables[0].rows) // LEAST_ROWS, PARTS * threads), 1)
+                    )
             begins = [partial(_searched, search, tables, span) for span in spans]
         if checkpoint is not None:
             begins = [
@@ -136,7 +172,9 @@ def _found(
     yield from _streamed(waiting, threads, ended)
 
 
-def _searched(search: Start, tables: Sequence[SortedTable], span: Span, stop: _kernel.Stop | None) -> Iterator[PairColumns]:
+def _searched(
+    search: Start, tables: Sequence[SortedTable], span: Span, stop: _kernel.Stop | None
+) -> Iterator[PairColumns]:
     """Yield what a search in some buckets of a table finds: one batch at least."""
     found = search(tables, span)
     while True:
@@ -146,19 +184,27 @@ def _searched(search: Start, tables: Sequence[SortedTable], span: Span, stop: _k
 
 
 class _SpanSearches:
-    """Sorts spans of the tables of some sets, and searches them; each thread sorts in arrays that its next span uses again."""
+    """Sorts spans of the tables of some sets, and searches them.
+
+    Each thread sorts in arrays that its next span uses again.
+    """
 
     def __init__(self, sides: Sequence[Words], linked: bool) -> None:
         self._sides, self._linked = sides, linked
         self._free: list[list[SpanSorter]] = []
 
-    def find(self, spec: TableSpec, search: Start, span: Span, parts: int, stop: _kernel.Stop | None) -> Iterator[PairColumns]:
+    def find(
+        self, spec: TableSpec, search: Start, span: Span, parts: int, stop: _kernel.Stop | None
+    ) -> Iterator[PairColumns]:
         """Yield the results of a search in one of ``parts`` spans of a table."""
         try:
             sorters = self._free.pop()
         except IndexError:  # not asked before: another thread may take the last
             sorters = [SpanSorter(rows, self._linked) for rows in self._sides]
-        tables = [s.sorted(spec, span, len(rows) // parts, stop) for s, rows in zip(sorters, self._sides, strict=True)]
+        tables = [
+            s.sorted(spec, span, len(rows) // parts, stop)
+            for s, rows in zip(sorters, self._sides, strict=True)
+        ]
         yield from _searched(search, tables, span, stop)
         self._free.append(sorters)
 
@@ -175,19 +221,25 @@ def _saved_spans(checkpoint: Checkpoint, number: int, buckets: int) -> list[Span
     spans: list[Span] = []
     end = 0
     names = [name.split("-") for name in checkpoint.names(f"table-{number}-")]
-    for span in sorted(Span(*map(int, name)) for name in names if len(name) == 2 and all(map(str.isdecimal, name))):
+    for span in sorted(
+        Span(*map(int, name)) for name in names if len(name) == 2 and all(map(str.isdecimal, name))
+    ):
         if span.first == end and checkpoint.has(_name(number, span)):
             spans.append(span)
             end = span.end
     return spans if end == buckets else None
 
 
-def _checkpointed(checkpoint: Checkpoint, number: int, span: Span, begin: Begin, is_there: bool) -> Begin:
+def _checkpointed(
+    checkpoint: Checkpoint, number: int, span: Span, begin: Begin, is_there: bool
+) -> Begin:
     """Return a search that keeps what it finds in a span, or one that yields what was kept."""
     name = _name(number, span)
     is_there = is_there or checkpoint.has(name)
     checkpoint.note(SPANS, int(is_there), 1)
-    return lambda stop: saved(checkpoint, name) if is_there else saving(checkpoint, name, begin(stop))
+    return lambda stop: (
+        saved(checkpoint, name) if is_there else saving(checkpoint, name, begin(stop))
+    )
 
 
 def saved(checkpoint: Checkpoint, name: str) -> Iterator[PairColumns]:
@@ -195,7 +247,9 @@ def saved(checkpoint: Checkpoint, name: str) -> Iterator[PairColumns]:
     return (PairColumns(**batch) for batch in checkpoint.read(name))
 
 
-def saving(checkpoint: Checkpoint, name: str, found: Iterator[PairColumns]) -> Iterator[PairColumns]:
+def saving(
+    checkpoint: Checkpoint, name: str, found: Iterator[PairColumns]
+) -> Iterator[PairColumns]:
     """Yield pairs, and make a part of them."""
     part = checkpoint.write(name)
     for columns in found:
@@ -208,7 +262,10 @@ def saving(checkpoint: Checkpoint, name: str, found: Iterator[PairColumns]) -> I
 
 
 def _parts(sides: Sequence[Words], flips: int, resources: Resources) -> int:
-    """Return the number of spans in which to sort a table: one where a pair may meet in buckets that differ."""
+    """Return the number of spans in which to sort a table.
+
+    One where a pair may meet in buckets that differ.
+    """
     if flips:
         return 1
     count = sum(map(len, sides))
@@ -225,7 +282,9 @@ def _even_spans(table: SortedTable, parts: int) -> list[Span]:
     return [Span(first, end) for first, end in pairwise(bounds) if first < end]
 
 
-def _streamed(parts: Sequence[_Part], threads: int, ended: Callable[[float], None]) -> Iterator[PairColumns]:
+def _streamed(
+    parts: Sequence[_Part], threads: int, ended: Callable[[float], None]
+) -> Iterator[PairColumns]:
     if threads == 1 or len(parts) == 1:
         for begin, rows in parts:
             yield from begin(None)
@@ -260,12 +319,16 @@ def _streamed(parts: Sequence[_Part], threads: int, ended: Callable[[float], Non
 
 
 def connected(
-    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, checkpoint: Checkpoint | None = None
+    rows: Words,
+    design: JoinDesign,
+    resources: Resources = UNBOUNDED,
+    checkpoint: Checkpoint | None = None,
 ) -> npt.NDArray[np.uint32] | npt.NDArray[np.uint64]:
     """Return for each row of a set the first row that pairs within the design's radius connect with it.
 
-    Connected are the rows of a pair, and what is connected with one that is connected. The links of a table connect the same rows
-    as its pairs do (docs/design.md, "Joins: all pairs, and clusters"), and the pairs of all tables are all pairs.
+    Connected are the rows of a pair, and what is connected with one that is connected. The links of
+    a table connect the same rows as its pairs do (docs/design.md, "Joins: all pairs, and
+    clusters"), and the pairs of all tables are all pairs.
     """
     sets, index = _kernel.Sets(len(rows)), _kernel.RowIndex(rows)
     for links in pairs_within(rows, design, resources, checkpoint, linked=True):

@@ -27,7 +27,10 @@ WAITING_BATCHES = 4  # for each thread
 
 
 class Features(NamedTuple):
-    """What texts are compared by; ``fingerprints`` has rows of words, or no row if they are not compared."""
+    """What texts are compared by.
+
+    ``fingerprints`` has rows of words, or no row if they are not compared.
+    """
 
     ngrams: UnitSets
     fingerprints: Words
@@ -44,9 +47,14 @@ class TextFeatures:
     runs: MinHash
     near: MinHash | None = None
 
-    def of(self, find: Callable[[Sequence[str]], UnitSets], extractor: str | None, batch: Batch) -> Features:
+    def of(
+        self, find: Callable[[Sequence[str]], UnitSets], extractor: str | None, batch: Batch
+    ) -> Features:
         """Return the features of the texts of known rows, of pages of HTML if there is an extractor; ``find`` makes n-grams."""
-        texts = [text if isinstance(text, str) else "\n".join(filter(None, text)) for text in batch.row_texts()]
+        texts = [
+            text if isinstance(text, str) else "\n".join(filter(None, text))
+            for text in batch.row_texts()
+        ]
         whole_pages = 0
         if extractor is not None:
             pages = page_texts(texts, extractor)
@@ -58,13 +66,14 @@ class TextFeatures:
 class Benchmark(NamedTuple):
     """The rows of the inputs of a benchmark, one input after the other.
 
-    Row r has ``sizes[r]`` different n-grams. Posting list: the i-th n-gram, in hash order, is in rows
-    ``rows[lims[i]:lims[i + 1]]``.
+    Row r has ``sizes[r]`` different n-grams. Posting list: the i-th n-gram, in hash order, is in
+    rows ``rows[lims[i]:lims[i + 1]]``.
     """
 
     names: list[str]  # of the inputs
     ends: Lims  # the rows of input i are at ends[i]:ends[i + 1]
-    units: npt.NDArray[np.int64]  # the words of each row, or n if that is less; 0 for a row that is not compared
+    # the words of each row, or n if that is less; 0 for a row that is not compared
+    units: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
     hashes: Words
     lims: Lims
@@ -74,7 +83,10 @@ class Benchmark(NamedTuple):
 
 
 def read_benchmark(
-    sources: Sequence[tuple[str, RowSource]], projection: Projection, features: TextFeatures, resources: Resources
+    sources: Sequence[tuple[str, RowSource]],
+    projection: Projection,
+    features: TextFeatures,
+    resources: Resources,
 ) -> Benchmark:
     """Read the inputs of a benchmark, with their names; InputError for one of blank texts only."""
     ends, flags, made, ids = [0], list[Flags](), list[Features](), SpooledIds()
@@ -84,30 +96,49 @@ def read_benchmark(
             ids.add(source.checked_ids(batch))
             flags.append(batch.flags)
             made.append(found)
-            rows, compared = rows + len(batch.flags), compared + int(np.count_nonzero(found.ngrams.units))
+            rows, compared = (
+                rows + len(batch.flags),
+                compared + int(np.count_nonzero(found.ngrams.units)),
+            )
             resources.report("reading the benchmark", ends[-1] + rows)
         if not compared:
-            raise InputError(f"{name}: {'only blank texts' if rows else 'no rows'} to decontaminate against")
+            raise InputError(
+                f"{name}: {'only blank texts' if rows else 'no rows'} to decontaminate against"
+            )
         ends.append(ends[-1] + rows)
     ids.finish()
     known = np.concatenate(flags)
     units, sizes = np.zeros(len(known), np.int64), np.zeros(len(known), np.int64)
     units[known] = np.concatenate([found.ngrams.units for found in made])
     sizes[known] = np.concatenate([found.ngrams.sizes for found in made])
-    hashes, lims, rows_of_hashes = _postings(np.concatenate([found.ngrams.features for found in made]), sizes)
+    hashes, lims, rows_of_hashes = _postings(
+        np.concatenate([found.ngrams.features for found in made]), sizes
+    )
     among_known = np.maximum(np.cumsum(known) - 1, 0)  # for a row that is not known, any
     fingerprints = np.concatenate([found.fingerprints for found in made])
     if features.near is not None:
         fingerprints = fingerprints[among_known]
     if projection.id is None:
-        names: Names = HeldIds(np.concatenate([np.arange(rows, dtype=np.uint64) for rows in np.diff(ends).tolist()]))
+        names: Names = HeldIds(
+            np.concatenate([np.arange(rows, dtype=np.uint64) for rows in np.diff(ends).tolist()])
+        )
         places = np.arange(len(known))
     else:
-        names, places = ids if any(source.typed for _, source in sources) else decided(ids), among_known
+        names, places = (
+            ids if any(source.typed for _, source in sources) else decided(ids),
+            among_known,
+        )
     return Benchmark(
-        [name for name, _ in sources], np.array(ends, np.int64), units, sizes, hashes, lims, rows_of_hashes,
-        (names, places.astype(np.uint64)), fingerprints,
-    )  # fmt: skip
+        [name for name, _ in sources],
+        np.array(ends, np.int64),
+        units,
+        sizes,
+        hashes,
+        lims,
+        rows_of_hashes,
+        (names, places.astype(np.uint64)),
+        fingerprints,
+    )
 
 
 def _made(
@@ -130,5 +161,8 @@ def _postings(hashes: Words, sizes: npt.NDArray[np.int64]) -> tuple[Words, Lims,
 def known_hashes(benchmark: Benchmark) -> _kernel.KnownHashes:
     """Return the hashes of a benchmark, to be looked up; InputError for 2^32 or more."""
     if len(benchmark.hashes) >> 32:
-        raise InputError(f"the benchmark has {len(benchmark.hashes):,} n-grams: decontaminate against its parts, one by one")
+        raise InputError(
+            f"the benchmark has {len(benchmark.hashes):,} n-grams: decontaminate against its "
+            "parts, one by one"
+        )
     return _kernel.KnownHashes(benchmark.hashes)

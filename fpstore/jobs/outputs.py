@@ -1,4 +1,7 @@
-"""The outputs of a job over a corpus: the rows that are kept, and lists beside them, which appear together."""
+"""The outputs of a job over a corpus.
+
+The rows that are kept, and lists beside them, which appear together.
+"""
 
 from __future__ import annotations
 
@@ -24,35 +27,52 @@ from fpstore.io.source import SUFFIXES, RowSource, format_named, suffix_of
 from fpstore.io.writers import Writer, unwritable
 from fpstore.jobs.checkpoint import Checkpoint, was_made
 
-Kind = Literal["list", "rows", "shards", "texts"]  # of an output: a list beside it, or a file, or a folder
-_MARKS = frozenset((".DS_Store", "_SUCCESS", "_metadata", "_common_metadata"))  # which other programs leave beside rows
+# of an output: a list beside it, or a file, or a folder
+Kind = Literal["list", "rows", "shards", "texts"]
+# which other programs leave beside rows
+_MARKS = frozenset((".DS_Store", "_SUCCESS", "_metadata", "_common_metadata"))
 
 
 def check_outside(corpus: RowSource, path: Path) -> Path:
-    """Return a path to write to; InputError if it is in a folder of the corpus, whose files would be others then."""
+    """Return a path to write to.
+
+    InputError if it is in a folder of the corpus, whose files would be others then.
+    """
     for folder in corpus.folders:
         if path.resolve().is_relative_to(folder.resolve()):
             raise InputError(
-                f"{printable(path)}: is in {printable(folder)}, and the next run would read it: name a place outside", path=path
+                f"{printable(path)}: is in {printable(folder)}, and the next run would read it: "
+                "name a place outside",
+                path=path,
             )
     return path
 
 
 def share_a_file(corpus: RowSource, other: RowSource) -> bool:
     """Whether a file is in both sources, also under two names."""
-    files = [{(state.st_dev, state.st_ino) for state in map(os.stat, source.paths)} for source in (corpus, other)]
+    files = [
+        {(state.st_dev, state.st_ino) for state in map(os.stat, source.paths)}
+        for source in (corpus, other)
+    ]
     return bool(files[0] & files[1])
 
 
 def kind_of(output: str | os.PathLike[str], corpus: RowSource) -> Kind:
-    """Return the kind of an output; "shards" into an existing folder, or if no format is named for many files."""
+    """Return the kind of an output.
+
+    "shards" into an existing folder, or if no format is named for many files.
+    """
     if isinstance(corpus, DocumentFiles):
         return "texts"
     if not isinstance(corpus, Shards):
         return "rows"
     path, named = check_path(output, "output"), os.fspath(output)
     of_file = path.suffix.lower() in (*SUFFIXES, *PACKED)
-    return "shards" if path.is_dir() or str(named).endswith(os.sep) or (_is_many(corpus) and not of_file) else "rows"
+    return (
+        "shards"
+        if path.is_dir() or str(named).endswith(os.sep) or (_is_many(corpus) and not of_file)
+        else "rows"
+    )
 
 
 def _is_many(corpus: RowSource) -> bool:
@@ -60,13 +80,21 @@ def _is_many(corpus: RowSource) -> bool:
 
 
 def check_output(
-    output: str | os.PathLike[str], corpus: RowSource, overwrite: bool, kind: Kind, *, folder: Path | None = None,
-    beside: Sequence[RowSource] = (), edits: bool = False,
-) -> Path:  # fmt: skip
-    """Return the path to write to; an error if it exists, or is an input, or is to hold rows in another format.
+    output: str | os.PathLike[str],
+    corpus: RowSource,
+    overwrite: bool,
+    kind: Kind,
+    *,
+    folder: Path | None = None,
+    beside: Sequence[RowSource] = (),
+    edits: bool = False,
+) -> Path:
+    """Return the path to write to.
 
-    Inputs are also the sources that are read ``beside`` the corpus. If texts are edited, the format is that of the input. It may
-    exist if the job of a folder, which is to be resumed, has made it.
+    An error if it exists, or is an input, or is to hold rows in another format.
+
+    Inputs are also the sources that are read ``beside`` the corpus. If texts are edited, the format
+    is that of the input. It may exist if the job of a folder, which is to be resumed, has made it.
     """
     path = check_path(output, "output")
     inputs = [name for source in (corpus, *beside) for name in source.paths]
@@ -79,7 +107,9 @@ def check_output(
         _check_folder(path, corpus, inputs, overwrite and kind == "shards", made)
     elif path.exists() and not (made or overwrite):
         what = ", the output, exists" if kind == "rows" else " exists"
-        raise StoreExistsError(f"{printable(output)}{what}: overwrite=True (--force) replaces it", path=path)
+        raise StoreExistsError(
+            f"{printable(output)}{what}: overwrite=True (--force) replaces it", path=path
+        )
     if kind == "rows" and corpus.suffix is not None:
         _check_format(path, corpus, corpus.suffix, edits)
     if not path.parent.is_dir():
@@ -97,12 +127,20 @@ def _check_format(path: Path, corpus: RowSource, suffix: str, edits: bool) -> No
         advice = f"texts are changed in the format of the input: name {folder}a {suffix} file"
         raise InputError(f"{printable(path)}: {advice}", path=path)
     else:
-        advice = f"rows of {suffix} are written as {' or '.join(known)}, and the name of a new folder ends with /"
+        advice = (
+            f"rows of {suffix} are written as {' or '.join(known)}, and the name of a new folder "
+            "ends with /"
+        )
         raise InputError(f"{printable(path)}: {advice}", path=path)
 
 
-def _check_folder(path: Path, corpus: RowSource, inputs: Sequence[str], replaced: bool, made: bool) -> None:
-    """Raise an error for a folder that cannot be written: one that is replaced may hold only files like the new ones."""
+def _check_folder(
+    path: Path, corpus: RowSource, inputs: Sequence[str], replaced: bool, made: bool
+) -> None:
+    """Raise an error for a folder that cannot be written.
+
+    One that is replaced may hold only files like the new ones.
+    """
     if isinstance(corpus, Shards):
         places_of_shards(corpus)
     elif isinstance(corpus, DocumentFiles):
@@ -112,23 +150,39 @@ def _check_folder(path: Path, corpus: RowSource, inputs: Sequence[str], replaced
         raise InputError(f"{name}: is the current folder: name a new one", path=path)
     within = next((one for one in inputs if Path(one).resolve().is_relative_to(top)), None)
     if within is not None:
-        raise InputError(f"{name}: {printable(within)} is an input in it: name another output", path=path)
+        raise InputError(
+            f"{name}: {printable(within)} is an input in it: name another output", path=path
+        )
     if not path.exists() or made or (path.is_dir() and not any(path.iterdir())):
         return
     if not path.is_dir():
-        raise StoreExistsError(f"{name} exists, and is no folder: files are written to a new folder", path=path)
+        raise StoreExistsError(
+            f"{name} exists, and is no folder: files are written to a new folder", path=path
+        )
     if not replaced:
-        advice = "overwrite=True (--force) replaces it" if corpus.suffix is not None else "texts are copied to a new folder"
+        advice = (
+            "overwrite=True (--force) replaces it"
+            if corpus.suffix is not None
+            else "texts are copied to a new folder"
+        )
         raise StoreExistsError(f"{name} exists: {advice}", path=path)
-    same = {path / place for place in places_of_shards(corpus)} if isinstance(corpus, Shards) else set()
+    same = (
+        {path / place for place in places_of_shards(corpus)}
+        if isinstance(corpus, Shards)
+        else set()
+    )
 
     def is_alike(one: Path) -> bool:
         is_mark = one.name in _MARKS or (is_hidden(one.name) and one.suffix == ".crc")
-        return not one.is_symlink() and (one.is_dir() or is_mark or one in same or suffix_of(one) == corpus.suffix)
+        return not one.is_symlink() and (
+            one.is_dir() or is_mark or one in same or suffix_of(one) == corpus.suffix
+        )
 
     other = next((one for one in path.rglob("*") if not is_alike(one)), None)
     if other is not None:
-        raise StoreExistsError(f"{name}: {printable(other)} is no {corpus.suffix} file: name a new folder", path=path)
+        raise StoreExistsError(
+            f"{name}: {printable(other)} is no {corpus.suffix} file: name a new folder", path=path
+        )
 
 
 def _check_lists(paths: Sequence[Path], output: Path | None) -> None:
@@ -136,14 +190,21 @@ def _check_lists(paths: Sequence[Path], output: Path | None) -> None:
     places = [path.resolve() for path in paths]
     for number, (path, place) in enumerate(zip(paths, places, strict=True)):
         if place in places[:number]:
-            raise InputError(f"{printable(path)}: two lists have this name: name another file for one", path=path)
+            raise InputError(
+                f"{printable(path)}: two lists have this name: name another file for one", path=path
+            )
         if output is not None and place.is_relative_to(output.resolve()):
             where = "is the output, too" if place == output.resolve() else "is in the output"
-            raise InputError(f"{printable(path)}: {where}: name another file for the list", path=path)
+            raise InputError(
+                f"{printable(path)}: {where}: name another file for the list", path=path
+            )
 
 
 class Listing(NamedTuple):
-    """A file for some rows of the result: its path, what opens a writer for it, and the rows in batches."""
+    """A file for some rows of the result.
+
+    Its path, what opens a writer for it, and the rows in batches.
+    """
 
     path: str
     open_writer: Callable[[str], Writer]
@@ -151,20 +212,38 @@ class Listing(NamedTuple):
 
 
 class Outputs:
-    """The file or folder of the rows that are kept, if there is one, and lists; an error of a path comes before the work."""
+    """The file or folder of the rows that are kept, if there is one, and lists.
+
+    An error of a path comes before the work.
+    """
 
     def __init__(
-        self, corpus: RowSource, output: str | os.PathLike[str] | None, listings: Sequence[Listing], overwrite: bool,
-        folder: Path | None = None, beside: Sequence[RowSource] = (), edits: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        corpus: RowSource,
+        output: str | os.PathLike[str] | None,
+        listings: Sequence[Listing],
+        overwrite: bool,
+        folder: Path | None = None,
+        beside: Sequence[RowSource] = (),
+        edits: bool = False,
+    ) -> None:
         """Check the paths; ``folder`` is the one of a checkpoint, and other sources are read ``beside`` the corpus.
 
         ``edits``: `write_edited` is called, and not `write`.
         """
         self._corpus, self._listings, self._folder = corpus, listings, folder
-        check = partial(check_output, corpus=corpus, overwrite=overwrite, folder=folder, beside=beside, edits=edits)
+        check = partial(
+            check_output,
+            corpus=corpus,
+            overwrite=overwrite,
+            folder=folder,
+            beside=beside,
+            edits=edits,
+        )
         self._kind = None if output is None else kind_of(output, corpus)
-        self.target = None if output is None or self._kind is None else check(output, kind=self._kind)
+        self.target = (
+            None if output is None or self._kind is None else check(output, kind=self._kind)
+        )
         _check_lists([Path(one.path) for one in listings], self.target)
         self._paths = [check(one.path, kind="list") for one in listings]
         for one, path in zip(listings, self._paths, strict=True):
@@ -182,8 +261,13 @@ class Outputs:
         opened = zip(self._listings, self._paths, strict=True)
         self._writers = [stack.enter_context(one.open_writer(str(path))) for one, path in opened]
 
-    def write(self, found: Any, kept: Flags, resources: Resources, checkpoint: Checkpoint | None = None) -> None:
-        """Write the lists of a result, and copy the rows that are kept; a checkpoint notes what has appeared."""
+    def write(
+        self, found: Any, kept: Flags, resources: Resources, checkpoint: Checkpoint | None = None
+    ) -> None:
+        """Write the lists of a result, and copy the rows that are kept.
+
+        A checkpoint notes what has appeared.
+        """
         self._write_lists(found, resources)
 
         def note(name: Path | None, written: Path) -> None:
@@ -191,7 +275,10 @@ class Outputs:
                 checkpoint.note_output(name, written)
 
         def complete(written: Path) -> None:
-            """Let the lists appear before the rows do: when the rows are there, the lists are complete."""
+            """Let the lists appear before the rows do.
+
+            When the rows are there, the lists are complete.
+            """
             note(self.target, written)
             for path, writer in zip(self._paths, self._writers, strict=True):
                 writer.close(partial(note, path))
@@ -234,8 +321,15 @@ class Outputs:
         elif self._kind == "shards" and isinstance(corpus, Shards):
             flags = np.broadcast_to(np.True_, edit.rows)
             copy_shards(
-                corpus, flags, target, resources, complete, lambda shard, *of_it: copy_edited(shard, column, edit, *of_it)
+                corpus,
+                flags,
+                target,
+                resources,
+                complete,
+                lambda shard, *of_it: copy_edited(shard, column, edit, *of_it),
             )
         else:
             assert isinstance(corpus, Shards)
-            copy_edited(corpus, column, edit, slice(0, edit.rows), target, resources.progress, complete)
+            copy_edited(
+                corpus, column, edit, slice(0, edit.rows), target, resources.progress, complete
+            )

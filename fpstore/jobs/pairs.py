@@ -84,10 +84,13 @@ class _IdNumbers(NamedTuple):
 
 
 class Pairs(Tabular):
-    """A batch of pairs of fingerprints of a store, or of two sets, in columns. Iterates as :class:`Pair`.
+    """A batch of pairs of fingerprints of a store, or of two sets, in columns.
 
-    It has at most 65,536 pairs of ids, which are the rows of its tables; of strings that take about a kilobyte or more, 1,024.
-    Two fingerprints of many ids may have more: the others are in the batches that follow, which have rows, but no pair.
+    Iterates as :class:`Pair`.
+
+    It has at most 65,536 pairs of ids, which are the rows of its tables; of strings that take about
+    a kilobyte or more, 1,024. Two fingerprints of many ids may have more: the others are in the
+    batches that follow, which have rows, but no pair.
 
     Attributes
     ----------
@@ -110,8 +113,12 @@ class Pairs(Tabular):
         if numbers is not None:
             self._numbers = numbers
         # A pair belongs to the batch in which its rows begin.
-        self.rows_a, self.rows_b, distances = columns if rows is None or not rows.start else columns.part(0, 0)
-        self.distances: Distances = distances.astype(np.uint8 if self._width.bits < 256 else np.uint16)
+        self.rows_a, self.rows_b, distances = (
+            columns if rows is None or not rows.start else columns.part(0, 0)
+        )
+        self.distances: Distances = distances.astype(
+            np.uint8 if self._width.bits < 256 else np.uint16
+        )
 
     @property
     def a(self) -> npt.NDArray[Any]:
@@ -170,13 +177,16 @@ class Pairs(Tabular):
             columns = self._columns.part(pairs.start, pairs.stop)
             a, b = (side.of(pairs) for side in self._numbers)
             for start in range(0, max(int(lims[pairs.stop] - lims[pairs.start]), 1), most):
-                yield Pairs(columns, self._snapshot, self._other, (a, b), slice(start, start + most))
+                yield Pairs(
+                    columns, self._snapshot, self._other, (a, b), slice(start, start + most)
+                )
 
     def rows_of_ids(self) -> Iterator[NamedColumns]:
         """Yield the columns ``a``, ``b``, ``distance``, ``id_a``, ``id_b``, one row per pair of ids, at most 65,536 at once.
 
-        Of the n ids of a fingerprint that is a pair with itself, each has a row with each one after it: n (n - 1) / 2 rows.
-        Without rows, it yields empty columns. Of strings, a column has at most 4 MiB at once, or one row.
+        Of the n ids of a fingerprint that is a pair with itself, each has a row with each one after
+        it: n (n - 1) / 2 rows. Without rows, it yields empty columns. Of strings, a column has at
+        most 4 MiB at once, or one row.
         """
         a, b = self._numbers
         lims, sizes_a, sizes_b, shared = self._lims, a.sizes, b.sizes, self._shared
@@ -190,8 +200,13 @@ class Pairs(Tabular):
                 among = shared[pair]
                 first[among], second[among] = nth_combinations(inside[among], sizes_a[pair[among]])
             columns = PairColumns(*(column[pair] for column in self._columns))
-            numbers = (side.numbers[side.lims[side.places[pair]] + within] for side, within in ((a, first), (b, second)))
-            for rows, (ids_a, ids_b) in names_in_slices(list(zip(self._sides, numbers, strict=True))):
+            numbers = (
+                side.numbers[side.lims[side.places[pair]] + within]
+                for side, within in ((a, first), (b, second))
+            )
+            for rows, (ids_a, ids_b) in names_in_slices(
+                list(zip(self._sides, numbers, strict=True))
+            ):
                 yield {
                     "a": self._width.outside(columns.a[rows]),
                     "b": self._width.outside(columns.b[rows]),
@@ -203,16 +218,29 @@ class Pairs(Tabular):
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
         """Return a ``pyarrow.Table`` with a row per pair of ids, as :meth:`fpstore.Matches.to_arrow` does.
 
-        ``a`` and ``b`` are uint32, uint64, or fixed_size_binary(width / 8) above 64 bits, ``distance`` is uint8, of 256 bits
-        uint16, ``id_a`` and ``id_b`` are uint64 or string (large_string above 2 GiB).
+        ``a`` and ``b`` are uint32, uint64, or fixed_size_binary(width / 8) above 64 bits,
+        ``distance`` is uint8, of 256 bits uint16, ``id_a`` and ``id_b`` are uint64 or string
+        (large_string above 2 GiB).
         """
         return arrow_table(self.rows_of_ids(), names)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the pairs with their ids, which are read for it."""
-        held = tuple(HeldIds(names_of(side, own.numbers)) for side, own in zip(self._sides, self._numbers, strict=True))
-        numbers = tuple(own._replace(numbers=np.arange(len(own.numbers), dtype=np.uint64)) for own in self._numbers)
-        return {**self.__dict__, "_sides": held, "_numbers": numbers, "_snapshot": None, "_other": None}
+        held = tuple(
+            HeldIds(names_of(side, own.numbers))
+            for side, own in zip(self._sides, self._numbers, strict=True)
+        )
+        numbers = tuple(
+            own._replace(numbers=np.arange(len(own.numbers), dtype=np.uint64))
+            for own in self._numbers
+        )
+        return {
+            **self.__dict__,
+            "_sides": held,
+            "_numbers": numbers,
+            "_snapshot": None,
+            "_other": None,
+        }
 
     def __len__(self) -> int:
         return len(self.distances)
@@ -225,17 +253,26 @@ class Pairs(Tabular):
         if isinstance(place, slice):
             return [self[one] for one in range(len(self))[place]]
         place = range(len(self))[place]
-        a, b = (self._width.numbers(rows[place : place + 1])[0] for rows in (self.rows_a, self.rows_b))
+        a, b = (
+            self._width.numbers(rows[place : place + 1])[0] for rows in (self.rows_a, self.rows_b)
+        )
         return Pair(a, b, int(self.distances[place]))
 
     def __iter__(self) -> Iterator[Pair]:
-        return map(Pair, self._width.numbers(self.rows_a), self._width.numbers(self.rows_b), self.distances.tolist())
+        return map(
+            Pair,
+            self._width.numbers(self.rows_a),
+            self._width.numbers(self.rows_b),
+            self.distances.tolist(),
+        )
 
     def __repr__(self) -> str:
         return f"<fpstore.Pairs: {counted(len(self), 'pair')}>"
 
 
-def batches_of(columns: PairColumns, snapshot: Snapshot, other: Side | None = None) -> Iterator[Pairs]:
+def batches_of(
+    columns: PairColumns, snapshot: Snapshot, other: Side | None = None
+) -> Iterator[Pairs]:
     """Yield pairs in batches of a bounded number of pairs of ids, which are counted where fingerprints have several ids."""
     most = MOST_LONG if snapshot.has_long_strings else MOST_ROWS
     simple = snapshot.one_id_each and (other is None or other.one_id_each)
@@ -247,68 +284,107 @@ def batches_of(columns: PairColumns, snapshot: Snapshot, other: Side | None = No
 def rows_of(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]:
     """Return all fingerprints of a snapshot, ascending, and what is left of the resources.
 
-    They are in memory, or in a temporary file that is mapped if they would take more than half of it.
+    They are in memory, or in a temporary file that is mapped if they would take more than half of
+    it.
     """
     count, words, done = snapshot.totals.fingerprints, snapshot.width.words, 0
     held = 8 * words * count
     fits = held <= resources.memory // 2
-    rows: Words = empty_rows(count, words) if fits else array_on_disk((count, words) if words > 1 else (count,), np.uint64)
+    rows: Words = (
+        empty_rows(count, words)
+        if fits
+        else array_on_disk((count, words) if words > 1 else (count,), np.uint64)
+    )
     for piece in snapshot.fingerprints():
         resources.report("reading", done, count)
         rows[done : done + len(piece)] = piece[: max(count - done, 0)]
         done += len(piece)
     if done != count:
         path = snapshot.folder
-        raise CorruptStoreError(f"{path}: holds {done} fingerprints, not {count}", path=path, expected=count, got=done)
+        raise CorruptStoreError(
+            f"{path}: holds {done} fingerprints, not {count}", path=path, expected=count, got=done
+        )
     return rows, resources._replace(memory=resources.memory - held) if fits else resources
 
 
-def join_design(rows: Words, radius: int, width: Width, sampled_from: int = SAMPLED_FROM) -> JoinDesign:
+def join_design(
+    rows: Words, radius: int, width: Width, sampled_from: int = SAMPLED_FROM
+) -> JoinDesign:
     """Return the design for the pairs of a set; a sample is taken of so many rows or more."""
     sample = Sample(rows, width) if len(rows) >= sampled_from else None
     return plan_join(len(rows), radius, width.bits, sample, bits=varying_bits(rows, width))
 
 
 def nth_combinations(numbers: Lims, sizes: Lims) -> tuple[Lims, Lims]:
-    """Return i and j of the pairs with these numbers: all i < j < size are numbered by i and then by j, from 0."""
+    """Return i and j of the pairs with these numbers.
+
+    All i < j < size are numbered by i and then by j, from 0.
+    """
     left = sizes * (sizes - 1) // 2 - 1 - numbers
-    rest = ((1 + np.sqrt(8.0 * left + 1)) / 2).astype(np.int64)  # the pairs of i and later ones; it may be off by one
+    # the pairs of i and later ones; it may be off by one
+    rest = ((1 + np.sqrt(8.0 * left + 1)) / 2).astype(np.int64)
     rest -= rest * (rest - 1) // 2 > left
     rest += rest * (rest + 1) // 2 <= left
     return sizes - 1 - rest, sizes - 1 - (left - rest * (rest - 1) // 2)
 
 
 def pairs_of(
-    snapshot: Snapshot, radius: int, resources: Resources, duplicates: bool = False, checkpoint: Checkpoint | None = None
+    snapshot: Snapshot,
+    radius: int,
+    resources: Resources,
+    duplicates: bool = False,
+    checkpoint: Checkpoint | None = None,
 ) -> Generator[Pairs, None, None]:
-    """Yield the pairs of a snapshot; see :meth:`fpstore.Store.pairs`. A checkpoint keeps what is found."""
+    """Yield the pairs of a snapshot; see :meth:`fpstore.Store.pairs`.
+
+    A checkpoint keeps what is found.
+    """
     if duplicates and snapshot.totals.ids > snapshot.totals.fingerprints:
         for keys, counts, _ in snapshot.groups():
             shared = keys[counts > 1]
-            yield from batches_of(PairColumns(shared, shared, np.zeros(len(shared), np.uint16)), snapshot)
+            yield from batches_of(
+                PairColumns(shared, shared, np.zeros(len(shared), np.uint16)), snapshot
+            )
     rows, left = rows_of(snapshot, resources)
     for columns in pairs_within(rows, join_design(rows, radius, snapshot.width), left, checkpoint):
         yield from batches_of(columns, snapshot)
 
 
 def join_of(
-    snapshot: Snapshot, other: Side, radius: int, resources: Resources, checkpoint: Checkpoint | None = None
+    snapshot: Snapshot,
+    other: Side,
+    radius: int,
+    resources: Resources,
+    checkpoint: Checkpoint | None = None,
 ) -> Generator[Pairs, None, None]:
-    """Yield the pairs of a snapshot and another side, in batches; see :meth:`fpstore.Store.join`."""
+    """Yield the pairs of a snapshot and another side, in batches.
+
+    See :meth:`fpstore.Store.join`.
+    """
     count = snapshot.totals.fingerprints
     theirs = other.totals.fingerprints if isinstance(other, Snapshot) else len(other.rows)
     if not count or not theirs:
         return
-    # The smaller side may be looked up in the other, if that is a store whose tables serve the radius.
+    # The smaller side may be looked up in the other, if that is a store whose tables serve the
+    # radius.
     turned = count < theirs
     stored, asked = (other, snapshot) if turned else (snapshot, other)
     rows, left = _held(asked, resources)
     for columns in pairs_with(stored, rows, radius, snapshot.width, left, checkpoint):
-        yield from batches_of(columns if turned else PairColumns(columns.b, columns.a, columns.distances), snapshot, other)
+        yield from batches_of(
+            columns if turned else PairColumns(columns.b, columns.a, columns.distances),
+            snapshot,
+            other,
+        )
 
 
 def pairs_with(
-    stored: Side, rows: Words, radius: int, width: Width, resources: Resources, checkpoint: Checkpoint | None = None
+    stored: Side,
+    rows: Words,
+    radius: int,
+    width: Width,
+    resources: Resources,
+    checkpoint: Checkpoint | None = None,
 ) -> Iterator[PairColumns]:
     """Yield the pairs of one of some distinct rows, ascending, and a fingerprint of a store or of other rows, in this order."""
     count = stored.totals.fingerprints if isinstance(stored, Snapshot) else len(stored.rows)
@@ -319,7 +395,9 @@ def pairs_with(
         if _probes_are_faster(stored, len(rows), radius, design):
             return _probed(stored, rows, radius, resources, checkpoint)
     others, left = _held(stored, resources)
-    return pairs_between(rows, others, design_between(count, rows, radius, width, others), left, checkpoint)
+    return pairs_between(
+        rows, others, design_between(count, rows, radius, width, others), left, checkpoint
+    )
 
 
 def _held(side: Side, resources: Resources) -> tuple[Words, Resources]:
@@ -332,13 +410,18 @@ def _held(side: Side, resources: Resources) -> tuple[Words, Resources]:
 def _probed(
     stored: Snapshot, rows: Words, radius: int, resources: Resources, checkpoint: Checkpoint | None
 ) -> Iterator[PairColumns]:
-    """Yield the pairs of rows and the stored fingerprints that their look-ups find; what some rows find is a part."""
+    """Yield the pairs of rows and the stored fingerprints that their look-ups find.
+
+    What some rows find is a part.
+    """
     for start in range(0, len(rows), PROBED_ROWS):
         resources.report("finding pairs", start, len(rows))
         some = rows[start : start + PROBED_ROWS]
         parts = stored.probe_in_parts(some, radius, resources.threads, MATCHES)
         found = (
-            PairColumns(np.repeat(queries, np.diff(lims), axis=0), others, distances.astype(np.uint16))
+            PairColumns(
+                np.repeat(queries, np.diff(lims), axis=0), others, distances.astype(np.uint16)
+            )
             for queries, (lims, others, distances) in parts
         )
         if checkpoint is None:
@@ -352,9 +435,17 @@ def _probed(
 
 
 def design_between(
-    count: int, rows: Words, radius: int, width: Width, others: Words | None = None, sampled_from: int = SAMPLED_FROM
+    count: int,
+    rows: Words,
+    radius: int,
+    width: Width,
+    others: Words | None = None,
+    sampled_from: int = SAMPLED_FROM,
 ) -> JoinDesign:
-    """Return the design for the pairs of rows and other rows; other rows in memory give a sample and the bits that vary."""
+    """Return the design for the pairs of rows and other rows.
+
+    Other rows in memory give a sample and the bits that vary.
+    """
     if others is None:
         return plan_join(count, radius, width.bits, queries=len(rows))
     sample = Sample(others, width) if count >= sampled_from else None

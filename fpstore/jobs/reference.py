@@ -1,4 +1,7 @@
-"""A reference that a corpus is compared with: a store, or the rows of another corpus, whose documents stay as they are."""
+"""A reference that a corpus is compared with.
+
+A store, or the rows of another corpus, whose documents stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ PART = "reference"  # of a checkpoint
 
 
 class Reference(NamedTuple):
-    """A store (`fpstore.Store`, None for one that will be made at a path), or a corpus. Kept rows may be added to the store."""
+    """A store (`fpstore.Store`, None for one that will be made at a path), or a corpus.
+
+    Kept rows may be added to the store.
+    """
 
     path: str
     store: Any = None
@@ -40,23 +46,48 @@ class Reference(NamedTuple):
     adds: bool = False
 
     def identity(self) -> JobIdentity:
-        """Return the facts that a job with this reference depends on. What a store holds may change until rows are written."""
+        """Return the facts that a job with this reference depends on.
+
+        What a store holds may change until rows are written.
+        """
         files = [] if self.corpus is None else self.corpus.states()
         path = str(Path(self.path).absolute()) if self.corpus is None else self.path
-        return {"reference": path, "adds": self.adds, **{f"reference file {n}": state for n, state in enumerate(files, 1)}}
+        return {
+            "reference": path,
+            "adds": self.adds,
+            **{f"reference file {n}": state for n, state in enumerate(files, 1)},
+        }
 
     def ids_to_add(self, ids: Words | list[str], typed: bool) -> Words | list[str]:
-        """Return ids as the store takes them; InputError if it has others. Digits of delimited text may become strings."""
+        """Return ids as the store takes them; InputError if it has others.
+
+        Digits of delimited text may become strings.
+        """
         if self.store is None:
             return ids
         snapshot = self.store._snapshot()
-        if not typed and isinstance(ids, np.ndarray) and not is_fresh(snapshot) and snapshot.totals.id_kind == "string":
+        if (
+            not typed
+            and isinstance(ids, np.ndarray)
+            and not is_fresh(snapshot)
+            and snapshot.totals.id_kind == "string"
+        ):
             ids = list(map(str, ids.tolist()))
         kind_with(snapshot, Path(self.path), ids)
         return ids
 
-    def add(self, rows: Words, ids: Words | list[str], width: Width, radius: int, made: dict[str, Any] | None) -> None:
-        """Insert fingerprints with their ids into the store, in one change. What a killed run has inserted changes nothing."""
+    def add(
+        self,
+        rows: Words,
+        ids: Words | list[str],
+        width: Width,
+        radius: int,
+        made: dict[str, Any] | None,
+    ) -> None:
+        """Insert fingerprints with their ids into the store, in one change.
+
+        What a killed run has inserted changes nothing.
+        """
         if not len(rows):
             return
         if self.store is not None:
@@ -78,12 +109,16 @@ class Reference(NamedTuple):
     def _appeared(self) -> StoreExistsError:
         advice = "remove the output, and the folder .resume beside it, and run again"
         return StoreExistsError(
-            f"{self.path}: appeared while this job ran, and its rows were not compared: {advice}", path=self.path
+            f"{self.path}: appeared while this job ran, and its rows were not compared: {advice}",
+            path=self.path,
         )
 
 
 class NearReference(NamedTuple):
-    """Documents that are near a reference, by their places, ascending: the id of the nearest one there, and its distance."""
+    """Documents that are near a reference, by their places, ascending.
+
+    The id of the nearest one there, and its distance.
+    """
 
     places: npt.NDArray[np.intp]
     ids: Words | list[str]
@@ -98,7 +133,11 @@ class NearReference(NamedTuple):
 
     def refuse_unwritable(self, path: str, characters: str) -> None:
         """Raise InputError for an id of the store at a path that a list cannot have, as it has one of the characters."""
-        wrong = unwritable_id(StringColumn.of(self.ids), characters) if isinstance(self.ids, list) else None
+        wrong = (
+            unwritable_id(StringColumn.of(self.ids), characters)
+            if isinstance(self.ids, list)
+            else None
+        )
         if wrong is not None:
             raise InputError(f"{path}: {wrong[1]}", path=path)
 
@@ -121,19 +160,27 @@ class NearReference(NamedTuple):
         found = ids_in(columns)
         assert found is not None
         ids = list(found.texts()) if isinstance(found, StringColumn) else found
-        return cls(columns["places"].astype(np.intp), ids, columns["distances"], bool(columns["store"][0]))
+        return cls(
+            columns["places"].astype(np.intp), ids, columns["distances"], bool(columns["store"][0])
+        )
 
 
 def side_of(documents: ComparedRows, width: Width) -> GivenRows:
-    """Return the documents of a corpus as one side of a join; their ids are row numbers unless they have others."""
+    """Return the documents of a corpus as one side of a join.
+
+    Their ids are row numbers unless they have others.
+    """
     names = HeldIds(documents.rows.view(np.uint64)) if documents.ids is None else documents.ids
     return GivenRows(documents.fingerprints, names, width)
 
 
 class Candidates(NamedTuple):
-    """Documents of a reference that may be near those of a corpus, the nearest first: one of each fingerprint that is.
+    """Documents of a reference that may be near those of a corpus, the nearest first.
 
-    Document d has those at ``lims[which[d]]:lims[which[d] + 1]``, by their numbers in the reference.
+    One of each fingerprint that is.
+
+    Document d has those at ``lims[which[d]]:lims[which[d] + 1]``, by their numbers in the
+    reference.
     """
 
     which: npt.NDArray[np.intp]
@@ -145,8 +192,13 @@ class Candidates(NamedTuple):
         """Return the places of the documents that have candidates, ascending."""
         return np.flatnonzero((self.lims[1:] > self.lims[:-1])[self.which])
 
-    def chosen(self, alike: Alike | None = None) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """Return the places of documents, and which candidate each has: the first, or the first that is alike, if one is."""
+    def chosen(
+        self, alike: Alike | None = None
+    ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """Return the places of documents, and which candidate each has.
+
+        The first, or the first that is alike, if one is.
+        """
         waiting = self.documents()
         starts, stops = self.lims[self.which], self.lims[self.which + 1]
         if alike is None:
@@ -162,7 +214,9 @@ class Candidates(NamedTuple):
         return places, found[places]
 
 
-def near_candidates(side: Side, fingerprints: Words, radius: int, width: Width, resources: Resources, most: int) -> Candidates:
+def near_candidates(
+    side: Side, fingerprints: Words, radius: int, width: Width, resources: Resources, most: int
+) -> Candidates:
     """Return up to so many documents of a reference for each document, by their fingerprints, within the radius.
 
     Of equally near fingerprints of the reference, the least come first.
@@ -176,7 +230,8 @@ def near_candidates(side: Side, fingerprints: Words, radius: int, width: Width, 
 
 
 class _Nearest(NamedTuple):
-    places: npt.NDArray[np.intp]  # of distinct fingerprints, ascending; those of one, from the nearest on
+    # of distinct fingerprints, ascending; those of one, from the nearest on
+    places: npt.NDArray[np.intp]
     others: Words
     distances: npt.NDArray[np.uint16]
 
@@ -194,8 +249,13 @@ class _Nearest(NamedTuple):
 def _nearest(pairs: Iterator[PairColumns], distinct: Words, most: int) -> _Nearest:
     """Return the fingerprints of the reference that are nearest to each of some."""
     index = _kernel.RowIndex(distinct)
-    held, count, limit = [_Nearest(np.empty(0, np.intp), distinct[:0], np.empty(0, np.uint16))], 0, MOST_HELD
-    farthest = np.full(len(distinct), np.iinfo(np.uint16).max, np.uint16)  # distance that is still among the nearest
+    held, count, limit = (
+        [_Nearest(np.empty(0, np.intp), distinct[:0], np.empty(0, np.uint16))],
+        0,
+        MOST_HELD,
+    )
+    # distance that is still among the nearest
+    farthest = np.full(len(distinct), np.iinfo(np.uint16).max, np.uint16)
     for batch in pairs:
         places, distances = index.places(batch.a).view(np.intp), batch.distances.astype(np.uint16)
         near = distances <= farthest[places]

@@ -26,20 +26,29 @@ class Removed(Tabular):
     Attributes
     ----------
     rows, kept_rows : ndarray of uint64, shape (n,)
-        The number of a row that was removed, and of the row that was kept in its place, from 0 over all files.
+        The number of a row that was removed, and of the row that was kept in its place, from 0 over
+        all files.
     clusters : ndarray of uint64, shape (n,)
         The number of the cluster of both.
     in_reference : ndarray of bool, shape (n,)
-        Whether what was kept is a document of the reference. Then `kept_rows` and `clusters` mean nothing.
+        Whether what was kept is a document of the reference. Then `kept_rows` and `clusters` mean
+        nothing.
     distances : ndarray of uint16, shape (n,)
         The distance of their fingerprints, in bits.
     """
 
     def __init__(
-        self, members: Members, from_kept: npt.NDArray[np.uint16], rows: npt.NDArray[np.intp], names: Names,
+        self,
+        members: Members,
+        from_kept: npt.NDArray[np.uint16],
+        rows: npt.NDArray[np.intp],
+        names: Names,
         reference: NearReference | None,
-    ) -> None:  # fmt: skip
-        """Take groups of places of documents, with distances from the kept ones; the row and the id at each place."""
+    ) -> None:
+        """Take groups of places of documents, with distances from the kept ones.
+
+        The row and the id at each place.
+        """
         firsts, cluster = members.lims[:-1], lists_of(members.lims)
         others = np.ones(len(members.documents), bool)
         others[firsts] = False
@@ -61,13 +70,17 @@ class Removed(Tabular):
         self.rows = row_numbers[documents.view(np.intp)]
         self.kept_rows = row_numbers[np.where(self.in_reference, documents, kept).view(np.intp)]
         self._ids: tuple[Names, Words] = (names, documents)
-        of_two = names if reference is None else NamesOfTwo(names, HeldIds(reference.ids), len(rows))
+        of_two = (
+            names if reference is None else NamesOfTwo(names, HeldIds(reference.ids), len(rows))
+        )
         self._kept: tuple[Names, Words] = (of_two, kept)
 
     def held(self) -> Removed:
         """Return the same with all ids in memory."""
         new, places = copy(self), np.arange(len(self), dtype=np.uint64)
-        new._ids, new._kept = ((HeldIds(names_of(*column)), places) for column in (self._ids, self._kept))
+        new._ids, new._kept = (
+            (HeldIds(names_of(*column)), places) for column in (self._ids, self._kept)
+        )
         return new
 
     def __len__(self) -> int:
@@ -76,15 +89,20 @@ class Removed(Tabular):
     def batches(self) -> Iterator[dict[str, Any]]:
         """Yield the columns ``row``, ``id``, ``kept_row``, ``kept``, ``cluster`` and ``distance``, at most 65,536 at once.
 
-        With a reference, they are ``row``, ``id``, ``kept``, ``reference`` (1 if what was kept is there) and ``distance``.
+        With a reference, they are ``row``, ``id``, ``kept``, ``reference`` (1 if what was kept is
+        there) and ``distance``.
         """
         names = REMOVED_WITH_REFERENCE if self.has_reference else REMOVED_COLUMNS
         for some, (ids, kept) in names_in_slices([self._ids, self._kept]):
             columns = {
-                "row": self.rows[some], "id": ids, "kept_row": self.kept_rows[some], "kept": kept,
-                "cluster": self.clusters[some], "reference": self.in_reference[some].astype(np.uint64),
+                "row": self.rows[some],
+                "id": ids,
+                "kept_row": self.kept_rows[some],
+                "kept": kept,
+                "cluster": self.clusters[some],
+                "reference": self.in_reference[some].astype(np.uint64),
                 "distance": self.distances[some].astype(np.uint64),
-            }  # fmt: skip
+            }
             yield {name: columns[name] for name in names}
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:

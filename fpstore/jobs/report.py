@@ -1,7 +1,9 @@
-"""The page of a report on a store: what it holds, how it is coded, how near and how skewed its fingerprints are.
+"""The page of a report on a store.
 
-The functions here compute the figures, and make the rows of tables and the pictures of them; the template ``report.html`` has the
-words around them.
+What it holds, how it is coded, how near and how skewed its fingerprints are.
+
+The functions here compute the figures, and make the rows of tables and the pictures of them; the
+template ``report.html`` has the words around them.
 """
 
 from __future__ import annotations
@@ -38,21 +40,39 @@ MOST_PAIRS = 10_000_000  # that are counted
 LARGEST, OTHERS, SHOWN = 8, 6, 6  # families that are shown, and documents of each
 DIRECTORY = 1 << 22  # words that are taken together
 PARTS = {
-    "tables": "Tables", "filters": "Filters", "ids": "Ids", "strings": "Strings of ids", "id_index": "Index by id",
-    "delta": "Log of changes", "metadata": "Metadata",
-}  # fmt: skip
+    "tables": "Tables",
+    "filters": "Filters",
+    "ids": "Ids",
+    "strings": "Strings of ids",
+    "id_index": "Index by id",
+    "delta": "Log of changes",
+    "metadata": "Metadata",
+}
 EN_DASH = "\u2013"
 
 Section = dict[str, Any]  # what the template shows in a section
 
 
-def page_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, files: Files, resources: Resources) -> str:
-    """Return the page of a snapshot and its stats; without a radius, there are no pairs and no clusters."""
+def page_of(
+    snapshot: Snapshot,
+    stats: dict[str, Any],
+    radius: int | None,
+    files: Files,
+    resources: Resources,
+) -> str:
+    """Return the page of a snapshot and its stats.
+
+    Without a radius, there are no pairs and no clusters.
+    """
     resources.report("reading", 0)
     shown = stats["radius"] if radius is None else radius
     grouping = grouping_of(shown, None, "first", stats["fingerprinter"])
     first, made = snapshot.generation.tables[0], stats["fingerprinter"]
-    coding = _codes(first, snapshot.generation.count) if isinstance(first, PackedTable) else _buckets(snapshot)
+    coding = (
+        _codes(first, snapshot.generation.count)
+        if isinstance(first, PackedTable)
+        else _buckets(snapshot)
+    )
     skew = _skew(snapshot, resources)
     pairs, clusters, largest, others = None, None, list[Section](), list[Section]()
     if radius is not None:
@@ -65,11 +85,26 @@ def page_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, files
         clusters = _clusters(found)
         largest, others = _families(snapshot, found, files)
     return render(
-        "report.html", name=snapshot.generation.path.name, stats=stats, facts=_facts(stats), radius=shown, size=_size(stats),
-        made=f"Fingerprints by {in_words(made)}." if made else "The store does not say how its fingerprints were made.",
-        same=stats["ids"] - stats["fingerprints"], clusters=clusters, largest=largest, others=others, missing=files.sentence(),
-        pairs=pairs, skew=skew, packed=isinstance(first, PackedTable), coding=coding, grouping=grouping.group,
-    )  # fmt: skip
+        "report.html",
+        name=snapshot.generation.path.name,
+        stats=stats,
+        facts=_facts(stats),
+        radius=shown,
+        size=_size(stats),
+        made=f"Fingerprints by {in_words(made)}."
+        if made
+        else "The store does not say how its fingerprints were made.",
+        same=stats["ids"] - stats["fingerprints"],
+        clusters=clusters,
+        largest=largest,
+        others=others,
+        missing=files.sentence(),
+        pairs=pairs,
+        skew=skew,
+        packed=isinstance(first, PackedTable),
+        coding=coding,
+        grouping=grouping.group,
+    )
 
 
 def _facts(stats: dict[str, Any]) -> list[tuple[str, str]]:
@@ -93,38 +128,62 @@ def _facts(stats: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _clusters(found: Clusters) -> Section:
     sizes = {_range(name): n for name, n in found.histogram().items()}
-    bars = [Bar(f"{name} documents", n, f"{n:,}, {n / len(found):.1%}") for name, n in sizes.items()]
+    bars = [
+        Bar(f"{name} documents", n, f"{n:,}, {n / len(found):.1%}") for name, n in sizes.items()
+    ]
     return {"found": found, "bars": bars, "rows": [(name, f"{n:,}") for name, n in sizes.items()]}
 
 
-def _families(snapshot: Snapshot, clusters: Clusters, files: Files) -> tuple[list[Section], list[Section]]:
-    """Return the largest clusters, and some others spread over the rest; of each some members, the nearest first."""
+def _families(
+    snapshot: Snapshot, clusters: Clusters, files: Files
+) -> tuple[list[Section], list[Section]]:
+    """Return the largest clusters, and some others spread over the rest.
+
+    Of each some members, the nearest first.
+    """
     order = clusters.by_size()
     rest = order[LARGEST:]
-    spread = rest[(np.arange(OTHERS) * 2 + 1) * len(rest) // (2 * OTHERS)] if len(rest) > OTHERS else rest
+    spread = (
+        rest[(np.arange(OTHERS) * 2 + 1) * len(rest) // (2 * OTHERS)]
+        if len(rest) > OTHERS
+        else rest
+    )
     places = [*order[:LARGEST].tolist(), *spread.tolist()]
     shown: list[Any] = [clusters.first(place, SHOWN) for place in places]
     ids = [one for some in shown for one in some]
-    lims, rows = fingerprints_of(snapshot, ids if snapshot.totals.id_kind == "string" else np.array(ids, np.uint64))
+    lims, rows = fingerprints_of(
+        snapshot, ids if snapshot.totals.id_kind == "string" else np.array(ids, np.uint64)
+    )
     numbers = snapshot.width.numbers(rows)
     own = {one: numbers[a:b] for one, (a, b) in zip(ids, pairwise(lims.tolist()), strict=True)}
     families: list[Section] = []
     for place, some in zip(places, shown, strict=True):
-        distances = {one: min((a ^ b).bit_count() for a in own[one] for b in own[some[0]]) for one in some}
+        distances = {
+            one: min((a ^ b).bit_count() for a in own[one] for b in own[some[0]]) for one in some
+        }
         nearest = sorted(some, key=distances.__getitem__)
-        members = [{"id": one, "distance": distances[one], "found": files.of(one, own[one])} for one in nearest]
+        members = [
+            {"id": one, "distance": distances[one], "found": files.of(one, own[one])}
+            for one in nearest
+        ]
         families.append({"size": int(clusters.sizes[place]), "members": members})
     return families[:LARGEST], families[LARGEST:]
 
 
 def _pairs(snapshot: Snapshot, stats: dict[str, Any], radius: int, resources: Resources) -> Section:
-    """Count the pairs of fingerprints by distance. One thread makes a count that is stopped, which is always the same then."""
+    """Count the pairs of fingerprints by distance.
+
+    One thread makes a count that is stopped, which is always the same then.
+    """
     counts, stopped = _counted(snapshot, radius, resources)
     if stopped and resources.threads > 1:
         counts, stopped = _counted(snapshot, radius, resources._replace(threads=1))
     same = stats["ids"] - stats["fingerprints"]
     by_distance = list(enumerate(counts, 1))
-    bars = [Bar("0", same, counted(same, "id"), other=True), *(Bar(str(d), n, counted(n, "pair")) for d, n in by_distance)]
+    bars = [
+        Bar("0", same, counted(same, "id"), other=True),
+        *(Bar(str(d), n, counted(n, "pair")) for d, n in by_distance),
+    ]
     rows = [("0", f"{same:,}", "further ids of a fingerprint")]
     rows += [(str(d), f"{n:,}", "pairs of fingerprints") for d, n in by_distance]
     return {"total": sum(counts), "stopped": stopped, "picture": standing_bars(bars), "rows": rows}
@@ -149,35 +208,64 @@ def _size(stats: dict[str, Any]) -> Section:
     taken, n = stats["bytes"], stats["fingerprints"]
     total = max(taken["total"], 1)
     sizes = [(name, taken[key]) for key, name in PARTS.items()]
-    bars = [Bar(name, size, f"{shown_size(size)}, {size / total:.1%}") for name, size in sizes if size]
-    sizes = [sizes[0], ("of these, keys in memory", taken["keys"]), *sizes[1:], ("All", taken["total"])]
-    rows: list[tuple[str, ...]] = [(name, f"{size:,}", f"{size / total:.1%}", f"{size / max(n, 1):.2f}") for name, size in sizes]
+    bars = [
+        Bar(name, size, f"{shown_size(size)}, {size / total:.1%}") for name, size in sizes if size
+    ]
+    sizes = [
+        sizes[0],
+        ("of these, keys in memory", taken["keys"]),
+        *sizes[1:],
+        ("All", taken["total"]),
+    ]
+    rows: list[tuple[str, ...]] = [
+        (name, f"{size:,}", f"{size / total:.1%}", f"{size / max(n, 1):.2f}")
+        for name, size in sizes
+    ]
     least = round(stats["limit_bits_per_fingerprint"] * stats["delta"]["tables"] / 8)
-    bounds = [("Raw fingerprints", f"{n * stats['width'] // 8:,}"), ("The least that any set of as many can take", f"{least:,}")]
+    bounds = [
+        ("Raw fingerprints", f"{n * stats['width'] // 8:,}"),
+        ("The least that any set of as many can take", f"{least:,}"),
+    ]
     columns: tuple[str, ...] = ("Part", "Bytes", "Share", "per fingerprint")
     against, words = None, ""
     if stats["ratio_to_limit"] is None:  # of few fingerprints
         columns, rows = columns[:3], [row[:3] for row in rows]
     else:
-        one, takes = ("The rows", "take") if stats["design"]["tables"][0]["kind"] == "rows" else ("One table", "takes")
+        one, takes = (
+            ("The rows", "take")
+            if stats["design"]["tables"][0]["kind"] == "rows"
+            else ("One table", "takes")
+        )
         bits, limit = stats["bits_per_fingerprint"], stats["limit_bits_per_fingerprint"]
         against = [
             Bar(f"{one} of this store", bits, f"{bits:.2f} bits"),
             Bar("The limit for any set of this size", limit, f"{limit:.2f} bits", other=True),
             Bar("Raw", stats["width"], f"{stats['width']} bits", other=True),
         ]
-        words = f"{one} {takes} {stats['ratio_to_limit']:.3f} times the limit, log₂ of the number of sets of this size, "
+        words = (
+            f"{one} {takes} {stats['ratio_to_limit']:.3f} times the limit, log₂ of the number of "
+            "sets of this size, "
+        )
         words += f"and {stats['ratio_to_raw']:.1%} of the raw size."
     return {
-        "bars": bars, "total": total, "columns": columns, "rows": rows, "bounds": bounds, "against": against, "words": words,
-    }  # fmt: skip
+        "bars": bars,
+        "total": total,
+        "columns": columns,
+        "rows": rows,
+        "bounds": bounds,
+        "against": against,
+        "words": words,
+    }
 
 
 # Skew
 
 
 def _skew(snapshot: Snapshot, resources: Resources) -> Section:
-    """Compare the bits of a set with random ones: the share of ones of each bit, and of fingerprints that share leading bits."""
+    """Compare the bits of a set with random ones.
+
+    The share of ones of each bit, and of fingerprints that share leading bits.
+    """
     count, width = snapshot.totals.fingerprints, snapshot.width
     rows = rows_of(snapshot, resources)[0] if count <= WHOLE else _sample(snapshot)
     m = len(rows)
@@ -185,28 +273,41 @@ def _skew(snapshot: Snapshot, resources: Resources) -> Section:
         return {}
     found = np.zeros(width.bits, np.int64)
     for start in range(0, m, DIRECTORY >> 6):
-        found += np.unpackbits(width.to_bytes(rows[start : start + (DIRECTORY >> 6)]), axis=1).sum(axis=0, dtype=np.int64)
+        found += np.unpackbits(width.to_bytes(rows[start : start + (DIRECTORY >> 6)]), axis=1).sum(
+            axis=0, dtype=np.int64
+        )
     ones = (found / max(m, 1)).tolist()
     bars = [Bar(str(bit), share, f"{share:.2%}") for bit, share in enumerate(ones)]
     far = max(range(len(ones)), key=lambda bit: abs(ones[bit] - 0.5))
     section = {
-        "far": far, "far_share": ones[far], "sample": None if m == count else m,
-        "picture": standing_bars(bars, SHARES._replace(base=0.5)), "rows": [(bar.name, bar.words) for bar in bars],
-    }  # fmt: skip
-    # A sample shows buckets that have some of its fingerprints; a whole set shows a few bits more than there are.
+        "far": far,
+        "far_share": ones[far],
+        "sample": None if m == count else m,
+        "picture": standing_bars(bars, SHARES._replace(base=0.5)),
+        "rows": [(bar.name, bar.words) for bar in bars],
+    }
+    # A sample shows buckets that have some of its fingerprints; a whole set shows a few bits more
+    # than there are.
     deepest = 0 if m < 2 else ceil(log2(m)) + (2 if m == count else -3)
     bits = range(1, max(min(deepest, width.bits, WORD_BITS), 0) + 1)
-    others, uniform = [_sharing(rows, b) * (count - 1) for b in bits], [(count - 1) / 2**b for b in bits]
+    others, uniform = (
+        [_sharing(rows, b) * (count - 1) for b in bits],
+        [(count - 1) / 2**b for b in bits],
+    )
     if others:
         section["shared"] = lines([uniform, others], list(map(str, bits)))
         section["shared_rows"] = [
-            (str(b), few(here), few(even), f"{here / even:,.2f}") for b, here, even in zip(bits, others, uniform, strict=True)
+            (str(b), few(here), few(even), f"{here / even:,.2f}")
+            for b, here, even in zip(bits, others, uniform, strict=True)
         ]
     return section
 
 
 def _sample(snapshot: Snapshot) -> Words:
-    """Return fingerprints that are spread over the set: fingerprints of the tables, unless much was changed since."""
+    """Return fingerprints that are spread over the set.
+
+    Fingerprints of the tables, unless much was changed since.
+    """
     if 2 * snapshot.generation.count > snapshot.totals.fingerprints:
         return snapshot.generation.full_sample()
     some = EvenRows(snapshot.width.words)
@@ -227,7 +328,10 @@ def _sharing(rows: Words, bits: int) -> float:
 
 
 def _codes(table: PackedTable, fingerprint_count: int) -> Section:
-    """Show the first differing bit h of neighbours in a table of blocks: of all, or of those in some spans."""
+    """Show the first differing bit h of neighbours in a table of blocks.
+
+    Of all, or of those in some spans.
+    """
     found = np.zeros(huffman.SYMBOLS, np.uint64)
     whole = fingerprint_count <= WHOLE
     last = None
@@ -246,10 +350,18 @@ def _codes(table: PackedTable, fingerprint_count: int) -> Section:
         "reaches_64": 64 in counts,
         "coded": bool(bits),
         "mean": sum(n * bits.get(h, 0) for h, n in counts.items()) / pairs,
-        "picture": standing_bars([Bar(str(h), counts.get(h, 0), counted(counts.get(h, 0), "fingerprint")) for h in shown]),
-        "bits": standing_bars([Bar(str(h), bits.get(h, 0), f"{bits.get(h, 0)} bits", other=True) for h in shown], height=80),
+        "picture": standing_bars(
+            [Bar(str(h), counts.get(h, 0), counted(counts.get(h, 0), "fingerprint")) for h in shown]
+        ),
+        "bits": standing_bars(
+            [Bar(str(h), bits.get(h, 0), f"{bits.get(h, 0)} bits", other=True) for h in shown],
+            height=80,
+        ),
         "columns": columns,
-        "rows": [(str(h), f"{n:,}", f"{n / pairs:.2%}", str(bits.get(h, "")))[: len(columns)] for h, n in counts.items()],
+        "rows": [
+            (str(h), f"{n:,}", f"{n / pairs:.2%}", str(bits.get(h, "")))[: len(columns)]
+            for h, n in counts.items()
+        ],
     }
 
 
@@ -265,7 +377,10 @@ def _spans(table: PackedTable, whole: bool) -> Iterator[Words]:
 
 
 def _buckets(snapshot: Snapshot) -> Section:
-    """Show the number of buckets by their size, in the first column table that is looked up; sizes are exact or like 4-7."""
+    """Show the number of buckets by their size, in the first column table that is looked up.
+
+    Sizes are exact or like 4-7.
+    """
     generation = snapshot.generation
     place = generation.design.ring[0][0] if generation.design.ring else 0
     table = generation.tables[place]
@@ -277,11 +392,16 @@ def _buckets(snapshot: Snapshot) -> Section:
         exponents += np.bincount(np.frexp(sizes)[1], minlength=WORD_BITS)
     names = ["0", "1", *(f"{1 << e}-{(2 << e) - 1}" for e in range(1, WORD_BITS))]
     most = int(np.flatnonzero(exponents)[-1]) if exponents.any() else 0
-    bars = [Bar(_range(name), int(n), f"{n:,} buckets") for name, n in zip(names[: most + 1], exponents[: most + 1], strict=True)]
+    bars = [
+        Bar(_range(name), int(n), f"{n:,} buckets")
+        for name, n in zip(names[: most + 1], exponents[: most + 1], strict=True)
+    ]
     return {
-        "table": place, "prefix_bits": generation.design.tables[place].prefix_bits, "picture": standing_bars(bars),
+        "table": place,
+        "prefix_bits": generation.design.tables[place].prefix_bits,
+        "picture": standing_bars(bars),
         "rows": [(bar.name, f"{bar.value:,}") for bar in bars],
-    }  # fmt: skip
+    }
 
 
 def _range(name: str) -> str:

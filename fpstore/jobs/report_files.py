@@ -41,12 +41,13 @@ CHANGED = "the file has changed since"
 class Files:
     """Finds the texts and pictures of documents, by the fingerprinter that a store describes.
 
-    An id comes from whoever made the store, and a page is shown to others. So a file is only read within the folder that the
-    user names. If no folder is named, ids are paths as they stand; then, and whenever the fingerprinter is known, a text is only
-    shown if it has the fingerprint of its document. A picture is only shown if that is so.
+    An id comes from whoever made the store, and a page is shown to others. So a file is only read
+    within the folder that the user names. If no folder is named, ids are paths as they stand; then,
+    and whenever the fingerprinter is known, a text is only shown if it has the fingerprint of its
+    document. A picture is only shown if that is so.
 
-    ``asked`` counts the documents whose files were looked for, and ``missing`` the ones whose files were not there. Ids of texts
-    need not be paths, so texts count only if the user names a folder.
+    ``asked`` counts the documents whose files were looked for, and ``missing`` the ones whose files
+    were not there. Ids of texts need not be paths, so texts count only if the user names a folder.
     """
 
     def __init__(self, folder: Path | None, description: Mapping[str, Any] | None) -> None:
@@ -63,17 +64,24 @@ class Files:
         counts = pictures or self._folder is not None
         self.asked += counts
         try:
-            found = self._picture(name, fingerprints) if pictures else self._text(name, fingerprints)
+            found = (
+                self._picture(name, fingerprints) if pictures else self._text(name, fingerprints)
+            )
         except FileNotFoundError:
             found = Found(None, "no such file")
             self.missing += counts
-        except (OSError, ValueError, RuntimeError, FpstoreError):  # names that cannot be paths, loops of links, binary files
+        except (OSError, ValueError, RuntimeError, FpstoreError):
+            # names that cannot be paths, loops of links, binary files
             found = Found(None, "the file cannot be read")
         return NOTHING if found.reason and self._folder is None else found
 
     def sentence(self) -> str:
         """Return a sentence about the files that were not found; nothing if all were."""
-        return f"The files of {self.missing:,} of {counted(self.asked, 'document')} were not found" if self.missing else ""
+        return (
+            f"The files of {self.missing:,} of {counted(self.asked, 'document')} were not found"
+            if self.missing
+            else ""
+        )
 
     def _text(self, name: str, fingerprints: list[int]) -> Found:
         from fpstore.hashing.documents import iter_documents
@@ -81,8 +89,13 @@ class Files:
         path = self._path(name, MOST_TEXT_BYTES)
         if isinstance(path, Found):
             return path
-        text, hasher = next(iter_documents([path], max_bytes=MOST_TEXT_BYTES)).text, self._fingerprinter
-        if hasher is not None and (hasher.is_empty(text) or hasher.fingerprint(text) not in fingerprints):
+        text, hasher = (
+            next(iter_documents([path], max_bytes=MOST_TEXT_BYTES)).text,
+            self._fingerprinter,
+        )
+        if hasher is not None and (
+            hasher.is_empty(text) or hasher.fingerprint(text) not in fingerprints
+        ):
             return Found(None, CHANGED)
         if isinstance(hasher, MainText):
             (text,) = main_texts([text], hasher.extractor)
@@ -100,7 +113,9 @@ class Files:
             return path
         hasher = self._fingerprinter
         assert isinstance(hasher, ImageHash)
-        if not set(fingerprints).intersection(hasher.of_frames(GivenPicture(path, name), every=number > 0)[number : number + 1]):
+        if not set(fingerprints).intersection(
+            hasher.of_frames(GivenPicture(path, name), every=number > 0)[number : number + 1]
+        ):
             return Found(None, CHANGED)
         with refusals(name, path):
             for image in islice(frames(path, every=number > 0), number, number + 1):

@@ -10,7 +10,14 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.width import WORD_BITS, leading_words, place_of, row_of_number, rows_like, words_of
+from fpstore.base.width import (
+    WORD_BITS,
+    leading_words,
+    place_of,
+    row_of_number,
+    rows_like,
+    words_of,
+)
 from fpstore.building.columns import COPY_ROWS, in_pieces
 from fpstore.design.tables import TableSpec, identity
 from fpstore.disk.temporary import array_on_disk
@@ -38,8 +45,8 @@ class SortedTable(NamedTuple):
 class TableSorter:
     """Sorts a set of distinct, ascending rows for one table after the other, in the same arrays.
 
-    The arrays are in temporary files if they would take more than ``memory``. If the caller writes to the result, even the table
-    in the order of the rows is a copy.
+    The arrays are in temporary files if they would take more than ``memory``. If the caller writes
+    to the result, even the table in the order of the rows is a copy.
     """
 
     def __init__(self, rows: Words, writable: bool, memory: int) -> None:
@@ -49,15 +56,24 @@ class TableSorter:
         if 2 * rows.nbytes <= memory:
             self._out, self._scratch = rows_like(rows, len(rows)), rows_like(rows, room)
         else:
-            self._out, self._scratch = (array_on_disk((count, *rows.shape[1:]), np.uint64) for count in (len(rows), room))
+            self._out, self._scratch = (
+                array_on_disk((count, *rows.shape[1:]), np.uint64) for count in (len(rows), room)
+            )
 
     def sorted(self, table: TableSpec) -> SortedTable:
-        """Return the rows in the order of a table's buckets; earlier results must not be used any more."""
+        """Return the rows in the order of a table's buckets.
+
+        Earlier results must not be used any more.
+        """
         ordered = self._rows
         if table.permutation != identity(table.width.bits):
             ordered = self._out
             _kernel.permute_sort(
-                self._rows, np.frombuffer(table.permutation, np.uint8), ordered, self._scratch, max(table.prefix_bits, 1)
+                self._rows,
+                np.frombuffer(table.permutation, np.uint8),
+                ordered,
+                self._scratch,
+                max(table.prefix_bits, 1),
             )
         elif self._writable:
             ordered = self._out
@@ -66,7 +82,10 @@ class TableSorter:
 
 
 class SpanSorter:
-    """Sorts spans of the tables of a set, one after the other, in the same arrays: new ones would cost as much as the sorting."""
+    """Sorts spans of the tables of a set, one after the other, in the same arrays.
+
+    New ones would cost as much as the sorting.
+    """
 
     def __init__(self, rows: Words, writable: bool) -> None:
         self._rows, self._writable = rows, writable
@@ -79,17 +98,27 @@ class SpanSorter:
             self._scratch = rows_like(self._rows, count + _kernel.TAG_ROOM)
         return self._scratch
 
-    def sorted(self, table: TableSpec, span: Span, expected: int, stop: _kernel.Stop | None = None) -> SortedTable:
-        """Return the rows in some buckets of a table, about as many as expected; the other buckets are empty.
+    def sorted(
+        self, table: TableSpec, span: Span, expected: int, stop: _kernel.Stop | None = None
+    ) -> SortedTable:
+        """Return the rows in some buckets of a table, about as many as expected.
 
-        What was returned before must not be used any more. When another thread sets the stop, this ends with InterruptedError.
+        The other buckets are empty.
+
+        What was returned before must not be used any more. When another thread sets the stop, this
+        ends with InterruptedError.
         """
         words = words_of(self._rows)
         shift = WORD_BITS * words - table.prefix_bits
-        bounds = row_of_number(span.first << shift, words), row_of_number((span.end << shift) - 1, words)
+        bounds = (
+            row_of_number(span.first << shift, words),
+            row_of_number((span.end << shift) - 1, words),
+        )
         in_order = table.permutation == identity(table.width.bits)
         if in_order and not self._writable:
-            some = self._rows[place_of(self._rows, bounds[0]) : place_of(self._rows, bounds[1], "right")]
+            some = self._rows[
+                place_of(self._rows, bounds[0]) : place_of(self._rows, bounds[1], "right")
+            ]
             return _indexed(some, table, self._room(len(some)), stop)
         permutation = np.frombuffer(table.permutation, np.uint8)
         count = 0
@@ -110,14 +139,23 @@ class SpanSorter:
 
 
 def spans_of(rows: Words, table: TableSpec, count: int) -> list[Span] | None:
-    """Return about ``count`` spans of the buckets of a table, with about as many rows each; None if one bucket has far more."""
+    """Return about ``count`` spans of the buckets of a table, with about as many rows each.
+
+    None if one bucket has far more.
+    """
     sample = np.ascontiguousarray(rows[:: len(rows) // SAMPLED_ROWS + 1])
     permuted = rows_like(sample, len(sample))
     words = words_of(rows)
     everything = row_of_number(0, words), row_of_number((1 << WORD_BITS * words) - 1, words)
-    _kernel.permute_select(sample, np.frombuffer(table.permutation, np.uint8), *everything, permuted)
+    _kernel.permute_select(
+        sample, np.frombuffer(table.permutation, np.uint8), *everything, permuted
+    )
     shift = np.uint64(WORD_BITS - table.prefix_bits)
-    buckets = np.sort(leading_words(permuted) >> shift) if table.prefix_bits else np.zeros(len(permuted), np.uint64)
+    buckets = (
+        np.sort(leading_words(permuted) >> shift)
+        if table.prefix_bits
+        else np.zeros(len(permuted), np.uint64)
+    )
     cuts = buckets[np.arange(1, count) * len(buckets) // count] if len(buckets) else buckets
     bounds = sorted({0, *cuts.tolist(), 1 << table.prefix_bits})
     if len(bounds) == 2 or np.unique(cuts, return_counts=True)[1].max() > MOST_SHARES:
@@ -125,7 +163,9 @@ def spans_of(rows: Words, table: TableSpec, count: int) -> list[Span] | None:
     return [Span(*span) for span in pairwise(bounds)]
 
 
-def _indexed(ordered: Words, table: TableSpec, room: Words, stop: _kernel.Stop | None = None) -> SortedTable:
+def _indexed(
+    ordered: Words, table: TableSpec, room: Words, stop: _kernel.Stop | None = None
+) -> SortedTable:
     """Return a table with where its buckets begin, and tags, which are put into the room for as many rows and some more."""
     starts = np.empty((1 << table.prefix_bits) + 1, np.uint64)
     tags = room.reshape(-1).view(np.uint16)[: len(ordered) + _kernel.TAG_ROOM]

@@ -1,4 +1,7 @@
-"""Jobs over a whole store: what does each, what identifies it, and the folder that keeps its work."""
+"""Jobs over a whole store.
+
+What does each, what identifies it, and the folder that keeps its work.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,21 @@ class StoreJob(NamedTuple, Generic[Result]):
     identity: Callable[[], JobIdentity]
     run: Callable[[Checkpoint | None], Result]
 
-    def checkpoint(self, folder: str | os.PathLike[str] | None) -> AbstractContextManager[Checkpoint | None]:
-        """Return what keeps the finished work in a folder until the job has ended; without a folder, a context of None."""
-        return checkpoint_in(None if folder is None else check_path(folder, "resume"), self.identity)
+    def checkpoint(
+        self, folder: str | os.PathLike[str] | None
+    ) -> AbstractContextManager[Checkpoint | None]:
+        """Return what keeps the finished work in a folder until the job has ended.
+
+        Without a folder, a context of None.
+        """
+        return checkpoint_in(
+            None if folder is None else check_path(folder, "resume"), self.identity
+        )
 
 
-def yielded(job: StoreJob[Iterator[Pairs]], folder: str | os.PathLike[str] | None) -> Iterator[Pairs]:
+def yielded(
+    job: StoreJob[Iterator[Pairs]], folder: str | os.PathLike[str] | None
+) -> Iterator[Pairs]:
     """Return an iterator over the pairs that a job finds."""
     path = None if folder is None else check_path(folder, "resume")
 
@@ -45,37 +57,57 @@ def yielded(job: StoreJob[Iterator[Pairs]], folder: str | os.PathLike[str] | Non
     return pairs()
 
 
-# In each, the store is a fpstore.Store, the radius is by default the store's, and InputError is for a wrong argument.
+# In each, the store is a fpstore.Store, the radius is by default the store's, and InputError is for
+# a wrong argument.
 
 
-def pairs_job(store: Any, radius: int | None, duplicates: bool, resources: Resources) -> StoreJob[Iterator[Pairs]]:
+def pairs_job(
+    store: Any, radius: int | None, duplicates: bool, resources: Resources
+) -> StoreJob[Iterator[Pairs]]:
     """Return the job of :meth:`fpstore.Store.pairs`."""
     radius = store.radius if radius is None else check_radius(radius, store.width)
-    duplicates, (snapshot, identity) = check_flag(duplicates, "duplicates"), _identified("store", store)
+    duplicates, (snapshot, identity) = (
+        check_flag(duplicates, "duplicates"),
+        _identified("store", store),
+    )
     facts = {"job": "pairs", "duplicates": duplicates, "radius": radius, **identity}
-    return StoreJob(snapshot, lambda: facts, partial(pairs_of, snapshot, radius, resources, duplicates))
+    return StoreJob(
+        snapshot, lambda: facts, partial(pairs_of, snapshot, radius, resources, duplicates)
+    )
 
 
-def clusters_job(store: Any, radius: int | None, group: str | None, keep: str, resources: Resources) -> StoreJob[Clusters]:
+def clusters_job(
+    store: Any, radius: int | None, group: str | None, keep: str, resources: Resources
+) -> StoreJob[Clusters]:
     """Return the job of :meth:`fpstore.Store.clusters`."""
     radius = store.radius if radius is None else check_radius(radius, store.width)
-    grouping, (snapshot, identity) = grouping_of(radius, group, keep, store.fingerprinter), _identified("store", store)
+    grouping, (snapshot, identity) = (
+        grouping_of(radius, group, keep, store.fingerprinter),
+        _identified("store", store),
+    )
     facts = {"job": "clusters", **grouping._asdict(), **identity}
     return StoreJob(snapshot, lambda: facts, partial(clusters_of, snapshot, grouping, resources))
 
 
-def join_job(store: Any, other: Any, radius: int | None, ids: Any, resources: Resources) -> StoreJob[Iterator[Pairs]]:
+def join_job(
+    store: Any, other: Any, radius: int | None, ids: Any, resources: Resources
+) -> StoreJob[Iterator[Pairs]]:
     """Return the job of :meth:`fpstore.Store.join`."""
     radius = store.radius if radius is None else check_radius(radius, store.width)
     (snapshot, identity), (side, described) = _identified("store", store), _side(store, other, ids)
     facts = {"job": "join", "radius": radius, **identity}
-    return StoreJob(snapshot, lambda: {**facts, **described()}, partial(join_of, snapshot, side, radius, resources))
+    return StoreJob(
+        snapshot,
+        lambda: {**facts, **described()},
+        partial(join_of, snapshot, side, radius, resources),
+    )
 
 
 def _side(store: Any, other: Any, ids: Any) -> tuple[Side, Callable[[], JobIdentity]]:
     if isinstance(other, str | os.PathLike):
         raise InputError(
-            f"{printable(other)}: join takes what is open, not a path: pass fpstore.open(path) for a store, or "
+            f"{printable(other)}: join takes what is open, not a path: pass fpstore.open(path) "
+            "for a store, or "
             "fpstore.io.open_reader(path, width=store.width) for a file of fingerprints",
             path=other,
         )

@@ -1,4 +1,7 @@
-"""Verification of what a deduplication removes: the features of the rows that stay and of those that go, compared as sets."""
+"""Verification of what a deduplication removes.
+
+The features of the rows that stay and of those that go, compared as sets.
+"""
 
 from __future__ import annotations
 
@@ -27,25 +30,41 @@ Alike = Callable[[Words, Words], Flags]
 class TextSets:
     """The texts of some rows as sets of features."""
 
-    def __init__(self, rows: npt.NDArray[np.intp], features: Counts, sizes: npt.NDArray[np.int64]) -> None:
+    def __init__(
+        self, rows: npt.NDArray[np.intp], features: Counts, sizes: npt.NDArray[np.int64]
+    ) -> None:
         """Take the numbers of the rows, which ascend, and their features, as in `FeatureSets`."""
         self._rows, self._sets = rows, _kernel.FeatureSets(features, lims_of(sizes).view(np.uint64))
 
-    def similarities(self, a: npt.NDArray[np.intp], b: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
-        """Return the Jaccard similarities of pairs of rows: the features that both have by the features of either.
+    def similarities(
+        self, a: npt.NDArray[np.intp], b: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.float64]:
+        """Return the Jaccard similarities of pairs of rows.
+
+        The features that both have by the features of either.
 
         A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997, section 2.
         """
         return self._sets.similarities(self._numbers(a), self._numbers(b))
 
-    def representatives(self, fingerprints: Words, lims: Words, rows: npt.NDArray[np.intp], radius: int, least: float) -> Words:
+    def representatives(
+        self,
+        fingerprints: Words,
+        lims: Words,
+        rows: npt.NDArray[np.intp],
+        radius: int,
+        least: float,
+    ) -> Words:
         """Return the place of the representative of each of some rows, which are in groups, and in each group in order.
 
-        A row goes to the nearest representative within the radius whose similarity is at least a bound. If there is none among
-        the nearest MOST_COMPARED, the row is a representative. So the work grows with the rows, not with their square, where
-        many are near and few are alike. The kernel bounds the representatives whose distance is computed (`kMostScanned`), too.
+        A row goes to the nearest representative within the radius whose similarity is at least a
+        bound. If there is none among the nearest MOST_COMPARED, the row is a representative. So the
+        work grows with the rows, not with their square, where many are near and few are alike. The
+        kernel bounds the representatives whose distance is computed (`kMostScanned`), too.
         """
-        found, _, _ = self._sets.representatives(fingerprints, lims, self._numbers(rows), radius, least, MOST_COMPARED)
+        found, _, _ = self._sets.representatives(
+            fingerprints, lims, self._numbers(rows), radius, least, MOST_COMPARED
+        )
         return found
 
     def _numbers(self, rows: npt.NDArray[np.intp]) -> Words:
@@ -53,10 +72,14 @@ class TextSets:
 
 
 def text_sets(
-    corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]], projection: Projection, makers: Sequence[Fingerprinter[Any]],
+    corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]],
+    projection: Projection,
+    makers: Sequence[Fingerprinter[Any]],
     resources: Resources,
-) -> list[TextSets]:  # fmt: skip
-    """Read the texts of some rows of a corpus, or of two, once; return their sets in temporary files, for each fingerprinter.
+) -> list[TextSets]:
+    """Read the texts of some rows of a corpus, or of two, once.
+
+    Return their sets in temporary files, for each fingerprinter.
 
     The rows of each corpus ascend. The rows of the second one are numbered from SECOND on.
     """
@@ -72,13 +95,19 @@ def text_sets(
         if sum(map(len, sizes[0])) != count:
             raise InputError(f"{corpus.label}: changed while it was read")
         corpus.check_unchanged()
-    return [TextSets(numbers, one.finish(), np.concatenate(each)) for one, each in zip(features, sizes, strict=True)]
+    return [
+        TextSets(numbers, one.finish(), np.concatenate(each))
+        for one, each in zip(features, sizes, strict=True)
+    ]
 
 
 def sets_of_texts(
-    corpus: RowSource, projection: Projection, makers: Sequence[Fingerprinter[Any]], rows: npt.NDArray[np.intp],
+    corpus: RowSource,
+    projection: Projection,
+    makers: Sequence[Fingerprinter[Any]],
+    rows: npt.NDArray[np.intp],
     resources: Resources,
-) -> Iterator[list[FeatureSets]]:  # fmt: skip
+) -> Iterator[list[FeatureSets]]:
     """Yield the features of the texts of some rows, which ascend, for each fingerprinter."""
 
     def texts() -> Iterator[list[Any]]:
@@ -88,7 +117,9 @@ def sets_of_texts(
             done += len(batch.flags)
             resources.report("verifying", done)
             wanted = (rows[np.minimum(np.searchsorted(rows, here), len(rows) - 1)] == here).tolist()
-            if some := [text for text, is_wanted in zip(batch.row_texts(), wanted, strict=True) if is_wanted]:
+            if some := [
+                text for text, is_wanted in zip(batch.row_texts(), wanted, strict=True) if is_wanted
+            ]:
                 yield some
 
     def features(batch: list[Any]) -> list[FeatureSets]:

@@ -8,4 +8,14 @@ from fpstore.lsh.check import check_family
 from fpstore.lsh.plan import LshPlan, plan
 from fpstore.lsh.store import LshStore
 
-__all__ = ["LshPlan", "LshStore", "Match", "Matches", "build", "check_family", "open", "plan", "repair"]
+__all__ = [
+    "LshPlan",
+    "LshStore",
+    "Match",
+    "Matches",
+    "build",
+    "check_family",
+    "open",
+    "plan",
+    "repair",
+]

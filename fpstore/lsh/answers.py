@@ -1,4 +1,7 @@
-"""What an index answers: the documents that share a key with an item, and whose signatures are near its own."""
+"""What an index answers.
+
+The documents that share a key with an item, and whose signatures are near its own.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,13 @@ from fpstore.base.threads import cached_property
 from fpstore.base.width import Distances
 from fpstore.io.check import check_ids
 from fpstore.io.tables import Tabular, arrow_table, values_at
-from fpstore.lsh.keys import MOST_NUMBER_BITS, EntryLayout, numbers_of_rows, prefixes_of_documents, signature_distances
+from fpstore.lsh.keys import (
+    MOST_NUMBER_BITS,
+    EntryLayout,
+    numbers_of_rows,
+    prefixes_of_documents,
+    signature_distances,
+)
 from fpstore.query.batches import MatchColumns, joined, no_matches, run
 from fpstore.query.names import StoredIds, names_in_slices, names_of
 from fpstore.query.snapshot import Snapshot
@@ -35,7 +44,8 @@ class Match(NamedTuple, Generic[Id]):
     ----------
     id : int or str
     similarity : float
-        What the signatures estimate, or the exact one where ``verify`` was given; of some families, a distance.
+        What the signatures estimate, or the exact one where ``verify`` was given; of some families,
+        a distance.
     """
 
     id: Id
@@ -45,7 +55,8 @@ class Match(NamedTuple, Generic[Id]):
 class Asked(NamedTuple):
     """Items: rows of document number 0 with their signatures, and the keys of each.
 
-    ``keys`` are those of its bands, shape (n, bands), and ``looked_up`` those that it is looked up by, of which it may have more.
+    ``keys`` are those of its bands, shape (n, bands), and ``looked_up`` those that it is looked up
+    by, of which it may have more.
     """
 
     rows: Words
@@ -87,18 +98,30 @@ class State:
         count = len(asked.rows)
         step = min(ITEMS_AT_ONCE, -(-count // threads)) or 1
         parts = [asked.part(slice(start, start + step)) for start in range(0, count, step)]
-        return joined(run(partial(self._part, radius=radius), parts, threads) or [no_matches(asked.rows)])
+        return joined(
+            run(partial(self._part, radius=radius), parts, threads) or [no_matches(asked.rows)]
+        )
 
     @cached_property
     def _item_prober(self) -> _kernel.ItemProber:
         documents, keys = self.documents, self.keys
-        probers = keys.generation.prober_of_keys(self.layout.prefix_bits), documents.generation.prober_of_keys(MOST_NUMBER_BITS)
+        probers = (
+            keys.generation.prober_of_keys(self.layout.prefix_bits),
+            documents.generation.prober_of_keys(MOST_NUMBER_BITS),
+        )
         return _kernel.ItemProber(
-            *probers, keys.changes, keys.version, documents.changes, documents.version, self.layout.key_bits,
+            *probers,
+            keys.changes,
+            keys.version,
+            documents.changes,
+            documents.version,
+            self.layout.key_bits,
             self.layout.number_bits,
-        )  # fmt: skip
+        )
 
-    def find_one(self, sketch: Counts, signature: Bytes, bands: tuple[int, int], radius: int) -> list[tuple[Any, int]]:
+    def find_one(
+        self, sketch: Counts, signature: Bytes, bands: tuple[int, int], radius: int
+    ) -> list[tuple[Any, int]]:
         """Return the ids and the distances of what one item finds; see :meth:`find`."""
         arrays = np.ascontiguousarray(sketch, np.uint32), np.ascontiguousarray(signature, np.uint8)
         found = self._item_prober.probe(*arrays, *bands, radius)
@@ -107,19 +130,27 @@ class State:
     def _part(self, asked: Asked, radius: int, stop: _kernel.Stop | None) -> MatchColumns:
         (rows, _, keys), layout, count = asked, self.layout, len(asked.rows)
         most = MOST_CANDIDATES if count > 1 else None
-        entries = self.keys.sharing(layout.prefixes(keys.reshape(-1)), layout.prefix_bits, most, stop)
+        entries = self.keys.sharing(
+            layout.prefixes(keys.reshape(-1)), layout.prefix_bits, most, stop
+        )
         if entries is None:  # some keys have many documents
             halves = slice(0, count // 2), slice(count // 2, count)
             return joined([self._part(asked.part(half), radius, stop) for half in halves])
         lims, found, _ = entries
         owners = np.repeat(np.arange(count * keys.shape[1]) // keys.shape[1], np.diff(lims))
-        candidates = np.unique((owners.astype(np.uint64) << np.uint64(MOST_NUMBER_BITS)) | layout.numbers(found))
+        candidates = np.unique(
+            (owners.astype(np.uint64) << np.uint64(MOST_NUMBER_BITS)) | layout.numbers(found)
+        )
         return self._near(rows, candidates, radius, stop)
 
-    def _near(self, rows: Words, candidates: Words, radius: int, stop: _kernel.Stop | None) -> MatchColumns:
+    def _near(
+        self, rows: Words, candidates: Words, radius: int, stop: _kernel.Stop | None
+    ) -> MatchColumns:
         """Return which candidates, items' places before the numbers of documents, are within the radius."""
         owners = (candidates >> np.uint64(MOST_NUMBER_BITS)).astype(np.intp)
-        stored, documents = documents_of(self.documents, candidates & np.uint64((1 << MOST_NUMBER_BITS) - 1), stop)
+        stored, documents = documents_of(
+            self.documents, candidates & np.uint64((1 << MOST_NUMBER_BITS) - 1), stop
+        )
         owners = owners[stored]
         distances = signature_distances(documents, rows[owners])
         near = distances <= radius
@@ -128,7 +159,9 @@ class State:
         return lims_of(np.bincount(owners, minlength=len(rows))), documents[order], distances[order]
 
 
-def documents_of(documents: Snapshot, numbers: Words, stop: _kernel.Stop | None = None) -> tuple[Flags, Words]:
+def documents_of(
+    documents: Snapshot, numbers: Words, stop: _kernel.Stop | None = None
+) -> tuple[Flags, Words]:
     """Return which numbers are of stored documents, and the rows of those."""
     found = documents.sharing(prefixes_of_documents(numbers), MOST_NUMBER_BITS, None, stop)
     assert found is not None
@@ -137,7 +170,10 @@ def documents_of(documents: Snapshot, numbers: Words, stop: _kernel.Stop | None 
 
 
 def first_of_similar(asked: Asked, layout: EntryLayout, radius: int, known: Flags) -> Flags:
-    """Return which items are to be inserted, in order: those that are not known, and not similar to one that is to be."""
+    """Return which items are to be inserted, in order.
+
+    Those that are not known, and not similar to one that is to be.
+    """
     inserted = np.zeros(len(known), bool)
     holders: dict[int, list[int]] = {}  # the items to be inserted, by key
     own, looked_up = (layout.prefixes(keys).tolist() for keys in (asked.keys, asked.looked_up))
@@ -152,7 +188,9 @@ def first_of_similar(asked: Asked, layout: EntryLayout, radius: int, known: Flag
 
 
 class Matches(Tabular, Generic[Id]):
-    """The matches of many items. As a sequence, it has one list of :class:`Match` per item, the most similar first.
+    """The matches of many items.
+
+    As a sequence, it has one list of :class:`Match` per item, the most similar first.
 
     Attributes
     ----------
@@ -166,7 +204,11 @@ class Matches(Tabular, Generic[Id]):
     """
 
     def __init__(
-        self, found: MatchColumns, similarities: npt.NDArray[np.float64], stored: StoredIds, inserted: Flags | None = None
+        self,
+        found: MatchColumns,
+        similarities: npt.NDArray[np.float64],
+        stored: StoredIds,
+        inserted: Flags | None = None,
     ) -> None:
         self.lims, self._rows, self.distances = found
         self.similarities = similarities
@@ -187,7 +229,10 @@ class Matches(Tabular, Generic[Id]):
         return self._stored.stored_id_numbers(self._rows)[1]  # a document has one id
 
     def verified(
-        self, exact: Callable[[int, Words | list[str]], npt.NDArray[np.float64]], threshold: float, is_distance: bool
+        self,
+        exact: Callable[[int, Words | list[str]], npt.NDArray[np.float64]],
+        threshold: float,
+        is_distance: bool,
     ) -> Matches[Id]:
         """Return the matches whose exact similarity is at least the threshold, or whose distance is at most that.
 
@@ -207,7 +252,9 @@ class Matches(Tabular, Generic[Id]):
         return Matches(found, np.concatenate(similar), self._stored)
 
     def to_arrow(self, *, query_ids: Any = None, names: Mapping[str, str] | None = None) -> Any:
-        """Return a ``pyarrow.Table`` with a row per match: ``query_row``, ``query_id`` (if given), ``id``, ``similarity``.
+        """Return a ``pyarrow.Table`` with a row per match.
+
+        ``query_row``, ``query_id`` (if given), ``id``, ``similarity``.
 
         Parameters
         ----------
@@ -228,7 +275,13 @@ class Matches(Tabular, Generic[Id]):
         columns: NamedColumns = {"query_row": query.view(np.uint64)}
         if given is not None:
             columns["query_id"] = values_at(given, query)
-        return arrow_table([columns | {"id": names_of(self._stored, self._numbers()), "similarity": self.similarities}], names)
+        return arrow_table(
+            [
+                columns
+                | {"id": names_of(self._stored, self._numbers()), "similarity": self.similarities}
+            ],
+            names,
+        )
 
     def __len__(self) -> int:
         """Return the number of items."""

@@ -21,39 +21,56 @@ from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan
 from fpstore.lsh.plan import plan as make_plan
 from fpstore.lsh.store import LshStore
 
-UNKNOWN_COUNT = 10_000_000  # documents for which bands are planned where the number of items is not known
+# documents for which bands are planned where the number of items is not known
+UNKNOWN_COUNT = 10_000_000
 
 
 def build(
-    path: str | PathLike[str], items: Iterable[Any], ids: Any = None, *, family: Any = None, threshold: float | None = None,
-    recall: float | None = None, plan: LshPlan | None = None, index_ids: bool = False, memory: int | str | None = None,
-    threads: int | None = None, progress: Progress | None = None, overwrite: bool = False,
-) -> LshStore:  # fmt: skip
-    """Build an LSH index of items, which are read once, and open it. It appears complete or not at all.
+    path: str | PathLike[str],
+    items: Iterable[Any],
+    ids: Any = None,
+    *,
+    family: Any = None,
+    threshold: float | None = None,
+    recall: float | None = None,
+    plan: LshPlan | None = None,
+    index_ids: bool = False,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+) -> LshStore:
+    """Build an LSH index of items, which are read once, and open it.
+
+    It appears complete or not at all.
 
     Parameters
     ----------
     path : path-like
         The folder to create.
     items : iterable or reader
-        Texts, vectors or what else the family takes. An empty one has no sketch, and is not in the index. Or a
-        `fpstore.hashing.TextReader` or `DocumentReader`, which has ids too: rows of Parquet, JSON lines, CSV, tables, or files.
+        Texts, vectors or what else the family takes. An empty one has no sketch, and is not in the
+        index. Or a `fpstore.hashing.TextReader` or `DocumentReader`, which has ids too: rows of
+        Parquet, JSON lines, CSV, tables, or files.
     ids : iterable, optional
-        One per item: non-negative integers below 2^64, or non-empty strings. By default the place of the item.
+        One per item: non-negative integers below 2^64, or non-empty strings. By default the place
+        of the item.
     family : Family or Fingerprinter
-        What makes hash values of items: a family of ``fpstore.families``, or :class:`fpstore.MinHash`. By default that of a
-        reader.
+        What makes hash values of items: a family of ``fpstore.families``, or
+        :class:`fpstore.MinHash`. By default that of a reader.
     threshold : float
-        The similarity at which documents are found with the probability ``recall``; for families of distances, the distance.
+        The similarity at which documents are found with the probability ``recall``; for families of
+        distances, the distance.
     recall : float, optional
         Between 0 and 1, by default 0.95. More similar documents are found more often.
     plan : LshPlan, optional
-        What :func:`fpstore.lsh.plan` returned, in place of threshold and recall: for an index that will grow, planned for as many
-        documents as it will have, since the length of keys never changes. Without it the bands are planned for as many documents
-        as there are items, or for 10 million if that is not known, or if there are none yet.
+        What :func:`fpstore.lsh.plan` returned, in place of threshold and recall: for an index that
+        will grow, planned for as many documents as it will have, since the length of keys never
+        changes. Without it the bands are planned for as many documents as there are items, or for
+        10 million if that is not known, or if there are none yet.
     index_ids : bool
-        Index integer ids too, as strings always are: ``delete`` and ``upsert`` then take microseconds per id, not a pass over
-        all.
+        Index integer ids too, as strings always are: ``delete`` and ``upsert`` then take
+        microseconds per id, not a pass over all.
     memory, threads, progress, overwrite : optional
         As for :func:`fpstore.build`.
 
@@ -65,8 +82,8 @@ def build(
     Raises
     ------
     InputError
-        An argument is wrong; no number of bands reaches the recall; an item is not of the family's kind, or there is not one id
-        per item.
+        An argument is wrong; no number of bands reaches the recall; an item is not of the family's
+        kind, or there is not one id per item.
     StoreExistsError
         The path exists and ``overwrite`` is false, or it is not an index.
     StorageError
@@ -91,27 +108,45 @@ def build(
     >>> len(fpstore.lsh.build(path, reader, threshold=0.7, overwrite=True))
     1
     """
-    target, overwrite, made = check_path(path), check_flag(overwrite, "overwrite"), family_of(family, items)
+    target, overwrite, made = (
+        check_path(path),
+        check_flag(overwrite, "overwrite"),
+        family_of(family, items),
+    )
     if (threshold is None) == (plan is None) or (plan is not None and recall is not None):
-        raise InputError("give a threshold, and perhaps a recall, or plan= as fpstore.lsh.plan returns it")
+        raise InputError(
+            "give a threshold, and perhaps a recall, or plan= as fpstore.lsh.plan returns it"
+        )
     if plan is not None:
         check_plan(plan, made)
         expected = plan.documents
     else:
         assert threshold is not None
-        count = items.rows_of_input if isinstance(items, HashingReader) else len(items) if isinstance(items, Sized) else None
-        plan = make_plan(count or UNKNOWN_COUNT, made, threshold, USUAL_RECALL if recall is None else recall)
+        count = (
+            items.rows_of_input
+            if isinstance(items, HashingReader)
+            else len(items)
+            if isinstance(items, Sized)
+            else None
+        )
+        plan = make_plan(
+            count or UNKNOWN_COUNT, made, threshold, USUAL_RECALL if recall is None else recall
+        )
         expected = UNKNOWN_COUNT if count == 0 else 0
     resources = checked_resources(memory, threads, progress)
     if isinstance(items, HashingReader):
         items.limit_memory(resources.memory)
-    pieces = DocumentPieces(_given(items, ids, made, (plan.bands, plan.rows), resources.threads), made, plan)
+    pieces = DocumentPieces(
+        _given(items, ids, made, (plan.bands, plan.rows), resources.threads), made, plan
+    )
     with Target(target, overwrite, is_index, DOCUMENTS) as folder:
         build_index(folder, pieces, plan, expected, check_flag(index_ids, "index_ids"), resources)
     return LshStore(target, family=made)
 
 
-def _given(items: Any, ids: Any, family: Family[Any], bands: tuple[int, int], threads: int) -> GivenItems | GivenTexts:
+def _given(
+    items: Any, ids: Any, family: Family[Any], bands: tuple[int, int], threads: int
+) -> GivenItems | GivenTexts:
     if not isinstance(items, HashingReader):
         return GivenItems(items, ids, family, bands, threads)
     if ids is not None:
@@ -129,7 +164,8 @@ def open(  # noqa: A001 - as fpstore.open
     path : path-like
         The folder of the index.
     mode : {"r", "r+"}
-        ``"r"`` to read, ``"r+"`` also to insert, delete and merge. There is one writer at a time, beside any number of readers.
+        ``"r"`` to read, ``"r+"`` also to insert, delete and merge. There is one writer at a time,
+        beside any number of readers.
     sync : {"commit", "batch", "none"}
         When changes are durable: see :meth:`fpstore.Store.insert`.
     family : Family, optional
@@ -155,13 +191,18 @@ def open(  # noqa: A001 - as fpstore.open
 
 
 def repair(
-    path: str | PathLike[str], output: str | PathLike[str] | None = None, *, memory: int | str | None = None,
-    threads: int | None = None, progress: Progress | None = None,
-) -> RepairReport:  # fmt: skip
+    path: str | PathLike[str],
+    output: str | PathLike[str] | None = None,
+    *,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> RepairReport:
     """Make a sound index of the intact parts of a damaged one, and report what was done and what is lost.
 
-    The damaged index is never changed. If nothing is wrong, nothing is written. A document that has lost some of its keys is
-    found less often; one that has lost most of them is left out, and its id listed: insert its item again.
+    The damaged index is never changed. If nothing is wrong, nothing is written. A document that has
+    lost some of its keys is found less often; one that has lost most of them is left out, and its
+    id listed: insert its item again.
 
     Parameters
     ----------
@@ -182,7 +223,8 @@ def repair(
     StoreNotFoundError
         The path does not exist or is not an index.
     CorruptStoreError
-        Nothing can be recovered; or ``documents`` or ``keys`` is missing, or belongs to another index, which the message names.
+        Nothing can be recovered; or ``documents`` or ``keys`` is missing, or belongs to another
+        index, which the message names.
     StoreExistsError
         The path of the new index exists.
     StoreLockedError
@@ -193,5 +235,9 @@ def repair(
     from fpstore.lsh.repaired import repair_index
 
     source = check_path(path)
-    target = source.with_name(source.name + ".repaired") if output is None else check_path(output, "output")
+    target = (
+        source.with_name(source.name + ".repaired")
+        if output is None
+        else check_path(output, "output")
+    )
     return repair_index(source, target, checked_resources(memory, threads, progress))

@@ -18,7 +18,13 @@ from fpstore.errors import InputError
 from fpstore.families import Family
 from fpstore.format.manifest import read_manifest
 from fpstore.lsh.given import Given
-from fpstore.lsh.keys import DOCUMENT_DESIGN, DOCUMENT_WIDTH, MOST_DOCUMENTS, MOST_NUMBER_BITS, EntryLayout
+from fpstore.lsh.keys import (
+    DOCUMENT_DESIGN,
+    DOCUMENT_WIDTH,
+    MOST_DOCUMENTS,
+    MOST_NUMBER_BITS,
+    EntryLayout,
+)
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, put_manifest
 from fpstore.lsh.plan import LshPlan
 
@@ -47,7 +53,9 @@ class GivenDocuments(Protocol):
 
 
 class DocumentPieces:
-    """The documents that are given, in pieces, each with the next number; their keys go to a file meanwhile.
+    """The documents that are given, in pieces, each with the next number.
+
+    Their keys go to a file meanwhile.
 
     ``row_numbers`` and ``next_row`` are for the builder.
     """
@@ -70,11 +78,16 @@ class DocumentPieces:
             if self.count > MOST_DOCUMENTS:
                 raise InputError(f"an index has at most {MOST_DOCUMENTS:,} documents")
             if len(rows):
-                rows[:, 0] |= np.arange(first, self.count, dtype=np.uint64) << np.uint64(MOST_NUMBER_BITS)
+                rows[:, 0] |= np.arange(first, self.count, dtype=np.uint64) << np.uint64(
+                    MOST_NUMBER_BITS
+                )
                 yield Piece(rows, ids)
 
     def entries(self, layout: EntryLayout) -> Iterator[Piece]:
-        """Yield the entries of the store of keys, whose ids are all 0; the entries of a piece do not depend on the bands."""
+        """Yield the entries of the store of keys, whose ids are all 0.
+
+        The entries of a piece do not depend on the bands.
+        """
         bands = self._plan.bands
         most = max(PIECE_ENTRIES // bands, 1)
         for first in range(0, self.count, most):
@@ -86,19 +99,46 @@ class DocumentPieces:
 
 
 def build_index(
-    folder: Path, pieces: DocumentPieces, plan: LshPlan, expected: int, index_ids: bool, resources: Resources,
+    folder: Path,
+    pieces: DocumentPieces,
+    plan: LshPlan,
+    expected: int,
+    index_ids: bool,
+    resources: Resources,
     identities: tuple[bytes | None, bytes | None] = (None, None),
-) -> None:  # fmt: skip
-    """Write an index into an empty folder: the documents while items are read, then their keys, the manifest last.
+) -> None:
+    """Write an index into an empty folder.
 
-    Keys are long enough for as many documents as are ``expected``. The stores have random identities, unless these are given.
+    The documents while items are read, then their keys, the manifest last.
+
+    Keys are long enough for as many documents as are ``expected``. The stores have random
+    identities, unless these are given.
     """
     of_documents, of_keys = identities
-    _write_store(folder / DOCUMENTS, pieces, DOCUMENT_DESIGN, DOCUMENT_WIDTH.bits, resources, of_documents, index_ids)
+    _write_store(
+        folder / DOCUMENTS,
+        pieces,
+        DOCUMENT_DESIGN,
+        DOCUMENT_WIDTH.bits,
+        resources,
+        of_documents,
+        index_ids,
+    )
     layout = EntryLayout.of_size(max(pieces.count, expected), plan.bands)
-    _write_store(folder / KEYS, pieces.entries(layout), layout.design, WORD_BITS, resources, of_keys)
+    _write_store(
+        folder / KEYS, pieces.entries(layout), layout.design, WORD_BITS, resources, of_keys
+    )
     pieces.keys.close()
-    form = pieces.family.describe(), plan.threshold, plan.recall, plan.bands, plan.rows, plan.probes, layout.key_bits, plan.radius
+    form = (
+        pieces.family.describe(),
+        plan.threshold,
+        plan.recall,
+        plan.bands,
+        plan.rows,
+        plan.probes,
+        layout.key_bits,
+        plan.radius,
+    )
     put_manifest(folder, IndexManifest(*form, *identities_in(folder), pieces.count, 1))
 
 
@@ -109,11 +149,26 @@ def identities_in(folder: Path) -> tuple[str, str]:
 
 
 def _write_store(
-    folder: Path, source: Any, design: Any, width: int, resources: Resources, identity: bytes | None, index_ids: bool = False
+    folder: Path,
+    source: Any,
+    design: Any,
+    width: int,
+    resources: Resources,
+    identity: bytes | None,
+    index_ids: bool = False,
 ) -> None:
     folder.mkdir()
     options = Options(
-        radius=0, width=width, design=design, memory=resources.memory, threads=resources.threads, block_bytes=BLOCK_BYTES,
-        codec=ELIAS_FANO, filter=False, index_ids=index_ids, progress=resources.progress, identity=identity,
-    )  # fmt: skip
+        radius=0,
+        width=width,
+        design=design,
+        memory=resources.memory,
+        threads=resources.threads,
+        block_bytes=BLOCK_BYTES,
+        codec=ELIAS_FANO,
+        filter=False,
+        index_ids=index_ids,
+        progress=resources.progress,
+        identity=identity,
+    )
     build_into(folder, source, None, options.checked())

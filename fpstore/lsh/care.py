@@ -33,13 +33,18 @@ def keys_of_documents(state: State, progress: Progress | None) -> tuple[Words, C
     return numbers, counts
 
 
-def verify_index(parts: IndexParts, documents: Report, keys: Report, progress: Progress | None) -> Report:
+def verify_index(
+    parts: IndexParts, documents: Report, keys: Report, progress: Progress | None
+) -> Report:
     """Return one report of both stores, of the manifest, and of whether every document has keys."""
     path, bands, state = parts.path, parts.manifest.bands, parts.state()
     report = Report(
-        documents.tables + keys.tables, documents.blocks + keys.blocks, documents.fingerprints, documents.ids,
+        documents.tables + keys.tables,
+        documents.blocks + keys.blocks,
+        documents.fingerprints,
+        documents.ids,
         [*documents.faults, *keys.faults],
-    )  # fmt: skip
+    )
     try:
         for name in (DOCUMENTS, KEYS):
             check_part(path, parts.read_manifest(), name, getattr(parts.manifest, name))
@@ -48,15 +53,23 @@ def verify_index(parts: IndexParts, documents: Report, keys: Report, progress: P
         report.note(error)
         return report
     if more := int(np.count_nonzero(counts > bands)):
-        message = f"{path}: {counted(more, 'document')} with more than {bands} keys: some are of other documents; build it again"
+        message = (
+            f"{path}: {counted(more, 'document')} with more than {bands} keys: some are of other "
+            "documents; build it again"
+        )
         report.note(CorruptStoreError(message, path=path))
     if lacking := int(np.count_nonzero(counts == 0)):
-        message = f"{path}: {counted(lacking, 'document')} {'has' if lacking == 1 else 'have'} no keys: insert the items again"
+        message = (
+            f"{path}: {counted(lacking, 'document')} {'has' if lacking == 1 else 'have'} no keys: "
+            "insert the items again"
+        )
         report.note(CorruptStoreError(message, path=path))
     return report
 
 
-def describe_index(state: State, manifest: IndexManifest, documents: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:
+def describe_index(
+    state: State, manifest: IndexManifest, documents: dict[str, Any], keys: dict[str, Any]
+) -> dict[str, Any]:
     """Return the contents and sizes of an index, of the ``stats`` of its stores."""
     sizes = {DOCUMENTS: documents["bytes"]["total"], KEYS: keys["bytes"]["total"]}
     total = sum(sizes.values())
@@ -81,13 +94,19 @@ def describe_index(state: State, manifest: IndexManifest, documents: dict[str, A
     }
 
 
-def back_up_index(parts: IndexParts, target: Path, overwrite: bool, progress: Progress | None) -> None:
+def back_up_index(
+    parts: IndexParts, target: Path, overwrite: bool, progress: Progress | None
+) -> None:
     """Copy an index as of one moment: see :meth:`fpstore.lsh.LshStore.backup`."""
     if lies_inside(target, parts.path):
-        raise InputError(f"{target}: would lie inside the index {parts.path}: choose a path outside it", path=target)
+        raise InputError(
+            f"{target}: would lie inside the index {parts.path}: choose a path outside it",
+            path=target,
+        )
     with Target(target, overwrite, is_index, DOCUMENTS) as folder:
         while True:
-            # The copied keys are those of all copied documents, and perhaps of later ones, unless a merge drops some meanwhile.
+            # The copied keys are those of all copied documents, and perhaps of later ones, unless a
+            # merge drops some meanwhile.
             before = snapshot_of(parts.keys).generation.record.number
             parts.documents.backup(folder / DOCUMENTS, overwrite=True, progress=progress)
             parts.keys.backup(folder / KEYS, overwrite=True, progress=progress)

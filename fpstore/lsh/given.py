@@ -1,4 +1,7 @@
-"""What a caller gives to an index: items with their ids, or a reader of texts, as rows and keys without numbers."""
+"""What a caller gives to an index.
+
+Items with their ids, or a reader of texts, as rows and keys without numbers.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +49,21 @@ class GivenItems:
     ``bands`` are their number and the values of each.
     """
 
-    def __init__(self, items: Iterable[Any], ids: Any, family: Family[Any], bands: tuple[int, int], threads: int) -> None:
-        self._items, self._ids, self._family, self._bands, self._threads = items, ids, family, bands, threads
+    def __init__(
+        self,
+        items: Iterable[Any],
+        ids: Any,
+        family: Family[Any],
+        bands: tuple[int, int],
+        threads: int,
+    ) -> None:
+        self._items, self._ids, self._family, self._bands, self._threads = (
+            items,
+            ids,
+            family,
+            bands,
+            threads,
+        )
         self.row_numbers = ids is None
         self.next_row = 0  # items so far, with empty ones
 
@@ -55,18 +71,29 @@ class GivenItems:
         left, (number, rows) = None if self._ids is None else _ids_in_order(self._ids), self._bands
         for sketched in self._family.sketched(self._items, number * rows, self._threads):
             first, count = self.next_row, len(sketched.known)
-            ids = np.arange(first, first + count, dtype=np.uint64) if left is None else _taken_ids(left, count, first)
+            ids = (
+                np.arange(first, first + count, dtype=np.uint64)
+                if left is None
+                else _taken_ids(left, count, first)
+            )
             self.next_row += count
-            yield Given(asked_of(sketched, self._bands), at_places(ids, np.flatnonzero(sketched.known)))
+            yield Given(
+                asked_of(sketched, self._bands), at_places(ids, np.flatnonzero(sketched.known))
+            )
         if left is not None and next(left, None) is not None:
             raise InputError(f"there are more ids than items ({self.next_row})")
 
 
 class GivenTexts:
-    """The texts of a reader, with the ids that it has, in pieces. Rows and keys are made by its threads, as it reads."""
+    """The texts of a reader, with the ids that it has, in pieces.
+
+    Rows and keys are made by its threads, as it reads.
+    """
 
     def __init__(self, reader: HashingReader, family: Family[Any], bands: tuple[int, int]) -> None:
-        self._reader = reader.making(partial(rows_with_keys, family, bands), rows_of_piece(bands[0]))
+        self._reader = reader.making(
+            partial(rows_with_keys, family, bands), rows_of_piece(bands[0])
+        )
         self.row_numbers = reader.row_numbers
 
     @property
@@ -113,11 +140,17 @@ def family_of(family: Any, items: Any) -> Family[Any]:
         return known
     maker = items.fingerprinter
     if maker.items not in ("texts", "rows"):
-        raise InputError(f"an index is built of a reader of texts, TextReader or DocumentReader, got {type(items).__name__}")
+        raise InputError(
+            "an index is built of a reader of texts, TextReader or DocumentReader, got "
+            f"{type(items).__name__}"
+        )
     if family is None:
         return as_family(maker)
     if isinstance(maker, Wrapper) and as_family(family) != as_family(maker):
-        raise InputError(f"the reader makes its texts ready by {maker.name}: leave family out, which is then that of the reader")
+        raise InputError(
+            f"the reader makes its texts ready by {maker.name}: leave family out, which is then "
+            "that of the reader"
+        )
     return as_family(family)
 
 
@@ -130,7 +163,13 @@ def _ids_in_order(ids: Any) -> Iterator[Any]:
     """Return an iterator over ids; InputError for what cannot be many ids."""
     if not is_iterable(ids, str):
         raise InputError(f"ids must be one for each item, got {type(ids).__name__}")
-    return iter(ids.tolist() if hasattr(ids, "tolist") else ids.to_pylist() if hasattr(ids, "to_pylist") else ids)
+    return iter(
+        ids.tolist()
+        if hasattr(ids, "tolist")
+        else ids.to_pylist()
+        if hasattr(ids, "to_pylist")
+        else ids
+    )
 
 
 def _taken_ids(left: Iterator[Any], count: int, before: int) -> Words | list[str]:

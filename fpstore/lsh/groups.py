@@ -21,7 +21,13 @@ from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.grouping import Grouping, grouped, members_of, rows_at
 from fpstore.jobs.pairs import nth_combinations
 from fpstore.lsh.answers import State
-from fpstore.lsh.keys import DOCUMENT_WIDTH, MOST_NUMBER_BITS, numbers_of_rows, places_of_numbers, signature_distances
+from fpstore.lsh.keys import (
+    DOCUMENT_WIDTH,
+    MOST_NUMBER_BITS,
+    numbers_of_rows,
+    places_of_numbers,
+    signature_distances,
+)
 from fpstore.query.names import names_in_slices, names_of
 
 PAIRS_AT_ONCE, PAIR_BYTES = 1 << 20, 160  # compared together, and what a pair takes meanwhile
@@ -30,7 +36,10 @@ PHASE_PAIRS, PHASE_GROUPS = "comparing documents of a key", "connecting document
 
 
 class Documents(NamedTuple):
-    """All documents of a state, in the order of their numbers: a document's place here takes the place of its number."""
+    """All documents of a state, in the order of their numbers.
+
+    A document's place here takes the place of its number.
+    """
 
     numbers: Words
     rows: Words  # signatures, without the numbers; in a file that is mapped
@@ -39,7 +48,11 @@ class Documents(NamedTuple):
     @classmethod
     def of(cls, state: State, resources: Resources) -> Documents:
         """Read the documents of a state."""
-        numbers, rows, ids = SpilledNumbers(np.uint64), SpilledNumbers(np.uint64), SpilledNumbers(np.uint64)
+        numbers, rows, ids = (
+            SpilledNumbers(np.uint64),
+            SpilledNumbers(np.uint64),
+            SpilledNumbers(np.uint64),
+        )
         total, done = state.documents.totals.fingerprints, 0
         for fingerprints, _, some in state.documents.groups():
             numbers.append(np.ascontiguousarray(numbers_of_rows(fingerprints)))
@@ -52,7 +65,9 @@ class Documents(NamedTuple):
         return cls(numbers.finish(), rows.finish().reshape(-1, DOCUMENT_WIDTH.words), ids.finish())
 
 
-def groups_of_keys(state: State, documents: Documents, resources: Resources, phase: str) -> Iterator[Groups]:
+def groups_of_keys(
+    state: State, documents: Documents, resources: Resources, phase: str
+) -> Iterator[Groups]:
     """Yield the documents that share a key, some keys at a time; all of one key are held."""
     total, done = state.keys.totals.fingerprints, 0
     waiting = np.empty(0, np.uint64)  # entries of the last key
@@ -109,7 +124,9 @@ class Pairs(Tabular, Generic[Id]):
         What the signatures estimate; of some families, distances.
     """
 
-    def __init__(self, state: State, numbers: tuple[Words, Words], similarities: npt.NDArray[np.float64]) -> None:
+    def __init__(
+        self, state: State, numbers: tuple[Words, Words], similarities: npt.NDArray[np.float64]
+    ) -> None:
         self._state, self._numbers, self.similarities = state, numbers, similarities
 
     @overload
@@ -136,8 +153,15 @@ class Pairs(Tabular, Generic[Id]):
         return names_of(self._state.documents, self._numbers[side])
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
-        """Return a ``pyarrow.Table``: ``id_a``, ``id_b``, ``similarity``; ``names`` has other names for some of them."""
-        columns: NamedColumns = {"id_a": self._ids(0), "id_b": self._ids(1), "similarity": self.similarities}
+        """Return a ``pyarrow.Table``: ``id_a``, ``id_b``, ``similarity``.
+
+        ``names`` has other names for some of them.
+        """
+        columns: NamedColumns = {
+            "id_a": self._ids(0),
+            "id_b": self._ids(1),
+            "similarity": self.similarities,
+        }
         return arrow_table([columns], names)
 
     def __len__(self) -> int:
@@ -151,13 +175,23 @@ class Pairs(Tabular, Generic[Id]):
         return f"<fpstore.lsh.Pairs: {len(self):,} pairs>"
 
     def rows_of_ids(self) -> Iterator[NamedColumns]:
-        """Yield ``id_a``, ``id_b`` and ``similarity`` in parts; the strings of a column have 4 MiB, or are of one row."""
-        for rows, (ids_a, ids_b) in names_in_slices([(self._state.documents, numbers) for numbers in self._numbers]):
+        """Yield ``id_a``, ``id_b`` and ``similarity`` in parts.
+
+        The strings of a column have 4 MiB, or are of one row.
+        """
+        for rows, (ids_a, ids_b) in names_in_slices(
+            [(self._state.documents, numbers) for numbers in self._numbers]
+        ):
             yield {"id_a": ids_a, "id_b": ids_b, "similarity": self.similarities[rows]}
 
 
-def pairs_of(state: State, radius: int, estimates: npt.NDArray[np.float64], resources: Resources) -> Iterator[Pairs]:
-    """Yield each pair of documents that share a key and lie within the radius once; see :meth:`fpstore.lsh.LshStore.pairs`."""
+def pairs_of(
+    state: State, radius: int, estimates: npt.NDArray[np.float64], resources: Resources
+) -> Iterator[Pairs]:
+    """Yield each pair of documents that share a key and lie within the radius once.
+
+    See :meth:`fpstore.lsh.LshStore.pairs`.
+    """
     documents = Documents.of(state, resources)
     sorter = Sorter(resources.memory // 2, None, threads=resources.threads)
     at_once = min(PAIRS_AT_ONCE, resources.memory // 4 // PAIR_BYTES)
@@ -165,18 +199,28 @@ def pairs_of(state: State, radius: int, estimates: npt.NDArray[np.float64], reso
         for a, b in _pairs_in(groups, at_once):
             distances = signature_distances(documents.rows[a], documents.rows[b])
             near = distances <= radius
-            codes = (a[near].astype(np.uint64) << np.uint64(WORD_BITS // 2)) | b[near].astype(np.uint64)
+            codes = (a[near].astype(np.uint64) << np.uint64(WORD_BITS // 2)) | b[near].astype(
+                np.uint64
+            )
             sorter.add(codes, distances[near].astype(np.uint64))
     for part in sorter.groups(lambda rows: None):
-        distances = part.ids[(np.cumsum(part.counts) - part.counts).view(np.intp)]  # a pair may share several keys
+        # a pair may share several keys
+        distances = part.ids[(np.cumsum(part.counts) - part.counts).view(np.intp)]
         for start in range(0, len(part.keys), YIELDED_PAIRS):
             codes = part.keys[start : start + YIELDED_PAIRS]
             sides = codes >> np.uint64(WORD_BITS // 2), codes & np.uint64((1 << WORD_BITS // 2) - 1)
-            numbers = documents.id_numbers[sides[0].view(np.intp)], documents.id_numbers[sides[1].view(np.intp)]
-            yield Pairs(state, numbers, estimates[distances[start : start + YIELDED_PAIRS].astype(np.intp)])
+            numbers = (
+                documents.id_numbers[sides[0].view(np.intp)],
+                documents.id_numbers[sides[1].view(np.intp)],
+            )
+            yield Pairs(
+                state, numbers, estimates[distances[start : start + YIELDED_PAIRS].astype(np.intp)]
+            )
 
 
-def _pairs_in(groups: Groups, at_once: int) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
+def _pairs_in(
+    groups: Groups, at_once: int
+) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
     """Yield all pairs of documents of a group, some at a time."""
     sizes = np.diff(groups.lims)
     before = lims_of(sizes * (sizes - 1) // 2)

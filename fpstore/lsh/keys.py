@@ -22,12 +22,18 @@ MOST_DOCUMENTS = 1 << MOST_NUMBER_BITS
 
 
 def band_keys(sketches: Counts, bands: int, rows: int) -> Words:
-    """Return one hash of 64 bits of each band, shape (n, bands): of its number and of ``rows`` successive values of a sketch."""
+    """Return one hash of 64 bits of each band, shape (n, bands).
+
+    Of its number and of ``rows`` successive values of a sketch.
+    """
     return _kernel.band_keys(np.ascontiguousarray(sketches), bands, rows).reshape(-1, bands)
 
 
 class EntryLayout(NamedTuple):
-    """The bits of an entry of the store of keys: zeros, ``key_bits`` of a key, and ``number_bits`` of a document's number."""
+    """The bits of an entry of the store of keys.
+
+    Zeros, ``key_bits`` of a key, and ``number_bits`` of a document's number.
+    """
 
     key_bits: int
     number_bits: int
@@ -51,19 +57,30 @@ class EntryLayout(NamedTuple):
 
     @staticmethod
     def of_size(count: int, bands: int) -> EntryLayout:
-        """Return the layout for a number of documents: numbers for twice as many, and keys that few others have by chance.
+        """Return the layout for a number of documents.
 
-        A key finds ``count * bands / 2^key_bits`` other documents by chance, which their signatures reject. Numbers
-        may become wider where keys and numbers leave room.
+        Numbers for twice as many, and keys that few others have by chance.
+
+        A key finds ``count * bands / 2^key_bits`` other documents by chance, which their signatures
+        reject. Numbers may become wider where keys and numbers leave room.
         """
         bits = max(count - 1, 0).bit_length()
         number_bits = min(max(bits + 1, LEAST_NUMBER_BITS), MOST_NUMBER_BITS)
-        return EntryLayout(min(bits + KEY_BITS + (bands - 1).bit_length(), WORD_BITS - number_bits), number_bits)
+        return EntryLayout(
+            min(bits + KEY_BITS + (bands - 1).bit_length(), WORD_BITS - number_bits), number_bits
+        )
 
     def widened(self, count: int) -> EntryLayout | None:
-        """Return the layout with numbers for a number of documents; None if the keys leave no room."""
+        """Return the layout with numbers for a number of documents.
+
+        None if the keys leave no room.
+        """
         bits = max(self.number_bits, (count - 1).bit_length())
-        return self._replace(number_bits=bits) if self.key_bits + bits <= WORD_BITS and bits <= MOST_NUMBER_BITS else None
+        return (
+            self._replace(number_bits=bits)
+            if self.key_bits + bits <= WORD_BITS and bits <= MOST_NUMBER_BITS
+            else None
+        )
 
     @property
     def design(self) -> Design:
@@ -72,7 +89,10 @@ class EntryLayout(NamedTuple):
 
 
 def keyed_design(key_bits: int, width: int) -> Design:
-    """Return the design of a store that is asked for all fingerprints with some leading bits: one table."""
+    """Return the design of a store that is asked for all fingerprints with some leading bits.
+
+    One table.
+    """
     return Design(f"key-{key_bits}", 0, (TableSpec(identity(width), key_bits),))
 
 

@@ -75,9 +75,13 @@ def check_part(path: Path, manifest: IndexManifest, name: str, identity: str) ->
     """Refuse a store that has the place of ``documents`` or ``keys`` and is another one than the manifest names."""
     expected = getattr(manifest, name)
     if identity != expected:
-        other = next((part for part in (DOCUMENTS, KEYS) if getattr(manifest, part) == identity), None)
+        other = next(
+            (part for part in (DOCUMENTS, KEYS) if getattr(manifest, part) == identity), None
+        )
         what = "belongs to another index" if other is None else f"holds the {other} of this index"
-        raise CorruptStoreError(f"{path / name}: {what}: {RESTORE}", path=path / name, expected=expected, got=identity)
+        raise CorruptStoreError(
+            f"{path / name}: {what}: {RESTORE}", path=path / name, expected=expected, got=identity
+        )
 
 
 def missing_part(path: Path) -> CorruptStoreError:
@@ -91,8 +95,14 @@ def is_index(path: Path) -> bool:
 
 
 def write_index_manifest(folder: int, manifest: IndexManifest) -> None:
-    """Write the manifest of an index whose folder is open, in one durable step; after an OSError the old one stays."""
-    data, coming = manifest_data({"format_version": VERSION, **manifest._asdict()}), INDEX_FILE + TEMPORARY
+    """Write the manifest of an index whose folder is open, in one durable step.
+
+    After an OSError the old one stays.
+    """
+    data, coming = (
+        manifest_data({"format_version": VERSION, **manifest._asdict()}),
+        INDEX_FILE + TEMPORARY,
+    )
     try:
         write_anew(coming, data, folder)
         os.rename(coming, INDEX_FILE, src_dir_fd=folder, dst_dir_fd=folder)
@@ -121,7 +131,9 @@ def read_index_manifest(path: Path, folder: int | None = None) -> IndexManifest:
         with opened(file, folder=folder, of_user=True) as descriptor:
             data = read_at(descriptor, file, 0, MOST_MANIFEST_BYTES)
     except StoreNotFoundError as error:
-        raise StoreNotFoundError(f"{path}: not an LSH index (no {INDEX_FILE} in it)", path=path) from error
+        raise StoreNotFoundError(
+            f"{path}: not an LSH index (no {INDEX_FILE} in it)", path=path
+        ) from error
     content = manifest_content(data, file, LOST)
     check_version(content, VERSION, file)
     wrong = misfit(content, _SCHEMA)

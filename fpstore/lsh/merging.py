@@ -1,4 +1,7 @@
-"""A merge of the store of keys: it leaves out the entries of documents that are gone, and may widen the numbers."""
+"""A merge of the store of keys.
+
+It leaves out the entries of documents that are gone, and may widen the numbers.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,17 @@ from fpstore.query.snapshot import Snapshot
 
 
 class EntriesOfStored(SnapshotContent):
-    """The entries of documents that are stored, in another layout. Wider numbers leave the entries in their order.
+    """The entries of documents that are stored, in another layout.
 
-    ``stored`` has a flag for each number up to some; greater ones are of documents that were inserted meanwhile.
+    Wider numbers leave the entries in their order.
+
+    ``stored`` has a flag for each number up to some; greater ones are of documents that were
+    inserted meanwhile.
     """
 
-    def __init__(self, snapshot: Snapshot, stored: Flags, layout: EntryLayout, new: EntryLayout) -> None:
+    def __init__(
+        self, snapshot: Snapshot, stored: Flags, layout: EntryLayout, new: EntryLayout
+    ) -> None:
         super().__init__(snapshot)
         self._stored, self._layout, self._new = stored, layout, new
 
@@ -38,7 +46,9 @@ class EntriesOfStored(SnapshotContent):
     def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
         """Start a pass over the entries, ascending."""
         entries = super().keys(spec, stop)
-        return None if entries is None else (kept for some in entries if len(kept := self._kept(some)))
+        return (
+            None if entries is None else (kept for some in entries if len(kept := self._kept(some)))
+        )
 
     def shape(self) -> None:
         """Return None: how many entries stay is not known beforehand."""
@@ -55,7 +65,14 @@ class EntriesOfStored(SnapshotContent):
 class MergeOfKeys(Merge):
     """Merges the store of keys. While it widens numbers, nothing may be inserted."""
 
-    def __init__(self, committer: Committer, resources: Resources, stored: Flags, layout: EntryLayout, new: EntryLayout) -> None:
+    def __init__(
+        self,
+        committer: Committer,
+        resources: Resources,
+        stored: Flags,
+        layout: EntryLayout,
+        new: EntryLayout,
+    ) -> None:
         super().__init__(committer, resources)
         self._stored, self._layout, self._new = stored, layout, new
 

@@ -13,7 +13,14 @@ from fpstore.errors import CorruptStoreError
 from fpstore.format.manifest import INDEX_FILE
 from fpstore.lsh.answers import State
 from fpstore.lsh.keys import DOCUMENT_DESIGN, EntryLayout
-from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, check_part, missing_part, read_index_manifest
+from fpstore.lsh.manifest import (
+    DOCUMENTS,
+    KEYS,
+    IndexManifest,
+    check_part,
+    missing_part,
+    read_index_manifest,
+)
 from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store, snapshot_of
 
@@ -21,7 +28,10 @@ ATTEMPTS = 3  # to open an index that is replaced meanwhile
 
 
 def layout_of(path: Path, manifest: IndexManifest, keys: Snapshot) -> EntryLayout:
-    """Return how the entries of a snapshot of keys are made; CorruptStoreError if they cannot be."""
+    """Return how the entries of a snapshot of keys are made.
+
+    CorruptStoreError if they cannot be.
+    """
     tables = keys.generation.design.tables
     layout = EntryLayout(manifest.key_bits, WORD_BITS - tables[0].prefix_bits)
     if sum(layout) > WORD_BITS or tables != layout.design.tables:
@@ -32,7 +42,9 @@ def layout_of(path: Path, manifest: IndexManifest, keys: Snapshot) -> EntryLayou
 def check_documents(path: Path, documents: Snapshot) -> None:
     """Refuse a store that has not the form of the documents of an index."""
     if documents.generation.design.tables != DOCUMENT_DESIGN.tables:
-        raise CorruptStoreError(f"{path / DOCUMENTS}: is not the store of documents of an index", path=path)
+        raise CorruptStoreError(
+            f"{path / DOCUMENTS}: is not the store of documents of an index", path=path
+        )
 
 
 def _part(path: Path, mode: str, sync: str) -> Store:
@@ -71,18 +83,31 @@ class IndexParts:
     def _check_identities(self) -> None:
         """Refuse stores that the manifest does not name."""
         for name, store in ((DOCUMENTS, self.documents), (KEYS, self.keys)):
-            check_part(self.path, self.manifest, name, snapshot_of(store).generation.manifest.identity.hex())
+            check_part(
+                self.path,
+                self.manifest,
+                name,
+                snapshot_of(store).generation.manifest.identity.hex(),
+            )
         check_documents(self.path, snapshot_of(self.documents))
 
     def _check_age(self) -> None:
         """Refuse stores that do not belong together any more, such as one of an older copy."""
         state, manifest = self.state(), self.manifest
         generation = state.keys.generation.record.number
-        few = 2 * state.keys.totals.fingerprints < manifest.bands * state.documents.totals.fingerprints
+        few = (
+            2 * state.keys.totals.fingerprints
+            < manifest.bands * state.documents.totals.fingerprints
+        )
         if few or generation not in (manifest.keys_generation - 1, manifest.keys_generation):
             other = "older" if few or generation < manifest.keys_generation else "newer"
-            message = f"{self.path / KEYS}: is {other} than the documents or {INDEX_FILE}: restore all of them from one copy"
-            raise CorruptStoreError(message, path=self.path, expected=manifest.keys_generation, got=generation)
+            message = (
+                f"{self.path / KEYS}: is {other} than the documents or {INDEX_FILE}: restore all "
+                "of them from one copy"
+            )
+            raise CorruptStoreError(
+                message, path=self.path, expected=manifest.keys_generation, got=generation
+            )
 
     def close(self) -> None:
         """Close all files; closing twice is allowed."""
@@ -97,15 +122,17 @@ class IndexParts:
     def state(self) -> State:
         """Return both stores as of one moment.
 
-        An insert adds keys first, and a merge removes keys of documents that are gone. So while no document comes or goes, the
-        store of keys has those of all documents.
+        An insert adds keys first, and a merge removes keys of documents that are gone. So while no
+        document comes or goes, the store of keys has those of all documents.
         """
         state = self._last
         while True:
             documents, keys = snapshot_of(self.documents), snapshot_of(self.keys)
             if snapshot_of(self.documents) is documents:
                 if state is None or state.documents is not documents or state.keys is not keys:
-                    self._last = state = State(documents, keys, layout_of(self.path, self.manifest, keys))
+                    self._last = state = State(
+                        documents, keys, layout_of(self.path, self.manifest, keys)
+                    )
                 return state
 
     def read_manifest(self) -> IndexManifest:

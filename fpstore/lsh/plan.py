@@ -99,7 +99,10 @@ class LshPlan:
 
 
 class _Bands(NamedTuple):
-    """A number of bands of some rows: the share of near pairs that share a key, and how often an unrelated document does."""
+    """A number of bands of some rows.
+
+    The share of near pairs that share a key, and how often an unrelated document does.
+    """
 
     number: int
     rows: int
@@ -135,22 +138,44 @@ class _Request(NamedTuple):
     def given_bands(self, bands: object) -> _Bands:
         """Return a number of bands and rows that a caller wants."""
         if not isinstance(bands, tuple) or len(bands) != 2:
-            raise InputError(f"bands must be two numbers, of bands and of rows, such as (8, 5), got {show(bands)}", got=bands)
-        number, rows = check_whole(bands[0], 1, MOST_BANDS, "bands"), check_whole(bands[1], 1, MOST_ROWS, "rows")
+            raise InputError(
+                "bands must be two numbers, of bands and of rows, such as (8, 5), got "
+                f"{show(bands)}",
+                got=bands,
+            )
+        number, rows = (
+            check_whole(bands[0], 1, MOST_BANDS, "bands"),
+            check_whole(bands[1], 1, MOST_ROWS, "rows"),
+        )
         check_values(self.family, number, rows)
-        near, chance = (self.family.band_collision(x, rows, self.probes) for x in (self.threshold, self.background))
+        near, chance = (
+            self.family.band_collision(x, rows, self.probes)
+            for x in (self.threshold, self.background)
+        )
         return _Bands(number, rows, 1 - (1 - near) ** number, number * chance)
 
     def best_bands(self, recall: float) -> _Bands | None:
         """Return the fewest bands, of these the longest, that suffice; None if there are none."""
         fit = [
-            bands for bands in self.bands_for(recall) if self.false_candidates(bands.number, bands.unrelated) <= self.candidates
+            bands
+            for bands in self.bands_for(recall)
+            if self.false_candidates(bands.number, bands.unrelated) <= self.candidates
         ]
         return min(fit, key=lambda bands: (bands.number, -bands.rows), default=None)
 
     def most_recall(self) -> float:
-        """Return the largest share of the pairs at the threshold that can be found, in hundredths; 0 if there is none."""
-        return next((share / 100 for share in range(99, 0, -1) if self.best_bands(of_bands(share / 100)) is not None), 0.0)
+        """Return the largest share of the pairs at the threshold that can be found, in hundredths.
+
+        0 if there is none.
+        """
+        return next(
+            (
+                share / 100
+                for share in range(99, 0, -1)
+                if self.best_bands(of_bands(share / 100)) is not None
+            ),
+            0.0,
+        )
 
     def nearest_threshold(self, recall: float) -> float | None:
         """Return a threshold, nearer than this one, at which a share of the pairs can be found."""
@@ -169,14 +194,23 @@ class _Request(NamedTuple):
 
 
 def plan(
-    n: int, family: object, threshold: float, recall: float = USUAL_RECALL, *, background: float | None = None,
-    candidates: float = 32, probes: int = 1, bands: tuple[int, int] | None = None, radius: int | None = None,
-) -> LshPlan:  # fmt: skip
+    n: int,
+    family: object,
+    threshold: float,
+    recall: float = USUAL_RECALL,
+    *,
+    background: float | None = None,
+    candidates: float = 32,
+    probes: int = 1,
+    bands: tuple[int, int] | None = None,
+    radius: int | None = None,
+) -> LshPlan:
     """Return the smallest index that finds a share of the pairs at a similarity.
 
-    Two documents of a similarity s share the key of a band of r hash values with the probability ``p(s)**r``, and one of b keys
-    with ``1 - (1 - p(s)**r)**b``, where p is the collision law of the family. A document that shares a key is found if the
-    signatures differ in at most `radius` bits, a binomial probability. The recall is the product.
+    Two documents of a similarity s share the key of a band of r hash values with the probability
+    ``p(s)**r``, and one of b keys with ``1 - (1 - p(s)**r)**b``, where p is the collision law of
+    the family. A document that shares a key is found if the signatures differ in at most `radius`
+    bits, a binomial probability. The recall is the product.
 
     Parameters
     ----------
@@ -195,10 +229,11 @@ def plan(
     probes : int
         Look-ups in a band: more find the pairs with fewer bands, if the family has probes.
     bands : (int, int), optional
-        Take this number of bands and of rows. The plan says what they find, and recall and candidates do not count.
+        Take this number of bands and of rows. The plan says what they find, and recall and
+        candidates do not count.
     radius : int, optional
-        Take this radius of signatures; by default the least that finds 99% of the pairs at the threshold, or, without
-        ``bands``, that reaches the recall.
+        Take this radius of signatures; by default the least that finds 99% of the pairs at the
+        threshold, or, without ``bands``, that reaches the recall.
 
     Returns
     -------
@@ -207,7 +242,8 @@ def plan(
     Raises
     ------
     InputError
-        No number of bands up to 256 suffices, or an argument is out of range; the message says what would do.
+        No number of bands up to 256 suffices, or an argument is out of range; the message says what
+        would do.
 
     Notes
     -----
@@ -225,19 +261,38 @@ def plan(
     family = as_family(family)
     request = _checked(n, family, threshold, background, candidates, probes)
     if isinstance(recall, bool) or not isinstance(recall, Real) or not 0 < float(recall) < 1:
-        raise InputError(f"recall must be a number between 0 and 1, such as 0.95, got {show(recall)}", got=recall)
+        raise InputError(
+            f"recall must be a number between 0 and 1, such as 0.95, got {show(recall)}", got=recall
+        )
     chosen = request.best_bands(of_bands(recall)) if bands is None else request.given_bands(bands)
     if chosen is None:
         raise _out_of_reach(request, recall)
     if radius is None:
-        share, needed = family.differing(request.threshold), _OF_SIGNATURE if bands is not None else recall / chosen.recall
-        radius = next(r for r in range(family.width + 1) if binomial_cdf(r, family.width, share) >= needed)
+        share, needed = (
+            family.differing(request.threshold),
+            _OF_SIGNATURE if bands is not None else recall / chosen.recall,
+        )
+        radius = next(
+            r for r in range(family.width + 1) if binomial_cdf(r, family.width, share) >= needed
+        )
     radius = check_whole(radius, 0, family.width, "radius")
     form = LshPlan(
-        documents=request.documents, threshold=request.threshold, recall=float(recall), measure=family.measure,
-        bands=chosen.number, rows=chosen.rows, probes=request.probes, key_bits=0, number_bits=0, radius=radius,
-        width=family.width, bytes_per_document=0.0, unrelated=chosen.unrelated, false_candidates=0.0, recalls=(),
-    )  # fmt: skip
+        documents=request.documents,
+        threshold=request.threshold,
+        recall=float(recall),
+        measure=family.measure,
+        bands=chosen.number,
+        rows=chosen.rows,
+        probes=request.probes,
+        key_bits=0,
+        number_bits=0,
+        radius=radius,
+        width=family.width,
+        bytes_per_document=0.0,
+        unrelated=chosen.unrelated,
+        false_candidates=0.0,
+        recalls=(),
+    )
     recalls = tuple((value, recall_at(form, family, value)) for value in _shown_values(request))
     found = recall if bands is None else recall_at(form, family, request.threshold)
     return replace(sized(form, request.documents), recall=float(found), recalls=recalls)
@@ -246,12 +301,24 @@ def plan(
 def check_plan(given: object, family: Family[Any]) -> None:
     """Raise InputError for what is no plan, or one of another family."""
     if not isinstance(given, LshPlan):
-        raise InputError(f"plan must be what fpstore.lsh.plan returns, got {show(given)}", got=given)
-    planned, own = f"{given.measure} and signatures of {given.width} bits", f"{family.measure} and {family.width} bits"
+        raise InputError(
+            f"plan must be what fpstore.lsh.plan returns, got {show(given)}", got=given
+        )
+    planned, own = (
+        f"{given.measure} and signatures of {given.width} bits",
+        f"{family.measure} and {family.width} bits",
+    )
     if (given.measure, given.width) != (family.measure, family.width):
-        raise InputError(f"plan: is for another family, of {planned}, and this one has {own}", expected=own, got=planned)
+        raise InputError(
+            f"plan: is for another family, of {planned}, and this one has {own}",
+            expected=own,
+            got=planned,
+        )
     if given.probes > 1 and not family.has_probes:
-        raise InputError(f"plan: has {given.probes} probes, and the family {family.name} has none", got=given.probes)
+        raise InputError(
+            f"plan: has {given.probes} probes, and the family {family.name} has none",
+            got=given.probes,
+        )
     check_values(family, given.bands, given.rows)
 
 
@@ -259,9 +326,11 @@ def check_values(family: Family[Any], bands: int, rows: int) -> None:
     """Raise InputError where bands take more hash values than a family has."""
     if bands * rows > family.most_values:
         raise InputError(
-            f"{bands} bands of {rows} take {bands * rows} hash values, and the family {family.name} has {family.most_values}",
-            expected=family.most_values, got=bands * rows,
-        )  # fmt: skip
+            f"{bands} bands of {rows} take {bands * rows} hash values, and the family "
+            f"{family.name} has {family.most_values}",
+            expected=family.most_values,
+            got=bands * rows,
+        )
 
 
 def sized(form: LshPlan, n: int) -> LshPlan:
@@ -270,7 +339,9 @@ def sized(form: LshPlan, n: int) -> LshPlan:
     entry_bits = sum(layout) - math.log2(max(n, 1) * form.bands) + _CODING_BITS
     taken = form.bands * entry_bits / 8 + form.width * _SIGNATURE_BYTES / 224 + _ID_BYTES
     found = false_candidates(n, form.bands, form.probes, form.unrelated)
-    return replace(form, documents=n, **layout._asdict(), bytes_per_document=taken, false_candidates=found)
+    return replace(
+        form, documents=n, **layout._asdict(), bytes_per_document=taken, false_candidates=found
+    )
 
 
 def recall_at(form: LshPlan, family: Family[Any], value: float) -> float:
@@ -280,40 +351,66 @@ def recall_at(form: LshPlan, family: Family[Any], value: float) -> float:
 
 
 def of_bands(recall: float) -> float:
-    """Return the share of near pairs whose keys must meet for a recall: the signature loses some of them."""
+    """Return the share of near pairs whose keys must meet for a recall.
+
+    The signature loses some of them.
+    """
     return recall / (1 - _LEAST_LOST * (1 - recall))
 
 
 def false_candidates(n: int, bands: int, probes: int, unrelated: float) -> float:
-    """Return how many of n unrelated documents a look-up meets: by equal values, and by keys that are the same when cut."""
+    """Return how many of n unrelated documents a look-up meets.
+
+    By equal values, and by keys that are the same when cut.
+    """
     same = bands / 2.0 ** EntryLayout.of_size(n, bands).key_bits
     return n * (unrelated + bands * probes * same)
 
 
 def _fewest(probability: float, recall: float, most: int) -> int:
-    """Return the fewest trials of which one succeeds with the probability ``recall``; ``most + 1`` if these do not suffice."""
+    """Return the fewest trials of which one succeeds with the probability ``recall``.
+
+    ``most + 1`` if these do not suffice.
+    """
     if probability >= 1:
         return 1
     if 1 - (1 - probability) ** most < recall:
         return most + 1
     guess = max(math.ceil(math.log1p(-recall) / math.log1p(-probability)) - 1, 1)
-    return next(number for number in range(guess, most + 1) if 1 - (1 - probability) ** number >= recall)
+    return next(
+        number for number in range(guess, most + 1) if 1 - (1 - probability) ** number >= recall
+    )
 
 
 def _checked(
-    n: object, family: Family[Any], threshold: object, background: object, candidates: object, probes: object
+    n: object,
+    family: Family[Any],
+    threshold: object,
+    background: object,
+    candidates: object,
+    probes: object,
 ) -> _Request:
     documents = check_whole(n, 1, MOST_DOCUMENTS, "n")
     near = family.check_measure(threshold, "threshold")
-    far = family.background if background is None else family.check_measure(background, "background")
+    far = (
+        family.background if background is None else family.check_measure(background, "background")
+    )
     if family.collision(near) <= family.collision(far):
         raise InputError(
-            f"{with_article(family.measure)} of {near:g} is no nearer than the one of unrelated items, {far:g}: take another "
+            f"{with_article(family.measure)} of {near:g} is no nearer than the one of unrelated "
+            f"items, {far:g}: take another "
             "threshold, or pass background",
             got=threshold,
         )
-    if isinstance(candidates, bool) or not isinstance(candidates, Real) or not 0 < float(candidates) < math.inf:
-        raise InputError(f"candidates must be a positive number such as 32, got {show(candidates)}", got=candidates)
+    if (
+        isinstance(candidates, bool)
+        or not isinstance(candidates, Real)
+        or not 0 < float(candidates) < math.inf
+    ):
+        raise InputError(
+            f"candidates must be a positive number such as 32, got {show(candidates)}",
+            got=candidates,
+        )
     looked_up = check_whole(probes, 1, MOST_PROBES, "probes")
     return _Request(documents, family, near, far, float(candidates), looked_up)
 
@@ -333,15 +430,19 @@ def _out_of_reach(request: _Request, recall: float) -> InputError:
         step = 10.0 ** (2 - math.floor(math.log10(near))) if near else 1.0
         rounded = (math.floor if request.family.is_distance else math.ceil)(near * step) / step
         advice.append(f"threshold={rounded:g}")
-    known = (request.false_candidates(bands.number, bands.unrelated) for bands in request.bands_for(of_bands(recall)))
+    known = (
+        request.false_candidates(bands.number, bands.unrelated)
+        for bands in request.bands_for(of_bands(recall))
+    )
     fewest = min(known, default=math.inf)
     if fewest < math.inf:
         advice.append(f"candidates={math.ceil(fewest)}")
     if request.family.has_probes:
         advice.append("more probes")
     return InputError(
-        f"no number of bands up to {MOST_BANDS} finds {recall:g} of the pairs at {with_article(request.family.measure)} of "
-        f"{request.threshold:g} among {request.documents:,} documents with at most {request.candidates:g} false candidates: take "
-        + " or ".join(advice),
+        f"no number of bands up to {MOST_BANDS} finds {recall:g} of the pairs at "
+        f"{with_article(request.family.measure)} of "
+        f"{request.threshold:g} among {request.documents:,} documents with at most "
+        f"{request.candidates:g} false candidates: take " + " or ".join(advice),
         got=request.threshold,
     )

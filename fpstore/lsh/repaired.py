@@ -46,12 +46,17 @@ def repair_index(path: Path, target: Path, resources: Resources) -> RepairReport
             for name in (DOCUMENTS, KEYS):
                 lost = target.with_name(f"{target.name}.{name}.lost.tsv")
                 _add_report(whole, _repair_part(path / name, folder / name, lost, resources))
-            _drop_documents(path, folder, manifest, target.with_name(f"{target.name}.lost.tsv"), whole)
+            _drop_documents(
+                path, folder, manifest, target.with_name(f"{target.name}.lost.tsv"), whole
+            )
             if not whole.faults:
                 _check_opens(path, whole)
             documents, keys = identities_in(folder)
             generation = read_manifest(folder / KEYS).generation.number
-            put_manifest(folder, manifest._replace(documents=documents, keys=keys, keys_generation=generation))
+            put_manifest(
+                folder,
+                manifest._replace(documents=documents, keys=keys, keys_generation=generation),
+            )
     except _SoundError:
         whole.sound = True
     whole.output = None if whole.sound else str(target)
@@ -94,19 +99,27 @@ def _add_report(whole: RepairReport, part: RepairReport) -> None:
     whole.lost_file = part.lost_file or whole.lost_file
 
 
-def _drop_documents(path: Path, folder: Path, manifest: IndexManifest, lost: Path, whole: RepairReport) -> None:
+def _drop_documents(
+    path: Path, folder: Path, manifest: IndexManifest, lost: Path, whole: RepairReport
+) -> None:
     """Drop the documents that have lost most of their keys, and list their ids."""
     with Store(folder / KEYS) as keys, Store(folder / DOCUMENTS, "r+") as documents:
         check_documents(path, snapshot_of(documents))
-        state = State(snapshot_of(documents), snapshot_of(keys), layout_of(path, manifest, snapshot_of(keys)))
+        state = State(
+            snapshot_of(documents), snapshot_of(keys), layout_of(path, manifest, snapshot_of(keys))
+        )
         numbers, counts = keys_of_documents(state, None)
         few = numbers[2 * counts < manifest.bands]
         if len(few):
             message = f"{path}: {counted(len(few), 'document')} without most of their keys"
             whole.faults.append({"message": message, "path": str(path), "block": None})
-            whole.losses.append(f"{counted(len(few), 'document')}, whose keys are lost: insert the items again")
+            whole.losses.append(
+                f"{counted(len(few), 'document')}, whose keys are lost: insert the items again"
+            )
             _, rows = documents_of(state.documents, few)
-            lost.write_text("".join(_lines(state, rows)), encoding="utf-8", errors="surrogateescape")
+            lost.write_text(
+                "".join(_lines(state, rows)), encoding="utf-8", errors="surrogateescape"
+            )
             whole.lost_file = str(lost)
             documents.delete(fingerprints=rows)
             documents.merge()
@@ -115,4 +128,6 @@ def _drop_documents(path: Path, folder: Path, manifest: IndexManifest, lost: Pat
 
 def _lines(state: State, rows: Words) -> list[str]:
     ids = names_of(state.documents, state.documents.stored_id_numbers(rows)[1])
-    return [f"document\t\t{name}\n" for name in (ids.tolist() if isinstance(ids, np.ndarray) else ids)]
+    return [
+        f"document\t\t{name}\n" for name in (ids.tolist() if isinstance(ids, np.ndarray) else ids)
+    ]

@@ -52,35 +52,48 @@ def _installed(path: Path, described: dict[str, Any]) -> Family[Any]:
     try:
         return from_description(described)
     except (FormatVersionError, MissingExtraError) as error:
-        raise type(error)(f"{path}: {error}, or open it with family=", path=path, got=error.got) from error
+        raise type(error)(
+            f"{path}: {error}, or open it with family=", path=path, got=error.got
+        ) from error
 
 
 class LshStore(Generic[Id]):
     """An index of locality-sensitive hashes on disk, which :func:`fpstore.lsh.build` makes and :func:`fpstore.lsh.open` opens.
 
-    It is a folder with two stores: of documents, with the signature and the id of each, and of the keys of bands, with the number
-    of the document beside each key. An item finds every document that shares a key with it and whose signature is within
-    :attr:`radius` bits of its own. That is exact: at any number of threads, and during changes. How many of the similar documents
-    this finds is a law of probability, which :func:`fpstore.lsh.plan` computes.
+    It is a folder with two stores: of documents, with the signature and the id of each, and of the
+    keys of bands, with the number of the document beside each key. An item finds every document
+    that shares a key with it and whose signature is within :attr:`radius` bits of its own. That is
+    exact: at any number of threads, and during changes. How many of the similar documents this
+    finds is a law of probability, which :func:`fpstore.lsh.plan` computes.
 
-    A context manager. Any number of processes can read an index at once, beside one writer, and each sees a change at its next
-    question. A change is made as a whole or not at all, whatever happens to the process.
+    A context manager. Any number of processes can read an index at once, beside one writer, and
+    each sees a change at its next question. A change is made as a whole or not at all, whatever
+    happens to the process.
 
-    Every method raises ClosedStoreError after :meth:`close`, InputError for a wrong argument, CorruptStoreError where it meets
-    damage; a change raises ReadOnlyError in an index that is open for reading, and StorageError where the disk is full or refuses
-    the write, which then has changed nothing.
+    Every method raises ClosedStoreError after :meth:`close`, InputError for a wrong argument,
+    CorruptStoreError where it meets damage; a change raises ReadOnlyError in an index that is open
+    for reading, and StorageError where the disk is full or refuses the write, which then has
+    changed nothing.
     """
 
-    def __init__(self, path: Path, mode: str = "r", sync: str = "commit", family: Any = None) -> None:
+    def __init__(
+        self, path: Path, mode: str = "r", sync: str = "commit", family: Any = None
+    ) -> None:
         self.path = path
         self._parts = IndexParts(path, mode, sync)
         try:
             described = self._parts.manifest.family
-            self._family: Family[Any] = _installed(path, described) if family is None else as_family(family)
+            self._family: Family[Any] = (
+                _installed(path, described) if family is None else as_family(family)
+            )
             if self._family.describe() != described:
-                raise InputError(f"{path}: is of another family: {show(described)}", got=self._family.describe())
+                raise InputError(
+                    f"{path}: is of another family: {show(described)}", got=self._family.describe()
+                )
             if self.radius > self._family.width:
-                raise CorruptStoreError(f"{path}: its radius is greater than the bits of a signature", path=path)
+                raise CorruptStoreError(
+                    f"{path}: its radius is greater than the bits of a signature", path=path
+                )
             self._writer = IndexWriter(self._parts) if mode == "r+" else None
         except BaseException:
             self._parts.close()
@@ -91,9 +104,12 @@ class LshStore(Generic[Id]):
         return type(self), (self.path, "r", "commit", self._family)
 
     def close(self) -> None:
-        """Make all changes durable, release the writer's lock, and close all files. Closing twice is allowed.
+        """Make all changes durable, release the writer's lock, and close all files.
 
-        An index that is dropped, or open when the interpreter ends normally, is closed in the same way.
+        Closing twice is allowed.
+
+        An index that is dropped, or open when the interpreter ends normally, is closed in the same
+        way.
         """
         with nullcontext() if self._writer is None else self._writer.turn:
             self._parts.close()
@@ -101,7 +117,12 @@ class LshStore(Generic[Id]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     # What it is
@@ -123,7 +144,10 @@ class LshStore(Generic[Id]):
 
     @property
     def threshold(self) -> float:
-        """The similarity at which :attr:`recall` of the documents are found; of some families, a distance."""
+        """The similarity at which :attr:`recall` of the documents are found.
+
+        Of some families, a distance.
+        """
         return self._parts.manifest.threshold
 
     @property
@@ -154,14 +178,22 @@ class LshStore(Generic[Id]):
         """Return what is known of items: their rows and keys, and which of them are not empty."""
         manifest = self._parts.manifest
         given = [] if manifest.probes == 1 else self._listed(items)
-        rows, keys, known = [np.empty((0, 4), np.uint64)], [np.empty((0, manifest.bands), np.uint64)], [np.empty(0, bool)]
+        rows, keys, known = (
+            [np.empty((0, 4), np.uint64)],
+            [np.empty((0, manifest.bands), np.uint64)],
+            [np.empty(0, bool)],
+        )
         for some in self._family.sketched(given or items, manifest.values, threads):
             asked = asked_of(some, self.bands)
             rows.append(asked.rows)
             keys.append(asked.keys)
             known.append(some.known)
         own, flags = np.concatenate(keys), np.concatenate(known)
-        looked_up = own if manifest.probes == 1 else self._probed([given[place] for place in np.flatnonzero(flags).tolist()])
+        looked_up = (
+            own
+            if manifest.probes == 1
+            else self._probed([given[place] for place in np.flatnonzero(flags).tolist()])
+        )
         return Asked(np.concatenate(rows), own, looked_up), flags
 
     def _listed(self, items: Iterable[Any]) -> list[Any]:
@@ -169,11 +201,18 @@ class LshStore(Generic[Id]):
         return list(items)
 
     def _probed(self, items: list[Any]) -> Words:
-        """Return the keys that each item is looked up by: those of its bands, and of others that a near item may have."""
+        """Return the keys that each item is looked up by.
+
+        Those of its bands, and of others that a near item may have.
+        """
         bands, rows, probes = self._parts.manifest.form
         found = np.empty((len(items), probes * bands), np.uint64)
         for place, item in enumerate(items):
-            values = self._family.probes(item, bands, rows, probes).transpose(1, 0, 2).reshape(probes, bands * rows)
+            values = (
+                self._family.probes(item, bands, rows, probes)
+                .transpose(1, 0, 2)
+                .reshape(probes, bands * rows)
+            )
             found[place] = band_keys(values, bands, rows).reshape(-1)
         return found
 
@@ -183,10 +222,14 @@ class LshStore(Generic[Id]):
         asked, known = self._asked(items, threads)
         if not known.all():
             place = int(np.argmin(known))
-            raise InputError(f"item {place}: is empty, and so has no sketch: leave it out", got=place)
+            raise InputError(
+                f"item {place}: is empty, and so has no sketch: leave it out", got=place
+            )
         return asked
 
-    def probe(self, item: Any, *, radius: int | None = None, verify: TextsOf | None = None) -> list[Match[Id]]:
+    def probe(
+        self, item: Any, *, radius: int | None = None, verify: TextsOf | None = None
+    ) -> list[Match[Id]]:
         """Find the documents that are similar to an item.
 
         Parameters
@@ -196,8 +239,8 @@ class LshStore(Generic[Id]):
         radius : int, optional
             The bits in which signatures may differ; by default that of the index.
         verify : callable, optional
-            Called with a list of ids; returns their items, in this order. The similarities are then exact, and none is below
-            the threshold.
+            Called with a list of ids; returns their items, in this order. The similarities are then
+            exact, and none is below the threshold.
 
         Returns
         -------
@@ -210,32 +253,51 @@ class LshStore(Generic[Id]):
         made = next(iter(self._family.sketched([item], self._parts.manifest.values)))
         if not made.known[0]:
             raise InputError(f"the item is empty, and so has no sketch: {show(item)}", got=item)
-        found = self._parts.state().find_one(made.sketches[0], made.signatures[0], self.bands, radius)
+        found = self._parts.state().find_one(
+            made.sketches[0], made.signatures[0], self.bands, radius
+        )
         return [Match(name, self._estimates[distance]) for name, distance in found]
 
     @cached_property
     def _estimates(self) -> list[float]:
         """The similarity that each distance of signatures stands for."""
-        similarities: list[float] = np.asarray(self._family.estimate(np.arange(self._family.width + 1)), np.float64).tolist()
+        similarities: list[float] = np.asarray(
+            self._family.estimate(np.arange(self._family.width + 1)), np.float64
+        ).tolist()
         return similarities
 
     def probe_many(
-        self, items: Iterable[Any], *, radius: int | None = None, verify: TextsOf | None = None, threads: int | None = None
+        self,
+        items: Iterable[Any],
+        *,
+        radius: int | None = None,
+        verify: TextsOf | None = None,
+        threads: int | None = None,
     ) -> Matches[Id]:
-        """Find the documents that are similar to each of many items; the arguments are as for :meth:`probe`."""
+        """Find the documents that are similar to each of many items.
+
+        The arguments are as for :meth:`probe`.
+        """
         threads = parse_threads(threads)
         radius = self._checked_radius(radius)
         if verify is not None and not callable(verify):
-            raise InputError(f"verify must be a function that returns the items of ids, got {show(verify)}", got=verify)
+            raise InputError(
+                f"verify must be a function that returns the items of ids, got {show(verify)}",
+                got=verify,
+            )
         given = [] if verify is None else self._listed(items)
         items, state = items if verify is None else given, self._parts.state()
         found = self._matches(state, state.find(self._all_asked(items, threads), radius, threads))
         if verify is None:
             return found
-        return found.verified(partial(self._exact, given, verify), self.threshold, self._family.is_distance)
+        return found.verified(
+            partial(self._exact, given, verify), self.threshold, self._family.is_distance
+        )
 
     def _checked_radius(self, radius: int | None) -> int:
-        return self.radius if radius is None else check_whole(radius, 0, self._family.width, "radius")
+        return (
+            self.radius if radius is None else check_whole(radius, 0, self._family.width, "radius")
+        )
 
     def _exact(self, items: list[Any], texts_of: TextsOf, item: int, ids: Any) -> Any:
         wanted = ids if isinstance(ids, list) else ids.tolist()
@@ -244,16 +306,23 @@ class LshStore(Generic[Id]):
             raise InputError(f"verify returned {len(others)} items for {len(wanted)} ids")
         return self._family.similarities(items[item], others)
 
-    def _matches(self, state: State, found: MatchColumns, inserted: Flags | None = None) -> Matches[Id]:
+    def _matches(
+        self, state: State, found: MatchColumns, inserted: Flags | None = None
+    ) -> Matches[Id]:
         lookup = IdLookup(self._documents.path, state.documents)
-        return Matches(found, np.asarray(self._family.estimate(found[2]), np.float64), lookup, inserted)
+        return Matches(
+            found, np.asarray(self._family.estimate(found[2]), np.float64), lookup, inserted
+        )
 
     # Changes
 
     def _changing(self) -> IndexWriter:
         self._documents._check()
         if self._writer is None:
-            raise ReadOnlyError(f"{self.path}: open for reading; to change it, open it with mode='r+'", path=self.path)
+            raise ReadOnlyError(
+                f"{self.path}: open for reading; to change it, open it with mode='r+'",
+                path=self.path,
+            )
         self._writer.check()
         return self._writer
 
@@ -261,7 +330,14 @@ class LshStore(Generic[Id]):
     def _documents(self) -> Store:
         return self._parts.documents
 
-    def insert(self, items: Iterable[Any], ids: Any = None, *, sync: str | None = None, threads: int | None = None) -> int:
+    def insert(
+        self,
+        items: Iterable[Any],
+        ids: Any = None,
+        *,
+        sync: str | None = None,
+        threads: int | None = None,
+    ) -> int:
         """Add documents. All of a call are one change.
 
         An id that is already stored keeps its old document too: :meth:`upsert` takes it away.
@@ -271,8 +347,8 @@ class LshStore(Generic[Id]):
         items : iterable
             Texts, vectors or what else the family takes; none is empty.
         ids : optional
-            One per item: integers or strings, whichever the index has. By default the next row numbers, in an index whose ids are
-            row numbers.
+            One per item: integers or strings, whichever the index has. By default the next row
+            numbers, in an index whose ids are row numbers.
         sync : {"commit", "batch", "none"}, optional
             As for :meth:`fpstore.Store.insert`.
 
@@ -286,10 +362,17 @@ class LshStore(Generic[Id]):
         checked = None if ids is None else check_ids(ids, len(asked.rows))
         with writer.turn:
             writer.check_kind(checked)
-            return writer.add(asked, sync, lambda rows: self._documents.insert(rows, checked, sync=sync))
+            return writer.add(
+                asked, sync, lambda rows: self._documents.insert(rows, checked, sync=sync)
+            )
 
-    def upsert(self, items: Iterable[Any], ids: Any, *, sync: str | None = None, threads: int | None = None) -> int:
-        """Add documents, and take away those that had their ids. Returns how many ids are new or changed; see :meth:`insert`."""
+    def upsert(
+        self, items: Iterable[Any], ids: Any, *, sync: str | None = None, threads: int | None = None
+    ) -> int:
+        """Add documents, and take away those that had their ids.
+
+        Returns how many ids are new or changed; see :meth:`insert`.
+        """
         writer = self._changing()
         if ids is None:
             raise InputError("upsert needs an id for each item")
@@ -297,10 +380,14 @@ class LshStore(Generic[Id]):
         checked = check_ids(ids, len(asked.rows))
         with writer.turn:
             writer.check_kind(checked)
-            return writer.add(asked, sync, lambda rows: self._documents.upsert(rows, checked, sync=sync))
+            return writer.add(
+                asked, sync, lambda rows: self._documents.upsert(rows, checked, sync=sync)
+            )
 
     def delete(self, ids: Any, *, sync: str | None = None) -> Deleted:
-        """Remove the documents with some ids. Their keys stay until the next :meth:`merge`, and find nothing.
+        """Remove the documents with some ids.
+
+        Their keys stay until the next :meth:`merge`, and find nothing.
 
         Returns
         -------
@@ -312,15 +399,29 @@ class LshStore(Generic[Id]):
             writer.flush_keys(sync)
             return self._documents.delete(ids=ids, sync=sync)
 
-    def probe_insert(self, item: Any, id: int | str, *, radius: int | None = None, sync: str | None = None) -> list[Match[Id]]:  # noqa: A002
-        """Insert an item unless a similar document is stored; return the matches before. Probe and insert are one step."""
-        return self.probe_insert_many([item], [check_id(id)], radius=radius, sync=sync, threads=1)[0]
+    def probe_insert(
+        self, item: Any, id: int | str, *, radius: int | None = None, sync: str | None = None
+    ) -> list[Match[Id]]:
+        """Insert an item unless a similar document is stored; return the matches before.
+
+        Probe and insert are one step.
+        """
+        return self.probe_insert_many([item], [check_id(id)], radius=radius, sync=sync, threads=1)[
+            0
+        ]
 
     def probe_insert_many(
-        self, items: Iterable[Any], ids: Any = None, *, radius: int | None = None, sync: str | None = None,
+        self,
+        items: Iterable[Any],
+        ids: Any = None,
+        *,
+        radius: int | None = None,
+        sync: str | None = None,
         threads: int | None = None,
-    ) -> Matches[Id]:  # fmt: skip
-        """Do :meth:`probe_insert` for each item in order, as one change: the second of two similar items finds the first.
+    ) -> Matches[Id]:
+        """Do :meth:`probe_insert` for each item in order, as one change.
+
+        The second of two similar items finds the first.
 
         Returns
         -------
@@ -341,8 +442,13 @@ class LshStore(Generic[Id]):
             places = np.flatnonzero(inserted)
             if len(places):
                 new_ids = None if checked is None else at_places(checked, places)
-                writer.add(asked.part(places), sync, lambda rows: self._documents.insert(rows, new_ids, sync=sync))
-                # An item that was inserted has found nothing; others may have found inserted ones before them.
+                writer.add(
+                    asked.part(places),
+                    sync,
+                    lambda rows: self._documents.insert(rows, new_ids, sync=sync),
+                )
+                # An item that was inserted has found nothing; others may have found inserted ones
+                # before them.
                 state, others = self._parts.state(), np.flatnonzero(~inserted)
                 again = state.find(asked.part(others), radius, threads)
                 owners, rows, distances = found_before(again, others, first, places)
@@ -356,17 +462,31 @@ class LshStore(Generic[Id]):
 
     # The whole index
 
-    def merge(self, *, memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None) -> None:
-        """Fold all changes into new tables, and drop the keys of documents that are gone. Readers and inserts go on meanwhile."""
+    def merge(
+        self,
+        *,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Fold all changes into new tables, and drop the keys of documents that are gone.
+
+        Readers and inserts go on meanwhile.
+        """
         self._changing().merge(checked_resources(memory, threads, progress))
 
     def pairs(
-        self, radius: int | None = None, *, memory: int | str | None = None, threads: int | None = None,
+        self,
+        radius: int | None = None,
+        *,
+        memory: int | str | None = None,
+        threads: int | None = None,
         progress: Progress | None = None,
-    ) -> Iterator[Pairs[Id]]:  # fmt: skip
+    ) -> Iterator[Pairs[Id]]:
         """Yield every pair of documents that share a key and lie within the radius, once, as of the moment of the call.
 
-        Every two documents of a key are compared: for families of many thousand copies, take :meth:`clusters`.
+        Every two documents of a key are compared: for families of many thousand copies, take
+        :meth:`clusters`.
 
         Parameters
         ----------
@@ -388,9 +508,15 @@ class LshStore(Generic[Id]):
         return pairs_of(state, radius, estimates, resources)
 
     def clusters(
-        self, radius: int | None = None, *, group: str = "greedy", keep: str = "first", memory: int | str | None = None,
-        threads: int | None = None, progress: Progress | None = None,
-    ) -> Clusters:  # fmt: skip
+        self,
+        radius: int | None = None,
+        *,
+        group: str = "greedy",
+        keep: str = "first",
+        memory: int | str | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> Clusters:
         """Return the groups of two or more documents that similar documents form.
 
         Parameters
@@ -398,10 +524,11 @@ class LshStore(Generic[Id]):
         radius : int, optional
             The bits in which signatures may differ; by default that of the index.
         group : {"greedy", "connected"}
-            Groups in which every member is within the radius of its representative, or chains of pairs; see
-            :meth:`fpstore.Store.clusters`.
+            Groups in which every member is within the radius of its representative, or chains of
+            pairs; see :meth:`fpstore.Store.clusters`.
         keep : {"first", "smallest", "central"}
-            The document that stands for its group: the first that was inserted, the least id, or the most central one.
+            The document that stands for its group: the first that was inserted, the least id, or
+            the most central one.
         memory, threads, progress : optional
             As for :meth:`pairs`.
         """
@@ -409,23 +536,45 @@ class LshStore(Generic[Id]):
         from fpstore.lsh.groups import clusters_of
 
         grouping = grouping_of(self._checked_radius(radius), group, keep, None)
-        return clusters_of(self._parts.state(), grouping, checked_resources(memory, threads, progress)).held()
+        return clusters_of(
+            self._parts.state(), grouping, checked_resources(memory, threads, progress)
+        ).held()
 
     def stats(self) -> dict[str, Any]:
         """Return the contents and sizes of the index, and under ``stores`` those of its two stores."""
         from fpstore.lsh.care import describe_index
 
-        return describe_index(self._parts.state(), self._parts.manifest, self._documents.stats(), self._parts.keys.stats())
+        return describe_index(
+            self._parts.state(),
+            self._parts.manifest,
+            self._documents.stats(),
+            self._parts.keys.stats(),
+        )
 
     def verify(self, *, progress: Progress | None = None) -> Report:
-        """Read and check every byte that is used, and that every document has keys; the report is as of a store."""
+        """Read and check every byte that is used, and that every document has keys.
+
+        The report is as of a store.
+        """
         from fpstore.lsh.care import verify_index
 
-        documents, keys = self._documents.verify(progress=progress), self._parts.keys.verify(progress=progress)
+        documents, keys = (
+            self._documents.verify(progress=progress),
+            self._parts.keys.verify(progress=progress),
+        )
         return verify_index(self._parts, documents, keys, progress)
 
-    def backup(self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None) -> None:
-        """Copy the index as of one moment, even while other processes insert and merge; see :meth:`fpstore.Store.backup`."""
+    def backup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        """Copy the index as of one moment, even while other processes insert and merge.
+
+        See :meth:`fpstore.Store.backup`.
+        """
         from fpstore.lsh.care import back_up_index
 
         back_up_index(self._parts, check_path(path), check_flag(overwrite, "overwrite"), progress)

@@ -1,7 +1,8 @@
 """The one writer of an index: numbers for documents, the order of the two stores, and merges.
 
-The keys of a document come first, and then the document, which is the commit: keys without a document find nothing. A number is
-never given again while the store of keys may have it. So a writer that was killed leaves at most keys that mean nothing.
+The keys of a document come first, and then the document, which is the commit: keys without a
+document find nothing. A number is never given again while the store of keys may have it. So a
+writer that was killed leaves at most keys that mean nothing.
 """
 
 from __future__ import annotations
@@ -32,15 +33,18 @@ T = TypeVar("T")
 def _flush(keys: Store) -> None:
     """Make keys durable before the documents that they are of.
 
-    The writer of the documents holds the store of keys, and nothing that holds the documents: so a dropped index is freed, and
-    its documents are closed before its keys.
+    The writer of the documents holds the store of keys, and nothing that holds the documents: so a
+    dropped index is freed, and its documents are closed before its keys.
     """
     if keys._writer is not None and not keys._closed:
         keys._writer.flush()
 
 
 class IndexWriter:
-    """Changes the two stores of an index, in step. Only the thread that holds :attr:`turn` may change anything."""
+    """Changes the two stores of an index, in step.
+
+    Only the thread that holds :attr:`turn` may change anything.
+    """
 
     def __init__(self, parts: IndexParts) -> None:
         self.turn = threading.RLock()
@@ -59,7 +63,12 @@ class IndexWriter:
             used.append(numbers_of_rows(documents.delta.kernel.export(documents.version)[0]))
         if keys.version:
             used.append(self._parts.layout.numbers(keys.delta.kernel.export(keys.version)[0]))
-        return max([self._parts.manifest.next_number, *(int(numbers.max()) + 1 for numbers in used if len(numbers))])
+        return max(
+            [
+                self._parts.manifest.next_number,
+                *(int(numbers.max()) + 1 for numbers in used if len(numbers)),
+            ]
+        )
 
     def flush_keys(self, sync: str | None) -> None:
         """Make keys durable before a change of the documents alone that is durable itself."""
@@ -88,33 +97,45 @@ class IndexWriter:
             self._parts.keys.insert(entries, np.zeros(len(entries), np.uint64), sync=sync)
             return add(rows)
         finally:
-            self.next = first + count  # also of documents that were refused: their keys may be there
+            # also of documents that were refused: their keys may be there
+            self.next = first + count
 
     def merge(self, resources: Resources) -> None:
-        """Merge the keys, without those of documents that are gone, and then the documents; widen numbers if it is time."""
+        """Merge the keys, without those of documents that are gone, and then the documents.
+
+        Widen numbers if it is time.
+        """
         with ExitStack() as merging:
             with self.turn:
-                merging.enter_context(self._merging)  # after the turn, always: nobody who has it wants the turn
+                # after the turn, always: nobody who has it wants the turn
+                merging.enter_context(self._merging)
                 layout = self._parts.layout
                 new, stored = layout.widened(2 * self.next) or layout, self._prepare()
                 if new != layout:  # entries become others: nothing may be inserted meanwhile
                     self._merge_keys(layout, new, stored, resources)
             if new == layout:
                 self._merge_keys(layout, new, stored, resources)
-        self._parts.documents.merge(memory=resources.memory, threads=resources.threads, progress=resources.progress)
+        self._parts.documents.merge(
+            memory=resources.memory, threads=resources.threads, progress=resources.progress
+        )
 
     def _make_room(self, count: int) -> None:
         """Widen the numbers in the store of keys if so many documents need that."""
         path = self._parts.path
         if count > MOST_DOCUMENTS:
-            raise StorageError(f"{path}: an index has at most {MOST_DOCUMENTS:,} documents", path=path)
+            raise StorageError(
+                f"{path}: an index has at most {MOST_DOCUMENTS:,} documents", path=path
+            )
         if count <= 1 << self._parts.layout.number_bits:
             return
         with self._merging:
             layout = self._parts.layout
             new = layout.widened(2 * count) or layout.widened(count)
             if new is None:
-                message = f"{path}: the keys of this index leave no room for {count:,} documents: build it again"
+                message = (
+                    f"{path}: the keys of this index leave no room for {count:,} documents: build "
+                    "it again"
+                )
                 raise StorageError(message, path=path)
             self._merge_keys(layout, new, self._prepare(), checked_resources(None, None, None))
 
@@ -124,7 +145,9 @@ class IndexWriter:
         self._parts.documents._changing()
 
     def _prepare(self) -> Flags:
-        """Note the numbers that were given, and that the keys will be merged; return which numbers documents have.
+        """Note the numbers that were given, and that the keys will be merged.
+
+        Return which numbers documents have.
 
         Merged stores may have lost the last numbers.
         """
@@ -139,7 +162,9 @@ class IndexWriter:
             stored[numbers_of_rows(rows)] = True
         return stored
 
-    def _merge_keys(self, layout: EntryLayout, new: EntryLayout, stored: Flags, resources: Resources) -> None:
+    def _merge_keys(
+        self, layout: EntryLayout, new: EntryLayout, stored: Flags, resources: Resources
+    ) -> None:
         writer = self._parts.keys._writer
         assert writer is not None
         writer._run(lambda: MergeOfKeys(writer.committer, resources, stored, layout, new))

@@ -20,11 +20,14 @@ MatchColumns = tuple[npt.NDArray[np.int64], Words, Distances]  # lims, fingerpri
 More = npt.NDArray[np.bool_]  # of each query, whether it has more matches
 Nearest = tuple[MatchColumns, More]
 
-PROBE_QUERIES = 1 << 18  # queries of one kernel call, which share the blocks that it opens: of a store of up to 2^22
+# queries of one kernel call, which share the blocks that it opens: of a store of up to 2^22
+PROBE_QUERIES = 1 << 18
 FLIPPED_QUERIES = 1 << 20  # of a large one, where a query has several look-ups in a table
 UNFLIPPED_QUERIES = 1 << 22  # and where it has one; of 64 bits
-SHARE_OF_STORE = 16  # by which the fingerprints of a store are divided for that: about six look-ups share a block
-COLUMN_QUERIES = 1 << 17  # queries of a call that asks column tables; with more, each query takes longer
+# by which the fingerprints of a store are divided for that: about six look-ups share a block
+SHARE_OF_STORE = 16
+# queries of a call that asks column tables; with more, each query takes longer
+COLUMN_QUERIES = 1 << 17
 SPLIT_QUERIES = 1 << 8  # fewer are not worth another thread
 SCAN_BLOCKS = 1 << 13  # blocks and queries of one kernel call of a scan
 SCAN_QUERIES = 1 << 8
@@ -33,7 +36,8 @@ SCAN_QUERIES = 1 << 8
 def queries_at_once(design: Design, fingerprint_count: int = 0) -> int:
     """Return the most queries of one kernel call, which share the blocks of the store.
 
-    A call holds all its matches. Without a count it is as for a small store: where matches are bounded.
+    A call holds all its matches. Without a count it is as for a small store: where matches are
+    bounded.
     """
     if design.ring:
         return COLUMN_QUERIES
@@ -51,9 +55,12 @@ class Division(NamedTuple):
 
 
 def divided(queries: Words, threads: int, design: Design, at_once: int) -> Division:
-    """Share a batch among threads: each has calls of its own if there are as many, and the threads share each call if not.
+    """Share a batch among threads.
 
-    So a call has as many queries as it may, at most ``at_once``: they share the blocks that it opens.
+    Each has calls of its own if there are as many, and the threads share each call if not.
+
+    So a call has as many queries as it may, at most ``at_once``: they share the blocks that it
+    opens.
     """
     calls = -(-len(queries) // at_once)
     if calls >= threads or design.ring:
@@ -81,13 +88,20 @@ def joined(columns: list[MatchColumns]) -> MatchColumns:
 
 def no_matches(queries: Words) -> MatchColumns:
     """Return the columns of no matches of these queries."""
-    return np.zeros(len(queries) + 1, np.int64), queries[:0], np.empty(0, np.uint8 if words_of(queries) < 4 else np.uint16)
+    return (
+        np.zeros(len(queries) + 1, np.int64),
+        queries[:0],
+        np.empty(0, np.uint8 if words_of(queries) < 4 else np.uint16),
+    )
 
 
 def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
-    """Run ``work(part, stop=...)`` on each part, in threads if there is enough to do; return the results in order.
+    """Run ``work(part, stop=...)`` on each part, in threads if there is enough to do.
 
-    This thread receives a Ctrl-C while the others work, and stops them. If it works itself, the kernel checks for signals.
+    Return the results in order.
+
+    This thread receives a Ctrl-C while the others work, and stops them. If it works itself, the
+    kernel checks for signals.
     """
     if threads == 1 or len(parts) < 2:
         return [work(part, stop=None) for part in parts]
@@ -115,10 +129,15 @@ def scanned(kernel: _kernel.AnyTable, queries: Words, radius: int, threads: int)
     if not parts:
         return no_matches(queries)
     columns = run(work, parts, threads)
-    return collected([(np.arange(len(c[0]) - 1) + part[0], c) for part, c in zip(parts, columns, strict=True)], len(queries))
+    return collected(
+        [(np.arange(len(c[0]) - 1) + part[0], c) for part, c in zip(parts, columns, strict=True)],
+        len(queries),
+    )
 
 
-def collected(parts: Sequence[tuple[npt.NDArray[np.int64], MatchColumns]], query_count: int) -> MatchColumns:
+def collected(
+    parts: Sequence[tuple[npt.NDArray[np.int64], MatchColumns]], query_count: int
+) -> MatchColumns:
     """Put together columns, at least one, of some queries each, given with the numbers of these queries."""
     number = np.concatenate([np.repeat(numbers, np.diff(c[0])) for numbers, c in parts])
     found = np.concatenate([c[1] for _, c in parts])
@@ -128,7 +147,10 @@ def collected(parts: Sequence[tuple[npt.NDArray[np.int64], MatchColumns]], query
 
 
 def united(columns: Sequence[MatchColumns]) -> MatchColumns:
-    """Put together what several sets have for the same queries; a match that two of them have is one."""
+    """Put together what several sets have for the same queries.
+
+    A match that two of them have is one.
+    """
     query_count, some = len(columns[0][0]) - 1, [c for c in columns if len(c[1])]
     if len(some) < 2:
         return some[0] if some else columns[0]
@@ -137,7 +159,11 @@ def united(columns: Sequence[MatchColumns]) -> MatchColumns:
     first[lims[:-1][np.diff(lims) > 0]] = True  # also if the query before has the same match
     if first.all():
         return lims, found, distances
-    return lims_of(np.bincount(lists_of(lims)[first], minlength=query_count)), found[first], distances[first]
+    return (
+        lims_of(np.bincount(lists_of(lims)[first], minlength=query_count)),
+        found[first],
+        distances[first],
+    )
 
 
 # The nearest matches only

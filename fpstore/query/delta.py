@@ -26,7 +26,10 @@ APPLY_ROWS = 1 << 14  # applied between two checks for signals
 
 
 class Delta:
-    """The applied changes of a log, in memory; of ``bits``, those come first that separate its fingerprints best."""
+    """The applied changes of a log, in memory.
+
+    Of ``bits``, those come first that separate its fingerprints best.
+    """
 
     def __init__(
         self,
@@ -40,12 +43,16 @@ class Delta:
         self.bits = bits
         self._identity = identity
         self.first_string, self._path = first_string, path
-        self.strings: list[bytes] = []  # with the numbers from first_string on; empty ones are unused
+        # with the numbers from first_string on; empty ones are unused
+        self.strings: list[bytes] = []
         self._numbers: dict[bytes, int] | None = None  # made on first use
         self.version = 0  # of the last change: a number of this process's delta, not of the log
 
     def load(self, changes: Iterable[Records]) -> Records | None:
-        """Apply the first records of a log, faster than one after the other; return the last piece, or None if there is none."""
+        """Apply the first records of a log, faster than one after the other.
+
+        Return the last piece, or None if there is none.
+        """
         records = None
         for records in changes:
             self.kernel.load(len(records.change.kinds))
@@ -56,23 +63,33 @@ class Delta:
     def apply(self, change: Change) -> None:
         """Apply a change, at a new version; CorruptStoreError if rows contradict each other.
 
-        When an exception ends this, a part of the change may stay, at that version, which is not visible. The caller then
-        builds the delta again from the log.
+        When an exception ends this, a part of the change may stay, at that version, which is not
+        visible. The caller then builds the delta again from the log.
         """
         kinds, in_base = change.kinds & np.uint8(KIND_MASK), change.kinds // np.uint8(IN_BASE)
         for start in range(0, len(kinds), APPLY_ROWS):
             part = slice(start, start + APPLY_ROWS)
             try:
-                self.kernel.apply(kinds[part], change.fingerprints[part], change.ids[part], in_base[part], self.version + 1)
+                self.kernel.apply(
+                    kinds[part],
+                    change.fingerprints[part],
+                    change.ids[part],
+                    in_base[part],
+                    self.version + 1,
+                )
             except ValueError as error:
-                raise CorruptStoreError(f"{self._path}: the log is malformed ({error}): {RUN_REPAIR}", path=self._path) from error
+                raise CorruptStoreError(
+                    f"{self._path}: the log is malformed ({error}): {RUN_REPAIR}", path=self._path
+                ) from error
         self.version += 1
         self.note_strings(change.strings)
 
     def apply_one(self, row: Row, strings: list[bytes]) -> None:
         """Apply a change of one row, at a new version; see :meth:`apply`."""
         kind, fingerprint, number = row
-        self.kernel.apply_one(kind & KIND_MASK, fingerprint, number, kind >= IN_BASE, self.version + 1)
+        self.kernel.apply_one(
+            kind & KIND_MASK, fingerprint, number, kind >= IN_BASE, self.version + 1
+        )
         self.version += 1
         if strings:
             self.note_strings(strings)
@@ -92,7 +109,9 @@ class Delta:
     def number_of(self, string: bytes) -> int | None:
         """Return the number of a string that came with the delta, or None."""
         if self._numbers is None:
-            self._numbers = {known: number for number, known in enumerate(self.strings, self.first_string)}
+            self._numbers = {
+                known: number for number, known in enumerate(self.strings, self.first_string)
+            }
         return self._numbers.get(string)
 
     def in_base(self, fingerprints: Words) -> Bytes:
@@ -105,12 +124,17 @@ class Delta:
         """Refuse changes if there are no versions left for them."""
         if self.version + versions > LAST_VERSION:
             raise StorageError(
-                f"{path}: the delta has no room for these changes: merge the store; nothing was changed", path=path
+                f"{path}: the delta has no room for these changes: merge the store; nothing was "
+                "changed",
+                path=path,
             )
 
 
 def led_by_key(key_bits: int, width: Width) -> npt.NDArray[np.uint8]:
-    """Return the numbers of the bits; those of a key, the leading bits, come first, and of these the last ones."""
+    """Return the numbers of the bits.
+
+    Those of a key, the leading bits, come first, and of these the last ones.
+    """
     return np.array([*range(key_bits)[::-1], *range(key_bits, width.bits)], np.uint8)
 
 
@@ -119,5 +143,7 @@ def deal_bits(sample: Words, width: Width) -> npt.NDArray[np.uint8]:
     if not len(sample):
         return np.arange(width.bits, dtype=np.uint8)
     ones = np.unpackbits(width.to_bytes(sample), axis=1).sum(axis=0)
-    order: npt.NDArray[np.uint8] = np.argsort(np.abs(ones - len(sample) / 2), kind="stable").astype(np.uint8)
+    order: npt.NDArray[np.uint8] = np.argsort(np.abs(ones - len(sample) / 2), kind="stable").astype(
+        np.uint8
+    )
     return order

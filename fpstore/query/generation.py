@@ -1,4 +1,7 @@
-"""The immutable part of a store, opened by one process: the tables, the id map and the dictionary of one generation."""
+"""The immutable part of a store, opened by one process.
+
+The tables, the id map and the dictionary of one generation.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,13 @@ from fpstore.design.sample import SAMPLE_SIZE, EvenRows
 from fpstore.design.tables import ROWS
 from fpstore.disk.files import UNREADABLE
 from fpstore.disk.mapped import LAZY, PAGE_BYTES
-from fpstore.errors import ClosedStoreError, CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
+from fpstore.errors import (
+    ClosedStoreError,
+    CorruptStoreError,
+    FormatVersionError,
+    StorageError,
+    StoreNotFoundError,
+)
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.dictionary import Dictionary
 from fpstore.format.filter import FilterReader, filter_name
@@ -27,22 +36,31 @@ from fpstore.format.table import Table, open_table
 from fpstore.query.batches import MatchColumns
 from fpstore.query.matches import Match, MatchList
 
-SKEWED = 1.25  # thresholds are chosen per query once look-ups meet this many times the entries of evenly filled buckets
+# thresholds are chosen per query once look-ups meet this many times the entries of evenly filled
+# buckets
+SKEWED = 1.25
 Identity = _kernel.AnyTable
 MANY_QUERIES = 1 << 10  # in a batch; for fewer it is not worth asking what is in the page cache
-FAULT_BYTES = max(1 << 16, PAGE_BYTES)  # of a file in the page cache, which the system maps together when one page is wanted
+# of a file in the page cache, which the system maps together when one page is wanted
+FAULT_BYTES = max(1 << 16, PAGE_BYTES)
 NO_FLIPS = np.zeros(1, np.uint64)
 
 
 class Generation:
-    """The open files of one generation. They never change, and may be removed while they are open."""
+    """The open files of one generation.
+
+    They never change, and may be removed while they are open.
+    """
 
     def __init__(self, path: Path, manifest: Manifest, pages: str = LAZY) -> None:
         self.path, self.manifest = path, manifest
         self.record, self.design = manifest.generation, manifest.design
         self.folder = path / generation_folder(self.record.number)
         count, digest = self.record.fingerprints, self.record.set_digest
-        self._tables = [open_table(self.folder / table_name(i), spec, pages) for i, spec in enumerate(self.design.tables)]
+        self._tables = [
+            open_table(self.folder / table_name(i), spec, pages)
+            for i, spec in enumerate(self.design.tables)
+        ]
         for i, table in enumerate(self.tables):
             table.check_place(self.design, i, count, digest)
             if isinstance(table, PackedTable):
@@ -61,20 +79,30 @@ class Generation:
         except BaseException:
             self._close_files()
             raise
-        self._probers: dict[int, _kernel.Prober | _kernel.ColumnProber | None] = {}  # by radius, as they were asked for
+        # by radius, as they were asked for
+        self._probers: dict[int, _kernel.Prober | _kernel.ColumnProber | None] = {}
         self._probers_of_keys: dict[int, _kernel.Prober] = {}  # by the number of bits
-        self._has_mapped = pages != LAZY  # or need not: what was in the page cache when a large batch came
+        # or need not: what was in the page cache when a large batch came
+        self._has_mapped = pages != LAZY
         self.single_probers: dict[int, _kernel.SingleProber] = {}
         self._identity: Identity | None = self._tables[0].kernel
 
     def _open_filters(self, pages: str) -> None:
-        """Open the filters of the tables; without one that is damaged or missing, probes are right, and slower."""
+        """Open the filters of the tables.
+
+        Without one that is damaged or missing, probes are right, and slower.
+        """
         for table in self.record.filters:
             path = self.folder / filter_name(table)
             try:
                 self.filters[table] = opened = FilterReader(path, pages)
                 opened.check_place(self.design, table, self.count, self.record.set_digest)
-            except (CorruptStoreError, FormatVersionError, StoreNotFoundError, StorageError) as error:
+            except (
+                CorruptStoreError,
+                FormatVersionError,
+                StoreNotFoundError,
+                StorageError,
+            ) as error:
                 if isinstance(error, StorageError) and error.errno not in UNREADABLE:
                     raise
                 if isinstance(error, StoreNotFoundError) and not self.folder.exists():
@@ -84,8 +112,13 @@ class Generation:
 
     @property
     def sound_filters(self) -> dict[int, FilterReader]:
-        """The filters, by table, without filters in which a probe has found a damaged page: all look-ups pass those."""
-        return {table: opened for table, opened in self.filters.items() if not opened.kernel.damaged}
+        """The filters, by table, without filters in which a probe has found a damaged page.
+
+        All look-ups pass those.
+        """
+        return {
+            table: opened for table, opened in self.filters.items() if not opened.kernel.damaged
+        }
 
     @property
     def filter_bits(self) -> dict[int, int]:
@@ -116,17 +149,28 @@ class Generation:
         return self.design.scans(self.count, radius)
 
     def prober(self, radius: int) -> _kernel.Prober | _kernel.ColumnProber | None:
-        """Return the tables with the look-ups of a radius; None if every entry of column tables is compared."""
+        """Return the tables with the look-ups of a radius.
+
+        None if every entry of column tables is compared.
+        """
         if radius not in self._probers:
-            self._probers[radius] = self._ring_prober(radius) if self.design.ring else self._block_prober(radius)
+            self._probers[radius] = (
+                self._ring_prober(radius) if self.design.ring else self._block_prober(radius)
+            )
         return self._probers[radius]
 
     def probe(
-        self, queries: Words, radius: int, most: int | None = None, threads: int = 1, stop: _kernel.Stop | None = None
+        self,
+        queries: Words,
+        radius: int,
+        most: int | None = None,
+        threads: int = 1,
+        stop: _kernel.Stop | None = None,
     ) -> MatchColumns | None:
         """Return the columns of the matches in the tables, or None if there are more than ``most``.
 
-        Of tables of blocks, several threads share the work; see :func:`fpstore.query.batches.divided`.
+        Of tables of blocks, several threads share the work; see
+        :func:`fpstore.query.batches.divided`.
         """
         prober = self.prober(radius)
         if not self._has_mapped and len(queries) >= MANY_QUERIES:
@@ -140,7 +184,9 @@ class Generation:
         found = prober.probe(queries, radius, most, threads=threads, stop=stop)
         return None if found is None else found[:3]
 
-    def sharing(self, queries: Words, bits: int, most: int | None, stop: _kernel.Stop | None) -> MatchColumns | None:
+    def sharing(
+        self, queries: Words, bits: int, most: int | None, stop: _kernel.Stop | None
+    ) -> MatchColumns | None:
         """Return the columns of what has the leading bits of each query in the tables, or None if that is more than ``most``."""
         found = self.prober_of_keys(bits).probe(queries, self.design.width.bits, most, stop=stop)
         return None if found is None else found[:3]
@@ -165,16 +211,22 @@ class Generation:
         assert columns is not None
         _, rows, distances = columns
         blocks, ranks = self.identity.locate(rows)
-        places = zip(rows_to_numbers(rows), distances.tolist(), blocks.tolist(), ranks.tolist(), strict=True)
+        places = zip(
+            rows_to_numbers(rows), distances.tolist(), blocks.tolist(), ranks.tolist(), strict=True
+        )
         return MatchList(
-            Match(fingerprint, distance, self.ids.get_at(block, rank)) for fingerprint, distance, block, rank in places
+            Match(fingerprint, distance, self.ids.get_at(block, rank))
+            for fingerprint, distance, block, rank in places
         )
 
     def _map_cached(self, queries: int, radius: int) -> None:
         """Map the pages of the tables that are in the page cache, once a batch comes to most of them anyway."""
         if self.scans(radius):
             return
-        lookups = min((x.variant_count for x in self.design.lookups(self.count, radius, self.filter_bits)), default=0)
+        lookups = min(
+            (x.variant_count for x in self.design.lookups(self.count, radius, self.filter_bits)),
+            default=0,
+        )
         largest = max(table.kernel.file_bytes for table in self.tables)
         if queries * lookups * FAULT_BYTES >= largest:
             self._has_mapped = True
@@ -182,10 +234,15 @@ class Generation:
                 table.map_cached()
 
     def single_prober(self, radius: int) -> _kernel.SingleProber | None:
-        """Return the prober of single queries with ids, and keep it; None if :meth:`prober` has none."""
+        """Return the prober of single queries with ids, and keep it.
+
+        None if :meth:`prober` has none.
+        """
         prober = self.prober(radius)
         if radius not in self.single_probers and prober is not None:
-            self.single_probers[radius] = _kernel.SingleProber(prober, self.identity, self.ids.file, radius, Match, MatchList)
+            self.single_probers[radius] = _kernel.SingleProber(
+                prober, self.identity, self.ids.file, radius, Match, MatchList
+            )
         return self.single_probers.get(radius)
 
     def _block_prober(self, radius: int) -> _kernel.Prober:
@@ -198,7 +255,13 @@ class Generation:
         for lookup in self.design.lookups(self.count, radius, self.filter_bits):
             opened = filters.get(lookup.table) if lookup.filtered else None
             filtered = None if opened is None else opened.kernel
-            prober.add(tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks, filtered)
+            prober.add(
+                tables[lookup.table].kernel,
+                lookup.prefix_bits,
+                lookup.flips,
+                lookup.masks,
+                filtered,
+            )
         return prober
 
     @property
@@ -210,8 +273,11 @@ class Generation:
             return None
         ring = [self._columns[place].kernel for place, _ in self.design.ring]
         rows = self._columns[0].kernel if self.design.tables[0].kind == ROWS else None
-        # Thresholds of each query follow from how many entries it would meet (GPH, Qin et al., ICDE 2018).
-        return _kernel.ColumnProber(ring, rows, None if self._skewed else self.design.thresholds(radius))
+        # Thresholds of each query follow from how many entries it would meet (GPH, Qin et al., ICDE
+        # 2018).
+        return _kernel.ColumnProber(
+            ring, rows, None if self._skewed else self.design.thresholds(radius)
+        )
 
     @property
     def _columns(self) -> list[ColumnTable]:
@@ -219,17 +285,26 @@ class Generation:
 
     @cached_property
     def _skewed(self) -> bool:
-        """Whether the thresholds of column tables are chosen for each query; this reads their directories."""
+        """Whether the thresholds of column tables are chosen for each query.
+
+        This reads their directories.
+        """
         tables = self._columns
         return any(tables[place].skewed(SKEWED) for place, _ in self.design.ring)
 
     def sample(self, count: int) -> Words:
-        """Return about ``count`` fingerprints or fewer, evenly spread over the sorted set: at most one of a block."""
+        """Return about ``count`` fingerprints or fewer, evenly spread over the sorted set.
+
+        At most one of a block.
+        """
         table = self.tables[0]
         return table.sample_keys(max(table.kernel.block_count // count, 1))
 
     def full_sample(self) -> Words:
-        """Return at least SAMPLE_SIZE fingerprints, or all of a smaller set; a small table is read as a whole."""
+        """Return at least SAMPLE_SIZE fingerprints, or all of a smaller set.
+
+        A small table is read as a whole.
+        """
         table = self.tables[0]
         if table.kernel.block_count >= SAMPLE_SIZE:
             return self.sample(SAMPLE_SIZE)

@@ -22,8 +22,9 @@ from fpstore.query.snapshot import Snapshot
 class Ids:
     """Look-ups by id, which :attr:`fpstore.Store.ids` returns.
 
-    String ids, and integers in a store built with ``index_ids=True``, are found through an index, in microseconds. Without it,
-    each call reads the whole id map once: for many ids, call :meth:`fpstore.Store.fingerprints_of` once.
+    String ids, and integers in a store built with ``index_ids=True``, are found through an index,
+    in microseconds. Without it, each call reads the whole id map once: for many ids, call
+    :meth:`fpstore.Store.fingerprints_of` once.
 
     Examples
     --------
@@ -120,11 +121,16 @@ def _listed(ids: Any) -> Any:
         return list(ids)
     except TypeError:
         received = f"{type(ids).__name__} {show(ids)}"
-        raise InputError(f"ids must be a list or an array of integers or strings, got {received}") from None
+        raise InputError(
+            f"ids must be a list or an array of integers or strings, got {received}"
+        ) from None
 
 
 class IdLookup:
-    """Looks up the ids of matches, as of the moment when the matches were found; once pickled, as of the moment of use."""
+    """Looks up the ids of matches, as of the moment when the matches were found.
+
+    Once pickled, as of the moment of use.
+    """
 
     def __init__(self, path: Path, snapshot: Snapshot) -> None:
         self._path, self._snapshot = path, snapshot

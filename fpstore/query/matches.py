@@ -36,7 +36,10 @@ class Match(NamedTuple, Generic[Id]):
     ids: list[Id]
 
     def __repr__(self) -> str:
-        return f"Match(fingerprint={fingerprint_text(self.fingerprint)}, distance={self.distance!r}, ids={self.ids!r})"
+        return (
+            f"Match(fingerprint={fingerprint_text(self.fingerprint)}, distance={self.distance!r}, "
+            f"ids={self.ids!r})"
+        )
 
 
 class MatchList(list[Match[Id]]):
@@ -52,7 +55,10 @@ class MatchList(list[Match[Id]]):
 
 
 class MatchedIds(HeldIds):
-    """The ids that matches had when they were found, in memory: those of match m are ``ids[lims[m]:lims[m + 1]]``."""
+    """The ids that matches had when they were found, in memory.
+
+    Those of match m are ``ids[lims[m]:lims[m + 1]]``.
+    """
 
     def __init__(self, lims: Lims, ids: Words | list[str]) -> None:
         super().__init__(ids)
@@ -69,7 +75,9 @@ class MatchedIds(HeldIds):
 
 
 class Matches(Tabular, Generic[Id]):
-    """The matches of many queries, in columns. As a sequence, it has one :class:`MatchList` per query.
+    """The matches of many queries, in columns.
+
+    As a sequence, it has one :class:`MatchList` per query.
 
     Attributes
     ----------
@@ -78,7 +86,8 @@ class Matches(Tabular, Generic[Id]):
     distances : ndarray of uint8, shape (matches,)
         Of fingerprints of 256 bits, uint16.
     inserted : ndarray of bool, shape (queries,), or None
-        Whether :meth:`fpstore.Store.probe_insert_many` or :meth:`fpstore.Store.probe_upsert_many` inserted the query.
+        Whether :meth:`fpstore.Store.probe_insert_many` or :meth:`fpstore.Store.probe_upsert_many`
+        inserted the query.
     more : ndarray of bool, shape (queries,)
         Whether a ``limit`` left out matches of the query.
     """
@@ -107,7 +116,8 @@ class Matches(Tabular, Generic[Id]):
     def fingerprints(self) -> npt.NDArray[Any]:
         """The fingerprints, by query, distance, fingerprint.
 
-        uint64, shape (matches,); of 32 bits uint32; of 128 and 256 bits uint8, shape (matches, width / 8), big-endian.
+        uint64, shape (matches,); of 32 bits uint32; of 128 and 256 bits uint8, shape (matches,
+        width / 8), big-endian.
         """
         return self._width.outside(self.rows)
 
@@ -123,7 +133,10 @@ class Matches(Tabular, Generic[Id]):
     def read_ids(self: Matches[str]) -> tuple[Lims, list[str]]: ...
 
     def read_ids(self) -> tuple[Lims, Any]:
-        """Return (lims, ids): the ids of match m are ``ids[lims[m]:lims[m + 1]]``; uint64, or strings in a list."""
+        """Return (lims, ids): the ids of match m are ``ids[lims[m]:lims[m + 1]]``.
+
+        Uint64, or strings in a list.
+        """
         lims, numbers = self._id_numbers()
         return lims, names_of(self._stored, numbers)
 
@@ -143,7 +156,8 @@ class Matches(Tabular, Generic[Id]):
     def to_arrow(self, *, query_ids: Any = None, names: Mapping[str, str] | None = None) -> Any:
         """Return a ``pyarrow.Table`` with a row per match and id, in the order of the matches.
 
-        Queries without a match have no row. Distances, and fingerprints of 64 bits that have one id each, are not copied.
+        Queries without a match have no row. Distances, and fingerprints of 64 bits that have one id
+        each, are not copied.
 
         Parameters
         ----------
@@ -155,9 +169,10 @@ class Matches(Tabular, Generic[Id]):
         Returns
         -------
         pyarrow.Table
-            ``query_row`` (uint64: the place of the query in the batch), ``query_id`` (if given), ``query`` and ``fingerprint``
-            (uint32, uint64, or fixed_size_binary(width / 8) above 64 bits), ``distance`` (uint8; of 256 bits uint16), and ``id``
-            (uint64 or string; large_string above 2 GiB).
+            ``query_row`` (uint64: the place of the query in the batch), ``query_id`` (if given),
+            ``query`` and ``fingerprint`` (uint32, uint64, or fixed_size_binary(width / 8) above 64
+            bits), ``distance`` (uint8; of 256 bits uint16), and ``id`` (uint64 or string;
+            large_string above 2 GiB).
 
         Raises
         ------
@@ -203,11 +218,25 @@ class Matches(Tabular, Generic[Id]):
         lims, numbers = self._id_numbers()
         fingerprints, distances = self._width.numbers(self.rows), self.distances.tolist()
         for queries, (ids,) in names_in_slices([(self._stored, numbers)], lims[self.lims]):
-            plain, bounds = ids if isinstance(ids, list) else ids.tolist(), self.lims[queries.start : queries.stop + 1].tolist()
+            plain, bounds = (
+                ids if isinstance(ids, list) else ids.tolist(),
+                self.lims[queries.start : queries.stop + 1].tolist(),
+            )
             ends = (lims[bounds[0] : bounds[-1] + 1] - lims[bounds[0]]).tolist()
-            for (start, end), left_out in zip(pairwise(bounds), self.more[queries].tolist(), strict=True):
-                places = zip(range(start, end), pairwise(ends[start - bounds[0] : end - bounds[0] + 1]), strict=True)
-                found = MatchList([Match(fingerprints[m], distances[m], plain[first:last]) for m, (first, last) in places])
+            for (start, end), left_out in zip(
+                pairwise(bounds), self.more[queries].tolist(), strict=True
+            ):
+                places = zip(
+                    range(start, end),
+                    pairwise(ends[start - bounds[0] : end - bounds[0] + 1]),
+                    strict=True,
+                )
+                found = MatchList(
+                    [
+                        Match(fingerprints[m], distances[m], plain[first:last])
+                        for m, (first, last) in places
+                    ]
+                )
                 if left_out:
                     found.more = True
                 yield found
@@ -218,7 +247,13 @@ class Matches(Tabular, Generic[Id]):
         lims = self.lims[query : query + 2]
         found = slice(*lims.tolist())
         stored = self._stored.slice(found) if isinstance(self._stored, MatchedIds) else self._stored
-        one = self.rows[found], self.distances[found], stored, self._width, self._queries[query : query + 1]
+        one = (
+            self.rows[found],
+            self.distances[found],
+            stored,
+            self._width,
+            self._queries[query : query + 1],
+        )
         return next(iter(Matches(lims - lims[0], *one, more=self.more[query : query + 1])))
 
     def __repr__(self) -> str:

@@ -1,4 +1,7 @@
-"""Sorted streams of keys with numbers, merged into one; what several streams have under a key is united."""
+"""Sorted streams of keys with numbers, merged into one.
+
+What several streams have under a key is united.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from fpstore.query.snapshot import cut_groups
 
 
 class _Held:
-    """A stream that has begun, and its current piece; ``last`` is the greatest key of the piece, -1 after the end."""
+    """A stream that has begun, and its current piece.
+
+    ``last`` is the greatest key of the piece, -1 after the end.
+    """
 
     def __init__(self, pieces: Iterator[Groups]) -> None:
         self._pieces = pieces
@@ -57,7 +63,9 @@ def merged(sources: Sequence[tuple[int, Iterator[Groups]]]) -> Iterator[Groups]:
 def _united(pieces: list[Groups]) -> Groups:
     while len(pieces) > 1:
         odd = pieces[len(pieces) & ~1 :]
-        pieces = [_kernel.union_groups(*a, *b) for a, b in zip(pieces[::2], pieces[1::2], strict=False)] + odd
+        pieces = [
+            _kernel.union_groups(*a, *b) for a, b in zip(pieces[::2], pieces[1::2], strict=False)
+        ] + odd
     return pieces[0]
 
 

@@ -1,4 +1,7 @@
-"""The ids of many id numbers, a slice after the other: memory is bounded by the bytes of the strings, not by their number."""
+"""The ids of many id numbers, a slice after the other.
+
+Memory is bounded by the bytes of the strings, not by their number.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ class Names(Protocol):
     """A source of the ids of id numbers."""
 
     def named_within(self, numbers: Words, most: int | None, /) -> Named | None:
-        """Return the ids of some numbers; None if they are strings that take more than ``most`` bytes together."""
+        """Return the ids of some numbers.
+
+        None if they are strings that take more than ``most`` bytes together.
+        """
 
 
 def names_of(names: Names, numbers: Words) -> Words | list[str]:
@@ -56,7 +62,10 @@ class HeldIds:
 
 
 class NamesOfTwo:
-    """Ids of two sources, where numbers from ``first`` on are of the second. Integers become strings if others are strings."""
+    """Ids of two sources, where numbers from ``first`` on are of the second.
+
+    Integers become strings if others are strings.
+    """
 
     def __init__(self, one: Names, other: Names, first: int) -> None:
         self._sources, self._first = (one, other), np.uint64(first)
@@ -65,7 +74,10 @@ class NamesOfTwo:
         """Return the ids of some numbers; see :class:`Names`."""
         of_other = numbers >= self._first
         parts = (numbers[~of_other], numbers[of_other] - self._first)
-        named = [source.named_within(part, most) for source, part in zip(self._sources, parts, strict=True)]
+        named = [
+            source.named_within(part, most)
+            for source, part in zip(self._sources, parts, strict=True)
+        ]
         one, other = named
         if one is None or other is None:
             return None
@@ -73,8 +85,14 @@ class NamesOfTwo:
             out = np.empty(len(numbers), np.uint64)
             out[~of_other], out[of_other] = one.ids, other.ids
             return Named(out)
-        iters = [iter(map(str, some.ids if isinstance(some.ids, list) else some.ids.tolist())) for some in (one, other)]
-        return Named([next(iters[second]) for second in of_other.tolist()], one.string_bytes + other.string_bytes)
+        iters = [
+            iter(map(str, some.ids if isinstance(some.ids, list) else some.ids.tolist()))
+            for some in (one, other)
+        ]
+        return Named(
+            [next(iters[second]) for second in of_other.tolist()],
+            one.string_bytes + other.string_bytes,
+        )
 
 
 def names_in_slices(
@@ -82,14 +100,20 @@ def names_in_slices(
 ) -> Iterator[tuple[slice, list[Words | list[str]]]]:
     """Yield slices of rows, and the ids that each column (a source of ids, id numbers) has there.
 
-    A slice has at most NAMED_ROWS rows, and the strings of each of its columns at most STRINGS_BYTES. A row with more is alone.
-    Of no rows, there is one slice. With ``lims``, of lists of rows that are not cut, slices are of lists.
+    A slice has at most NAMED_ROWS rows, and the strings of each of its columns at most
+    STRINGS_BYTES. A row with more is alone. Of no rows, there is one slice. With ``lims``, of lists
+    of rows that are not cut, slices are of lists.
     """
     lims = np.arange(len(columns[0][1]) + 1) if lims is None else lims
     start, step, count = 0, NAMED_ROWS, len(lims) - 1
     while True:
-        stop = min(max(int(np.searchsorted(lims, lims[start] + step, side="right")) - 1, start + 1), count)
-        rows, most = slice(int(lims[start]), int(lims[stop])), STRINGS_BYTES if stop > start + 1 else None
+        stop = min(
+            max(int(np.searchsorted(lims, lims[start] + step, side="right")) - 1, start + 1), count
+        )
+        rows, most = (
+            slice(int(lims[start]), int(lims[stop])),
+            STRINGS_BYTES if stop > start + 1 else None,
+        )
         found: list[Named] = []
         for names, numbers in columns:
             named = names.named_within(numbers[rows], most)

@@ -16,20 +16,25 @@ from fpstore.query.names import NAMED_ROWS, Names, names_in_slices
 def repeated_names(names: Names, groups: Iterator[Groups]) -> Iterator[list[tuple[int, int]]]:
     """Yield pairs of a number and of the first one that has the same name, of names that have several.
 
-    The groups are the hashes of names with their numbers, which ascend. Many names are read at once: one alone costs as much as
-    all that are compressed with it.
+    The groups are the hashes of names with their numbers, which ascend. Many names are read at
+    once: one alone costs as much as all that are compressed with it.
     """
     for counts, numbers in _of_several(groups):
         lims = lims_of(counts)
         for lists, (found,) in names_in_slices([(names, numbers)], lims):
             some = lims[lists.start : lists.stop + 1]
-            pairs = _after_the_first((some - some[0]).tolist(), numbers[some[0] : some[-1]].tolist(), found)
+            pairs = _after_the_first(
+                (some - some[0]).tolist(), numbers[some[0] : some[-1]].tolist(), found
+            )
             if pairs:
                 yield pairs
 
 
 def _of_several(groups: Iterator[Groups]) -> Iterator[tuple[Words, Words]]:
-    """Yield how many numbers keys have, and the numbers, of keys that have several; of many keys at once."""
+    """Yield how many numbers keys have, and the numbers, of keys that have several.
+
+    Of many keys at once.
+    """
     counts, numbers, held = list[Words](), list[Words](), 0
     for _, sizes, listed in groups:
         several = sizes > 1

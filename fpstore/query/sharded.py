@@ -1,4 +1,7 @@
-"""A sharded store as one snapshot: each question goes to all shards, one after the other, and their answers are united."""
+"""A sharded store as one snapshot.
+
+Each question goes to all shards, one after the other, and their answers are united.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,14 @@ from fpstore.format.manifest import Manifest, is_sharded, read_manifest
 from fpstore.format.mapping import IDS_FILE, PLACES_FILES
 from fpstore.format.record import Totals
 from fpstore.format.shards import LOST, Shard, ShardsManifest, read_shards
-from fpstore.query.batches import MatchColumns, Nearest, no_matches, queries_at_once, shortened, united
+from fpstore.query.batches import (
+    MatchColumns,
+    Nearest,
+    no_matches,
+    queries_at_once,
+    shortened,
+    united,
+)
 from fpstore.query.matches import Match, MatchList
 from fpstore.query.merged import merged, recounted
 from fpstore.query.names import Named, names_of
@@ -38,24 +48,32 @@ from fpstore.query.repeats import repeated_names
 from fpstore.query.snapshot import MOST_MATCHES, Snapshot
 from fpstore.query.tracker import Tracker
 
-# The number of a string is its number in the shard, with the number of the shard in the bits above: so numbers are in the order
-# in which one store would have seen the strings. Integers are numbers of their own, and rows are counted on from shard to shard.
+# The number of a string is its number in the shard, with the number of the shard in the bits above:
+# so numbers are in the order in which one store would have seen the strings. Integers are numbers
+# of their own, and rows are counted on from shard to shard.
 NUMBER_BITS = 40
 NUMBER_MASK = np.uint64((1 << NUMBER_BITS) - 1)
 _ROOM = 4  # of the files that the process may open, the shards of a store keep one in so many
 
 
 class ShardedSnapshot(Snapshot):
-    """The content of all shards, as it was when each was opened first. It has no generation of its own.
+    """The content of all shards, as it was when each was opened first.
 
-    Shards are opened when a question first reaches them, and kept open while the process may have enough files open; each
-    question opens the others, and closes them again.
+    It has no generation of its own.
+
+    Shards are opened when a question first reaches them, and kept open while the process may have
+    enough files open; each question opens the others, and closes them again.
     """
 
     def __init__(self, path: Path, manifest: ShardsManifest, pages: str = LAZY) -> None:
         self.path, self.manifest, self.pages = path, manifest, pages
         self.width = Width(manifest.width)
-        self.totals = Totals(manifest.fingerprints, manifest.ids, sum(s.rows for s in manifest.shards), manifest.id_kind)
+        self.totals = Totals(
+            manifest.fingerprints,
+            manifest.ids,
+            sum(s.rows for s in manifest.shards),
+            manifest.id_kind,
+        )
         self._manifests = [self._checked(shard) for shard in manifest.shards]
         self._kept: dict[int, tuple[Tracker, Snapshot]] = {}
         self._keeps, room = 0, usual_files() // _ROOM
@@ -78,17 +96,22 @@ class ShardedSnapshot(Snapshot):
         try:
             known = read_manifest(path, folder)
         except StoreNotFoundError as error:
-            raise CorruptStoreError(f"{path}: this shard is not a store: {LOST}", path=path) from error
+            raise CorruptStoreError(
+                f"{path}: this shard is not a store: {LOST}", path=path
+            ) from error
         finally:
             os.close(folder)
         if known.identity.hex() != shard.identity:
             message = f"{path}: another store is in the place of this shard: {LOST}"
-            raise CorruptStoreError(message, path=path, expected=shard.identity, got=known.identity.hex())
+            raise CorruptStoreError(
+                message, path=path, expected=shard.identity, got=known.identity.hex()
+            )
         facts: dict[str, tuple[object, object]] = {
-            "width": (whole.width, known.design.width.bits), "radius": (whole.radius, known.design.radius),
+            "width": (whole.width, known.design.width.bits),
+            "radius": (whole.radius, known.design.radius),
             "fingerprinter": (whole.fingerprinter, known.fingerprinter),
             "generation": (shard.generation, known.generation.number),
-        }  # fmt: skip
+        }
         self._refuse_changed(path, facts)
         return known
 
@@ -99,13 +122,22 @@ class ShardedSnapshot(Snapshot):
                 raise CorruptStoreError(message, path=path, expected=expected, got=got)
 
     def tracked(self, place: int) -> tuple[Tracker, Snapshot]:
-        """Open a shard, which the caller closes; CorruptStoreError if it has changed since it became one."""
+        """Open a shard, which the caller closes.
+
+        CorruptStoreError if it has changed since it became one.
+        """
         shard = self.manifest.shards[place]
         tracker = Tracker(self.path / shard.name, self.pages)
         try:
             snapshot = tracker.snapshot()
-            expected = {"identity": shard.identity, "generation": shard.generation, "log records": shard.records}
-            self._refuse_changed(tracker.path, {name: (expected[name], got) for name, got in snapshot.state.items()})
+            expected = {
+                "identity": shard.identity,
+                "generation": shard.generation,
+                "log records": shard.records,
+            }
+            self._refuse_changed(
+                tracker.path, {name: (expected[name], got) for name, got in snapshot.state.items()}
+            )
         except BaseException:
             tracker.close()
             raise
@@ -163,21 +195,31 @@ class ShardedSnapshot(Snapshot):
     @property
     def state(self) -> dict[str, object]:
         """What tells this content from that of another store, or of another time."""
-        return {"shards": [[shard.identity, shard.generation, shard.records] for shard in self.manifest.shards]}
+        return {
+            "shards": [
+                [shard.identity, shard.generation, shard.records] for shard in self.manifest.shards
+            ]
+        }
 
     @property
     def has_long_strings(self) -> bool:
         """Whether strings are so long that a record of a dictionary has one."""
-        return self.totals.id_kind == "string" and any(snapshot.has_long_strings for _, snapshot in self.shards())
+        return self.totals.id_kind == "string" and any(
+            snapshot.has_long_strings for _, snapshot in self.shards()
+        )
 
     def scans(self, radius: int) -> bool:
         """Whether a probe of this radius compares every fingerprint."""
-        return all(known.design.scans(known.generation.fingerprints, radius) for known in self._manifests)
+        return all(
+            known.design.scans(known.generation.fingerprints, radius) for known in self._manifests
+        )
 
     def probe_nanoseconds(self, radius: int, queries: int) -> float:
         """Return the estimated time of one query of a batch, in all shards."""
         return sum(
-            probe_nanoseconds(known.design, known.generation.fingerprints, radius, queries, known.blocks)
+            probe_nanoseconds(
+                known.design, known.generation.fingerprints, radius, queries, known.blocks
+            )
             for known in self._manifests
         )
 
@@ -198,7 +240,9 @@ class ShardedSnapshot(Snapshot):
                 known.ids.extend(some)
         for match in found.values():
             match.ids[:] = self._in_order(match)
-        return MatchList(sorted(found.values(), key=lambda match: (match.distance, match.fingerprint)))
+        return MatchList(
+            sorted(found.values(), key=lambda match: (match.distance, match.fingerprint))
+        )
 
     def _in_order(self, match: Match) -> list[Any]:
         """Return the ids that shards have for one fingerprint, each once."""
@@ -206,8 +250,13 @@ class ShardedSnapshot(Snapshot):
             return sorted({*match.ids})
         return self.ids_of_one(match.fingerprint) if self.manifest.repeated_strings else match.ids
 
-    def probe_columns(self, queries: Words, radius: int, threads: int, most: int | None = None) -> MatchColumns | None:
-        """Return the columns of the matches of many queries; None if there are too many in a part, or in all shards together."""
+    def probe_columns(
+        self, queries: Words, radius: int, threads: int, most: int | None = None
+    ) -> MatchColumns | None:
+        """Return the columns of the matches of many queries.
+
+        None if there are too many in a part, or in all shards together.
+        """
         found, count = [no_matches(queries)], 0
         for _, snapshot in self.shards():
             columns = snapshot.probe_columns(queries, radius, threads, most)
@@ -221,11 +270,15 @@ class ShardedSnapshot(Snapshot):
 
     def probe_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
         """Return the columns of the nearest matches of many queries, and which have more than ``limit`` within the radius."""
-        return self._nearest(queries, limit, lambda snapshot: snapshot.probe_nearest(queries, radius, threads, limit))
+        return self._nearest(
+            queries, limit, lambda snapshot: snapshot.probe_nearest(queries, radius, threads, limit)
+        )
 
     def scan_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
         """Compare each query with everything that is stored, and keep the nearest within the radius."""
-        return self._nearest(queries, limit, lambda snapshot: snapshot.scan_nearest(queries, radius, threads, limit))
+        return self._nearest(
+            queries, limit, lambda snapshot: snapshot.scan_nearest(queries, radius, threads, limit)
+        )
 
     def _nearest(self, queries: Words, limit: int, ask: Callable[[Snapshot], Nearest]) -> Nearest:
         found, more = [no_matches(queries)], np.zeros(len(queries), bool)
@@ -286,7 +339,10 @@ class ShardedSnapshot(Snapshot):
         return self._canonical(numbers | np.uint64(place << NUMBER_BITS))
 
     def _canonical(self, numbers: Words) -> Words:
-        """Return numbers of strings that are the same where the strings are: the first that a string has."""
+        """Return numbers of strings that are the same where the strings are.
+
+        The first that a string has.
+        """
         aliases, firsts = self._aliases
         if not len(aliases):
             return numbers
@@ -296,7 +352,11 @@ class ShardedSnapshot(Snapshot):
     @cached_property
     def _aliases(self) -> tuple[Words, Words]:
         """The numbers, ascending, of strings that a shard before has too, and the first number that each such string has."""
-        pairs = [pair for pairs in self.repeated_strings() for pair in pairs] if self.manifest.repeated_strings else []
+        pairs = (
+            [pair for pairs in self.repeated_strings() for pair in pairs]
+            if self.manifest.repeated_strings
+            else []
+        )
         aliases, firsts = np.array(sorted(pairs), np.uint64).reshape(-1, 2).T
         return aliases, firsts
 
@@ -309,12 +369,20 @@ class ShardedSnapshot(Snapshot):
         """Yield the hashes of the strings of a shard, ascending, how many strings have each, and their numbers."""
         above = np.uint64(place << NUMBER_BITS)
         with self._opened(place) as snapshot:
-            groups = iter(()) if snapshot.generation.dictionary is None else snapshot.generation.dictionary.groups()
+            groups = (
+                iter(())
+                if snapshot.generation.dictionary is None
+                else snapshot.generation.dictionary.groups()
+            )
             strings, first = snapshot.delta.strings, snapshot.delta.first_string
             used = np.flatnonzero([bool(string) for string in strings])
             hashes = StringColumn.of([strings[i] for i in used.tolist()]).hashes()
             order = order_of(hashes, used)
-            added = (hashes[order], np.ones(len(used), np.uint64), used[order].astype(np.uint64) + np.uint64(first))
+            added = (
+                hashes[order],
+                np.ones(len(used), np.uint64),
+                used[order].astype(np.uint64) + np.uint64(first),
+            )
             for keys, counts, numbers in merged([(0, groups), (0, iter([recounted(added)]))]):
                 yield keys, counts, numbers | above
 
@@ -325,14 +393,19 @@ class ShardedSnapshot(Snapshot):
         return names_of(self, np.array(numbers, np.uint64))  # type: ignore[return-value]
 
     def named_within(self, numbers: Words, most: int | None) -> Named | None:
-        """Return the ids of many id numbers; None if they are strings that take more than ``most`` bytes together."""
+        """Return the ids of many id numbers.
+
+        None if they are strings that take more than ``most`` bytes together.
+        """
         if self.totals.id_kind != "string":
             return Named(numbers)
         places, out, size = numbers >> np.uint64(NUMBER_BITS), [""] * len(numbers), 0
         for place in np.unique(places).tolist():
             at = np.flatnonzero(places == place)
             with self._opened(place) as snapshot:
-                named = snapshot.named_within(numbers[at] & NUMBER_MASK, None if most is None else most - size)
+                named = snapshot.named_within(
+                    numbers[at] & NUMBER_MASK, None if most is None else most - size
+                )
             if named is None:
                 return None
             size += named.string_bytes
@@ -391,11 +464,19 @@ class ShardedSnapshot(Snapshot):
 
     def groups(self) -> Iterator[Groups]:
         """Yield everything as pieces (fingerprints, number of ids of each, id numbers), in ascending order."""
-        return _of_all([(self._least(place), self._groups_of(place)) for place in range(len(self.manifest.shards))])
+        return _of_all(
+            [
+                (self._least(place), self._groups_of(place))
+                for place in range(len(self.manifest.shards))
+            ]
+        )
 
     def fingerprints(self) -> Iterator[Words]:
         """Yield all fingerprints as pieces, in ascending order."""
-        sources = [(self._least(place), self._fingerprints_of(place)) for place in range(len(self.manifest.shards))]
+        sources = [
+            (self._least(place), self._fingerprints_of(place))
+            for place in range(len(self.manifest.shards))
+        ]
         return (keys for keys, _, _ in _of_all(sources))
 
     def _least(self, place: int) -> int:
@@ -419,9 +500,15 @@ class ShardedSnapshot(Snapshot):
                 yield keys, np.ones(len(keys), np.uint64), np.zeros(len(keys), np.uint64)
 
     def counted(self) -> tuple[int, int]:
-        """Count the distinct fingerprints, and their distinct pairs with ids; shards that overlap are read."""
+        """Count the distinct fingerprints, and their distinct pairs with ids.
+
+        Shards that overlap are read.
+        """
         shards = [shard for shard in self.manifest.shards if shard.bounds is not None]
-        fingerprints, ids = sum(shard.fingerprints for shard in shards), sum(shard.ids for shard in shards)
+        fingerprints, ids = (
+            sum(shard.fingerprints for shard in shards),
+            sum(shard.ids for shard in shards),
+        )
         bounds = sorted(shard.bounds for shard in shards if shard.bounds is not None)
         if all(one[1] < other[0] for one, other in pairwise(bounds)):
             return fingerprints, ids
@@ -449,13 +536,18 @@ def _descriptors(manifest: Manifest) -> int:
 
 
 def bounds_of(snapshot: Snapshot) -> list[str] | None:
-    """Return the least and the greatest fingerprint of a shard in hexadecimal digits; None if it has none."""
+    """Return the least and the greatest fingerprint of a shard in hexadecimal digits.
+
+    None if it has none.
+    """
     if not snapshot.totals.fingerprints:
         return None
     table = snapshot.generation.tables[0]
     ends = [snapshot.fingerprints()]
     if snapshot.changes is None:
-        ends = [(keys for keys, _ in table.pieces(start)) for start in (0, table.kernel.block_count - 1)]
+        ends = [
+            (keys for keys, _ in table.pieces(start)) for start in (0, table.kernel.block_count - 1)
+        ]
     least = next(ends[0])
     *_, greatest = chain([least], ends[-1])
     return snapshot.width.texts(np.concatenate([least[:1], greatest[-1:]]))
@@ -463,4 +555,6 @@ def bounds_of(snapshot: Snapshot) -> list[str] | None:
 
 def snapshot_at(path: Path) -> Snapshot:
     """Open a store or a sharded store, and return its current content."""
-    return ShardedSnapshot(path, read_shards(path)) if is_sharded(path) else Tracker(path).snapshot()
+    return (
+        ShardedSnapshot(path, read_shards(path)) if is_sharded(path) else Tracker(path).snapshot()
+    )

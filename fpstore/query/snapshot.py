@@ -1,4 +1,7 @@
-"""A store as of one moment: a generation and the delta up to one record. All questions are answered here."""
+"""A store as of one moment: a generation and the delta up to one record.
+
+All questions are answered here.
+"""
 
 from __future__ import annotations
 
@@ -54,10 +57,13 @@ FEW_STRINGS = 4  # up to this many are looked up one by one
 class Snapshot:
     """One consistent state of a store; later inserts, deletes and merges do not affect it.
 
-    ``version`` is the number of the last change that belongs to it in this process's delta, ``record`` in the log.
+    ``version`` is the number of the last change that belongs to it in this process's delta,
+    ``record`` in the log.
     """
 
-    def __init__(self, generation: Generation, delta: Delta, version: int, totals: Totals, record: int) -> None:
+    def __init__(
+        self, generation: Generation, delta: Delta, version: int, totals: Totals, record: int
+    ) -> None:
         self.generation = generation
         self.delta = delta
         self.version = version
@@ -85,7 +91,11 @@ class Snapshot:
     def state(self) -> dict[str, object]:
         """What tells this content from that of another store, or of another time."""
         manifest = self.generation.manifest
-        return {"identity": manifest.identity.hex(), "generation": manifest.generation.number, "log records": self.record}
+        return {
+            "identity": manifest.identity.hex(),
+            "generation": manifest.generation.number,
+            "log records": self.record,
+        }
 
     @property
     def has_long_strings(self) -> bool:
@@ -98,8 +108,17 @@ class Snapshot:
         return self.generation.scans(radius)
 
     def probe_nanoseconds(self, radius: int, queries: int) -> float:
-        """Return the estimated time of one query of a batch; the radius is at most that of the tables."""
-        return probe_nanoseconds(self.generation.design, self.generation.count, radius, queries, self.generation.manifest.blocks)
+        """Return the estimated time of one query of a batch.
+
+        The radius is at most that of the tables.
+        """
+        return probe_nanoseconds(
+            self.generation.design,
+            self.generation.count,
+            radius,
+            queries,
+            self.generation.manifest.blocks,
+        )
 
     @property
     def _bounded_queries(self) -> int:
@@ -135,18 +154,29 @@ class Snapshot:
             if not changes.removals or changes.state(f, version) != ABSENT
         )
         if added:
-            matches += [Match(f, distance, self.named(changes.ids_one(f, [], version))) for f, distance in added]
+            matches += [
+                Match(f, distance, self.named(changes.ids_one(f, [], version)))
+                for f, distance in added
+            ]
             if len(matches) > len(added):
                 matches.sort(key=lambda match: (match.distance, match.fingerprint))
         return matches
 
-    def probe_columns(self, queries: Words, radius: int, threads: int, most: int | None = None) -> MatchColumns | None:
-        """Return the columns of the matches of many queries; None if a part has more than ``most``."""
+    def probe_columns(
+        self, queries: Words, radius: int, threads: int, most: int | None = None
+    ) -> MatchColumns | None:
+        """Return the columns of the matches of many queries.
+
+        None if a part has more than ``most``.
+        """
         if most is None and self.generation.scans(radius):
             if self._delta_kernel is None or radius > self.generation.design.radius:
                 return self.scan_columns(queries, radius, threads)
-            # Tables may be read whole because they are small. The delta, which is indexed for the design's radius, need not be.
-            return self._combined(self.base_columns(queries, radius, threads), queries, radius, threads, None)
+            # Tables may be read whole because they are small. The delta, which is indexed for the
+            # design's radius, need not be.
+            return self._combined(
+                self.base_columns(queries, radius, threads), queries, radius, threads, None
+            )
         parts, threads, each = self._divided(queries, threads, bounded=most is not None)
         columns: list[MatchColumns | None] = run(
             partial(self._probe_part, radius=radius, most=most, threads=each), parts, threads
@@ -157,7 +187,9 @@ class Snapshot:
     def _divided(self, queries: Words, threads: int, bounded: bool = False) -> Division:
         """Share a batch among threads, in smaller calls if a part with too many matches is asked again in halves."""
         design = self.generation.design
-        at_once = queries_at_once(design) if bounded else queries_at_once(design, self.generation.count)
+        at_once = (
+            queries_at_once(design) if bounded else queries_at_once(design, self.generation.count)
+        )
         return divided(queries, threads, design, at_once)
 
     def _probe_part(
@@ -169,7 +201,12 @@ class Snapshot:
         return self._combined(found, queries, radius, threads, stop)
 
     def _combined(
-        self, found: MatchColumns, queries: Words, radius: int, threads: int, stop: _kernel.Stop | None
+        self,
+        found: MatchColumns,
+        queries: Words,
+        radius: int,
+        threads: int,
+        stop: _kernel.Stop | None,
     ) -> MatchColumns:
         assert self._delta_kernel is not None
         changes = partial(self._delta_kernel.probe, radius=radius, version=self.version)
@@ -179,12 +216,19 @@ class Snapshot:
             added = joined(run(changes, cut(queries, threads, PROBE_QUERIES), threads))
         return self._delta_kernel.combine(found, added, self.version)
 
-    def probe_in_parts(self, queries: Words, radius: int, threads: int, matches: int) -> Iterator[tuple[Words, MatchColumns]]:
-        """Yield successive queries and the columns of their matches; see :meth:`fpstore.Store.probe_batches`."""
+    def probe_in_parts(
+        self, queries: Words, radius: int, threads: int, matches: int
+    ) -> Iterator[tuple[Words, MatchColumns]]:
+        """Yield successive queries and the columns of their matches.
+
+        See :meth:`fpstore.Store.probe_batches`.
+        """
         start, size = 0, FIRST_BATCH
         while start < len(queries):
             part = queries[start : start + size]
-            columns = self.probe_columns(part, radius, threads, max(matches // threads, 1) if len(part) > 1 else None)
+            columns = self.probe_columns(
+                part, radius, threads, max(matches // threads, 1) if len(part) > 1 else None
+            )
             # The tables keep to the bound; the matches of the delta are known only now.
             if columns is None or (len(part) > 1 and len(columns[1]) > matches):
                 size = max(len(part) // 2, 1)
@@ -199,16 +243,25 @@ class Snapshot:
         if self.generation.scans(radius):
             return self.scan_nearest(queries, radius, threads, limit)
         parts, threads, each = self._divided(queries, threads, bounded=True)
-        kept = run(partial(self._part_nearest, radius=radius, limit=limit, threads=each), parts, threads)
-        return joined([columns for columns, _ in kept]), np.concatenate([np.empty(0, bool), *(more for _, more in kept)])
+        kept = run(
+            partial(self._part_nearest, radius=radius, limit=limit, threads=each), parts, threads
+        )
+        return joined([columns for columns, _ in kept]), np.concatenate(
+            [np.empty(0, bool), *(more for _, more in kept)]
+        )
 
-    def _part_nearest(self, queries: Words, radius: int, limit: int, threads: int, stop: _kernel.Stop | None) -> Nearest:
-        columns = self._probe_part(queries, radius, None if len(queries) < 2 else MOST_MATCHES, threads, stop)
+    def _part_nearest(
+        self, queries: Words, radius: int, limit: int, threads: int, stop: _kernel.Stop | None
+    ) -> Nearest:
+        columns = self._probe_part(
+            queries, radius, None if len(queries) < 2 else MOST_MATCHES, threads, stop
+        )
         if columns is not None:
             return shortened(columns, limit)
         half = len(queries) // 2
         (a, more_a), (b, more_b) = (
-            self._part_nearest(part, radius, limit, threads, stop) for part in (queries[:half], queries[half:])
+            self._part_nearest(part, radius, limit, threads, stop)
+            for part in (queries[:half], queries[half:])
         )
         return joined([a, b]), np.concatenate([more_a, more_b])
 
@@ -220,9 +273,13 @@ class Snapshot:
         ranges = list(pairwise(kernel.block_count * i // count for i in range(count + 1)))
         parts = [(q, *blocks) for q in range(0, len(queries), SCAN_QUERIES) for blocks in ranges]
 
-        def work(part: tuple[int, int, int], stop: _kernel.Stop | None) -> tuple[int, MatchColumns, npt.NDArray[np.uint8]]:
+        def work(
+            part: tuple[int, int, int], stop: _kernel.Stop | None
+        ) -> tuple[int, MatchColumns, npt.NDArray[np.uint8]]:
             first, start, end = part
-            found = kernel.nearest(queries[first : first + SCAN_QUERIES], radius, limit, start, end, absent, stop=stop)
+            found = kernel.nearest(
+                queries[first : first + SCAN_QUERIES], radius, limit, start, end, absent, stop=stop
+            )
             return first, found[:3], found[3]
 
         found = run(work, parts, threads)
@@ -231,7 +288,9 @@ class Snapshot:
             found.append((0, added[:3], added[3]))
         if not found:
             return no_matches(queries), np.zeros(len(queries), bool)
-        columns = collected([(np.arange(len(more)) + first, c) for first, c, more in found], len(queries))
+        columns = collected(
+            [(np.arange(len(more)) + first, c) for first, c, more in found], len(queries)
+        )
         columns, more = shortened(columns, limit)
         for first, _, others in found:
             more[first : first + len(others)] |= others != 0
@@ -259,16 +318,23 @@ class Snapshot:
         found = scanned(self.generation.tables[0].in_order, queries, radius, threads)
         if self._delta_kernel is None:
             return found
-        return self._delta_kernel.combine(found, self._delta_kernel.scan(queries, radius, self.version), self.version)
+        return self._delta_kernel.combine(
+            found, self._delta_kernel.scan(queries, radius, self.version), self.version
+        )
 
     def sharing(
         self, queries: Words, bits: int, most: int | None = None, stop: _kernel.Stop | None = None
     ) -> MatchColumns | None:
-        """Return the columns of what has the leading bits of each query; None if the tables have more than ``most``."""
+        """Return the columns of what has the leading bits of each query.
+
+        None if the tables have more than ``most``.
+        """
         found = self.generation.sharing(queries, bits, most, stop)
         if found is None or self._delta_kernel is None:
             return found
-        return self._delta_kernel.combine(found, self._delta_kernel.share(queries, bits, self.version, stop), self.version)
+        return self._delta_kernel.combine(
+            found, self._delta_kernel.share(queries, bits, self.version, stop), self.version
+        )
 
     @property
     def changes(self) -> _kernel.Delta | None:
@@ -284,7 +350,9 @@ class Snapshot:
         """Return which of these fingerprints of the tables are still stored."""
         if self._delta_kernel is None:
             return np.ones(len(fingerprints), bool)
-        still: npt.NDArray[np.bool_] = self._delta_kernel.states(fingerprints, self.version) != ABSENT
+        still: npt.NDArray[np.bool_] = (
+            self._delta_kernel.states(fingerprints, self.version) != ABSENT
+        )
         return still
 
     # Ids
@@ -318,7 +386,9 @@ class Snapshot:
         if len(missing):
             first = self.width.numbers(fingerprints[missing[:1]])[0]
             raise NotStoredError(
-                f"the fingerprint {fingerprint_text(first, self.width.bits)} is not stored: `in` says which ones are", got=first
+                f"the fingerprint {fingerprint_text(first, self.width.bits)} is not stored: `in` "
+                "says which ones are",
+                got=first,
             )
         return lims, numbers
 
@@ -342,7 +412,9 @@ class Snapshot:
         return names_of(self, np.array(numbers, np.uint64))  # type: ignore[return-value]
 
     def named_within(self, numbers: Words, most: int | None) -> Named | None:
-        """Return the ids of many id numbers; None if they are strings that take more than ``most`` bytes together.
+        """Return the ids of many id numbers.
+
+        None if they are strings that take more than ``most`` bytes together.
 
         Each distinct string is read once, in order, and is one object.
         """
@@ -354,7 +426,9 @@ class Snapshot:
         out, known, size = [""] * len(numbers), 0, 0
         if dictionary is not None:
             known = int(np.searchsorted(ascending, np.uint64(delta.first_string)))
-            placed = dictionary.strings.place(ascending[:known], order[:known].astype(np.uint64), out, most)
+            placed = dictionary.strings.place(
+                ascending[:known], order[:known].astype(np.uint64), out, most
+            )
             if placed is None:
                 return None
             size = placed
@@ -383,12 +457,21 @@ class Snapshot:
         encoded = name.encode()
         if (number := self.delta.number_of(encoded)) is not None:
             return number
-        return None if self.generation.dictionary is None else self.generation.dictionary.number(encoded)
+        return (
+            None
+            if self.generation.dictionary is None
+            else self.generation.dictionary.number(encoded)
+        )
 
     def numbers_of_strings(self, strings: Sequence[bytes]) -> Words:
-        """Return the numbers of string ids, NO_NUMBER for unknown strings; each record of the dictionary is read once."""
+        """Return the numbers of string ids, NO_NUMBER for unknown strings.
+
+        Each record of the dictionary is read once.
+        """
         dictionary, delta = self.generation.dictionary, self.delta
-        found = np.full(len(strings), NO_NUMBER) if dictionary is None else dictionary.numbers(strings)
+        found = (
+            np.full(len(strings), NO_NUMBER) if dictionary is None else dictionary.numbers(strings)
+        )
         if delta.strings:
             for i in np.flatnonzero(found == NO_NUMBER).tolist():
                 if (number := delta.number_of(strings[i])) is not None:
@@ -402,7 +485,10 @@ class Snapshot:
         if self._delta_kernel is not None:
             kept = self._delta_kernel.pair_states(fingerprints, ids, self.version) == 0
             added, added_ids = self._delta_kernel.find(wanted, self.version)
-            fingerprints, ids = np.concatenate([fingerprints[kept], added]), np.concatenate([ids[kept], added_ids])
+            fingerprints, ids = (
+                np.concatenate([fingerprints[kept], added]),
+                np.concatenate([ids[kept], added_ids]),
+            )
         order = order_of(ids, fingerprints)
         return fingerprints[order], ids[order]
 
@@ -411,7 +497,9 @@ class Snapshot:
         places, identity = self.generation.places, self.generation.identity
         if places is None or self._delta_kernel is not None:
             return rows_to_numbers(self.with_ids(np.array([number], np.uint64))[0])
-        return [identity.entry_at(block, rank, places.name) for block, rank in places.get_places(number)]
+        return [
+            identity.entry_at(block, rank, places.name) for block, rank in places.get_places(number)
+        ]
 
     def _base_pairs(self, wanted: Words) -> tuple[Words, Words]:
         """Return the pairs of the tables that have one of these ids, which ascend."""
@@ -421,7 +509,9 @@ class Snapshot:
             return generation.identity.entries_at(blocks, ranks, generation.ids.name), ids
         lims, blocks, ranks = generation.places.gather_places(wanted)
         order = np.argsort(blocks, kind="stable")
-        fingerprints = generation.identity.entries_at(blocks[order], ranks[order], generation.places.name)
+        fingerprints = generation.identity.entries_at(
+            blocks[order], ranks[order], generation.places.name
+        )
         return fingerprints, np.repeat(wanted, np.diff(lims))[order]
 
     # Everything
@@ -438,7 +528,9 @@ class Snapshot:
             fresh, added = cut_groups(added, last, "right")
             if end or len(fresh[0]):
                 if end:
-                    fresh = _kernel.union_groups(*fresh, *self._current_groups(keys, counts, ids, changed[:end]))
+                    fresh = _kernel.union_groups(
+                        *fresh, *self._current_groups(keys, counts, ids, changed[:end])
+                    )
                 keys, counts, ids = _kernel.merge_groups(keys, counts, ids, changed[:end], *fresh)
                 changed = changed[end:]
             if len(keys):
@@ -458,7 +550,10 @@ class Snapshot:
         self.generation.tables[0].check_size()  # what follows reads through its mapping
         if not np.array_equal(in_base, self.delta.in_base(fingerprints)):
             log = self.generation.folder / LOG_FILE
-            raise CorruptStoreError(f"{log}: the log is malformed (its rows contradict the tables): {RUN_REPAIR}", path=log)
+            raise CorruptStoreError(
+                f"{log}: the log is malformed (its rows contradict the tables): {RUN_REPAIR}",
+                path=log,
+            )
         counts = np.diff(lims).astype(np.uint64)
         added = counts > 0
         return fingerprints[in_base != 0], (fingerprints[added], counts[added], ids)
@@ -468,7 +563,9 @@ class Snapshot:
         places = places_of(keys, changed)
         assert self._delta_kernel is not None
         starts = (np.cumsum(counts) - counts)[places]
-        lims, new = self._delta_kernel.ids(changed, lims_of(counts[places]), slices(ids, starts, counts[places]), self.version)
+        lims, new = self._delta_kernel.ids(
+            changed, lims_of(counts[places]), slices(ids, starts, counts[places]), self.version
+        )
         sizes = np.diff(lims).astype(np.uint64)
         stays = sizes > 0
         return changed[stays], sizes[stays], new
@@ -480,12 +577,22 @@ class Snapshot:
             yield piece[0]
 
     def items(self) -> Iterator[tuple[Words, Lims, Words | list[str]]]:
-        """Yield everything as pieces (fingerprints, lims, ids), in ascending order; see :meth:`fpstore.Store.items`."""
+        """Yield everything as pieces (fingerprints, lims, ids), in ascending order.
+
+        See :meth:`fpstore.Store.items`.
+        """
         for keys, counts, numbers in self.groups():
             lims = lims_of(counts)
             for rows, (ids,) in names_in_slices([(self, numbers)]):
-                first, last = np.searchsorted(lims, rows.start, side="right") - 1, np.searchsorted(lims, rows.stop)
-                yield keys[first:last], np.clip(lims[first : last + 1], rows.start, rows.stop) - rows.start, ids
+                first, last = (
+                    np.searchsorted(lims, rows.start, side="right") - 1,
+                    np.searchsorted(lims, rows.stop),
+                )
+                yield (
+                    keys[first:last],
+                    np.clip(lims[first : last + 1], rows.start, rows.stop) - rows.start,
+                    ids,
+                )
 
 
 def cut_groups(group: Groups, bound: Words, side: str) -> tuple[Groups, Groups]:

@@ -16,8 +16,22 @@ from fpstore.base.threads import Worker, is_held
 from fpstore.design.families import Design
 from fpstore.disk.mapped import LAZY
 from fpstore.disk.refusals import refused
-from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
-from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, LogReader, Records
+from fpstore.errors import (
+    ClosedStoreError,
+    CorruptStoreError,
+    FpstoreError,
+    StorageError,
+    StoreNotFoundError,
+)
+from fpstore.format.log import (
+    END,
+    HEADER_BYTES,
+    LOG_FILE,
+    SUPERSEDED,
+    LogHeader,
+    LogReader,
+    Records,
+)
 from fpstore.format.manifest import (
     COMING_MANIFEST,
     Manifest,
@@ -35,8 +49,9 @@ from fpstore.query.snapshot import Snapshot
 ATTEMPTS = 100
 NEVER = 0  # no word at END: each question looks again
 PAUSE_SECONDS = 0.002
-# Beside a busy caller, a thread waits 5 ms for the interpreter after each step. While a thread opens what is coming, every
-# QUESTIONS_BETWEEN questions one sleeps for a moment, in which the thread has the interpreter.
+# Beside a busy caller, a thread waits 5 ms for the interpreter after each step. While a thread
+# opens what is coming, every QUESTIONS_BETWEEN questions one sleeps for a moment, in which the
+# thread has the interpreter.
 QUESTIONS_BETWEEN, YIELD_SECONDS = 16, 1e-4
 DELTA_SAMPLE = 1 << 9  # fingerprints of the tables, which show by what bits to look up changes
 _STILL = memoryview(bytes(HEADER_BYTES)).cast("Q")  # for a writer, which shows its own snapshots
@@ -52,8 +67,8 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-# (words, seen, snapshot): while the word at END equals ``seen``, the snapshot is current. Every question unpacks it, so it is a
-# plain tuple.
+# (words, seen, snapshot): while the word at END equals ``seen``, the snapshot is current. Every
+# question unpacks it, so it is a plain tuple.
 _Current = tuple[memoryview, int, Snapshot]
 
 
@@ -68,12 +83,20 @@ class _Opened(NamedTuple):
     seen: int  # the word at END before the log was read
 
     def read_on(self) -> _Opened:
-        """Return the generation with the new records of the log. After an error, a part of a record may have been applied."""
+        """Return the generation with the new records of the log.
+
+        After an error, a part of a record may have been applied.
+        """
         seen = self.log.word
         snapshot, place, delta = self.snapshot, self.place, self.snapshot.delta
         for records in self.log.read(place, snapshot.record + 1):
             delta.apply(records.change)
-            snapshot, place = Snapshot(self.generation, delta, delta.version, records.change.totals, records.last), records.end
+            snapshot, place = (
+                Snapshot(
+                    self.generation, delta, delta.version, records.change.totals, records.last
+                ),
+                records.end,
+            )
         return self._replace(snapshot=snapshot, place=place, seen=seen)
 
     def close(self) -> None:
@@ -105,14 +128,16 @@ class _Coming:
 
     def _start(self, work: Callable[[], _Opened]) -> None:
         self._worker = Worker(partial(self._work, work))
-        with suppress(RuntimeError):  # the system has no more threads: it is done when the generation is current
+        # the system has no more threads: it is done when the generation is current
+        with suppress(RuntimeError):
             self._worker.start()
 
     def _work(self, work: Callable[[], _Opened]) -> None:
         before, self._opened = self._opened, None
         try:
             self._opened = work()
-        except (FpstoreError, OSError, MemoryError):  # the merge may have failed; whoever needs what is damaged reports it
+        except (FpstoreError, OSError, MemoryError):
+            # the merge may have failed; whoever needs what is damaged reports it
             if before is not None:
                 before.close()
 
@@ -167,7 +192,8 @@ class Tracker:
         except (TypeError, ValueError):  # closed, perhaps by another thread just now, or forked
             pass
         if is_held(self._lock) and self._current is not None:
-            return self._current[2]  # for a signal handler in the middle of a refresh: the state before it
+            # for a signal handler in the middle of a refresh: the state before it
+            return self._current[2]
         with self._lock:
             return self._refresh()
 
@@ -182,7 +208,8 @@ class Tracker:
         if end & SUPERSEDED:
             met = None if self._coming is None else self._coming.mark
             coming = self._meet_coming()  # first: it may become current right after
-            # While an announcement that was met before stands, no manifest has come: its rename would have taken it away.
+            # While an announcement that was met before stands, no manifest has come: its rename
+            # would have taken it away.
             if (coming is None or coming.mark != met) and self._is_followed():
                 self._resolve()
             else:
@@ -216,17 +243,28 @@ class Tracker:
         return self._current[2]
 
     def _is_followed(self) -> bool:
-        """Whether this store has another generation now; a store that was replaced as a whole keeps its own."""
+        """Whether this store has another generation now.
+
+        A store that was replaced as a whole keeps its own.
+        """
         try:
-            return read_manifest(self.path, self.folder).generation.number != self.manifest.generation.number
+            return (
+                read_manifest(self.path, self.folder).generation.number
+                != self.manifest.generation.number
+            )
         except StoreNotFoundError:
             return False
 
     def _read(self, end: int, seen: int) -> None:
-        """Apply the new records of the log; the next question does so if the word is no longer ``seen``."""
+        """Apply the new records of the log.
+
+        The next question does so if the word is no longer ``seen``.
+        """
         snapshot = self._shown()
         try:
-            read = _Opened(self.manifest, snapshot.generation, self.log, snapshot, self._place, end).read_on()
+            read = _Opened(
+                self.manifest, snapshot.generation, self.log, snapshot, self._place, end
+            ).read_on()
             self._place = read.place
             self._current = self.log.words, seen, read.snapshot
         except BaseException:
@@ -253,7 +291,10 @@ class Tracker:
                 return
             except (StoreNotFoundError, CorruptStoreError):
                 # A generation that a merge has just removed looks like a damaged one.
-                if attempt + 1 == ATTEMPTS or read_manifest(self.path, self.folder).generation == manifest.generation:
+                if (
+                    attempt + 1 == ATTEMPTS
+                    or read_manifest(self.path, self.folder).generation == manifest.generation
+                ):
                     raise
             time.sleep(PAUSE_SECONDS)
 
@@ -264,10 +305,13 @@ class Tracker:
             opened.close()  # that merge was given up, or has begun again
             opened = None
         known = self._generation
-        # After a fork, the files of the parent are used; only state that may be half changed is built again.
+        # After a fork, the files of the parent are used; only state that may be half changed is
+        # built again.
         same = known if known is not None and known.record == manifest.generation else None
         try:
-            self._take(self._opened_generation(manifest, same) if opened is None else opened.read_on())
+            self._take(
+                self._opened_generation(manifest, same) if opened is None else opened.read_on()
+            )
         except BaseException:
             if opened is not None:
                 opened.close()
@@ -281,7 +325,13 @@ class Tracker:
         try:
             generation = known or Generation(path, manifest, self.pages)
             current = self._current
-            return _loaded(manifest, generation, log, log.read(HEADER_BYTES, 1), None if current is None else current[2])
+            return _loaded(
+                manifest,
+                generation,
+                log,
+                log.read(HEADER_BYTES, 1),
+                None if current is None else current[2],
+            )
         except BaseException:
             log.close()
             if generation is not None and generation is not known:
@@ -294,7 +344,10 @@ class Tracker:
         self._current = self.log.words, seen & ~SUPERSEDED, snapshot
 
     def here(self) -> Path:
-        """Return a path of the store that was opened, which may have been renamed; StorageError if none leads to it."""
+        """Return a path of the store that was opened, which may have been renamed.
+
+        StorageError if none leads to it.
+        """
         status = os.fstat(self.folder)
         for path in (self.path, Path(f"/proc/self/fd/{self.folder}")):
             try:
@@ -306,7 +359,9 @@ class Tracker:
         raise self._was_replaced()
 
     def _was_replaced(self) -> StorageError:
-        return StorageError(f"{self.path}: was replaced or removed: open the store again", path=self.path)
+        return StorageError(
+            f"{self.path}: was replaced or removed: open the store again", path=self.path
+        )
 
     def check_same(self) -> None:
         """Refuse a store that was replaced or removed."""
@@ -314,7 +369,10 @@ class Tracker:
             raise self._was_replaced()
 
     def inside(self) -> Path:
-        """Return a path that leads into the store that was opened, even if it was renamed; for creating and removing files."""
+        """Return a path that leads into the store that was opened, even if it was renamed.
+
+        For creating and removing files.
+        """
         path = Path(f"/proc/self/fd/{self.folder}")
         return path if path.is_dir() else self.here()
 
@@ -339,14 +397,23 @@ class Tracker:
 
     # For the writer
 
-    def adopt(self, manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> None:
-        """Make a generation current, with these records, and stop following its log: the writer shows its own snapshots."""
-        with self._lock:  # whoever opens the same generation to ask a question has done so, or finds this one
+    def adopt(
+        self, manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]
+    ) -> None:
+        """Make a generation current, with these records, and stop following its log.
+
+        The writer shows its own snapshots.
+        """
+        # whoever opens the same generation to ask a question has done so, or finds this one
+        with self._lock:
             self._take(_loaded(manifest, generation, log, changes))
             self.show(self.snapshot())
 
     def forget(self) -> None:
-        """Open the current generation at the next question: the writer could not adopt the generation that every process sees."""
+        """Open the current generation at the next question.
+
+        The writer could not adopt the generation that every process sees.
+        """
         with self._lock:
             self._current = None
 
@@ -357,7 +424,11 @@ class Tracker:
     def switch(self, snapshot: Snapshot, log: LogReader) -> None:
         """Switch to another generation, which this process has made."""
         with self._lock:
-            self.manifest, self.log, self._generation = snapshot.generation.manifest, log, snapshot.generation
+            self.manifest, self.log, self._generation = (
+                snapshot.generation.manifest,
+                log,
+                snapshot.generation,
+            )
             self.show(snapshot)
 
     # Life cycle
@@ -382,14 +453,32 @@ class Tracker:
 
 
 def _loaded(
-    manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records], before: Snapshot | None = None
+    manifest: Manifest,
+    generation: Generation,
+    log: LogReader,
+    changes: Iterable[Records],
+    before: Snapshot | None = None,
 ) -> _Opened:
-    """Return a generation with these changes, which are the first of its log; ``before`` is of the generation before it."""
+    """Return a generation with these changes, which are the first of its log.
+
+    ``before`` is of the generation before it.
+    """
     seen, header = log.word, log.header
     delta = new_delta(generation, header, before)
     last = delta.load(changes)
-    totals, record, place = (header.totals, 0, HEADER_BYTES) if last is None else (last.change.totals, last.last, last.end)
-    return _Opened(manifest, generation, log, Snapshot(generation, delta, delta.version, totals, record), place, seen)
+    totals, record, place = (
+        (header.totals, 0, HEADER_BYTES)
+        if last is None
+        else (last.change.totals, last.last, last.end)
+    )
+    return _Opened(
+        manifest,
+        generation,
+        log,
+        Snapshot(generation, delta, delta.version, totals, record),
+        place,
+        seen,
+    )
 
 
 def new_delta(generation: Generation, header: LogHeader, before: Snapshot | None = None) -> Delta:
@@ -399,5 +488,15 @@ def new_delta(generation: Generation, header: LogHeader, before: Snapshot | None
     else:
         design = generation.design
         sampled = not design.key_bits
-        bits = deal_bits(generation.sample(DELTA_SAMPLE), design.width) if sampled else led_by_key(design.key_bits, design.width)
-    return Delta(generation.design.radius, bits, generation.identity, header.first_string, generation.folder / LOG_FILE)
+        bits = (
+            deal_bits(generation.sample(DELTA_SAMPLE), design.width)
+            if sampled
+            else led_by_key(design.key_bits, design.width)
+        )
+    return Delta(
+        generation.design.radius,
+        bits,
+        generation.identity,
+        header.first_string,
+        generation.folder / LOG_FILE,
+    )

@@ -5,6 +5,14 @@ from fpstore.tasks.lsh_planning import plan_lsh
 from fpstore.tasks.planning import plan_build, plan_dedup, plan_join, plan_pairs, plan_probe
 
 __all__ = [
-    "Plan", "StageStatus", "open_plan", "plan_build", "plan_dedup", "plan_join", "plan_lsh", "plan_pairs", "plan_probe",
+    "Plan",
+    "StageStatus",
+    "open_plan",
+    "plan_build",
+    "plan_dedup",
+    "plan_join",
+    "plan_lsh",
+    "plan_pairs",
+    "plan_probe",
     "remove_plan",
-]  # fmt: skip
+]

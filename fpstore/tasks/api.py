@@ -38,9 +38,13 @@ from fpstore.tasks.work import Work
 PathLike = str | os.PathLike[str]
 _SIGNAL_OF_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 KINDS: dict[str, Callable[[PlanFolder], Work]] = {
-    "dedup": DedupWork, "build": BuildWork, "probe": ProbeWork, "pairs": PairsWork, "join": PairsWork,
+    "dedup": DedupWork,
+    "build": BuildWork,
+    "probe": ProbeWork,
+    "pairs": PairsWork,
+    "join": PairsWork,
     "lsh": LshWork,
-}  # fmt: skip
+}
 
 
 RECENT = 100  # results that a rate counts
@@ -61,9 +65,11 @@ class StageStatus(NamedTuple):
     latest : float or None
         When the last result appeared, in seconds since 1970.
     rate : float or None
-        Results per second: of the last 100, or since the stage before was done; of the first stage, since the plan was made.
+        Results per second: of the last 100, or since the stage before was done; of the first stage,
+        since the plan was made.
     begun : int
-        Tasks that are not done, and have an unfinished file: they run, or were killed. In an object store none is seen.
+        Tasks that are not done, and have an unfinished file: they run, or were killed. In an object
+        store none is seen.
     """
 
     stage: str
@@ -82,11 +88,14 @@ class StageStatus(NamedTuple):
 
 
 class Plan:
-    """What a job is to do, cut into tasks: made by :func:`plan_dedup` and others, and opened by :func:`open_plan`.
+    """What a job is to do, cut into tasks.
 
-    Tasks have indexes from 0 on, through all stages. Those of one stage may run at once, in any order, on any machine that
-    reaches the folder of the plan, the inputs and the output. A stage needs the results of the stages before. The result of a
-    task is a function of the plan: it may run twice, also at once, and the first result that is complete counts.
+    Made by :func:`plan_dedup` and others, and opened by :func:`open_plan`.
+
+    Tasks have indexes from 0 on, through all stages. Those of one stage may run at once, in any
+    order, on any machine that reaches the folder of the plan, the inputs and the output. A stage
+    needs the results of the stages before. The result of a task is a function of the plan: it may
+    run twice, also at once, and the first result that is complete counts.
 
     Attributes
     ----------
@@ -102,9 +111,12 @@ class Plan:
             self._work = KINDS[folder.kind](folder)
         except FpstoreError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError) as error:  # the digest is right: who wrote it knows more
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            # the digest is right: who wrote it knows more
             where = folder.place.shown(PLAN_FILE)
-            raise FormatVersionError(f"{where}: was made by another fpstore: make the plan anew", path=where) from error
+            raise FormatVersionError(
+                f"{where}: was made by another fpstore: make the plan anew", path=where
+            ) from error
         self.path, self.digest = folder.place.uri, folder.digest
 
     def __len__(self) -> int:
@@ -126,11 +138,27 @@ class Plan:
             latest = ended[-1] if ended[1:] else None
             left = tuple(index for index in indexes if index not in times)
             unfinished = len(begun.intersection(left))
-            found.append(StageStatus(stage.name, indexes.start, stage.tasks, len(ended) - 1, left, latest, rate, unfinished))
+            found.append(
+                StageStatus(
+                    stage.name,
+                    indexes.start,
+                    stage.tasks,
+                    len(ended) - 1,
+                    left,
+                    latest,
+                    rate,
+                    unfinished,
+                )
+            )
         return found
 
     def run(
-        self, index: int, *, threads: int | None = 1, memory: int | str | None = None, progress: Progress | None = None
+        self,
+        index: int,
+        *,
+        threads: int | None = 1,
+        memory: int | str | None = None,
+        progress: Progress | None = None,
     ) -> bool:
         """Do a task in this process, unless it is done.
 
@@ -159,12 +187,21 @@ class Plan:
         """
         index = check_whole(index, 0, max(len(self) - 1, 0), "index")
         with self._naming_tasks():
-            return self._folder.run(self._work.run, index, checked_resources(memory, threads, progress))
+            return self._folder.run(
+                self._work.run, index, checked_resources(memory, threads, progress)
+            )
 
-    def run_all(self, processes: int | None = None, *, memory: int | str | None = None, progress: Progress | None = None) -> None:
+    def run_all(
+        self,
+        processes: int | None = None,
+        *,
+        memory: int | str | None = None,
+        progress: Progress | None = None,
+    ) -> None:
         """Do all tasks that are left, stage by stage, in processes of this machine, each with one thread.
 
-        Each process imports the script that calls this: put the call under ``if __name__ == "__main__":``.
+        Each process imports the script that calls this: put the call under ``if __name__ ==
+        "__main__":``.
 
         Parameters
         ----------
@@ -202,7 +239,9 @@ class Plan:
                     raise
 
     def finish(self, *, progress: Progress | None = None) -> dict[str, Any]:
-        """Write what appears last, when all tasks are done, and return what was found. Finishing twice is allowed.
+        """Write what appears last, when all tasks are done, and return what was found.
+
+        Finishing twice is allowed.
 
         UnfinishedError names a task that has not run.
         """
@@ -221,11 +260,16 @@ class Plan:
             raise CorruptStoreError(f"{error} (--index {index})", path=error.path) from error
 
     def is_finished(self) -> bool:
-        """Whether all tasks are done, and :meth:`finish` has ended the job: then the plan may be removed."""
+        """Whether all tasks are done, and :meth:`finish` has ended the job.
+
+        Then the plan may be removed.
+        """
         return self._work.is_finished()
 
     def remove(self, *, force: bool = False) -> list[str]:
-        """Remove the plan and the results of its tasks; the output stays, and so do files of others in its folder.
+        """Remove the plan and the results of its tasks.
+
+        The output stays, and so do files of others in its folder.
 
         Parameters
         ----------
@@ -243,15 +287,26 @@ class Plan:
             The job is not finished, or its output is gone.
         """
         if not (force or self.is_finished()):
-            unfinished = "its job is not finished, or the output is gone: finish it, or remove the plan with force=True (--force)"
+            unfinished = (
+                "its job is not finished, or the output is gone: finish it, or remove the plan "
+                "with force=True (--force)"
+            )
             raise UnfinishedError(f"{self.path}: {unfinished}", path=self.path)
         return self._folder.remove()
 
 
 def _run_stage(
-    pool: ProcessPoolExecutor, plan: Plan, indexes: list[int], memory: int, stage: str, total: int, progress: Progress | None
+    pool: ProcessPoolExecutor,
+    plan: Plan,
+    indexes: list[int],
+    memory: int,
+    stage: str,
+    total: int,
+    progress: Progress | None,
 ) -> None:
-    running = [pool.submit(_run_in_process, plan.path, plan.digest, index, memory) for index in indexes]
+    running = [
+        pool.submit(_run_in_process, plan.path, plan.digest, index, memory) for index in indexes
+    ]
     done = total - len(running)
     for job in as_completed(running):
         job.result()
@@ -264,15 +319,21 @@ def _ended(path: str, stage: str, has_begun: bool) -> FpstoreError:
     """Return the error of a pool one of whose processes has ended, perhaps before any process had begun to take tasks."""
     if not has_begun:
         return InputError(
-            f"{path}: no process could begin: each imports the script that calls run_all, which ended it: "
+            f"{path}: no process could begin: each imports the script that calls run_all, which "
+            "ended it: "
             'put the call under if __name__ == "__main__":'
         )
-    message = f"{path}: a process was ended while it ran a task of the stage {stage}; what is done is kept: run again"
+    message = (
+        f"{path}: a process was ended while it ran a task of the stage {stage}; what is done is "
+        "kept: run again"
+    )
     return StorageError(f"{message}, with fewer processes if memory was short", path=path)
 
 
 def _begin(parent: int, has_begun: Any) -> None:
-    """Note that a process has begun, and let it end when its parent is killed: it would wait for tasks forever.
+    """Note that a process has begun, and let it end when its parent is killed.
+
+    It would wait for tasks forever.
 
     Tasks may be killed at any time.
     """
@@ -292,7 +353,9 @@ def opened_once(path: str, digest: str) -> Plan:
     """Return a plan, which a worker opens once for all of its tasks."""
     plan = open_plan(path)
     if plan.digest != digest:
-        raise StoreExistsError(f"{path}: holds another plan than the one that was begun", path=path, expected=digest)
+        raise StoreExistsError(
+            f"{path}: holds another plan than the one that was begun", path=path, expected=digest
+        )
     return plan
 
 
@@ -302,7 +365,8 @@ def open_plan(path: PathLike) -> Plan:
     Parameters
     ----------
     path : path-like
-        The folder of the plan, or its URI in an object store that pyarrow knows, such as ``s3://bucket/plans/one``.
+        The folder of the plan, or its URI in an object store that pyarrow knows, such as
+        ``s3://bucket/plans/one``.
 
     Returns
     -------
@@ -313,7 +377,8 @@ def open_plan(path: PathLike) -> Plan:
     StoreNotFoundError
         There is no plan.
     FormatVersionError
-        The plan is of another version, or was made by another version of fpstore, NumPy or pyarrow, whose results may differ.
+        The plan is of another version, or was made by another version of fpstore, NumPy or pyarrow,
+        whose results may differ.
     CorruptStoreError
         The plan is damaged, or was changed by hand.
     """
@@ -348,6 +413,8 @@ def remove_plan(path: PathLike, *, force: bool = False) -> list[str]:
         plan = open_plan(path)
     except FormatVersionError as error:
         if not force:
-            raise FormatVersionError(f"{error}; or remove it with force=True (--force)", path=error.path) from error
+            raise FormatVersionError(
+                f"{error}; or remove it with force=True (--force)", path=error.path
+            ) from error
         return remove_files(place_of(path))
     return plan.remove(force=force)

@@ -19,10 +19,12 @@ def asked_of(job: DedupJob) -> dict[str, Any]:
     """Return a job as JSON."""
     return {
         "projection": projection_asked(job.projection),
-        "grouping": job.grouping._asdict(), "unknown": job.unknown,
+        "grouping": job.grouping._asdict(),
+        "unknown": job.unknown,
         "fingerprinter": None if job.fingerprinter is None else job.fingerprinter.describe(),
-        "least_similarity": job.least_similarity, "bands": job.bands,
-    }  # fmt: skip
+        "least_similarity": job.least_similarity,
+        "bands": job.bands,
+    }
 
 
 def projection_asked(projection: Projection) -> dict[str, Any]:
@@ -34,9 +36,13 @@ def job_of(asked: Mapping[str, Any]) -> DedupJob:
     """Return the job that was written as JSON."""
     bands = asked["bands"]
     return DedupJob(
-        projection_in(asked["projection"]), Grouping(**asked["grouping"]), asked["unknown"],
-        fingerprinter_in(asked["fingerprinter"]), asked["least_similarity"], bands=None if bands is None else Bands(*bands),
-    )  # fmt: skip
+        projection_in(asked["projection"]),
+        Grouping(**asked["grouping"]),
+        asked["unknown"],
+        fingerprinter_in(asked["fingerprinter"]),
+        asked["least_similarity"],
+        bands=None if bands is None else Bands(*bands),
+    )
 
 
 def projection_in(asked: Mapping[str, Any]) -> Projection:

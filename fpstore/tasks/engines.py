@@ -1,4 +1,7 @@
-"""What an engine of a cluster needs: how a worker runs a task, in which order tasks run, and how a job begins and ends."""
+"""What an engine of a cluster needs.
+
+How a worker runs a task, in which order tasks run, and how a job begins and ends.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,19 @@ from typing import Any, NamedTuple
 
 from fpstore import errors
 from fpstore.base.resources import LEAST_MEMORY, parse_memory, parse_threads
-from fpstore.errors import FpstoreError, MemoryLimitError, StorageError, StoreNotFoundError, one_line
+from fpstore.errors import (
+    FpstoreError,
+    MemoryLimitError,
+    StorageError,
+    StoreNotFoundError,
+    one_line,
+)
 from fpstore.tasks.api import PathLike, Plan, opened_once
 from fpstore.tasks.places import full_uri
 
 ROUNDS = 3  # in which tasks are tried
-PASSING = {"MemoryLimitError", "StorageError", "StoreNotFoundError", "UnfinishedError"}  # what may be gone when a task runs again
+# what may be gone when a task runs again
+PASSING = {"MemoryLimitError", "StorageError", "StoreNotFoundError", "UnfinishedError"}
 
 
 class Outcome(NamedTuple):
@@ -27,16 +37,20 @@ class Outcome(NamedTuple):
 def attempt(path: str, digest: str, index: int, memory: int | None) -> Outcome:
     """Run a task of a plan in a worker.
 
-    An error of fpstore is returned, not raised: engines wrap exceptions, shorten their messages, and some retry none. So is the
-    MemoryError of Python and NumPy, as the one of fpstore.
+    An error of fpstore is returned, not raised: engines wrap exceptions, shorten their messages,
+    and some retry none. So is the MemoryError of Python and NumPy, as the one of fpstore.
     """
-    each = max(parse_memory(None) // parse_threads(None), LEAST_MEMORY) if memory is None else memory
+    each = (
+        max(parse_memory(None) // parse_threads(None), LEAST_MEMORY) if memory is None else memory
+    )
     try:
         _opened(path, digest).run(index, memory=each)
     except FpstoreError as error:
         return Outcome(index, type(error).__name__, str(error))
     except MemoryError as error:
-        message = f"{path}: memory ran out in task {index}: {one_line(str(error)) or 'no more is known'}"
+        message = (
+            f"{path}: memory ran out in task {index}: {one_line(str(error)) or 'no more is known'}"
+        )
         return Outcome(index, MemoryLimitError.__name__, message)
     return Outcome(index)
 
@@ -47,19 +61,24 @@ def _opened(path: str, digest: str) -> Plan:
         return opened_once(path, digest)
     except StoreNotFoundError:
         reached = "the plan, the inputs and the output must be where all machines reach them"
-        raise StoreNotFoundError(f"{path}: the machine {socket.gethostname()} has no plan there: {reached}", path=path) from None
+        raise StoreNotFoundError(
+            f"{path}: the machine {socket.gethostname()} has no plan there: {reached}", path=path
+        ) from None
 
 
 def run_stages(plan: Plan, run_tasks: Callable[[list[int]], Iterable[Outcome]]) -> None:
     """Run all tasks that are left, stage by stage, with a function that runs tasks at once.
 
-    What is published counts. Outcomes only say why something is not: a task may fail in one process and be done by another.
+    What is published counts. Outcomes only say why something is not: a task may fail in one process
+    and be done by another.
     """
     for number in range(len(plan.status())):
         _run_stage(plan, number, run_tasks)
 
 
-def _run_stage(plan: Plan, number: int, run_tasks: Callable[[list[int]], Iterable[Outcome]]) -> None:
+def _run_stage(
+    plan: Plan, number: int, run_tasks: Callable[[list[int]], Iterable[Outcome]]
+) -> None:
     left, failed = plan.status()[number].left, list[Outcome]()
     for _ in range(ROUNDS):
         if not left or any(one.error not in PASSING for one in failed):
@@ -70,14 +89,25 @@ def _run_stage(plan: Plan, number: int, run_tasks: Callable[[list[int]], Iterabl
     for one in sorted(failed, key=lambda one: (one.error in PASSING, one.task)):
         raise getattr(errors, str(one.error))(str(one.message))
     if left:
-        message = f"{plan.path}: task {left[0]} of the stage {plan.status()[number].stage} has run, and its result is not here"
-        raise StorageError(f"{message}: the plan must be where all machines reach it", path=plan.path)
+        message = (
+            f"{plan.path}: task {left[0]} of the stage {plan.status()[number].stage} has run, and "
+            "its result is not here"
+        )
+        raise StorageError(
+            f"{message}: the plan must be where all machines reach it", path=plan.path
+        )
 
 
 def run_job(
-    make: Callable[[PathLike], Plan], output: PathLike, plan: PathLike | None, run: Callable[[Plan], None]
+    make: Callable[[PathLike], Plan],
+    output: PathLike,
+    plan: PathLike | None,
+    run: Callable[[Plan], None],
 ) -> dict[str, Any]:
-    """Plan a job, or open the plan of one that ended early; run it, finish it, and remove the plan. Return what was found."""
+    """Plan a job, or open the plan of one that ended early; run it, finish it, and remove the plan.
+
+    Return what was found.
+    """
     made = make(f"{full_uri(output, 'output').rstrip('/')}.plan" if plan is None else plan)
     run(made)
     summary = made.finish()

@@ -57,7 +57,9 @@ def as_integers(ids: IdColumn, where: str) -> Words:
     """Return ids as integers; InputError names where a text is none."""
     found = parse_integers(ids, plain=False) if isinstance(ids, StringColumn) else ids
     if found is None:
-        raise InputError(f"{where}: an id is no integer: leave id_type='int' (--id-type int) out", path=where)
+        raise InputError(
+            f"{where}: an id is no integer: leave id_type='int' (--id-type int) out", path=where
+        )
     return found
 
 

@@ -1,4 +1,7 @@
-"""The input files of a plan: what they are called, how large they are, and a digest by which a change is noticed."""
+"""The input files of a plan.
+
+What they are called, how large they are, and a digest by which a change is noticed.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,18 @@ from fpstore.io.source import FIELD_SUFFIXES, Projection, format_named, suffix_o
 from fpstore.jobs.dedup_job import rows_told
 from fpstore.sharded import ShardedStore
 from fpstore.store import Store, snapshot_of
-from fpstore.tasks.places import DiskPlace, Place, StoredPlace, full_uri, is_inside, place_of, scratch_folder
+from fpstore.tasks.places import (
+    DiskPlace,
+    Place,
+    StoredPlace,
+    full_uri,
+    is_inside,
+    place_of,
+    scratch_folder,
+)
 
-WHOLE_BYTES = 1 << 24  # of a file that is read as a whole for its digest; of a larger one, as much in even pieces
+# of a file that is read as a whole for its digest; of a larger one, as much in even pieces
+WHOLE_BYTES = 1 << 24
 PIECE_BYTES = 1 << 20
 LEAST_PART, MOST_PART, MOST_PARTS = 16 << 20, 256 << 20, 4096  # bytes of a part, and parts
 GROUP_ROWS = 1 << 20  # of raw numbers, which are cut like row groups
@@ -42,7 +54,9 @@ File = tuple[Place, str, str]  # its name there, and what its output is called
 
 
 class InputSpec(NamedTuple):
-    """A file: where it is, what its output is called, its size, and its digest. ``groups`` are the rows of its row groups.
+    """A file: where it is, what its output is called, its size, and its digest.
+
+    ``groups`` are the rows of its row groups.
 
     ``form`` is the format, if the user has named it.
     """
@@ -66,7 +80,10 @@ class InputSpec(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of the inputs: successive files, or some row groups of one file (``end`` 0: all of it)."""
+    """A part of the inputs: successive files, or some row groups of one file (``end`` 0.
+
+    All of it).
+    """
 
     file: int
     files: int
@@ -80,7 +97,10 @@ class Part(NamedTuple):
 
 
 def digest_of_file(place: Place, name: str) -> tuple[int, str]:
-    """Return the size of a file and a digest: of all of it, or of pieces at even distances, the first and the last among them."""
+    """Return the size of a file and a digest.
+
+    Of all of it, or of pieces at even distances, the first and the last among them.
+    """
     size = place.size(name)
     if size is None:
         raise InputError(f"{place.shown(name)}: is not there", path=place.shown(name))
@@ -95,19 +115,31 @@ def digest_of_file(place: Place, name: str) -> tuple[int, str]:
 
 
 def found_inputs(
-    source: Any, encoding: str | None = None, raw: bool = False, outside: Sequence[str | os.PathLike[str] | None] = (),
+    source: Any,
+    encoding: str | None = None,
+    raw: bool = False,
+    outside: Sequence[str | os.PathLike[str] | None] = (),
     form: str | None = None,
-) -> list[InputSpec]:  # fmt: skip
-    """Return the files that a source names: paths, or URIs of object stores, of files or of folders, all of a format.
+) -> list[InputSpec]:
+    """Return the files that a source names.
 
-    Files of ``raw`` numbers are named one by one. InputError if a path of ``outside`` is in one of the folders, whose files the
-    next run would read.
+    Paths, or URIs of object stores, of files or of folders, all of a format.
+
+    Files of ``raw`` numbers are named one by one. InputError if a path of ``outside`` is in one of
+    the folders, whose files the next run would read.
     """
     if hasattr(source, "__arrow_c_stream__") or type(source).__name__ == "LazyFrame":
-        raise InputError("a plan is for files: a table in memory is not on other machines", got=type(source))
+        raise InputError(
+            "a plan is for files: a table in memory is not on other machines", got=type(source)
+        )
     given = list(source) if is_iterable(source, str, Mapping) else [source]
     uris = [one for one in given if is_uri(one)]
-    if not uris and raw and form is None and all(isinstance(one, str | os.PathLike) and is_raw(one) for one in given):
+    if (
+        not uris
+        and raw
+        and form is None
+        and all(isinstance(one, str | os.PathLike) and is_raw(one) for one in given)
+    ):
         paths = [Path(one) for one in corpus_paths(given)]
         return _specs((DiskPlace(path.parent), path.name, path.name) for path in paths)
     if not uris:
@@ -115,30 +147,45 @@ def found_inputs(
         assert isinstance(corpus, Shards)
         _check_outside(map(str, corpus.folders), outside)
         files = zip(map(Path, corpus.paths), places_of_shards(corpus), strict=True)
-        return _specs(((DiskPlace(path.parent), path.name, name.as_posix()) for path, name in files), form)
+        return _specs(
+            ((DiskPlace(path.parent), path.name, name.as_posix()) for path, name in files), form
+        )
     if len(uris) < len(given):
-        raise InputError("paths and URIs of object stores are not mixed: name one kind of input", got=source)
+        raise InputError(
+            "paths and URIs of object stores are not mixed: name one kind of input", got=source
+        )
     found = _specs((file for uri in uris for file in _stored(uri, len(uris) > 1, form)), form)
     forms = {spec.suffix for spec in found}
     if len(forms) > 1:
-        raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}", got=source)
+        raise InputError(
+            f"files of one format are expected, got {', '.join(sorted(forms))}", got=source
+        )
     _check_outside(uris, outside)
     if len({spec.name for spec in found}) < len(found):
-        raise InputError("two inputs would be written to one name: name a folder above them", got=source)
+        raise InputError(
+            "two inputs would be written to one name: name a folder above them", got=source
+        )
     return found
 
 
-def _check_outside(folders: Iterable[str], outside: Sequence[str | os.PathLike[str] | None]) -> None:
+def _check_outside(
+    folders: Iterable[str], outside: Sequence[str | os.PathLike[str] | None]
+) -> None:
     """Raise InputError for a path in a folder of inputs."""
     paths = [full_uri(one, "output") for one in outside if one is not None]
     for folder in folders:
         within = next((path for path in paths if is_inside(path, folder)), None)
         if within is not None:
-            raise InputError(f"{within}: is in {folder}, and the next run would read it: name a place outside", path=within)
+            raise InputError(
+                f"{within}: is in {folder}, and the next run would read it: name a place outside",
+                path=within,
+            )
 
 
 def _stored(uri: str, many: bool, form: str | None = None) -> Iterator[File]:
-    """Yield the files that a URI names: those of a folder in the order in which a walk through folders of a disk finds them.
+    """Yield the files that a URI names.
+
+    Those of a folder in the order in which a walk through folders of a disk finds them.
 
     If the format is named, all files of a folder have it.
     """
@@ -157,14 +204,18 @@ def _stored(uri: str, many: bool, form: str | None = None) -> Iterator[File]:
             names.append(name)
     hidden.tell()
     for name in sorted(
-        files_of_rows(uri, names, form, lambda name: place.read(name, 0, HEAD_BYTES)), key=lambda name: name.split("/")
+        files_of_rows(uri, names, form, lambda name: place.read(name, 0, HEAD_BYTES)),
+        key=lambda name: name.split("/"),
     ):
         output = str(PurePosixPath(name).with_name(inner_name(name)))
         yield place, name, f"{last}/{output}" if many else output
 
 
 def _specs(files: Iterable[File], form: str | None = None) -> list[InputSpec]:
-    """Return what a plan says of files: an object store takes its time, and answers many at once."""
+    """Return what a plan says of files.
+
+    An object store takes its time, and answers many at once.
+    """
     return [spec for _, spec in in_order(partial(_spec, form), files, READERS)]
 
 
@@ -213,12 +264,19 @@ def checked_part_bytes(given: int | str | None) -> int | None:
 
 
 def parts_of(specs: Sequence[InputSpec], part_bytes: int | None) -> list[Part]:
-    """Return the parts of the files, of about so many bytes: small files together, and of large Parquet files some row groups.
+    """Return the parts of the files, of about so many bytes.
 
-    By default there are 256 parts, of 16 to 256 MiB each, and never more than 4,096: a later task reads something of each.
+    Small files together, and of large Parquet files some row groups.
+
+    By default there are 256 parts, of 16 to 256 MiB each, and never more than 4,096: a later task
+    reads something of each.
     """
     total = sum(spec.bytes for spec in specs)
-    most = max(min(max(total // 256, LEAST_PART), MOST_PART), total // MOST_PARTS) if part_bytes is None else part_bytes
+    most = (
+        max(min(max(total // 256, LEAST_PART), MOST_PART), total // MOST_PARTS)
+        if part_bytes is None
+        else part_bytes
+    )
     parts, first, held = list[Part](), 0, 0
     for number, spec in enumerate(specs):
         count = min(-(-spec.bytes // most), len(spec.groups or ()))
@@ -235,11 +293,16 @@ def parts_of(specs: Sequence[InputSpec], part_bytes: int | None) -> list[Part]:
 
 def files_of(parts: Sequence[Part]) -> list[range]:
     """Return the numbers of the files that stand together in a part, or of one that has several parts."""
-    return [range(first, end) for first, end in sorted({(part.file, part.file + part.files) for part in parts})]
+    return [
+        range(first, end)
+        for first, end in sorted({(part.file, part.file + part.files) for part in parts})
+    ]
 
 
 def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | None) -> int:
-    """Return how many rows the files have: of Parquet, otherwise as many as the first rows of the largest file tell.
+    """Return how many rows the files have.
+
+    Of Parquet, otherwise as many as the first rows of the largest file tell.
 
     InputError for a column that the file does not have, as far as that is known before reading.
     """
@@ -256,7 +319,10 @@ def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | 
 
 
 def with_alike_scores(projection: Projection, specs: Sequence[InputSpec]) -> Projection:
-    """Return columns whose scores compare although each task reads some of the files; InputError for times of several types."""
+    """Return columns whose scores compare although each task reads some of the files.
+
+    InputError for times of several types.
+    """
     name, first, kinds = projection.score, "", set[str]()
     if name is None or len(specs) < 2 or specs[0].suffix != ".parquet":
         return projection
@@ -269,12 +335,21 @@ def with_alike_scores(projection: Projection, specs: Sequence[InputSpec]) -> Pro
         kinds |= numbers
         kind = "a number" if numbers else str(found)
         if kind != "null" and kind != (first := first or kind):
-            raise at(spec.uri, None, f"the column {name!r} is {kind} here, and {first} in earlier files: make them alike")
+            raise at(
+                spec.uri,
+                None,
+                f"the column {name!r} is {kind} here, and {first} in earlier files: make them "
+                "alike",
+            )
     return replace(projection, alike_scores=len(kinds) > 1)
 
 
-def with_known_ids(projection: Projection, specs: Sequence[InputSpec], encoding: str | None) -> Projection:
-    """Return columns with those of ids, or without: if ids are optional, the schema, header or first row of the first file tells.
+def with_known_ids(
+    projection: Projection, specs: Sequence[InputSpec], encoding: str | None
+) -> Projection:
+    """Return columns with those of ids, or without.
+
+    If ids are optional, the schema, header or first row of the first file tells.
 
     All tasks read the same columns then.
     """
@@ -294,10 +369,14 @@ def opened_input(spec: InputSpec, encoding: str | None) -> AbstractContextManage
 
 @contextmanager
 def opened_part(specs: Sequence[InputSpec], part: Part, encoding: str | None) -> Iterator[Shards]:
-    """Yield the rows of a part of some files; InputError if one is not as it was when the plan was made."""
+    """Yield the rows of a part of some files.
+
+    InputError if one is not as it was when the plan was made.
+    """
     with inputs_on_disk([specs[number] for number in part.numbers]) as paths:
         form = specs[part.file].form
-        corpus = open_source(map(Path, paths), format=form, encoding=encoding)  # a string with a line break would be a text
+        # a string with a line break would be a text
+        corpus = open_source(map(Path, paths), format=form, encoding=encoding)
         assert isinstance(corpus, Shards)
         if isinstance(corpus, ParquetRows) and part.end:
             corpus = corpus.some_groups(part.first, part.end)
@@ -306,14 +385,19 @@ def opened_part(specs: Sequence[InputSpec], part: Part, encoding: str | None) ->
 
 @contextmanager
 def inputs_on_disk(specs: Sequence[InputSpec]) -> Iterator[list[str]]:
-    """Yield the paths of files, or of copies of them; InputError if one is not as it was when the plan was made."""
+    """Yield the paths of files, or of copies of them.
+
+    InputError if one is not as it was when the plan was made.
+    """
     with scratch_folder() as scratch:
         place_of_folder = cache(place_of)  # a file system of pyarrow for all files there
         work = partial(_on_disk, scratch, place_of_folder)
         yield [path for _, path in in_order(work, enumerate(specs), READERS)]
 
 
-def _on_disk(scratch: Path, place_of_folder: Callable[[str], Place], numbered: tuple[int, InputSpec]) -> str:
+def _on_disk(
+    scratch: Path, place_of_folder: Callable[[str], Place], numbered: tuple[int, InputSpec]
+) -> str:
     """Return the path of a file, or of a copy of it in a folder."""
     number, spec = numbered
     top, name = os.path.split(spec.uri)

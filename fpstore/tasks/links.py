@@ -1,4 +1,7 @@
-"""Links between near-duplicates, and the connected components that they make; see docs/design.md, "Beyond one machine"."""
+"""Links between near-duplicates, and the connected components that they make.
+
+See docs/design.md, "Beyond one machine".
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ from fpstore.tasks.stars import write_edges
 
 
 class Links:
-    """Links that connect rows, by their numbers: from the first of a set to each other row of it."""
+    """Links that connect rows, by their numbers.
+
+    From the first of a set to each other row of it.
+    """
 
     def __init__(self) -> None:
         self._a, self._b = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
@@ -47,10 +53,13 @@ def write_links(writer: PieceWriter, a: Words, b: Words, star_bits: int | None) 
         writer.add("b", b)
 
 
-def repeats_of(fingerprints: Words, bands: Iterable[Words]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def repeats_of(
+    fingerprints: Words, bands: Iterable[Words]
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Return the places of rows that repeat an earlier one, and the place of that one, which repeats none.
 
-    The two have one fingerprint, and one key in each of some bands: so what connects either with a third row connects both.
+    The two have one fingerprint, and one key in each of some bands: so what connects either with a
+    third row connects both.
     """
     hashes = row_hashes(fingerprints)
     order = stable_order(hashes)
@@ -79,7 +88,9 @@ def links_of_equal(rows: Gathered) -> _kernel.Sets:
     return sets
 
 
-def _unite_equal(sets: _kernel.Sets, distinct: Words, which: npt.NDArray[np.intp], united: bool = True) -> Words:
+def _unite_equal(
+    sets: _kernel.Sets, distinct: Words, which: npt.NDArray[np.intp], united: bool = True
+) -> Words:
     """Unite the rows of each fingerprint, unless they are already, and return the first row of each."""
     places = np.arange(len(which), dtype=np.uint64)
     firsts = np.empty(len(distinct), np.uint64)
@@ -89,7 +100,9 @@ def _unite_equal(sets: _kernel.Sets, distinct: Words, which: npt.NDArray[np.intp
     return firsts
 
 
-def links_of_table(rows: Gathered, slicing: Slicing, table: int, resources: Resources) -> _kernel.Sets:
+def links_of_table(
+    rows: Gathered, slicing: Slicing, table: int, resources: Resources
+) -> _kernel.Sets:
     """Return the sets of rows with one fingerprint, or that are within the radius and meet in a slice of a table of a join."""
     sets = _kernel.Sets(len(rows.numbers))
     distinct, which = distinct_places(rows.fingerprints)
@@ -110,7 +123,10 @@ def write_components(writer: PieceWriter, links: Sequence[Pieces], parts: int) -
 
 
 def _nodes_of(links: Sequence[Pieces]) -> Words:
-    """Return the numbers that links have, ascending: most have links in many bands, so no array has all ends."""
+    """Return the numbers that links have, ascending.
+
+    Most have links in many bands, so no array has all ends.
+    """
     held, count = [np.empty(0, np.uint64)], 0
     for one in links:
         held += [one.read(end) for end in ("a", "b")]
@@ -129,7 +145,9 @@ def _distinct(held: list[Words]) -> Words:
 
 def write_labels(writer: PieceWriter, nodes: Words, labels: Words, parts: int) -> None:
     """Write ascending numbers and their labels, by parts."""
-    bounds = np.searchsorted(nodes, np.arange(parts + 1, dtype=np.uint64) << np.uint64(ROW_BITS)).tolist()
+    bounds = np.searchsorted(
+        nodes, np.arange(parts + 1, dtype=np.uint64) << np.uint64(ROW_BITS)
+    ).tolist()
     slices = [np.arange(start, end) for start, end in pairwise(bounds)]
     writer.add_slices("rows", nodes, slices)
     writer.add_slices("labels", labels, slices)

@@ -1,7 +1,10 @@
-"""An LSH index by tasks: texts are hashed part by part, and one task makes the index of what they become.
+"""An LSH index by tasks.
 
-Stages: *hash* makes rows of documents, keys of bands and ids of a part of the inputs; *build* reads them in order, and writes the
-index. An index has at most 2^32 documents, and hashing takes most of the time: of texts of 1,500 words nine tenths.
+Texts are hashed part by part, and one task makes the index of what they become.
+
+Stages: *hash* makes rows of documents, keys of bands and ids of a part of the inputs; *build* reads
+them in order, and writes the index. An index has at most 2^32 documents, and hashing takes most of
+the time: of texts of 1,500 words nine tenths.
 """
 
 from __future__ import annotations
@@ -18,7 +21,13 @@ import numpy as np
 
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
-from fpstore.errors import CorruptStoreError, FormatVersionError, InputError, StoreExistsError, StoreNotFoundError
+from fpstore.errors import (
+    CorruptStoreError,
+    FormatVersionError,
+    InputError,
+    StoreExistsError,
+    StoreNotFoundError,
+)
 from fpstore.families import MinHashFamily, from_description
 from fpstore.hashing.corpora import hashed_rows
 from fpstore.hashing.html import MainText
@@ -40,16 +49,35 @@ BUILT = "build", 0  # the one task that makes the index
 
 
 def plan_of_index(
-    place: Place, specs: list[InputSpec], output: str | os.PathLike[str], projection: Projection, family: MinHashFamily,
-    form: LshPlan, expected: int, id_type: str, index_ids: bool, encoding: str | None, part_bytes: int | None,
-) -> PlanFolder:  # fmt: skip
-    """Write the plan of an index; its keys are long enough for as many documents as are expected, and for those that are read."""
+    place: Place,
+    specs: list[InputSpec],
+    output: str | os.PathLike[str],
+    projection: Projection,
+    family: MinHashFamily,
+    form: LshPlan,
+    expected: int,
+    id_type: str,
+    index_ids: bool,
+    encoding: str | None,
+    part_bytes: int | None,
+) -> PlanFolder:
+    """Write the plan of an index.
+
+    Its keys are long enough for as many documents as are expected, and for those that are read.
+    """
     parts, target = parts_of(specs, part_bytes), Output(full_uri(output, "output"), True)
     asked = {
-        "inputs": specs, "parts": parts, "projection": projection_asked(projection), "family": family.describe(),
-        "form": asdict(form), "expected": expected, "id_type": id_type, "index_ids": index_ids, "encoding": encoding,
+        "inputs": specs,
+        "parts": parts,
+        "projection": projection_asked(projection),
+        "family": family.describe(),
+        "form": asdict(form),
+        "expected": expected,
+        "id_type": id_type,
+        "index_ids": index_ids,
+        "encoding": encoding,
         "output": target._asdict(),
-    }  # fmt: skip
+    }
     return target.planned(place, "lsh", asked, [Stage("hash", len(parts)), Stage(BUILT[0], 1)])
 
 
@@ -67,11 +95,16 @@ class LshWork(Work):
         self._path = Path(self._output.uri)
 
     def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        """Write rows with keys, and ids, some at a time; ids are places in the part unless there are others."""
+        """Write rows with keys, and ids, some at a time.
+
+        Ids are places in the part unless there are others.
+        """
         hashed = partial(rows_with_keys, self._family, self._bands)
         with opened_part(self._inputs, self._parts[number], self._encoding) as corpus:
             maker, rule = self._family.fingerprinter, IdRule(self._id_type)
-            made = hashed_rows(corpus, self._projection, maker, resources.threads, rule, hashed=hashed)
+            made = hashed_rows(
+                corpus, self._projection, maker, resources.threads, rule, hashed=hashed
+            )
             self._write(writer, made, resources)
             writer.facts["whole_pages"] = corpus.whole_pages
 
@@ -96,7 +129,9 @@ class LshWork(Work):
     def _build(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         """Make the index, unless a task that was ended late has done so."""
         parts = [self._plan.result("hash", part).facts for part in range(len(self._parts))]
-        writer.facts |= {name: sum(part[name] for part in parts) for name in ("rows", "documents", "whole_pages")}
+        writer.facts |= {
+            name: sum(part[name] for part in parts) for name in ("rows", "documents", "whole_pages")
+        }
         self._check_parts(parts)
         if not os.path.lexists(self._path):
             documents = _Documents(self._plan, len(parts), self._projection.id is None)
@@ -104,15 +139,26 @@ class LshWork(Work):
             with self._output.place.writing(self._path.name) as folder:
                 folder.mkdir()
                 options = self._asked["expected"], self._asked["index_ids"], resources
-                build_index(folder, pieces, self._form, *options, (self._identity(DOCUMENTS), self._identity(KEYS)))
+                build_index(
+                    folder,
+                    pieces,
+                    self._form,
+                    *options,
+                    (self._identity(DOCUMENTS), self._identity(KEYS)),
+                )
         self._check()
 
     def _check_parts(self, parts: list[dict[str, Any]]) -> None:
         """Raise InputError if there are no documents, or ids of two types."""
-        filled = [(part["ids"], self._inputs[self._parts[number].file].uri) for number, part in enumerate(parts) if part["ids"]]
+        filled = [
+            (part["ids"], self._inputs[self._parts[number].file].uri)
+            for number, part in enumerate(parts)
+            if part["ids"]
+        ]
         if not filled:
             raise InputError(
-                f"{self._inputs[0].uri}: no text to make a fingerprint of, nor in other files", path=self._inputs[0].uri
+                f"{self._inputs[0].uri}: no text to make a fingerprint of, nor in other files",
+                path=self._inputs[0].uri,
             )
         for kind, uri in filled:
             if kind != filled[0][0]:
@@ -122,20 +168,34 @@ class LshWork(Work):
         """Raise StoreExistsError for something else than the index that the plan makes."""
         with suppress(StoreNotFoundError, CorruptStoreError, FormatVersionError):
             found = read_index_manifest(self._path)
-            if (found.documents, found.keys) == (self._identity(DOCUMENTS).hex(), self._identity(KEYS).hex()):
+            if (found.documents, found.keys) == (
+                self._identity(DOCUMENTS).hex(),
+                self._identity(KEYS).hex(),
+            ):
                 return
-        raise StoreExistsError(f"{self._path}: exists, and is not what the plan makes: remove it, and run again", path=self._path)
+        raise StoreExistsError(
+            f"{self._path}: exists, and is not what the plan makes: remove it, and run again",
+            path=self._path,
+        )
 
     def finish(self, resources: Resources) -> dict[str, Any]:
         """Return what the index holds."""
         facts = self._plan.result(*BUILT).facts
         if not os.path.lexists(self._path):
-            message = f"{self._path}: was written, and is gone: remove {result_name(*BUILT)} in the plan, and run again"
+            message = (
+                f"{self._path}: was written, and is gone: remove {result_name(*BUILT)} in the "
+                "plan, and run again"
+            )
             raise StoreNotFoundError(message, path=self._path)
         self._check()
         with LshStore(self._path) as index:
             size = index.stats()["bytes"]["total"]
-        summary = {"texts": facts["rows"], "documents": facts["documents"], "bands": self._form.bands, "bytes": size}
+        summary = {
+            "texts": facts["rows"],
+            "documents": facts["documents"],
+            "bands": self._form.bands,
+            "bytes": size,
+        }
         is_of_pages = isinstance(self._family.fingerprinter, MainText)
         return summary | ({"whole_pages": facts["whole_pages"]} if is_of_pages else {})
 

@@ -1,4 +1,7 @@
-"""What a plan writes for its user: files that appear one by one, and a manifest that appears last."""
+"""What a plan writes for its user.
+
+Files that appear one by one, and a manifest that appears last.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ MANIFEST = "_fpstore.json"  # Spark, Arrow and fpstore pass over names that begi
 
 
 class OutputAsked(NamedTuple):
-    """Where the rows go, as a plan says it: a folder, or one file; and the list of removed rows, if any."""
+    """Where the rows go, as a plan says it: a folder, or one file.
+
+    And the list of removed rows, if any.
+    """
 
     uri: str
     is_file: bool
@@ -30,7 +36,10 @@ class OutputAsked(NamedTuple):
 
 
 class Output(OutputAsked):
-    """Where the rows go: a folder for files of the names of the inputs, or one file; and the list of removed rows, if any."""
+    """Where the rows go: a folder for files of the names of the inputs, or one file.
+
+    And the list of removed rows, if any.
+    """
 
     @cached_property
     def place(self) -> Place:
@@ -41,10 +50,13 @@ class Output(OutputAsked):
         """Return the name of the file with the rows of an input."""
         return place_and_name(self.uri)[1] if self.is_file else spec.name
 
-    def planned(self, place: Place, kind: str, asked: Mapping[str, Any], stages: Sequence[Stage]) -> PlanFolder:
+    def planned(
+        self, place: Place, kind: str, asked: Mapping[str, Any], stages: Sequence[Stage]
+    ) -> PlanFolder:
         """Write a plan, and note in an output folder whose it is.
 
-        StoreExistsError if the output is another plan's, or has other files; a new plan is removed then.
+        StoreExistsError if the output is another plan's, or has other files; a new plan is removed
+        then.
         """
         self._check_apart(place.uri)
         plan = PlanFolder.made(place, kind, asked, stages)
@@ -52,7 +64,9 @@ class Output(OutputAsked):
             if plan.is_new:
                 self._check_new()
             if not self.is_file:
-                self._check(self.place.publish(MANIFEST, _manifest(plan.digest, False)), plan.digest)
+                self._check(
+                    self.place.publish(MANIFEST, _manifest(plan.digest, False)), plan.digest
+                )
         except BaseException:
             if plan.is_new:
                 plan.remove()
@@ -64,23 +78,35 @@ class Output(OutputAsked):
         for uri in (self.uri, self.removed):
             if uri is not None and is_inside(uri, plan):
                 raise InputError(
-                    f"{uri}: is in the folder of the plan, which is removed at the end: name a place outside", path=uri
+                    f"{uri}: is in the folder of the plan, which is removed at the end: name a "
+                    "place outside",
+                    path=uri,
                 )
         if is_inside(plan, self.uri):
-            raise InputError(f"{plan}: is in the output: name a place outside for the plan", path=plan)
+            raise InputError(
+                f"{plan}: is in the output: name a place outside for the plan", path=plan
+            )
         if self.removed is not None and is_inside(self.removed, self.uri):
-            message = f"{self.removed}: is the output, or in it: name another place for the list of removed rows"
+            message = (
+                f"{self.removed}: is the output, or in it: name another place for the list of "
+                "removed rows"
+            )
             raise InputError(message, path=self.removed)
 
     def _check_new(self) -> None:
-        """Raise StoreExistsError for files of others; where there is a manifest, it says whose they are."""
+        """Raise StoreExistsError for files of others.
+
+        Where there is a manifest, it says whose they are.
+        """
         if not self.is_file and self.place.size(MANIFEST) is not None:
             return
         for uri in (self.uri if self.is_file else None, self.removed):
             if uri is not None and is_there(uri):
                 raise StoreExistsError(f"{uri} exists: name another file, or remove it", path=uri)
         if not self.is_file and self.place.names():
-            raise StoreExistsError(f"{self.uri} exists, and has files: name a new folder", path=self.uri)
+            raise StoreExistsError(
+                f"{self.uri} exists, and has files: name a new folder", path=self.uri
+            )
 
     def _check(self, manifest: bytes, digest: str) -> None:
         """Raise StoreExistsError for the output of another plan."""
@@ -104,7 +130,11 @@ class Output(OutputAsked):
         return {"name": name, "bytes": self.place.size(name)}
 
     def finish(
-        self, results: Iterable[Pieces], digest: str, summary: Mapping[str, Any], write_list: Callable[[Path], None] | None = None
+        self,
+        results: Iterable[Pieces],
+        digest: str,
+        summary: Mapping[str, Any],
+        write_list: Callable[[Path], None] | None = None,
     ) -> None:
         """Check the files of results, write the list of removed rows, and the manifest of a folder last.
 
@@ -130,12 +160,17 @@ class Output(OutputAsked):
         return False
 
     def _checked(self, result: Pieces) -> list[dict[str, Any]]:
-        """Return the files of a result; InputError for one that is gone, or not as long as it was written."""
+        """Return the files of a result.
+
+        InputError for one that is gone, or not as long as it was written.
+        """
         files: list[dict[str, Any]] = result.facts["files"]
         for file in files:
             now = self.place.size(file["name"])
             if now != file["bytes"]:
-                wrong = "is gone: remove" if now is None else "has another length now: remove it, and"
+                wrong = (
+                    "is gone: remove" if now is None else "has another length now: remove it, and"
+                )
                 message = f"was written, and {wrong} {result.name} in the plan, and run again"
                 where = self.place.shown(file["name"])
                 raise InputError(f"{where}: {message}", path=where, expected=file["bytes"], got=now)
@@ -144,13 +179,19 @@ class Output(OutputAsked):
 
 @contextmanager
 def _writing(place: Place, name: str) -> Iterator[Path]:
-    """Yield the path of a new file; StoreExistsError if another one has the name, and is not what was written."""
+    """Yield the path of a new file.
+
+    StoreExistsError if another one has the name, and is not what was written.
+    """
     with place.writing(name) as path:
         yield path
         written = digest_of_file(DiskPlace(path.parent), path.name)
     if digest_of_file(place, name) != written:
         where = place.shown(name)
-        raise StoreExistsError(f"{where}: exists, and is not what the plan writes: remove it, and run again", path=where)
+        raise StoreExistsError(
+            f"{where}: exists, and is not what the plan writes: remove it, and run again",
+            path=where,
+        )
 
 
 def is_there(uri: str) -> bool:
@@ -164,16 +205,28 @@ def output_folder(output: str | os.PathLike[str]) -> Output:
     return Output(full_uri(output, "output"), False)
 
 
-def output_of(output: str | os.PathLike[str], inputs: Sequence[InputSpec], removed: str | os.PathLike[str] | None) -> Output:
+def output_of(
+    output: str | os.PathLike[str],
+    inputs: Sequence[InputSpec],
+    removed: str | os.PathLike[str] | None,
+) -> Output:
     """Return where the rows go; InputError for a file of another format, or of several inputs."""
     uri = full_uri(output, "output")
     is_file = format_named(uri) in FIELD_FORMATS
     if removed is not None and format_named(removed) not in LISTS:
-        raise InputError(f"{os.fspath(removed)}: the list of removed rows is one of .{', .'.join(LISTS)}", path=removed)
+        raise InputError(
+            f"{os.fspath(removed)}: the list of removed rows is one of .{', .'.join(LISTS)}",
+            path=removed,
+        )
     if is_file and len(inputs) > 1:
-        raise InputError(f"{uri}: the rows of several files go to a folder: name one, without an extension", path=uri)
+        raise InputError(
+            f"{uri}: the rows of several files go to a folder: name one, without an extension",
+            path=uri,
+        )
     if is_file and suffix_of(uri) != inputs[0].suffix:
-        raise InputError(f"{uri}: a plan copies rows in the format of the input, {inputs[0].name}", path=uri)
+        raise InputError(
+            f"{uri}: a plan copies rows in the format of the input, {inputs[0].name}", path=uri
+        )
     return Output(uri, is_file, None if removed is None else full_uri(removed, "removed"))
 
 

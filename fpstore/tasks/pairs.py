@@ -1,8 +1,10 @@
-"""All pairs of a store, or of two, by tasks: each compares the rows in a range of the buckets of one table of the join.
+"""All pairs of a store, or of two, by tasks.
 
-Stages: *send* writes the fingerprints of a shard, or some of them, in slices by the leading bits of each table; *pairs* reads a
-slice of all shards, and finds the pairs in it. A pair that meets in several tables is written by the first of them
-(docs/design.md, "Joins: all pairs, and clusters").
+Each compares the rows in a range of the buckets of one table of the join.
+
+Stages: *send* writes the fingerprints of a shard, or some of them, in slices by the leading bits of
+each table; *pairs* reads a slice of all shards, and finds the pairs in it. A pair that meets in
+several tables is written by the first of them (docs/design.md, "Joins: all pairs, and clusters").
 """
 
 from __future__ import annotations
@@ -43,27 +45,50 @@ PIECE_BYTES = 1 << 26  # of fingerprints that are brought in order at once
 
 
 def plan_of_pairs(
-    place: Place, stores: Sequence[Store], output: str | os.PathLike[str], radius: int, form: str, slice_rows: int | None
+    place: Place,
+    stores: Sequence[Store],
+    output: str | os.PathLike[str],
+    radius: int,
+    form: str,
+    slice_rows: int | None,
 ) -> PlanFolder:
     """Write the plan of all pairs of a store, or of two of the same width, and claim its output."""
     if len({store.width for store in stores}) > 1:
-        raise InputError(f"this store holds {stores[0].width} bits, and the other one {stores[1].width}")
-    sides, rows = [_side(store) for store in stores], [snapshot_of(store).totals.fingerprints for store in stores]
+        raise InputError(
+            f"this store holds {stores[0].width} bits, and the other one {stores[1].width}"
+        )
+    sides, rows = (
+        [_side(store) for store in stores],
+        [snapshot_of(store).totals.fingerprints for store in stores],
+    )
     slice_rows = usual_slice_rows(slice_rows, sum(rows))
     bits = _slicing(rows, radius, stores[0].width, slice_rows).bits
     cut, target = Cut.of(bits, sum(rows), slice_rows), output_folder(output)
     asked = {
-        "sides": sides, "rows": rows, "radius": radius, "width": stores[0].width, "slice_rows": slice_rows, "cut": cut,
-        "form": form, "output": target._asdict(),
-    }  # fmt: skip
-    stages = [Stage("send", sum(side["shards"] * side["parts"] for side in sides)), Stage("pairs", cut.tasks)]
+        "sides": sides,
+        "rows": rows,
+        "radius": radius,
+        "width": stores[0].width,
+        "slice_rows": slice_rows,
+        "cut": cut,
+        "form": form,
+        "output": target._asdict(),
+    }
+    stages = [
+        Stage("send", sum(side["shards"] * side["parts"] for side in sides)),
+        Stage("pairs", cut.tasks),
+    ]
     return target.planned(place, "pairs" if len(sides) == 1 else "join", asked, stages)
 
 
 def _side(store: Store) -> dict[str, Any]:
     """Return a store as JSON, with the number of its shards, and of the tasks that send a shard."""
     shards, rows = len(shards_of(store)), snapshot_of(store).totals.fingerprints
-    return {"store": store_asked(store), "shards": shards, "parts": max(-(-rows // (shards * SENT_ROWS)), 1)}
+    return {
+        "store": store_asked(store),
+        "shards": shards,
+        "parts": max(-(-rows // (shards * SENT_ROWS)), 1),
+    }
 
 
 def _slicing(rows: Sequence[int], radius: int, width: int, slice_rows: int) -> Slicing:
@@ -94,9 +119,14 @@ class PairsWork(Work):
 
     def _send(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         side, shard, part = self._senders[number]
-        with opened_store(self._sides[side]["store"]) as whole, Store(shards_of(whole)[shard]) as store:
+        with (
+            opened_store(self._sides[side]["store"]) as whole,
+            Store(shards_of(whole)[shard]) as store,
+        ):
             count = 0
-            for count, rows in enumerate(_some(snapshot_of(store), part, self._sides[side]["parts"]), 1):
+            for count, rows in enumerate(
+                _some(snapshot_of(store), part, self._sides[side]["parts"]), 1
+            ):
                 self._write_rows(writer, count, rows)
         writer.facts["pieces"] = count
 
@@ -112,7 +142,10 @@ class PairsWork(Work):
     def _pairs(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         """Write the pairs that meet in some slices, and in no table before."""
         with ExitStack() as stack:
-            snapshots = [snapshot_of(stack.enter_context(opened_store(side["store"]))) for side in self._sides]
+            snapshots = [
+                snapshot_of(stack.enter_context(opened_store(side["store"])))
+                for side in self._sides
+            ]
             name = f"pairs-{number:05d}.{self._asked['form']}"
             writer.facts["pairs"] = self._write(name, snapshots, self._found(number, resources))
         writer.facts["files"] = [self._output.written(name)]
@@ -140,9 +173,15 @@ class PairsWork(Work):
     def _write(self, name: str, snapshots: Sequence[Snapshot], found: Iterator[PairColumns]) -> int:
         """Write a row for each pair of ids; return how many."""
         width, written = self._asked["width"], 0
-        columns = COLUMNS | {f"id_{side}": kind_of_ids(one) for side, one in zip("ab", [*snapshots, *snapshots][:2], strict=True)}
+        columns = COLUMNS | {
+            f"id_{side}": kind_of_ids(one)
+            for side, one in zip("ab", [*snapshots, *snapshots][:2], strict=True)
+        }
         batches = (batch for some in found for batch in batches_of(some, *snapshots))
-        with self._output.writing(name, self._plan.digest) as path, open_writer(path, columns=columns, width=width) as writer:
+        with (
+            self._output.writing(name, self._plan.digest) as path,
+            open_writer(path, columns=columns, width=width) as writer,
+        ):
             for data in (data for batch in batches for data in batch.rows_of_ids()):
                 writer.write(data)
                 written += len(data["distance"])
@@ -157,7 +196,10 @@ class PairsWork(Work):
 
 
 def _some(snapshot: Snapshot, part: int, parts: int) -> Iterator[Words]:
-    """Yield one of some parts of the fingerprints, in pieces of about PIECE_BYTES; every part decodes all of them."""
+    """Yield one of some parts of the fingerprints, in pieces of about PIECE_BYTES.
+
+    Every part decodes all of them.
+    """
     held: list[Words] = []
     piece = size = 0
     for rows in snapshot.fingerprints():

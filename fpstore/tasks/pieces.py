@@ -25,9 +25,13 @@ from fpstore.tasks.ids import taken
 from fpstore.tasks.places import Place
 
 MAGIC = b"fpspiece"
-TRAILER_BYTES = 24  # the length of the index, its CRC-32, eight bytes each as digits of hexadecimal, and MAGIC
+# the length of the index, its CRC-32, eight bytes each as digits of hexadecimal, and MAGIC
+TRAILER_BYTES = 24
 GUESSED_BYTES = 1 << 15  # at the end of a file, in which the index most often is
-DTYPES = {np.dtype(kind).str: np.dtype(kind) for kind in (np.uint8, np.uint16, np.uint32, np.int64, np.uint64)}
+DTYPES = {
+    np.dtype(kind).str: np.dtype(kind)
+    for kind in (np.uint8, np.uint16, np.uint32, np.int64, np.uint64)
+}
 BLOCK = "block-"  # begins the names of the blocks of a file
 BLOCK_BYTES = 1 << 24
 ENTRY_BYTES = 16  # of a slice in a table
@@ -36,7 +40,10 @@ Slices = Sequence[npt.NDArray[np.intp]]  # the places of the rows of each
 
 
 class PieceWriter:
-    """Writes a file of arrays, one after the other; behind them come an index in JSON and a trailer."""
+    """Writes a file of arrays, one after the other.
+
+    Behind them come an index in JSON and a trailer.
+    """
 
     def __init__(self, path: Path, facts: Mapping[str, object]) -> None:
         self._path = path
@@ -58,15 +65,20 @@ class PieceWriter:
             self._file.write(data)
 
     def add_slices(self, name: str, array: npt.NDArray[Any], slices: Slices) -> None:
-        """Write the values at some places of an array, slice by slice; a table has where each ends, and a CRC-32.
+        """Write the values at some places of an array, slice by slice.
 
-        However many slices there are, the index has two arrays. A slice is read with two rows of the table: so its CRC-32 is also
-        that of where it begins and ends.
+        A table has where each ends, and a CRC-32.
+
+        However many slices there are, the index has two arrays. A slice is read with two rows of
+        the table: so its CRC-32 is also that of where it begins and ends.
         """
         ordered = np.ascontiguousarray(array[np.concatenate([np.empty(0, np.intp), *slices])])
         ends = np.cumsum([len(some) for some in slices], dtype=np.uint64)
         bounds = list(pairwise([0, *ends.tolist()]))
-        checks = [zlib.crc32(ordered[slice(*bound)].reshape(-1).view(np.uint8).data, _seed(*bound)) for bound in bounds]
+        checks = [
+            zlib.crc32(ordered[slice(*bound)].reshape(-1).view(np.uint8).data, _seed(*bound))
+            for bound in bounds
+        ]
         self.add(f"{name}{TABLE}", np.stack([ends, np.array(checks, np.uint64)], axis=1))
         self.add(name, ordered)
 
@@ -84,8 +96,12 @@ class PieceWriter:
             ordered = taken(ids, np.concatenate([np.empty(0, np.intp), *slices]))
             lims = lims_of([len(some) for some in slices])
             self.add_slices(f"{name}.sizes", ordered.sizes, runs(lims))
-            bytes_before = np.concatenate([np.zeros(1, np.uint64), ordered.ends])[lims].astype(np.int64)
-            self.add_slices(f"{name}.data", np.frombuffer(ordered.data, np.uint8), runs(bytes_before))
+            bytes_before = np.concatenate([np.zeros(1, np.uint64), ordered.ends])[lims].astype(
+                np.int64
+            )
+            self.add_slices(
+                f"{name}.data", np.frombuffer(ordered.data, np.uint8), runs(bytes_before)
+            )
         elif ids is not None:
             self.add_slices(name, ids, slices)
 
@@ -98,10 +114,17 @@ class PieceWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         with refusing(self._path), self._file as file:
             if error is None:
-                index = json.dumps({"facts": self.facts, "arrays": self._index}, sort_keys=True).encode()
+                index = json.dumps(
+                    {"facts": self.facts, "arrays": self._index}, sort_keys=True
+                ).encode()
                 file.write(index)
                 file.write(_trailer(index))
 
@@ -178,13 +201,17 @@ class Pieces:
         if not (0 <= number < count and 0 <= start <= self._bytes):
             raise IndexError
         before = max(number - 1, 0)
-        data = self.place.read(self.name, start + before * ENTRY_BYTES, (number + 1 - before) * ENTRY_BYTES)
+        data = self.place.read(
+            self.name, start + before * ENTRY_BYTES, (number + 1 - before) * ENTRY_BYTES
+        )
         ends, checks = np.frombuffer(data, np.uint64).reshape(number + 1 - before, 2).T.tolist()
         return ends[-2] if number else 0, ends[-1], checks[-1]
 
     def lims(self, name: str) -> Lims:
         """Return where the slices of an array begin and end."""
-        return np.concatenate([np.zeros(1, np.int64), self.read(f"{name}{TABLE}")[:, 0].astype(np.int64)])
+        return np.concatenate(
+            [np.zeros(1, np.int64), self.read(f"{name}{TABLE}")[:, 0].astype(np.int64)]
+        )
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the bytes of a file, block by block."""
@@ -201,7 +228,12 @@ class Pieces:
 
 def joined(parts: Sequence[Pieces], name: str, number: int | None = None) -> npt.NDArray[Any]:
     """Return the arrays of a name of several files in one, or one slice of each."""
-    return np.concatenate([array for _, array in in_order(lambda part: part.read(name, number), parts, readers_of(parts))])
+    return np.concatenate(
+        [
+            array
+            for _, array in in_order(lambda part: part.read(name, number), parts, readers_of(parts))
+        ]
+    )
 
 
 def readers_of(parts: Sequence[Pieces]) -> int:

@@ -1,4 +1,7 @@
-"""Folders that tasks share, on a disk or in an object store: a file appears in them whole, once, and never changes."""
+"""Folders that tasks share, on a disk or in an object store.
+
+A file appears in them whole, once, and never changes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fpstore.base.arguments import check_path, is_uri
-from fpstore.disk.folders import UNFINISHED, remove_abandoned, remove_tree, sync_folder, temporary_folder
+from fpstore.disk.folders import (
+    UNFINISHED,
+    remove_abandoned,
+    remove_tree,
+    sync_folder,
+    temporary_folder,
+)
 from fpstore.disk.refusals import FULL, refused, refusing
 from fpstore.disk.temporary import ANOTHER_FOLDER
 from fpstore.errors import FpstoreError, InputError, StorageError, StoreNotFoundError
@@ -35,7 +44,10 @@ class Place(ABC):
 
     @abstractmethod
     def size(self, name: str) -> int | None:
-        """Return the bytes of a file; None if it is not there, StorageError if something else has its name."""
+        """Return the bytes of a file.
+
+        None if it is not there, StorageError if something else has its name.
+        """
 
     @abstractmethod
     def read(self, name: str, start: int, count: int) -> bytes:
@@ -47,7 +59,10 @@ class Place(ABC):
 
     @abstractmethod
     def names(self, beginning: str = "") -> list[str]:
-        """Return the names of all files here and in folders below that begin so, in order; none if the folder is not there."""
+        """Return the names of all files here and in folders below that begin so, in order.
+
+        None if the folder is not there.
+        """
 
     @abstractmethod
     def times(self, beginning: str = "") -> dict[str, float]:
@@ -59,14 +74,19 @@ class Place(ABC):
 
     @abstractmethod
     def writing(self, name: str) -> Any:
-        """Return a context manager: yield the path of a new file, or folder, on a disk, and publish what is there at the end.
+        """Return a context manager.
+
+        Yield the path of a new file, or folder, on a disk, and publish what is there at the end.
 
         The first one that publishes a name wins: what others have made is dropped.
         """
 
     @abstractmethod
     def on_disk(self, name: str, scratch: Path) -> Path:
-        """Return the path of a file, or of a folder of files, on a disk: of a copy in a folder, unless it is on one already."""
+        """Return the path of a file, or of a folder of files, on a disk.
+
+        Of a copy in a folder, unless it is on one already.
+        """
 
     @abstractmethod
     def replace(self, name: str, data: bytes) -> None:
@@ -144,7 +164,11 @@ class DiskPlace(Place):
         """Return the names that begin so of all files, also of those that have not appeared."""
         top = beginning.rpartition("/")[0]
         with refusing(self.path):
-            return sorted(name for name in _files_in(self.path / top, f"{top}/" if top else "") if name.startswith(beginning))
+            return sorted(
+                name
+                for name in _files_in(self.path / top, f"{top}/" if top else "")
+                if name.startswith(beginning)
+            )
 
     def times(self, beginning: str = "") -> dict[str, float]:
         """Return the names of files that begin so, with the times of their last bytes."""
@@ -157,7 +181,13 @@ class DiskPlace(Place):
     def begun(self, beginning: str = "") -> list[str]:
         """Return the names that begin so of files in unfinished folders."""
         names = [Path(name) for name in self._all(beginning) if UNFINISHED in name]
-        return sorted({str(name.parent.parent / name.name) for name in names if name.parent.name.startswith(UNFINISHED)})
+        return sorted(
+            {
+                str(name.parent.parent / name.name)
+                for name in names
+                if name.parent.name.startswith(UNFINISHED)
+            }
+        )
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
@@ -174,7 +204,10 @@ class DiskPlace(Place):
             sync_folder(target.parent)
 
     def _clean(self, folder: Path) -> None:
-        """Remove what killed processes have left, once: a folder may have many files, and be written to as often."""
+        """Remove what killed processes have left, once.
+
+        A folder may have many files, and be written to as often.
+        """
         if folder not in self._cleaned:
             remove_abandoned(folder, f"{_unfinished()}*")
             self._cleaned.add(folder)
@@ -207,22 +240,31 @@ class DiskPlace(Place):
 
 
 def _files_in(folder: Path, beginning: str) -> Iterator[str]:
-    """Yield the names of all files in a folder and those below: of most, the folder says what they are."""
+    """Yield the names of all files in a folder and those below.
+
+    Of most, the folder says what they are.
+    """
     folders = [(str(folder), beginning)]
     while folders:
         path, before = folders.pop()
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
             listed = list(entries)
-            folders += [(one.path, f"{before}{one.name}/") for one in listed if one.is_dir(follow_symlinks=False)]
-            yield from [f"{before}{one.name}" for one in listed if one.is_file() or one.is_symlink()]
+            folders += [
+                (one.path, f"{before}{one.name}/")
+                for one in listed
+                if one.is_dir(follow_symlinks=False)
+            ]
+            yield from [
+                f"{before}{one.name}" for one in listed if one.is_file() or one.is_symlink()
+            ]
 
 
 @cache
 def _unfinished() -> str:
     """Return what begins the names of unfinished folders of this machine.
 
-    Locks of a shared file system may hold on one machine only (Lustre with ``localflock``, NFS with ``nolock``): there a folder
-    of another machine looks abandoned while a task writes to it.
+    Locks of a shared file system may hold on one machine only (Lustre with ``localflock``, NFS with
+    ``nolock``): there a folder of another machine looks abandoned while a task writes to it.
     """
     machine = socket.gethostname().encode()
     with suppress(OSError):
@@ -241,7 +283,10 @@ def _check_regular(path: Path, found: os.stat_result) -> None:
 
 
 def _publish(new: Path, target: Path) -> None:
-    """Give a file or a folder its name, unless it is taken; an error if something else has the name."""
+    """Give a file or a folder its name, unless it is taken.
+
+    An error if something else has the name.
+    """
     is_folder = new.is_dir()
     try:
         if is_folder:
@@ -267,7 +312,10 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a folder for copies on the disk of this machine; those of processes that were killed are removed."""
+    """Yield a folder for copies on the disk of this machine.
+
+    Those of processes that were killed are removed.
+    """
     parent = Path(tempfile.gettempdir())
     with refusing(parent, ANOTHER_FOLDER):
         remove_abandoned(parent, f"{SCRATCH}*")
@@ -277,11 +325,14 @@ def scratch_folder() -> Iterator[Path]:
 
 
 class StoredPlace(Place):
-    """A folder of an object store, which a file system of pyarrow reads: ``s3://bucket/folder``, ``gs://...``.
+    """A folder of an object store, which a file system of pyarrow reads.
 
-    An object appears whole. pyarrow has no put that refuses to replace an object, so a name is looked for before the put: of two
-    tasks that publish a name at once, the last one wins, and has written the same bytes. What follows the name of the bucket is
-    the name of an object as it is, without ``%20``.
+    ``s3://bucket/folder``, ``gs://...``.
+
+    An object appears whole. pyarrow has no put that refuses to replace an object, so a name is
+    looked for before the put: of two tasks that publish a name at once, the last one wins, and has
+    written the same bytes. What follows the name of the bucket is the name of an object as it is,
+    without ``%20``.
     """
 
     readers = 16  # an object store takes its time, and answers many at once
@@ -295,7 +346,10 @@ class StoredPlace(Place):
         self.uri = f"{scheme}://{bucket}/{path}".rstrip("/")
         if "?" in uri or urlsplit(f"{scheme}://{bucket}").password is not None:
             shown = f"{scheme}://{bucket.rpartition('@')[2]}".partition("?")[0]
-            advice = "give its settings and credentials by variables of the environment, such as AWS_ENDPOINT_URL"
+            advice = (
+                "give its settings and credentials by variables of the environment, such as "
+                "AWS_ENDPOINT_URL"
+            )
             raise InputError(f"{shown}: a plan keeps the URI of an object store: {advice}")
         try:
             self._system, top = fs.FileSystem.from_uri(f"{scheme}://{bucket}/")
@@ -329,9 +383,15 @@ class StoredPlace(Place):
         """Return the names of files that begin so, with the times at which they were put."""
         top = beginning.rpartition("/")[0]
         with self._errors(beginning):
-            found = self._system.get_file_info(self._selector(self._at(top), recursive=True, allow_not_found=True))
+            found = self._system.get_file_info(
+                self._selector(self._at(top), recursive=True, allow_not_found=True)
+            )
         length = len(self._path.rstrip("/")) + 1
-        files = sorted((one.path[length:], (one.mtime_ns or 0) / 1e9) for one in found if one.type == self._kinds.File)
+        files = sorted(
+            (one.path[length:], (one.mtime_ns or 0) / 1e9)
+            for one in found
+            if one.type == self._kinds.File
+        )
         return {name: seconds for name, seconds in files if name.startswith(beginning)}
 
     @contextmanager
@@ -343,7 +403,10 @@ class StoredPlace(Place):
             self._put(new, name)
 
     def _put(self, path: Path, name: str) -> None:
-        """Copy a file to the store; what is there of it after an error, as a stream ends well in any case, is removed."""
+        """Copy a file to the store.
+
+        What is there of it after an error, as a stream ends well in any case, is removed.
+        """
         if self.size(name) is not None:
             return
         try:
@@ -356,7 +419,9 @@ class StoredPlace(Place):
             raise
 
     def _copy(self, source: Any, path: str, target: Any, to: str) -> None:
-        self._fs.copy_files(path, to, source_filesystem=source, destination_filesystem=target, use_threads=False)
+        self._fs.copy_files(
+            path, to, source_filesystem=source, destination_filesystem=target, use_threads=False
+        )
 
     def on_disk(self, name: str, scratch: Path) -> Path:
         """Return the path of a copy of a file."""

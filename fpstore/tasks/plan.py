@@ -33,11 +33,15 @@ PLAN_FILE = "plan.json"
 FORMAT, FORMAT_VERSION = "fpstore plan", 1
 DIGEST_BYTES = 16
 MOST_TASKS = 1 << 24  # of a stage
-LIBRARIES = ("fpstore", "numpy", "pyarrow", "unicodedata")  # whose versions decide about the bytes of what is written
+# whose versions decide about the bytes of what is written
+LIBRARIES = ("fpstore", "numpy", "pyarrow", "unicodedata")
 Value = TypeVar("Value")
 OF_TEXTS = {
-    "trafilatura": ("trafilatura", "lxml"), "resiliparse": ("resiliparse",), "unicode": ("regex",), "jieba": ("jieba",),
-}  # fmt: skip  # packages that extractors and tokenizers need
+    "trafilatura": ("trafilatura", "lxml"),
+    "resiliparse": ("resiliparse",),
+    "unicode": ("regex",),
+    "jieba": ("jieba",),
+}
 
 
 class Stage(NamedTuple):
@@ -70,7 +74,10 @@ class PlanFolder:
         self.digest = digest_of(content)
         self.kind: str = content["kind"]
         self.asked: dict[str, Any] = content["asked"]
-        self.stages = [Stage(name, check_whole(tasks, 0, MOST_TASKS, "tasks")) for name, tasks in content["stages"]]
+        self.stages = [
+            Stage(name, check_whole(tasks, 0, MOST_TASKS, "tasks"))
+            for name, tasks in content["stages"]
+        ]
 
     @classmethod
     def opened(cls, place: Place) -> Self:
@@ -87,30 +94,55 @@ class PlanFolder:
                 return cls(place, content)
             wanted, got = FORMAT_VERSION, content["version"]
         except StoreNotFoundError:
-            message = f"{place.uri}: has no {PLAN_FILE}: fpstore dedup --plan and others write a plan"
+            message = (
+                f"{place.uri}: has no {PLAN_FILE}: fpstore dedup --plan and others write a plan"
+            )
             raise StoreNotFoundError(message, path=place.uri) from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise CorruptStoreError(f"{where}: damaged, changed, or not a plan: make the plan anew", path=where) from None
-        message = f"{where}: has version {show(got)}, and this fpstore knows version {wanted}: make the plan anew"
+            raise CorruptStoreError(
+                f"{where}: damaged, changed, or not a plan: make the plan anew", path=where
+            ) from None
+        message = (
+            f"{where}: has version {show(got)}, and this fpstore knows version {wanted}: make the "
+            "plan anew"
+        )
         raise FormatVersionError(message, path=where, expected=wanted, got=got)
 
     @classmethod
-    def made(cls, place: Place, kind: str, asked: Mapping[str, Any], stages: Sequence[Stage]) -> Self:
-        """Write a plan in a new folder, or one that has the same plan; StoreExistsError for another one, or one with other files.
+    def made(
+        cls, place: Place, kind: str, asked: Mapping[str, Any], stages: Sequence[Stage]
+    ) -> Self:
+        """Write a plan in a new folder, or one that has the same plan.
+
+        StoreExistsError for another one, or one with other files.
 
         Results may be there without a plan: a folder is removed in no order.
         """
-        content = as_json({
-            "format": FORMAT, "version": FORMAT_VERSION, "libraries": libraries(asked), "kind": kind, "asked": asked,
-            "stages": stages,
-        })  # fmt: skip
-        data = json.dumps({**content, "digest": digest_of(content)}, indent=1, sort_keys=True).encode()
+        content = as_json(
+            {
+                "format": FORMAT,
+                "version": FORMAT_VERSION,
+                "libraries": libraries(asked),
+                "kind": kind,
+                "asked": asked,
+                "stages": stages,
+            }
+        )
+        data = json.dumps(
+            {**content, "digest": digest_of(content)}, indent=1, sort_keys=True
+        ).encode()
         is_new = place.size(PLAN_FILE) is None
         if is_new and not all(map(_is_own, place.names())):
-            message = f"{place.uri}: exists, and has files: name a new folder for the plan, which is removed at the end"
+            message = (
+                f"{place.uri}: exists, and has files: name a new folder for the plan, which is "
+                "removed at the end"
+            )
             raise StoreExistsError(message, path=place.uri)
         if place.publish(PLAN_FILE, data) != data:
-            raise StoreExistsError(f"{place.uri}: holds another plan: name another folder, or remove it", path=place.uri)
+            raise StoreExistsError(
+                f"{place.uri}: holds another plan: name another folder, or remove it",
+                path=place.uri,
+            )
         made = cls(place, content)
         made.is_new = is_new
         return made
@@ -125,18 +157,35 @@ class PlanFolder:
         return sum(stage.tasks for stage in self.stages)
 
     def task(self, index: int) -> tuple[str, int]:
-        """Return the name of the stage of a task, and its number in the stage; InputError if there is no such task."""
+        """Return the name of the stage of a task, and its number in the stage.
+
+        InputError if there is no such task.
+        """
         left = index
         for stage in self.stages:
             if 0 <= left < stage.tasks:
                 return stage.name, left
             left -= stage.tasks
-        raise InputError(f"there is no task {index}: the plan has {counted(self.tasks, 'task')}, from 0 on", got=index)
+        raise InputError(
+            f"there is no task {index}: the plan has {counted(self.tasks, 'task')}, from 0 on",
+            got=index,
+        )
 
     def index_of(self, shown: str) -> int | None:
-        """Return the index of the task whose result a path or URI names; None if it names no result."""
-        stage, _, number = shown.removeprefix(self.place.shown(f"{RESULTS}/")).removesuffix(".pieces").rpartition("-")
-        found = (indexes.start + int(number) for one, indexes in self.indexes() if one.name == stage and number.isdecimal())
+        """Return the index of the task whose result a path or URI names.
+
+        None if it names no result.
+        """
+        stage, _, number = (
+            shown.removeprefix(self.place.shown(f"{RESULTS}/"))
+            .removesuffix(".pieces")
+            .rpartition("-")
+        )
+        found = (
+            indexes.start + int(number)
+            for one, indexes in self.indexes()
+            if one.name == stage and number.isdecimal()
+        )
         return next(found, None)
 
     def indexes(self) -> Iterator[tuple[Stage, range]]:
@@ -151,14 +200,19 @@ class PlanFolder:
         try:
             pieces = Pieces(self.place, result_name(stage, number))
         except StoreNotFoundError:
-            index = next(indexes.start for one, indexes in self.indexes() if one.name == stage) + number
+            index = (
+                next(indexes.start for one, indexes in self.indexes() if one.name == stage) + number
+            )
             which = f"task {number} of the stage {stage} (--index {index})"
             message = f"{self.place.uri}: {which} has not run: run the stages in order"
             raise UnfinishedError(message, path=self.place.uri) from None
         wanted = self._facts(stage, number)
         got = {name: pieces.facts.get(name) for name in wanted}
         if got != wanted:
-            where, what = self.place.shown(pieces.name), "task" if got["plan"] == self.digest else "plan"
+            where, what = (
+                self.place.shown(pieces.name),
+                "task" if got["plan"] == self.digest else "plan",
+            )
             message = f"{where}: is of another {what}: remove it, and run its task again"
             raise CorruptStoreError(message, path=where, expected=wanted, got=got)
         return pieces
@@ -169,7 +223,10 @@ class PlanFolder:
     def results(self, stage: str) -> list[Pieces]:
         """Return what all tasks of a stage have published."""
         count = next(one.tasks for one in self.stages if one.name == stage)
-        return [pieces for _, pieces in in_order(partial(self.result, stage), range(count), self.place.readers)]
+        return [
+            pieces
+            for _, pieces in in_order(partial(self.result, stage), range(count), self.place.readers)
+        ]
 
     def done(self) -> set[int]:
         """Return the indexes of the tasks that have published a result."""
@@ -185,22 +242,35 @@ class PlanFolder:
 
     def _by_index(self, values: Mapping[str, Value]) -> dict[int, Value]:
         """Return what there is for the names of results, by the indexes of their tasks."""
-        names = {result_name(stage.name, number): index for stage, run in self.indexes() for number, index in enumerate(run)}
+        names = {
+            result_name(stage.name, number): index
+            for stage, run in self.indexes()
+            for number, index in enumerate(run)
+        }
         return {names[name]: value for name, value in values.items() if name in names}
 
     def run(self, do: Do, index: int, resources: Resources) -> bool:
-        """Do a task and publish its result; False if that was there. Of two that do it at once, the first one publishes."""
+        """Do a task and publish its result; False if that was there.
+
+        Of two that do it at once, the first one publishes.
+        """
         stage, number = self.task(index)
         name = result_name(stage, number)
         if self.place.size(name) is not None:
             return False
-        with self.place.writing(name) as path, PieceWriter(path, self._facts(stage, number)) as writer:
+        with (
+            self.place.writing(name) as path,
+            PieceWriter(path, self._facts(stage, number)) as writer,
+        ):
             do(stage, number, writer, resources)
         return True
 
 
 def remove_files(place: Place) -> list[str]:
-    """Remove a plan and its results, of any version; return the names of files of others, which stay."""
+    """Remove a plan and its results, of any version.
+
+    Return the names of files of others, which stay.
+    """
     names = place.names()
     others = [name for name in names if not _is_own(name)]
     if not others:
@@ -214,7 +284,9 @@ def remove_files(place: Place) -> list[str]:
 RESULTS = "results"  # the folder of the results
 
 
-_OWN = re.compile(rf"{re.escape(PLAN_FILE)}|{RESULTS}/[a-z]+(-[a-z]+)*(-[0-9]+)?-[0-9]{{5,}}\.pieces")
+_OWN = re.compile(
+    rf"{re.escape(PLAN_FILE)}|{RESULTS}/[a-z]+(-[a-z]+)*(-[0-9]+)?-[0-9]{{5,}}\.pieces"
+)
 
 
 def _is_own(name: str) -> bool:
@@ -229,11 +301,16 @@ def result_name(stage: str, number: int) -> str:
 
 def digest_of(content: Mapping[str, Any]) -> str:
     """Return the digest of a plan."""
-    return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=DIGEST_BYTES).hexdigest()
+    return blake2b(
+        json.dumps(content, sort_keys=True).encode(), digest_size=DIGEST_BYTES
+    ).hexdigest()
 
 
 def as_json(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a reader of a plan sees: numbers and flags of NumPy, which users pass, become those of Python."""
+    """Return what a reader of a plan sees.
+
+    Numbers and flags of NumPy, which users pass, become those of Python.
+    """
     read: dict[str, Any] = json.loads(json.dumps(content, default=_of_numpy))
     return read
 
@@ -246,7 +323,9 @@ def _of_numpy(value: object) -> object:
 
 def libraries(asked: Mapping[str, Any]) -> dict[str, str]:
     """Return the versions of what decides about the bytes of results, with packages that make something else of texts."""
-    return {name: one for name in (*LIBRARIES, *_packages(asked)) if (one := _version(name)) is not None}
+    return {
+        name: one for name in (*LIBRARIES, *_packages(asked)) if (one := _version(name)) is not None
+    }
 
 
 def _packages(described: Mapping[str, Any]) -> Iterator[str]:
@@ -272,5 +351,8 @@ def _check_libraries(where: str, wanted: Mapping[str, str]) -> None:
     for name, one in wanted.items():
         got = _version(name)
         if got != one:
-            message = f"{where}: was made by {name} {one}, and here is {got or 'none'}: results may differ; install the same"
+            message = (
+                f"{where}: was made by {name} {one}, and here is {got or 'none'}: results may "
+                "differ; install the same"
+            )
             raise FormatVersionError(message, path=where, expected=one, got=got)

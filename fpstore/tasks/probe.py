@@ -1,7 +1,9 @@
-"""Batch probes by tasks: many queries against many shards, as the batch queries of Manku, Jain and Das Sarma, section 3.
+"""Batch probes by tasks.
 
-Stages: *queries* reads a part of the queries, and makes their fingerprints; *probe* asks one shard for one part; *match* unites
-what the shards have found for a part, reads ids, and writes a file.
+Many queries against many shards, as the batch queries of Manku, Jain and Das Sarma, section 3.
+
+Stages: *queries* reads a part of the queries, and makes their fingerprints; *probe* asks one shard
+for one part; *match* unites what the shards have found for a part, reads ids, and writes a file.
 """
 
 from __future__ import annotations
@@ -30,7 +32,15 @@ from fpstore.query.matches import Matches
 from fpstore.store import Store, snapshot_of
 from fpstore.tasks.asked import fingerprinter_in, projection_asked, projection_in
 from fpstore.tasks.ids import kind_of_ids, values_of
-from fpstore.tasks.inputs import found_inputs, opened_store, parts_of, rows_of, shards_of, store_asked, with_known_ids
+from fpstore.tasks.inputs import (
+    found_inputs,
+    opened_store,
+    parts_of,
+    rows_of,
+    shards_of,
+    store_asked,
+    with_known_ids,
+)
 from fpstore.tasks.outputs import output_folder
 from fpstore.tasks.pieces import PieceWriter, joined
 from fpstore.tasks.places import Place
@@ -38,7 +48,11 @@ from fpstore.tasks.plan import PlanFolder, Stage
 from fpstore.tasks.rows import rows_of_part
 from fpstore.tasks.work import Work
 
-COLUMNS: dict[str, ColumnKind] = {"query": "fingerprint", "fingerprint": "fingerprint", "distance": "distance"}
+COLUMNS: dict[str, ColumnKind] = {
+    "query": "fingerprint",
+    "fingerprint": "fingerprint",
+    "distance": "distance",
+}
 MOST_HELD = 1 << 22  # matches, before all but the nearest are dropped
 
 
@@ -64,10 +78,19 @@ class Found(NamedTuple):
 
 
 def plan_of_probe(
-    place: Place, store: Store, queries: Any, output: str | os.PathLike[str], projection: Projection,
-    maker: Fingerprinter[Any] | None, radius: int, limit: int | None, id_type: str, encoding: str | None, form: str,
+    place: Place,
+    store: Store,
+    queries: Any,
+    output: str | os.PathLike[str],
+    projection: Projection,
+    maker: Fingerprinter[Any] | None,
+    radius: int,
+    limit: int | None,
+    id_type: str,
+    encoding: str | None,
+    form: str,
     part_bytes: int | None,
-) -> PlanFolder:  # fmt: skip
+) -> PlanFolder:
     """Write the plan of a batch of probes, and claim its output."""
     specs = found_inputs(queries, encoding, raw=maker is None, outside=[output])
     projection = with_known_ids(projection, specs, encoding)
@@ -75,11 +98,24 @@ def plan_of_probe(
     parts, shards = parts_of(specs, part_bytes), shards_of(store)
     target = output_folder(output)
     asked = {
-        "store": store_asked(store), "shards": len(shards), "inputs": specs,
-        "parts": parts, "projection": projection_asked(projection), "fingerprinter": None if maker is None else maker.describe(),
-        "radius": radius, "limit": limit, "id_type": id_type, "encoding": encoding, "form": form, "output": target._asdict(),
-    }  # fmt: skip
-    stages = [Stage("queries", len(parts)), Stage("probe", len(parts) * len(shards)), Stage("match", len(parts))]
+        "store": store_asked(store),
+        "shards": len(shards),
+        "inputs": specs,
+        "parts": parts,
+        "projection": projection_asked(projection),
+        "fingerprinter": None if maker is None else maker.describe(),
+        "radius": radius,
+        "limit": limit,
+        "id_type": id_type,
+        "encoding": encoding,
+        "form": form,
+        "output": target._asdict(),
+    }
+    stages = [
+        Stage("queries", len(parts)),
+        Stage("probe", len(parts) * len(shards)),
+        Stage("match", len(parts)),
+    ]
     return target.planned(place, "probe", asked, stages)
 
 
@@ -115,13 +151,22 @@ class ProbeWork(Work):
         writer.add("distances", found.distances)
 
     def _found(self, snapshot: Any, distinct: Words, resources: Resources) -> Found:
-        """Return the matches of distinct fingerprints, by their places: looked up, or joined where that takes less time."""
+        """Return the matches of distinct fingerprints, by their places.
+
+        Looked up, or joined where that takes less time.
+        """
         width, most = self._projection.width, None if self._limit is None else self._limit + 1
         index = _kernel.RowIndex(distinct)
         none = Found(np.empty(0, np.int64), distinct[:0], np.empty(0, np.uint16))
         held, count = [none], 0
         for pairs in pairs_with(snapshot, distinct, self._asked["radius"], width, resources):
-            held.append(Found(index.places(pairs.a).astype(np.int64), pairs.b, pairs.distances.astype(np.uint16)))
+            held.append(
+                Found(
+                    index.places(pairs.a).astype(np.int64),
+                    pairs.b,
+                    pairs.distances.astype(np.uint16),
+                )
+            )
             count += len(pairs.a)
             if count > MOST_HELD and most is not None:
                 held = [united(held).nearest(most)]
@@ -144,14 +189,23 @@ class ProbeWork(Work):
         first = sum(self._plan.result("queries", part).facts["rows"] for part in range(number))
         with self._store() as store:
             matches = Matches(
-                lims_of(sizes[which]), found.fingerprints[places], found.distances[places], snapshot_of(store),
-                self._projection.width, fingerprints, more=more[which],
-            )  # fmt: skip
+                lims_of(sizes[which]),
+                found.fingerprints[places],
+                found.distances[places],
+                snapshot_of(store),
+                self._projection.width,
+                fingerprints,
+                more=more[which],
+            )
             name = f"matches-{number:05d}.{self._asked['form']}"
             with self._output.writing(name, self._plan.digest) as path:
                 of_queries = asked.read("rows") + np.uint64(first), values_of(asked.read_ids("ids"))
                 rows = self._write(path, matches, *of_queries, kind_of_ids(snapshot_of(store)))
-        writer.facts |= {"queries": len(which), "matched": int(np.count_nonzero(sizes[which])), "matches": rows}
+        writer.facts |= {
+            "queries": len(which),
+            "matched": int(np.count_nonzero(sizes[which])),
+            "matches": rows,
+        }
         writer.facts["files"] = [self._output.written(name)]
 
     def _write(self, path: Path, matches: Matches, rows: Words, ids: Any, kind: ColumnKind) -> int:
@@ -161,14 +215,20 @@ class ProbeWork(Work):
             columns["query_id"] = "text" if isinstance(ids, list) else "value"
         columns |= {**COLUMNS, "id": kind} | ({} if self._limit is None else {"more": "value"})
         query_of, written = lists_of(matches.lims), 0
-        distances = matches.distances.astype(np.uint8 if self._projection.width.bits < 256 else np.uint16)
+        distances = matches.distances.astype(
+            np.uint8 if self._projection.width.bits < 256 else np.uint16
+        )
         with open_writer(path, columns=columns, width=self._projection.width.bits) as writer:
             for of_match, found in matches.rows_of_ids():
                 query = query_of[of_match]
                 data: dict[str, Any] = {
-                    "row": rows[query], "query": matches.queries[query], "fingerprint": matches.fingerprints[of_match],
-                    "distance": distances[of_match], "id": found, "more": matches.more[query].astype(np.uint64),
-                }  # fmt: skip
+                    "row": rows[query],
+                    "query": matches.queries[query],
+                    "fingerprint": matches.fingerprints[of_match],
+                    "distance": distances[of_match],
+                    "id": found,
+                    "more": matches.more[query].astype(np.uint64),
+                }
                 if ids is not None:
                     data["query_id"] = values_at(ids, query)
                 writer.write({name: data[name] for name in columns})
@@ -178,9 +238,14 @@ class ProbeWork(Work):
     def finish(self, resources: Resources) -> dict[str, Any]:
         """Write the manifest of the output; return what was found."""
         parts = self._plan.results("match")
-        summary = {name: sum(one.facts[name] for one in parts) for name in ("queries", "matched", "matches")}
+        summary = {
+            name: sum(one.facts[name] for one in parts)
+            for name in ("queries", "matched", "matches")
+        }
         if isinstance(self._maker, MainText):
-            summary["whole_pages"] = sum(one.facts["whole_pages"] for one in self._plan.results("queries"))
+            summary["whole_pages"] = sum(
+                one.facts["whole_pages"] for one in self._plan.results("queries")
+            )
         self._output.finish(parts, self._plan.digest, summary)
         return summary
 

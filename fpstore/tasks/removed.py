@@ -1,7 +1,10 @@
-"""The list of removed rows, by tasks: each writes the list of a part of the corpus, and the job ends by joining these.
+"""The list of removed rows, by tasks.
 
-The number of a cluster is its rank among all clusters, by their first rows. Stages: *ranks* orders the clusters whose first rows
-are in some parts; *clusters* takes the numbers of rows and clusters of one task of *decide*; *list* writes the rows of a part.
+Each writes the list of a part of the corpus, and the job ends by joining these.
+
+The number of a cluster is its rank among all clusters, by their first rows. Stages: *ranks* orders
+the clusters whose first rows are in some parts; *clusters* takes the numbers of rows and clusters
+of one task of *decide*; *list* writes the rows of a part.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ def list_stages(parts: int, slices: int) -> list[Stage]:
 def write_leasts(writer: PieceWriter, leasts: Words, parts: int, slices: int) -> None:
     """Write the first rows of clusters, which ascend, for each task of *ranks*."""
     tasks = list_stages(parts, slices)[0].tasks
-    writer.add_slices("leasts", leasts, slices_of(parts_and_rows(leasts)[0] * tasks // parts, tasks))
+    writer.add_slices(
+        "leasts", leasts, slices_of(parts_and_rows(leasts)[0] * tasks // parts, tasks)
+    )
 
 
 def write_ranks(writer: PieceWriter, decided: list[Pieces], number: int) -> None:
@@ -51,9 +56,15 @@ def write_ranks(writer: PieceWriter, decided: list[Pieces], number: int) -> None
 
 def write_numbers(writer: PieceWriter, plan: PlanFolder, number: int) -> None:
     """Write the numbers of the rows that a task removed, of those that it kept for them, and of their clusters, by parts."""
-    hashed, ranked, decided = plan.results("hash"), plan.results("ranks"), plan.result("decide", number)
+    hashed, ranked, decided = (
+        plan.results("hash"),
+        plan.results("ranks"),
+        plan.result("decide", number),
+    )
     before = lims_of([one.facts["clusters"] for one in ranked]).astype(np.uint64)
-    ranks = np.concatenate([one.read("ranks", number) + first for one, first in zip(ranked, before, strict=False)])
+    ranks = np.concatenate(
+        [one.read("ranks", number) + first for one, first in zip(ranked, before, strict=False)]
+    )
     firsts = lims_of([one.facts["rows"] for one in hashed]).astype(np.uint64)
     own = any(one.facts["ids"] == "string" for one in hashed)
     kept = own or any("near.kept.sizes" in one for one in hashed)
@@ -67,7 +78,10 @@ def write_numbers(writer: PieceWriter, plan: PlanFolder, number: int) -> None:
 
 
 def write_list(writer: PieceWriter, plan: PlanFolder, part: int, listed: str, near: bool) -> None:
-    """Write the list of a part, as a file of its format in blocks; with ``near``, also the rows that are near a reference."""
+    """Write the list of a part, as a file of its format in blocks.
+
+    With ``near``, also the rows that are near a reference.
+    """
     numbered, decided = plan.results("clusters"), plan.results("decide")
     tables = [_rows_of(*pair, part) for pair in zip(numbered, decided, strict=True)]
     if near:
@@ -106,25 +120,40 @@ def _rows_of(numbered: Pieces, decided: Pieces, part: int) -> dict[str, Any]:
     row, kept = numbered.read("removed", part), numbered.read("kept", part)
     ids, kept_ids = (decided.read_ids(name, part) for name in ("ids", "kept.ids"))
     return {
-        "row": row, "id": row if ids is None else ids, "kept_row": kept, "kept": kept if kept_ids is None else kept_ids,
-        "cluster": numbered.read("clusters", part), "reference": np.zeros(len(row), np.uint64),
+        "row": row,
+        "id": row if ids is None else ids,
+        "kept_row": kept,
+        "kept": kept if kept_ids is None else kept_ids,
+        "cluster": numbered.read("clusters", part),
+        "reference": np.zeros(len(row), np.uint64),
         "distance": decided.read("distances", part).astype(np.uint64),
-    }  # fmt: skip
+    }
 
 
 def _near_rows(found: Pieces, first: np.uint64) -> dict[str, Any]:
     """Return the columns of the rows of a part that are near the reference."""
     row, ids = found.read("near.rows").astype(np.uint64) + first, found.read_ids("near.ids")
     return {
-        "row": row, "id": row if ids is None else ids, "kept_row": row, "kept": found.read_ids("near.kept"),
-        "cluster": np.zeros(len(row), np.uint64), "reference": np.ones(len(row), np.uint64),
+        "row": row,
+        "id": row if ids is None else ids,
+        "kept_row": row,
+        "kept": found.read_ids("near.kept"),
+        "cluster": np.zeros(len(row), np.uint64),
+        "reference": np.ones(len(row), np.uint64),
         "distance": found.read("near.distances").astype(np.uint64),
-    }  # fmt: skip
+    }
 
 
-def _in_order_of_rows(tables: list[dict[str, Any]], names: tuple[str, ...], strings: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield some columns of several tables together, by their rows, at most NAMED_ROWS at once; some are of strings."""
-    columns = {name: joined_ids([table[name] for table in tables], name in strings) for name in names}
+def _in_order_of_rows(
+    tables: list[dict[str, Any]], names: tuple[str, ...], strings: set[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield some columns of several tables together, by their rows, at most NAMED_ROWS at once.
+
+    Some are of strings.
+    """
+    columns = {
+        name: joined_ids([table[name] for table in tables], name in strings) for name in names
+    }
     order = stable_order(np.concatenate([table["row"] for table in tables]))
     for start in range(0, len(order), NAMED_ROWS):
         some = order[start : start + NAMED_ROWS]
@@ -132,14 +161,19 @@ def _in_order_of_rows(tables: list[dict[str, Any]], names: tuple[str, ...], stri
 
 
 def _batches(lists: Iterable[Pieces], arrow: Any) -> Iterator[dict[str, Any]]:
-    """Yield the rows of lists in Parquet, NAMED_ROWS at once as one process writes them: its row groups depend on that."""
+    """Yield the rows of lists in Parquet, NAMED_ROWS at once as one process writes them.
+
+    Its row groups depend on that.
+    """
     held: Any = None
     for one in lists:
         table = arrow.parquet.read_table(arrow.BufferReader(b"".join(one.blocks())))
         if table.num_rows:  # of no rows, the types are not told
             held = table if held is None else arrow.concat_tables([held, table])
             whole = held.num_rows // NAMED_ROWS * NAMED_ROWS
-            yield from (_values(held.slice(start, NAMED_ROWS)) for start in range(0, whole, NAMED_ROWS))
+            yield from (
+                _values(held.slice(start, NAMED_ROWS)) for start in range(0, whole, NAMED_ROWS)
+            )
             held = held.slice(whole)
     if held is not None and held.num_rows:
         yield _values(held)
@@ -148,4 +182,7 @@ def _batches(lists: Iterable[Pieces], arrow: Any) -> Iterator[dict[str, Any]]:
 def _values(table: Any) -> dict[str, Any]:
     """Return the columns of a table as writers of rows take them."""
     columns = zip(table.column_names, table.columns, strict=True)
-    return {name: column.to_pylist() if is_text(column.type) else column.to_numpy() for name, column in columns}
+    return {
+        name: column.to_pylist() if is_text(column.type) else column.to_numpy()
+        for name, column in columns
+    }

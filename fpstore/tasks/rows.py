@@ -20,7 +20,9 @@ from fpstore.tasks.inputs import InputSpec, Part, inputs_on_disk, opened_part, r
 
 
 class PartRows(NamedTuple):
-    """The rows of a part that have fingerprints: their places, fingerprints and ids; ``total`` counts all rows.
+    """The rows of a part that have fingerprints: their places, fingerprints and ids.
+
+    ``total`` counts all rows.
 
     ``whole_pages`` counts the pages that are compared by their whole texts: see `MainText`.
     """
@@ -33,12 +35,19 @@ class PartRows(NamedTuple):
 
 
 def rows_of_part(
-    specs: Sequence[InputSpec], part: Part, projection: Projection, maker: Fingerprinter[Any] | None, id_type: str,
-    encoding: str | None, resources: Resources,
-) -> PartRows:  # fmt: skip
+    specs: Sequence[InputSpec],
+    part: Part,
+    projection: Projection,
+    maker: Fingerprinter[Any] | None,
+    id_type: str,
+    encoding: str | None,
+    resources: Resources,
+) -> PartRows:
     """Read a part of some files; ids are None unless a column has some."""
     if specs[0].is_raw:
-        fingerprints = np.concatenate([empty_rows(0, projection.width.words), *raw_pieces(specs, part, projection)])
+        fingerprints = np.concatenate(
+            [empty_rows(0, projection.width.words), *raw_pieces(specs, part, projection)]
+        )
         return PartRows(np.arange(len(fingerprints)), fingerprints, None, len(fingerprints))
     with opened_part(specs, part, encoding) as corpus:
         found = compared_rows(corpus, projection, maker, resources, False, None, None, True)
@@ -54,5 +63,7 @@ def raw_pieces(specs: Sequence[InputSpec], part: Part, projection: Projection) -
     for number in part.numbers:
         with inputs_on_disk([specs[number]]) as (path,):
             source = raw_source(path)
-            batches = islice(source.batches(source.resolved(projection)), part.first, part.end or None)
+            batches = islice(
+                source.batches(source.resolved(projection)), part.first, part.end or None
+            )
             yield from (batch.fingerprints for batch in batches)

@@ -1,7 +1,7 @@
 """The shuffle: rows of all parts of a corpus that have a key in common come together in one task, through files.
 
-A task writes its rows by the leading bits of their keys, slice by slice, and a later task reads one slice of every file. So an
-engine needs no shuffle of its own, and all engines have the same one.
+A task writes its rows by the leading bits of their keys, slice by slice, and a later task reads one
+slice of every file. So an engine needs no shuffle of its own, and all engines have the same one.
 """
 
 from __future__ import annotations
@@ -34,11 +34,16 @@ def numbers_of(part: int, rows: npt.NDArray[np.unsignedinteger | np.intp]) -> Wo
 
 def parts_and_rows(numbers: Words) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the part and the row in it of each number."""
-    return (numbers >> np.uint64(ROW_BITS)).astype(np.int64), (numbers & np.uint64((1 << ROW_BITS) - 1)).astype(np.int64)
+    return (numbers >> np.uint64(ROW_BITS)).astype(np.int64), (
+        numbers & np.uint64((1 << ROW_BITS) - 1)
+    ).astype(np.int64)
 
 
 def slices_of(owners: npt.NDArray[np.int64], count: int) -> list[npt.NDArray[np.intp]]:
-    """Return the places of the rows of each of some slices, ascending; a row has the number of its slice."""
+    """Return the places of the rows of each of some slices, ascending.
+
+    A row has the number of its slice.
+    """
     lims = lims_of(np.bincount(owners, minlength=count)).tolist()
     order = stable_order(owners)
     return [order[start:end] for start, end in pairwise(lims)]
@@ -46,7 +51,11 @@ def slices_of(owners: npt.NDArray[np.int64], count: int) -> list[npt.NDArray[np.
 
 def slices_by(keys: Words, bits: int) -> list[npt.NDArray[np.intp]]:
     """Return the places of the rows of 2**bits slices, by the leading bits of keys."""
-    return slices_of((keys >> np.uint64(WORD_BITS - bits)).astype(np.int64), 1 << bits) if bits else [np.arange(len(keys))]
+    return (
+        slices_of((keys >> np.uint64(WORD_BITS - bits)).astype(np.int64), 1 << bits)
+        if bits
+        else [np.arange(len(keys))]
+    )
 
 
 def bits_for(rows: int, slice_rows: int) -> int:
@@ -55,7 +64,10 @@ def bits_for(rows: int, slice_rows: int) -> int:
 
 
 def usual_slice_rows(slice_rows: int | None, rows: int) -> int:
-    """Return how many rows a slice has, about; by default, a band or a table has no more than MOST_SLICES."""
+    """Return how many rows a slice has, about.
+
+    By default, a band or a table has no more than MOST_SLICES.
+    """
     return slice_rows or max(SLICE_ROWS, rows // MOST_SLICES)
 
 
@@ -75,9 +87,17 @@ def table_keys(design: JoinDesign, table: int, rows: Words) -> Words:
 
 
 def write_column(
-    writer: PieceWriter, column: int, keys: Words, bits: int, rows: npt.NDArray[np.uint32], fingerprints: Words
+    writer: PieceWriter,
+    column: int,
+    keys: Words,
+    bits: int,
+    rows: npt.NDArray[np.uint32],
+    fingerprints: Words,
 ) -> None:
-    """Write rows of a part by the leading bits of their keys; of a single slice, only keys: it has all rows but the repeats."""
+    """Write rows of a part by the leading bits of their keys; of a single slice, only keys.
+
+    It has all rows but the repeats.
+    """
     if not bits:
         writer.add(f"keys-{column}", keys)
         return
@@ -98,10 +118,17 @@ def gathered(parts: Sequence[Pieces], column: int, number: int, bits: int) -> Ga
     """Read a slice of a column of all parts."""
 
     def read(name: str) -> list[npt.NDArray[Any]]:
-        return [array for _, array in in_order(lambda part: read_of(part, name), parts, readers_of(parts))]
+        return [
+            array
+            for _, array in in_order(lambda part: read_of(part, name), parts, readers_of(parts))
+        ]
 
     def read_of(part: Pieces, name: str) -> npt.NDArray[Any]:
-        return part.read(f"{name}-{column}", number) if bits else np.delete(part.read(name), part.read("repeats"), axis=0)
+        return (
+            part.read(f"{name}-{column}", number)
+            if bits
+            else np.delete(part.read(name), part.read("repeats"), axis=0)
+        )
 
     keys = joined(parts, f"keys-{column}", number if bits else None)
     numbers = [numbers_of(place, rows) for place, rows in enumerate(read("rows"))]

@@ -1,6 +1,7 @@
 """Joins in slices: by which keys the rows of a pair come to one task, and how a task compares the rows of a slice.
 
-The choice is by estimates, so it is the same in every task of a plan. See docs/design.md, "Beyond one machine".
+The choice is by estimates, so it is the same in every task of a plan. See docs/design.md, "Beyond
+one machine".
 """
 
 from __future__ import annotations
@@ -21,22 +22,26 @@ from fpstore.jobs.pairs import design_between, join_design
 from fpstore.tasks.shuffle import bits_for, table_keys
 
 MOST_UNCUT = 8  # slices that a task may take as one, where that takes less time
-SAMPLED_FROM = 1 << 20  # of fewer rows in a slice, a join takes no longer than planning it from a sample
+# of fewer rows in a slice, a join takes no longer than planning it from a sample
+SAMPLED_FROM = 1 << 20
 MORE_BITS = 2  # more slices than are needed are considered: a task has several
 
 
 class Slicing(NamedTuple):
     """The tables of a join, and how each is cut into slices by the leading bits of its keys.
 
-    The rows of a slice are compared as the buckets of the table say. Or, if the slices are joined as a ``whole``, by a join that
-    is planned for them: then every pair has equal bits in one of the tables, and the first of these reports it.
+    The rows of a slice are compared as the buckets of the table say. Or, if the slices are joined
+    as a ``whole``, by a join that is planned for them: then every pair has equal bits in one of the
+    tables, and the first of these reports it.
     """
 
     design: JoinDesign
     bits: Sequence[int]  # of each table
     whole: bool
 
-    def pairs(self, sides: Sequence[Words], table: int, resources: Resources) -> Iterator[PairColumns]:
+    def pairs(
+        self, sides: Sequence[Words], table: int, resources: Resources
+    ) -> Iterator[PairColumns]:
         """Yield the pairs of a slice of one set or of two that meet in this table, and in none before.
 
         Sets are of distinct rows, ascending. Of two, the first member of a pair is in the first.
@@ -62,11 +67,17 @@ class Slicing(NamedTuple):
         """Return the pairs that are in no slice of an earlier table together."""
         difference, kept = np.ascontiguousarray(pairs.a ^ pairs.b), np.ones(len(pairs.a), bool)
         for before in range(table):
-            kept &= table_keys(self.design, before, difference) >> np.uint64(WORD_BITS - self.bits[before]) != 0
+            kept &= (
+                table_keys(self.design, before, difference)
+                >> np.uint64(WORD_BITS - self.bits[before])
+                != 0
+            )
         return PairColumns(*(column[kept] for column in pairs))
 
 
-def _joined(sides: Sequence[Words], design: JoinDesign, resources: Resources, only: int | None = None) -> Iterator[PairColumns]:
+def _joined(
+    sides: Sequence[Words], design: JoinDesign, resources: Resources, only: int | None = None
+) -> Iterator[PairColumns]:
     """Yield the pairs of a set, or of two."""
     if len(sides) == 1:
         return pairs_within(sides[0], design, resources, only=only)
@@ -77,7 +88,9 @@ def _joined(sides: Sequence[Words], design: JoinDesign, resources: Resources, on
     return (PairColumns(pairs.b, pairs.a, pairs.distances) for pairs in found)
 
 
-def slicing_of(rows: int, radius: int, width: int, slice_rows: int, queries: int | None = None) -> Slicing:
+def slicing_of(
+    rows: int, radius: int, width: int, slice_rows: int, queries: int | None = None
+) -> Slicing:
     """Return how to cut the join of so many rows, with themselves or with no more queries, into slices of about so many rows."""
     uncut, total = plan_join(rows, radius, width, queries=queries), rows + (queries or 0)
     bits = bits_for(total, slice_rows)
@@ -85,14 +98,25 @@ def slicing_of(rows: int, radius: int, width: int, slice_rows: int, queries: int
         return Slicing(uncut, [0] * len(uncut.tables), False)
     options = list(_cut(rows, radius, width, bits, queries))
     if not options or total <= MOST_UNCUT * slice_rows:
-        least = [0 if flips else min(bits, table.prefix_bits) for table, flips in zip(uncut.tables, uncut.flips, strict=True)]
-        options.append((nanoseconds(work(uncut, rows), rows, queries), Slicing(uncut, least, False)))
+        least = [
+            0 if flips else min(bits, table.prefix_bits)
+            for table, flips in zip(uncut.tables, uncut.flips, strict=True)
+        ]
+        options.append(
+            (nanoseconds(work(uncut, rows), rows, queries), Slicing(uncut, least, False))
+        )
     return min(options, key=itemgetter(0))[1]
 
 
-def _cut(rows: int, radius: int, width: int, bits: int, queries: int | None) -> Iterator[tuple[float, Slicing]]:
+def _cut(
+    rows: int, radius: int, width: int, bits: int, queries: int | None
+) -> Iterator[tuple[float, Slicing]]:
     """Yield the estimated time and the slices of designs in which pairs meet in equal buckets."""
-    exact = [design for design in designs(rows, radius, width) if design.tables[0].prefix_bits and not any(design.flips)]
+    exact = [
+        design
+        for design in designs(rows, radius, width)
+        if design.tables[0].prefix_bits and not any(design.flips)
+    ]
     for design in exact:
         some = [min(bits, table.prefix_bits) for table in design.tables]
         yield nanoseconds(work(design, rows), rows, queries), Slicing(design, some, False)
@@ -124,5 +148,7 @@ class Cut(NamedTuple):
 
     def slices(self, task: int) -> list[tuple[int, int]]:
         """Return the column, and the number there, of each slice of a task."""
-        every = ((column, number) for column, bits in enumerate(self.bits) for number in range(1 << bits))
+        every = (
+            (column, number) for column, bits in enumerate(self.bits) for number in range(1 << bits)
+        )
         return list(islice(every, task * self.units, (task + 1) * self.units))

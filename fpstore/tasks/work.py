@@ -15,7 +15,10 @@ from fpstore.tasks.plan import PlanFolder
 
 
 class Work(ABC):
-    """The tasks of a plan. The method that has the name of a stage, behind an underscore, does one of its tasks."""
+    """The tasks of a plan.
+
+    The method that has the name of a stage, behind an underscore, does one of its tasks.
+    """
 
     def __init__(self, plan: PlanFolder) -> None:
         self._plan, self._asked = plan, plan.asked
@@ -29,7 +32,9 @@ class Work(ABC):
 
     def is_finished(self) -> bool:
         """Whether the job has ended, and all that it writes is there."""
-        return len(self._plan.done()) == self._plan.tasks and self._output.is_finished(self._plan.digest)
+        return len(self._plan.done()) == self._plan.tasks and self._output.is_finished(
+            self._plan.digest
+        )
 
     def _identity(self, what: object) -> bytes:
         """Return the identity of a store that the plan makes, so that whoever makes it writes the same bytes."""

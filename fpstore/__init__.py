@@ -51,7 +51,15 @@ if TYPE_CHECKING:
         SimMinHash,
         UnarySampling,
     )
-    from fpstore.hashing import BitSample, HyperplaneHash, ImageHash, LongestSentences, MinHash, SimHash, Unary
+    from fpstore.hashing import (
+        BitSample,
+        HyperplaneHash,
+        ImageHash,
+        LongestSentences,
+        MinHash,
+        SimHash,
+        Unary,
+    )
     from fpstore.jobs.boilerplate import Boilerplate, RemovedPieces
     from fpstore.jobs.clusters import Clusters
     from fpstore.jobs.decontamination import Decontamination
@@ -64,15 +72,65 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
-    "BitSample", "BitSampling", "Boilerplate", "ClosedStoreError", "Clusters", "CorruptStoreError", "Decontamination",
-    "Deduplication", "Deleted", "Design", "FormatVersionError", "FpstoreError", "GivenSketches", "Hits", "HyperplaneHash", "Ids",
-    "ImageHash", "InputError", "LongestSentences", "Match", "MatchList", "Matches", "MemoryLimitError", "MinHash",
-    "MinHashFamily", "MissingExtraError", "NotStoredError", "PStable", "Pair", "Pairs", "Plan", "RandomHyperplanes",
-    "RandomProjection", "ReadOnlyError", "Removed", "RemovedPieces", "RepairReport", "Report", "ScanWarning", "ShardedStore",
-    "SimHash", "SimMinHash", "StorageError", "Store", "StoreExistsError", "StoreLockedError", "StoreNotFoundError", "TableSpec",
-    "Unary", "UnarySampling", "UnfinishedError", "build", "decontaminate", "dedup", "open", "plan", "remove_boilerplate",
+    "BitSample",
+    "BitSampling",
+    "Boilerplate",
+    "ClosedStoreError",
+    "Clusters",
+    "CorruptStoreError",
+    "Decontamination",
+    "Deduplication",
+    "Deleted",
+    "Design",
+    "FormatVersionError",
+    "FpstoreError",
+    "GivenSketches",
+    "Hits",
+    "HyperplaneHash",
+    "Ids",
+    "ImageHash",
+    "InputError",
+    "LongestSentences",
+    "Match",
+    "MatchList",
+    "Matches",
+    "MemoryLimitError",
+    "MinHash",
+    "MinHashFamily",
+    "MissingExtraError",
+    "NotStoredError",
+    "PStable",
+    "Pair",
+    "Pairs",
+    "Plan",
+    "RandomHyperplanes",
+    "RandomProjection",
+    "ReadOnlyError",
+    "Removed",
+    "RemovedPieces",
+    "RepairReport",
+    "Report",
+    "ScanWarning",
+    "ShardedStore",
+    "SimHash",
+    "SimMinHash",
+    "StorageError",
+    "Store",
+    "StoreExistsError",
+    "StoreLockedError",
+    "StoreNotFoundError",
+    "TableSpec",
+    "Unary",
+    "UnarySampling",
+    "UnfinishedError",
+    "build",
+    "decontaminate",
+    "dedup",
+    "open",
+    "plan",
+    "remove_boilerplate",
     "repair",
-]  # fmt: skip
+]
 
 _LATER = {
     "care.reports": ("RepairReport", "Report"),
@@ -89,7 +147,15 @@ _LATER = {
         "SimMinHash",
         "UnarySampling",
     ),
-    "hashing": ("BitSample", "HyperplaneHash", "ImageHash", "LongestSentences", "MinHash", "SimHash", "Unary"),
+    "hashing": (
+        "BitSample",
+        "HyperplaneHash",
+        "ImageHash",
+        "LongestSentences",
+        "MinHash",
+        "SimHash",
+        "Unary",
+    ),
     "jobs.boilerplate": ("Boilerplate", "RemovedPieces"),
     "jobs.clusters": ("Clusters",),
     "jobs.decontamination": ("Decontamination",),
@@ -106,7 +172,8 @@ if not TYPE_CHECKING:  # a type checker knows all names
         """Import a name that opening and probing a store do not need, when it is first used."""
         from importlib import import_module
 
-        if name in ("calibration", "families", "hashing", "io", "lsh", "ray", "spark", "tasks"):  # whose names users import
+        # whose names users import
+        if name in ("calibration", "families", "hashing", "io", "lsh", "ray", "spark", "tasks"):
             return import_module(f"fpstore.{name}")
         for module, names in _LATER.items():
             if name in names:

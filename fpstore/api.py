@@ -29,67 +29,91 @@ USUAL_RADIUS = 3  # of 64 bits: Manku, Jain and Das Sarma, section 5.1
 
 
 def build(
-    path: PathLike, fingerprints: Any, ids: Any = None, *, radius: int | None = None, width: int | None = None,
-    design: str | Iterable[Mapping[str, object] | TableSpec] = "auto", memory: int | str | None = None,
-    threads: int | None = None, progress: Progress | None = None, overwrite: bool = False, block_bytes: int | None = None,
-    codec: str = HUFFMAN, filter: bool | str = AUTO, disk_budget: int | str | None = None,  # noqa: A002
-    storage: str = "hot", prefer: str = "balance", fingerprinter: Any = None, index_ids: bool = False,
-) -> Store:  # fmt: skip
+    path: PathLike,
+    fingerprints: Any,
+    ids: Any = None,
+    *,
+    radius: int | None = None,
+    width: int | None = None,
+    design: str | Iterable[Mapping[str, object] | TableSpec] = "auto",
+    memory: int | str | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+    block_bytes: int | None = None,
+    codec: str = HUFFMAN,
+    filter: bool | str = AUTO,
+    disk_budget: int | str | None = None,
+    storage: str = "hot",
+    prefer: str = "balance",
+    fingerprinter: Any = None,
+    index_ids: bool = False,
+) -> Store:
     """Build a store from fingerprints and open it. The target appears complete or not at all.
 
     Parameters
     ----------
     path : path-like
         The folder to create.
-    fingerprints : array, sequence, iterable of arrays, or reader of ``fpstore.io`` or ``fpstore.hashing``
-        Rows of the width: uint64 (n,) for 64 bits, uint32 (n,) for 32, and for 128 and 256 bits uint8 (n, width / 8), big-endian,
-        or uint64 (n, width / 64), the most significant word first. At every width a sequence of int, bytes, rows of these arrays,
-        or ``imagehash`` hashes; and an iterable of rows. An array of numpy, or a column of pyarrow, polars or pandas, in which
-        strings are hexadecimal digits. Duplicates are allowed: a fingerprint keeps the ids of all its rows.
+    fingerprints : array, sequence, iterable of arrays, or reader of ``fpstore.io`` or
+    ``fpstore.hashing``
+        Rows of the width: uint64 (n,) for 64 bits, uint32 (n,) for 32, and for 128 and 256 bits
+        uint8 (n, width / 8), big-endian, or uint64 (n, width / 64), the most significant word
+        first. At every width a sequence of int, bytes, rows of these arrays, or ``imagehash``
+        hashes; and an iterable of rows. An array of numpy, or a column of pyarrow, polars or
+        pandas, in which strings are hexadecimal digits. Duplicates are allowed: a fingerprint keeps
+        the ids of all its rows.
     ids : optional
-        One per row: non-negative integers below 2^64, or non-empty strings or paths. With an iterable of arrays, an
-        iterable of as many arrays. By default the row number.
+        One per row: non-negative integers below 2^64, or non-empty strings or paths. With an
+        iterable of arrays, an iterable of as many arrays. By default the row number.
     radius : int, optional
-        The largest radius that probes answer from the tables, 0 to the width. Above a quarter of it, ``scan`` is the only design.
-        By default the `usual_radius` of the fingerprinter, or 3.
+        The largest radius that probes answer from the tables, 0 to the width. Above a quarter of
+        it, ``scan`` is the only design. By default the `usual_radius` of the fingerprinter, or 3.
     width : int, optional
         Bits of a fingerprint: 32, 64, 128 or 256; by default the width of the fingerprinter, or 64.
     design : str or iterable of table descriptions
         A name, or the tables; ``auto`` is the planner's choice.
     memory : int or str, optional
-        Budget such as ``"2GiB"`` (at least 64 MiB); by default a quarter of this machine's memory. Larger inputs are
-        sorted through temporary files beside the target. The ids of one fingerprint are never split: while they are
-        sorted and packed, they take up to 40 bytes each, which the budget does not limit.
+        Budget such as ``"2GiB"`` (at least 64 MiB); by default a quarter of this machine's memory.
+        Larger inputs are sorted through temporary files beside the target. The ids of one
+        fingerprint are never split: while they are sorted and packed, they take up to 40 bytes
+        each, which the budget does not limit.
     threads : int, optional
         By default one per processor.
     progress : callable, optional
-        Called as ``progress(phase, done, total)`` from any thread; total is None if it is not known.
+        Called as ``progress(phase, done, total)`` from any thread; total is None if it is not
+        known.
     overwrite : bool
         Replace an existing store, in one step, once the new one is complete.
     block_bytes : int, optional
-        128 to 4096, a power of two; by default 512, and 1024 above 64 bits. Larger blocks are smaller on disk and slower to
-        probe.
+        128 to 4096, a power of two; by default 512, and 1024 above 64 bits. Larger blocks are
+        smaller on disk and slower to probe.
     codec : {"huffman", "elias-fano"}
-        How the tables of sorted blocks are packed: the differing bits of successive fingerprints in a Huffman code (Manku,
-        section 3.3), or Elias-Fano, which is smaller and faster. Tables of columns have no blocks: a store of these alone only
-        remembers it, as it does ``block_bytes``, for a merge that takes a design of blocks.
+        How the tables of sorted blocks are packed: the differing bits of successive fingerprints in
+        a Huffman code (Manku, section 3.3), or Elias-Fano, which is smaller and faster. Tables of
+        columns have no blocks: a store of these alone only remembers it, as it does
+        ``block_bytes``, for a merge that takes a design of blocks.
     filter : bool or "auto"
-        Write a filter beside each table of blocks that saves time with one: a look-up that would find nothing then mostly opens
-        no block. ``auto`` writes filters where they pay for their bytes: all with ``prefer="speed"``, none with ``"space"`` or
-        ``storage="cold"``. The store keeps the setting, and merges follow it.
+        Write a filter beside each table of blocks that saves time with one: a look-up that would
+        find nothing then mostly opens no block. ``auto`` writes filters where they pay for their
+        bytes: all with ``prefer="speed"``, none with ``"space"`` or ``storage="cold"``. The store
+        keeps the setting, and merges follow it.
     disk_budget : int or str, optional
         Bytes that ``auto`` may use for tables and ids, such as ``"40GB"``.
     storage : {"hot", "cold"}
         Plan for tables in the page cache, or read from disk. Only ``auto`` uses it.
     prefer : {"balance", "speed", "space"}
-        What ``auto`` takes: the best compromise of bytes and time, the fastest design, or the smallest, with ``filter=True`` of
-        those that have filters. A merge that chooses again does likewise.
+        What ``auto`` takes: the best compromise of bytes and time, the fastest design, or the
+        smallest, with ``filter=True`` of those that have filters. A merge that chooses again does
+        likewise.
     fingerprinter : Fingerprinter or dict, optional
-        The maker of the fingerprints: a :class:`fpstore.SimHash`, or its ``describe()``. The store remembers it, so that
-        probes can use the same. By default the fingerprinter of a reader of texts, pictures or vectors, and no other then.
+        The maker of the fingerprints: a :class:`fpstore.SimHash`, or its ``describe()``. The store
+        remembers it, so that probes can use the same. By default the fingerprinter of a reader of
+        texts, pictures or vectors, and no other then.
     index_ids : bool
-        Index integer ids too, as strings always are: ``store.ids``, ``delete(ids=...)`` and ``upsert`` then take microseconds
-        per id, not a pass over all ids. It takes about as many bytes per id as the id map.
+        Index integer ids too, as strings always are: ``store.ids``, ``delete(ids=...)`` and
+        ``upsert`` then take microseconds per id, not a pass over all ids. It takes about as many
+        bytes per id as the id map.
 
     Returns
     -------
@@ -99,8 +123,8 @@ def build(
     Raises
     ------
     InputError
-        Wrong dtype, shape, range or number of ids; an unknown design, or one that needs too many look-ups; a fingerprinter that
-        is not the reader's.
+        Wrong dtype, shape, range or number of ids; an unknown design, or one that needs too many
+        look-ups; a fingerprinter that is not the reader's.
     StoreExistsError
         The path exists and ``overwrite`` is false, or it is not a store.
     StorageError
@@ -118,28 +142,52 @@ def build(
 
     target, overwrite = check_path(path), check_flag(overwrite, "overwrite")
     made = _maker(fingerprints, fingerprinter)
-    bits = check_width(width if width is not None else made.width if made is not None else WORD_BITS).bits
+    bits = check_width(
+        width if width is not None else made.width if made is not None else WORD_BITS
+    ).bits
     if made is not None and made.width != bits:
-        raise InputError(f"fingerprinter: it makes {made.width} bits, the store has width={bits}", expected=bits, got=made.width)
+        raise InputError(
+            f"fingerprinter: it makes {made.width} bits, the store has width={bits}",
+            expected=bits,
+            got=made.width,
+        )
     radius = (USUAL_RADIUS if made is None else made.usual_radius) if radius is None else radius
     options = Options(
-        radius=radius, width=bits, design=check_design(design, radius, bits), memory=memory, threads=threads,
-        block_bytes=block_bytes, codec=codec, filter=filter, fingerprinter=None if made is None else made.describe(),
-        disk_budget=None if disk_budget is None else parse_size(disk_budget, "disk_budget"), storage=storage, prefer=prefer,
-        index_ids=check_flag(index_ids, "index_ids"), progress=progress,
-    )  # fmt: skip
+        radius=radius,
+        width=bits,
+        design=check_design(design, radius, bits),
+        memory=memory,
+        threads=threads,
+        block_bytes=block_bytes,
+        codec=codec,
+        filter=filter,
+        fingerprinter=None if made is None else made.describe(),
+        disk_budget=None if disk_budget is None else parse_size(disk_budget, "disk_budget"),
+        storage=storage,
+        prefer=prefer,
+        index_ids=check_flag(index_ids, "index_ids"),
+        progress=progress,
+    )
     build_store(target, fingerprints, ids, options, overwrite)
     return Store(target)
 
 
 def _maker(source: Any, fingerprinter: Any) -> Fingerprinter[Any] | None:
-    """Return what made the fingerprints of a source, which a reader knows; InputError if a store could not use it later."""
+    """Return what made the fingerprints of a source, which a reader knows.
+
+    InputError if a store could not use it later.
+    """
     from fpstore.hashing import from_description
 
     makers: list[Any] = [fingerprinter, getattr(source, "fingerprinter", None)]
-    given, read_with = (maker.describe() if hasattr(maker, "describe") else maker for maker in makers)
+    given, read_with = (
+        maker.describe() if hasattr(maker, "describe") else maker for maker in makers
+    )
     if given is not None and read_with is not None and given != read_with:
-        other = "the reader makes its fingerprints with another one, which the store must remember: leave it out"
+        other = (
+            "the reader makes its fingerprints with another one, which the store must remember: "
+            "leave it out"
+        )
         raise InputError(f"fingerprinter: {other}", expected=read_with, got=given)
     if given is None and read_with is None:
         return None
@@ -149,7 +197,14 @@ def _maker(source: Any, fingerprinter: Any) -> Fingerprinter[Any] | None:
         raise InputError(f"fingerprinter: {error}", got=fingerprinter) from None
 
 
-def open(path: PathLike, mode: str = "r", *, sync: str = "commit", merge_at: float | None = None, pages: str = LAZY) -> Store:
+def open(
+    path: PathLike,
+    mode: str = "r",
+    *,
+    sync: str = "commit",
+    merge_at: float | None = None,
+    pages: str = LAZY,
+) -> Store:
     """Open a store, or a sharded store, which is a :class:`fpstore.ShardedStore`.
 
     Parameters
@@ -157,21 +212,26 @@ def open(path: PathLike, mode: str = "r", *, sync: str = "commit", merge_at: flo
     path : path-like
         The folder of the store.
     mode : {"r", "r+"}
-        ``"r"`` to read, ``"r+"`` also to insert, delete and merge. There is one writer at a time, beside any number of readers.
+        ``"r"`` to read, ``"r+"`` also to insert, delete and merge. There is one writer at a time,
+        beside any number of readers.
     sync : {"commit", "batch", "none"}
-        When changes are durable: see :meth:`fpstore.Store.insert`. Both this and ``merge_at`` need ``mode="r+"``.
+        When changes are durable: see :meth:`fpstore.Store.insert`. Both this and ``merge_at`` need
+        ``mode="r+"``.
     merge_at : float, optional
-        Merge in the background when the delta reaches this share of the fingerprints in the tables, such as 0.1, and
-        65,536 changes. By default only :meth:`fpstore.Store.merge` merges. A process that keeps a store open for writing
-        should use one of the two: no other process can merge, so ``fpstore merge`` is refused.
+        Merge in the background when the delta reaches this share of the fingerprints in the tables,
+        such as 0.1, and 65,536 changes. By default only :meth:`fpstore.Store.merge` merges. A
+        process that keeps a store open for writing should use one of the two: no other process can
+        merge, so ``fpstore merge`` is refused.
     pages : {"lazy", "populated", "huge"}
-        How tables and filters get into memory: page by page, all at opening, or as a copy. ``"lazy"``: each page when a probe
-        first needs it; the store opens at once, and its first probes are slower. ``"populated"``: opening reads the tables and
-        maps all their pages, which takes a moment when the system has them in memory, and as long as reading them when it has
-        not. ``"huge"``: opening copies the tables into memory of this process, in pages of 2 MiB where the system gives them. It
-        takes as much memory as the tables have bytes, which no other process shares. Where the file system has large pages in
-        the page cache (ext4 from Linux 6.16 on, XFS), probes are no faster for that. Each generation of a merge is opened in the
-        same way, while the one before is still open.
+        How tables and filters get into memory: page by page, all at opening, or as a copy.
+        ``"lazy"``: each page when a probe first needs it; the store opens at once, and its first
+        probes are slower. ``"populated"``: opening reads the tables and maps all their pages, which
+        takes a moment when the system has them in memory, and as long as reading them when it has
+        not. ``"huge"``: opening copies the tables into memory of this process, in pages of 2 MiB
+        where the system gives them. It takes as much memory as the tables have bytes, which no
+        other process shares. Where the file system has large pages in the page cache (ext4 from
+        Linux 6.16 on, XFS), probes are no faster for that. Each generation of a merge is opened in
+        the same way, while the one before is still open.
 
     Raises
     ------
@@ -182,7 +242,8 @@ def open(path: PathLike, mode: str = "r", *, sync: str = "commit", merge_at: flo
     StoreLockedError
         Another process is the writer; the message names it.
     ReadOnlyError
-        With ``"r+"``: the store lies on read-only media, the user has no permission to write, or it is a sharded store.
+        With ``"r+"``: the store lies on read-only media, the user has no permission to write, or it
+        is a sharded store.
     """
     target = check_path(path)
     if is_sharded(target):
@@ -193,13 +254,20 @@ def open(path: PathLike, mode: str = "r", *, sync: str = "commit", merge_at: flo
 
 
 def repair(
-    path: PathLike, output: PathLike | None = None, *, in_place: bool = False, lost: PathLike | None = None,
-    memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None,
-) -> RepairReport:  # fmt: skip
+    path: PathLike,
+    output: PathLike | None = None,
+    *,
+    in_place: bool = False,
+    lost: PathLike | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> RepairReport:
     """Make a sound store from the intact parts of a damaged one, and report what was done and what is lost.
 
-    Each table holds the whole set, so one intact table restores all others. Ids, strings and changes exist only once. The
-    damaged store is never changed or deleted. If nothing is wrong, nothing is written.
+    Each table holds the whole set, so one intact table restores all others. Ids, strings and
+    changes exist only once. The damaged store is never changed or deleted. If nothing is wrong,
+    nothing is written.
 
     Parameters
     ----------
@@ -208,12 +276,13 @@ def repair(
     output : path-like, optional
         The folder to create; by default the store's name with ``.repaired`` appended.
     in_place : bool
-        Put the new store in place of the damaged one once it is complete and verified. The damaged one is kept, with
-        ``.damaged`` appended to its name.
+        Put the new store in place of the damaged one once it is complete and verified. The damaged
+        one is kept, with ``.damaged`` appended to its name.
     lost : path-like, optional
-        The list of losses to write; by default the name of `output`, or else of the store, with ``.lost.tsv`` appended. Each
-        line has a kind, a fingerprint and an id. Kinds: ``fingerprint`` (it has no id left), ``ids`` (the fingerprint has lost
-        some ids), ``name`` (the string of this id number is lost), ``id`` (no fingerprint has this id now).
+        The list of losses to write; by default the name of `output`, or else of the store, with
+        ``.lost.tsv`` appended. Each line has a kind, a fingerprint and an id. Kinds:
+        ``fingerprint`` (it has no id left), ``ids`` (the fingerprint has lost some ids), ``name``
+        (the string of this id number is lost), ``id`` (no fingerprint has this id now).
     memory, threads, progress : optional
         As for :func:`build`.
 

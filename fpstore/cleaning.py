@@ -25,116 +25,157 @@ if TYPE_CHECKING:
 
 
 def dedup(
-    source: Any, output: PathLike | None = None, *, text: Any = None, fingerprint: str | None = None,
-    id: str | None = None, score: str | None = None, method: str | None = None,  # noqa: A002 - the word that users know
-    threshold: float | None = None, radius: int | None = None, width: int | None = None, keep: str = "first",
-    group: str | None = None, unknown: str = "keep", verify: bool | None = None, search: str = "auto", against: Any = None,
-    add: bool = False, fingerprinter: Any = None,
-    format: str | None = None,  # noqa: A002
-    decimal: bool = False, signed: bool = False, encoding: str | None = None, html: bool | str = False,
-    memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None, overwrite: bool = False,
+    source: Any,
+    output: PathLike | None = None,
+    *,
+    text: Any = None,
+    fingerprint: str | None = None,
+    id: str | None = None,
+    score: str | None = None,
+    method: str | None = None,
+    threshold: float | None = None,
+    radius: int | None = None,
+    width: int | None = None,
+    keep: str = "first",
+    group: str | None = None,
+    unknown: str = "keep",
+    verify: bool | None = None,
+    search: str = "auto",
+    against: Any = None,
+    add: bool = False,
+    fingerprinter: Any = None,
+    format: str | None = None,
+    decimal: bool = False,
+    signed: bool = False,
+    encoding: str | None = None,
+    html: bool | str = False,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
     resume: PathLike | None = None,
-) -> Deduplication:  # fmt: skip
+) -> Deduplication:
     r"""Find the near-duplicates of a corpus, and keep one of each group.
 
-    All fingerprints are in memory, unless bands are searched (`search`), and ids if there are any; texts and other columns are
-    not.
+    All fingerprints are in memory, unless bands are searched (`search`), and ids if there are any;
+    texts and other columns are not.
 
     Parameters
     ----------
     source : path, iterable of paths, or table
-        Files of Parquet, JSON lines, CSV or TSV with a header, all of one format, or folders of them. The columns that are read
-        must agree in all files, with the usual promotions of types. One output file has the columns of all files. Blank lines
-        are no rows, and are not copied.
-        With ``text=True``, files and folders of texts: each file is a document, and its path the id. Or a table of
-        pyarrow, Polars or pandas (which needs pyarrow), a lazy frame of Polars, which is collected, a relation of DuckDB, or
-        another object with the Arrow C stream interface.
+        Files of Parquet, JSON lines, CSV or TSV with a header, all of one format, or folders of
+        them. The columns that are read must agree in all files, with the usual promotions of types.
+        One output file has the columns of all files. Blank lines are no rows, and are not copied.
+        With ``text=True``, files and folders of texts: each file is a document, and its path the
+        id. Or a table of pyarrow, Polars or pandas (which needs pyarrow), a lazy frame of Polars,
+        which is collected, a relation of DuckDB, or another object with the Arrow C stream
+        interface.
     output : path-like, optional
-        Where to write the rows that are kept, with all columns and in the same order: lines byte by byte. The extension is that
-        of the input; or ``.jsonl`` for Parquet and tables, ``.parquet`` for JSON lines, and both for CSV and TSV. InputError
-        names what the other format cannot hold. Of several files or a folder of them, a path without an extension of a format is
-        a new folder: the rows that are kept of each file go to a file of the same name there, also if there are none; threads
-        write several files at once. Of texts, a folder to copy the files to. It appears complete or not at all.
+        Where to write the rows that are kept, with all columns and in the same order: lines byte by
+        byte. The extension is that of the input; or ``.jsonl`` for Parquet and tables, ``.parquet``
+        for JSON lines, and both for CSV and TSV. InputError names what the other format cannot
+        hold. Of several files or a folder of them, a path without an extension of a format is a new
+        folder: the rows that are kept of each file go to a file of the same name there, also if
+        there are none; threads write several files at once. Of texts, a folder to copy the files
+        to. It appears complete or not at all.
     text : str, sequence of str, mapping of str to int, or bool
-        The column of texts, whose fingerprints are made; several columns, with weights or without, as for
-        :class:`fpstore.hashing.TextReader`; or True: see ``source``.
+        The column of texts, whose fingerprints are made; several columns, with weights or without,
+        as for :class:`fpstore.hashing.TextReader`; or True: see ``source``.
     fingerprint : str
         The column of fingerprints, instead of texts: integers, hexadecimal digits, or bytes.
     id : str, optional
-        The column of ids, which the clusters have; by default row numbers from 0. Rows may share an id: each row is a document.
+        The column of ids, which the clusters have; by default row numbers from 0. Rows may share an
+        id: each row is a document.
     score : str, optional
-        The column of numbers, or of the dates and times of Arrow, for ``keep="highest"``. They are compared exactly. A null, as
-        which pandas passes NaN on, is below all others; NaN elsewhere is an error that names the row.
+        The column of numbers, or of the dates and times of Arrow, for ``keep="highest"``. They are
+        compared exactly. A null, as which pandas passes NaN on, is below all others; NaN elsewhere
+        is an error that names the row.
     method : {"minhash", "simhash"}, optional
-        How fingerprints of texts are made: by :class:`fpstore.MinHash`, the default, or by :class:`fpstore.SimHash`.
+        How fingerprints of texts are made: by :class:`fpstore.MinHash`, the default, or by
+        :class:`fpstore.SimHash`.
     threshold : float, optional
-        With MinHash, the Jaccard similarity of near-duplicates, 0 to 1: the share of pieces, by default runs of three words, that
-        two texts have in common. The radius is the least one that finds 98% of the pairs of this similarity. With `verify`,
-        the bound of the exact similarity, for every method. By default 0.7.
+        With MinHash, the Jaccard similarity of near-duplicates, 0 to 1: the share of pieces, by
+        default runs of three words, that two texts have in common. The radius is the least one that
+        finds 98% of the pairs of this similarity. With `verify`, the bound of the exact similarity,
+        for every method. By default 0.7.
     radius : int, optional
-        Instead of a threshold, the largest distance of near-duplicates, 0 to the width. By default, without MinHash, 3 of each 64
-        bits: 1 at a width of 32, 3 at 64, 6 at 128, and 12 at 256 (24 for SimHash).
+        Instead of a threshold, the largest distance of near-duplicates, 0 to the width. By default,
+        without MinHash, 3 of each 64 bits: 1 at a width of 32, 3 at 64, 6 at 128, and 12 at 256 (24
+        for SimHash).
     width : int, optional
-        Bits of a fingerprint: 32, 64, 128 or 256; by default 256 for MinHash, otherwise 64. A `fingerprinter` has its own width,
-        and this is left out.
+        Bits of a fingerprint: 32, 64, 128 or 256; by default 256 for MinHash, otherwise 64. A
+        `fingerprinter` has its own width, and this is left out.
     keep : {"first", "smallest", "central", "highest"}
-        The row that is kept of a group: the first; the one with the smallest id; the one whose fingerprint is nearest to the
-        majority of the group, bit by bit; or the one with the highest score. Of several such rows, the first.
+        The row that is kept of a group: the first; the one with the smallest id; the one whose
+        fingerprint is nearest to the majority of the group, bit by bit; or the one with the highest
+        score. Of several such rows, the first.
     group : {"connected", "greedy"}, optional
-        As for :meth:`fpstore.Store.clusters`: groups that chains of near-duplicates connect, or groups in which every row
-        is within the radius of the one that is kept, which is the default with MinHash.
+        As for :meth:`fpstore.Store.clusters`: groups that chains of near-duplicates connect, or
+        groups in which every row is within the radius of the one that is kept, which is the default
+        with MinHash.
     unknown : {"keep", "drop", "refuse"}
-        What becomes of a row that is not compared, because its text is null or blank, or its fingerprint or id is null.
+        What becomes of a row that is not compared, because its text is null or blank, or its
+        fingerprint or id is null.
     verify : bool, optional
-        Read the texts of groups again, and remove a row only if its Jaccard similarity to the row that is kept is at least the
-        threshold. A row goes to the nearest kept one that reaches it, of the 256 nearest, so groups have no chains. Similarities
-        are counted exactly, on the sets of features: weights do not count, and features are compared by 32 bits of their hashes.
-        The sets lie in a temporary file. By default, that is done at a threshold below 0.5, if one in 10,000 unrelated texts that
-        share a twentieth of their pieces would be within the radius: with MinHash of 256 bits, up to 0.4. It is not done with a
-        `radius`, chains of `group`, weights, or a store as reference, where False is the default.
+        Read the texts of groups again, and remove a row only if its Jaccard similarity to the row
+        that is kept is at least the threshold. A row goes to the nearest kept one that reaches it,
+        of the 256 nearest, so groups have no chains. Similarities are counted exactly, on the sets
+        of features: weights do not count, and features are compared by 32 bits of their hashes. The
+        sets lie in a temporary file. By default, that is done at a threshold below 0.5, if one in
+        10,000 unrelated texts that share a twentieth of their pieces would be within the radius:
+        with MinHash of 256 bits, up to 0.4. It is not done with a `radius`, chains of `group`,
+        weights, or a store as reference, where False is the default.
     search : {"auto", "exact", "bands"}
-        "exact" compares all fingerprints: every pair within the radius is found. "bands", with MinHash, compares only texts that
-        share a band: the minima of some successive hash functions. It takes far less time for many rows. The bands and the radius
-        are such that 98% of the pairs of the threshold's similarity are found. "auto" is "bands" for texts with MinHash, unless a
-        `radius` is given, of more than 1,048,576 rows; or of fewer if the radius is so large that unrelated texts would be within
-        it by chance, a thousandth of the rows or more: at a threshold of 0.4, from some hundred rows on. Otherwise it is "exact".
+        "exact" compares all fingerprints: every pair within the radius is found. "bands", with
+        MinHash, compares only texts that share a band: the minima of some successive hash
+        functions. It takes far less time for many rows. The bands and the radius are such that 98%
+        of the pairs of the threshold's similarity are found. "auto" is "bands" for texts with
+        MinHash, unless a `radius` is given, of more than 1,048,576 rows; or of fewer if the radius
+        is so large that unrelated texts would be within it by chance, a thousandth of the rows or
+        more: at a threshold of 0.4, from some hundred rows on. Otherwise it is "exact".
     against : Store, path, iterable of paths, or table, optional
-        A reference: rows that are near one of its documents are removed, and its documents stay as they are. A store, open or by
-        its path; or files or a table with the same columns as the corpus. `verify` needs a reference with texts: files or a
-        table, not a store. Texts are hashed as the store hashed its own. Its radius applies, unless a `radius` or `threshold` is
+        A reference: rows that are near one of its documents are removed, and its documents stay as
+        they are. A store, open or by its path; or files or a table with the same columns as the
+        corpus. `verify` needs a reference with texts: files or a table, not a store. Texts are
+        hashed as the store hashed its own. Its radius applies, unless a `radius` or `threshold` is
         given.
     add : bool
-        Insert the rows that are kept into the store, with their ids, in one change, after the output is complete; a store that
-        does not exist is made. With `resume`, the same call ends a run that was killed, and adds nothing twice. A batch that
-        was added is near itself when it is read again.
+        Insert the rows that are kept into the store, with their ids, in one change, after the
+        output is complete; a store that does not exist is made. With `resume`, the same call ends a
+        run that was killed, and adds nothing twice. A batch that was added is near itself when it
+        is read again.
     fingerprinter : Fingerprinter, optional
-        Makes the fingerprints of texts, or of rows (:class:`fpstore.hashing.Fields`), instead of a `method`.
+        Makes the fingerprints of texts, or of rows (:class:`fpstore.hashing.Fields`), instead of a
+        `method`.
     decimal : bool
         Fingerprints in text are decimal, not hexadecimal.
     signed : bool
         Signed integers are read as the bits of fingerprints.
     format : {"parquet", "jsonl", "csv", "tsv"}, optional
-        The format of the rows in all files, also in all files of folders, and in those of `against`. By default, the extension of
-        each file names it: ``.json``, ``.jsonl``, ``.ndjson``, ``.jl`` and ``.jsonlines`` are JSON lines, and ``.gz``, ``.zst``,
-        ``.bz2`` and ``.xz`` behind an extension say how the file is compressed.
+        The format of the rows in all files, also in all files of folders, and in those of
+        `against`. By default, the extension of each file names it: ``.json``, ``.jsonl``,
+        ``.ndjson``, ``.jl`` and ``.jsonlines`` are JSON lines, and ``.gz``, ``.zst``, ``.bz2`` and
+        ``.xz`` behind an extension say how the file is compressed.
     encoding : str, optional
         The encoding of files of lines and of texts, see :class:`fpstore.hashing.TextReader` and
         :class:`fpstore.hashing.DocumentReader`.
         Lines are written in UTF-8.
     html : bool or str
-        Texts are pages of HTML, which are compared by their titles and main texts: see :class:`fpstore.hashing.MainText`,
-        whose extractor a str names.
+        Texts are pages of HTML, which are compared by their titles and main texts: see
+        :class:`fpstore.hashing.MainText`, whose extractor a str names.
     memory : int or str, optional
-        For the tables that are sorted to find near-duplicates, as for :meth:`fpstore.Store.pairs`. Fingerprints and ids
-        are held besides. With bands, fingerprints lie in a temporary file: 6 bytes for each row are held, ids, and about 100
-        bytes for each row that is in a group.
+        For the tables that are sorted to find near-duplicates, as for :meth:`fpstore.Store.pairs`.
+        Fingerprints and ids are held besides. With bands, fingerprints lie in a temporary file: 6
+        bytes for each row are held, ids, and about 100 bytes for each row that is in a group.
     threads, progress : optional
         As for :func:`build`.
     overwrite : bool
-        Replace a file at ``output``, or a folder that has only hidden files and files of the format that is written.
+        Replace a file at ``output``, or a folder that has only hidden files and files of the format
+        that is written.
     resume : path-like, optional
-        A folder, which is made for what is done, and removed at the end. If the process ends before, the same call with the same
-        folder hashes only rows that were not hashed before, and searches only what was not searched. Sources must be files.
+        A folder, which is made for what is done, and removed at the end. If the process ends
+        before, the same call with the same folder hashes only rows that were not hashed before, and
+        searches only what was not searched. Sources must be files.
 
     Returns
     -------
@@ -144,8 +185,8 @@ def dedup(
     Raises
     ------
     InputError
-        A column is missing or has a wrong type, a value is wrong, or there are no rows. Or the folder to resume with is of
-        another job, or of other files.
+        A column is missing or has a wrong type, a value is wrong, or there are no rows. Or the
+        folder to resume with is of another job, or of other files.
     StoreExistsError
         The output exists.
     StoreLockedError
@@ -179,27 +220,49 @@ def dedup(
         job = job.planned(corpus)
         overwrite = check_flag(overwrite, "overwrite")
         found = deduplicate(corpus, job, resources, output, overwrite, folder, reference=reference)
-    return found._replace(kept=corpus.flagged(found.kept), clusters=found.clusters.held(), removed=found.removed.held())
+    return found._replace(
+        kept=corpus.flagged(found.kept),
+        clusters=found.clusters.held(),
+        removed=found.removed.held(),
+    )
 
 
 def decontaminate(
-    source: Any, benchmark: Any, output: PathLike | None = None, *, text: Any, benchmark_text: Any = None,
-    id: str | None = None, benchmark_id: str | None = None, ngram: int = 13,  # noqa: A002 - the word that users know
-    min_ngrams: int = 1, min_share: float = 0.0, ignore_common: int | None = None, threshold: float | None = None,
-    unknown: str = "keep", format: str | None = None,  # noqa: A002
-    encoding: str | None = None, html: bool | str = False, memory: int | str | None = None,
-    threads: int | None = None, progress: Progress | None = None, overwrite: bool = False,
-) -> Decontamination:  # fmt: skip
+    source: Any,
+    benchmark: Any,
+    output: PathLike | None = None,
+    *,
+    text: Any,
+    benchmark_text: Any = None,
+    id: str | None = None,
+    benchmark_id: str | None = None,
+    ngram: int = 13,
+    min_ngrams: int = 1,
+    min_share: float = 0.0,
+    ignore_common: int | None = None,
+    threshold: float | None = None,
+    unknown: str = "keep",
+    format: str | None = None,
+    encoding: str | None = None,
+    html: bool | str = False,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+) -> Decontamination:
     r"""Remove the rows of a training corpus that contain text of a benchmark.
 
-    Texts are compared by their runs of words, n-grams. A row of the corpus *hits* a row of the benchmark if both have an n-gram,
-    wherever in the text, and it is removed. Case, punctuation and line breaks do not count: words are those of
-    :class:`fpstore.SimHash`, so a character of a script without spaces is a word. A text of fewer words has one n-gram, which is
-    all of it: it hits texts of the same words. The corpus is read once to compare it, and once to copy rows. The n-grams of the
-    benchmark are in memory, about 55 bytes each while they are sorted, and 30 after that.
+    Texts are compared by their runs of words, n-grams. A row of the corpus *hits* a row of the
+    benchmark if both have an n-gram, wherever in the text, and it is removed. Case, punctuation and
+    line breaks do not count: words are those of :class:`fpstore.SimHash`, so a character of a
+    script without spaces is a word. A text of fewer words has one n-gram, which is all of it: it
+    hits texts of the same words. The corpus is read once to compare it, and once to copy rows. The
+    n-grams of the benchmark are in memory, about 55 bytes each while they are sorted, and 30 after
+    that.
 
-    N-grams are compared by 64 bits of XXH64, not word by word: of a corpus of N words and a benchmark of M, about
-    N * M / 2^64 n-grams match by accident: 0.05 expected for a trillion words against a million.
+    N-grams are compared by 64 bits of XXH64, not word by word: of a corpus of N words and a
+    benchmark of M, about N * M / 2^64 n-grams match by accident: 0.05 expected for a trillion words
+    against a million.
 
     Parameters
     ----------
@@ -210,31 +273,39 @@ def decontaminate(
     output : path-like, optional
         Where to write the rows that are kept, as for :func:`dedup`.
     text : str, sequence of str, or True
-        The column of texts of the corpus. Several columns are one text, in this order. True: each file is a text.
+        The column of texts of the corpus. Several columns are one text, in this order. True: each
+        file is a text.
     benchmark_text : str, sequence of str, or True, optional
         The same of the benchmark; by default as `text`.
     id, benchmark_id : str, optional
-        The columns of ids, which the hits have; by default row numbers from 0, in the benchmark of each input.
+        The columns of ids, which the hits have; by default row numbers from 0, in the benchmark of
+        each input.
     ngram : int
         Words of an n-gram, 1 to 255.
     min_ngrams : int
-        The least number of different n-grams that a row must share with a row of the benchmark to hit it, from 1 on.
+        The least number of different n-grams that a row must share with a row of the benchmark to
+        hit it, from 1 on.
     min_share : float
-        The least share of the different n-grams of the row of the benchmark, 0 to 1. Both bounds must hold.
+        The least share of the different n-grams of the row of the benchmark, 0 to 1. Both bounds
+        must hold.
     ignore_common : int, optional
-        N-grams in more than this many rows of the corpus do not count, such as 10: they are phrases and licences, or a benchmark
-        that is in the corpus many times.
+        N-grams in more than this many rows of the corpus do not count, such as 10: they are phrases
+        and licences, or a benchmark that is in the corpus many times.
     threshold : float, optional
-        Near-duplicates of whole texts are hits, too: pairs with at least about this Jaccard similarity of three-word runs, 0 to
-        1, found with a recall of 98%. Fingerprints of all rows are in memory then.
+        Near-duplicates of whole texts are hits, too: pairs with at least about this Jaccard
+        similarity of three-word runs, 0 to 1, found with a recall of 98%. Fingerprints of all rows
+        are in memory then.
     unknown : {"keep", "drop", "refuse"}
-        What becomes of a row that is not compared, because its text is null or blank, or its id is null.
+        What becomes of a row that is not compared, because its text is null or blank, or its id is
+        null.
     format : str, optional
-        As for :func:`dedup`, of the corpus; the extension of each input of the benchmark names its format.
+        As for :func:`dedup`, of the corpus; the extension of each input of the benchmark names its
+        format.
     encoding : str, optional
         As for :func:`dedup`, of corpus and benchmark.
     html : bool or str
-        The texts of the corpus are pages of HTML, as for :func:`dedup`; those of the benchmark are not.
+        The texts of the corpus are pages of HTML, as for :func:`dedup`; those of the benchmark are
+        not.
     memory : int or str, optional
         For the tables that are sorted to find near-duplicates.
     threads, progress : optional
@@ -250,8 +321,8 @@ def decontaminate(
     Raises
     ------
     InputError
-        A column is missing or has a wrong type, an argument is out of range, the corpus or an input of the benchmark has no rows,
-        or a file is in both.
+        A column is missing or has a wrong type, an argument is out of range, the corpus or an input
+        of the benchmark has no rows, or a file is in both.
     StoreExistsError
         The output exists.
     StorageError
@@ -281,10 +352,16 @@ def decontaminate(
 
     resources = checked_resources(memory, threads, progress)
     bounds = Bounds(min_ngrams, min_share, ignore_common)
-    job = decontamination_job(text, benchmark_text, (id, benchmark_id), ngram, bounds, threshold, unknown, html)
+    job = decontamination_job(
+        text, benchmark_text, (id, benchmark_id), ngram, bounds, threshold, unknown, html
+    )
     corpus = open_corpus(source, text is True, encoding=encoding, html=bool(html), format=format)
-    benchmarks = open_benchmark(benchmark, (text if benchmark_text is None else benchmark_text) is True, encoding=encoding)
-    found = decontaminate_corpus(corpus, benchmarks, job, resources, output, check_flag(overwrite, "overwrite"))
+    benchmarks = open_benchmark(
+        benchmark, (text if benchmark_text is None else benchmark_text) is True, encoding=encoding
+    )
+    found = decontaminate_corpus(
+        corpus, benchmarks, job, resources, output, check_flag(overwrite, "overwrite")
+    )
     return found._replace(kept=corpus.flagged(found.kept), hits=found.hits.held())
 
 
@@ -292,7 +369,10 @@ def decontaminate(
 def opened_reference(
     against: Any, add: bool, of_files: bool, encoding: str | None, form: str | None = None
 ) -> Iterator[Reference | None]:
-    """Open what a corpus is compared with: see the arguments ``against`` and ``add`` of :func:`dedup`."""
+    """Open what a corpus is compared with.
+
+    See the arguments ``against`` and ``add`` of :func:`dedup`.
+    """
     from fpstore.format.manifest import is_openable
     from fpstore.hashing.corpora import open_corpus
     from fpstore.jobs.reference import Reference
@@ -302,7 +382,9 @@ def opened_reference(
         check_path(against, "against")
     if against is None:
         if adds:
-            raise InputError("add=True (--add) inserts into the store that against= (--against) names")
+            raise InputError(
+                "add=True (--add) inserts into the store that against= (--against) names"
+            )
         yield None
     elif isinstance(against, Store):
         if adds:
@@ -314,31 +396,45 @@ def opened_reference(
     elif adds and isinstance(against, (str, os.PathLike)) and not check_path(against).exists():
         yield Reference(os.fspath(against), adds=True)
     elif isinstance(against, (str, os.PathLike)) and not check_path(against).exists():
-        raise InputError(f"{printable(against)}: no such store, file or folder; add=True (--add) makes a store", path=against)
+        raise InputError(
+            f"{printable(against)}: no such store, file or folder; add=True (--add) makes a store",
+            path=against,
+        )
     else:
         corpus = open_corpus(against, of_files, encoding=encoding, format=form)
         yield Reference(corpus.label, corpus=corpus, adds=adds)
 
 
 def remove_boilerplate(
-    source: Any, output: PathLike | None = None, *, text: str | bool, unit: str = "paragraph", more_than: int = 10,
-    least_chars: int = 0, format: str | None = None,  # noqa: A002 - the word that users know
-    encoding: str | None = None, memory: int | str | None = None, threads: int | None = None,
-    progress: Progress | None = None, overwrite: bool = False,
-) -> Boilerplate:  # fmt: skip
+    source: Any,
+    output: PathLike | None = None,
+    *,
+    text: str | bool,
+    unit: str = "paragraph",
+    more_than: int = 10,
+    least_chars: int = 0,
+    format: str | None = None,
+    encoding: str | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+) -> Boilerplate:
     r"""Remove from texts the paragraphs, or lines, that occur in many documents.
 
-    They are compared without regard to case and white space, by 64 bits of a hash. A document of which nothing is left is
-    dropped; one without a text stays as it is. Copies of documents count, so use :func:`dedup` first.
+    They are compared without regard to case and white space, by 64 bits of a hash. A document of
+    which nothing is left is dropped; one without a text stays as it is. Copies of documents count,
+    so use :func:`dedup` first.
 
     Parameters
     ----------
     source, encoding
         As for :func:`dedup`.
     output : path-like, optional
-        Where to write the documents that are left, as :func:`dedup` does, in the format of the input: all other columns, and
-        texts without boilerplate, are as they were. In JSON lines, all other bytes of a line stay. Text files that lose
-        something are written in UTF-8. By default, nothing is written.
+        Where to write the documents that are left, as :func:`dedup` does, in the format of the
+        input: all other columns, and texts without boilerplate, are as they were. In JSON lines,
+        all other bytes of a line stay. Text files that lose something are written in UTF-8. By
+        default, nothing is written.
     text : str or bool
         The column of texts; or True: each file is a document.
     unit : {"paragraph", "line"}
@@ -348,8 +444,9 @@ def remove_boilerplate(
     least_chars : int
         A shorter paragraph stays; white space does not count.
     memory, threads, progress : optional
-        As for :func:`build`. The counts take 12 to 18 bytes for each different paragraph, whatever `memory` is, and the removed
-        paragraphs are in memory, each once. Threads write the files of a folder.
+        As for :func:`build`. The counts take 12 to 18 bytes for each different paragraph, whatever
+        `memory` is, and the removed paragraphs are in memory, each once. Threads write the files of
+        a folder.
     overwrite : bool
         As for :func:`dedup`.
 
@@ -384,4 +481,6 @@ def remove_boilerplate(
     resources = checked_resources(memory, threads, progress)
     corpus = open_corpus(source, text is True, encoding=encoding, format=format)
     overwrite = check_flag(overwrite, "overwrite")
-    return remove_boilerplate_of(corpus, text, unit, more_than, least_chars, resources, output, overwrite)
+    return remove_boilerplate_of(
+        corpus, text, unit, more_than, least_chars, resources, output, overwrite
+    )

@@ -1,4 +1,7 @@
-"""The exceptions of fpstore. Each carries the facts of the failure as attributes; the message says what to do next."""
+"""The exceptions of fpstore.
+
+Each carries the facts of the failure as attributes; the message says what to do next.
+"""
 
 SHOWN_CHARACTERS = 80
 SHOWN_NUMBERS = 10**40
@@ -12,7 +15,8 @@ class FpstoreError(Exception):
     message : str
         One line for the user.
     **facts
-        The known facts: ``path``, ``block``, ``line``, ``expected``, ``got``, ... Missing facts read as ``None``.
+        The known facts: ``path``, ``block``, ``line``, ``expected``, ``got``, ... Missing facts
+        read as ``None``.
     """
 
     path: object = None
@@ -28,7 +32,9 @@ class FpstoreError(Exception):
 
 
 def one_line(text: str) -> str:
-    r"""Return a text on one line that any stream can print: controls, line breaks and lone surrogates are escaped.
+    r"""Return a text on one line that any stream can print.
+
+    Controls, line breaks and lone surrogates are escaped.
 
     A surrogate that stands for a byte of a file name is shown as that byte, ``\xff``.
     """
@@ -61,7 +67,11 @@ def counted(number: int, noun: str) -> str:
 
 def _escaped(character: str) -> str:
     code = ord(character)
-    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else character.encode("unicode_escape").decode("ascii")
+    return (
+        f"\\x{code - 0xDC00:02x}"
+        if 0xDC80 <= code <= 0xDCFF
+        else character.encode("unicode_escape").decode("ascii")
+    )
 
 
 class CorruptStoreError(FpstoreError):
@@ -105,20 +115,35 @@ class ClosedStoreError(FpstoreError):
 
 
 class InputError(FpstoreError, ValueError):
-    """An argument or an input file is wrong: its dtype, shape or range, or a line that does not parse."""
+    """An argument or an input file is wrong.
+
+    Its dtype, shape or range, or a line that does not parse.
+    """
 
 
 class StorageError(FpstoreError, OSError):
-    """The operating system refused a read or a write: no space, no permission, an unreadable file."""
+    """The operating system refused a read or a write.
+
+    No space, no permission, an unreadable file.
+    """
 
 
 class MissingExtraError(FpstoreError, ImportError):  # type: ignore[misc]  # ImportError types path otherwise
-    """An optional package is not installed: the message names the extra, or the package of a family, that installs it."""
+    """An optional package is not installed.
+
+    The message names the extra, or the package of a family, that installs it.
+    """
 
 
 class ScanWarning(UserWarning):
-    """A probe had a radius above the store's, so every fingerprint was compared; it is given once per store object."""
+    """A probe had a radius above the store's, so every fingerprint was compared.
+
+    It is given once per store object.
+    """
 
 
 class MemoryLimitError(FpstoreError, MemoryError):
-    """The kernel, or a mapping that fpstore makes, ran out of memory. What Python and NumPy raise is a plain MemoryError."""
+    """The kernel, or a mapping that fpstore makes, ran out of memory.
+
+    What Python and NumPy raise is a plain MemoryError.
+    """

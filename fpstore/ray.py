@@ -1,7 +1,10 @@
-"""Plans of tasks on Ray, whose tasks they become. As on Spark, Ray carries paths and the numbers of tasks, and no rows.
+"""Plans of tasks on Ray, whose tasks they become.
 
-Each worker needs fpstore, pyarrow and NumPy in the versions that the plan was made with. The plan, the inputs and the output are
-where the driver and all workers reach them by the same names: in a folder that machines share, or in an object store.
+As on Spark, Ray carries paths and the numbers of tasks, and no rows.
+
+Each worker needs fpstore, pyarrow and NumPy in the versions that the plan was made with. The plan,
+the inputs and the output are where the driver and all workers reach them by the same names: in a
+folder that machines share, or in an object store.
 """
 
 from __future__ import annotations
@@ -17,18 +20,20 @@ from fpstore.tasks.engines import Outcome, attempt, run_job, run_stages
 
 
 def run(plan: Plan | PathLike, *, memory: int | str | None = None) -> None:
-    """Run all tasks of a plan that are left, stage by stage, on the cluster of :func:`ray.init`; a task has one processor.
+    """Run all tasks of a plan that are left, stage by stage, on the cluster of :func:`ray.init`.
 
-    A task that fails for want of memory, or by what a file system says, is tried three times; Ray starts tasks again whose
-    process or machine is gone. What is done stays done: run again.
+    A task has one processor.
+
+    A task that fails for want of memory, or by what a file system says, is tried three times; Ray
+    starts tasks again whose process or machine is gone. What is done stays done: run again.
 
     Parameters
     ----------
     plan : Plan or path-like
         A plan, or where it is.
     memory : int or str, optional
-        For each task, such as ``"2GiB"``; by default a quarter of the memory of its machine, or control group, divided by the
-        processors there.
+        For each task, such as ``"2GiB"``; by default a quarter of the memory of its machine, or
+        control group, divided by the processors there.
 
     Raises
     ------
@@ -49,14 +54,21 @@ def run(plan: Plan | PathLike, *, memory: int | str | None = None) -> None:
     task = remote.remote(num_cpus=1)(attempt)
 
     def run_tasks(indexes: list[int]) -> list[Outcome]:
-        found: list[Outcome] = remote.get([task.remote(opened.path, opened.digest, index, each) for index in indexes])
+        found: list[Outcome] = remote.get(
+            [task.remote(opened.path, opened.digest, index, each) for index in indexes]
+        )
         return found
 
     run_stages(opened, run_tasks)
 
 
 def dedup(
-    source: Any, output: PathLike, *, plan: PathLike | None = None, memory: int | str | None = None, **asked: Any
+    source: Any,
+    output: PathLike,
+    *,
+    plan: PathLike | None = None,
+    memory: int | str | None = None,
+    **asked: Any,
 ) -> dict[str, Any]:
     """Deduplicate a corpus as :func:`fpstore.spark.dedup` does, on Ray.
 
@@ -67,4 +79,9 @@ def dedup(
         fpstore.ray.dedup("/shared/pages", "/shared/clean", text="text", id="url")
     """
     each = None if memory is None else parse_memory(memory)
-    return run_job(lambda path: plan_dedup(path, source, output, **asked), output, plan, partial(run, memory=each))
+    return run_job(
+        lambda path: plan_dedup(path, source, output, **asked),
+        output,
+        plan,
+        partial(run, memory=each),
+    )

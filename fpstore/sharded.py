@@ -8,12 +8,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fpstore.base.aliases import Id, Progress
-from fpstore.base.arguments import check_choice, check_opening, check_path, check_progress, check_whole
+from fpstore.base.arguments import (
+    check_choice,
+    check_opening,
+    check_path,
+    check_progress,
+    check_whole,
+)
 from fpstore.design.families import Design
 from fpstore.disk.mapped import LAZY, PAGES
 from fpstore.disk.refusals import refusing
 from fpstore.errors import InputError, ReadOnlyError, StoreNotFoundError, counted, show
-from fpstore.format.shards import Shard, ShardsManifest, is_shard_name, read_shards, shard_name, write_shards
+from fpstore.format.shards import (
+    Shard,
+    ShardsManifest,
+    is_shard_name,
+    read_shards,
+    shard_name,
+    write_shards,
+)
 from fpstore.query.sharded import ShardedSnapshot, bounds_of
 from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store, snapshot_of
@@ -23,23 +36,32 @@ if TYPE_CHECKING:
     from fpstore.change.writer import StoreWriter
 
 MOST = 1 << 20  # shards
-READ_ONLY = "a sharded store is read-only: build it anew, or build another shard and combine the shards again"
+READ_ONLY = (
+    "a sharded store is read-only: build it anew, or build another shard and combine the shards "
+    "again"
+)
 
 
 class ShardedStore(Store[Id]):
     """A folder of stores, its *shards*, which :func:`fpstore.open` opens as one store for reading.
 
-    It answers as one store of all rows would, and has what a :class:`Store` has, except changes. Row numbers go on from shard to
-    shard. A fingerprint that several shards have has the ids of all. The shards are ``shard-00000.fps``, ``shard-00001.fps`` and
-    so on; :meth:`combine` makes a sharded store of them. It has the content of the moment when it was opened, and refuses a shard
+    It answers as one store of all rows would, and has what a :class:`Store` has, except changes.
+    Row numbers go on from shard to shard. A fingerprint that several shards have has the ids of
+    all. The shards are ``shard-00000.fps``, ``shard-00001.fps`` and so on; :meth:`combine` makes a
+    sharded store of them. It has the content of the moment when it was opened, and refuses a shard
     that has changed since they were combined.
 
-    A question goes to one shard after the other. Shards stay open as far as a quarter of the files that the process may open is
-    enough (``ulimit -n``); each question opens the others.
+    A question goes to one shard after the other. Shards stay open as far as a quarter of the files
+    that the process may open is enough (``ulimit -n``); each question opens the others.
     """
 
     def __init__(
-        self, path: Path, mode: str = "r", sync: str = "commit", merge_at: float | None = None, pages: str = LAZY
+        self,
+        path: Path,
+        mode: str = "r",
+        sync: str = "commit",
+        merge_at: float | None = None,
+        pages: str = LAZY,
     ) -> None:
         check_opening(mode, sync, merge_at)
         check_choice(pages, PAGES, "pages")
@@ -56,13 +78,20 @@ class ShardedStore(Store[Id]):
 
     @classmethod
     def combine(
-        cls, path: str | os.PathLike[str], *, count: int | None = None, plan: str | None = None, progress: Progress | None = None
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        count: int | None = None,
+        plan: str | None = None,
+        progress: Progress | None = None,
     ) -> ShardedStore:
-        """Make a sharded store of the stores in a folder, and open it; its manifest is written last, in one step.
+        """Make a sharded store of the stores in a folder, and open it.
 
-        The shards are named ``shard-00000.fps``, ``shard-00001.fps`` and so on, without gaps. They have the same width and
-        radius, the same fingerprinter, and ids of one kind. Where the ranges of their fingerprints overlap, all are read once, to
-        count what they have in common.
+        Its manifest is written last, in one step.
+
+        The shards are named ``shard-00000.fps``, ``shard-00001.fps`` and so on, without gaps. They
+        have the same width and radius, the same fingerprinter, and ids of one kind. Where the
+        ranges of their fingerprints overlap, all are read once, to count what they have in common.
 
         Parameters
         ----------
@@ -134,21 +163,29 @@ class ShardedStore(Store[Id]):
     def __repr__(self) -> str:
         if self._closed:
             return f"<fpstore.ShardedStore {str(self.path)!r}, closed>"
-        holds = f"{counted(len(self), 'fingerprint')} of {self.width} bits in {counted(len(self.shards), 'shard')}"
+        holds = (
+            f"{counted(len(self), 'fingerprint')} of {self.width} bits in "
+            f"{counted(len(self.shards), 'shard')}"
+        )
         return f"<fpstore.ShardedStore {str(self.path)!r}: {holds}, radius {self.radius}>"
 
     def split(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: its shards are split already."""
-        raise InputError(f"{self.path}: a sharded store cannot be split: split its shards", path=self.path)
+        raise InputError(
+            f"{self.path}: a sharded store cannot be split: split its shards", path=self.path
+        )
 
     def backup(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: since nothing changes in it, a copy of the folder is a backup."""
-        raise InputError(f"{self.path}: a sharded store does not change: copy the folder", path=self.path)
+        raise InputError(
+            f"{self.path}: a sharded store does not change: copy the folder", path=self.path
+        )
 
     def stats(self) -> dict[str, Any]:
         """Return the contents of the whole store, and the sizes of all shards together, by the keys of :meth:`Store.stats`.
 
-        ``shards`` is their number. ``design``, ``block_bytes``, ``codec`` and ``filter`` are those of the first shard.
+        ``shards`` is their number. ``design``, ``block_bytes``, ``codec`` and ``filter`` are those
+        of the first shard.
         """
         from fpstore.care.sharded import describe_shards
 
@@ -164,7 +201,9 @@ class ShardedStore(Store[Id]):
         return verify_shards(self._shards, progress)
 
 
-def _combined(folder: Path, count: int | None, plan: str | None, progress: Progress | None) -> ShardsManifest:
+def _combined(
+    folder: Path, count: int | None, plan: str | None, progress: Progress | None
+) -> ShardsManifest:
     """Return the manifest of the shards in a folder."""
     paths, shards, first_row = _shards_in(folder, count), list[Shard](), 0
     common: dict[str, Any] = {}
@@ -172,21 +211,43 @@ def _combined(folder: Path, count: int | None, plan: str | None, progress: Progr
         if progress is not None:
             progress("combining", done, len(paths))
         with Store(path) as store:
-            snapshot, facts = snapshot_of(store), {name: getattr(store, name) for name in ("width", "radius", "fingerprinter")}
+            snapshot, facts = (
+                snapshot_of(store),
+                {name: getattr(store, name) for name in ("width", "radius", "fingerprinter")},
+            )
             totals = snapshot.totals
             rows = totals.next_row if totals.id_kind == "row" else 0
-            record = snapshot.generation.manifest.identity.hex(), snapshot.generation.record.number, snapshot.record
-            shards.append(Shard(path.name, *record, totals.fingerprints, totals.ids, first_row, rows, bounds_of(snapshot)))
+            record = (
+                snapshot.generation.manifest.identity.hex(),
+                snapshot.generation.record.number,
+                snapshot.record,
+            )
+            shards.append(
+                Shard(
+                    path.name,
+                    *record,
+                    totals.fingerprints,
+                    totals.ids,
+                    first_row,
+                    rows,
+                    bounds_of(snapshot),
+                )
+            )
         first_row += rows
         _check_agree(path, common, {**facts, **({"id_kind": totals.id_kind} if totals.ids else {})})
     kind = common.setdefault("id_kind", "row")
     if kind != "row":
         shards = [shard._replace(first_row=0, rows=0) for shard in shards]
     whole = ShardedSnapshot(
-        folder, ShardsManifest(**common, fingerprints=0, ids=0, repeated_strings=False, plan=plan, shards=shards)
+        folder,
+        ShardsManifest(
+            **common, fingerprints=0, ids=0, repeated_strings=False, plan=plan, shards=shards
+        ),
     )
     with closing(whole):
-        whole.manifest = whole.manifest._replace(repeated_strings=kind == "string" and any(whole.repeated_strings()))
+        whole.manifest = whole.manifest._replace(
+            repeated_strings=kind == "string" and any(whole.repeated_strings())
+        )
         fingerprints, ids = whole.counted()
     return whole.manifest._replace(fingerprints=fingerprints, ids=ids)
 
@@ -195,7 +256,10 @@ def _shards_in(folder: Path, count: int | None) -> list[Path]:
     with refusing(folder):
         names = {path.name for path in folder.iterdir() if is_shard_name(path.name)}
     if not names and not count:
-        message = f"{folder}: has no shards: they are stores with the names {shard_name(0)}, {shard_name(1)} and so on"
+        message = (
+            f"{folder}: has no shards: they are stores with the names {shard_name(0)}, "
+            f"{shard_name(1)} and so on"
+        )
         raise StoreNotFoundError(message, path=folder)
     wanted_count = len(names) if count is None else check_whole(count, 1, MOST, "count")
     wanted = [shard_name(number) for number in range(wanted_count)]
@@ -203,7 +267,10 @@ def _shards_in(folder: Path, count: int | None) -> list[Path]:
         if name not in names:
             raise StoreNotFoundError(f"{folder / name}: this shard is missing", path=folder / name)
     if more := sorted(names.difference(wanted)):
-        raise InputError(f"{folder / more[0]}: a shard more than the {len(wanted)} that there should be", path=folder / more[0])
+        raise InputError(
+            f"{folder / more[0]}: a shard more than the {len(wanted)} that there should be",
+            path=folder / more[0],
+        )
     return [folder / name for name in wanted]
 
 
@@ -212,5 +279,7 @@ def _check_agree(path: Path, common: dict[str, Any], facts: dict[str, Any]) -> N
         expected = common.setdefault(name, got)
         if got != expected:
             what = {"id_kind": "kind of ids"}.get(name, name)
-            message = f"{path}: its {what} is {show(got)}, that of the shards before {show(expected)}"
+            message = (
+                f"{path}: its {what} is {show(got)}, that of the shards before {show(expected)}"
+            )
             raise InputError(message, path=path, expected=expected, got=got)

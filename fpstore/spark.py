@@ -1,12 +1,14 @@
 """Plans of tasks on Apache Spark: PySpark 3.5 or 4, also over Spark Connect.
 
-Spark carries paths and the numbers of tasks, and no rows: tasks read and write files themselves, and rows of one key meet in
-files in the folder of the plan. So no shuffle of Spark takes part, and the output has the bytes that one process writes, in any
-order of tasks, after retries and with speculation. Only DataFrames are used: no SparkContext, no RDDs, no broadcasts.
+Spark carries paths and the numbers of tasks, and no rows: tasks read and write files themselves,
+and rows of one key meet in files in the folder of the plan. So no shuffle of Spark takes part, and
+the output has the bytes that one process writes, in any order of tasks, after retries and with
+speculation. Only DataFrames are used: no SparkContext, no RDDs, no broadcasts.
 
-Each worker needs fpstore, pyarrow and NumPy in the versions that the plan was made with, and pandas, without which PySpark hands
-Arrow data to no function. The plan, the inputs and the output are where the driver and all workers reach them by the same names:
-in a folder that machines share, or in an object store.
+Each worker needs fpstore, pyarrow and NumPy in the versions that the plan was made with, and
+pandas, without which PySpark hands Arrow data to no function. The plan, the inputs and the output
+are where the driver and all workers reach them by the same names: in a folder that machines share,
+or in an object store.
 """
 
 from __future__ import annotations
@@ -20,11 +22,21 @@ from typing import Any
 from fpstore.base.resources import parse_memory
 from fpstore.errors import InputError, MissingExtraError, show
 from fpstore.io.arrow import import_pyarrow
-from fpstore.tasks import Plan, open_plan, plan_build, plan_dedup, plan_join, plan_lsh, plan_pairs, plan_probe
+from fpstore.tasks import (
+    Plan,
+    open_plan,
+    plan_build,
+    plan_dedup,
+    plan_join,
+    plan_lsh,
+    plan_pairs,
+    plan_probe,
+)
 from fpstore.tasks.api import PathLike
 from fpstore.tasks.engines import Outcome, attempt, run_job, run_stages
 
-COLUMNS = {"task": "bigint", "error": "string", "message": "string"}  # of an Outcome; the order is that of its fields
+# of an Outcome; the order is that of its fields
+COLUMNS = {"task": "bigint", "error": "string", "message": "string"}
 
 _LACKING = re.compile(r"No module named '(fpstore|numpy|pandas|pyarrow)'")
 
@@ -32,8 +44,9 @@ _LACKING = re.compile(r"No module named '(fpstore|numpy|pandas|pyarrow)'")
 def run(spark: Any, plan: Plan | PathLike, *, memory: int | str | None = None) -> None:
     """Run all tasks of a plan that are left, stage by stage; a task has one thread.
 
-    A task that fails for want of memory, or by what a file system says, is tried three times; Spark starts tasks again whose
-    process has ended, as often as it is set to (``local[N]`` never does). What is done stays done: run again.
+    A task that fails for want of memory, or by what a file system says, is tried three times; Spark
+    starts tasks again whose process has ended, as often as it is set to (``local[N]`` never does).
+    What is done stays done: run again.
 
     Parameters
     ----------
@@ -42,8 +55,8 @@ def run(spark: Any, plan: Plan | PathLike, *, memory: int | str | None = None) -
     plan : Plan or path-like
         A plan, or where it is.
     memory : int or str, optional
-        For each task, such as ``"2GiB"``; by default a quarter of the memory of its machine, or control group, divided by the
-        processors there.
+        For each task, such as ``"2GiB"``; by default a quarter of the memory of its machine, or
+        control group, divided by the processors there.
 
     Raises
     ------
@@ -64,8 +77,8 @@ def run(spark: Any, plan: Plan | PathLike, *, memory: int | str | None = None) -
     --------
     With a session of Spark::
 
-        fpstore.tasks.plan_dedup("s3://bucket/plan", "s3://bucket/pages", "s3://bucket/clean", text="text")
-        fpstore.spark.run(spark, "s3://bucket/plan", memory="2GiB")
+        fpstore.tasks.plan_dedup("s3://bucket/plan", "s3://bucket/pages", "s3://bucket/clean",
+        text="text") fpstore.spark.run(spark, "s3://bucket/plan", memory="2GiB")
         fpstore.tasks.open_plan("s3://bucket/plan").finish()
     """
     each = _checked(spark, memory)
@@ -74,7 +87,8 @@ def run(spark: Any, plan: Plan | PathLike, *, memory: int | str | None = None) -
     def run_tasks(indexes: list[int]) -> list[Outcome]:
         function = partial(_outcomes, opened.path, opened.digest, indexes, each)
         schema = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-        # One number in each partition; repartition() would put several numbers in some and none in others.
+        # One number in each partition; repartition() would put several numbers in some and none in
+        # others.
         numbers = spark.range(0, len(indexes), 1, len(indexes))
         try:
             rows = numbers.mapInArrow(function, schema).collect()
@@ -83,8 +97,10 @@ def run(spark: Any, plan: Plan | PathLike, *, memory: int | str | None = None) -
             if lacking is None:
                 raise
             raise MissingExtraError(
-                f"Spark's workers run a Python without {lacking[1]}: before the session starts, set PYSPARK_PYTHON, or "
-                f"spark.pyspark.python, to one that has it, such as {sys.executable} on this machine"
+                f"Spark's workers run a Python without {lacking[1]}: before the session starts, "
+                "set PYSPARK_PYTHON, or "
+                f"spark.pyspark.python, to one that has it, such as {sys.executable} on this "
+                "machine"
             ) from error
         return [Outcome(*row) for row in rows]
 
@@ -92,7 +108,13 @@ def run(spark: Any, plan: Plan | PathLike, *, memory: int | str | None = None) -
 
 
 def dedup(
-    spark: Any, source: Any, output: PathLike, *, plan: PathLike | None = None, memory: int | str | None = None, **asked: Any
+    spark: Any,
+    source: Any,
+    output: PathLike,
+    *,
+    plan: PathLike | None = None,
+    memory: int | str | None = None,
+    **asked: Any,
 ) -> dict[str, Any]:
     """Deduplicate a corpus, with the rows, files and bytes of :func:`fpstore.dedup`.
 
@@ -103,8 +125,9 @@ def dedup(
     source, output, **asked
         As for :func:`fpstore.tasks.plan_dedup`: ``text="text"``, ``threshold=0.8`` and so on.
     plan : path-like, optional
-        The folder of the plan and of what tasks hand on; by default ``OUTPUT.plan``. It is removed at the end. If it is there
-        already, because the job ended early, what is done is not done again.
+        The folder of the plan and of what tasks hand on; by default ``OUTPUT.plan``. It is removed
+        at the end. If it is there already, because the job ended early, what is done is not done
+        again.
 
     Returns
     -------
@@ -126,44 +149,97 @@ def dedup(
 
 
 def build(
-    spark: Any, source: Any, output: PathLike, *, plan: PathLike | None = None, memory: int | str | None = None, **asked: Any
+    spark: Any,
+    source: Any,
+    output: PathLike,
+    *,
+    plan: PathLike | None = None,
+    memory: int | str | None = None,
+    **asked: Any,
 ) -> dict[str, Any]:
-    """Build a sharded store, as :func:`fpstore.tasks.plan_build` plans it; `plan` and `memory` are as for :func:`dedup`."""
+    """Build a sharded store, as :func:`fpstore.tasks.plan_build` plans it.
+
+    `plan` and `memory` are as for :func:`dedup`.
+    """
     return _job(spark, lambda path: plan_build(path, source, output, **asked), output, plan, memory)
 
 
 def probe(
-    spark: Any, store: Any, queries: Any, output: PathLike, *, plan: PathLike | None = None, memory: int | str | None = None,
+    spark: Any,
+    store: Any,
+    queries: Any,
+    output: PathLike,
+    *,
+    plan: PathLike | None = None,
+    memory: int | str | None = None,
     **asked: Any,
-) -> dict[str, Any]:  # fmt: skip
-    """Probe a store with a batch of queries, as :func:`fpstore.tasks.plan_probe` plans it; the rest is as for :func:`dedup`."""
-    return _job(spark, lambda path: plan_probe(path, store, queries, output, **asked), output, plan, memory)
+) -> dict[str, Any]:
+    """Probe a store with a batch of queries, as :func:`fpstore.tasks.plan_probe` plans it.
+
+    The rest is as for :func:`dedup`.
+    """
+    return _job(
+        spark, lambda path: plan_probe(path, store, queries, output, **asked), output, plan, memory
+    )
 
 
 def pairs(
-    spark: Any, store: Any, output: PathLike, *, plan: PathLike | None = None, memory: int | str | None = None, **asked: Any
+    spark: Any,
+    store: Any,
+    output: PathLike,
+    *,
+    plan: PathLike | None = None,
+    memory: int | str | None = None,
+    **asked: Any,
 ) -> dict[str, Any]:
-    """Find all pairs of a store, as :func:`fpstore.tasks.plan_pairs` plans it; `plan` and `memory` are as for :func:`dedup`."""
+    """Find all pairs of a store, as :func:`fpstore.tasks.plan_pairs` plans it.
+
+    `plan` and `memory` are as for :func:`dedup`.
+    """
     return _job(spark, lambda path: plan_pairs(path, store, output, **asked), output, plan, memory)
 
 
 def join(
-    spark: Any, store: Any, other: Any, output: PathLike, *, plan: PathLike | None = None, memory: int | str | None = None,
+    spark: Any,
+    store: Any,
+    other: Any,
+    output: PathLike,
+    *,
+    plan: PathLike | None = None,
+    memory: int | str | None = None,
     **asked: Any,
-) -> dict[str, Any]:  # fmt: skip
-    """Find all pairs of two stores, as :func:`fpstore.tasks.plan_join` plans it; `plan` and `memory` are as for :func:`dedup`."""
-    return _job(spark, lambda path: plan_join(path, store, other, output, **asked), output, plan, memory)
+) -> dict[str, Any]:
+    """Find all pairs of two stores, as :func:`fpstore.tasks.plan_join` plans it.
+
+    `plan` and `memory` are as for :func:`dedup`.
+    """
+    return _job(
+        spark, lambda path: plan_join(path, store, other, output, **asked), output, plan, memory
+    )
 
 
 def lsh(
-    spark: Any, source: Any, output: PathLike, *, plan: PathLike | None = None, memory: int | str | None = None, **asked: Any
+    spark: Any,
+    source: Any,
+    output: PathLike,
+    *,
+    plan: PathLike | None = None,
+    memory: int | str | None = None,
+    **asked: Any,
 ) -> dict[str, Any]:
-    """Build an LSH index, as :func:`fpstore.tasks.plan_lsh` plans it; `plan` and `memory` are as for :func:`dedup`."""
+    """Build an LSH index, as :func:`fpstore.tasks.plan_lsh` plans it.
+
+    `plan` and `memory` are as for :func:`dedup`.
+    """
     return _job(spark, lambda path: plan_lsh(path, source, output, **asked), output, plan, memory)
 
 
 def _job(
-    spark: Any, make: Callable[[PathLike], Plan], output: PathLike, plan: PathLike | None, memory: int | str | None
+    spark: Any,
+    make: Callable[[PathLike], Plan],
+    output: PathLike,
+    plan: PathLike | None,
+    memory: int | str | None,
 ) -> dict[str, Any]:
     each = _checked(spark, memory)
     return run_job(make, output, plan, partial(run, spark, memory=each))
@@ -176,7 +252,9 @@ def _checked(spark: Any, memory: int | str | None) -> int | None:
     return None if memory is None else parse_memory(memory)
 
 
-def _outcomes(path: str, digest: str, indexes: list[int], memory: int | None, batches: Iterable[Any]) -> Iterator[Any]:
+def _outcomes(
+    path: str, digest: str, indexes: list[int], memory: int | None, batches: Iterable[Any]
+) -> Iterator[Any]:
     """Run tasks in a worker: of Arrow batches with their places in a list of indexes."""
     arrow = import_pyarrow(path, "a plan")
     types = {"bigint": arrow.int64(), "string": arrow.string()}

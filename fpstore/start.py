@@ -1,11 +1,12 @@
 """Loads the kernel before anything that needs it, explains why if it cannot be loaded, and lets a signal end a command quietly.
 
-FPSTORE_ISA may name an instruction set that this machine lacks. The command ``fpstore`` then ends with one line, although none of
-its own code has run yet. Or Python was started beside the folder of the sources, so that it found that package first, while the
-kernel is installed elsewhere.
+FPSTORE_ISA may name an instruction set that this machine lacks. The command ``fpstore`` then ends
+with one line, although none of its own code has run yet. Or Python was started beside the folder of
+the sources, so that it found that package first, while the kernel is installed elsewhere.
 
-The command takes half a second to load. A signal in that time ends it as later, with a line and the code 128 + number, and not
-with a traceback: nothing is open or written yet. A program that imports the package keeps its own handlers.
+The command takes half a second to load. A signal in that time ends it as later, with a line and the
+code 128 + number, and not with a traceback: nothing is open or written yet. A program that imports
+the package keeps its own handlers.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 for _number in ENDINGS if _is_command() else ():
-    if signal.getsignal(_number) in (signal.default_int_handler, signal.SIG_DFL):  # not if it is ignored, as by nohup
+    # not if it is ignored, as by nohup
+    if signal.getsignal(_number) in (signal.default_int_handler, signal.SIG_DFL):
         with suppress(ValueError):  # not in the main thread
             signal.signal(_number, _end)  # until the command line has handlers of its own
 
@@ -49,7 +51,8 @@ except ImportError as error:
             sys.exit(f"fpstore: {error}")
     elif _is_source_folder():
         raise ImportError(
-            f"{Path(__file__).parent} holds the sources of fpstore without the compiled kernel, and hides an installed fpstore: "
+            f"{Path(__file__).parent} holds the sources of fpstore without the compiled kernel, "
+            "and hides an installed fpstore: "
             "start Python from another folder, or run pip install -e . in the checkout"
         ) from error
     raise

@@ -15,19 +15,35 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Id, Lims, Progress, Words
-from fpstore.base.arguments import check_choice, check_flag, check_opening, check_path, check_progress, check_share, check_whole
+from fpstore.base.arguments import (
+    check_choice,
+    check_flag,
+    check_opening,
+    check_path,
+    check_progress,
+    check_share,
+    check_whole,
+)
 from fpstore.base.resources import checked_resources, parse_threads
 from fpstore.base.width import WORD_BITS, Width, fingerprint_text, row_of_number
 from fpstore.design.families import Design, check_design, check_radius
 from fpstore.disk.mapped import LAZY, PAGES
-from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError, counted
+from fpstore.errors import (
+    ClosedStoreError,
+    FpstoreError,
+    InputError,
+    NotStoredError,
+    ReadOnlyError,
+    counted,
+)
 from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_ids, is_one
 from fpstore.query.ids import IdLookup, Ids, checked_ids, fingerprints_of, is_one_id
 from fpstore.query.matches import MatchedIds, Matches, MatchList
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 
-if TYPE_CHECKING:  # the others are imported where they are used: opening and probing a store need few modules
+# the others are imported where they are used: opening and probing a store need few modules
+if TYPE_CHECKING:
     from fpstore.care.reports import Report
     from fpstore.change.decisions import Deleted
     from fpstore.change.writer import StoreWriter
@@ -38,26 +54,37 @@ MOST_LIMIT = 2**63 - 1
 
 
 def snapshot_of(store: Store) -> Snapshot:
-    """Return the current snapshot of a store, which no later change affects; for other modules of this package."""
+    """Return the current snapshot of a store, which no later change affects.
+
+    For other modules of this package.
+    """
     return store._snapshot()
 
 
 class Store(Generic[Id]):
     """An exact Hamming-radius index on disk, which :func:`fpstore.build` makes and :func:`fpstore.open` opens.
 
-    A context manager. Any number of processes can read a store at once, beside one writer, and each sees a commit at its next
-    question. A store survives ``fork``.
+    A context manager. Any number of processes can read a store at once, beside one writer, and each
+    sees a commit at its next question. A store survives ``fork``.
 
-    Every method raises ClosedStoreError after :meth:`close`, InputError for a wrong argument, CorruptStoreError where it meets
-    damage; a change raises ReadOnlyError in a store that is open for reading, and StorageError where the disk is full or refuses
-    the write, which then has changed nothing. Arguments that several methods have mean the same in each: ``radius``, from 0 to
-    the width, is by default the store's, and a probe with a larger one compares every fingerprint, with a :class:`ScanWarning`;
-    ``threads`` are by default one per processor, ``memory`` is a budget as for :func:`fpstore.build`, ``progress`` is called as
-    ``progress(phase, done, total)`` from any thread, where total is None if it is not known; ``sync`` is as for :meth:`insert`.
+    Every method raises ClosedStoreError after :meth:`close`, InputError for a wrong argument,
+    CorruptStoreError where it meets damage; a change raises ReadOnlyError in a store that is open
+    for reading, and StorageError where the disk is full or refuses the write, which then has
+    changed nothing. Arguments that several methods have mean the same in each: ``radius``, from 0
+    to the width, is by default the store's, and a probe with a larger one compares every
+    fingerprint, with a :class:`ScanWarning`; ``threads`` are by default one per processor,
+    ``memory`` is a budget as for :func:`fpstore.build`, ``progress`` is called as ``progress(phase,
+    done, total)`` from any thread, where total is None if it is not known; ``sync`` is as for
+    :meth:`insert`.
     """
 
     def __init__(
-        self, path: Path, mode: str = "r", sync: str = "commit", merge_at: float | None = None, pages: str = LAZY
+        self,
+        path: Path,
+        mode: str = "r",
+        sync: str = "commit",
+        merge_at: float | None = None,
+        pages: str = LAZY,
     ) -> None:
         merge_at = check_opening(mode, sync, merge_at)
         check_choice(pages, PAGES, "pages")
@@ -91,11 +118,15 @@ class Store(Generic[Id]):
         return type(self), (self.path, "r", "commit", None, self._tracker.pages)
 
     def close(self) -> None:
-        """Make all changes durable, release the writer's lock, and close all files. Closing twice is allowed.
+        """Make all changes durable, release the writer's lock, and close all files.
 
-        A store that is dropped, or open when the interpreter ends normally, is closed in the same way.
+        Closing twice is allowed.
 
-        StorageError says, with ``sync`` other than ``"commit"``, that the last changes could not be made durable.
+        A store that is dropped, or open when the interpreter ends normally, is closed in the same
+        way.
+
+        StorageError says, with ``sync`` other than ``"commit"``, that the last changes could not be
+        made durable.
         """
         writer = self._writer
         if writer is not None and writer.is_own:
@@ -117,7 +148,12 @@ class Store(Generic[Id]):
         self._check()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def _check(self) -> None:
@@ -127,7 +163,10 @@ class Store(Generic[Id]):
     def _changing(self) -> StoreWriter:
         self._check()
         if self._writer is None:
-            raise ReadOnlyError(f"{self.path}: open for reading; to change it, open it with mode='r+'", path=self.path)
+            raise ReadOnlyError(
+                f"{self.path}: open for reading; to change it, open it with mode='r+'",
+                path=self.path,
+            )
         self._writer.check()
         self._writer.refuse_nested()
         return self._writer
@@ -173,14 +212,23 @@ class Store(Generic[Id]):
         if self._closed:
             return f"<fpstore.Store {str(self.path)!r}, closed>"
         holds = f"{counted(len(self), 'fingerprint')} of {self.width} bits"
-        return f"<fpstore.Store {str(self.path)!r}: {holds}, radius {self.radius}, design {self.design.name}>"
+        return (
+            f"<fpstore.Store {str(self.path)!r}: {holds}, radius {self.radius}, design "
+            f"{self.design.name}>"
+        )
 
     def __contains__(self, fingerprint: object) -> bool:
-        """Return whether a fingerprint is stored; InputError for a value that is no fingerprint of this width."""
+        """Return whether a fingerprint is stored.
+
+        InputError for a value that is no fingerprint of this width.
+        """
         return self._snapshot().has(self._one(fingerprint))
 
     def __iter__(self) -> Iterator[int]:
-        """Iterate over the fingerprints stored now, in ascending order; later changes have no effect. See :meth:`items`."""
+        """Iterate over the fingerprints stored now, in ascending order.
+
+        Later changes have no effect. See :meth:`items`.
+        """
         snapshot = self._snapshot()
         return (value for piece in snapshot.fingerprints() for value in self._width.numbers(piece))
 
@@ -197,7 +245,9 @@ class Store(Generic[Id]):
 
     # Probing
 
-    def probe(self, fingerprint: int, radius: int | None = None, *, limit: int | None = None) -> MatchList[Id]:
+    def probe(
+        self, fingerprint: int, radius: int | None = None, *, limit: int | None = None
+    ) -> MatchList[Id]:
         """Find every stored fingerprint within ``radius`` bits of a fingerprint.
 
         Parameters
@@ -212,7 +262,8 @@ class Store(Generic[Id]):
         Returns
         -------
         MatchList
-            Every match, once, by distance and fingerprint; ``more`` says whether the limit left out others.
+            Every match, once, by distance and fingerprint; ``more`` says whether the limit left out
+            others.
 
         Examples
         --------
@@ -222,13 +273,21 @@ class Store(Generic[Id]):
         [(8, 1), (11, 1)]
         """
         snapshot = self._snapshot()
-        if type(fingerprint) is int and radius is limit is None and self._same_numbers and not fingerprint >> self._width.bits:
-            return snapshot.probe(fingerprint, self._radius)  # what most ask, without further checks
+        if (
+            type(fingerprint) is int
+            and radius is limit is None
+            and self._same_numbers
+            and not fingerprint >> self._width.bits
+        ):
+            # what most ask, without further checks
+            return snapshot.probe(fingerprint, self._radius)
         value = self._one(fingerprint)
         radius = self._checked_radius(radius, snapshot)
         if limit is None:
             return self._outer(snapshot.probe(value, radius))
-        return next(iter(self._found(snapshot, row_of_number(value, self._width.words), radius, 1, limit)))
+        return next(
+            iter(self._found(snapshot, row_of_number(value, self._width.words), radius, 1, limit))
+        )
 
     def _one(self, fingerprint: Any) -> int:
         return self._width.inner(check_fingerprint(fingerprint, self._width))
@@ -250,20 +309,32 @@ class Store(Generic[Id]):
         outer = self._width.outer
         return MatchList(match._replace(fingerprint=outer(match.fingerprint)) for match in matches)
 
-    def _matches(self, snapshot: Snapshot, queries: Words, columns: Any, **about: Any) -> Matches[Id]:
+    def _matches(
+        self, snapshot: Snapshot, queries: Words, columns: Any, **about: Any
+    ) -> Matches[Id]:
         """Return the matches of queries; ``about`` has what else there is to say of each query."""
         lims, rows, distances = columns
-        return Matches(lims, rows, distances, IdLookup(self.path, snapshot), self._width, queries, **about)
+        return Matches(
+            lims, rows, distances, IdLookup(self.path, snapshot), self._width, queries, **about
+        )
 
     def _found(
-        self, snapshot: Snapshot, queries: Words, radius: int, threads: int | None, limit: int | None, scanned: bool = False
+        self,
+        snapshot: Snapshot,
+        queries: Words,
+        radius: int,
+        threads: int | None,
+        limit: int | None,
+        scanned: bool = False,
     ) -> Matches[Id]:
         threads = parse_threads(threads)
         if limit is None:
             find = snapshot.scan_columns if scanned else snapshot.probe_columns
             return self._matches(snapshot, queries, find(queries, radius, threads))
         find_nearest = snapshot.scan_nearest if scanned else snapshot.probe_nearest
-        columns, more = find_nearest(queries, radius, threads, check_whole(limit, 1, MOST_LIMIT, "limit"))
+        columns, more = find_nearest(
+            queries, radius, threads, check_whole(limit, 1, MOST_LIMIT, "limit")
+        )
         return self._matches(snapshot, queries, columns, more=more)
 
     def _checked_radius(self, radius: int | None, snapshot: Snapshot) -> int:
@@ -283,7 +354,12 @@ class Store(Generic[Id]):
         return radius
 
     def probe_many(
-        self, fingerprints: Any, radius: int | None = None, *, threads: int | None = None, limit: int | None = None
+        self,
+        fingerprints: Any,
+        radius: int | None = None,
+        *,
+        threads: int | None = None,
+        limit: int | None = None,
     ) -> Matches[Id]:
         """Find every stored fingerprint within ``radius`` bits of each query.
 
@@ -291,14 +367,22 @@ class Store(Generic[Id]):
         ----------
         fingerprints : array or sequence of fingerprints, as for :func:`fpstore.build`
         limit : int, optional
-            Keep at most this many matches of each query, the nearest; ``more`` marks the queries that have others.
+            Keep at most this many matches of each query, the nearest; ``more`` marks the queries
+            that have others.
         """
         snapshot = self._snapshot()
         queries = check_fingerprints(fingerprints, self._width)
-        return self._found(snapshot, queries, self._checked_radius(radius, snapshot), threads, limit)
+        return self._found(
+            snapshot, queries, self._checked_radius(radius, snapshot), threads, limit
+        )
 
     def probe_batches(
-        self, fingerprints: Any, radius: int | None = None, *, threads: int | None = None, matches: int = 1 << 22
+        self,
+        fingerprints: Any,
+        radius: int | None = None,
+        *,
+        threads: int | None = None,
+        matches: int = 1 << 22,
     ) -> Iterator[Matches[Id]]:
         """Answer :meth:`probe_many` in parts, in bounded memory however many matches there are.
 
@@ -326,28 +410,43 @@ class Store(Generic[Id]):
 
         return parts()
 
-    def scan(self, fingerprints: Any, radius: int, *, threads: int | None = None, limit: int | None = None) -> Matches[Id]:
+    def scan(
+        self,
+        fingerprints: Any,
+        radius: int,
+        *,
+        threads: int | None = None,
+        limit: int | None = None,
+    ) -> Matches[Id]:
         """Find every stored fingerprint within any ``radius`` (0 to the width) of each query, by reading the whole first table.
 
-        The table is read once for many queries. The time is proportional to fingerprints x queries. With a ``limit``, at most
-        that many matches of each query are kept, the nearest, in bounded memory; ``more`` marks the queries that have more.
+        The table is read once for many queries. The time is proportional to fingerprints x queries.
+        With a ``limit``, at most that many matches of each query are kept, the nearest, in bounded
+        memory; ``more`` marks the queries that have more.
         """
         snapshot = self._snapshot()
         queries = check_fingerprints(fingerprints, self._width)
-        return self._found(snapshot, queries, check_radius(radius, self.width), threads, limit, scanned=True)
+        return self._found(
+            snapshot, queries, check_radius(radius, self.width), threads, limit, scanned=True
+        )
 
-    def nearest(self, fingerprint: int, count: int, *, max_radius: int | None = None) -> MatchList[Id]:
-        """Find the ``count`` stored fingerprints that are nearest to a fingerprint; of equally distant ones, the smallest.
+    def nearest(
+        self, fingerprint: int, count: int, *, max_radius: int | None = None
+    ) -> MatchList[Id]:
+        """Find the ``count`` stored fingerprints that are nearest to a fingerprint.
 
-        It probes with growing radii, while that is cheaper than a scan of this store. One scan, without a warning, answers a
-        query that still has too few matches.
+        Of equally distant ones, the smallest.
+
+        It probes with growing radii, while that is cheaper than a scan of this store. One scan,
+        without a warning, answers a query that still has too few matches.
 
         Parameters
         ----------
         fingerprint : int
             As for :meth:`probe`.
         count : int
-            At least 1. There are fewer matches if fewer fingerprints are stored, or lie within ``max_radius``.
+            At least 1. There are fewer matches if fewer fingerprints are stored, or lie within
+            ``max_radius``.
         max_radius : int, optional
             The largest distance of a match, 0 to the width; by default the width.
 
@@ -362,7 +461,12 @@ class Store(Generic[Id]):
         return next(iter(self._nearest(row, count, max_radius, 1)))
 
     def nearest_many(
-        self, fingerprints: Any, count: int, *, max_radius: int | None = None, threads: int | None = None
+        self,
+        fingerprints: Any,
+        count: int,
+        *,
+        max_radius: int | None = None,
+        threads: int | None = None,
     ) -> Matches[Id]:
         """Find the ``count`` stored fingerprints that are :meth:`nearest` to each query.
 
@@ -372,15 +476,21 @@ class Store(Generic[Id]):
         count, max_radius, threads
             As for :meth:`nearest`.
         """
-        return self._nearest(check_fingerprints(fingerprints, self._width), count, max_radius, threads)
+        return self._nearest(
+            check_fingerprints(fingerprints, self._width), count, max_radius, threads
+        )
 
-    def _nearest(self, queries: Words, count: int, max_radius: int | None, threads: int | None) -> Matches[Id]:
+    def _nearest(
+        self, queries: Words, count: int, max_radius: int | None, threads: int | None
+    ) -> Matches[Id]:
         from fpstore.query.nearest import nearest
 
         snapshot = self._snapshot()
         count = check_whole(count, 1, MOST_LIMIT, "count")
         radius = self.width if max_radius is None else check_radius(max_radius, self.width)
-        return self._matches(snapshot, queries, nearest(snapshot, queries, count, radius, parse_threads(threads)))
+        return self._matches(
+            snapshot, queries, nearest(snapshot, queries, count, radius, parse_threads(threads))
+        )
 
     # Ids
 
@@ -391,7 +501,9 @@ class Store(Generic[Id]):
     def ids_of(self: Store[str], fingerprints: Any) -> tuple[Lims, list[str]]: ...
 
     def ids_of(self, fingerprints: Any) -> tuple[Lims, Any]:
-        """Return (lims, ids) of stored fingerprints: the ids of fingerprint m are ``ids[lims[m]:lims[m + 1]]``.
+        """Return (lims, ids) of stored fingerprints.
+
+        The ids of fingerprint m are ``ids[lims[m]:lims[m + 1]]``.
 
         Raises
         ------
@@ -401,16 +513,18 @@ class Store(Generic[Id]):
         return self._snapshot().ids_of(check_fingerprints(fingerprints, self._width))
 
     def fingerprints_of(self, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:
-        """Return (lims, fingerprints) of ids: id m has ``fingerprints[lims[m]:lims[m + 1]]``, ascending.
+        """Return (lims, fingerprints) of ids.
 
-        It finds strings, and integers of a store built with ``index_ids=True``, through an index. Otherwise it reads the whole id
-        map once, whatever the number of ids.
+        Id m has ``fingerprints[lims[m]:lims[m + 1]]``, ascending.
+
+        It finds strings, and integers of a store built with ``index_ids=True``, through an index.
+        Otherwise it reads the whole id map once, whatever the number of ids.
 
         Parameters
         ----------
         ids : array of integers, or sequence of int or str
-            Ids that are not stored have no fingerprints, nor have ids of the other kind, such as integers in a store whose ids
-            are strings.
+            Ids that are not stored have no fingerprints, nor have ids of the other kind, such as
+            integers in a store whose ids are strings.
         """
         lims, rows = fingerprints_of(self._snapshot(), ids)
         return lims, self._width.outside(rows)
@@ -424,42 +538,57 @@ class Store(Generic[Id]):
     def items(self) -> Iterator[tuple[Words, Lims, Any]]:
         """Yield everything stored now as pieces (fingerprints, lims, ids), in ascending order of fingerprint.
 
-        A piece has at most 65,536 ids, or about 4 MiB of strings. The last fingerprint of a piece may have more ids in the next.
+        A piece has at most 65,536 ids, or about 4 MiB of strings. The last fingerprint of a piece
+        may have more ids in the next.
         """
-        return ((self._width.outside(rows), lims, ids) for rows, lims, ids in self._snapshot().items())
+        return (
+            (self._width.outside(rows), lims, ids) for rows, lims, ids in self._snapshot().items()
+        )
 
     # Whole-corpus jobs
 
     def pairs(
-        self, radius: int | None = None, *, duplicates: bool = False, memory: int | str | None = None,
-        threads: int | None = None, progress: Progress | None = None, resume: str | os.PathLike[str] | None = None,
-    ) -> Iterator[Pairs]:  # fmt: skip
+        self,
+        radius: int | None = None,
+        *,
+        duplicates: bool = False,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+        resume: str | os.PathLike[str] | None = None,
+    ) -> Iterator[Pairs]:
         """Yield every pair of stored fingerprints within the radius, once, in batches, as of the moment of the call.
 
-        The pairs are found by a join of permuted tables (Manku, Jain, Das Sarma, WWW 2007, section 3; Qin and Xiao, *Pigeonring*,
-        VLDB 2018), which are sorted for it: the store's own design and radius do not matter. Pairs are not held.
+        The pairs are found by a join of permuted tables (Manku, Jain, Das Sarma, WWW 2007, section
+        3; Qin and Xiao, *Pigeonring*, VLDB 2018), which are sorted for it: the store's own design
+        and radius do not matter. Pairs are not held.
 
         Parameters
         ----------
         duplicates : bool
-            Also yield each fingerprint of several documents, as a pair with itself at distance 0, before all other pairs. Its
-            ``rows_of_ids`` and tables list each pair of its ids once: n (n - 1) / 2 rows of n ids, 65,536 at a time.
+            Also yield each fingerprint of several documents, as a pair with itself at distance 0,
+            before all other pairs. Its ``rows_of_ids`` and tables list each pair of its ids once: n
+            (n - 1) / 2 rows of n ids, 65,536 at a time.
         memory : int or str, optional
-            For the fingerprints and the tables that are sorted, such as "8GiB"; by default a quarter of this machine's memory.
-            About 24 bytes for a fingerprint of 64 bits are enough for all. With less, tables are sorted a part after the
-            other, and fingerprints that take more than half of it are mapped from a temporary file. Where a design compares
-            buckets that differ (at large radii), a table is sorted as a whole, in temporary files if it does not fit.
+            For the fingerprints and the tables that are sorted, such as "8GiB"; by default a
+            quarter of this machine's memory. About 24 bytes for a fingerprint of 64 bits are enough
+            for all. With less, tables are sorted a part after the other, and fingerprints that take
+            more than half of it are mapped from a temporary file. Where a design compares buckets
+            that differ (at large radii), a table is sorted as a whole, in temporary files if it
+            does not fit.
         progress : callable, optional
             Called as ``progress(phase, done, total)``, in rows of all tables of the join.
         resume : path-like, optional
-            A folder, which is made for the pairs that are found, and removed when all have been yielded. If the process ends
-            before, the same call with the same folder yields them all, and searches only what was not searched before.
+            A folder, which is made for the pairs that are found, and removed when all have been
+            yielded. If the process ends before, the same call with the same folder yields them all,
+            and searches only what was not searched before.
 
         Yields
         ------
         Pairs
-            ``a``, ``b``: a < b; ``distances``; ``ids_a()``, ``ids_b()``. Without ``duplicates``, two documents with the same
-            fingerprint are no pair: they are the ids of one fingerprint.
+            ``a``, ``b``: a < b; ``distances``; ``ids_a()``, ``ids_b()``. Without ``duplicates``,
+            two documents with the same fingerprint are no pair: they are the ids of one
+            fingerprint.
 
         Raises
         ------
@@ -478,31 +607,46 @@ class Store(Generic[Id]):
         """
         from fpstore.jobs.store_job import pairs_job, yielded
 
-        return yielded(pairs_job(self, radius, duplicates, checked_resources(memory, threads, progress)), resume)
+        return yielded(
+            pairs_job(self, radius, duplicates, checked_resources(memory, threads, progress)),
+            resume,
+        )
 
     def clusters(
-        self, radius: int | None = None, *, group: str | None = None, keep: str = "first", memory: int | str | None = None,
-        threads: int | None = None, progress: Progress | None = None, resume: str | os.PathLike[str] | None = None,
-    ) -> Clusters:  # fmt: skip
+        self,
+        radius: int | None = None,
+        *,
+        group: str | None = None,
+        keep: str = "first",
+        memory: int | str | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+        resume: str | os.PathLike[str] | None = None,
+    ) -> Clusters:
         """Return the groups of two or more documents that near-duplicates form.
 
-        Two documents are connected if their fingerprints are equal or within the radius, and so are those that a chain of such
-        pairs connects. The pairs are not listed: the time does not grow with their number.
+        Two documents are connected if their fingerprints are equal or within the radius, and so are
+        those that a chain of such pairs connects. The pairs are not listed: the time does not grow
+        with their number.
 
         Parameters
         ----------
         group : {"connected", "greedy"}, optional
-            Connected components; or groups without chains, in which every member is within the radius of its
-            representative. In each component, the first document by the rule below represents a group, and so does each next
-            one that is not within the radius of a representative. Every other document is in the group of the nearest one. By
-            default "greedy" for pictures and for MinHash, because chains connect many that are unlike, otherwise "connected".
+            Connected components; or groups without chains, in which every member is within the
+            radius of its representative. In each component, the first document by the rule below
+            represents a group, and so does each next one that is not within the radius of a
+            representative. Every other document is in the group of the nearest one. By default
+            "greedy" for pictures and for MinHash, because chains connect many that are unlike,
+            otherwise "connected".
         keep : {"first", "smallest", "central"}
-            The document that stands for its group. "first": the least integer id, or the string id that the store saw first.
-            "smallest": the least id, strings by code points. "central": the document whose fingerprint is nearest to the
-            majority of the group, bit by bit (of the component if groups are greedy). With ``group="greedy"`` and with
-            "central", each document must have one fingerprint.
+            The document that stands for its group. "first": the least integer id, or the string id
+            that the store saw first. "smallest": the least id, strings by code points. "central":
+            the document whose fingerprint is nearest to the majority of the group, bit by bit (of
+            the component if groups are greedy). With ``group="greedy"`` and with "central", each
+            document must have one fingerprint.
         memory, threads, progress, resume : optional
-            As for :meth:`pairs`. Besides, about 12 bytes per document are held, and what clusters themselves take.
+            As for :meth:`pairs`. Besides, about 12 bytes per document are held, and what clusters
+            themselves take.
 
         Examples
         --------
@@ -519,29 +663,39 @@ class Store(Generic[Id]):
             return job.run(checkpoint).held()
 
     def join(
-        self, other: Store | Any, radius: int | None = None, *, ids: Any = None, memory: int | str | None = None,
-        threads: int | None = None, progress: Progress | None = None, resume: str | os.PathLike[str] | None = None,
-    ) -> Iterator[Pairs]:  # fmt: skip
+        self,
+        other: Store | Any,
+        radius: int | None = None,
+        *,
+        ids: Any = None,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+        resume: str | os.PathLike[str] | None = None,
+    ) -> Iterator[Pairs]:
         """Yield every pair of a stored fingerprint and one of another set within the radius, once, in batches.
 
-        The store's own tables answer where the other set is small; otherwise both sets are sorted by tables made for the join,
-        as for :meth:`pairs`. Later changes of either store are not seen.
+        The store's own tables answer where the other set is small; otherwise both sets are sorted
+        by tables made for the join, as for :meth:`pairs`. Later changes of either store are not
+        seen.
 
         Parameters
         ----------
         other : Store, fingerprints, or a reader of ``fpstore.io`` or ``fpstore.hashing``
-            The other set, of the same width; a :class:`fpstore.hashing.TextReader` hashes texts. Fingerprints are given as for
-            :func:`fpstore.build`. Not a path: open it with :func:`fpstore.open` or :func:`fpstore.io.open_reader`.
+            The other set, of the same width; a :class:`fpstore.hashing.TextReader` hashes texts.
+            Fingerprints are given as for :func:`fpstore.build`. Not a path: open it with
+            :func:`fpstore.open` or :func:`fpstore.io.open_reader`.
         ids : optional
-            The ids of the other fingerprints, unless they are a store: integers or strings. By default the row number.
+            The ids of the other fingerprints, unless they are a store: integers or strings. By
+            default the row number.
         memory, threads, progress, resume : optional
             As for :meth:`pairs`.
 
         Yields
         ------
         Pairs
-            ``a`` are stored here, and ``b`` in the other set; ``distances``; ``ids_a()``, ``ids_b()``. Fingerprints that both
-            sets have are pairs of distance 0.
+            ``a`` are stored here, and ``b`` in the other set; ``distances``; ``ids_a()``,
+            ``ids_b()``. Fingerprints that both sets have are pairs of distance 0.
 
         Examples
         --------
@@ -552,33 +706,40 @@ class Store(Generic[Id]):
         """
         from fpstore.jobs.store_job import join_job, yielded
 
-        return yielded(join_job(self, other, radius, ids, checked_resources(memory, threads, progress)), resume)
+        return yielded(
+            join_job(self, other, radius, ids, checked_resources(memory, threads, progress)), resume
+        )
 
     # Changing
 
     def insert(self, fingerprints: Any, ids: Any = None, *, sync: str | None = None) -> int:
-        """Add fingerprints with their ids. With ``sync="commit"``, they are durable on return, and all processes find them.
+        """Add fingerprints with their ids.
 
-        An id that is already stored keeps its old fingerprint too; :meth:`upsert` takes it away. The store does not know how the
-        fingerprints were made: make them as its :attr:`fingerprinter` says (``fpstore.hashing.from_description``).
+        With ``sync="commit"``, they are durable on return, and all processes find them.
+
+        An id that is already stored keeps its old fingerprint too; :meth:`upsert` takes it away.
+        The store does not know how the fingerprints were made: make them as its
+        :attr:`fingerprinter` says (``fpstore.hashing.from_description``).
 
         Parameters
         ----------
         fingerprints : one fingerprint, or array or sequence of them, as for :func:`fpstore.build`
         ids : optional
-            One per fingerprint: integers or strings, whichever the store has (the first insert into an empty store decides).
-            By default the next row numbers, in a store whose ids are row numbers.
+            One per fingerprint: integers or strings, whichever the store has (the first insert into
+            an empty store decides). By default the next row numbers, in a store whose ids are row
+            numbers.
         sync : {"commit", "batch", "none"}, optional
-            By default as given to :func:`fpstore.open`. In every mode, the rows are in the log on return, where they outlive this
-            process, and this process finds them. They outlive the machine, and other processes find them, with ``"commit"``
-            on return, with ``"batch"`` within 0.1 seconds or 10,000 rows, with ``"none"`` after a million rows; and in each case
-            after :meth:`flush` or :meth:`close`.
+            By default as given to :func:`fpstore.open`. In every mode, the rows are in the log on
+            return, where they outlive this process, and this process finds them. They outlive the
+            machine, and other processes find them, with ``"commit"`` on return, with ``"batch"``
+            within 0.1 seconds or 10,000 rows, with ``"none"`` after a million rows; and in each
+            case after :meth:`flush` or :meth:`close`.
 
         Returns
         -------
         int
-            The number of new pairs of fingerprint and id. A pair that is already stored stays. All rows of a call are one change,
-            which is made as a whole or not at all.
+            The number of new pairs of fingerprint and id. A pair that is already stored stays. All
+            rows of a call are one change, which is made as a whole or not at all.
 
         Examples
         --------
@@ -596,16 +757,19 @@ class Store(Generic[Id]):
         return writer.insert(rows, checked, sync)
 
     def upsert(self, fingerprints: Any, ids: Any, *, sync: str | None = None) -> int:
-        """Give ids to fingerprints, and take the ids from the fingerprints that had them: for documents that have changed.
+        """Give ids to fingerprints, and take the ids from the fingerprints that had them.
 
-        All rows of a call are one change. An id that occurs several times in it gets its last fingerprint.
+        For documents that have changed.
+
+        All rows of a call are one change. An id that occurs several times in it gets its last
+        fingerprint.
 
         Parameters
         ----------
         fingerprints : one fingerprint, or array or sequence of them, as for :func:`fpstore.build`
         ids : int or str, or array or sequence
-            One per fingerprint: integers or strings, whichever the store has. For integer ids without an index (``index_ids``),
-            each call reads the whole id map once.
+            One per fingerprint: integers or strings, whichever the store has. For integer ids
+            without an index (``index_ids``), each call reads the whole id map once.
 
         Returns
         -------
@@ -633,7 +797,13 @@ class Store(Generic[Id]):
         return writer.upsert(rows, checked, sync)
 
     def probe_insert(
-        self, fingerprint: int, id: int | str, radius: int | None = None, *, always: bool = False, sync: str | None = None
+        self,
+        fingerprint: int,
+        id: int | str,
+        radius: int | None = None,
+        *,
+        always: bool = False,
+        sync: str | None = None,
     ) -> MatchList[Id]:
         """Insert a fingerprint unless a near-duplicate is stored. Probe and insert are one step.
 
@@ -659,10 +829,13 @@ class Store(Generic[Id]):
     def probe_upsert(
         self, fingerprint: int, id: int | str, radius: int | None = None, *, sync: str | None = None
     ) -> MatchList[Id]:
-        """Decide anew about a document that may have changed: `delete` its id, and `probe_insert` it, as one change.
+        """Decide anew about a document that may have changed.
 
-        The id leaves all other fingerprints. The fingerprint is inserted unless another document is near. For integer ids
-        without an index (``index_ids``), each call reads the whole id map once: :meth:`probe_upsert_many` does so for many rows.
+        `delete` its id, and `probe_insert` it, as one change.
+
+        The id leaves all other fingerprints. The fingerprint is inserted unless another document is
+        near. For integer ids without an index (``index_ids``), each call reads the whole id map
+        once: :meth:`probe_upsert_many` does so for many rows.
 
         Parameters
         ----------
@@ -677,13 +850,15 @@ class Store(Generic[Id]):
         Returns
         -------
         MatchList
-            The matches without earlier versions of the document. If there are none, the fingerprint was inserted. If the
-            document is stored and has not changed, it is among the matches at distance 0, and it stays.
+            The matches without earlier versions of the document. If there are none, the fingerprint
+            was inserted. If the document is stored and has not changed, it is among the matches at
+            distance 0, and it stays.
 
         Raises
         ------
         InputError
-            The fingerprint, the radius or ``sync`` is wrong, or the id is of another kind than those of the store.
+            The fingerprint, the radius or ``sync`` is wrong, or the id is of another kind than
+            those of the store.
         ReadOnlyError
             The store was not opened with ``"r+"``.
         CorruptStoreError, StorageError, ClosedStoreError
@@ -709,39 +884,58 @@ class Store(Generic[Id]):
         return self._outer(writer.probe_upsert_one(value, check_id(id), radius, sync))
 
     def probe_insert_many(
-        self, fingerprints: Any, ids: Any = None, radius: int | None = None, *, always: bool = False, threads: int | None = None,
+        self,
+        fingerprints: Any,
+        ids: Any = None,
+        radius: int | None = None,
+        *,
+        always: bool = False,
+        threads: int | None = None,
         sync: str | None = None,
-    ) -> Matches[Id]:  # fmt: skip
-        """Do :meth:`probe_insert` for each row in order, as one change: the second of two near-duplicates finds the first.
+    ) -> Matches[Id]:
+        """Do :meth:`probe_insert` for each row in order, as one change.
+
+        The second of two near-duplicates finds the first.
 
         Parameters
         ----------
         fingerprints : array or sequence of fingerprints, as for :func:`fpstore.build`
         ids : array or sequence of as many, optional
-            By default the next row numbers, in a store whose ids are row numbers. The numbers of rows that are not
-            inserted stay unused, except after the last inserted row.
+            By default the next row numbers, in a store whose ids are row numbers. The numbers of
+            rows that are not inserted stay unused, except after the last inserted row.
         radius, always, sync
             As for :meth:`probe_insert`.
 
         Returns
         -------
         Matches
-            The matches of each row; ``inserted`` has the rows that were inserted. The ids are those after the last row.
+            The matches of each row; ``inserted`` has the rows that were inserted. The ids are those
+            after the last row.
         """
         writer = self._changing()
         rows, checked = self._rows(fingerprints, ids)
         radius = self._checked_radius(radius, self._snapshot())
         always = check_flag(always, "always")
-        snapshot, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
+        snapshot, columns, inserted = writer.probe_insert(
+            rows, checked, radius, always, parse_threads(threads), sync
+        )
         return self._matches(snapshot, rows, columns, inserted=inserted)
 
     def probe_upsert_many(
-        self, fingerprints: Any, ids: Any, radius: int | None = None, *, threads: int | None = None, sync: str | None = None
+        self,
+        fingerprints: Any,
+        ids: Any,
+        radius: int | None = None,
+        *,
+        threads: int | None = None,
+        sync: str | None = None,
     ) -> Matches[Id]:
-        """Do :meth:`probe_upsert` for each row in order, as one change: the second of two near-duplicates finds the first.
+        """Do :meth:`probe_upsert` for each row in order, as one change.
 
-        An id may occur several times: each row takes it from the fingerprint of the row before. For integer ids without an
-        index (``index_ids``), a call reads the whole id map once.
+        The second of two near-duplicates finds the first.
+
+        An id may occur several times: each row takes it from the fingerprint of the row before. For
+        integer ids without an index (``index_ids``), a call reads the whole id map once.
 
         Parameters
         ----------
@@ -755,13 +949,14 @@ class Store(Generic[Id]):
         Returns
         -------
         Matches
-            The matches of each row, with the ids that they had when it was decided; ``inserted`` has the rows that were inserted.
-            The ids are in memory: later changes do not matter.
+            The matches of each row, with the ids that they had when it was decided; ``inserted``
+            has the rows that were inserted. The ids are in memory: later changes do not matter.
 
         Raises
         ------
         InputError
-            A fingerprint, the radius, ``threads`` or ``sync`` is wrong, or there is not one id of the store's kind for each row.
+            A fingerprint, the radius, ``threads`` or ``sync`` is wrong, or there is not one id of
+            the store's kind for each row.
         ReadOnlyError
             The store was not opened with ``"r+"``.
         CorruptStoreError, StorageError, ClosedStoreError
@@ -782,25 +977,32 @@ class Store(Generic[Id]):
         rows, checked = self._rows(fingerprints, ids)
         assert checked is not None
         radius = self._checked_radius(radius, self._snapshot())
-        columns, id_lims, names, inserted = writer.probe_upsert(rows, checked, radius, parse_threads(threads), sync)
+        columns, id_lims, names, inserted = writer.probe_upsert(
+            rows, checked, radius, parse_threads(threads), sync
+        )
         return Matches(*columns, MatchedIds(id_lims, names), self._width, rows, inserted)
 
-    def delete(self, *unnamed: Any, ids: Any = None, fingerprints: Any = None, sync: str | None = None) -> Deleted:
+    def delete(
+        self, *unnamed: Any, ids: Any = None, fingerprints: Any = None, sync: str | None = None
+    ) -> Deleted:
         """Remove documents by their ids, fingerprints with all their ids, or pairs of fingerprint and id.
 
         Parameters
         ----------
         ids : int, str, array or sequence, optional
-            Every fingerprint loses these ids, and is removed when it has none left. For integer ids without an index
-            (``index_ids``), each call reads the whole id map once: give many ids at a time.
+            Every fingerprint loses these ids, and is removed when it has none left. For integer ids
+            without an index (``index_ids``), each call reads the whole id map once: give many ids
+            at a time.
         fingerprints : one fingerprint, or array or sequence of them, optional
-            Fingerprints to remove with all their ids. With ``ids``, one for each fingerprint, only the pair of each row goes, and
-            the other ids of these fingerprints and the other fingerprints of these ids stay.
+            Fingerprints to remove with all their ids. With ``ids``, one for each fingerprint, only
+            the pair of each row goes, and the other ids of these fingerprints and the other
+            fingerprints of these ids stay.
 
         Returns
         -------
         Deleted
-            How many pairs of fingerprint and id were removed, and how many of the ids, fingerprints or pairs were not stored.
+            How many pairs of fingerprint and id were removed, and how many of the ids, fingerprints
+            or pairs were not stored.
 
         Examples
         --------
@@ -814,7 +1016,10 @@ class Store(Generic[Id]):
         Deleted(removed=1, missing=1)
         """
         if unnamed or (ids is None and fingerprints is None):
-            raise InputError("say what to delete: delete(ids=[...]), delete(fingerprints=[...]), or both for pairs")
+            raise InputError(
+                "say what to delete: delete(ids=[...]), delete(fingerprints=[...]), or both for "
+                "pairs"
+            )
         writer = self._changing()
         if fingerprints is None:
             return writer.delete_ids(checked_ids([ids] if is_one_id(ids) else ids), sync)
@@ -832,19 +1037,25 @@ class Store(Generic[Id]):
     # The whole store
 
     def merge(
-        self, *, at: float | None = None, memory: int | str | None = None, threads: int | None = None,
+        self,
+        *,
+        at: float | None = None,
+        memory: int | str | None = None,
+        threads: int | None = None,
         progress: Progress | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Fold inserts and deletes into a new generation of tables.
 
-        Readers go on meanwhile, and so do inserts of other threads. Tables are merged as streams, without sorting them again. If
-        ``auto`` chose the design for less than half or more than twice as many fingerprints, it chooses again.
+        Readers go on meanwhile, and so do inserts of other threads. Tables are merged as streams,
+        without sorting them again. If ``auto`` chose the design for less than half or more than
+        twice as many fingerprints, it chooses again.
 
         Parameters
         ----------
         at : float, optional
-            Merge only if the delta has reached this share of the tables, and 65,536 changes, as with ``merge_at`` of
-            :func:`fpstore.open`; in any case, wait for a merge in the background.
+            Merge only if the delta has reached this share of the tables, and 65,536 changes, as
+            with ``merge_at`` of :func:`fpstore.open`; in any case, wait for a merge in the
+            background.
 
         Raises
         ------
@@ -856,19 +1067,25 @@ class Store(Generic[Id]):
         writer.merge(checked_resources(memory, threads, progress), at=at)
 
     def absorb(
-        self, *others: str | os.PathLike[str], renumber: bool = False, memory: int | str | None = None,
-        threads: int | None = None, progress: Progress | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        *others: str | os.PathLike[str],
+        renumber: bool = False,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
         """Add the content of other stores, and :meth:`merge`; inserts wait meanwhile.
 
         Parameters
         ----------
         *others : path-like
-            Paths of stores, which do not change. They are streamed if they have the tables of this store's design, otherwise
-            sorted again. A fingerprint in several stores gets the ids of all.
+            Paths of stores, which do not change. They are streamed if they have the tables of this
+            store's design, otherwise sorted again. A fingerprint in several stores gets the ids of
+            all.
         renumber : bool
-            Renumber the integer ids of each other store, in turn, from the largest so far. By default ids do
-            not change: row numbers of two stores are then the same ids of different documents.
+            Renumber the integer ids of each other store, in turn, from the largest so far. By
+            default ids do not change: row numbers of two stores are then the same ids of different
+            documents.
 
         Raises
         ------
@@ -890,30 +1107,47 @@ class Store(Generic[Id]):
             writer.absorb(resources, snapshots, renumber)
 
     def redesign(
-        self, design: str, *, memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None
+        self,
+        design: str,
+        *,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """Change to other tables, and :meth:`merge`.
 
         Parameters
         ----------
         design : str
-            The name of a design, or ``auto``, which is the planner's choice. A list of tables needs a new build.
+            The name of a design, or ``auto``, which is the planner's choice. A list of tables needs
+            a new build.
         """
         writer = self._changing()
         if not isinstance(check_design(design, self.radius, self.width), str):
-            raise InputError("redesign takes the name of a design: a list of tables needs a new build")
+            raise InputError(
+                "redesign takes the name of a design: a list of tables needs a new build"
+            )
         writer.redesign(checked_resources(memory, threads, progress), design)
 
     def split(
-        self, folder: str | os.PathLike[str], bits: int, *, overwrite: bool = False, memory: int | str | None = None,
-        threads: int | None = None, progress: Progress | None = None,
-    ) -> list[Path]:  # fmt: skip
-        """Write the content to several stores, one for each value of the leading bits: the inverse of :meth:`absorb`.
+        self,
+        folder: str | os.PathLike[str],
+        bits: int,
+        *,
+        overwrite: bool = False,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> list[Path]:
+        """Write the content to several stores, one for each value of the leading bits.
+
+        The inverse of :meth:`absorb`.
 
         Parameters
         ----------
         folder : path-like
-            The folder for the stores, ``00.fps``, ``01.fps``, ... for two bits; created if it is missing.
+            The folder for the stores, ``00.fps``, ``01.fps``, ... for two bits; created if it is
+            missing.
         bits : int
             1 to 8, for 2 to 256 stores, some of which may be empty.
         overwrite : bool
@@ -922,8 +1156,8 @@ class Store(Generic[Id]):
         Returns
         -------
         list of Path
-            In order of the leading bits. All have the design of this store. They appear one after the other: after an error,
-            those before it are complete.
+            In order of the leading bits. All have the design of this store. They appear one after
+            the other: after an error, those before it are complete.
 
         Raises
         ------
@@ -935,10 +1169,17 @@ class Store(Generic[Id]):
         resources = checked_resources(memory, threads, progress)
         return split_store(self._snapshot(), target, bits, overwrite, resources)
 
-    def backup(self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None) -> None:
+    def backup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
         """Copy the store as of one moment, even while other processes insert and merge.
 
-        The copy is an ordinary store with everything that was committed before the call. It appears complete or not at all.
+        The copy is an ordinary store with everything that was committed before the call. It appears
+        complete or not at all.
 
         Parameters
         ----------
@@ -977,7 +1218,8 @@ class Store(Generic[Id]):
     def verify(self, *, progress: Progress | None = None) -> Report:
         """Read and check every byte that is used.
 
-        It checks checksums, order, counts, keys, codes, id records, and that all tables hold the same set.
+        It checks checksums, order, counts, keys, codes, id records, and that all tables hold the
+        same set.
 
         Returns
         -------

@@ -25,12 +25,20 @@ def _templates() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"), undefined=StrictUndefined,
-        autoescape=True, finalize=visible, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        undefined=StrictUndefined,
+        autoescape=True,
+        finalize=visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     made.filters |= {
-        "cleaned": cleaned, "counted": counted, "percent": "{:.1%}".format, "shortened": short_id, "thousands": "{:,}".format,
-    }  # fmt: skip
+        "cleaned": cleaned,
+        "counted": counted,
+        "percent": "{:.1%}".format,
+        "shortened": short_id,
+        "thousands": "{:,}".format,
+    }
     return made
 
 

@@ -1,6 +1,9 @@
-"""Pictures of numbers: where their bars, lines and words lie; the template ``parts.html`` draws them in SVG.
+"""Pictures of numbers: where their bars, lines and words lie.
 
-Places across are in percent and places down in pixels, so a picture is as wide as the page, and its letters keep their size.
+The template ``parts.html`` draws them in SVG.
+
+Places across are in percent and places down in pixels, so a picture is as wide as the page, and its
+letters keep their size.
 """
 
 from __future__ import annotations
@@ -26,11 +29,15 @@ class Bar(NamedTuple):
     other: bool = False
 
 
-Picture = dict[str, Any]  # for the macro `drawn`: height, ticks, names, bars and series, the last of which is the main line
+# for the macro `drawn`: height, ticks, names, bars and series, the last of which is the main line
+Picture = dict[str, Any]
 
 
 class Scale(NamedTuple):
-    """What stands beside the bars: the values with a line, their words, the value where bars begin, and the ends."""
+    """What stands beside the bars.
+
+    The values with a line, their words, the value where bars begin, and the ends.
+    """
 
     ticks: Sequence[float]
     words: Callable[[float], str]
@@ -45,7 +52,10 @@ class Scale(NamedTuple):
 
     def picture(self, height: int, names: Iterable[tuple[float, str]], **drawn: Any) -> Picture:
         """Return a picture of bars or series beside this scale."""
-        ticks = [{"y": self.place(tick, height), "words": self.words(tick), "is_base": tick == self.base} for tick in self.ticks]
+        ticks = [
+            {"y": self.place(tick, height), "words": self.words(tick), "is_base": tick == self.base}
+            for tick in self.ticks
+        ]
         return {"height": TOP + height + FOOT, "ticks": ticks, "names": list(names), **drawn}
 
 
@@ -61,7 +71,15 @@ def standing_bars(bars: Sequence[Bar], scale: Scale | None = None, height: int =
         a, b = sorted((scale.place(bar.value, height), scale.place(scale.base, height)))
         tall = max(b - a, LEAST_SHOWN if bar.value != scale.base else 0)
         top = b - tall if bar.value > scale.base else a
-        drawn.append({"bar": bar, "x": (number + gap / 2) * step, "y": top, "width": step * (1 - gap), "height": tall})
+        drawn.append(
+            {
+                "bar": bar,
+                "x": (number + gap / 2) * step,
+                "y": top,
+                "width": step * (1 - gap),
+                "height": tall,
+            }
+        )
     every = ceil(len(bars) / MOST_LABELS)
     if len(bars) > 12:
         every = next(step for step in (1, 2, 4, 8, 16, 32, 64) if step >= every)
@@ -74,18 +92,28 @@ def standing_bars(bars: Sequence[Bar], scale: Scale | None = None, height: int =
 
 
 def lines(series: Sequence[Sequence[float]], names: Sequence[str]) -> Picture:
-    """Return a picture of two lines over the same numbers, on a logarithmic scale; values below a tenth lie at its lower end."""
+    """Return a picture of two lines over the same numbers, on a logarithmic scale.
+
+    Values below a tenth lie at its lower end.
+    """
     logs = [[log10(max(value, 0.1)) for value in values] for values in series]
     top = max(1, ceil(max(max(values) for values in logs)))
     every = ceil((top + 1) / 6)
-    scale = Scale([t for t in range(-1, top + 1) if t % every == 0], lambda t: short(10**t), -1, -1, top)
+    scale = Scale(
+        [t for t in range(-1, top + 1) if t % every == 0], lambda t: short(10**t), -1, -1, top
+    )
     return line_picture(logs, names, scale)
 
 
-def line_picture(series: Sequence[Sequence[float]], names: Sequence[str], scale: Scale = SHARES) -> Picture:
+def line_picture(
+    series: Sequence[Sequence[float]], names: Sequence[str], scale: Scale = SHARES
+) -> Picture:
     """Return a picture of two lines over the same numbers, by default of shares."""
     step = 100 / len(names)
-    points = [[((i + 0.5) * step, scale.place(value, LINES_HEIGHT)) for i, value in enumerate(values)] for values in series]
+    points = [
+        [((i + 0.5) * step, scale.place(value, LINES_HEIGHT)) for i, value in enumerate(values)]
+        for values in series
+    ]
     every = ceil(len(names) / MOST_LABELS)
     below = (((i + 0.5) * step, name) for i, name in enumerate(names) if int(name) % every == 0)
     return scale.picture(LINES_HEIGHT, below, bars=[], series=points)

@@ -34,7 +34,10 @@ def asked(code, *arguments, **environment):
     """Run a script in a process of its own; return what it printed, as JSON."""
     process = subprocess.run(
         [sys.executable, "-P", "-c", code, *map(str, arguments)],
-        env=os.environ | environment, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert (process.returncode, process.stderr) == (0, "")
     return json.loads(process.stdout)

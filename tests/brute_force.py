@@ -7,9 +7,14 @@ from reference import joined_words, words_of
 
 
 def rows_of(numbers: Iterable[int], width: int = 64) -> np.ndarray:
-    """Return fingerprints as the kernel has them: an array of words, of one dimension where a fingerprint is one word."""
+    """Return fingerprints as the kernel has them.
+
+    An array of words, of one dimension where a fingerprint is one word.
+    """
     words = words_of(width)
-    rows = np.frombuffer(b"".join([number.to_bytes(8 * words) for number in numbers]), ">u8").astype(np.uint64)
+    rows = np.frombuffer(
+        b"".join([number.to_bytes(8 * words) for number in numbers]), ">u8"
+    ).astype(np.uint64)
     return rows.reshape(-1, words) if words > 1 else rows
 
 
@@ -21,10 +26,14 @@ def distances_of(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
     """Return the distances of rows from one: uint8, or uint16 for those of 256 bits."""
     if rows.ndim == 1:
         return np.bitwise_count(rows ^ np.uint64(row))
-    return np.bitwise_count(rows ^ row).sum(axis=1, dtype=np.uint16 if rows.shape[1] == 4 else np.uint8)
+    return np.bitwise_count(rows ^ row).sum(
+        axis=1, dtype=np.uint16 if rows.shape[1] == 4 else np.uint8
+    )
 
 
-def brute_force(fingerprints: np.ndarray, query: int | np.ndarray, radius: int) -> tuple[np.ndarray, np.ndarray]:
+def brute_force(
+    fingerprints: np.ndarray, query: int | np.ndarray, radius: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return every fingerprint within the radius and its distance, by distance and then by fingerprint."""
     distances = distances_of(fingerprints, query)
     near = distances <= radius
@@ -42,5 +51,7 @@ def brute_force_many(
     lims = np.cumsum([0, *(len(found) for found, _ in parts)], dtype=np.int64)
     found = np.concatenate([fingerprints[:0], *(part[0] for part in parts)])
     wide = fingerprints.ndim > 1 and fingerprints.shape[1] == 4
-    distances = np.concatenate([np.empty(0, np.uint16 if wide else np.uint8), *(part[1] for part in parts)])
+    distances = np.concatenate(
+        [np.empty(0, np.uint16 if wide else np.uint8), *(part[1] for part in parts)]
+    )
     return lims, found, distances

@@ -1,4 +1,7 @@
-"""Stores that the build tests make: rows of every kind, what was built from them, and builds in other processes."""
+"""Stores that the build tests make.
+
+Rows of every kind, what was built from them, and builds in other processes.
+"""
 
 import itertools
 import subprocess
@@ -17,7 +20,11 @@ MIB = 1 << 20
 
 def tables_of(path):
     """Return the bytes of the tables and of their filters."""
-    return {p.name: p.read_bytes() for kind in ("table-*.fpt", "filter-*.fpf") for p in sorted(path.glob(f"gen-*/{kind}"))}
+    return {
+        p.name: p.read_bytes()
+        for kind in ("table-*.fpt", "filter-*.fpf")
+        for p in sorted(path.glob(f"gen-*/{kind}"))
+    }
 
 
 def build(path, *args, **options):
@@ -43,7 +50,16 @@ def make_rows(kind, count):
     return fingerprints, rng.permutation(np.arange(count, dtype=np.uint64) * np.uint64(3))
 
 
-ROWS = ("random", "clustered", "skewed", "dense", "duplicates", "one prefix", "all equal", "shared low half")
+ROWS = (
+    "random",
+    "clustered",
+    "skewed",
+    "dense",
+    "duplicates",
+    "one prefix",
+    "all equal",
+    "shared low half",
+)
 
 
 def pieces(array, cuts=(0, 1, 1, 170, 400)):
@@ -70,8 +86,11 @@ def listing(folder):
 def run_python(code, *args, stdin=None, wait=True):
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", textwrap.dedent(code), *map(str, args)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     if wait:
         out, err = process.communicate(stdin, timeout=120)
         return process.returncode, out, err

@@ -1,7 +1,9 @@
-"""Faults of the processes that engines start for tasks. Each happens once, in the process that first comes by.
+"""Faults of the processes that engines start for tasks.
 
-Workers of Spark and Ray import this module (`in_workers`); a test asks for faults by files in a folder, and reads there which
-processes have run which tasks.
+Each happens once, in the process that first comes by.
+
+Workers of Spark and Ray import this module (`in_workers`); a test asks for faults by files in a
+folder, and reads there which processes have run which tasks.
 """
 
 import os
@@ -16,7 +18,10 @@ LONGEST_WAIT = 120  # seconds: a test that needs more has failed
 
 def in_workers(folder, tests):
     """Return the variable PYTHONPATH with which processes import this module when they start, and find the folder."""
-    hook = f"import os, sys\nos.environ['FPSTORE_CHAOS'] = {str(folder)!r}\nsys.path.append({str(tests)!r})\nimport chaos\n"
+    hook = (
+        "import os, sys\nos.environ['FPSTORE_CHAOS'] = "
+        f"{str(folder)!r}\nsys.path.append({str(tests)!r})\nimport chaos\n"
+    )
     (folder / "sitecustomize.py").write_text(f"{hook}chaos.install()\n")
     return str(folder)
 
@@ -86,7 +91,8 @@ def _fail(target):
 
 
 def _kill(target):
-    os.kill(parent_of(os.getppid()), signal.SIGKILL)  # Spark: the JVM of the executor, above the parent of all its workers
+    # Spark: the JVM of the executor, above the parent of all its workers
+    os.kill(parent_of(os.getppid()), signal.SIGKILL)
     time.sleep(LONGEST_WAIT)  # until that parent ends this process, too
 
 
@@ -99,5 +105,9 @@ def _straggle(target):
 
 
 FAULTS = {
-    "exit": lambda target: os._exit(7), "refuse": _refuse, "fail": _fail, "kill": _kill, "straggle": _straggle,
-}  # fmt: skip
+    "exit": lambda target: os._exit(7),
+    "refuse": _refuse,
+    "fail": _fail,
+    "kill": _kill,
+    "straggle": _straggle,
+}

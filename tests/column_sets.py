@@ -28,7 +28,13 @@ def bits_to_words(bits):
     width = bits.shape[1]
     padded = np.zeros((len(bits), 64 * word_count(width)), np.uint8)
     padded[:, :width] = bits
-    return np.packbits(padded, axis=1).reshape(len(bits), word_count(width), 8).copy().view(">u8")[..., 0].astype(np.uint64)
+    return (
+        np.packbits(padded, axis=1)
+        .reshape(len(bits), word_count(width), 8)
+        .copy()
+        .view(">u8")[..., 0]
+        .astype(np.uint64)
+    )
 
 
 def make_set(kind, width, n, rng):
@@ -39,7 +45,8 @@ def make_set(kind, width, n, rng):
         bits = centres[rng.integers(0, len(centres), n)] ^ (rng.random((n, width)) < 3 / width)
     elif kind == "constant":
         bits[:, rng.permutation(width)[: width // 2]] = 0
-    elif kind == "balanced":  # as perceptual hashes are: half of the bits are ones, and neighbours are alike
+    elif kind == "balanced":
+        # as perceptual hashes are: half of the bits are ones, and neighbours are alike
         field = rng.standard_normal((n, width)) + np.sin(np.arange(width) / 3)
         field[:, 1:] += field[:, :-1]
         bits = (field.argsort(axis=1).argsort(axis=1) >= width // 2).astype(np.uint8)
@@ -53,7 +60,11 @@ def make_queries(words, width, n, radius, rng):
     queries = bits_to_words(rng.integers(0, 2, (n, width), dtype=np.uint8))
     if len(words):
         near = words[rng.integers(0, len(words), n)]
-        flips = bits_to_words(np.array([rng.permutation(width) < rng.integers(0, radius + 2) for _ in range(n)], np.uint8))
+        flips = bits_to_words(
+            np.array(
+                [rng.permutation(width) < rng.integers(0, radius + 2) for _ in range(n)], np.uint8
+            )
+        )
         chosen = rng.random(n) < 0.8
         queries[chosen] = near[chosen] ^ flips[chosen]
     return queries
@@ -81,7 +92,9 @@ def deal(width, tables, bucket_bits, rng):
 
 def gather_bits(words, source):
     """Return the bits of fingerprints at places, as a matrix."""
-    bits = np.unpackbits(words.astype(">u8").view(np.uint8).reshape(len(words), 8 * words.shape[1]), axis=1)
+    bits = np.unpackbits(
+        words.astype(">u8").view(np.uint8).reshape(len(words), 8 * words.shape[1]), axis=1
+    )
     return bits[:, list(source)]
 
 
@@ -106,7 +119,10 @@ def write(path, layout, entries, pieces=1):
 def resealed(data, table):
     """Return the changed bytes of a file, with checksums of its pages that are right."""
     body = np.frombuffer(data, np.uint8)[4096 : table.checksums_offset]
-    return bytes(data[: table.checksums_offset]) + _kernel.page_checksums(body, table.seed, 0).tobytes()
+    return (
+        bytes(data[: table.checksums_offset])
+        + _kernel.page_checksums(body, table.seed, 0).tobytes()
+    )
 
 
 class Built:
@@ -122,12 +138,23 @@ class Built:
         self.readers = []
         for i, (permutation, tag_bits) in enumerate(deal(width, tables, bucket_bits, rng)):
             kind = KIND_REFERENCES if width > 64 else KIND_COPIES
-            layout = ColumnLayout(kind, width, len(words), digest, permutation, bucket_bits, tag_bits, 0, i, tables)
-            path = write(self.folder / f"table-{i}", layout, keys_of(words, permutation, bucket_bits, width), 3)
+            layout = ColumnLayout(
+                kind, width, len(words), digest, permutation, bucket_bits, tag_bits, 0, i, tables
+            )
+            path = write(
+                self.folder / f"table-{i}",
+                layout,
+                keys_of(words, permutation, bucket_bits, width),
+                3,
+            )
             self.readers.append(ColumnTable(path))
 
     def prober(self, thresholds=None):
-        return _kernel.ColumnProber([r.kernel for r in self.readers], None if self.rows is None else self.rows.kernel, thresholds)
+        return _kernel.ColumnProber(
+            [r.kernel for r in self.readers],
+            None if self.rows is None else self.rows.kernel,
+            thresholds,
+        )
 
     def probe(self, queries, radius, thresholds=None, **options):
         return self.prober(thresholds).probe(queries, radius, **options)
@@ -138,7 +165,11 @@ def brute(words, queries, radius):
     found = []
     for query in queries:
         distances = np.bitwise_count(words ^ query).sum(axis=1)
-        found.append(sorted((int(distances[i]), *words[i].tolist()) for i in np.flatnonzero(distances <= radius)))
+        found.append(
+            sorted(
+                (int(distances[i]), *words[i].tolist()) for i in np.flatnonzero(distances <= radius)
+            )
+        )
     return found
 
 

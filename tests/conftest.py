@@ -1,4 +1,7 @@
-"""Signals as the tests expect them, and places that refuse: a small disk, a mode that binds root too."""
+"""Signals as the tests expect them, and places that refuse.
+
+A small disk, a mode that binds root too.
+"""
 
 import ctypes
 import gc
@@ -35,8 +38,12 @@ os.environ["FPSTORE_SHOW_LEAKS"] = "1"  # a process of a test that leaves object
 
 warm.install()
 
-# A background job of a shell starts with these ignored, and so would the processes that the tests interrupt.
-for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+# A background job of a shell starts with these ignored, and so would the processes that the tests
+# interrupt.
+for _number, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 
@@ -45,7 +52,11 @@ def pytest_configure(config):
     """Let the default run make no case that it leaves out, and write to memory, where a sync takes no time."""
     speeds.all_cases = config.option.markexpr != "not slow"
     memory = "/dev/shm"
-    if not speeds.all_cases and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 << 30:
+    if (
+        not speeds.all_cases
+        and os.access(memory, os.W_OK)
+        and shutil.disk_usage(memory).free > 4 << 30
+    ):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory)
 
 
@@ -57,7 +68,10 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Give each worker tests that stand together, which share what their module has made; who is done takes from the others."""
+    """Give each worker tests that stand together, which share what their module has made.
+
+    Who is done takes from the others.
+    """
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log)
@@ -79,7 +93,11 @@ def mounted_disk(tmp_path):
         folder = tmp_path / f"disk-{len(disks)}"
         folder.mkdir()
         command = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "none", folder]
-        if os.geteuid() != 0 or shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+        if (
+            os.geteuid() != 0
+            or shutil.which("mount") is None
+            or subprocess.run(command, capture_output=True).returncode
+        ):
             pytest.skip("nothing can be mounted here")
         disks.append(folder)
         return folder
@@ -91,13 +109,17 @@ def mounted_disk(tmp_path):
 
 @contextmanager
 def _bound_by_modes():
-    """Let the modes of files bind root as they bind others: this thread lacks the two capabilities that override them.
+    """Let the modes of files bind root as they bind others.
 
-    The user stays root, so that what root owns, such as the folders above a temporary one, can still be passed.
+    This thread lacks the two capabilities that override them.
+
+    The user stays root, so that what root owns, such as the folders above a temporary one, can
+    still be passed.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3, this thread
-    data = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable bits 0 to 31, then the same for bits 32 to 63
+    # effective, permitted and inheritable bits 0 to 31, then the same for bits 32 to 63
+    data = (ctypes.c_uint32 * 6)()
     assert libc.capget(header, data) == 0, os.strerror(ctypes.get_errno())
     before = data[0]
     data[0] &= ~(1 << CAP_DAC_OVERRIDE | 1 << CAP_DAC_READ_SEARCH)

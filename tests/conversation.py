@@ -1,4 +1,7 @@
-"""A command that is held open through two pipes: lines are sent to it, and its answers are read as they come."""
+"""A command that is held open through two pipes.
+
+Lines are sent to it, and its answers are read as they come.
+"""
 
 import os
 import select
@@ -16,11 +19,18 @@ class Conversation:
     """A process of the command; a wait that takes a minute fails."""
 
     def __init__(self, *arguments: object, stdin: int | IO[bytes] = subprocess.PIPE) -> None:
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # it would flush, too
+        # it would flush, too
+        environment = {
+            name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"
+        }
         self.process = subprocess.Popen(
             [*COMMAND, *map(str, arguments)],
-            stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, env=environment,
-        )  # fmt: skip
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=environment,
+        )
         self._answers = b""
 
     def send(self, data: str | bytes) -> None:
@@ -60,7 +70,12 @@ class Conversation:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate(timeout=TIMEOUT_SECONDS)

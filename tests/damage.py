@@ -1,4 +1,7 @@
-"""Damages to the files of a small store, and what comes of each: an error, the right answer, or a fault."""
+"""Damages to the files of a small store, and what comes of each.
+
+An error, the right answer, or a fault.
+"""
 
 import faulthandler
 import json
@@ -31,7 +34,9 @@ HANG_SECONDS = 30
 def fingerprints_of(seed):
     rng = np.random.default_rng(seed)
     some = rng.integers(0, 2**64, 150, np.uint64)
-    return np.concatenate([some, some[:100] ^ (np.uint64(1) << rng.integers(0, 64, 100, np.uint64))])
+    return np.concatenate(
+        [some, some[:100] ^ (np.uint64(1) << rng.integers(0, 64, 100, np.uint64))]
+    )
 
 
 FINGERPRINTS = fingerprints_of(5)
@@ -39,7 +44,9 @@ STRINGS = [f"document {i}" for i in range(len(FINGERPRINTS))]
 
 
 def make(path, fingerprints=FINGERPRINTS, ids=STRINGS, design="blocks-3-1"):
-    fpstore.build(path, fingerprints, ids, radius=RADIUS, design=design, block_bytes=128, filter=True).close()
+    fpstore.build(
+        path, fingerprints, ids, radius=RADIUS, design=design, block_bytes=128, filter=True
+    ).close()
     return path
 
 
@@ -54,7 +61,10 @@ def copy(good, tmp_path):
 
 
 def answers(store):
-    """Everything that can be asked: probes of all that is stored and of neighbours, their ids, which have an id, and the rows."""
+    """Everything that can be asked.
+
+    Probes of all that is stored and of neighbours, their ids, which have an id, and the rows.
+    """
     queries = np.concatenate([FINGERPRINTS, FINGERPRINTS[::7] ^ np.uint64(1 << 40 | 1)])
     matches = store.probe_many(queries, RADIUS, threads=1)
     lims, ids = matches.read_ids()
@@ -93,7 +103,8 @@ def outcome(path, right, ask=answers):
 def outcomes(path, name, right, damages, ask=answers):
     """Apply each damage, a function of the file descriptor that returns its repair, and return what came of it.
 
-    That is done in a child process; when one dies, it is replaced, and the signal is what came of that damage.
+    That is done in a child process; when one dies, it is replaced, and the signal is what came of
+    that damage.
     """
     results = []
     while len(results) < len(damages):
@@ -113,7 +124,9 @@ def outcomes(path, name, right, damages, ask=answers):
         _, status = os.waitpid(child, 0)
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
-            results.append("HANG" if number == signal.SIGALRM else f"DIED by {signal.Signals(number).name}")
+            results.append(
+                "HANG" if number == signal.SIGALRM else f"DIED by {signal.Signals(number).name}"
+            )
             shutil.copyfile(path.parent / "pristine", path / name)
         else:
             assert os.WEXITSTATUS(status) == 0
@@ -158,7 +171,9 @@ def check(copy, name, right, damages, allowed, ask=answers):
     labels = list(damages)
     results = outcomes(copy, name, right, [damages[label] for label in labels], ask)
     bad = {label: r for label, r in zip(labels, results, strict=True) if r not in allowed}
-    assert not bad, f"{name}: {Counter(bad.values())} of {len(labels)}, such as {dict(list(bad.items())[:8])}"
+    assert not bad, (
+        f"{name}: {Counter(bad.values())} of {len(labels)}, such as {dict(list(bad.items())[:8])}"
+    )
     assert (copy / name).read_bytes() == (copy.parent / "pristine").read_bytes()
     return Counter(results)
 
@@ -183,14 +198,20 @@ def rewrite(path, change):
 
 
 def used_bytes(path):
-    """Return the size of an LMDB file up to its last page, which its digest covers; behind that is padding."""
+    """Return the size of an LMDB file up to its last page, which its digest covers.
+
+    Behind that is padding.
+    """
     with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as file:
         return (file.info()["last_pgno"] + 1) * PAGE
 
 
 def records_of(file):
     """Return what an LMDB file holds, by key."""
-    with lmdb.open(str(file), subdir=False, readonly=True, lock=False) as environment, environment.begin() as transaction:
+    with (
+        lmdb.open(str(file), subdir=False, readonly=True, lock=False) as environment,
+        environment.begin() as transaction,
+    ):
         return dict(transaction.cursor())
 
 

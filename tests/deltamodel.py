@@ -73,7 +73,9 @@ class Model:
         content, _, touched = self.at(version)
         return 0 if fp not in touched else 1 if fp in content else 2
 
-    def matches(self, version: int, query: int, radius: int, base: bool = False) -> list[tuple[int, int]]:
+    def matches(
+        self, version: int, query: int, radius: int, base: bool = False
+    ) -> list[tuple[int, int]]:
         content = self.at(version)[0]
         found = [((fp ^ query).bit_count(), fp) for fp in content if base or fp not in self.base]
         return [(fp, distance) for distance, fp in sorted(m for m in found if m[0] <= radius)]
@@ -97,13 +99,22 @@ def clustered(rng: random.Random, count: int, width: int) -> list[int]:
 class Pair:
     """A delta and the model that says what it must hold."""
 
-    def __init__(self, seed: int, radius: int, bits: np.ndarray = SHUFFLED, fingerprints: int = 60, ids: int = 8) -> None:
+    def __init__(
+        self,
+        seed: int,
+        radius: int,
+        bits: np.ndarray = SHUFFLED,
+        fingerprints: int = 60,
+        ids: int = 8,
+    ) -> None:
         self.rng = random.Random(seed)
         self.width = len(bits)
         self.pool = clustered(self.rng, fingerprints, self.width)
         self.ids = [*range(ids - 2), 2**63, 2**64 - 1]
         chosen = [fp for fp in self.pool if self.rng.random() < 0.4]
-        self.model = Model({fp: set(self.rng.sample(self.ids, self.rng.randrange(1, 4))) for fp in chosen})
+        self.model = Model(
+            {fp: set(self.rng.sample(self.ids, self.rng.randrange(1, 4))) for fp in chosen}
+        )
         self.radius = radius
         self.delta = _kernel.Delta(radius, bits)
         self.version = 0
@@ -114,7 +125,11 @@ class Pair:
     def row(self) -> tuple[int, int, int]:
         """Make a change that a store would log, to the model, and return it."""
         rng, model = self.rng, self.model
-        fp, item, kind = rng.choice(self.pool), rng.choice(self.ids), rng.choice([ADD, ADD, REMOVE, WIPE])
+        fp, item, kind = (
+            rng.choice(self.pool),
+            rng.choice(self.ids),
+            rng.choice([ADD, ADD, REMOVE, WIPE]),
+        )
         held = model.content.get(fp, set())
         if kind == REMOVE:
             if held:
@@ -140,4 +155,13 @@ class Pair:
         rng = self.rng
         near = [rng.choice(self.pool) for _ in range(count)]
         top = 64 * reference.words_of(self.width) - 1
-        return [fp ^ sum({1 << top - rng.randrange(self.width) for _ in range(rng.randrange(self.radius + 2))}) for fp in near]
+        return [
+            fp
+            ^ sum(
+                {
+                    1 << top - rng.randrange(self.width)
+                    for _ in range(rng.randrange(self.radius + 2))
+                }
+            )
+            for fp in near
+        ]

@@ -1,4 +1,7 @@
-"""Pictures that the tests draw: gradients, shapes, noise, and scenes with the smooth areas and edges of photographs."""
+"""Pictures that the tests draw.
+
+Gradients, shapes, noise, and scenes with the smooth areas and edges of photographs.
+"""
 
 import io
 
@@ -10,7 +13,10 @@ ORIENTATION = 0x0112
 
 
 def scene(seed, size=(320, 240)):
-    """Draw something like a photograph: light that changes slowly, objects with edges, and grain."""
+    """Draw something like a photograph.
+
+    Light that changes slowly, objects with edges, and grain.
+    """
     rng = np.random.default_rng(seed)
     width, height = size
     coarse = Image.fromarray(rng.integers(0, 256, (4, 5, 3), np.uint8))
@@ -18,15 +24,24 @@ def scene(seed, size=(320, 240)):
     draw = ImageDraw.Draw(picture)
     for _ in range(12):
         x, y = int(rng.integers(0, width)), int(rng.integers(0, height))
-        w, h = int(rng.integers(width // 20, width // 3)), int(rng.integers(height // 20, height // 3))
+        w, h = (
+            int(rng.integers(width // 20, width // 3)),
+            int(rng.integers(height // 20, height // 3)),
+        )
         colour = tuple(int(c) for c in rng.integers(0, 256, 3))
         (draw.ellipse if rng.random() < 0.5 else draw.rectangle)((x, y, x + w, y + h), fill=colour)
     grain = rng.normal(0, 4, (height, width, 3))
-    return Image.fromarray(np.clip(np.asarray(picture.filter(ImageFilter.GaussianBlur(1))) + grain, 0, 255).astype(np.uint8))
+    return Image.fromarray(
+        np.clip(np.asarray(picture.filter(ImageFilter.GaussianBlur(1))) + grain, 0, 255).astype(
+            np.uint8
+        )
+    )
 
 
 def noise(seed, size=(120, 90)):
-    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), np.uint8))
+    return Image.fromarray(
+        np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), np.uint8)
+    )
 
 
 def in_mode(picture, mode):

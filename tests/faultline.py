@@ -1,4 +1,7 @@
-"""Faults at every call that changes the disk: a library before libc, and the sweep of an operation under it (tests/faults)."""
+"""Faults at every call that changes the disk.
+
+A library before libc, and the sweep of an operation under it (tests/faults).
+"""
 
 import json
 import os
@@ -44,14 +47,17 @@ def shim(compiled):
 def sweep(shim, tmp_path):
     """Return sweep(setup, operation, check, modes=MODES, every=1, environment={}).
 
-    Three texts of Python are run in one process under the shim. ``setup`` once, in the folder ``root``; it also defines what the
-    other two need. Then for each mode and each call that changes the disk (or each ``every``-th: other calls for each mode), on
-    a copy of that folder, which is ``root`` now: ``operation``, in a fork of that process; it calls ``arm()`` where the calls are
-    to be counted from. And ``check``: it sees ``outcome`` (kind: ok, error or killed; type and message of an FpstoreError; fired;
-    at, mode, call and path of the fault), asserts what must hold, and may put what it found into ``state``.
+    Three texts of Python are run in one process under the shim. ``setup`` once, in the folder
+    ``root``; it also defines what the other two need. Then for each mode and each call that changes
+    the disk (or each ``every``-th: other calls for each mode), on a copy of that folder, which is
+    ``root`` now: ``operation``, in a fork of that process; it calls ``arm()`` where the calls are
+    to be counted from. And ``check``: it sees ``outcome`` (kind: ok, error or killed; type and
+    message of an FpstoreError; fired; at, mode, call and path of the fault), asserts what must
+    hold, and may put what it found into ``state``.
 
-    Returns the calls, [name, path from root], and the outcomes, first that without a fault. Nothing may be left running after
-    setup and after an operation without a fault, or it is lost in the forks: no threads, no open store.
+    Returns the calls, [name, path from root], and the outcomes, first that without a fault. Nothing
+    may be left running after setup and after an operation without a fault, or it is lost in the
+    forks: no threads, no open store.
     """
     runs = []
 
@@ -59,30 +65,45 @@ def sweep(shim, tmp_path):
         folder = tmp_path / f"sweep-{len(runs)}"
         runs.append(folder)
         folder.mkdir()
-        texts = {name: textwrap.dedent(text) for name, text in (("setup", setup), ("operation", operation), ("check", check))}
+        texts = {
+            name: textwrap.dedent(text)
+            for name, text in (("setup", setup), ("operation", operation), ("check", check))
+        }
         process = subprocess.run(
             [sys.executable, "-P", HERE / "driver.py"],
             input=json.dumps({"folder": str(folder), "modes": modes, "every": every} | texts),
-            env=os.environ | {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1"} | (environment or {}),
-            capture_output=True, text=True, timeout=600,
-        )  # fmt: skip
+            env=os.environ
+            | {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1"}
+            | (environment or {}),
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
         assert (process.returncode, process.stderr) == (0, ""), process.stderr
         said = json.loads(process.stdout)
         outcomes = [SimpleNamespace(**outcome) for outcome in said["outcomes"]]
         wrong = [o for o in outcomes if o.problem]
         assert not wrong, report(wrong)
-        assert all(o.fired for o in outcomes[1:]), "a fault was never reached: the operation differs from run to run"
+        assert all(o.fired for o in outcomes[1:]), (
+            "a fault was never reached: the operation differs from run to run"
+        )
         return said["calls"], outcomes
 
     return run
 
 
 def report(wrong):
-    """Describe the faults after which something was wrong: how many of each kind, and the first ones in full."""
+    """Describe the faults after which something was wrong.
+
+    How many of each kind, and the first ones in full.
+    """
     kinds = Counter((o.mode, o.call, o.problem.strip().splitlines()[-1]) for o in wrong)
     lines = [f"{n} times {' '.join(kind)}" for kind, n in kinds.most_common()]
     for o in wrong[:3]:
-        lines += [f"\n{o.mode} at call {o.at}, {o.call} {o.path}: {o.kind} {o.type} {o.message}", o.problem]
+        lines += [
+            f"\n{o.mode} at call {o.at}, {o.call} {o.path}: {o.kind} {o.type} {o.message}",
+            o.problem,
+        ]
     return "\n".join(lines)
 
 

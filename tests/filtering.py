@@ -27,13 +27,19 @@ def flipped(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
 
 def given(rows: np.ndarray, width: int = 64) -> np.ndarray:
     """Return rows of bytes as fingerprints of their width."""
-    words = np.ascontiguousarray(rows).view(f">u{min(width, 64) // 8}").astype(f"u{min(width, 64) // 8}")
+    words = (
+        np.ascontiguousarray(rows)
+        .view(f">u{min(width, 64) // 8}")
+        .astype(f"u{min(width, 64) // 8}")
+    )
     return words[:, 0] if width <= 64 else words
 
 
 def inner(queries: np.ndarray, width: int) -> np.ndarray:
     """Return fingerprints as the kernel has them: one of 32 bits in the upper half of a word."""
-    return queries.astype(np.uint64) << np.uint64(32) if width == 32 else np.ascontiguousarray(queries)
+    return (
+        queries.astype(np.uint64) << np.uint64(32) if width == 32 else np.ascontiguousarray(queries)
+    )
 
 
 STORED = given(random_rows(N, 64, 1))
@@ -52,7 +58,10 @@ def generation_of(store: fpstore.Store) -> Generation:
 
 def shapes_of(store: fpstore.Store) -> dict[int, FilterShape]:
     """Return the shapes of the filters that a store has open."""
-    return {table: FilterShape(*opened.kernel.shape) for table, opened in generation_of(store).filters.items()}
+    return {
+        table: FilterShape(*opened.kernel.shape)
+        for table, opened in generation_of(store).filters.items()
+    }
 
 
 def files_of(path: Path) -> dict[str, int]:

@@ -20,7 +20,9 @@ def read(paths, **options):
             if isinstance(chunk.ids, np.ndarray):
                 assert chunk.ids.dtype == np.uint64
             assert len(chunk.ids) == len(chunk.fingerprints)
-            ids = (ids or []) + list(chunk.ids if isinstance(chunk.ids, list) else chunk.ids.tolist())
+            ids = (ids or []) + list(
+                chunk.ids if isinstance(chunk.ids, list) else chunk.ids.tolist()
+            )
     return fingerprints, ids
 
 

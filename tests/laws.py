@@ -38,4 +38,8 @@ def agrees_with(shares, expected, trials):
     """Assert that the mean of shares, each of some independent trials, lies within five standard errors of the law."""
     expected = np.asarray(expected)
     error = np.sqrt((expected * (1 - expected)).sum() / trials) / len(expected)
-    assert abs(np.mean(shares) - expected.mean()) < 5 * error, (np.mean(shares), expected.mean(), error)
+    assert abs(np.mean(shares) - expected.mean()) < 5 * error, (
+        np.mean(shares),
+        expected.mean(),
+        error,
+    )

@@ -1,7 +1,7 @@
 """Which part of the package may import which."""
 
-# A module imports only what stands above it here; those of one line do not know each other. A package is one name; what its own
-# modules import from each other must have no cycle.
+# A module imports only what stands above it here; those of one line do not know each other. A
+# package is one name; what its own modules import from each other must have no cycle.
 LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors

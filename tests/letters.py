@@ -1,4 +1,7 @@
-"""A family of hash functions for tests: words of 24 letters from a to d, of which each letter is a hash value."""
+"""A family of hash functions for tests.
+
+Words of 24 letters from a to d, of which each letter is a hash value.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ LETTERS = "abcd"
 
 @dataclass(frozen=True, kw_only=True)
 class Letters(Family[str]):
-    """Words are as similar as letters are equal. The signature has two bits a letter. The empty word has no content."""
+    """Words are as similar as letters are equal. The signature has two bits a letter.
+
+    The empty word has no content.
+    """
 
     name: ClassVar[str] = "letters"
     version: ClassVar[int] = 1
@@ -31,7 +37,10 @@ class Letters(Family[str]):
     def values(self, items: Sequence[Any], functions: range) -> Values:
         letters = _numbers(items)
         places = np.array(functions, np.intp)
-        return Values((letters[:, places % LENGTH] + 1000 * places.astype(np.uint32)).astype(np.uint32), _known(items))
+        return Values(
+            (letters[:, places % LENGTH] + 1000 * places.astype(np.uint32)).astype(np.uint32),
+            _known(items),
+        )
 
     def signed(self, items: Sequence[Any]) -> Signed:
         letters = _numbers(items).astype(np.uint8)
@@ -60,7 +69,9 @@ class Letters(Family[str]):
 
 def _numbers(words: Sequence[str]) -> Any:
     for place, word in enumerate(words):
-        if not isinstance(word, str) or (word and (len(word) != LENGTH or set(word) - set(LETTERS))):
+        if not isinstance(word, str) or (
+            word and (len(word) != LENGTH or set(word) - set(LETTERS))
+        ):
             raise InputError(f"item {place}: expected {LENGTH} letters, got {word!r}")
     data = "".join(word or "a" * LENGTH for word in words).encode()
     return np.frombuffer(data, np.uint8).reshape(-1, LENGTH).astype(np.uint32) - ord("a")

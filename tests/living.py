@@ -54,7 +54,12 @@ class Model:
 
     def insert(self, fingerprints, ids=None):
         ids = range(self.next_row, self.next_row + len(fingerprints)) if ids is None else ids
-        return sum([self.add(fingerprint, item) for fingerprint, item in zip(fingerprints, ids, strict=True)])
+        return sum(
+            [
+                self.add(fingerprint, item)
+                for fingerprint, item in zip(fingerprints, ids, strict=True)
+            ]
+        )
 
     def add(self, fingerprint, item):
         known = self.content.setdefault(fingerprint, set())
@@ -65,7 +70,9 @@ class Model:
         return new
 
     def near(self, query, radius):
-        distances = (((fingerprint ^ query).bit_count(), fingerprint) for fingerprint in self.content)
+        distances = (
+            ((fingerprint ^ query).bit_count(), fingerprint) for fingerprint in self.content
+        )
         return sorted(near for near in distances if near[0] <= radius)
 
     def probe_insert(self, fingerprint, item, radius, always=False):
@@ -75,17 +82,32 @@ class Model:
 
     def probe_upsert(self, fingerprint, item, radius):
         """Return what other documents are near, as (distance, fingerprint), with the pair itself if it is stored."""
-        for other in [other for other, ids in self.content.items() if item in ids and other != fingerprint]:
-            self._keep({known: ids - {item} if known == other else ids for known, ids in self.content.items()})
+        for other in [
+            other for other, ids in self.content.items() if item in ids and other != fingerprint
+        ]:
+            self._keep(
+                {
+                    known: ids - {item} if known == other else ids
+                    for known, ids in self.content.items()
+                }
+            )
         return self.probe_insert(fingerprint, item, radius)[0]
 
     def delete_ids(self, ids):
         gone = set(ids)
-        return self._keep({fingerprint: known - gone for fingerprint, known in self.content.items()})
+        return self._keep(
+            {fingerprint: known - gone for fingerprint, known in self.content.items()}
+        )
 
     def delete_fingerprints(self, fingerprints):
         gone = set(fingerprints)
-        return self._keep({fingerprint: ids for fingerprint, ids in self.content.items() if fingerprint not in gone})
+        return self._keep(
+            {
+                fingerprint: ids
+                for fingerprint, ids in self.content.items()
+                if fingerprint not in gone
+            }
+        )
 
     def _keep(self, content):
         before = self.pairs
@@ -96,10 +118,17 @@ class Model:
         return set().union(*self.content.values())
 
     def rows(self):
-        return [(fingerprint, item) for fingerprint in sorted(self.content) for item in sorted(self.content[fingerprint])]
+        return [
+            (fingerprint, item)
+            for fingerprint in sorted(self.content)
+            for item in sorted(self.content[fingerprint])
+        ]
 
     def matches(self, query, radius):
-        return [(fingerprint, distance, sorted(self.content[fingerprint])) for distance, fingerprint in self.near(query, radius)]
+        return [
+            (fingerprint, distance, sorted(self.content[fingerprint]))
+            for distance, fingerprint in self.near(query, radius)
+        ]
 
 
 # --- What a store answers -------------------------------------------------------------------------
@@ -124,7 +153,10 @@ def content_of(store):
 
 
 def plain(matches):
-    """Put matches in a form that is compared: strings come in order of their numbers, which the model does not have."""
+    """Put matches in a form that is compared.
+
+    Strings come in order of their numbers, which the model does not have.
+    """
     return [(m.fingerprint, m.distance, sorted(m.ids)) for m in matches]
 
 
@@ -134,7 +166,9 @@ def parted(lims, values):
 
 
 def answers(store, queries, ids, wide):
-    """Ask everything about a few fingerprints and ids; ``wide`` is a radius beyond that of the store.
+    """Ask everything about a few fingerprints and ids.
+
+    ``wide`` is a radius beyond that of the store.
 
     None if a fingerprint was deleted between two of the questions.
     """
@@ -149,7 +183,9 @@ def _answers(store, queries, ids, wide):
     content = content_of(store)
     stored = [query for query in queries if query in store]
     lims, of_stored = store.ids_of(stored)
-    by_id, holding = store.fingerprints_of(ids) if ids else (np.zeros(1, np.int64), np.empty(0, np.uint64))
+    by_id, holding = (
+        store.fingerprints_of(ids) if ids else (np.zeros(1, np.int64), np.empty(0, np.uint64))
+    )
     stats = store.stats()
     return {
         "content": content,
@@ -175,7 +211,10 @@ def expected(model, radius, queries, ids, wide):
     few = queries[:3]
     content = model.content
     stored = [query for query in queries if query in content]
-    by_id = [sorted(fingerprint for fingerprint, known in content.items() if item in known) for item in ids]
+    by_id = [
+        sorted(fingerprint for fingerprint, known in content.items() if item in known)
+        for item in ids
+    ]
     return {
         "content": content,
         "len": len(content),
@@ -188,7 +227,9 @@ def expected(model, radius, queries, ids, wide):
         "wide": [model.matches(query, wide) for query in few[:1]],
         "probe_many": [model.matches(query, radius) for query in queries],
         "scan": [model.matches(query, wide) for query in few],
-        "some": [(model.matches(query, wide)[:3], len(model.matches(query, wide)) > 3) for query in few],
+        "some": [
+            (model.matches(query, wide)[:3], len(model.matches(query, wide)) > 3) for query in few
+        ],
         "nearest": [model.matches(query, 2**10)[:4] for query in few],
         "has id": [bool(found) for found in by_id],
         "id": [found for found in by_id if found],
@@ -201,9 +242,14 @@ def check_merged(path, model, store, folder):
     fingerprints, ids = zip(*model.rows(), strict=True) if model.content else ((), ())
     manifest = read_manifest(path)
     options = {
-        "radius": store.radius, "design": store.design.tables, "block_bytes": manifest.block_bytes, "filter": manifest.filter,
-    }  # fmt: skip
-    with fpstore.build(folder / "fresh", words(fingerprints), list(ids) if ids else None, **options) as fresh:
+        "radius": store.radius,
+        "design": store.design.tables,
+        "block_bytes": manifest.block_bytes,
+        "filter": manifest.filter,
+    }
+    with fpstore.build(
+        folder / "fresh", words(fingerprints), list(ids) if ids else None, **options
+    ) as fresh:
         assert fresh.verify().ok
     generations = [entry for entry in path.iterdir() if entry.name.startswith("gen-")]
     assert len(generations) == 1, generations
@@ -216,12 +262,17 @@ def check_merged(path, model, store, folder):
             continue
         assert (generations[0] / name).read_bytes() == (built / name).read_bytes(), name
     if model.kind != "string":
-        assert records_of(generations[0] / "ids.mdb", folder) == records_of(built / "ids.mdb", folder)
+        assert records_of(generations[0] / "ids.mdb", folder) == records_of(
+            built / "ids.mdb", folder
+        )
     shutil.rmtree(folder / "fresh")
 
 
 def _compared(folder, model):
-    """Return the names of its tables, filters and mappings; a build of no rows does not know that ids would be strings."""
+    """Return the names of its tables, filters and mappings.
+
+    A build of no rows does not know that ids would be strings.
+    """
     kinds = "*.fpt" if model.content else "table-*.fpt", "*.fpf"
     return sorted(entry.name for kind in kinds for entry in folder.glob(kind))
 
@@ -230,7 +281,10 @@ def records_of(path, folder):
     """Read an LMDB file through a copy: this process may have it open."""
     copy = folder / "copy.mdb"
     shutil.copy(path, copy)
-    with lmdb.open(str(copy), subdir=False, readonly=True, lock=False) as file, file.begin() as transaction:
+    with (
+        lmdb.open(str(copy), subdir=False, readonly=True, lock=False) as file,
+        file.begin() as transaction,
+    ):
         return list(transaction.cursor())
 
 

@@ -19,7 +19,8 @@ PAGE = 4096
 def change(rows, strings=(), totals=(10, 20, 30, 0)):
     """Return a change of [(fingerprint, id, kind)]."""
     fingerprints, ids, kinds = (
-        np.array([row[i] for row in rows], kind) for i, kind in enumerate((np.uint64, np.uint64, np.uint8))
+        np.array([row[i] for row in rows], kind)
+        for i, kind in enumerate((np.uint64, np.uint64, np.uint8))
     )
     return Change(Totals(*totals[:3], ID_KINDS[totals[3]]), kinds, fingerprints, ids, list(strings))
 
@@ -27,7 +28,9 @@ def change(rows, strings=(), totals=(10, 20, 30, 0)):
 CHANGES = [
     change([]),
     change([(2**64 - 1, 5, 0)]),
-    change([(1, 2, 1), (3, 0, 2), (5, 6, 0)], [b"abc", b"", "schön".encode()], (100, 200, 2**63, 2)),
+    change(
+        [(1, 2, 1), (3, 0, 2), (5, 6, 0)], [b"abc", b"", "schön".encode()], (100, 200, 2**63, 2)
+    ),
     change([(7, 8, 0)] * 5, [b"x" * 100], (1, 1, 1, 1)),
     change([], [b"only a string"]),
     change([(9, 9, 4), (1, 2, 5), (3, 0, 6)]),
@@ -36,13 +39,20 @@ CHANGES = [
 
 
 def parts(found):
-    return (tuple(found.totals[:3]), found.totals.id_kind, *(part.tolist() for part in found[1:4]), found.strings)
+    return (
+        tuple(found.totals[:3]),
+        found.totals.id_kind,
+        *(part.tolist() for part in found[1:4]),
+        found.strings,
+    )
 
 
 def merged(changes):
     """Return several changes as one, as they are read."""
     joined = [np.concatenate([part[i] for part in changes]) for i in range(1, 4)]
-    return Change(changes[-1].totals, *joined, [string for part in changes for string in part.strings])
+    return Change(
+        changes[-1].totals, *joined, [string for part in changes for string in part.strings]
+    )
 
 
 def of_reference(found):
@@ -70,7 +80,9 @@ def read(path):
 
 def same(found, changes):
     number, joined = found
-    return number == len(changes) and (joined is None if not changes else parts(joined) == parts(merged(changes)))
+    return number == len(changes) and (
+        joined is None if not changes else parts(joined) == parts(merged(changes))
+    )
 
 
 @pytest.fixture

@@ -6,7 +6,11 @@ import numpy as np
 def brute(rows):
     """Return the distances of all pairs of rows, by their places."""
     words = rows.reshape(len(rows), -1 if len(rows) else 1)
-    return np.stack([np.bitwise_count(words ^ word).sum(axis=1) for word in words]) if len(rows) else np.zeros((0, 0), int)
+    return (
+        np.stack([np.bitwise_count(words ^ word).sum(axis=1) for word in words])
+        if len(rows)
+        else np.zeros((0, 0), int)
+    )
 
 
 def wanted_pairs(distances, radius):

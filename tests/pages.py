@@ -74,13 +74,38 @@ for (const page of pages) for (const width of widths)
 
 
 def look(folder, pages):
-    """Load pages from files in a headless browser; return what a script finds in them, and what the console says."""
+    """Load pages from files in a headless browser.
+
+    Return what a script finds in them, and what the console says.
+    """
     (folder / "look.html").write_text(LOOK.replace("PAGES", json.dumps(pages)))
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run"]
-    flags += ["--allow-file-access-from-files", "--enable-logging=stderr", f"--user-data-dir={folder / 'profile'}"]
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+        "--no-first-run",
+    ]
+    flags += [
+        "--allow-file-access-from-files",
+        "--enable-logging=stderr",
+        f"--user-data-dir={folder / 'profile'}",
+    ]
     done = subprocess.run(
-        ["chromium", *flags, "--virtual-time-budget=5000", "--dump-dom", (folder / "look.html").as_uri()],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    seen = json.loads(done.stdout.split("SEEN")[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+        [
+            "chromium",
+            *flags,
+            "--virtual-time-budget=5000",
+            "--dump-dom",
+            (folder / "look.html").as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    seen = json.loads(
+        done.stdout.split("SEEN")[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    )
     return seen, [line for line in done.stderr.splitlines() if "CONSOLE" in line]

@@ -8,10 +8,17 @@ ASKED = {"fingerprint": "hash", "id": "url", "part_bytes": 1}
 
 
 def corpus_at(folder, files=2, rows=60, suffix=".csv"):
-    """Write rows of fingerprints, of which half are near another one, to some files in a folder; return it."""
+    """Write rows of fingerprints, of which half are near another one, to some files in a folder.
+
+    Return it.
+    """
     rng, made = random.Random(4), []
     for _ in range(rows):
-        found = rng.choice(made) ^ 1 << rng.randrange(64) if made and rng.random() < 0.5 else rng.randrange(1 << 64)
+        found = (
+            rng.choice(made) ^ 1 << rng.randrange(64)
+            if made and rng.random() < 0.5
+            else rng.randrange(1 << 64)
+        )
         made.append(found)
     folder.mkdir(parents=True, exist_ok=True)
     for file in range(files):
@@ -23,7 +30,9 @@ def corpus_at(folder, files=2, rows=60, suffix=".csv"):
 def planned(root, source=None, plan="plan", output="out", **asked):
     """Return a plan in a folder of the corpus that is there."""
     source = root / "corpus" if source is None else source
-    return plan_dedup(root / plan, source, root / output, **ASKED, removed=root / "removed.csv", **asked)
+    return plan_dedup(
+        root / plan, source, root / output, **ASKED, removed=root / "removed.csv", **asked
+    )
 
 
 def run_all(plan):
@@ -38,7 +47,9 @@ def written(root, output="out"):
     found = {path.relative_to(root): path for path in (root / output).rglob("*") if path.is_file()}
     if (root / "removed.csv").exists():
         found["removed"] = root / "removed.csv"
-    return {str(name): path.read_bytes() for name, path in found.items() if path.name != "_fpstore.json"}
+    return {
+        str(name): path.read_bytes() for name, path in found.items() if path.name != "_fpstore.json"
+    }
 
 
 def done_at(root, **asked):

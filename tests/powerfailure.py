@@ -1,8 +1,10 @@
-"""What a disk may hold after the power fails: a process is recorded (tests/faults/record.c), and its calls are replayed in part.
+"""What a disk may hold after the power fails.
 
-Durable is what was followed by a sync of its file or, for names, of their folder. Of each later write any part may be there: all,
-nothing, or some of its sectors; of the later changes of names any may have happened; a word of a mapped header has any value that
-it had since the last sync.
+A process is recorded (tests/faults/record.c), and its calls are replayed in part.
+
+Durable is what was followed by a sync of its file or, for names, of their folder. Of each later
+write any part may be there: all, nothing, or some of its sectors; of the later changes of names any
+may have happened; a word of a mapped header has any value that it had since the last sync.
 """
 
 import itertools
@@ -34,13 +36,24 @@ class Event(NamedTuple):
 
 
 def record(library, folder, script, *arguments, fail=0):
-    """Run a text of Python under the recorder; return the events below a folder. The sync of the number ``fail`` fails."""
+    """Run a text of Python under the recorder; return the events below a folder.
+
+    The sync of the number ``fail`` fails.
+    """
     log = folder.with_name(folder.name + ".record")
-    environment = {"LD_PRELOAD": str(library), "FPRECORD_ROOT": str(folder), "FPRECORD_LOG": str(log), "FPRECORD_FAIL": str(fail)}
+    environment = {
+        "LD_PRELOAD": str(library),
+        "FPRECORD_ROOT": str(folder),
+        "FPRECORD_LOG": str(log),
+        "FPRECORD_FAIL": str(fail),
+    }
     process = subprocess.run(
         [sys.executable, "-P", "-c", script, folder, *arguments],
-        env=os.environ | environment | {"OPENBLAS_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS,
-    )  # fmt: skip
+        env=os.environ | environment | {"OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_SECONDS,
+    )
     assert (process.returncode, process.stderr) == (0, ""), process.stderr
     return read_events(log)
 
@@ -51,7 +64,15 @@ def read_events(log):
     while at < len(data):
         kind, file, place, first, second = _EVENT.unpack_from(data, at)
         at += _EVENT.size
-        events.append(Event(kind.decode(), file, place, data[at : at + first], data[at + first : at + first + second].decode()))
+        events.append(
+            Event(
+                kind.decode(),
+                file,
+                place,
+                data[at : at + first],
+                data[at + first : at + first + second].decode(),
+            )
+        )
         at += first + second
     return events
 
@@ -59,8 +80,8 @@ def read_events(log):
 class File:
     """A file: what is durable, and the writes since, of which the forced ones are durable too.
 
-    When a sync has failed, the writes before it are lost: the system has forgotten what it could not write, and no later sync
-    makes them durable. Perhaps they are there all the same.
+    When a sync has failed, the writes before it are lost: the system has forgotten what it could
+    not write, and no later sync makes them durable. Perhaps they are there all the same.
     """
 
     numbers = itertools.count()
@@ -71,16 +92,22 @@ class File:
 
     def change(self, kind, place, data):
         if kind == "X":
-            self.pending = [(LOST if state == OPEN else state, *write) for state, *write in self.pending]
+            self.pending = [
+                (LOST if state == OPEN else state, *write) for state, *write in self.pending
+            ]
         elif kind == "D" and not self.pending:
             self.durable = apply(self.durable, "W", place, data)
             self.version += 1
         else:
-            self.pending.append((FORCED if kind == "D" else OPEN, "T" if kind == "T" else "W", place, data))
+            self.pending.append(
+                (FORCED if kind == "D" else OPEN, "T" if kind == "T" else "W", place, data)
+            )
 
     def sync(self):
         if any(state == LOST for state, *_ in self.pending):
-            self.pending = [(state if state == LOST else FORCED, *write) for state, *write in self.pending]
+            self.pending = [
+                (state if state == LOST else FORCED, *write) for state, *write in self.pending
+            ]
         elif self.pending:
             self.durable = self.image(lambda write: [write])[0]
             self.pending, self.version = [], self.version + 1
@@ -160,7 +187,8 @@ class Disk:
         """Do what an event says."""
         kind = event.kind
         if kind in "WDHTX":
-            if event.file in self.files:  # others never had a name, and are gone when the power fails
+            # others never had a name, and are gone when the power fails
+            if event.file in self.files:
                 self.files[event.file].change(kind, event.place, event.data)
         elif kind == "S":
             try:
@@ -205,7 +233,11 @@ class Disk:
                 return [change]
             if kind == "T" or share <= 0 or chance.random() < 0.6:
                 return []
-            cuts = [place, *range(place + SECTOR - place % SECTOR, place + len(data), SECTOR), place + len(data)]
+            cuts = [
+                place,
+                *range(place + SECTOR - place % SECTOR, place + len(data), SECTOR),
+                place + len(data),
+            ]
             parts = [("W", a, data[a - place : b - place]) for a, b in itertools.pairwise(cuts)]
             return [part for part in parts if chance.random() < 0.5]
 
@@ -228,7 +260,9 @@ class Disk:
     @property
     def open_changes(self):
         """How many changes may or may not be there."""
-        return sum(1 for file in self.files.values() for write in file.pending if write[0] != FORCED) + _open_names(self.root)
+        return sum(
+            1 for file in self.files.values() for write in file.pending if write[0] != FORCED
+        ) + _open_names(self.root)
 
     def now(self):
         """Return all that there is without a power failure."""

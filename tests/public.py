@@ -6,11 +6,22 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
-MODULES = ("fpstore", "fpstore.lsh", "fpstore.io", "fpstore.hashing", "fpstore.families", "fpstore.tasks", "fpstore.calibration")
+MODULES = (
+    "fpstore",
+    "fpstore.lsh",
+    "fpstore.io",
+    "fpstore.hashing",
+    "fpstore.families",
+    "fpstore.tasks",
+    "fpstore.calibration",
+)
 
 
 def public_names() -> Iterator[tuple[str, str, Any]]:
-    """Yield the module, the name and the value of each public name; a name that two modules have comes twice."""
+    """Yield the module, the name and the value of each public name.
+
+    A name that two modules have comes twice.
+    """
     for module in MODULES:
         imported = importlib.import_module(module)
         for name in imported.__all__:

@@ -1,8 +1,11 @@
-"""The readable decoder: docs/format.md in plain Python, section by section; reference_*.py have the other files.
+"""The readable decoder: docs/format.md in plain Python, section by section.
 
-Slow on purpose and independent of the kernel: what the two agree on is what the format page says. Bit strings
-are ``bitarray`` objects, most significant bit first. A fingerprint is the number that its words stand for, read as one: a number
-of 64, 128 or 256 bits, of which those of 32 bits take the upper half.
+Reference_*.py have the other files.
+
+Slow on purpose and independent of the kernel: what the two agree on is what the format page says.
+Bit strings are ``bitarray`` objects, most significant bit first. A fingerprint is the number that
+its words stand for, read as one: a number of 64, 128 or 256 bits, of which those of 32 bits take
+the upper half.
 """
 
 import struct
@@ -115,13 +118,18 @@ FIELDS = struct.Struct("<IIHHHHHHIQQQQQQQ")  # bytes 8 to 87
 
 def parse_header(data: bytes, file_bytes: int) -> Header:
     """Parse the first 4096 bytes of a table file of this size."""
-    require(file_bytes >= HEADER_BYTES and len(data) >= HEADER_BYTES, "the file is shorter than a header")
+    require(
+        file_bytes >= HEADER_BYTES and len(data) >= HEADER_BYTES,
+        "the file is shorter than a header",
+    )
     data = bytes(data[:HEADER_BYTES])
     require(data[:8] == MAGIC, "the magic bytes differ")
     (version,) = struct.unpack_from("<I", data, 8)
     if version != VERSION:
         raise VersionError(f"format version {version}")
-    require(struct.unpack_from("<Q", data, 4088)[0] == xxh64(data[:4088]), "the header checksum differs")
+    require(
+        struct.unpack_from("<Q", data, 4088)[0] == xxh64(data[:4088]), "the header checksum differs"
+    )
     fields = FIELDS.unpack_from(data, 8)
     width = fields[2]
     header = Header(*fields, tuple(data[128 : 128 + width]), tuple(data[384:449]))
@@ -130,11 +138,16 @@ def parse_header(data: bytes, file_bytes: int) -> Header:
     if width not in WIDTHS:
         raise VersionError(f"width {width}")
     require(header.table < header.table_count, "table number outside the design")
-    require(header.flips <= header.prefix_bits <= min(width, 64), "prefix bits or flips out of range")
+    require(
+        header.flips <= header.prefix_bits <= min(width, 64), "prefix bits or flips out of range"
+    )
     require(header.block_bytes in (128, 256, 512, 1024, 2048, 4096), "block size")
     require(header.directory_bits <= MAX_DIRECTORY_BITS, "directory bits")
     require(header.block_count <= header.fingerprint_count, "more blocks than fingerprints")
-    require(header.fingerprint_count // MAX_ENTRIES <= header.block_count, "more fingerprints than the blocks can hold")
+    require(
+        header.fingerprint_count // MAX_ENTRIES <= header.block_count,
+        "more fingerprints than the blocks can hold",
+    )
     require(header.block_count > 0 or header.fingerprint_count == 0, "fingerprints without a block")
     require(sorted(header.permutation) == list(range(width)), "not a permutation")
     if header.flags & ELIAS_FANO:
@@ -142,12 +155,21 @@ def parse_header(data: bytes, file_bytes: int) -> Header:
     else:
         check_code(header.code_bits, width)
     require(header.blocks_offset == HEADER_BYTES, "blocks offset")
-    require(header.keys_offset == header.blocks_offset + header.block_count * header.block_bytes, "keys offset")
-    require(header.directory_offset == header.keys_offset + header.block_count * 8 * words_of(width), "directory offset")
+    require(
+        header.keys_offset == header.blocks_offset + header.block_count * header.block_bytes,
+        "keys offset",
+    )
+    require(
+        header.directory_offset == header.keys_offset + header.block_count * 8 * words_of(width),
+        "directory offset",
+    )
     slots = 2**header.directory_bits + 1
     require(header.file_bytes == header.directory_offset + slots * 8, "file size in the header")
     require(header.file_bytes == file_bytes, "file size")
-    require(not any(data[88:128]) and not any(data[128 + width : 384]) and not any(data[449:4088]), "reserved bytes are not zero")
+    require(
+        not any(data[88:128]) and not any(data[128 + width : 384]) and not any(data[449:4088]),
+        "reserved bytes are not zero",
+    )
     return header
 
 
@@ -155,7 +177,10 @@ def parse_header(data: bytes, file_bytes: int) -> Header:
 
 
 def permute(fingerprint: int, permutation: Sequence[int]) -> int:
-    """Bit i of the result is bit permutation[i] of the fingerprint; bit 0 is the most significant."""
+    """Bit i of the result is bit permutation[i] of the fingerprint.
+
+    Bit 0 is the most significant.
+    """
     size = 64 * words_of(len(permutation))
     bits = f"{fingerprint:0{size}b}"
     return int("".join([bits[source] for source in permutation]).ljust(size, "0"), 2)
@@ -174,7 +199,13 @@ def unpermute(key: int, permutation: Sequence[int]) -> int:
 
 def set_digest(fingerprints: Iterable[int], width: int = 64) -> int:
     words = words_of(width)
-    return sum(xxh64(struct.pack(f"<{words}Q", *split_words(fingerprint, width))) for fingerprint in fingerprints) % WORD
+    return (
+        sum(
+            xxh64(struct.pack(f"<{words}Q", *split_words(fingerprint, width)))
+            for fingerprint in fingerprints
+        )
+        % WORD
+    )
 
 
 # --- Code -----------------------------------------------------------------------------------------
@@ -182,10 +213,18 @@ def set_digest(fingerprints: Iterable[int], width: int = 64) -> int:
 
 def check_code(code_bits: Sequence[int], width: int = 64) -> None:
     used = [length for length in code_bits if length]
-    require(len(code_bits) == 65 and all(length <= MAX_CODE_BITS for length in used), "a code length is above 16")
-    require(not any(code_bits[symbols_of(width) :]), "a code for a symbol that this width does not have")
+    require(
+        len(code_bits) == 65 and all(length <= MAX_CODE_BITS for length in used),
+        "a code length is above 16",
+    )
+    require(
+        not any(code_bits[symbols_of(width) :]), "a code for a symbol that this width does not have"
+    )
     require(len(used) >= 2, "the code has fewer than two symbols")
-    require(sum(2 ** (MAX_CODE_BITS - length) for length in used) == 2**MAX_CODE_BITS, "the code is not complete")
+    require(
+        sum(2 ** (MAX_CODE_BITS - length) for length in used) == 2**MAX_CODE_BITS,
+        "the code is not complete",
+    )
 
 
 def canonical_order(code_bits: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -246,20 +285,31 @@ def rest_bytes(width: int) -> int:
 
 
 def decode_block(
-    block: bytes, code_bits: Sequence[int], table_seed: int, index: int, key: int, previous_key: int | None, width: int = 64
+    block: bytes,
+    code_bits: Sequence[int],
+    table_seed: int,
+    index: int,
+    key: int,
+    previous_key: int | None,
+    width: int = 64,
 ) -> list[int]:
     """Return the entries of a block; ``previous_key`` is None for block 0."""
     block = bytes(block)
     checksum, count, length = struct.unpack_from("<IHH", block)
     last, previous = leading_word(key, width), leading_word(previous_key or 0, width)
-    require(checksum == block_sum(block, block_seed(table_seed, index, last, previous)), "the block checksum differs")
+    require(
+        checksum == block_sum(block, block_seed(table_seed, index, last, previous)),
+        "the block checksum differs",
+    )
     require(1 <= count <= MAX_ENTRIES, "entry count")
     end = len(block) - count * rest_bytes(width)
     if any(code_bits):
         leads = huffman_leads(block[:end], code_bits, count, length, width)
     else:
         leads = elias_fano_leads(block[:end], (previous, last), count, length, width)
-    rests = struct.iter_unpack(f"<{words_of(width) - 1}Q", block[end:]) if width > 64 else [()] * count
+    rests = (
+        struct.iter_unpack(f"<{words_of(width) - 1}Q", block[end:]) if width > 64 else [()] * count
+    )
     keys = [joined_words((lead, *rest)) for lead, rest in zip(leads, rests, strict=True)]
     require(all(a < b for a, b in pairwise(keys)), "entries out of order")
     require(keys[-1] == key, "the last entry is not the key")
@@ -267,9 +317,14 @@ def decode_block(
     return keys
 
 
-def huffman_leads(block: bytes, code_bits: Sequence[int], count: int, length: int, width: int) -> list[int]:
+def huffman_leads(
+    block: bytes, code_bits: Sequence[int], count: int, length: int, width: int
+) -> list[int]:
     """Return the leading words of a block, which is given without the words behind them."""
-    require(len(block) >= BLOCK_HEADER_BYTES, "the words behind the leading ones are longer than the block")
+    require(
+        len(block) >= BLOCK_HEADER_BYTES,
+        "the words behind the leading ones are longer than the block",
+    )
     (first,) = struct.unpack_from("<Q", block, 8)
     bits = bitarray(endian="big")
     bits.frombytes(block[BLOCK_HEADER_BYTES:])
@@ -282,22 +337,34 @@ def huffman_leads(block: bytes, code_bits: Sequence[int], count: int, length: in
     return decode_leads(first, symbols, bits[length:], width)
 
 
-def elias_fano_leads(block: bytes, around: tuple[int, int], count: int, low_bits: int, width: int) -> list[int]:
+def elias_fano_leads(
+    block: bytes, around: tuple[int, int], count: int, low_bits: int, width: int
+) -> list[int]:
     """Do the same for a block of the Elias-Fano codec between these leading words of keys."""
     unused = max(64 - width, 0)
-    require(len(block) >= ELIAS_FANO_HEADER_BYTES, "the words behind the leading ones are longer than the block")
+    require(
+        len(block) >= ELIAS_FANO_HEADER_BYTES,
+        "the words behind the leading ones are longer than the block",
+    )
     require(low_bits < min(width, 64), "low bits")
     high, last = (word >> low_bits + unused for word in around)
     require(high <= last, "the keys do not ascend")
-    bits = int.from_bytes(block[ELIAS_FANO_HEADER_BYTES:], "little")  # bit i of a stream is worth 2^i
+    # bit i of a stream is worth 2^i
+    bits = int.from_bytes(block[ELIAS_FANO_HEADER_BYTES:], "little")
     length = count + last - high
-    require(length + count * low_bits <= 8 * (len(block) - ELIAS_FANO_HEADER_BYTES), "the streams are longer than the block")
+    require(
+        length + count * low_bits <= 8 * (len(block) - ELIAS_FANO_HEADER_BYTES),
+        "the streams are longer than the block",
+    )
     ones = [at for at in range(length) if bits >> at & 1]
     require(len(ones) == count, "the high parts do not hold count ones")
     bits >>= length
     lows = [bits >> i * low_bits & 2**low_bits - 1 for i in range(count)]
     require(bits >> count * low_bits == 0, "padding is not zero")
-    return [(high + at - i << low_bits | low) << unused for i, (at, low) in enumerate(zip(ones, lows, strict=True))]
+    return [
+        (high + at - i << low_bits | low) << unused
+        for i, (at, low) in enumerate(zip(ones, lows, strict=True))
+    ]
 
 
 def decode_leads(first: int, symbols: Iterable[int], tails: bitarray, width: int) -> list[int]:
@@ -329,20 +396,32 @@ def encode_block(
     width: int = 64,
 ) -> bytes:
     """Return a block of exactly these ascending entries, which must fit."""
-    rests = b"".join(struct.pack(f"<{words_of(width) - 1}Q", *split_words(key, width)[1:]) for key in keys)
+    rests = b"".join(
+        struct.pack(f"<{words_of(width) - 1}Q", *split_words(key, width)[1:]) for key in keys
+    )
     first, last, previous = (leading_word(key, width) for key in (keys[0], keys[-1], previous_key))
     if any(code_bits):
         codes, tails = huffman_streams(keys, code_bits, width)
-        header, stream = struct.pack("<HHQ", len(keys), len(codes), first), (codes + tails).tobytes()
+        header, stream = (
+            struct.pack("<HHQ", len(keys), len(codes), first),
+            (codes + tails).tobytes(),
+        )
     else:
         low_bits, bits, length = elias_fano_streams(keys, previous, width)
-        header, stream = struct.pack("<HH", len(keys), low_bits), bits.to_bytes(-(-length // 8), "little")
+        header, stream = (
+            struct.pack("<HH", len(keys), low_bits),
+            bits.to_bytes(-(-length // 8), "little"),
+        )
     padding = bytes(block_bytes - 4 - len(header) - len(stream) - len(rests))
     body = bytes(4) + header + stream + padding + rests
-    return struct.pack("<I", block_sum(body, block_seed(table_seed, index, last, previous))) + body[4:]
+    return (
+        struct.pack("<I", block_sum(body, block_seed(table_seed, index, last, previous))) + body[4:]
+    )
 
 
-def huffman_streams(keys: Sequence[int], code_bits: Sequence[int], width: int) -> tuple[bitarray, bitarray]:
+def huffman_streams(
+    keys: Sequence[int], code_bits: Sequence[int], width: int
+) -> tuple[bitarray, bitarray]:
     """Return the codes and the tails of entries."""
     book = codebook(code_bits)
     codes, tails = bitarray(), bitarray()
@@ -362,7 +441,10 @@ def elias_fano_bits(before: int, last: int, count: int, low_bits: int, width: in
 def elias_fano_streams(keys: Sequence[int], previous: int, width: int) -> tuple[int, int, int]:
     """Return the low bits, both streams as a number, and their length."""
     leads = [leading_word(key, width) for key in keys]
-    sizes = [elias_fano_bits(previous, leads[-1], len(keys), low_bits, width) for low_bits in range(min(width, 64))]
+    sizes = [
+        elias_fano_bits(previous, leads[-1], len(keys), low_bits, width)
+        for low_bits in range(min(width, 64))
+    ]
     low_bits = sizes.index(min(sizes))
     unused = max(64 - width, 0)
     at = len(keys) + (leads[-1] >> low_bits + unused) - (previous >> low_bits + unused)
@@ -373,7 +455,9 @@ def elias_fano_streams(keys: Sequence[int], previous: int, width: int) -> tuple[
     return low_bits, bits, sizes[low_bits]
 
 
-def cut(keys: Sequence[int], code_bits: Sequence[int], block_bytes: int, width: int = 64) -> list[list[int]]:
+def cut(
+    keys: Sequence[int], code_bits: Sequence[int], block_bytes: int, width: int = 64
+) -> list[list[int]]:
     """Distribute entries over blocks: one is closed when the next entry does not fit."""
     blocks: list[list[int]] = []
     for key in keys:
@@ -384,18 +468,32 @@ def cut(keys: Sequence[int], code_bits: Sequence[int], block_bytes: int, width: 
     return blocks
 
 
-def fits(keys: Sequence[int], previous: int, code_bits: Sequence[int], block_bytes: int, width: int) -> bool:
+def fits(
+    keys: Sequence[int], previous: int, code_bits: Sequence[int], block_bytes: int, width: int
+) -> bool:
     """Whether these entries have room in a block behind a key with this leading word."""
     room = 8 * (block_bytes - len(keys) * rest_bytes(width))
     if any(code_bits):
         symbols = [symbol_between(before, key, width) for before, key in pairwise(keys)]
-        return 8 * BLOCK_HEADER_BYTES + sum(code_bits[h] + tail_length(h, width) for h in symbols) <= room
+        return (
+            8 * BLOCK_HEADER_BYTES + sum(code_bits[h] + tail_length(h, width) for h in symbols)
+            <= room
+        )
     last = leading_word(keys[-1], width)
-    sizes = [elias_fano_bits(previous, last, len(keys), low_bits, width) for low_bits in range(min(width, 64))]
+    sizes = [
+        elias_fano_bits(previous, last, len(keys), low_bits, width)
+        for low_bits in range(min(width, 64))
+    ]
     return 8 * ELIAS_FANO_HEADER_BYTES + min(sizes) <= room
 
 
-def encode_blocks(keys: Sequence[int], code_bits: Sequence[int], block_bytes: int, table_seed: int, width: int = 64) -> bytes:
+def encode_blocks(
+    keys: Sequence[int],
+    code_bits: Sequence[int],
+    block_bytes: int,
+    table_seed: int,
+    width: int = 64,
+) -> bytes:
     image, previous = b"", 0
     for index, part in enumerate(cut(keys, code_bits, block_bytes, width)):
         image += encode_block(part, code_bits, block_bytes, table_seed, index, previous, width)
@@ -411,16 +509,23 @@ def directory_bits_for(block_count: int) -> int:
 
 
 def decode_keys(data: bytes, count: int, width: int) -> list[int]:
-    """Return the keys of a key index: the leading words of all, then the words behind them of all."""
+    """Return the keys of a key index.
+
+    The leading words of all, then the words behind them of all.
+    """
     leads = struct.unpack_from(f"<{count}Q", data)
     rest_words = words_of(width) - 1
     rests = struct.unpack_from(f"<{count * rest_words}Q", data, 8 * count)
-    return [joined_words((lead, *rests[i * rest_words :][:rest_words])) for i, lead in enumerate(leads)]
+    return [
+        joined_words((lead, *rests[i * rest_words :][:rest_words])) for i, lead in enumerate(leads)
+    ]
 
 
 def make_directory(leads: Sequence[int], bits: int) -> list[int]:
     """Return the directory of keys with these leading words."""
-    return [sum(lead < slot << (64 - bits) for lead in leads) for slot in range(2**bits)] + [len(leads)]
+    return [sum(lead < slot << (64 - bits) for lead in leads) for slot in range(2**bits)] + [
+        len(leads)
+    ]
 
 
 # --- Table file -----------------------------------------------------------------------------------
@@ -434,10 +539,15 @@ class Table:
         self.header = parse_header(data, len(data))
         h = self.header
         self.keys = decode_keys(data[h.keys_offset : h.directory_offset], h.block_count, h.width)
-        self.directory = struct.unpack_from(f"<{2**h.directory_bits + 1}Q", data, h.directory_offset)
+        self.directory = struct.unpack_from(
+            f"<{2**h.directory_bits + 1}Q", data, h.directory_offset
+        )
         require(all(a < b for a, b in pairwise(self.keys)), "the key index does not ascend")
         leads = [leading_word(key, h.width) for key in self.keys]
-        require(list(self.directory) == make_directory(leads, h.directory_bits), "the directory is wrong")
+        require(
+            list(self.directory) == make_directory(leads, h.directory_bits),
+            "the directory is wrong",
+        )
 
     def block(self, index: int) -> list[int]:
         h = self.header
@@ -458,6 +568,11 @@ class Table:
     def verify(self) -> list[int]:
         """Check everything there is in one file; return the fingerprints in ascending order."""
         fingerprints = sorted(self)
-        require(len(fingerprints) == self.header.fingerprint_count, "the number of fingerprints differs")
-        require(set_digest(fingerprints, self.header.width) == self.header.set_digest, "the set digest differs")
+        require(
+            len(fingerprints) == self.header.fingerprint_count, "the number of fingerprints differs"
+        )
+        require(
+            set_digest(fingerprints, self.header.width) == self.header.set_digest,
+            "the set digest differs",
+        )
         return fingerprints

@@ -1,4 +1,6 @@
-"""The section "Column table" of docs/format.md as a short, slow program: files from fingerprints, and probes of them.
+"""The section "Column table" of docs/format.md as a short, slow program.
+
+Files from fingerprints, and probes of them.
 
 Fingerprints are Python integers of ``width`` bits; bit 0 is the most significant.
 """
@@ -81,16 +83,25 @@ def section(data: bytes) -> bytes:
 
 def build(layout: Layout, fingerprints: list[int]) -> bytes:
     """Return the file of a set."""
-    count, bucket_bits, rest_bits = len(fingerprints), layout.bucket_bits, layout.rest_bits(len(fingerprints))
+    count, bucket_bits, rest_bits = (
+        len(fingerprints),
+        layout.bucket_bits,
+        layout.rest_bits(len(fingerprints)),
+    )
     tags = rests = b""
     if layout.kind == ROWS:
         buckets = [fingerprint >> (layout.width - bucket_bits) for fingerprint in fingerprints]
-        tags = b"".join(word_bytes(fingerprint, layout.width) for fingerprint in sorted(fingerprints))
+        tags = b"".join(
+            word_bytes(fingerprint, layout.width) for fingerprint in sorted(fingerprints)
+        )
     else:
         keys = layout.keys(fingerprints)
         buckets = [key >> (64 - bucket_bits) for key in keys]
         tags = b"".join(struct.pack("<H", key >> (48 - bucket_bits) & 0xFFFF) for key in keys)
-        numbers = [key >> (48 - bucket_bits - rest_bits) & (2**rest_bits - 1) if rest_bits else 0 for key in keys]
+        numbers = [
+            key >> (48 - bucket_bits - rest_bits) & (2**rest_bits - 1) if rest_bits else 0
+            for key in keys
+        ]
         rests = b"".join(number.to_bytes((rest_bits + 7) // 8, "little") for number in numbers)
     counts = [0] * 2**bucket_bits
     for bucket in buckets:
@@ -104,11 +115,27 @@ def build(layout: Layout, fingerprints: list[int]) -> bytes:
         body += section(part)
     pages = [body[at : at + PAGE_BYTES] for at in range(0, len(body), PAGE_BYTES)]
     checksums_offset = HEADER_BYTES + len(body)
-    digest = sum(xxh64(word_bytes(fingerprint, layout.width)) for fingerprint in fingerprints) % WORD
+    digest = (
+        sum(xxh64(word_bytes(fingerprint, layout.width)) for fingerprint in fingerprints) % WORD
+    )
     header = MAGIC + struct.pack(
-        "<IIHHHHHHHHQQQQQQQ", 1, 0, layout.width, layout.kind, layout.table, layout.table_count, bucket_bits, layout.tag_bits,
-        layout.threshold + 1, rest_bits, count, *offsets, checksums_offset, checksums_offset + 8 * len(pages), digest,
-    )  # fmt: skip
+        "<IIHHHHHHHHQQQQQQQ",
+        1,
+        0,
+        layout.width,
+        layout.kind,
+        layout.table,
+        layout.table_count,
+        bucket_bits,
+        layout.tag_bits,
+        layout.threshold + 1,
+        rest_bits,
+        count,
+        *offsets,
+        checksums_offset,
+        checksums_offset + 8 * len(pages),
+        digest,
+    )
     header += bytes(128 - len(header)) + bytes(layout.permutation)
     header += bytes(HEADER_BYTES - 8 - len(header))
     checksum = xxh64(header)
@@ -117,25 +144,52 @@ def build(layout: Layout, fingerprints: list[int]) -> bytes:
 
 
 class Table:
-    """A file of copies in the order of the fingerprints, or of rows: its entries, and its blocks of ids."""
+    """A file of copies in the order of the fingerprints, or of rows.
+
+    Its entries, and its blocks of ids.
+    """
 
     def __init__(self, data: bytes) -> None:
         fields = struct.unpack_from("<IIHHHHHHHHQQQQQQQ", data, 8)
-        _, _, width, kind, table, table_count, bucket_bits, tag_bits, threshold, rest_bits, count, *at, self.set_digest = fields
+        (
+            _,
+            _,
+            width,
+            kind,
+            table,
+            table_count,
+            bucket_bits,
+            tag_bits,
+            threshold,
+            rest_bits,
+            count,
+            *at,
+            self.set_digest,
+        ) = fields
         permutation = tuple(data[128 : 128 + width])
-        self.layout = Layout(kind, width, permutation, bucket_bits, tag_bits, threshold - 1, table, table_count)
+        self.layout = Layout(
+            kind, width, permutation, bucket_bits, tag_bits, threshold - 1, table, table_count
+        )
         starts = struct.unpack_from(f"<{2**bucket_bits + 1}I", data, at[0])
-        buckets = [bucket for bucket, low in enumerate(starts[:-1]) for _ in range(low, starts[bucket + 1])]
+        buckets = [
+            bucket for bucket, low in enumerate(starts[:-1]) for _ in range(low, starts[bucket + 1])
+        ]
         size = (rest_bits + 7) // 8
         self.entries = []  # the words of each as one number
         for entry, bucket in enumerate(buckets):
             if kind == ROWS:
                 found = struct.unpack_from(f"<{width // 64}Q", data, at[1] + width // 8 * entry)
-                self.entries.append(sum(word << 64 * place for place, word in enumerate(reversed(found))))
+                self.entries.append(
+                    sum(word << 64 * place for place, word in enumerate(reversed(found)))
+                )
             else:
                 (tag,) = struct.unpack_from("<H", data, at[1] + 2 * entry)
-                rest = int.from_bytes(data[at[2] + size * entry : at[2] + size * (entry + 1)], "little")
-                self.entries.append(((bucket << 16 | tag) << rest_bits | rest) << (48 - bucket_bits - rest_bits))
+                rest = int.from_bytes(
+                    data[at[2] + size * entry : at[2] + size * (entry + 1)], "little"
+                )
+                self.entries.append(
+                    ((bucket << 16 | tag) << rest_bits | rest) << (48 - bucket_bits - rest_bits)
+                )
         assert (kind, permutation) == (ROWS if width > 64 else COPIES, tuple(range(width)))
         outer = [entry >> max(64 - width, 0) for entry in self.entries]
         assert build(self.layout, outer) == data
@@ -143,11 +197,19 @@ class Table:
 
     def blocks(self) -> list[list[int]]:
         """Return the entries by blocks of ids."""
-        return [self.entries[start : start + ROWS_IN_BLOCK] for start in range(0, len(self.entries), ROWS_IN_BLOCK)]
+        return [
+            self.entries[start : start + ROWS_IN_BLOCK]
+            for start in range(0, len(self.entries), ROWS_IN_BLOCK)
+        ]
 
 
-def probe(layouts: list[Layout], thresholds: list[int], fingerprints: list[int], query: int) -> list[list[int]]:
-    """Return, for each table of a ring, the fingerprints that a probe meets in it: those whose distance it computes."""
+def probe(
+    layouts: list[Layout], thresholds: list[int], fingerprints: list[int], query: int
+) -> list[list[int]]:
+    """Return, for each table of a ring, the fingerprints that a probe meets in it.
+
+    Those whose distance it computes.
+    """
     met = []
     for i, layout in enumerate(layouts):
         own, both = thresholds[i], thresholds[i] + thresholds[(i + 1) % len(layouts)] + 1

@@ -1,4 +1,6 @@
-"""The section "Filter file" of docs/format.md as a short, slow program: files from entries, and what they say of a prefix.
+"""The section "Filter file" of docs/format.md as a short, slow program.
+
+Files from entries, and what they say of a prefix.
 
 Entries are Python integers, as of ``reference``: the words of each as one number.
 """
@@ -65,12 +67,17 @@ def parse_header(data: bytes) -> Header:
     h = Header(*FIELDS.unpack_from(data, 8))
     if h.version != VERSION:
         raise reference.VersionError(f"format version {h.version}")
-    require(struct.unpack_from("<Q", data, 4088)[0] == xxh64(data[:4088]), "the header checksum differs")
+    require(
+        struct.unpack_from("<Q", data, 4088)[0] == xxh64(data[:4088]), "the header checksum differs"
+    )
     if h.flags or h.width not in reference.WIDTHS:
         raise reference.VersionError(f"flags {h.flags:#x}, width {h.width}")
     require(h.table < h.table_count, "table number outside the design")
     require(1 <= h.prefix_bits <= min(MOST_PREFIX_BITS, h.width), "prefix bits")
-    require(h.bucket_bits <= min(MOST_BUCKET_BITS, h.prefix_bits) and h.rest_bits <= MOST_REST_BITS, "bucket bits")
+    require(
+        h.bucket_bits <= min(MOST_BUCKET_BITS, h.prefix_bits) and h.rest_bits <= MOST_REST_BITS,
+        "bucket bits",
+    )
     require(1 <= h.bits_per_prefix <= MOST_BITS_PER_PREFIX, "bits for each prefix")
     require(h.word_count < 2**32, "words")
     require(sorted(data[128 : 128 + h.width]) == list(range(h.width)), "not a permutation")
@@ -95,7 +102,9 @@ def mask_of(prefix: int) -> int:
     return 1 << mixed // 2**58 | 1 << mixed // 2**52 % 64 | 1 << mixed // 2**46 % 64
 
 
-def make_words(prefixes: Iterable[int], prefix_bits: int, bucket_bits: int, bits_per_prefix: int) -> tuple[list[int], list[int]]:
+def make_words(
+    prefixes: Iterable[int], prefix_bits: int, bucket_bits: int, bits_per_prefix: int
+) -> tuple[list[int], list[int]]:
     """Return the words and the starts of a filter of these prefixes."""
     rest_bits = prefix_bits - bucket_bits
     buckets: list[set[int]] = [set() for _ in range(2**bucket_bits)]
@@ -121,39 +130,73 @@ def filter_seed(header: bytes, set_digest: int) -> int:
 def page_checksums(body: bytes, seed: int) -> bytes:
     """Return the checksums of what is behind the header, up to them."""
     pages = [body[at : at + PAGE_BYTES] for at in range(0, len(body), PAGE_BYTES)]
-    return b"".join(struct.pack("<Q", xxh64(page, (seed + number) % WORD)) for number, page in enumerate(pages))
+    return b"".join(
+        struct.pack("<Q", xxh64(page, (seed + number) % WORD)) for number, page in enumerate(pages)
+    )
 
 
 # --- Filter file ----------------------------------------------------------------------------------
 
 
 def build(table: reference.Header, entries: Sequence[int], shape: tuple[int, int, int]) -> bytes:
-    """Return the filter of a table with these entries; the shape is `prefix_bits`, `bucket_bits`, `bits_per_prefix`."""
+    """Return the filter of a table with these entries.
+
+    The shape is `prefix_bits`, `bucket_bits`, `bits_per_prefix`.
+    """
     prefix_bits, bucket_bits, _ = shape
-    words, starts = make_words([prefix_of(entry, table.width, prefix_bits) for entry in entries], *shape)
+    words, starts = make_words(
+        [prefix_of(entry, table.width, prefix_bits) for entry in entries], *shape
+    )
     body = struct.pack(f"<{len(words)}Q{len(starts)}I", *words, *starts)
     body += bytes(-len(body) % 8)
     fields = FIELDS.pack(
-        VERSION, 0, table.width, table.table, table.table_count, *shape, 0, table.fingerprint_count, len(words),
-        starts_offset(len(words)), checksums_offset(len(words), bucket_bits), file_bytes(len(words), bucket_bits),
+        VERSION,
+        0,
+        table.width,
+        table.table,
+        table.table_count,
+        *shape,
+        0,
+        table.fingerprint_count,
+        len(words),
+        starts_offset(len(words)),
+        checksums_offset(len(words), bucket_bits),
+        file_bytes(len(words), bucket_bits),
         table.set_digest,
-    )  # fmt: skip
+    )
     header = (MAGIC + fields).ljust(128, b"\0") + bytes(table.permutation)
     header = header.ljust(4088, b"\0")
-    return header + struct.pack("<Q", xxh64(header)) + body + page_checksums(body, filter_seed(header, table.set_digest))
+    return (
+        header
+        + struct.pack("<Q", xxh64(header))
+        + body
+        + page_checksums(body, filter_seed(header, table.set_digest))
+    )
 
 
 class Filter:
-    """A whole filter file, given as bytes; the constructor checks all but whether it fits its table."""
+    """A whole filter file, given as bytes.
+
+    The constructor checks all but whether it fits its table.
+    """
 
     def __init__(self, data: bytes) -> None:
         self.header = h = parse_header(data)
         body = data[HEADER_BYTES : h.checksums_offset]
-        require(data[h.checksums_offset :] == page_checksums(body, filter_seed(data, h.set_digest)), "a page checksum differs")
+        require(
+            data[h.checksums_offset :] == page_checksums(body, filter_seed(data, h.set_digest)),
+            "a page checksum differs",
+        )
         self.words = struct.unpack_from(f"<{h.word_count}Q", data, HEADER_BYTES)
         self.starts = struct.unpack_from(f"<{2**h.bucket_bits + 1}I", data, h.starts_offset)
-        require(not any(data[h.starts_offset + 4 * len(self.starts) : h.checksums_offset]), "padding is not zero")
-        require(self.starts[0] == 0 and self.starts[-1] == h.word_count, "the words of the buckets are not those of the file")
+        require(
+            not any(data[h.starts_offset + 4 * len(self.starts) : h.checksums_offset]),
+            "padding is not zero",
+        )
+        require(
+            self.starts[0] == 0 and self.starts[-1] == h.word_count,
+            "the words of the buckets are not those of the file",
+        )
         require(all(a <= b for a, b in pairwise(self.starts)), "the starts do not ascend")
 
     @property

@@ -4,7 +4,18 @@ import struct
 from contextlib import suppress
 from dataclasses import dataclass
 
-from reference import PRIME_1, WIDTHS, WORD, FormatError, VersionError, joined_words, require, split_words, words_of, xxh64
+from reference import (
+    PRIME_1,
+    WIDTHS,
+    WORD,
+    FormatError,
+    VersionError,
+    joined_words,
+    require,
+    split_words,
+    words_of,
+    xxh64,
+)
 
 
 class DamageError(Exception):
@@ -41,15 +52,25 @@ def end_word(end: int) -> int:
 
 def parse_log_header(data: bytes) -> LogHeader:
     require(len(data) >= LOG_HEADER_BYTES, "the log is shorter than its header")
-    require(struct.unpack_from("<Q", data, 80)[0] == xxh64(data[:80]), "the header checksum differs")
-    magic, version, header_bytes, identity, generation, first, *totals, width, zero = LOG_FIELDS.unpack_from(data)
+    require(
+        struct.unpack_from("<Q", data, 80)[0] == xxh64(data[:80]), "the header checksum differs"
+    )
+    magic, version, header_bytes, identity, generation, first, *totals, width, zero = (
+        LOG_FIELDS.unpack_from(data)
+    )
     require(magic == LOG_MAGIC, "the magic bytes differ")
-    if (version, header_bytes, zero) != (1, LOG_HEADER_BYTES, 0) or totals[3] > 2 or width not in WIDTHS:
+    if (
+        (version, header_bytes, zero) != (1, LOG_HEADER_BYTES, 0)
+        or totals[3] > 2
+        or width not in WIDTHS
+    ):
         raise VersionError(f"log version {version}")
     word, boot = struct.unpack_from("<QQ", data, END_AT)
     superseded, word = word >> 63, word % 2**63
     end = word % 2**48
-    require(word == end_word(end) and end >= LOG_HEADER_BYTES and end % 8 == 0, "the end is damaged")
+    require(
+        word == end_word(end) and end >= LOG_HEADER_BYTES and end % 8 == 0, "the end is damaged"
+    )
     return LogHeader(identity, generation, first, tuple(totals), end, bool(superseded), boot, width)
 
 
@@ -67,12 +88,21 @@ def decode_change(data: bytes, place: int, seed: int) -> tuple[Change, int]:
     """Return the record at a place of a log, and the place behind it."""
     require(data[place : place + 8] == CHANGE_MAGIC and len(data) >= place + 88, "no record")
     fields = CHANGE_FIELDS.unpack_from(data, place + 16)
-    length, number, durable, fingerprints, ids, next_row, row_count, string_count, kind, words = fields
+    length, number, durable, fingerprints, ids, next_row, row_count, string_count, kind, words = (
+        fields
+    )
     require(length >= 88 and place + length <= len(data), "the record is longer than the log")
-    require(struct.unpack_from("<Q", data, place + 8)[0] == xxh64(data[place + 16 : place + length], seed ^ place), "checksum")
+    require(
+        struct.unpack_from("<Q", data, place + 8)[0]
+        == xxh64(data[place + 16 : place + length], seed ^ place),
+        "checksum",
+    )
     require(kind <= 2 and words in (1, 2, 4) and (8 * words + 9) * row_count <= length - 88, "rows")
     at, end = place + 88, place + length
-    rows = [joined_words(row) for row in struct.iter_unpack(f"<{words}Q", data[at : at + 8 * words * row_count])]
+    rows = [
+        joined_words(row)
+        for row in struct.iter_unpack(f"<{words}Q", data[at : at + 8 * words * row_count])
+    ]
     at += 8 * words * row_count
     numbers = struct.unpack_from(f"<{row_count}Q", data, at)
     at += 8 * row_count
@@ -90,18 +120,26 @@ def decode_change(data: bytes, place: int, seed: int) -> tuple[Change, int]:
     end += -end % 8
     require(end <= len(data), "padding")
     totals = (fingerprints, ids, next_row, kind)
-    return Change(number, durable, totals, list(zip(rows, numbers, kinds, strict=True)), strings, words), end
+    return Change(
+        number, durable, totals, list(zip(rows, numbers, kinds, strict=True)), strings, words
+    ), end
 
 
 def encode_change(change: Change, place: int, seed: int) -> bytes:
     fingerprints, ids, kinds = ([row[i] for row in change.rows] for i in range(3))
-    words = [word for fingerprint in fingerprints for word in split_words(fingerprint, 64 * change.words)]
+    words = [
+        word for fingerprint in fingerprints for word in split_words(fingerprint, 64 * change.words)
+    ]
     rows = struct.pack(f"<{len(words) + len(ids)}Q", *words, *ids) + bytes(kinds)
     rest = rows + b"".join(struct.pack("<I", len(string)) + string for string in change.strings)
     *totals, kind = change.totals
     counts = (len(change.rows), len(change.strings), kind, change.words)
-    body = CHANGE_FIELDS.pack(88 + len(rest), change.number, change.durable, *totals, *counts) + rest
-    return CHANGE_MAGIC + struct.pack("<Q", xxh64(body, seed ^ place)) + body + bytes(-len(body) % 8)
+    body = (
+        CHANGE_FIELDS.pack(88 + len(rest), change.number, change.durable, *totals, *counts) + rest
+    )
+    return (
+        CHANGE_MAGIC + struct.pack("<Q", xxh64(body, seed ^ place)) + body + bytes(-len(body) % 8)
+    )
 
 
 def read_log(data: bytes, boot: int) -> tuple[list[Change], int]:

@@ -1,4 +1,7 @@
-"""LSH indexes as docs/format.md describes them: a slow program, and brute force over sketches, as the oracle of tests."""
+"""LSH indexes as docs/format.md describes them.
+
+A slow program, and brute force over sketches, as the oracle of tests.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,11 @@ class Model:
             if document.keys & asked.keys
         ]
         limit = self.radius if radius is None else radius
-        return [(distance, name) for distance, _, name in sorted(found, key=lambda one: one[:2]) if distance <= limit]
+        return [
+            (distance, name)
+            for distance, _, name in sorted(found, key=lambda one: one[:2])
+            if distance <= limit
+        ]
 
     def pairs(self) -> set[tuple[int, int]]:
         """Return the places of all pairs of documents that share a key and lie within the radius."""
@@ -72,5 +79,6 @@ class Model:
             (i, j)
             for j in range(len(some))
             for i in range(j)
-            if some[i].keys & some[j].keys and (some[i].signature ^ some[j].signature).bit_count() <= self.radius
+            if some[i].keys & some[j].keys
+            and (some[i].signature ^ some[j].signature).bit_count() <= self.radius
         }

@@ -18,7 +18,8 @@ def decode_record(record: bytes, seed: int) -> list[list[int]]:
     require(checksum == xxh64(record[4:], seed) % 2**32, "the record checksum differs")
     require(id_bits <= 64 and count_bits <= 56 and count > 0, "field widths")
     require(id_bits > 0 or count_bits == 0, "equal ids of one fingerprint")
-    bits = int.from_bytes(record[RECORD_HEADER_BYTES:], "little")  # a field at bit position p is bits >> p
+    # a field at bit position p is bits >> p
+    bits = int.from_bytes(record[RECORD_HEADER_BYTES:], "little")
     room = 8 * (len(record) - RECORD_HEADER_BYTES)
     require(count * count_bits <= room, "the counts are longer than the record")
     counts = [1 + (bits >> i * count_bits) % 2**count_bits for i in range(count)]
@@ -37,10 +38,14 @@ def encode_record(lists: Sequence[Sequence[int]], seed: int) -> bytes:
     id_bits = (max(ids) - base).bit_length()
     count_bits = (max(len(part) for part in lists) - 1).bit_length()
     bits = at = 0
-    for value, width in [(len(p) - 1, count_bits) for p in lists] + [(i - base, id_bits) for i in ids]:
+    for value, width in [(len(p) - 1, count_bits) for p in lists] + [
+        (i - base, id_bits) for i in ids
+    ]:
         bits |= value << at
         at += width
-    body = struct.pack("<BBHQ", id_bits, count_bits, len(lists), base) + bits.to_bytes((at + 7) // 8, "little")
+    body = struct.pack("<BBHQ", id_bits, count_bits, len(lists), base) + bits.to_bytes(
+        (at + 7) // 8, "little"
+    )
     return struct.pack("<I", xxh64(body, seed) % 2**32) + body
 
 

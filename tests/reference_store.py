@@ -1,4 +1,6 @@
-"""The second part of the readable decoder: what docs/format.md says of LMDB files, of the ids and of the strings in them.
+"""The second part of the readable decoder.
+
+What docs/format.md says of LMDB files, of the ids and of the strings in them.
 
 LMDB itself is left to its library, which gets a file only after its seal has been checked.
 """
@@ -28,12 +30,17 @@ Records = dict[int, bytes]
 
 def used_bytes(data: bytes) -> int:
     """Return U: the number of the last page, which the newer of two metadata pages has, plus one, times the page size."""
-    last, _ = max((struct.unpack_from("<QQ", data, page + 136) for page in (0, PAGE)), key=lambda pair: pair[1])
+    last, _ = max(
+        (struct.unpack_from("<QQ", data, page + 136) for page in (0, PAGE)),
+        key=lambda pair: pair[1],
+    )
     return int(last + 1) * PAGE
 
 
 def hashes(data: bytes, step: int) -> bytes:
-    return b"".join(struct.pack("<Q", xxh64(data[at : at + step])) for at in range(0, len(data), step))
+    return b"".join(
+        struct.pack("<Q", xxh64(data[at : at + step])) for at in range(0, len(data), step)
+    )
 
 
 def check_seal(data: bytes, largest: int, digest: int | None = None) -> None:
@@ -49,14 +56,22 @@ def check_seal(data: bytes, largest: int, digest: int | None = None) -> None:
 
 
 def read_records(path: Path, shape: dict[str, int], words: int = 1) -> Records:
-    """Return the values of a sealed file by key, of so many words; ``shape`` is what the manifest says of it."""
+    """Return the values of a sealed file by key, of so many words.
+
+    ``shape`` is what the manifest says of it.
+    """
     data = path.read_bytes()
     require(len(data) == shape["bytes"], "size")
     check_seal(data, shape["largest"], shape["digest"])
-    with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as environment, environment.begin() as transaction:
+    with (
+        lmdb.open(str(path), subdir=False, readonly=True, lock=False) as environment,
+        environment.begin() as transaction,
+    ):
         items = list(transaction.cursor())
     require(all(len(key) == 8 * words for key, _ in items), "a key has another length")
-    require(max((len(value) for _, value in items), default=0) == shape["largest"], "the largest value")
+    require(
+        max((len(value) for _, value in items), default=0) == shape["largest"], "the largest value"
+    )
     return {int.from_bytes(key, "big"): value for key, value in items}
 
 
@@ -69,11 +84,18 @@ def read_mapping(table: reference.Table, records: Records) -> Iterator[tuple[int
     return read_lists(blocks, records, table.header.set_digest, table.header.width)
 
 
-def read_lists(blocks: dict[int, list[int]], records: Records, digest: int, width: int) -> Iterator[tuple[int, list[int]]]:
+def read_lists(
+    blocks: dict[int, list[int]], records: Records, digest: int, width: int
+) -> Iterator[tuple[int, list[int]]]:
     """Yield (entry, numbers) of blocks of ids by key."""
-    require(list(records) == list(blocks), "each block has a record under its key, and there are no others")
+    require(
+        list(records) == list(blocks),
+        "each block has a record under its key, and there are no others",
+    )
     for key, entries in blocks.items():
-        lists = reference_records.decode_record(records[key], reference_records.record_seed(digest, key, width))
+        lists = reference_records.decode_record(
+            records[key], reference_records.record_seed(digest, key, width)
+        )
         yield from zip(entries, lists, strict=True)
 
 
@@ -108,7 +130,9 @@ def encode_strings(strings: Sequence[bytes], dictionary: bytes) -> bytes:
     """Return a frame of strings."""
     content = b"".join(string + SEPARATOR for string in strings)
     known = zstandard_dictionary(dictionary)
-    return zstandard.ZstdCompressor(dict_data=known, write_dict_id=False, write_checksum=False).compress(content)
+    return zstandard.ZstdCompressor(
+        dict_data=known, write_dict_id=False, write_checksum=False
+    ).compress(content)
 
 
 def is_text(string: bytes) -> bool:
@@ -121,8 +145,13 @@ def is_text(string: bytes) -> bool:
 def decode_strings(frame: bytes, dictionary: bytes) -> list[bytes]:
     try:
         parameters = zstandard.get_frame_parameters(frame)
-        require(not parameters.has_checksum and parameters.dict_id == 0, "a frame has neither checksum nor dictionary number")
-        require(parameters.content_size <= MOST_STRINGS * (MOST_BYTES + 1), "the size of the content")
+        require(
+            not parameters.has_checksum and parameters.dict_id == 0,
+            "a frame has neither checksum nor dictionary number",
+        )
+        require(
+            parameters.content_size <= MOST_STRINGS * (MOST_BYTES + 1), "the size of the content"
+        )
         zstd = zstandard.ZstdDecompressor(dict_data=zstandard_dictionary(dictionary))
         content = zstd.decompress(frame, allow_extra_data=False)
     except zstandard.ZstdError as error:
@@ -153,9 +182,15 @@ def read_dictionary(folder: Path, shape: dict[str, object]) -> dict[int, bytes]:
     strings = read_strings(read_records(folder / "strings.mdb", shape["strings"]), shape["count"])
     table = reference.Table((folder / "hashes.fpt").read_bytes())
     h = table.header
-    require((h.width, h.table, h.table_count, h.prefix_bits, h.flips) == (64, 0, 1, 64, 0), "place of the hashes")
+    require(
+        (h.width, h.table, h.table_count, h.prefix_bits, h.flips) == (64, 0, 1, 64, 0),
+        "place of the hashes",
+    )
     require(h.permutation == tuple(range(64)), "order of the hashes")
-    require((h.fingerprint_count, h.set_digest) == (shape["hashes"], shape["hash_digest"]), "the set of hashes")
+    require(
+        (h.fingerprint_count, h.set_digest) == (shape["hashes"], shape["hash_digest"]),
+        "the set of hashes",
+    )
     table.verify()
     wanted: dict[int, list[int]] = {}
     for number, string in strings.items():
@@ -170,7 +205,10 @@ def read_store(path: Path) -> dict[int, list[int] | list[str]]:
     manifest = reference_records.parse_manifest((path / "manifest.json").read_bytes())
     generation, words = manifest["generation"], reference.words_of(manifest["width"])
     folder = path / f"gen-{generation['number']:08d}"
-    data, records = (folder / "table-000.fpt").read_bytes(), read_records(folder / "ids.mdb", generation["ids_file"], words)
+    data, records = (
+        (folder / "table-000.fpt").read_bytes(),
+        read_records(folder / "ids.mdb", generation["ids_file"], words),
+    )
     if data.startswith(reference_columns.MAGIC):
         columns = reference_columns.Table(data)
         require(columns.layout.width == manifest["width"], "width")
@@ -186,4 +224,7 @@ def read_store(path: Path) -> dict[int, list[int] | list[str]]:
         require(generation["id_kind"] != "string", "strings without a dictionary")
         return content
     strings = read_dictionary(folder, generation["dictionary"])
-    return {fingerprint: [strings[number].decode() for number in ids] for fingerprint, ids in content.items()}
+    return {
+        fingerprint: [strings[number].decode() for number in ids]
+        for fingerprint, ids in content.items()
+    }

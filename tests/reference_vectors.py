@@ -1,4 +1,7 @@
-"""Fingerprints of vectors as their documentation has them, in Python's integers and fractions: slow, and without any rounding."""
+"""Fingerprints of vectors as their documentation has them, in Python's integers and fractions.
+
+Slow, and without any rounding.
+"""
 
 from fractions import Fraction
 
@@ -40,7 +43,9 @@ def unary(low, high, width, seed, vector):
     code = [x > low + step for x in vector for step in range(high - low)]
     if len(code) <= width:
         return number(code + [False] * (width - len(code)))
-    places = [((j << 32) + (word(seed, j) >> 32)) * len(code) // (width << 32) for j in range(width)]
+    places = [
+        ((j << 32) + (word(seed, j) >> 32)) * len(code) // (width << 32) for j in range(width)
+    ]
     return number([code[p] for p in places])
 
 

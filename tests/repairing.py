@@ -22,12 +22,20 @@ def ids_of(kind, start, count):
     if kind == "row":
         return None
     return (
-        [f"document {start + i}" for i in range(count)] if kind == "string" else np.arange(start, start + count, dtype=np.uint64)
+        [f"document {start + i}" for i in range(count)]
+        if kind == "string"
+        else np.arange(start, start + count, dtype=np.uint64)
     )
 
 
 def make(path, kind="string", changes=True, merge=False, **options):
-    options = {"radius": 2, "design": "blocks-3-1", "block_bytes": 128, "fingerprinter": FINGERPRINTER, **options}
+    options = {
+        "radius": 2,
+        "design": "blocks-3-1",
+        "block_bytes": 128,
+        "fingerprinter": FINGERPRINTER,
+        **options,
+    }
     fpstore.build(path, FINGERPRINTS, ids_of(kind, 0, COUNT), **options).close()
     if changes:
         with fpstore.open(path, "r+") as store:
@@ -42,7 +50,11 @@ def make(path, kind="string", changes=True, merge=False, **options):
 
 
 def bytes_of(path):
-    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file() and not p.name.endswith("-lock")}
+    return {
+        str(p.relative_to(path)): p.read_bytes()
+        for p in path.rglob("*")
+        if p.is_file() and not p.name.endswith("-lock")
+    }
 
 
 @pytest.fixture(scope="module", params=[slow("string"), slow("row"), "merged"])
@@ -54,7 +66,10 @@ def changed(request, tmp_path_factory):
 
 
 def repaired(path, right, **options):
-    """Repair a damaged store; check the report against what the store held before, and return it with what is held now."""
+    """Repair a damaged store.
+
+    Check the report against what the store held before, and return it with what is held now.
+    """
     before = bytes_of(path)
     for name in (f"{path}.repaired", f"{path}.lost.tsv"):
         shutil.rmtree(name) if Path(name).is_dir() else Path(name).unlink(missing_ok=True)
@@ -69,7 +84,11 @@ def repaired(path, right, **options):
     assert report.output == f"{path}.repaired"
     held = content(report.output)
     assert (report.fingerprints, report.ids) == (len({f for f, _ in held}), len(held))
-    rows = [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()] if report.lost_file else []
+    rows = (
+        [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()]
+        if report.lost_file
+        else []
+    )
     if report.complete:
         assert held == right
         assert rows == []
@@ -77,7 +96,11 @@ def repaired(path, right, **options):
     told = " ".join(report.losses)
     if "log record" not in told and "the log:" not in told:
         assert held <= right
-        lost = {int(fingerprint, 16) for what, fingerprint, _ in rows if what in ("fingerprint", "ids", "name")}
+        lost = {
+            int(fingerprint, 16)
+            for what, fingerprint, _ in rows
+            if what in ("fingerprint", "ids", "name")
+        }
         missing = {f for f, _ in right - held}
         unknown = re.search(r"(\d+) of \d+ fingerprints of the tables", told)
         assert len(missing - lost) <= (int(unknown[1]) if unknown else 0)

@@ -23,7 +23,11 @@ def near(seed, count=ROWS):
     """Return fingerprints of which many are near another one."""
     rng = np.random.default_rng(seed)
     some = rng.integers(0, 2**64, count // 2, dtype=np.uint64)
-    return np.unique(np.concatenate([some, some ^ (np.uint64(1) << rng.integers(0, 64, len(some)).astype(np.uint64))]))
+    return np.unique(
+        np.concatenate(
+            [some, some ^ (np.uint64(1) << rng.integers(0, 64, len(some)).astype(np.uint64))]
+        )
+    )
 
 
 @pytest.fixture
@@ -45,10 +49,17 @@ def inputs_of_jobs(tmp_path_factory):
         fpstore.build("s.fps", near(1), [f"doc {i}" for i in range(len(near(1)))], radius=3).close()
         fpstore.build("few.fps", near(1)[::5] ^ np.uint64(4), radius=3).close()
         texts = [" ".join(rng.choice(WORDS, 30)) for _ in range(400)]
-        rows = [{"id": f"i{n}", "text": texts[n % 380] if n % 50 else None, "score": n % 7} for n in range(900)]
+        rows = [
+            {"id": f"i{n}", "text": texts[n % 380] if n % 50 else None, "score": n % 7}
+            for n in range(900)
+        ]
         Path("c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        Path("c.csv").write_text("id,text\n" + "".join(f'{n},"{row["text"] or ""}"\n' for n, row in enumerate(rows)))
-        Path("h.tsv").write_text("hash\tid\n" + "".join(f"{f:016x}\t{n}\n" for n, f in enumerate(near(2, 900).tolist())))
+        Path("c.csv").write_text(
+            "id,text\n" + "".join(f'{n},"{row["text"] or ""}"\n' for n, row in enumerate(rows))
+        )
+        Path("h.tsv").write_text(
+            "hash\tid\n" + "".join(f"{f:016x}\t{n}\n" for n, f in enumerate(near(2, 900).tolist()))
+        )
         Path("notes").mkdir()
         for n, text in enumerate(texts[:130]):
             Path(f"notes/{n % 120}.txt").write_text(text)
@@ -65,10 +76,13 @@ def job_folder(inputs_of_jobs, tmp_path, monkeypatch, small_parts):
 
 JOBS = {
     "dedup texts": "dedup c.jsonl {} --text-field text --id-field id --clusters {}.tsv --threads 2 --force",
-    "dedup bands": "dedup c.jsonl {} --text-field text --id-field id --search bands --removed {}.tsv --threads 2 --force",
-    "dedup verified": "dedup c.jsonl {} --text-field text --id-field id --verify --removed {}.tsv --threads 1 --force",
+    "dedup bands": "dedup c.jsonl {} --text-field text --id-field id --search bands --removed {}.tsv "
+    "--threads 2 --force",
+    "dedup verified": "dedup c.jsonl {} --text-field text --id-field id --verify --removed {}.tsv --threads 1 "
+    "--force",
     "dedup to parquet": "dedup c.jsonl {} --text-field text --keep central --threads 1 --force",
-    "dedup csv": "dedup c.csv {} --text-field text --id-field id --keep smallest --group greedy --threads 1 --force",
+    "dedup csv": "dedup c.csv {} --text-field text --id-field id --keep smallest --group greedy --threads "
+    "1 --force",
     "dedup hashes": "dedup h.tsv {} --fingerprint-field hash --id-field id --keep central --threads 2 --force",
     "pairs": "pairs s.fps --output {} --threads 2",
     "pairs by one": "pairs s.fps --output {} --threads 1 --radius 2",
@@ -77,9 +91,11 @@ JOBS = {
     "cluster": "cluster s.fps --output {} --threads 2",
     "cluster by one": "cluster s.fps --output {} --group greedy --threads 1",
 }
-SUFFIXES = {"dedup csv": ".csv", "dedup hashes": ".tsv", "dedup to parquet": ".parquet"} | dict.fromkeys(
-    ("dedup texts", "dedup verified", "dedup bands"), ".jsonl"
-)
+SUFFIXES = {
+    "dedup csv": ".csv",
+    "dedup hashes": ".tsv",
+    "dedup to parquet": ".parquet",
+} | dict.fromkeys(("dedup texts", "dedup verified", "dedup bands"), ".jsonl")
 
 
 def command(job, name):
@@ -88,7 +104,11 @@ def command(job, name):
 
 def outputs(name):
     """Return what a job has written, and the names that a killed one may leave, too."""
-    return {path.name.removeprefix(name): path.read_bytes() for path in Path().glob(f"{name}*") if path.is_file()}
+    return {
+        path.name.removeprefix(name): path.read_bytes()
+        for path in Path().glob(f"{name}*")
+        if path.is_file()
+    }
 
 
 def calls_in_a_child(work, call, methods, after=False):

@@ -20,7 +20,9 @@ def tail_bytes(used):
 
 def key_of(number, words=1):
     """Return a key, which differs from the next one in its last word; not every number is one."""
-    return number * (2**64 + 2**128 if words > 1 else 0) % 2 ** (64 * words) + number * 3_000_017 + 5
+    return (
+        number * (2**64 + 2**128 if words > 1 else 0) % 2 ** (64 * words) + number * 3_000_017 + 5
+    )
 
 
 def value_of(number):
@@ -66,10 +68,18 @@ def pages_of(data, kind):
 
 WAYS = {
     "get": lambda reader, numbers: [reader.file.get(key_of(number), number) for number in numbers],
-    "get without a number": lambda reader, numbers: [reader.file.get(key_of(number)) for number in numbers],
-    "get_many": lambda reader, numbers: reader.file.get_many(rows(map(key_of, numbers)), rows(numbers)),
-    "range": lambda reader, numbers: reader.file.range(key_of(min(numbers)), key_of(max(numbers)))[1],
-    "items": lambda reader, numbers: [value for key, value in reader.items() if key in set(map(key_of, numbers))],
+    "get without a number": lambda reader, numbers: [
+        reader.file.get(key_of(number)) for number in numbers
+    ],
+    "get_many": lambda reader, numbers: reader.file.get_many(
+        rows(map(key_of, numbers)), rows(numbers)
+    ),
+    "range": lambda reader, numbers: reader.file.range(key_of(min(numbers)), key_of(max(numbers)))[
+        1
+    ],
+    "items": lambda reader, numbers: [
+        value for key, value in reader.items() if key in set(map(key_of, numbers))
+    ],
 }
 
 
@@ -80,5 +90,8 @@ def tree(tmp_path_factory):
     shape = written(path, [(key_of(number), value_of(number)) for number in range(COUNT)])
     assert len(pages_of(path.read_bytes()[: used_of(path)], BRANCH)) > 2
     with files.opened(path) as descriptor:
-        of_key = {int.from_bytes(item.key, "big"): item.start // PAGE for item in sealed.left_items(path, descriptor, 8, None)}
+        of_key = {
+            int.from_bytes(item.key, "big"): item.start // PAGE
+            for item in sealed.left_items(path, descriptor, 8, None)
+        }
     return path, shape, [of_key[key_of(number)] for number in range(COUNT)]

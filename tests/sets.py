@@ -15,7 +15,8 @@ def flipped(centre, count, most, rng):
     out = np.full(count, centre, np.uint64)
     for _ in range(most):
         out ^= np.uint64(1) << rng.integers(0, 64, count, np.uint64)
-        out ^= np.where(rng.random(count) < 0.4, out ^ np.uint64(centre), np.uint64(0))  # sometimes fewer
+        # sometimes fewer
+        out ^= np.where(rng.random(count) < 0.4, out ^ np.uint64(centre), np.uint64(0))
     return out
 
 
@@ -43,7 +44,9 @@ def make_set(kind, count=400):
         "zero": np.zeros(5, np.uint64),
         "adjacent": np.uint64(2**63 - 100) + np.arange(200, dtype=np.uint64),
         "top": np.uint64(MAX) - np.arange(200, dtype=np.uint64),
-        "powers": np.array([0, *(1 << i for i in range(64)), *(MAX ^ (1 << i) for i in range(64))], np.uint64),
+        "powers": np.array(
+            [0, *(1 << i for i in range(64)), *(MAX ^ (1 << i) for i in range(64))], np.uint64
+        ),
     }[kind]
 
 

@@ -27,14 +27,22 @@ def rows_of(bits, count, seed):
 def ids_of(kind, count, seed=0):
     """Return ids of a kind; some documents have several fingerprints."""
     numbers = np.random.default_rng(seed).integers(0, max(count * 2 // 3, 1), count).tolist()
-    return {"row": None, "integer": [7 * n for n in numbers], "string": [f"document {n}" for n in numbers]}[kind]
+    return {
+        "row": None,
+        "integer": [7 * n for n in numbers],
+        "string": [f"document {n}" for n in numbers],
+    }[kind]
 
 
 def queries_of(values, bits, count=60):
     """Return some of the values, some that are near, and some that are not."""
     rng = np.random.default_rng(bits)
     near = [value ^ 1 << int(rng.integers(bits)) for value in values[: count // 3]]
-    return [*values[-count // 3 :], *near, *(int.from_bytes(rng.bytes(bits // 8), "big") for _ in range(count // 3))]
+    return [
+        *values[-count // 3 :],
+        *near,
+        *(int.from_bytes(rng.bytes(bits // 8), "big") for _ in range(count // 3)),
+    ]
 
 
 def shards(folder, values, ids, cuts, **options):
@@ -42,14 +50,18 @@ def shards(folder, values, ids, cuts, **options):
     folder.mkdir()
     for number, (start, end) in enumerate(pairwise([0, *cuts, len(values)])):
         some = None if ids is None else ids[start:end]
-        fpstore.build(folder / f"shard-{number:05d}.fps", values[start:end], some, **options).close()
+        fpstore.build(
+            folder / f"shard-{number:05d}.fps", values[start:end], some, **options
+        ).close()
     return fpstore.ShardedStore.combine(folder)
 
 
 def both(tmp_path, values, ids, cuts, **options):
     """Return a sharded store and the one store of all its rows."""
     options = {"radius": RADIUS, "threads": 1, **options}
-    return shards(tmp_path / "S", values, ids, cuts, **options), fpstore.build(tmp_path / "one.fps", values, ids, **options)
+    return shards(tmp_path / "S", values, ids, cuts, **options), fpstore.build(
+        tmp_path / "one.fps", values, ids, **options
+    )
 
 
 def assert_equal(matches, wanted):
@@ -74,7 +86,11 @@ def content_of(store):
     numbers, width = [], Width(store.width)
     for fingerprints, lims, ids in store.items():
         every = np.repeat(np.arange(len(fingerprints)), np.diff(lims))
-        values = [int.from_bytes(bytes(row), "big") for row in fingerprints] if width.bits > 64 else fingerprints.tolist()
+        values = (
+            [int.from_bytes(bytes(row), "big") for row in fingerprints]
+            if width.bits > 64
+            else fingerprints.tolist()
+        )
         numbers += zip([values[at] for at in every.tolist()], list(ids), strict=True)
     return numbers
 
@@ -84,5 +100,7 @@ def pairs_in(batches):
     found = []
     for batch in batches:
         for columns in batch.rows_of_ids():
-            found += zip(*(map(str, np.asarray(column).tolist()) for column in columns.values()), strict=True)
+            found += zip(
+                *(map(str, np.asarray(column).tolist()) for column in columns.values()), strict=True
+            )
     return sorted(found)

@@ -11,26 +11,55 @@ import xxhash
 from fpstore.hashing.normal import CharTables, is_unspaced
 
 #: Each character as it is, as the kernel takes tables.
-AS_THEY_ARE = CharTables(bytes(range(128)), np.zeros(0x1100, np.int32), np.zeros(256, np.uint32), b"")
+AS_THEY_ARE = CharTables(
+    bytes(range(128)), np.zeros(0x1100, np.int32), np.zeros(256, np.uint32), b""
+)
 
 DEFAULTS = {
-    "shingle": "auto", "size": 1, "weighting": "log", "width": 64, "hash": "xxh64", "seed": 0, "normalize": True,
-    "case": "fold", "punctuation": "space", "marks": "keep", "digits": "keep", "spaces": "single", "hyphens": "keep",
-    "stop_words": (), "order": "sorted",
-}  # fmt: skip
+    "shingle": "auto",
+    "size": 1,
+    "weighting": "log",
+    "width": 64,
+    "hash": "xxh64",
+    "seed": 0,
+    "normalize": True,
+    "case": "fold",
+    "punctuation": "space",
+    "marks": "keep",
+    "digits": "keep",
+    "spaces": "single",
+    "hyphens": "keep",
+    "stop_words": (),
+    "order": "sorted",
+}
 
 
 def is_ignored(char):
-    return bool(regex.match(r"\p{Default_Ignorable_Code_Point}|(?=\p{Cc})\P{White_Space}", char)) and not char.isspace()
+    return (
+        bool(regex.match(r"\p{Default_Ignorable_Code_Point}|(?=\p{Cc})\P{White_Space}", char))
+        and not char.isspace()
+    )
 
 
 #: Blocks of Unicode whose marks fold.
 FOLDED = (
-    "Combining_Diacritical_Marks", "Combining_Diacritical_Marks_Extended", "Combining_Diacritical_Marks_Supplement",
-    "Combining_Diacritical_Marks_For_Symbols", "Combining_Half_Marks", "Cyrillic", "Cyrillic_Extended_A", "Cyrillic_Extended_B",
-    "Cyrillic_Extended_D", "Hebrew", "Alphabetic_Presentation_Forms", "Arabic", "Arabic_Extended_A", "Arabic_Extended_B",
-    "Arabic_Extended_C", "Syriac",
-)  # fmt: skip
+    "Combining_Diacritical_Marks",
+    "Combining_Diacritical_Marks_Extended",
+    "Combining_Diacritical_Marks_Supplement",
+    "Combining_Diacritical_Marks_For_Symbols",
+    "Combining_Half_Marks",
+    "Cyrillic",
+    "Cyrillic_Extended_A",
+    "Cyrillic_Extended_B",
+    "Cyrillic_Extended_D",
+    "Hebrew",
+    "Alphabetic_Presentation_Forms",
+    "Arabic",
+    "Arabic_Extended_A",
+    "Arabic_Extended_B",
+    "Arabic_Extended_C",
+    "Syriac",
+)
 MARK = regex.compile(r"(?=\p{M})[" + "".join(r"\p{Block=" + block + "}" for block in FOLDED) + "]")
 
 
@@ -46,11 +75,16 @@ def form_of(text, given):
 def words_of(text, given):
     if given["hyphens"] == "join":
         text = regex.sub(
-            r"(?<=[\p{L}\p{M}])[-\u2010\xad][\s--[\n\v\f\r\x85\u2028\u2029]]*+\R\s*(?=[\p{L}--\p{Lu}])", "", text, flags=regex.V1
+            r"(?<=[\p{L}\p{M}])[-\u2010\xad][\s--[\n\v\f\r\x85\u2028\u2029]]*+\R\s*(?=[\p{L}--\p{Lu}])",
+            "",
+            text,
+            flags=regex.V1,
         )
     text = "".join(char for char in text if not is_ignored(char))
     if given["marks"] == "fold":
-        text = "".join(char for char in unicodedata.normalize("NFKD", text) if not is_diacritic(char))
+        text = "".join(
+            char for char in unicodedata.normalize("NFKD", text) if not is_diacritic(char)
+        )
     if given["normalize"]:
         text = unicodedata.normalize("NFKC", text)
     text = {"fold": text.casefold, "lower": text.lower, "keep": lambda: text}[given["case"]]()
@@ -93,7 +127,9 @@ def hash_of(feature, given):
         return int.from_bytes(hashlib.md5(data).digest(), "big") % 2**width
     if given["hash"] == "blake2b":
         key = given["seed"].to_bytes(8, "little") if given["seed"] else b""
-        return int.from_bytes(hashlib.blake2b(data, digest_size=width // 8, key=key).digest(), "big")
+        return int.from_bytes(
+            hashlib.blake2b(data, digest_size=width // 8, key=key).digest(), "big"
+        )
     if given["hash"] == "xxh64":
         h = xxhash.xxh64_intdigest(data, given["seed"])
     else:
@@ -101,7 +137,9 @@ def hash_of(feature, given):
         for byte in data:
             h = (h ^ byte) * 0x100000001B3 % 2**64
     words = [h] + [avalanche((h + k * 0x9E3779B185EBCA87) % 2**64) for k in range(1, width // 64)]
-    return sum(word << 64 * (len(words) - 1 - i) for i, word in enumerate(words)) >> max(64 - width, 0)
+    return sum(word << 64 * (len(words) - 1 - i) for i, word in enumerate(words)) >> max(
+        64 - width, 0
+    )
 
 
 def sign_bits(features, **parameters):
@@ -120,7 +158,9 @@ def weights_of(text, **parameters):
     counts: dict[str, int] = {}
     for shingle in shingles_of(text, **parameters):
         counts[shingle] = counts.get(shingle, 0) + 1
-    rule = {"count": lambda n: n, "set": lambda n: 1, "log": lambda n: len(bin(n)) - 2}[given["weighting"]]
+    rule = {"count": lambda n: n, "set": lambda n: 1, "log": lambda n: len(bin(n)) - 2}[
+        given["weighting"]
+    ]
     return {shingle: rule(count) for shingle, count in counts.items()}
 
 

@@ -20,7 +20,11 @@ def rows_in_order(store):
     rows = []
     for fingerprints, lims, ids in store.items():
         numbers = numbers_of(store, fingerprints)
-        every = [number for number, count in zip(numbers, np.diff(lims).tolist(), strict=True) for _ in range(count)]
+        every = [
+            number
+            for number, count in zip(numbers, np.diff(lims).tolist(), strict=True)
+            for _ in range(count)
+        ]
         rows += zip(every, np.asarray(ids).tolist(), strict=True)
     return rows
 
@@ -45,5 +49,12 @@ def pairs(start, end):
 
 
 def build(path, start, end, **options):
-    fpstore.build(path, FINGERPRINTS[start:end], list(range(start, end)), design="flip-2", threads=1, **options).close()
+    fpstore.build(
+        path,
+        FINGERPRINTS[start:end],
+        list(range(start, end)),
+        design="flip-2",
+        threads=1,
+        **options,
+    ).close()
     return path

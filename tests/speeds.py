@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-all_cases = True  # whether cases of the slow run are made at all: conftest.py knows which run this is
+# whether cases of the slow run are made at all: conftest.py knows which run this is
+all_cases = True
 
 
 def slow(*values):
@@ -13,10 +14,13 @@ def slow(*values):
 
 
 def crossed(*dimensions, share=None):
-    """Return all combinations of some values, to parametrize a test with; one of each ``share`` is in the default run.
+    """Return all combinations of some values, to parametrize a test with.
 
-    Without ``share`` it is the size of the smallest dimension. With three or more dimensions each pair of values then comes
-    together in the default run, as long as what is left can make up any remainder; with two each value comes at least once.
+    One of each ``share`` is in the default run.
+
+    Without ``share`` it is the size of the smallest dimension. With three or more dimensions each
+    pair of values then comes together in the default run, as long as what is left can make up any
+    remainder; with two each value comes at least once.
     """
     share = share or min(map(len, dimensions))
     cases = []
@@ -29,4 +33,5 @@ def crossed(*dimensions, share=None):
     return cases
 
 
-SOME_WIDTHS = [slow(32), 64, slow(128), 256]  # in tests outside of the kernel: one word, and several
+# in tests outside of the kernel: one word, and several
+SOME_WIDTHS = [slow(32), 64, slow(128), 256]

@@ -23,9 +23,12 @@ WIDTHS = reference.WIDTHS
 
 
 def code_lengths(counts: Sequence[int]) -> np.ndarray:
-    """Choose code lengths for a histogram of h: a complete code of two symbols or more, none above 16 bits.
+    """Choose code lengths for a histogram of h.
 
-    Rare symbols are counted as if they were less rare, and more so until the longest code is short enough.
+    A complete code of two symbols or more, none above 16 bits.
+
+    Rare symbols are counted as if they were less rare, and more so until the longest code is short
+    enough.
     """
     weights = {symbol: int(n) for symbol, n in enumerate(counts) if n}
     for symbol in (31, 30):
@@ -49,7 +52,9 @@ def histogram(keys: np.ndarray) -> np.ndarray:
     return counts
 
 
-def feed(encoder: _kernel.BlockEncoder, keys: np.ndarray, block_bytes: int) -> tuple[np.ndarray, ...]:
+def feed(
+    encoder: _kernel.BlockEncoder, keys: np.ndarray, block_bytes: int
+) -> tuple[np.ndarray, ...]:
     """Feed keys and return the block bytes, keys and entry counts of the blocks that were completed."""
     most = encoder.most_blocks(len(keys))
     blocks = np.empty(most * block_bytes + _kernel.OVERREAD_BYTES, np.uint8)
@@ -59,9 +64,17 @@ def feed(encoder: _kernel.BlockEncoder, keys: np.ndarray, block_bytes: int) -> t
 
 
 def encode(
-    keys: np.ndarray, lengths: np.ndarray, block_bytes: int, seed: int, pieces: Sequence[int] = (), width: int = 64
+    keys: np.ndarray,
+    lengths: np.ndarray,
+    block_bytes: int,
+    seed: int,
+    pieces: Sequence[int] = (),
+    width: int = 64,
 ) -> tuple[bytes, np.ndarray, np.ndarray]:
-    """Return block bytes, block keys and entry counts; the keys are fed in pieces cut at the given places."""
+    """Return block bytes, block keys and entry counts.
+
+    The keys are fed in pieces cut at the given places.
+    """
     encoder = _kernel.BlockEncoder(lengths, block_bytes, seed, width)
     cuts = [0, *sorted(min(piece, len(keys)) for piece in pieces), len(keys)]
     parts = [feed(encoder, keys[a:b], block_bytes) for a, b in pairwise(cuts)]
@@ -89,8 +102,15 @@ def build(
     seed = _kernel.block_seed(permutation, lengths, digest)
     blocks, block_keys, counts = encode(keys, lengths, block_bytes, seed, width=len(permutation))
     assert counts.sum() == len(keys)
-    design = (table, table_count, min(len(permutation), 64) if prefix_bits is None else prefix_bits, flips)
-    header = _kernel.make_header(permutation, lengths, digest, len(keys), len(counts), block_bytes, *design)
+    design = (
+        table,
+        table_count,
+        min(len(permutation), 64) if prefix_bits is None else prefix_bits,
+        flips,
+    )
+    header = _kernel.make_header(
+        permutation, lengths, digest, len(keys), len(counts), block_bytes, *design
+    )
     return header + blocks + index_of(block_keys) + make_directory(block_keys).tobytes()
 
 
@@ -108,7 +128,10 @@ def open_table(image: bytes, path: str = "image") -> _kernel.Table:
 
 
 def header_fields(image: bytes) -> bytearray:
-    """Return the header of an image, to be changed; ``sealed`` puts it back with the right checksum."""
+    """Return the header of an image, to be changed.
+
+    ``sealed`` puts it back with the right checksum.
+    """
     return bytearray(image[: _kernel.HEADER_BYTES])
 
 
@@ -134,13 +157,17 @@ def make_keys(kind: str, seed: int, size: int) -> np.ndarray:
         centres = rng.integers(0, 2**64, max(1, size // 16), np.uint64)
         keys = rng.choice(centres, size) ^ (np.uint64(1) << rng.integers(0, 64, size, np.uint64))
     elif kind == "dense":
-        start = rng.choice(np.array([0, 2**63 - size, 2**64 - size, rng.integers(2**63)], np.uint64))
+        start = rng.choice(
+            np.array([0, 2**63 - size, 2**64 - size, rng.integers(2**63)], np.uint64)
+        )
         keys = start + np.arange(size, dtype=np.uint64)
     elif kind == "skewed":
         keys = rng.integers(0, 2**64, size, np.uint64) >> rng.integers(0, 64, size, np.uint64)
     else:  # "extreme": single bits and their complements, both ends of the range
         single = np.uint64(1) << np.arange(64, dtype=np.uint64)
-        keys = np.concatenate([single, ~single, single - np.uint64(1), np.array([0, 2**64 - 1], np.uint64)])
+        keys = np.concatenate(
+            [single, ~single, single - np.uint64(1), np.array([0, 2**64 - 1], np.uint64)]
+        )
         keys = rng.permutation(keys)[:size]
     return np.unique(keys)
 
@@ -148,14 +175,17 @@ def make_keys(kind: str, seed: int, size: int) -> np.ndarray:
 def make_rows(kind: str, seed: int, size: int, width: int) -> np.ndarray:
     """Return at most size distinct ascending rows of one kind and width.
 
-    Those of more than 64 bits are "tied" (few leading words), "constant" (one leading word), "last" (alike but for the last word)
-    or of a kind of :func:`make_keys`, with random words behind the leading ones.
+    Those of more than 64 bits are "tied" (few leading words), "constant" (one leading word), "last"
+    (alike but for the last word) or of a kind of :func:`make_keys`, with random words behind the
+    leading ones.
     """
     rng = np.random.default_rng(seed)
     words = reference.words_of(width)
     if width == 32:
         if kind == "dense":  # of a few thousand, every second one
-            return np.sort(rng.choice(2 * size, size, replace=False)).astype(np.uint64) + np.uint64(2**31 - size) << np.uint64(32)
+            return np.sort(rng.choice(2 * size, size, replace=False)).astype(np.uint64) + np.uint64(
+                2**31 - size
+            ) << np.uint64(32)
         return np.unique(make_keys(kind, seed, size) & top_mask(32))
     if width == 64:
         return make_keys(kind, seed, size)
@@ -186,15 +216,24 @@ def key_sets(largest: int = 600, smallest: int = 1) -> st.SearchStrategy[np.ndar
     """Draw sorted distinct keys: a few one by one, or many from a seed."""
     drawn = st.lists(st.integers(0, 2**64 - 1), min_size=smallest, max_size=40, unique=True)
     few = drawn.map(lambda keys: np.array(sorted(keys), np.uint64))
-    many = st.builds(make_keys, st.sampled_from(KINDS), seeds, st.integers(max(1, smallest), largest))
+    many = st.builds(
+        make_keys, st.sampled_from(KINDS), seeds, st.integers(max(1, smallest), largest)
+    )
     return st.one_of(few, many.filter(lambda keys: len(keys) >= smallest))
 
 
-def complete_lengths(seed: int, present: set[int], deepest: int = MAX_CODE_BITS, width: int = 64) -> np.ndarray:
-    """Grow a random tree leaf by leaf: complete code lengths that give every present symbol a code."""
+def complete_lengths(
+    seed: int, present: set[int], deepest: int = MAX_CODE_BITS, width: int = 64
+) -> np.ndarray:
+    """Grow a random tree leaf by leaf.
+
+    Complete code lengths that give every present symbol a code.
+    """
     rng = np.random.default_rng(seed)
     known = reference.symbols_of(width)
-    symbols = sorted(present | set(rng.choice(known, int(rng.integers(2, known + 1)), replace=False).tolist()))
+    symbols = sorted(
+        present | set(rng.choice(known, int(rng.integers(2, known + 1)), replace=False).tolist())
+    )
     leaves = [0]
     bias = rng.choice([0.0, 0.5, 0.95])  # how often the deepest leaf is split: long codes
     while len(leaves) < len(symbols):
@@ -213,14 +252,18 @@ def complete_lengths(seed: int, present: set[int], deepest: int = MAX_CODE_BITS,
 
 def symbols_of(keys: np.ndarray) -> list[int]:
     width = 64 if keys.ndim == 1 else 64 * keys.shape[1]
-    return [reference.symbol_between(a, b, width) for a, b in pairwise(brute_force.numbers_of(keys))]
+    return [
+        reference.symbol_between(a, b, width) for a, b in pairwise(brute_force.numbers_of(keys))
+    ]
 
 
 def top_mask(bits: int) -> np.uint64:
     return np.uint64(2**64 - 2 ** (64 - bits))
 
 
-def rows_near(rows: np.ndarray, seed: int, width: int, count: int = 12, most: int = 4) -> np.ndarray:
+def rows_near(
+    rows: np.ndarray, seed: int, width: int, count: int = 12, most: int = 4
+) -> np.ndarray:
     """Return stored rows with up to ``most`` bits changed anywhere, neighbours in sort order, and both ends."""
     rng = np.random.default_rng(seed)
     numbers = brute_force.numbers_of(rows[rng.integers(0, len(rows), count)])
@@ -230,7 +273,9 @@ def rows_near(rows: np.ndarray, seed: int, width: int, count: int = 12, most: in
             numbers[i] ^= 1 << (bits - 1 - bit)
     step, end = 2 ** (bits - width), 2**bits
     first, last = brute_force.numbers_of(rows[[0, -1]])
-    return brute_force.rows_of([*numbers, (last + step) % end, (first - step) % end, 0, end - step], width)
+    return brute_force.rows_of(
+        [*numbers, (last + step) % end, (first - step) % end, 0, end - step], width
+    )
 
 
 def codec_settings(examples: int) -> settings:

@@ -28,7 +28,13 @@ def rows_of(count, seed):
             words = rng.choices(WORDS, k=rng.randrange(20, 80))
         texts.append(" ".join(words))
     rows = [
-        {"key": f"k{rng.randrange(count)}", "number": rng.randrange(count), "text": text, "score": rng.random()} for text in texts
+        {
+            "key": f"k{rng.randrange(count)}",
+            "number": rng.randrange(count),
+            "text": text,
+            "score": rng.random(),
+        }
+        for text in texts
     ]
     for place in rng.sample(range(count), count // 20):
         rows[place]["text"] = rng.choice((None, "", " \u200b"))
@@ -63,7 +69,9 @@ def finished(plan):
 
 def files_in(folder):
     return {
-        str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name[0] != "_"
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name[0] != "_"
     }
 
 

@@ -33,10 +33,14 @@ def write(path, columns):
     if path.suffix == ".parquet":
         pq.write_table(pa.table(columns), path, row_group_size=4)
     elif path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
+        path.write_text(
+            "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows)
+        )
     else:
         with path.open("w", newline="") as file:
-            writer = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",", lineterminator="\n")
+            writer = csv.writer(
+                file, delimiter="\t" if path.suffix == ".tsv" else ",", lineterminator="\n"
+            )
             writer.writerows([list(columns), *rows])
     return path
 

@@ -17,7 +17,10 @@ def pairs_at(distance, n, dimension=64, p=2):
 
 def pairs_with_cosine(cosine, n, dimension=64):
     """Return vectors, and others at an angle to them."""
-    a, b = (rows / np.linalg.norm(rows, axis=1)[:, None] for rows in RANDOM.normal(size=(2, n, dimension)))
+    a, b = (
+        rows / np.linalg.norm(rows, axis=1)[:, None]
+        for rows in RANDOM.normal(size=(2, n, dimension))
+    )
     b -= np.vecdot(a, b)[:, None] * a
     b /= np.linalg.norm(b, axis=1)[:, None]
     return a, cosine * a + math.sqrt(1 - cosine * cosine) * b

@@ -1,9 +1,12 @@
-"""Children without a start: a warm process that has imported fpstore forks each Python child that a test asks for.
+"""Children without a start.
 
-A process of ``python -m fpstore ...`` or ``python -c ...`` takes half a second to start, most of it to import NumPy and fpstore.
-After ``install()``, ``subprocess`` has a warm process fork such a child instead. The child has the arguments, environment,
-folder, files and parent that it would have. A child starts truly if its own variables are among those that a start reads, if its
-script looks at what is imported, or if the test has unusual settings of ``subprocess``. With
+A warm process that has imported fpstore forks each Python child that a test asks for.
+
+A process of ``python -m fpstore ...`` or ``python -c ...`` takes half a second to start, most of it
+to import NumPy and fpstore. After ``install()``, ``subprocess`` has a warm process fork such a
+child instead. The child has the arguments, environment, folder, files and parent that it would
+have. A child starts truly if its own variables are among those that a start reads, if its script
+looks at what is imported, or if the test has unusual settings of ``subprocess``. With
 ``FPSTORE_TRUE_STARTS=1`` all start truly.
 """
 
@@ -28,7 +31,8 @@ LONGEST_REQUEST = 100_000  # bytes: below what a socket takes as one message
 READ_AT_START = re.compile(
     r"PYTHON(?!UNBUFFERED)|LD_|LC_|LANG|OPENBLAS|OMP_|MALLOC|GLIBC|FPSTORE_ISA|FPSTORE_SHOW_LEAKS|[ALTU]+SAN_"
 )
-# A script that names these asks what a start has imported, or how much memory a process without imports takes.
+# A script that names these asks what a start has imported, or how much memory a process without
+# imports takes.
 ABOUT_STARTS = re.compile(r"sys\.modules|sys\.flags|importtime|ru_maxrss")
 TRUE_START = subprocess.Popen._execute_child
 
@@ -38,7 +42,10 @@ class Warm:
 
     def __init__(self):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import warm; warm.serve({theirs.fileno()})"
+        code = (
+            f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import warm; "
+            f"warm.serve({theirs.fileno()})"
+        )
         command = [sys.executable, "-P", "-c", code + "; exec(warm.asked)"]
         with theirs:
             theirs.set_inheritable(True)
@@ -53,7 +60,8 @@ class Warm:
         """Return the process id of a new child of this process."""
         libc = ctypes.CDLL(None)
         with self._lock:
-            libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the child's first parent ends at once, and this is the next
+            # the child's first parent ends at once, and this is the next
+            libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             try:
                 socket.send_fds(self._socket, [request], files)
                 return int(self._socket.recv(64))
@@ -73,7 +81,9 @@ def plain_python(args):
     args = list(map(os.fsdecode, args[1:]))
     if args[0] == "-P":
         del args[0]
-    return args[:2] == ["-m", "fpstore"] or (len(args) > 1 and args[0] == "-c" and not ABOUT_STARTS.search(args[1]))
+    return args[:2] == ["-m", "fpstore"] or (
+        len(args) > 1 and args[0] == "-c" and not ABOUT_STARTS.search(args[1])
+    )
 
 
 def install():
@@ -83,13 +93,46 @@ def install():
     warm = []
 
     def execute_child(
-        self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell,
-        p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid, umask,
-        start_new_session, process_group,
-    ):  # fmt: skip
-        environment = {os.fsdecode(name): os.fsdecode(value) for name, value in (os.environ if env is None else env).items()}
-        usual = close_fds and restore_signals and not (executable or preexec_fn or pass_fds or shell or start_new_session)
-        usual = usual and gid is gids is uid is None and umask == process_group == -1 and plain_python(args)
+        self,
+        args,
+        executable,
+        preexec_fn,
+        close_fds,
+        pass_fds,
+        cwd,
+        env,
+        startupinfo,
+        creationflags,
+        shell,
+        p2cread,
+        p2cwrite,
+        c2pread,
+        c2pwrite,
+        errread,
+        errwrite,
+        restore_signals,
+        gid,
+        gids,
+        uid,
+        umask,
+        start_new_session,
+        process_group,
+    ):
+        environment = {
+            os.fsdecode(name): os.fsdecode(value)
+            for name, value in (os.environ if env is None else env).items()
+        }
+        usual = (
+            close_fds
+            and restore_signals
+            and not (executable or preexec_fn or pass_fds or shell or start_new_session)
+        )
+        usual = (
+            usual
+            and gid is gids is uid is None
+            and umask == process_group == -1
+            and plain_python(args)
+        )
         folder = os.fspath(cwd or Path.cwd()) if usual else ""
         if usual and "-P" not in args[:2] and Path(os.fsdecode(folder), "fpstore").exists():
             usual = False  # it would import what is there
@@ -97,15 +140,42 @@ def install():
             warm.append(Warm())
         request = b""
         if usual and warm[0].would_start_alike(environment):
-            asked = {"arguments": list(map(os.fsdecode, args)), "folder": os.fsdecode(folder), "environment": environment}
+            asked = {
+                "arguments": list(map(os.fsdecode, args)),
+                "folder": os.fsdecode(folder),
+                "environment": environment,
+            }
             request = json.dumps(asked).encode()
         if not 0 < len(request) < LONGEST_REQUEST:
             return TRUE_START(
-                self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell,
-                p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid, umask,
-                start_new_session, process_group,
-            )  # fmt: skip
-        files = [own if given == -1 else given for own, given in enumerate((p2cread, c2pwrite, errwrite))]
+                self,
+                args,
+                executable,
+                preexec_fn,
+                close_fds,
+                pass_fds,
+                cwd,
+                env,
+                startupinfo,
+                creationflags,
+                shell,
+                p2cread,
+                p2cwrite,
+                c2pread,
+                c2pwrite,
+                errread,
+                errwrite,
+                restore_signals,
+                gid,
+                gids,
+                uid,
+                umask,
+                start_new_session,
+                process_group,
+            )
+        files = [
+            own if given == -1 else given for own, given in enumerate((p2cread, c2pwrite, errwrite))
+        ]
         try:
             self.pid = warm[0].fork(request, files)
             self._child_created = True
@@ -171,7 +241,11 @@ def become(request, files):
             line_buffering=file == 2 or os.isatty(file),
             write_through=unbuffered,
         )
-        for file, mode, errors in ((0, "rb", "strict"), (1, "wb", "strict"), (2, "wb", "backslashreplace"))
+        for file, mode, errors in (
+            (0, "rb", "strict"),
+            (1, "wb", "strict"),
+            (2, "wb", "backslashreplace"),
+        )
     )
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     arguments = request["arguments"][1:]
@@ -182,12 +256,24 @@ def become(request, files):
         sys.path.insert(0, "" if how == "-c" else str(Path.cwd()))
     main = sys.modules["__main__"]
     sys.modules.pop("warm", None)
-    atexit.register(gc.unfreeze)  # or nothing that the variables of the script refer to would be given back
-    sys.excepthook = lambda kind, error, trace: sys.__excepthook__(kind, error.with_traceback(trace and trace.tb_next), None)
+    # or nothing that the variables of the script refer to would be given back
+    atexit.register(gc.unfreeze)
+    sys.excepthook = lambda kind, error, trace: sys.__excepthook__(
+        kind, error.with_traceback(trace and trace.tb_next), None
+    )
     if how == "-m":
         what = f"import runpy; runpy.run_module({what!r}, run_name='__main__', alter_sys=True)"
     sys.argv = ["-c", *rest]
-    for name in set(vars(main)) - {"__name__", "__doc__", "__package__", "__loader__", "__spec__", "__builtins__", "warm", "sys"}:
+    for name in set(vars(main)) - {
+        "__name__",
+        "__doc__",
+        "__package__",
+        "__loader__",
+        "__spec__",
+        "__builtins__",
+        "warm",
+        "sys",
+    }:
         delattr(main, name)
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)

@@ -19,9 +19,13 @@ from fpstore.base.width import Width
 
 def test_build_says_what_it_made(folder: Path) -> None:
     out = fine("build", "x.fps", "crawl.tsv", "--design", "flip-2")
-    assert re.fullmatch(r"x\.fps: 7 fingerprints, 8 ids, radius 3, flip-2 \(2 tables\), .* [\d.]+ s\n", out)
+    assert re.fullmatch(
+        r"x\.fps: 7 fingerprints, 8 ids, radius 3, flip-2 \(2 tables\), .* [\d.]+ s\n", out
+    )
     assert fine("build", "x.fps", "crawl.tsv", "--force", "-q") == ""
-    made = json.loads(fine("build", "x.fps", "crawl.tsv", "-r", 1, "--design", "blocks-4-1", "--force", "--json"))
+    made = json.loads(
+        fine("build", "x.fps", "crawl.tsv", "-r", 1, "--design", "blocks-4-1", "--force", "--json")
+    )
     with fpstore.open("x.fps") as store:
         assert made == store.stats()
         assert (store.radius, store.design.name) == (1, "blocks-4-1")
@@ -51,14 +55,27 @@ def test_build_reads_every_text_format(folder: Path) -> None:
 def test_an_empty_store_is_inserted_into(folder: Path) -> None:
     made: list[tuple[list[str], Any]] = [
         ([], None),
-        (["--text", "--digits", "zero", "--html"], fpstore.hashing.MainText(fpstore.SimHash(width=256, digits="zero"))),
-        (["--text", "--marks", "fold", "--hyphens", "join"], fpstore.SimHash(width=256, marks="fold", hyphens="join")),
+        (
+            ["--text", "--digits", "zero", "--html"],
+            fpstore.hashing.MainText(fpstore.SimHash(width=256, digits="zero")),
+        ),
+        (
+            ["--text", "--marks", "fold", "--hyphens", "join"],
+            fpstore.SimHash(width=256, marks="fold", hyphens="join"),
+        ),
         (["--image", "--image-hash", "pdq"], fpstore.hashing.ImageHash(method="pdq")),
     ]
     for arguments, maker in made:
-        out = fine("build", "x.fps", "--empty", "--width", 256, "--radius", 24, "--force", *arguments)
+        out = fine(
+            "build", "x.fps", "--empty", "--width", 256, "--radius", 24, "--force", *arguments
+        )
         assert out.startswith("x.fps: 0 fingerprints, 0 ids, radius 24, ")
-        assert run("insert", "x.fps", "-", "--fingerprints", "--quiet", stdin=f"{5:064x}\tname\n").exit_code == 0
+        assert (
+            run(
+                "insert", "x.fps", "-", "--fingerprints", "--quiet", stdin=f"{5:064x}\tname\n"
+            ).exit_code
+            == 0
+        )
         with fpstore.open("x.fps") as store:
             assert (store.width, store.radius, store[5]) == (256, 24, ["name"])
             assert store.fingerprinter == (maker and maker.describe())
@@ -67,7 +84,10 @@ def test_an_empty_store_is_inserted_into(folder: Path) -> None:
         ([], "give an INPUT, or --empty"),
         (["--empty", "--vector"], "--vector does not go with --empty"),
         (["--empty", "--format", "tsv"], "--format does not go with --empty"),
-        (["--empty", "--shingle-size", "2"], "texts (--text or --text-field), not for fingerprints"),
+        (
+            ["--empty", "--shingle-size", "2"],
+            "texts (--text or --text-field), not for fingerprints",
+        ),
     ):
         assert said in failure("build", "y.fps", *arguments, code=2)
 
@@ -93,13 +113,28 @@ def test_an_empty_store_of_texts_has_the_setting_for_pages(folder: Path) -> None
 def test_a_store_of_wide_simhash_has_one_usual_radius(folder: Path) -> None:
     Path("page.txt").write_text("a page of a few words")
     fine("build", "x.fps", "page.txt", "--text", "--width", 256, "-q")
-    fpstore.build("y.fps", [], fingerprinter=fpstore.hashing.MainText(fpstore.SimHash(width=256))).close()
+    fpstore.build(
+        "y.fps", [], fingerprinter=fpstore.hashing.MainText(fpstore.SimHash(width=256))
+    ).close()
     assert [fpstore.open(name).radius for name in ("x.fps", "y.fps")] == [24, 24]
 
 
 def test_build_options_reach_the_library(folder: Path) -> None:
-    options = ["--block-bytes", "1024", "--memory", "64MiB", "--threads", "1", "--storage", "cold", "--disk-budget", "1GB"]
-    assert json.loads(fine("build", "x.fps", "crawl.tsv", "--json", *options))["block_bytes"] == 1024
+    options = [
+        "--block-bytes",
+        "1024",
+        "--memory",
+        "64MiB",
+        "--threads",
+        "1",
+        "--storage",
+        "cold",
+        "--disk-budget",
+        "1GB",
+    ]
+    assert (
+        json.loads(fine("build", "x.fps", "crawl.tsv", "--json", *options))["block_bytes"] == 1024
+    )
     assert "disk budget" in failure("build", "y.fps", "crawl.tsv", "--disk-budget", "10")
     fine("build", "z.fps", "queries.npy", "--prefer", "space", "-r", 20)
     with fpstore.open("z.fps") as store:
@@ -119,12 +154,27 @@ def test_build_notes_options_for_blocks_where_there_are_none(folder: Path) -> No
 
 
 def test_build_text_remembers_the_fingerprinter(folder: Path) -> None:
-    result = run("build", "x.fps", "notes", "--text", "--shingle", "chars", "--shingle-size", 7, "--weighting", "set")
+    result = run(
+        "build",
+        "x.fps",
+        "notes",
+        "--text",
+        "--shingle",
+        "chars",
+        "--shingle-size",
+        7,
+        "--weighting",
+        "set",
+    )
     assert result.stderr == (
-        "fpstore: 1 file left out, binary, not text: notes/picture.txt\nfpstore: 1 file left out, blank: notes/empty.md\n"
+        "fpstore: 1 file left out, binary, not text: notes/picture.txt\nfpstore: 1 file left out, "
+        "blank: notes/empty.md\n"
     )
     with fpstore.open("x.fps") as store:
-        assert store.fingerprinter == fpstore.SimHash(shingle="chars", size=7, weighting="set").describe()
+        assert (
+            store.fingerprinter
+            == fpstore.SimHash(shingle="chars", size=7, weighting="set").describe()
+        )
         assert len(store) == 2
 
 
@@ -133,7 +183,11 @@ def test_a_file_of_rows_is_not_one_text(folder: Path, name: str) -> None:
     Path("more").mkdir()
     for path in (Path(name), Path("more", name)):
         path.write_text('{"text": "some words"}\n' * 3)
-    for verb in (["build", "x.fps", name, "--text"], ["insert", "notes.fps", name], ["hash", "--text", name]):
+    for verb in (
+        ["build", "x.fps", name, "--text"],
+        ["insert", "notes.fps", name],
+        ["hash", "--text", name],
+    ):
         assert f"{name}: holds rows, not one text" in failure(*verb)
     told = "more: no text to make a fingerprint of; left out: 1 (rows, not one text)"
     assert told in failure("build", "x.fps", "more", "--text")
@@ -142,7 +196,17 @@ def test_a_file_of_rows_is_not_one_text(folder: Path, name: str) -> None:
     result = run("build", "x.fps", "more", "--text")
     assert result.stderr == f"fpstore: 1 file left out, rows, not one text: more/{name}\n"
     if name.islower():
-        fine("build", "x.fps", "more", "--text", "--suffix", Path(name).suffix, "--suffix", ".txt", "--force")
+        fine(
+            "build",
+            "x.fps",
+            "more",
+            "--text",
+            "--suffix",
+            Path(name).suffix,
+            "--suffix",
+            ".txt",
+            "--force",
+        )
         assert len(fpstore.open("x.fps").ids) == 2
 
 
@@ -154,10 +218,18 @@ def test_a_folder_without_text_is_refused(folder: Path) -> None:
     Path("pictures", "marks.txt").write_text("\ufeff \n")
     Path("hollow").mkdir()
     before = sorted(Path().rglob("*"))
-    for verb in (["build", "x.fps", "pictures", "--text"], ["hash", "--text", "pictures", "-o", "x.tsv"]):
+    for verb in (
+        ["build", "x.fps", "pictures", "--text"],
+        ["hash", "--text", "pictures", "-o", "x.tsv"],
+    ):
         message = failure(*verb)
-        assert "pictures: no text to make a fingerprint of; left out: 5 (binary, not text), 2 (blank)" in message
-    assert "hollow: no text to make a fingerprint of\n" in failure("build", "x.fps", "hollow", "--text")
+        assert (
+            "pictures: no text to make a fingerprint of; left out: 5 (binary, not text), 2 (blank)"
+            in message
+        )
+    assert "hollow: no text to make a fingerprint of\n" in failure(
+        "build", "x.fps", "hollow", "--text"
+    )
     assert "marks.txt: no text" in failure("probe", "notes.fps", "pictures/marks.txt")
     assert "blank, so it has no fingerprint" in failure("probe", "notes.fps", "-", stdin=" ")
     assert sorted(Path().rglob("*")) == before
@@ -165,7 +237,8 @@ def test_a_folder_without_text_is_refused(folder: Path) -> None:
     result = run("build", "x.fps", "pictures", "--text")
     assert result.exit_code == 0
     assert result.stderr == (
-        "fpstore: 5 files left out, binary, not text: pictures/0.jpg, pictures/1.jpg, pictures/2.jpg and 2 more\n"
+        "fpstore: 5 files left out, binary, not text: pictures/0.jpg, pictures/1.jpg, "
+        "pictures/2.jpg and 2 more\n"
         "fpstore: 2 files left out, blank: pictures/blank.txt, pictures/marks.txt\n"
     )
     with fpstore.open("x.fps") as store:
@@ -174,8 +247,15 @@ def test_a_folder_without_text_is_refused(folder: Path) -> None:
 
 
 def test_a_file_of_hashes_and_its_store_remember_how_they_were_made(folder: Path) -> None:
-    """The store takes what the file was made of, and other files that were made in the same way; no others."""
-    shapes = (("notes", "--text", "--shingle-size", 2), ("photos", "--image"), ("embeddings.npy", "--vector", "--width", 128))
+    """The store takes what the file was made of, and other files that were made in the same way.
+
+    No others.
+    """
+    shapes = (
+        ("notes", "--text", "--shingle-size", 2),
+        ("photos", "--image"),
+        ("embeddings.npy", "--vector", "--width", 128),
+    )
     for number, how in enumerate(shapes):
         width = how[2:] if number == 2 else ()
         assert run("hash", *how, "-o", "h.parquet", "-q").exit_code == 0
@@ -188,8 +268,15 @@ def test_a_file_of_hashes_and_its_store_remember_how_they_were_made(folder: Path
         assert run("insert", "h.fps", "h.parquet", "--fingerprints").stderr == ""
         fine("probe", "h.fps", "--input", "h.parquet", "--quiet")
         other = ("notes", "--text", "--shingle-size", 3)
-        assert run("hash", *other, "--width", 128 if number == 2 else 64, "-o", "other.parquet", "-q").exit_code == 0
-        assert "were made in another way" in failure("insert", "h.fps", "other.parquet", "--fingerprints")
+        assert (
+            run(
+                "hash", *other, "--width", 128 if number == 2 else 64, "-o", "other.parquet", "-q"
+            ).exit_code
+            == 0
+        )
+        assert "were made in another way" in failure(
+            "insert", "h.fps", "other.parquet", "--fingerprints"
+        )
         assert "in different ways" in run("probe", "h.fps", "--input", "other.parquet").stderr
 
 
@@ -200,10 +287,15 @@ def test_metadata_that_is_no_fingerprinter_is_left_out_or_refused(folder: Path) 
         ('"x"', None),
         ('{"name": 1}', None),
         ('{"name": 1, "version": 1, "parameters": {}}', "a fingerprinter has a name (str)"),
-        ('{"name": "simhash", "version": 9, "parameters": {}}', "unknown version 9 of fingerprinter 'simhash'"),
+        (
+            '{"name": "simhash", "version": 9, "parameters": {}}',
+            "unknown version 9 of fingerprinter 'simhash'",
+        ),
     ):
         table = pa.table({"fingerprint": pa.array([1, 2], pa.uint64()), "id": ["a", "b"]})
-        pq.write_table(table.replace_schema_metadata({"fpstore.fingerprinter": metadata}), "h.parquet")
+        pq.write_table(
+            table.replace_schema_metadata({"fpstore.fingerprinter": metadata}), "h.parquet"
+        )
         if said is None:
             fine("build", "h.fps", "h.parquet", "--force")
         else:
@@ -220,11 +312,15 @@ def test_fingerprints_have_the_digits_of_their_width(bits, folder):
     found = list(map(json.loads, out.splitlines()))
     assert [one["query"] for one in found] == [*words[:2], *words]
     assert [one["matches"][0]["fingerprint"] for one in found] == [*words[:2], *words]
-    assert fine("probe", "x.fps", "--decimal", *values, "-r", 0) == fine("probe", "x.fps", *words, "-r", 0)
+    assert fine("probe", "x.fps", "--decimal", *values, "-r", 0) == fine(
+        "probe", "x.fps", *words, "-r", 0
+    )
     other = 32 if bits == 64 else 64
     told = failure("probe", "x.fps", "f" * (other // 4), code=2)
     assert f"a fingerprint of {other} bits, but this store holds {bits} bits" in told
-    assert fine("delete", "x.fps", "--fingerprints", words[0], "--input", "more.txt").startswith(f"x.fps: {len(words)} ")
+    assert fine("delete", "x.fps", "--fingerprints", words[0], "--input", "more.txt").startswith(
+        f"x.fps: {len(words)} "
+    )
 
 
 def test_files_of_another_width_are_named(folder: Path) -> None:
@@ -232,10 +328,15 @@ def test_files_of_another_width_are_named(folder: Path) -> None:
     wide = "fpstore: wide.npy: fingerprints of 256 bits (dtype uint8, shape (5, 32))"
     for arguments in (("probe", "crawl.fps", "--input"), ("insert", "crawl.fps")):
         assert failure(*arguments, "wide.npy") == f"{wide}, but this store holds 64 bits\n"
-    assert failure("build", "x.fps", "wide.npy") == f"{wide}, but the width is 64: pass --width 256\n"
+    assert (
+        failure("build", "x.fps", "wide.npy") == f"{wide}, but the width is 64: pass --width 256\n"
+    )
     assert "but the width is 64: pass --width 32" in failure("build", "x.fps", "short.tsv")
     narrow = failure("build", "x.fps", "crawl.tsv", "--width", 128)
-    assert "16 hexadecimal digits, a fingerprint of 64 bits, but the width is 128: pass --width 64" in narrow
+    assert (
+        "16 hexadecimal digits, a fingerprint of 64 bits, but the width is 128: pass --width 64"
+        in narrow
+    )
     assert not Path("x.fps").exists()
 
 

@@ -31,10 +31,16 @@ def test_examples_of_help_run(verb: str, folder: Path) -> None:
     for line in command.examples:
         if line.startswith("fpstore demo"):
             continue  # test_demo.py
-        # The other programs of a pipe run in a shell; what is behind the command only takes its output.
+        # The other programs of a pipe run in a shell; what is behind the command only takes its
+        # output.
         before, _, own = line.partition("fpstore ")
-        shell = subprocess.run(["sh", "-c", before.rstrip("| ") or ":"], capture_output=True, text=True, check=True)
-        result = run(*shlex.split(own.partition(" | ")[0].partition(" > ")[0]), stdin=shell.stdout if before else None)
+        shell = subprocess.run(
+            ["sh", "-c", before.rstrip("| ") or ":"], capture_output=True, text=True, check=True
+        )
+        result = run(
+            *shlex.split(own.partition(" | ")[0].partition(" > ")[0]),
+            stdin=shell.stdout if before else None,
+        )
         assert result.exit_code in found_or_not(line), f"{line}: {result.output}"
         assert not before or result.stderr == "", line
 
@@ -59,14 +65,20 @@ def test_every_flag_has_help_and_an_example() -> None:
     assert [option for (option, _), found in shown.items() if not found] == []
 
 
-def test_help_fits_a_terminal_and_ends_with_three_examples_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_fits_a_terminal_and_ends_with_three_examples_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Of 25 summaries 22 were cut, and the help of build began with 23 examples."""
     for columns, verb in itertools.product(("80", "200"), ["", *(name for name, _ in verbs())]):
         monkeypatch.setenv("COLUMNS", columns)
         text = fine(*verb.split(), "--help")
         lines = text.splitlines()
         assert max(map(len, lines)) <= 80
-        assert not [line for line in lines if line.endswith(("...", "\u2026")) and not line.startswith("Usage:")]
+        assert not [
+            line
+            for line in lines
+            if line.endswith(("...", "\u2026")) and not line.startswith("Usage:")
+        ]
         end = lines.index("Examples:")
         assert lines.index("Options:") < end
         assert 1 <= len(lines) - end - 1 <= 3
@@ -85,7 +97,12 @@ def test_every_verb_is_listed_by_what_it_is_for() -> None:
         summary = command.get_short_help_str(200)
         assert len(summary) <= 50
         assert f"  {name.ljust(longest)}  {summary}\n" in text
-    assert text.index("Options:") < text.index("Make a store:") < text.index("Take care:") < text.index("Examples:")
+    assert (
+        text.index("Options:")
+        < text.index("Make a store:")
+        < text.index("Take care:")
+        < text.index("Examples:")
+    )
 
 
 def test_help_of_no_verb_is_refused() -> None:
@@ -99,8 +116,14 @@ def test_a_shell_completes_verbs_options_and_paths(folder: Path) -> None:
     """Paths were not completed: an argument was any text."""
 
     def completed(way: str, *words: str) -> str:
-        asked = {"_FPSTORE_COMPLETE": way, "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
-        done = subprocess.run(COMMAND, env={**os.environ, **asked}, capture_output=True, text=True, check=False)
+        asked = {
+            "_FPSTORE_COMPLETE": way,
+            "COMP_WORDS": " ".join(words),
+            "COMP_CWORD": str(len(words) - 1),
+        }
+        done = subprocess.run(
+            COMMAND, env={**os.environ, **asked}, capture_output=True, text=True, check=False
+        )
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
@@ -117,11 +140,25 @@ def test_a_shell_completes_verbs_options_and_paths(folder: Path) -> None:
 
 def test_every_parameter_that_names_a_path_is_completed() -> None:
     """A new option for a path must be one of them."""
-    named = {"inputs", "store", "output", "path", "paths", "files", "folder", "others", "other", "input", "lost"}
+    named = {
+        "inputs",
+        "store",
+        "output",
+        "path",
+        "paths",
+        "files",
+        "folder",
+        "others",
+        "other",
+        "input",
+        "lost",
+    }
     for _, command in verbs():
         for parameter in command.params:
             if parameter.name in {*named, "stop_words", "weights"}:
-                assert parameter.shell_complete(click.Context(command), "x")[0].type == "file", parameter.name
+                assert parameter.shell_complete(click.Context(command), "x")[0].type == "file", (
+                    parameter.name
+                )
 
 
 def test_the_documentation_is_up_to_date_and_the_manual_page_has_every_verb_and_option() -> None:

@@ -31,7 +31,10 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 NAMES = [*(f"photos/{seed}.png" for seed in range(6)), "photos/moving.gif"]
-NOTES = "fpstore: 1 file left out, broken pictures: photos/cut.jpg\nfpstore: 1 file left out, no picture: photos/notes.txt\n"
+NOTES = (
+    "fpstore: 1 file left out, broken pictures: photos/cut.jpg\nfpstore: 1 file left out, no "
+    "picture: photos/notes.txt\n"
+)
 
 
 def test_hash_image_writes_what_build_reads(photos: Path) -> None:
@@ -43,19 +46,30 @@ def test_hash_image_writes_what_build_reads(photos: Path) -> None:
         result = run("hash", "--image", "photos", *options)
         assert (result.exit_code, result.stderr) == (0, NOTES)
         rows = [line.split("\t") for line in result.stdout.splitlines()]
-        assert rows == [[f"{hasher.fingerprint(name):0{hasher.width // 4}x}", name] for name in NAMES]
+        assert rows == [
+            [f"{hasher.fingerprint(name):0{hasher.width // 4}x}", name] for name in NAMES
+        ]
         Path("rows.tsv").write_text(result.stdout)
         fine("build", "rows.fps", "rows.tsv", "--width", hasher.width, "-q", "--force")
         assert fine("hash", "--image", "photos", *options, "--threads", 1, "-q") == result.stdout
-        objects = [json.loads(line) for line in fine("hash", "--image", "photos", *options, "--json", "-q").splitlines()]
+        objects = [
+            json.loads(line)
+            for line in fine("hash", "--image", "photos", *options, "--json", "-q").splitlines()
+        ]
         assert [[each["fingerprint"], each["id"]] for each in objects] == rows
 
 
 def test_what_is_left_out_is_listed_in_a_file(photos: Path) -> None:
     (photos / "photos" / "a").mkdir()
     for number in range(5):
-        (photos / "photos" / "a" / f"{number}.png").write_bytes(encoded(Image.new("RGB", (50, 50), "white")))
-    rows = [*(f"photos/a/{number}.png\tblank" for number in range(5)), "photos/cut.jpg\tbroken", "photos/notes.txt\tother"]
+        (photos / "photos" / "a" / f"{number}.png").write_bytes(
+            encoded(Image.new("RGB", (50, 50), "white"))
+        )
+    rows = [
+        *(f"photos/a/{number}.png\tblank" for number in range(5)),
+        "photos/cut.jpg\tbroken",
+        "photos/notes.txt\tother",
+    ]
     for words in (
         ("build", "s.fps", "photos", "--image"),
         ("hash", "photos", "--image"),
@@ -70,16 +84,25 @@ def test_what_is_left_out_is_listed_in_a_file(photos: Path) -> None:
     objects = [json.loads(line) for line in Path("left.jsonl").read_text().splitlines()]
     assert objects == [{"item": "1", "reason": "no words"}, {"item": "2", "reason": "no words"}]
     Path("rows.tsv").write_text("0123456789abcdef\ta\n")
-    assert "--left-out is for files of texts" in failure("build", "x", "rows.tsv", "--left-out", "left.tsv", code=2)
+    assert "--left-out is for files of texts" in failure(
+        "build", "x", "rows.tsv", "--left-out", "left.tsv", code=2
+    )
 
 
 def test_hash_image_reads_standard_input(photos: Path) -> None:
     def ask(path: str, *options: str) -> subprocess.CompletedProcess[bytes]:
         data = Path(path).read_bytes()
-        return subprocess.run([*COMMAND, "hash", "--image", *options], input=data, capture_output=True, check=False)
+        return subprocess.run(
+            [*COMMAND, "hash", "--image", *options], input=data, capture_output=True, check=False
+        )
 
     expected = fine("hash", "--image", "photos/1.png", "new.jpg", "photos/0.png")
-    assert ask("new.jpg", "photos/1.png", "-", "photos/0.png").stdout.decode().replace("\t-\n", "\tnew.jpg\n") == expected
+    assert (
+        ask("new.jpg", "photos/1.png", "-", "photos/0.png")
+        .stdout.decode()
+        .replace("\t-\n", "\tnew.jpg\n")
+        == expected
+    )
     frames = ask("photos/moving.gif", "-", "--frame", "all").stdout.splitlines()
     assert [line.split(b"\t")[1] for line in frames] == [b"-#0", b"-#1", b"-#2"]
     refused = ask("photos/notes.txt", "-")
@@ -95,7 +118,9 @@ def test_a_store_of_pictures_is_built_asked_and_extended(photos: Path) -> None:
         assert fpstore.hashing.from_description(store.fingerprinter) == ImageHash()
     line = fine("probe", "photos.fps", "new.jpg").splitlines()
     assert [row.split("\t")[3] for row in line] == ["photos/2.png"]
-    (found,) = (json.loads(text) for text in fine("nearest", "photos.fps", "new.jpg", "--json").splitlines())
+    (found,) = (
+        json.loads(text) for text in fine("nearest", "photos.fps", "new.jpg", "--json").splitlines()
+    )
     assert found["document"] == "new.jpg"
     assert found["matches"][0]["ids"] == ["photos/2.png"]
     assert len(fine("scan", "photos.fps", "photos", "-r", 0, "-q", code=0)) == 0
@@ -139,20 +164,41 @@ def test_what_does_not_go_together_is_a_usage_error(photos: Path) -> None:
     fine("build", "n.fps", "rows.npy", "-q")
     for words, message in (
         (("build", "x", "photos", "--image", "--text"), "--image does not go with --text"),
-        (("build", "x", "photos", "--image", "--shingle", "chars"), "(--text or --text-field), not for pictures"),
-        (("build", "x", "rows.npy", "--image-hash", "pdq"), "--image-hash is for pictures (--image), not for fingerprints"),
-        (("build", "x", "photos", "--image", "--image-hash", "pdq", "--width", 64), "the method pdq has 256 bits, got width=64"),
+        (
+            ("build", "x", "photos", "--image", "--shingle", "chars"),
+            "(--text or --text-field), not for pictures",
+        ),
+        (
+            ("build", "x", "rows.npy", "--image-hash", "pdq"),
+            "--image-hash is for pictures (--image), not for fingerprints",
+        ),
+        (
+            ("build", "x", "photos", "--image", "--image-hash", "pdq", "--width", 64),
+            "the method pdq has 256 bits, got width=64",
+        ),
         (("probe", "p.fps", "new.jpg", "--input", "rows.npy"), "--input does not go with pictures"),
         (("probe", "p.fps", "0x2a", "new.jpg"), "give fingerprints or files, not both"),
-        (("nearest", "n.fps", "new.jpg"), "pictures and vectors need a store that was built of such"),
+        (
+            ("nearest", "n.fps", "new.jpg"),
+            "pictures and vectors need a store that was built of such",
+        ),
         (("insert", "p.fps", "-"), "not from standard input"),
     ):
         assert message in failure(*words, code=2)
     for words, message in (
-        (("probe", "p.fps", "--input", "x.jsonl", "--text-field", "t"), "(image-hash), so it takes no columns of texts"),
-        (("insert", "n.fps", "x.jsonl", "--text-field", "t"), "give it fingerprints, or build it with --text-field"),
+        (
+            ("probe", "p.fps", "--input", "x.jsonl", "--text-field", "t"),
+            "(image-hash), so it takes no columns of texts",
+        ),
+        (
+            ("insert", "n.fps", "x.jsonl", "--text-field", "t"),
+            "give it fingerprints, or build it with --text-field",
+        ),
         (("probe", "t.fps", "new.jpg"), "not a text"),
-        (("build", "x", "photos", "--image", "--suffix", ".txt"), "no picture to make a fingerprint of; left out: 1"),
+        (
+            ("build", "x", "photos", "--image", "--suffix", ".txt"),
+            "no picture to make a fingerprint of; left out: 1",
+        ),
     ):
         assert message in failure(*words)
     assert "--image of the pictures" in failure("build", "x", "photos")

@@ -1,4 +1,7 @@
-"""Zero bytes as the ends of lines: ids may hold line breaks, and pass through grep -z and xargs -0."""
+"""Zero bytes as the ends of lines.
+
+Ids may hold line breaks, and pass through grep -z and xargs -0.
+"""
 
 import itertools
 import json
@@ -14,7 +17,17 @@ import fpstore
 from fpstore.errors import InputError
 from fpstore.io import open_reader, open_writer
 
-IDS = ["plain", "two\nlines", "\nfirst", "last\n", "return\r", "\r\n", 'quo"te', 'comma, "and"\nbreak', "#comment"]
+IDS = [
+    "plain",
+    "two\nlines",
+    "\nfirst",
+    "last\n",
+    "return\r",
+    "\r\n",
+    'quo"te',
+    'comma, "and"\nbreak',
+    "#comment",
+]
 FORMS = ["tsv", "csv", "txt", "jsonl"]
 COLUMNS = ["fingerprint", "id"]
 
@@ -29,7 +42,13 @@ def ids_of(form: str) -> list[str]:
 
 
 def stored(ids: list[str]) -> None:
-    fpstore.build("s.fps", [*FINGERPRINTS[: len(ids) - 1].tolist(), 0x77 << 50], ids=ids, radius=0, overwrite=True).close()
+    fpstore.build(
+        "s.fps",
+        [*FINGERPRINTS[: len(ids) - 1].tolist(), 0x77 << 50],
+        ids=ids,
+        radius=0,
+        overwrite=True,
+    ).close()
 
 
 def test_what_is_written_is_read() -> None:
@@ -41,7 +60,8 @@ def test_what_is_written_is_read() -> None:
                 writer.write({"fingerprint": values[:count], "id": ids[:count]})
             data = Path(f"a.{form}").read_bytes()
             assert (data.count(b"\0"), data[-1:]) == (count, b"\0")
-            for text in (data, data[:-1], b"\0" + data.replace(b"\0", b"\0\0")):  # the last needs no end; empty ones are nothing
+            # the last needs no end; empty ones are nothing
+            for text in (data, data[:-1], b"\0" + data.replace(b"\0", b"\0\0")):
                 Path(f"a.{form}").write_bytes(text)
                 (chunk,) = open_reader(f"a.{form}", null=True, unbuffered=unbuffered)
                 assert (chunk.fingerprints.tolist(), chunk.ids) == (values[:count], ids[:count])
@@ -54,7 +74,8 @@ def test_a_header_and_a_bad_line() -> None:
     Path("a.csv").write_text(Path("a.csv").read_text().removesuffix("zz\0"))
     (chunk,) = open_reader("a.csv", id_field="url", null=True)
     assert (chunk.fingerprints.tolist(), chunk.ids) == ([7, 8], ["one\nand two", 'three "\n'])
-    for cell in ('"quoted"x\n', '"quoted"\n', 'a "b"\nc'):  # the line break is not in quotes, and some are
+    # the line break is not in quotes, and some are
+    for cell in ('"quoted"x\n', '"quoted"\n', 'a "b"\nc'):
         Path("a.csv").write_text(f'0x7,"x"\x000x8,{cell}\0')
         with pytest.raises(InputError, match=r"a\.csv:2: not valid CSV"):
             list(open_reader("a.csv", null=True))
@@ -71,17 +92,23 @@ def test_what_cannot_hold_zero_bytes_is_refused() -> None:
     (chunk,) = open_reader("a.jsonl", null=True)
     assert chunk.ids == ["a\0b"]
     for form in ("npy", "u64", "parquet"):
-        with pytest.raises(InputError, match=f"null, the zero byte at the end of lines, is for .*, not for {form}"):
+        with pytest.raises(
+            InputError, match=f"null, the zero byte at the end of lines, is for .*, not for {form}"
+        ):
             open_writer(f"a.{form}", columns=["fingerprint"], null=True)
         Path(f"a.{form}").write_bytes(b"")
         with pytest.raises(InputError, match=f"not for {form}"):
             open_reader(f"a.{form}", null=True)
     stored(["a", "b"])
     for verb in (["probe"], ["scan", "-r", 0], ["nearest"]):
-        assert "neither input nor output" in failure(verb[0], "s.fps", *verb[1:], "0x7", "-0", "-o", "m.parquet", code=2)
+        assert "neither input nor output" in failure(
+            verb[0], "s.fps", *verb[1:], "0x7", "-0", "-o", "m.parquet", code=2
+        )
     assert "not for npy" in failure("probe", "s.fps", "--input", "a.npy", "--input", "a.tsv", "-0")
     assert "not for npy" in failure("export", "s.fps", "-0", "-o", "m.npy", code=2)
-    assert "neither input nor output" in failure("ids", "s.fps", "a", "-0", "-o", "m.parquet", code=2)
+    assert "neither input nor output" in failure(
+        "ids", "s.fps", "a", "-0", "-o", "m.parquet", code=2
+    )
     assert "--null needs --input" in failure("delete", "s.fps", "a", "-0", code=2)
 
 

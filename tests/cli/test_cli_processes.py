@@ -25,15 +25,26 @@ from fpstore.io.source import Projection
 
 
 def states(folder: Path) -> dict[Path, int]:
-    """Return when each file was changed; the lock holds a note of its last owner, which nobody reads."""
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "writer.lock"}
+    """Return when each file was changed.
+
+    The lock holds a note of its last owner, which nobody reads.
+    """
+    return {
+        path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "writer.lock"
+    }
 
 
-SIGNALS = [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated"), (signal.SIGHUP, 129, b"hung up")]
+SIGNALS = [
+    (signal.SIGINT, 130, b"interrupted"),
+    (signal.SIGTERM, 143, b"terminated"),
+    (signal.SIGHUP, 129, b"hung up"),
+]
 
 
 @pytest.mark.parametrize(("how", "existing"), crossed(SIGNALS, [False, True]))
-def test_signals_during_a_build_leave_nothing(how: tuple[signal.Signals, int, bytes], existing: bool, folder: Path) -> None:
+def test_signals_during_a_build_leave_nothing(
+    how: tuple[signal.Signals, int, bytes], existing: bool, folder: Path
+) -> None:
     number, code, word = how
     np.save("many.npy", np.random.default_rng(1).integers(0, 2**64, 3_000_000, dtype=np.uint64))
     target = "crawl.fps" if existing else "new.fps"
@@ -55,7 +66,8 @@ def test_signals_during_a_build_leave_nothing(how: tuple[signal.Signals, int, by
 @pytest.mark.parametrize("ids", [True, False])
 def test_an_insert_that_is_interrupted_says_which_rows_are_in(ids: bool, folder: Path) -> None:
     fpstore.build("s.fps", np.arange(2, dtype=np.uint64), ids=["a", "b"] if ids else None).close()
-    rows = "".join(f"0x{2**63 + i:x}" + (f"\tid {i}\n" if ids else "\n") for i in range(120_000))  # one chunk and a part
+    # one chunk and a part
+    rows = "".join(f"0x{2**63 + i:x}" + (f"\tid {i}\n" if ids else "\n") for i in range(120_000))
     insert = process("insert", "s.fps", "-", "--id-type", "str", stdin=subprocess.PIPE)
     assert insert.stdin is not None
     insert.stdin.write(rows.encode())
@@ -67,8 +79,15 @@ def test_an_insert_that_is_interrupted_says_which_rows_are_in(ids: bool, folder:
                 insert.wait(0.01)
         insert.send_signal(signal.SIGINT)
         _, err = insert.communicate(timeout=60)
-        again = "repeat the command: a row that is stored is not added again" if ids else "insert only the rows after these"
-        told = f"fpstore: interrupted; before that, 65,536 rows of the first 65,536 were inserted; {again}\n"
+        again = (
+            "repeat the command: a row that is stored is not added again"
+            if ids
+            else "insert only the rows after these"
+        )
+        told = (
+            "fpstore: interrupted; before that, 65,536 rows of the first 65,536 were inserted; "
+            f"{again}\n"
+        )
         assert (insert.returncode, err.decode()) == (130, told)
         assert len(reader) == 2 + 65_536
 
@@ -111,7 +130,9 @@ def test_a_signal_that_other_code_ignores_is_raised_again() -> None:
     tick()
 
 
-def test_bars_say_how_many_bytes_are_read_in_a_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_bars_say_how_many_bytes_are_read_in_a_second(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "c.jsonl").write_text(f'{{"n": 1, "more": "{"x" * 90}"}}\n' * 26_000)
     source = open_corpus(tmp_path / "c.jsonl", texts=False)
     monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda: True, write=len, flush=bool))
@@ -122,15 +143,25 @@ def test_bars_say_how_many_bytes_are_read_in_a_second(monkeypatch: pytest.Monkey
 
     with Bars(True, source) as bars:
         for _ in range(2):  # the second reading begins at byte 0
-            said = [shown("reading", done) for done, _ in enumerate(source.batches(Projection(id="n")), 1)]
+            said = [
+                shown("reading", done)
+                for done, _ in enumerate(source.batches(Projection(id="n")), 1)
+            ]
             assert re.fullmatch(r"3 \([\d,]+/s, [\d.]+ [kMG]B/s\)", said[-1])
-            assert re.fullmatch(r"500 \([\d.,]+( M)?/s\)", shown("grouping", 500) and shown("grouping", 500))
+            assert re.fullmatch(
+                r"500 \([\d.,]+( M)?/s\)", shown("grouping", 500) and shown("grouping", 500)
+            )
 
 
 def test_ignored_signals_stay_ignored(folder: Path) -> None:
-    script = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\nfrom fpstore.cli import main; main()"
+    script = (
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\nfrom fpstore.cli import "
+        "main; main()"
+    )
     with subprocess.Popen(
-        [sys.executable, "-c", script, "build", "x.fps", "-", "-q"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", script, "build", "x.fps", "-", "-q"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as build:
         while not list(folder.glob(".x.fps.tmp-*")):
             with suppress(subprocess.TimeoutExpired):
@@ -178,31 +209,70 @@ for arguments in sys.argv[1:]:
 
 
 def test_closed_standard_streams_are_errors(folder: Path) -> None:
-    for redirected, message in (("verify crawl.fps 1</dev/null", "output"), ("probe crawl.fps --input - <&-", "input")):
+    for redirected, message in (
+        ("verify crawl.fps 1</dev/null", "output"),
+        ("probe crawl.fps --input - <&-", "input"),
+    ):
         script = f'"{sys.executable}" -m fpstore {redirected}'
         done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
         code = failure_of(redirected.split())
-        assert (done.returncode, done.stderr) == (code, f"fpstore: standard {message} is closed\n"), redirected
+        assert (done.returncode, done.stderr) == (
+            code,
+            f"fpstore: standard {message} is closed\n",
+        ), redirected
 
 
 def test_every_verb_needs_standard_output(folder: Path) -> None:
     """One process without it, and a fork for each verb."""
     verbs = [
-        *("verify crawl.fps --json", "stats crawl.fps", "plan 9", "repair crawl.fps", "merge crawl.fps", "--version"),
-        *("backup crawl.fps copy.fps", "build other.fps crawl.tsv", "insert crawl.fps crawl.tsv", "delete crawl.fps nothing"),
-        *("split crawl.fps shards --bits 2", "probe --help", "demo", "probe crawl.fps 000000000000002a", "hash --text crawl.tsv"),
+        *(
+            "verify crawl.fps --json",
+            "stats crawl.fps",
+            "plan 9",
+            "repair crawl.fps",
+            "merge crawl.fps",
+            "--version",
+        ),
+        *(
+            "backup crawl.fps copy.fps",
+            "build other.fps crawl.tsv",
+            "insert crawl.fps crawl.tsv",
+            "delete crawl.fps nothing",
+        ),
+        *(
+            "split crawl.fps shards --bits 2",
+            "probe --help",
+            "demo",
+            "probe crawl.fps 000000000000002a",
+            "hash --text crawl.tsv",
+        ),
         "export crawl.fps",
     ]
-    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-P", "-c", EACH_IN_A_FORK, *verbs]
+    command = [
+        "sh",
+        "-c",
+        'exec "$@" >&-',
+        "sh",
+        sys.executable,
+        "-P",
+        "-c",
+        EACH_IN_A_FORK,
+        *verbs,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    told = [(f"{verb}: fpstore: standard output is closed", str(failure_of(verb.split()))) for verb in verbs]
+    told = [
+        (f"{verb}: fpstore: standard output is closed", str(failure_of(verb.split())))
+        for verb in verbs
+    ]
     assert done.stderr.splitlines() == [line for pair in told for line in pair]
 
 
 def test_a_verb_that_prints_nothing_needs_no_standard_output(folder: Path) -> None:
     """And no file of a store gets the number of the stream that was closed."""
     for arguments in ("build new.fps crawl.tsv --quiet", "export crawl.fps -o rows.tsv"):
-        done = subprocess.run(["sh", "-c", f'"{sys.executable}" -m fpstore {arguments} <&- >&- 2>&-'], check=False)
+        done = subprocess.run(
+            ["sh", "-c", f'"{sys.executable}" -m fpstore {arguments} <&- >&- 2>&-'], check=False
+        )
         assert done.returncode == 0, arguments
     assert fpstore.open("new.fps")[42] == fpstore.open("crawl.fps")[42]
 
@@ -210,7 +280,9 @@ def test_a_verb_that_prints_nothing_needs_no_standard_output(folder: Path) -> No
 @pytest.mark.parametrize("verb", [["export", "crawl.fps"], ["--help"]])
 def test_a_full_output_is_an_error(verb: list[str], folder: Path) -> None:
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run([*COMMAND, *verb], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [*COMMAND, *verb], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
     assert done.returncode == 1
     assert re.fullmatch(r"fpstore: .*No space left on device(: free some space)?\n", done.stderr)
 
@@ -220,11 +292,22 @@ def test_a_build_that_cannot_write_leaves_nothing(limit: int, folder: Path) -> N
     np.save("many.npy", np.random.default_rng(1).integers(0, 2**64, 2_000_000, dtype=np.uint64))
     before = states(folder)
     script = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
-    arguments = ["build", "crawl.fps", "many.npy", "--design", "flip-2", "--force", "--memory", "64MiB"]
+    arguments = [
+        "build",
+        "crawl.fps",
+        "many.npy",
+        "--design",
+        "flip-2",
+        "--force",
+        "--memory",
+        "64MiB",
+    ]
     done = subprocess.run(
         [sys.executable, "-c", f"{script}from fpstore.cli import main; main()", *arguments],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1
     assert re.fullmatch(r"fpstore: .*(File too large|No space left on device).*\n", done.stderr)
     assert states(folder) == before
@@ -243,18 +326,26 @@ def test_a_terminal_gets_no_binary_format(folder: Path) -> None:
     """It got the bytes of the fingerprints."""
     arguments = ("export", "crawl.fps", "--format", "u64")
     ours, theirs = pty.openpty()
-    done = subprocess.run([*COMMAND, *arguments], stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=60)
+    done = subprocess.run(
+        [*COMMAND, *arguments], stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=60
+    )
     os.close(theirs)
     assert read_to_the_end(ours) == ""
     assert done.returncode == 2
-    assert "is binary, which a terminal does not show: name a file (--output), or pipe it" in done.stderr
+    assert (
+        "is binary, which a terminal does not show: name a file (--output), or pipe it"
+        in done.stderr
+    )
     piped = subprocess.run([*COMMAND, *arguments], capture_output=True)
     assert (len(piped.stdout) > 0, piped.returncode, piped.stderr) == (True, 0, b"")
 
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_bars_are_shown_on_a_terminal_only_if_wanted(wanted: bool, folder: Path) -> None:
-    for verb, last in ((["build", "x.fps", "crawl.tsv"], "tables"), (["verify", "crawl.fps"], "strings")):
+    for verb, last in (
+        (["build", "x.fps", "crawl.tsv"], "tables"),
+        (["verify", "crawl.fps"], "strings"),
+    ):
         ours, theirs = pty.openpty()
         command = [*COMMAND, *verb, *([] if wanted else ["--no-progress"])]
         env = {**os.environ, "TERM": "xterm"}

@@ -1,4 +1,7 @@
-"""The verbs probe, scan and nearest: queries, matches, outputs, limits, exit codes, and what plan says of a scan."""
+"""The verbs probe, scan and nearest.
+
+Queries, matches, outputs, limits, exit codes, and what plan says of a scan.
+"""
 
 import json
 from pathlib import Path
@@ -26,28 +29,48 @@ def test_probe_writes_one_line_per_id(folder: Path) -> None:
 
 
 def test_probe_json_has_one_object_per_query(folder: Path) -> None:
-    out = fine("probe", "crawl.fps", "0xFF", "--json", code=1) + fine("probe", "crawl.fps", "43", "--decimal", "--json")
+    out = fine("probe", "crawl.fps", "0xFF", "--json", code=1) + fine(
+        "probe", "crawl.fps", "43", "--decimal", "--json"
+    )
     assert [json.loads(line) for line in out.splitlines()] == [
         {"query": "00000000000000ff", "matches": []},
-        {"query": f"{43:016x}", "matches": [{"fingerprint": f"{42:016x}", "distance": 1, "ids": ["small"]}]},
+        {
+            "query": f"{43:016x}",
+            "matches": [{"fingerprint": f"{42:016x}", "distance": 1, "ids": ["small"]}],
+        },
     ]
-    lines = fine("probe", "crawl.fps", "0x2a", "--input", "-", "--json", stdin="0x0\tan id that does not matter\n")
+    lines = fine(
+        "probe",
+        "crawl.fps",
+        "0x2a",
+        "--input",
+        "-",
+        "--json",
+        stdin="0x0\tan id that does not matter\n",
+    )
     assert [json.loads(line)["query"] for line in lines.splitlines()] == [f"{42:016x}", f"{0:016x}"]
     fpstore.build("odd.fps", [1], ids=["tab\tand\nbreak"]).close()  # which a line cannot hold
     assert "JSON" in failure("probe", "odd.fps", "0x1")
-    assert json.loads(fine("probe", "odd.fps", "0x1", "--json"))["matches"][0]["ids"] == ["tab\tand\nbreak"]
+    assert json.loads(fine("probe", "odd.fps", "0x1", "--json"))["matches"][0]["ids"] == [
+        "tab\tand\nbreak"
+    ]
 
 
 def test_probe_writes_files_by_extension(folder: Path) -> None:
     lines = fine("probe", "crawl.fps", "--input", "queries.npy")
     for name in ("m.tsv", "m.csv", "m.jsonl", "m.parquet"):
-        assert fine("probe", "crawl.fps", "--input", "queries.npy", "-o", name, "--threads", 2) == ""
+        assert (
+            fine("probe", "crawl.fps", "--input", "queries.npy", "-o", name, "--threads", 2) == ""
+        )
     assert Path("m.tsv").read_text() == lines
     assert Path("m.csv").read_text() == lines.replace("\t", ",")
     table = pq.read_table("m.parquet")
     assert table.column_names == ["query", "fingerprint", "distance", "id", "row"]
     assert [str(kind) for kind in table.schema.types[:3]] == ["uint64", "uint64", "uint8"]
-    rows = [f"{r['query']:016x}\t{r['fingerprint']:016x}\t{r['distance']}\t{r['id']}\n" for r in table.to_pylist()]
+    rows = [
+        f"{r['query']:016x}\t{r['fingerprint']:016x}\t{r['distance']}\t{r['id']}\n"
+        for r in table.to_pylist()
+    ]
     assert "".join(rows) == lines
     queries = [json.loads(line)["query"] for line in Path("m.jsonl").read_text().splitlines()]
     assert queries == [f"{NEAR:016x}", f"{NEAR ^ 1:016x}"]
@@ -71,7 +94,9 @@ def test_probe_text_finds_the_documents(folder: Path) -> None:
     assert {line.split("\t")[3] for line in out.splitlines()} == {"notes/one.txt", "notes/two.txt"}
     found = json.loads(fine("probe", "notes.fps", "-", "--json", stdin=TEXT))
     assert found["document"] == "-"
-    assert {"fingerprint": found["query"], "distance": 0, "ids": ["notes/one.txt"]} in found["matches"]
+    assert {"fingerprint": found["query"], "distance": 0, "ids": ["notes/one.txt"]} in found[
+        "matches"
+    ]
     fine("probe", "notes.fps", "draft.txt", "notes/one.txt", "-o", "m.parquet")
     assert set(pq.read_table("m.parquet")["document"].to_pylist()) == {"draft.txt", "notes/one.txt"}
 
@@ -80,7 +105,9 @@ def test_probe_over_the_radius_scans_and_says_so(folder: Path) -> None:
     far = f"{NEAR ^ 0x1F:016x}"
     result = run("probe", "crawl.fps", far, far, "-r", 5)
     assert result.exit_code == 0
-    assert result.stderr.startswith("fpstore: radius 5 is over the store's 3: every one of 7 fingerprints is compared")
+    assert result.stderr.startswith(
+        "fpstore: radius 5 is over the store's 3: every one of 7 fingerprints is compared"
+    )
     assert result.stderr.endswith(". Store.scan and fpstore scan give no such notice\n")
     assert result.stderr.count("\n") == 1
     assert result.stdout == fine("scan", "crawl.fps", far, far, "-r", 5)
@@ -90,32 +117,62 @@ def test_probe_over_the_radius_scans_and_says_so(folder: Path) -> None:
 
 
 def test_short_fingerprints_are_refused(folder: Path) -> None:
-    """They are most often decimal, or cut off by a tool; padded, they would match something else or nothing."""
+    """They are most often decimal, or cut off by a tool.
+
+    Padded, they would match something else or nothing.
+    """
     advice = "write all 16, or 0x before fewer"
     assert f"'ff' is not a fingerprint: it has 2 of 16 hexadecimal digits: {advice}" in failure(
         "probe", "crawl.fps", "ff", code=2
     )
-    assert f"{advice} (decimal fingerprints need --decimal)" in failure("probe", "crawl.fps", "42", code=2)
-    for name, line in (("a.tsv", "42\ta"), ("a.csv", "42,a"), ("a.txt", "42 a"), ("a.jsonl", '{"fingerprint": "42", "id": "a"}')):
-        first = '{"fingerprint": "0x1", "id": "b"}' if name == "a.jsonl" else line.replace("42", "0x1").replace("a", "b")
+    assert f"{advice} (decimal fingerprints need --decimal)" in failure(
+        "probe", "crawl.fps", "42", code=2
+    )
+    for name, line in (
+        ("a.tsv", "42\ta"),
+        ("a.csv", "42,a"),
+        ("a.txt", "42 a"),
+        ("a.jsonl", '{"fingerprint": "42", "id": "a"}'),
+    ):
+        first = (
+            '{"fingerprint": "0x1", "id": "b"}'
+            if name == "a.jsonl"
+            else line.replace("42", "0x1").replace("a", "b")
+        )
         Path(name).write_text(f"{first}\n{line}\n")
-        assert f"{name}:2: '42' is not a fingerprint: it has 2 of 16" in failure("build", "short.fps", name)
-    assert fine("probe", "crawl.fps", "0x2a", "--json") == fine("probe", "crawl.fps", "42", "--decimal", "--json")
+        assert f"{name}:2: '42' is not a fingerprint: it has 2 of 16" in failure(
+            "build", "short.fps", name
+        )
+    assert fine("probe", "crawl.fps", "0x2a", "--json") == fine(
+        "probe", "crawl.fps", "42", "--decimal", "--json"
+    )
 
 
 def test_nearest_writes_the_nearest(folder: Path) -> None:
     near = f"{NEAR:016x}"
-    assert fine("nearest", "crawl.fps", near).splitlines() == [f"{near}\t{near}\t0\ta", f"{near}\t{near}\t0\ta again"]
-    assert fine("nearest", "crawl.fps", near, "-k", 2).splitlines()[2:] == [f"{near}\t{NEAR ^ 1:016x}\t1\tb"]
+    assert fine("nearest", "crawl.fps", near).splitlines() == [
+        f"{near}\t{near}\t0\ta",
+        f"{near}\t{near}\t0\ta again",
+    ]
+    assert fine("nearest", "crawl.fps", near, "-k", 2).splitlines()[2:] == [
+        f"{near}\t{NEAR ^ 1:016x}\t1\tb"
+    ]
     assert len(fine("nearest", "crawl.fps", near, "--count", 100).splitlines()) == len(IDS)
-    assert fine("nearest", "crawl.fps", near, "--count", 100, "-r", 1) == fine("probe", "crawl.fps", near, "-r", 1)
+    assert fine("nearest", "crawl.fps", near, "--count", 100, "-r", 1) == fine(
+        "probe", "crawl.fps", near, "-r", 1
+    )
     far = "0123456789abcdef"
     (line,) = fine("nearest", "crawl.fps", "--decimal", str(int(far, 16))).splitlines()[:1]
     assert line.startswith(f"{far}\t")
     assert fine("nearest", "crawl.fps", far, "--max-radius", 3, code=1) == ""
     fpstore.build("empty.fps", []).close()
     assert fine("nearest", "empty.fps", "0x1", "-k", 3, code=1) == ""
-    for verb, *words in (("nearest", "-k", 0), ("nearest", "-k", "x"), ("probe", "--limit", 0), ("scan", "-r", 3, "--limit", -1)):
+    for verb, *words in (
+        ("nearest", "-k", 0),
+        ("nearest", "-k", "x"),
+        ("probe", "--limit", 0),
+        ("scan", "-r", 3, "--limit", -1),
+    ):
         assert "must be a whole number from 1" in failure(verb, "crawl.fps", "0x1", *words, code=2)
 
 
@@ -123,8 +180,16 @@ def test_nearest_writes_json_and_files(folder: Path) -> None:
     found = json.loads(fine("nearest", "crawl.fps", "0xFF", "-k", 2, "--json"))
     assert [sorted(m) for m in found["matches"]] == [["distance", "fingerprint", "ids"]] * 2
     assert sorted(found) == ["matches", "query"]
-    fine("nearest", "crawl.fps", "--input", "queries.npy", "-k", 1, "-o", "m.parquet", "--threads", 2)
-    assert pq.read_table("m.parquet").column_names == ["query", "fingerprint", "distance", "id", "row"]
+    fine(
+        "nearest", "crawl.fps", "--input", "queries.npy", "-k", 1, "-o", "m.parquet", "--threads", 2
+    )
+    assert pq.read_table("m.parquet").column_names == [
+        "query",
+        "fingerprint",
+        "distance",
+        "id",
+        "row",
+    ]
     out = fine("nearest", "notes.fps", "draft.txt", "-k", 1)
     assert out.split("\t")[3].startswith("notes/")
 
@@ -134,8 +199,13 @@ def test_a_limit_keeps_the_nearest_and_notes_the_others(folder: Path, verb: str)
     near = f"{NEAR:016x}"
     result = run(verb, "crawl.fps", near, near, "0xF0F0F0F0F0F0F0F", "-r", 3, "--limit", 1)
     assert result.exit_code == 0
-    assert result.stdout.splitlines() == [f"{near}\t{near}\t0\ta", f"{near}\t{near}\t0\ta again"] * 2
-    assert result.stderr == "fpstore: 2 queries have more matches than --limit 1: only the nearest are written\n"
+    assert (
+        result.stdout.splitlines() == [f"{near}\t{near}\t0\ta", f"{near}\t{near}\t0\ta again"] * 2
+    )
+    assert (
+        result.stderr
+        == "fpstore: 2 queries have more matches than --limit 1: only the nearest are written\n"
+    )
     assert run(verb, "crawl.fps", near, "-r", 3, "--limit", 1, "-q").stderr == ""
     result = run(verb, "crawl.fps", near, "0xF0F0F0F0F0F0F0F", "-r", 3, "--limit", 1, "--json")
     assert [json.loads(line)["more"] for line in result.stdout.splitlines()] == [True, False]
@@ -148,21 +218,35 @@ def test_a_limit_keeps_the_nearest_and_notes_the_others(folder: Path, verb: str)
 def test_insert_unmatched_above_the_radius_says_what_to_build(folder: Path) -> None:
     result = run("insert", "crawl.fps", "new.tsv", "--unmatched", "-r", 9, "--no-progress")
     assert result.exit_code == 0
-    assert result.stderr.startswith("fpstore: radius 9 is over the store's 3: every one of 7 fingerprints is compared")
+    assert result.stderr.startswith(
+        "fpstore: radius 9 is over the store's 3: every one of 7 fingerprints is compared"
+    )
     assert "ScanWarning" not in result.stderr
 
 
 def test_plan_tells_where_a_scan_is_cheaper(folder: Path) -> None:
     out = fine("plan", "2^20", "-r", 12, "--all")
     assert [line.split()[0] for line in out.splitlines()].count("scan") == 1
-    told = "For 1,048,576 fingerprints, look-ups take less time than a scan up to radius 16, above which there are none. "
+    told = (
+        "For 1,048,576 fingerprints, look-ups take less time than a scan up to radius 16, above "
+        "which there are none. "
+    )
     assert out.splitlines()[-1].startswith(f"{told}At radius 12 a scan is cheaper for up to ")
     found = json.loads(fine("plan", "2^20", "-r", 12, "--json"))
-    assert (found["fingerprints"], found["radius"], found["scan"]["cheaper_from_radius"]) == (1 << 20, 12, 17)
+    assert (found["fingerprints"], found["radius"], found["scan"]["cheaper_from_radius"]) == (
+        1 << 20,
+        12,
+        17,
+    )
     assert f"{found['scan']['cheaper_up_to_fingerprints']:,} fingerprints." in out
-    assert fine("plan", "2^20", "-r", 30).splitlines()[-1] == "Above radius 16 there are no look-ups, only a scan."
+    assert (
+        fine("plan", "2^20", "-r", 30).splitlines()[-1]
+        == "Above radius 16 there are no look-ups, only a scan."
+    )
     chosen = [
-        json.loads(fine("plan", "2^34", "--prefer", p, "--json", "--memory-budget", "4TB"))["plans"][0]
+        json.loads(fine("plan", "2^34", "--prefer", p, "--json", "--memory-budget", "4TB"))[
+            "plans"
+        ][0]
         for p in ("speed", "space")
     ]
     assert chosen[0]["microseconds"] < chosen[1]["microseconds"]
@@ -180,19 +264,30 @@ def records(text):
 def test_outputs_tell_the_row_and_the_id_of_a_query(folder: Path, verb: tuple[str, ...]) -> None:
     command = (verb[0], "crawl.fps", *verb[1:], "--input", "crawl.tsv")
     objects = records(fine(*command, "--json"))
-    assert [(found["row"], found["query_id"], int(found["query"], 16)) for found in objects] == list(
-        zip(range(8), IDS, FINGERPRINTS.tolist(), strict=True)
-    )
-    assert list(objects[0]) == ["row", "query_id", "query", "matches", *(["more"] if "more" in objects[0] else [])]
+    assert [
+        (found["row"], found["query_id"], int(found["query"], 16)) for found in objects
+    ] == list(zip(range(8), IDS, FINGERPRINTS.tolist(), strict=True))
+    assert list(objects[0]) == [
+        "row",
+        "query_id",
+        "query",
+        "matches",
+        *(["more"] if "more" in objects[0] else []),
+    ]
     fine(*command, "-o", "m.parquet")
     table = pq.read_table("m.parquet")
     assert table.column_names == ["query", "fingerprint", "distance", "id", "row", "query_id"]
     assert str(table.schema.field("row").type) == "uint64"
     rows = table.to_pylist()
     assert [(r["row"], r["query_id"], r["id"]) for r in rows] == [
-        (found["row"], found["query_id"], one) for found in objects for match in found["matches"] for one in match["ids"]
+        (found["row"], found["query_id"], one)
+        for found in objects
+        for match in found["matches"]
+        for one in match["ids"]
     ]
-    plain = [f"{r['query']:016x}\t{r['fingerprint']:016x}\t{r['distance']}\t{r['id']}" for r in rows]
+    plain = [
+        f"{r['query']:016x}\t{r['fingerprint']:016x}\t{r['distance']}\t{r['id']}" for r in rows
+    ]
     assert fine(*command).splitlines() == plain
     told = [f"{line}\t{r['row']}\t{r['query_id']}" for line, r in zip(plain, rows, strict=True)]
     assert fine(*command, "--with-queries").splitlines() == told
@@ -202,7 +297,9 @@ def test_outputs_tell_the_row_and_the_id_of_a_query(folder: Path, verb: tuple[st
 
 def test_inputs_without_ids_have_rows_only(folder: Path) -> None:
     command = ("probe", "crawl.fps", "-r", 0, "--input", "queries.npy")
-    assert [list(found) for found in records(fine(*command, "--json"))] == [["row", "query", "matches"]] * 2
+    assert [list(found) for found in records(fine(*command, "--json"))] == [
+        ["row", "query", "matches"]
+    ] * 2
     fine(*command, "-o", "m.parquet")
     assert pq.read_table("m.parquet").column_names[4:] == ["row"]
     told = [line.split("\t")[3:] for line in fine(*command, "--with-queries").splitlines()]
@@ -210,7 +307,13 @@ def test_inputs_without_ids_have_rows_only(folder: Path) -> None:
     Path("none.tsv").write_text("")
     assert fine("probe", "crawl.fps", "--input", "none.tsv", "--with-queries", code=1) == ""
     fine("probe", "crawl.fps", "--input", "none.tsv", "-o", "m.parquet", code=1)
-    assert pq.read_table("m.parquet").column_names == ["query", "fingerprint", "distance", "id", "row"]
+    assert pq.read_table("m.parquet").column_names == [
+        "query",
+        "fingerprint",
+        "distance",
+        "id",
+        "row",
+    ]
 
 
 def test_integers_stay_integers(folder: Path) -> None:
@@ -221,7 +324,9 @@ def test_integers_stay_integers(folder: Path) -> None:
     assert pq.read_table("m.parquet")["query_id"].to_pylist() == [77, 77, 2**64 - 1]
 
 
-def test_rows_run_on_over_arguments_files_and_batches(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_run_on_over_arguments_files_and_batches(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(questions, "FIRST_QUERIES", 3)
     monkeypatch.setattr(questions, "CHUNK_QUERIES", 5)
     np.save("many.npy", np.arange(40, dtype=np.uint64))
@@ -230,7 +335,9 @@ def test_rows_run_on_over_arguments_files_and_batches(folder: Path, monkeypatch:
     files = ("--input", "many.npy", "--input", "many.npy")
     assert [found["row"] for found in records(fine(*command, *files, "--json"))] == list(range(80))
     out = fine(*command, *files, "--with-queries").splitlines()
-    assert [line.split("\t")[3:] for line in out] == [[str(row % 40), str(row)] for row in range(80)]
+    assert [line.split("\t")[3:] for line in out] == [
+        [str(row % 40), str(row)] for row in range(80)
+    ]
     # The fingerprints of the command line come first. They have no ids, so no query has.
     both = records(fine("probe", "crawl.fps", "0x2a", "--input", "crawl.tsv", "--json"))
     assert [found["row"] for found in both] == list(range(9))
@@ -242,15 +349,22 @@ def test_rows_run_on_over_arguments_files_and_batches(folder: Path, monkeypatch:
 def test_texts_are_told_by_their_documents(folder: Path) -> None:
     out = fine("probe", "notes.fps", "draft.txt", "--with-queries").splitlines()
     assert {tuple(line.split("\t")[4:]) for line in out} == {("0", "draft.txt")}
-    assert list(records(fine("probe", "notes.fps", "draft.txt", "--json"))[0]) == ["document", "query", "matches"]
+    assert list(records(fine("probe", "notes.fps", "draft.txt", "--json"))[0]) == [
+        "document",
+        "query",
+        "matches",
+    ]
     fine("probe", "notes.fps", "draft.txt", "-o", "m.parquet")
     assert pq.read_table("m.parquet").column_names[4:] == ["document"]
 
 
 @pytest.mark.parametrize(("suffix", "verb"), crossed(["parquet", "jsonl", "csv", "tsv"], VERBS))
-def test_ids_of_queries_come_from_a_named_column(folder: Path, suffix: str, verb: tuple[str, ...]) -> None:
+def test_ids_of_queries_come_from_a_named_column(
+    folder: Path, suffix: str, verb: tuple[str, ...]
+) -> None:
     rows = [
-        {"place": str(i), "hash": f"{f:016x}", "url": name} for i, (f, name) in enumerate(zip(FINGERPRINTS, IDS, strict=True))
+        {"place": str(i), "hash": f"{f:016x}", "url": name}
+        for i, (f, name) in enumerate(zip(FINGERPRINTS, IDS, strict=True))
     ]
     if suffix == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), "q.parquet")
@@ -258,25 +372,49 @@ def test_ids_of_queries_come_from_a_named_column(folder: Path, suffix: str, verb
         Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     else:
         gap = {"csv": ",", "tsv": "\t"}[suffix]
-        Path(f"q.{suffix}").write_text("".join(gap.join(row) + "\n" for row in [list(rows[0]), *(r.values() for r in rows)]))
-    command = (verb[0], "crawl.fps", *verb[1:], "--input", f"q.{suffix}", "--fingerprint-field", "hash")
-    assert [found["query_id"] for found in records(fine(*command, "--id-field", "url", "--json"))] == IDS
+        Path(f"q.{suffix}").write_text(
+            "".join(gap.join(row) + "\n" for row in [list(rows[0]), *(r.values() for r in rows)])
+        )
+    command = (
+        verb[0],
+        "crawl.fps",
+        *verb[1:],
+        "--input",
+        f"q.{suffix}",
+        "--fingerprint-field",
+        "hash",
+    )
+    assert [
+        found["query_id"] for found in records(fine(*command, "--id-field", "url", "--json"))
+    ] == IDS
     numbered = (*command, "--id-field", "place", "--id-type")
-    assert [found["query_id"] for found in records(fine(*numbered, "int", "--json"))] == list(range(8))
-    assert [found["query_id"] for found in records(fine(*numbered, "str", "--json"))] == list("01234567")
+    assert [found["query_id"] for found in records(fine(*numbered, "int", "--json"))] == list(
+        range(8)
+    )
+    assert [found["query_id"] for found in records(fine(*numbered, "str", "--json"))] == list(
+        "01234567"
+    )
     missing = run(*command, "--id-field", "uri", "--json")
     assert missing.exit_code == 2
     assert "uri" in missing.stderr
 
 
 def test_ids_of_queries_need_a_file_of_them(folder: Path) -> None:
-    assert "--id-field is for --input" in failure("probe", "crawl.fps", "0x2a", "--id-field", "url", code=2)
+    assert "--id-field is for --input" in failure(
+        "probe", "crawl.fps", "0x2a", "--id-field", "url", code=2
+    )
     both = ("scan", "crawl.fps", "0x2a", "-r", 1, "--input", "crawl.tsv", "--id-type", "str")
     assert "--id-type is for --input" in failure(*both, code=2)
-    assert "--id-field is for fingerprints" in failure("nearest", "notes.fps", "notes", "--id-field", "x", code=2)
+    assert "--id-field is for fingerprints" in failure(
+        "nearest", "notes.fps", "notes", "--id-field", "x", code=2
+    )
 
 
-SEARCHED = [("probe", "crawl.fps", "-r", 0), ("scan", "crawl.fps", "-r", 0), ("nearest", "crawl.fps", "--max-radius", 0)]
+SEARCHED = [
+    ("probe", "crawl.fps", "-r", 0),
+    ("scan", "crawl.fps", "-r", 0),
+    ("nearest", "crawl.fps", "--max-radius", 0),
+]
 ABSENT = "1234567812345678"
 
 
@@ -303,12 +441,17 @@ def test_errors_end_with_two(folder: Path, verb: tuple[object, ...]) -> None:
 
 
 @pytest.mark.parametrize("verb", SEARCHED, ids=lambda verb: verb[0])
-def test_quiet_writes_nothing_and_stops_at_the_first_match(folder: Path, verb: tuple[object, ...]) -> None:
+def test_quiet_writes_nothing_and_stops_at_the_first_match(
+    folder: Path, verb: tuple[object, ...]
+) -> None:
     Path("bad.tsv").write_text("zz\n")
     assert fine(*verb, "--input", "crawl.tsv", "-q") == ""
-    assert fine(*verb, "0x2a", "--input", "bad.tsv", "-q") == ""  # as grep -q does, it reads no further
+    # as grep -q does, it reads no further
+    assert fine(*verb, "0x2a", "--input", "bad.tsv", "-q") == ""
     assert "bad.tsv:1: " in failure(*verb, ABSENT, "--input", "bad.tsv", "-q", code=2)
-    assert "--output does not go with --quiet" in failure(*verb, "0x2a", "-q", "-o", "m.tsv", code=2)
+    assert "--output does not go with --quiet" in failure(
+        *verb, "0x2a", "-q", "-o", "m.tsv", code=2
+    )
     assert not Path("m.tsv").exists()
 
 

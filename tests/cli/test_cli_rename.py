@@ -27,7 +27,9 @@ each_output = pytest.mark.parametrize(("command", "columns"), OUTPUTS, ids=lambd
 
 
 @each_output
-def test_columns_get_other_names(folder: Path, command: tuple[object, ...], columns: list[str]) -> None:
+def test_columns_get_other_names(
+    folder: Path, command: tuple[object, ...], columns: list[str]
+) -> None:
     first, last = columns[0], columns[-1]
     new = ["neu, neu", *columns[1:-1], "letzte"]
     options = ("--rename", f"{first}=neu, neu", "--rename", f"{last}=letzte")
@@ -40,21 +42,33 @@ def test_columns_get_other_names(folder: Path, command: tuple[object, ...], colu
     assert table.equals(old.rename_columns(new))
     fine(*command, *options, "-o", "new.csv")
     fine(*command, "-o", "old.csv")
-    assert Path("new.csv").read_text() == ",".join(['"neu, neu"', *new[1:]]) + "\n" + Path("old.csv").read_text()
+    assert (
+        Path("new.csv").read_text()
+        == ",".join(['"neu, neu"', *new[1:]]) + "\n" + Path("old.csv").read_text()
+    )
     assert fine(*command, *options).splitlines() == ["\t".join(new), *fine(*command).splitlines()]
     if command[0] in ("pairs", "join", "cluster", "export"):
-        renamed, plain = ([json.loads(line) for line in fine(*command, *o, "--json").splitlines()] for o in (options, ()))
+        renamed, plain = (
+            [json.loads(line) for line in fine(*command, *o, "--json").splitlines()]
+            for o in (options, ())
+        )
         assert [list(row) for row in renamed] == [new] * len(plain)
         assert [list(row.values()) for row in renamed] == [list(row.values()) for row in plain]
 
 
 @each_output
-def test_wrong_names_are_errors(folder: Path, command: tuple[object, ...], columns: list[str]) -> None:
+def test_wrong_names_are_errors(
+    folder: Path, command: tuple[object, ...], columns: list[str]
+) -> None:
     here = f"(columns here: {', '.join(columns)})"
     for output in ("-", "m.parquet", "m.csv"):
         there = (*command, "-o", output, "--rename")
-        assert f"there is no column 'nothing' to rename {here}" in failure(*there, "nothing=x", code=2)
-        assert "two columns would have one name" in failure(*there, f"{columns[0]}={columns[1]}", code=2)
+        assert f"there is no column 'nothing' to rename {here}" in failure(
+            *there, "nothing=x", code=2
+        )
+        assert "two columns would have one name" in failure(
+            *there, f"{columns[0]}={columns[1]}", code=2
+        )
         assert not Path(output).exists()
     for wrong in ("id", "=x", "id=", ""):
         assert "--rename: must be OLD=NEW, got" in failure(*command, "--rename", wrong, code=2)
@@ -62,23 +76,53 @@ def test_wrong_names_are_errors(folder: Path, command: tuple[object, ...], colum
 
 
 def test_names_may_be_exchanged(folder: Path) -> None:
-    fine("export", "crawl.fps", "--rename", "fingerprint=id", "--rename", "id=fingerprint", "-o", "m.parquet")
+    fine(
+        "export",
+        "crawl.fps",
+        "--rename",
+        "fingerprint=id",
+        "--rename",
+        "id=fingerprint",
+        "-o",
+        "m.parquet",
+    )
     assert pq.read_table("m.parquet").column_names == ["id", "fingerprint"]
     Path("none.tsv").write_text("")  # an empty input may have ids
-    fine("probe", "crawl.fps", "--input", "none.tsv", "--rename", "query_id=url", "-o", "m.parquet", code=1)
+    fine(
+        "probe",
+        "crawl.fps",
+        "--input",
+        "none.tsv",
+        "--rename",
+        "query_id=url",
+        "-o",
+        "m.parquet",
+        code=1,
+    )
     assert pq.read_table("m.parquet").column_names[-1] == "url"
     wrong = failure("export", "crawl.fps", "-o", "m.npy", "--rename", "fingerprint=x", code=2)
     assert "the npy format has no names of columns" in wrong
 
 
 def test_fields_of_objects_of_queries(folder: Path) -> None:
-    names = {"row": "n", "query_id": "url", "query": "asked", "matches": "near", "fingerprint": "hash", "distance": "bits"}
+    names = {
+        "row": "n",
+        "query_id": "url",
+        "query": "asked",
+        "matches": "near",
+        "fingerprint": "hash",
+        "distance": "bits",
+    }
     names |= {"ids": "urls"}
     command = ("probe", "crawl.fps", "--input", "crawl.tsv", "--json")
     for limit in ([], ["--limit", "50"]):
         new = {**names, "more": "cut"} if limit else names
-        out = fine(*command, *limit, *(word for old in new for word in ("--rename", f"{old}={new[old]}"))).splitlines()
-        assert [list(json.loads(line)) for line in out] == [["n", "url", "asked", "near", *(["cut"] if limit else [])]] * 8
+        out = fine(
+            *command, *limit, *(word for old in new for word in ("--rename", f"{old}={new[old]}"))
+        ).splitlines()
+        assert [list(json.loads(line)) for line in out] == [
+            ["n", "url", "asked", "near", *(["cut"] if limit else [])]
+        ] * 8
         back = "\n".join(out)
         for old, name in new.items():
             back = back.replace(f'"{name}": ', f'"{old}": ')
@@ -91,17 +135,32 @@ def test_fields_of_objects_of_queries(folder: Path) -> None:
 
 
 def test_clusters_of_a_corpus(folder: Path) -> None:
-    command = ("dedup", "corpus.parquet", "clean.parquet", "--text-field", "text", "--id-field", "id", "-q")
+    command = (
+        "dedup",
+        "corpus.parquet",
+        "clean.parquet",
+        "--text-field",
+        "text",
+        "--id-field",
+        "id",
+        "-q",
+    )
     fine(*command, "--clusters", "c.csv", "--rename", "id=url")
     assert Path("c.csv").read_text().splitlines()[0] == "url,cluster,representative,distance"
     Path("clean.parquet").unlink()
-    assert "--rename is for the columns of --clusters" in failure(*command, "--rename", "id=url", code=2)
-    assert "no column 'url'" in failure(*command, "--clusters", "d.csv", "--rename", "url=id", code=2)
+    assert "--rename is for the columns of --clusters" in failure(
+        *command, "--rename", "id=url", code=2
+    )
+    assert "no column 'url'" in failure(
+        *command, "--clusters", "d.csv", "--rename", "url=id", code=2
+    )
     assert not Path("clean.parquet").exists()
 
 
 def test_a_writer_takes_the_old_names(tmp_path: Path) -> None:
-    with open_writer(tmp_path / "a.tsv", columns=["fingerprint", "id"], names={"fingerprint": "hash"}) as writer:
+    with open_writer(
+        tmp_path / "a.tsv", columns=["fingerprint", "id"], names={"fingerprint": "hash"}
+    ) as writer:
         writer.write({"fingerprint": [7], "id": ["x"]})
         with pytest.raises(InputError, match="columns hash, id given"):
             writer.write({"hash": [7], "id": ["x"]})

@@ -1,4 +1,7 @@
-"""A signal while the command is loaded: it ends with a line and the usual code, as it does later."""
+"""A signal while the command is loaded.
+
+It ends with a line and the usual code, as it does later.
+"""
 
 import os
 import subprocess
@@ -26,11 +29,15 @@ IGNORING = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
 MODULES = ["fpstore._kernel", "numpy", "fpstore.store", "fpstore.cli", "click", "fpstore.cli.verb"]
 
 
-def started(folder: Path, module: str, command: list[str], sent: str = "SIGINT") -> tuple[int, str, str]:
+def started(
+    folder: Path, module: str, command: list[str], sent: str = "SIGINT"
+) -> tuple[int, str, str]:
     """Run a command that gets the signal when it loads a module; return its code and outputs."""
     (folder / "sitecustomize.py").write_text(SENDER)
     environment = {**os.environ, "PYTHONPATH": str(folder), "INTERRUPTED_AT": module, "SENT": sent}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -42,13 +49,25 @@ def command_of(folder: Path, way: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("module", "way"), crossed(MODULES, ["module", "script"], share=4))
-def test_an_interrupt_while_modules_are_loaded_is_one_line(tmp_path: Path, module: str, way: str) -> None:
-    assert started(tmp_path, module, command_of(tmp_path, way)) == (130, "", "fpstore: interrupted\n")
+def test_an_interrupt_while_modules_are_loaded_is_one_line(
+    tmp_path: Path, module: str, way: str
+) -> None:
+    assert started(tmp_path, module, command_of(tmp_path, way)) == (
+        130,
+        "",
+        "fpstore: interrupted\n",
+    )
 
 
-@pytest.mark.parametrize(("sent", "code", "words"), [("SIGTERM", 143, "terminated"), slow("SIGHUP", 129, "hung up")])
+@pytest.mark.parametrize(
+    ("sent", "code", "words"), [("SIGTERM", 143, "terminated"), slow("SIGHUP", 129, "hung up")]
+)
 def test_other_signals_are_one_line_too(tmp_path: Path, sent: str, code: int, words: str) -> None:
-    assert started(tmp_path, "numpy", command_of(tmp_path, "module"), sent) == (code, "", f"fpstore: {words}\n")
+    assert started(tmp_path, "numpy", command_of(tmp_path, "module"), sent) == (
+        code,
+        "",
+        f"fpstore: {words}\n",
+    )
 
 
 @pytest.mark.parametrize("way", [slow("module"), "script"])
@@ -59,7 +78,8 @@ def test_an_ignored_interrupt_stays_ignored(tmp_path: Path, way: str) -> None:
 
 def test_a_program_that_imports_the_package_keeps_its_handler(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
-        "try:\n    import fpstore\nexcept KeyboardInterrupt:\n    print('its own')\n    raise SystemExit(7)\n"
+        "try:\n    import fpstore\nexcept KeyboardInterrupt:\n    print('its own')\n    raise "
+        "SystemExit(7)\n"
     )
     done = started(tmp_path, "fpstore.store", [sys.executable, str(tmp_path / "program.py")])
     assert done == (7, "its own\n", "")

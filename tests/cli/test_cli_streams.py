@@ -20,7 +20,11 @@ from speeds import crossed
 
 import fpstore
 
-VERBS = [("probe", "crawl.fps", "-r", "1"), ("scan", "crawl.fps", "-r", "1"), ("nearest", "crawl.fps", "-k", "2")]
+VERBS = [
+    ("probe", "crawl.fps", "-r", "1"),
+    ("scan", "crawl.fps", "-r", "1"),
+    ("nearest", "crawl.fps", "-k", "2"),
+]
 GAPS = {"csv": ",", "tsv": "\t", "txt": " "}
 
 
@@ -31,9 +35,14 @@ def query(form: str, fingerprint: int, name: str) -> str:
 
 
 @pytest.mark.parametrize(("form", "verb"), crossed(["txt", "tsv", "csv", "jsonl"], VERBS))
-def test_each_line_is_answered_before_the_next_is_sent(folder: Path, verb: tuple[str, ...], form: str) -> None:
+def test_each_line_is_answered_before_the_next_is_sent(
+    folder: Path, verb: tuple[str, ...], form: str
+) -> None:
     rng = np.random.default_rng(7)
-    asked = [int(f) ^ 1 << int(bit) for f, bit in zip(rng.choice(FINGERPRINTS, 50), rng.integers(0, 64, 50), strict=True)]
+    asked = [
+        int(f) ^ 1 << int(bit)
+        for f, bit in zip(rng.choice(FINGERPRINTS, 50), rng.integers(0, 64, 50), strict=True)
+    ]
     Path("q.tsv").write_text("".join(f"{f:016x}\tid{i}\n" for i, f in enumerate(asked)))
     wanted = fine(*verb, "--input", "q.tsv", "--json").splitlines()
     with Conversation(*verb, "--input", "-", "--format", form, "--json") as one:
@@ -53,7 +62,8 @@ def test_a_half_line_waits_for_its_rest(folder: Path) -> None:
         assert one.answer().endswith("\tsmall")
         one.send("0x")
         one.send("0")
-        assert one.ended() == (0, b"0000000000000000\t0000000000000000\t0\tzero\n", "")  # the last line needs no end
+        # the last line needs no end
+        assert one.ended() == (0, b"0000000000000000\t0000000000000000\t0\tzero\n", "")
     with Conversation("probe", "crawl.fps", "--input", "-", "--id-field", "url", "--json") as one:
         for line in ("# a comment\n", "url\tother\tfingerprint\n", "here\t?\t000000000000002a\n"):
             one.send(line)
@@ -62,7 +72,10 @@ def test_a_half_line_waits_for_its_rest(folder: Path) -> None:
 
 
 def test_what_is_inserted_meanwhile_is_found(folder: Path) -> None:
-    with Conversation("probe", "crawl.fps", "--input", "-", "--json") as one, fpstore.open("crawl.fps", "r+") as writer:
+    with (
+        Conversation("probe", "crawl.fps", "--input", "-", "--json") as one,
+        fpstore.open("crawl.fps", "r+") as writer,
+    ):
         for number in range(20):
             asked = 0x1234_5678_0000_0000 | number << 20 | 0x1F << 40
             one.send(f"{asked:016x}\n")
@@ -78,7 +91,9 @@ def test_what_is_inserted_meanwhile_is_found(folder: Path) -> None:
 def test_a_bad_line_is_named_after_the_answers_to_those_before_it(folder: Path) -> None:
     for form in ("tsv", "jsonl"):
         good = query(form, NEAR, "x")
-        with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", "--format", form, "--json") as one:
+        with Conversation(
+            "probe", "crawl.fps", "-r", 0, "--input", "-", "--format", form, "--json"
+        ) as one:
             for _ in range(3):
                 one.send(good)
                 assert json.loads(one.answer())["matches"]
@@ -98,11 +113,22 @@ def test_a_bad_line_does_not_end_a_writer(folder: Path, form: str) -> None:
         (0xFFFF, "after"),
     ]
     lines = [
-        query(form, *row) if row else {"jsonl": '{"id": "bad", "fingerprint": 1.5}\n'}.get(form, "zz\tbad\n") for row in sent
+        query(form, *row)
+        if row
+        else {"jsonl": '{"id": "bad", "fingerprint": 1.5}\n'}.get(form, "zz\tbad\n")
+        for row in sent
     ]
-    wanted = [(0, "new", None), (1, "like", "near"), (2, "bad", "error"), (3, "new", "stored"), (4, "after", None)]
+    wanted = [
+        (0, "new", None),
+        (1, "like", "near"),
+        (2, "bad", "error"),
+        (3, "new", "stored"),
+        (4, "after", None),
+    ]
     for together in (False, True):
-        with Conversation("insert", "crawl.fps", "-", "--format", form, "--unmatched", "--json", "-r", 1) as one:
+        with Conversation(
+            "insert", "crawl.fps", "-", "--format", form, "--unmatched", "--json", "-r", 1
+        ) as one:
             if together:
                 one.send("".join(lines))
             found = []
@@ -114,7 +140,10 @@ def test_a_bad_line_does_not_end_a_writer(folder: Path, form: str) -> None:
         assert (code, out) == (1, b"")
         assert "fpstore: 1 row wrong, the first one: <stdin>:" in err
         keys = [(row["row"], row["query_id"], row.get("reason")) for row in found]
-        names = [(number, name if form == "jsonl" or name != "bad" else None, why) for number, name, why in wanted]
+        names = [
+            (number, name if form == "jsonl" or name != "bad" else None, why)
+            for number, name, why in wanted
+        ]
         assert keys == names
         assert [row["inserted"] for row in found] == [why is None for *_, why in wanted]
         assert [bool(row.get("error")) for row in found] == [why == "error" for *_, why in wanted]
@@ -126,21 +155,79 @@ def test_rows_left_out_behind_the_last_chunk_are_no_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
     monkeypatch.setattr(import_module("fpstore.cli.content"), "CHUNK_ROWS", 1)
-    fine("build", "pages.fps", "corpus.parquet", "--text-field", "text", "--id-field", "id", "-q", "--force")
-    rows = [{"url": "x", "text": "words of a page of its own"}, {"url": "y", "text": " "}, {"url": "z", "text": None}]
+    fine(
+        "build",
+        "pages.fps",
+        "corpus.parquet",
+        "--text-field",
+        "text",
+        "--id-field",
+        "id",
+        "-q",
+        "--force",
+    )
+    rows = [
+        {"url": "x", "text": "words of a page of its own"},
+        {"url": "y", "text": " "},
+        {"url": "z", "text": None},
+    ]
     Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    out = run("insert", "pages.fps", "p.jsonl", "--text-field", "text", "--id-field", "url", "-q", *options)
+    out = run(
+        "insert",
+        "pages.fps",
+        "p.jsonl",
+        "--text-field",
+        "text",
+        "--id-field",
+        "url",
+        "-q",
+        *options,
+    )
     assert (out.exit_code, out.stderr) == (0, "")
-    found = [(row["query_id"], row.get("reason")) for row in map(json.loads, out.stdout.splitlines())]
-    assert found == ([("x", None), ("y", "no words"), ("z", "no words")] if "--json" in options else [])
+    found = [
+        (row["query_id"], row.get("reason")) for row in map(json.loads, out.stdout.splitlines())
+    ]
+    assert found == (
+        [("x", None), ("y", "no words"), ("z", "no words")] if "--json" in options else []
+    )
     assert fine("ids", "pages.fps", "x").endswith("\tx\n")
 
 
 def test_null_and_blank_texts_have_one_reason_everywhere(folder: Path) -> None:
-    """A null text was "no words" in an answer, "null" in the list and "no text" in the note; the list lacked wrong rows."""
-    fine("build", "pages.fps", "corpus.parquet", "--text-field", "text", "--id-field", "id", "-q", "--force")
-    lines = ['{"url": "x", "text": "!!!"}', '{"url": "y", "text": " "}', '{"url": "z", "text": null}', '{"url": "w"', "7"]
-    words = ("--format", "jsonl", "--text-field", "text", "--id-field", "url", "--unmatched", "--json", "--left-out", "left.tsv")
+    """A null text was "no words" in an answer, "null" in the list and "no text" in the note.
+
+    The list lacked wrong rows.
+    """
+    fine(
+        "build",
+        "pages.fps",
+        "corpus.parquet",
+        "--text-field",
+        "text",
+        "--id-field",
+        "id",
+        "-q",
+        "--force",
+    )
+    lines = [
+        '{"url": "x", "text": "!!!"}',
+        '{"url": "y", "text": " "}',
+        '{"url": "z", "text": null}',
+        '{"url": "w"',
+        "7",
+    ]
+    words = (
+        "--format",
+        "jsonl",
+        "--text-field",
+        "text",
+        "--id-field",
+        "url",
+        "--unmatched",
+        "--json",
+        "--left-out",
+        "left.tsv",
+    )
     with Conversation("insert", "pages.fps", "-", *words) as one:
         one.send("".join(f"{line}\n" for line in lines))
         answers = [json.loads(one.answer()) for _ in lines]
@@ -153,8 +240,22 @@ def test_null_and_blank_texts_have_one_reason_everywhere(folder: Path) -> None:
 
 
 def test_a_changed_page_is_decided_anew_by_the_pipe(folder: Path) -> None:
-    sent = [(FAR, "new"), (FAR, "new"), (FAR ^ 1, "new"), (NEAR ^ 2, "new"), (FAR ^ 2, "other"), (FAR ^ 3, "new")]
-    wanted = [(True, None), (False, "stored"), (True, None), (False, "near"), (True, None), (False, "near")]
+    sent = [
+        (FAR, "new"),
+        (FAR, "new"),
+        (FAR ^ 1, "new"),
+        (NEAR ^ 2, "new"),
+        (FAR ^ 2, "other"),
+        (FAR ^ 3, "new"),
+    ]
+    wanted = [
+        (True, None),
+        (False, "stored"),
+        (True, None),
+        (False, "near"),
+        (True, None),
+        (False, "near"),
+    ]
     fine("build", "anew.fps", "-", "--radius", 3, "-q", stdin=f"{NEAR:016x}\ta\n")
     for together in (False, True):
         shutil.copytree("anew.fps", f"{together}.fps")
@@ -176,7 +277,17 @@ def test_a_changed_page_is_decided_anew_by_the_pipe(folder: Path) -> None:
 
 
 def test_lines_that_are_no_rows_have_answers_too(folder: Path) -> None:
-    fine("build", "pages.fps", "corpus.parquet", "--text-field", "text", "--id-field", "id", "-q", "--force")
+    fine(
+        "build",
+        "pages.fps",
+        "corpus.parquet",
+        "--text-field",
+        "text",
+        "--id-field",
+        "id",
+        "-q",
+        "--force",
+    )
     good = {"url": "good", "text": "some words that no other page of this store has"}
     lines = [
         b"{",
@@ -187,8 +298,21 @@ def test_lines_that_are_no_rows_have_answers_too(folder: Path) -> None:
         b'{"url": "y", "text": 5}',
         b'{"text": "no id"}',
     ]
-    lines += [b'{"url": 7, "text": "words of a page whose id is a number"}', json.dumps(good).encode()]
-    options = ["--format", "jsonl", "--unmatched", "--json", "--text-field", "text", "--id-field", "url", "-q"]
+    lines += [
+        b'{"url": 7, "text": "words of a page whose id is a number"}',
+        json.dumps(good).encode(),
+    ]
+    options = [
+        "--format",
+        "jsonl",
+        "--unmatched",
+        "--json",
+        "--text-field",
+        "text",
+        "--id-field",
+        "url",
+        "-q",
+    ]
     with Conversation("insert", "pages.fps", "-", *options) as one:
         found = []
         for line in lines:
@@ -209,9 +333,12 @@ def test_ids_of_a_stream_are_strings_unless_told(folder: Path) -> None:
             one.send("0x2a\tx\n")
             code, out, err = one.ended()
         assert [json.loads(line)["query_id"] for line in out.splitlines()] == wanted[1:]
-        assert (code, "--id-type" in err or "integer" in err) == ((0, False) if not options else (2, True))
+        assert (code, "--id-type" in err or "integer" in err) == (
+            (0, False) if not options else (2, True)
+        )
     fine("build", "integers.fps", "-", "-q", stdin="ffff0000ffff0000\t7\n")
-    for name, kept in (("integers.fps", 8), ("crawl.fps", "8")):  # of inserts they are of the kind of the store
+    # of inserts they are of the kind of the store
+    for name, kept in (("integers.fps", 8), ("crawl.fps", "8")):
         with Conversation("insert", name, "-", "--unmatched", "--json", "-q") as one:
             one.send("00000000ffffffff\t8\n")
             assert json.loads(one.answer())["query_id"] == kept
@@ -230,7 +357,10 @@ def test_the_codes_of_a_stream(folder: Path) -> None:
 
 
 def test_a_signal_ends_the_wait_for_a_line(folder: Path) -> None:
-    for number, code, word in ((signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")):
+    for number, code, word in (
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "terminated"),
+    ):
         with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as one:
             one.send("0x2a\n")
             assert one.answer().endswith("\tsmall")
@@ -289,15 +419,23 @@ def test_a_fast_producer_is_answered_in_large_batches(folder: Path) -> None:
     rows = 30_000
     Path("many.txt").write_text("".join(f"{i << 20:016x}\n" for i in range(rows)))
     script = (
-        "import sys, fpstore.store as s\nfrom fpstore.cli import main\nplain, calls = s.Store.probe_many, []\n"
-        "def counted(self, part, *a, **b):\n    calls.append(len(part))\n    return plain(self, part, *a, **b)\n"
-        "s.Store.probe_many = counted\ntry:\n    main(['probe', 'crawl.fps', '--input', '-', '--json', '-o', 'out.jsonl'])\n"
+        "import sys, fpstore.store as s\nfrom fpstore.cli import main\nplain, calls = "
+        "s.Store.probe_many, []\n"
+        "def counted(self, part, *a, **b):\n    calls.append(len(part))\n    return plain(self, "
+        "part, *a, **b)\n"
+        "s.Store.probe_many = counted\ntry:\n    main(['probe', 'crawl.fps', '--input', '-', "
+        "'--json', '-o', 'out.jsonl'])\n"
         "finally:\n    print(len(calls), sum(calls))"
     )
     with Path("many.txt").open("rb") as file:
         cat = subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE)
         done = subprocess.run(
-            [sys.executable, "-c", script], stdin=cat.stdout, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+            [sys.executable, "-c", script],
+            stdin=cat.stdout,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
         )
     assert cat.stdout is not None
     cat.stdout.close()
@@ -305,41 +443,103 @@ def test_a_fast_producer_is_answered_in_large_batches(folder: Path) -> None:
     calls, asked = map(int, done.stdout.split())
     assert (asked, done.stderr) == (rows, "")
     assert calls < rows / 1000
-    fine("probe", "crawl.fps", "--input", "many.txt", "--json", "-o", "same.jsonl", code=done.returncode)
+    fine(
+        "probe",
+        "crawl.fps",
+        "--input",
+        "many.txt",
+        "--json",
+        "-o",
+        "same.jsonl",
+        code=done.returncode,
+    )
     assert Path("out.jsonl").read_bytes() == Path("same.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize(("form", "sync"), crossed(["txt", "tsv", "csv", "jsonl"], ["commit", "batch"]))
-def test_each_row_is_probed_and_inserted_before_the_next_is_sent(folder: Path, form: str, sync: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "sync"), crossed(["txt", "tsv", "csv", "jsonl"], ["commit", "batch"])
+)
+def test_each_row_is_probed_and_inserted_before_the_next_is_sent(
+    folder: Path, form: str, sync: str
+) -> None:
     """The answers came at the end of the input, so only Python could probe and insert in one step."""
     new = 0x1234_5678_9ABC_DEF0
-    sent = [(NEAR ^ 2, "one"), (new, "two"), (new ^ 1, "three"), (new, "two"), (FAR ^ 0xFFFF, "five")]
-    with Conversation("insert", "crawl.fps", "-", "--format", form, "--unmatched", "--json", "-r", 1, "--sync", sync) as one:
+    sent = [
+        (NEAR ^ 2, "one"),
+        (new, "two"),
+        (new ^ 1, "three"),
+        (new, "two"),
+        (FAR ^ 0xFFFF, "five"),
+    ]
+    with Conversation(
+        "insert",
+        "crawl.fps",
+        "-",
+        "--format",
+        form,
+        "--unmatched",
+        "--json",
+        "-r",
+        1,
+        "--sync",
+        sync,
+    ) as one:
         for row, (fingerprint, name) in enumerate(sent):
             one.send(query(form, fingerprint, name))
             answer = json.loads(one.answer())
-            assert (answer["row"], answer["query_id"], answer["query"]) == (row, name, f"{fingerprint:016x}")
+            assert (answer["row"], answer["query_id"], answer["query"]) == (
+                row,
+                name,
+                f"{fingerprint:016x}",
+            )
             assert answer["inserted"] == (name in ("two", "five") and row != 3)
             found = [i for match in answer["matches"] for i in match["ids"]]
-            assert found == [["a", "a again"], [], ["two"], [], []][row]  # a stored row is no match of itself
+            # a stored row is no match of itself
+            assert found == [["a", "a again"], [], ["two"], [], []][row]
             if sync == "commit":  # then other processes have it before the answer
                 with fpstore.open("crawl.fps") as reader:
                     assert bool(reader.probe(fingerprint, 0)) == (name in ("two", "five"))
         code, out, err = one.ended()
     assert (code, out) == (0, b"")
     assert err.startswith("fpstore: crawl.fps: 2 rows of 5 inserted, ")
-    assert fine("ids", "crawl.fps", "two", "five") == f"{new:016x}\ttwo\n{FAR ^ 0xFFFF:016x}\tfive\n"
+    assert (
+        fine("ids", "crawl.fps", "two", "five") == f"{new:016x}\ttwo\n{FAR ^ 0xFFFF:016x}\tfive\n"
+    )
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(folder: Path, given: bool) -> None:
-    """Texts waited for the end of the input, so a program could not have its pages hashed. Each row has one answer."""
-    build = ("build", "pages.fps", "corpus.parquet", "--text-field", "text", *["--id-field", "id"] * given, "-q", "--force")
+def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(
+    folder: Path, given: bool
+) -> None:
+    """Texts waited for the end of the input, so a program could not have its pages hashed.
+
+    Each row has one answer.
+    """
+    build = (
+        "build",
+        "pages.fps",
+        "corpus.parquet",
+        "--text-field",
+        "text",
+        *["--id-field", "id"] * given,
+        "-q",
+        "--force",
+    )
     fine(*build)
     texts = [TEXT + "an end", None, "", "one more text of its own", TEXT, "", None]
     wanted = [False, False, False, True, False, False, False]
-    options = ["--format", "jsonl", "--unmatched", "--json", "--text-field", "text", *(["--id-field", "url"] * given)]
-    lines = [json.dumps({"url": f"page {row}", "text": text}) + "\n" for row, text in enumerate(texts)]
+    options = [
+        "--format",
+        "jsonl",
+        "--unmatched",
+        "--json",
+        "--text-field",
+        "text",
+        *(["--id-field", "url"] * given),
+    ]
+    lines = [
+        json.dumps({"url": f"page {row}", "text": text}) + "\n" for row, text in enumerate(texts)
+    ]
     with Conversation("insert", "pages.fps", "-", *options, "-q") as one:
         one_by_one = []
         for line in lines:
@@ -348,11 +548,27 @@ def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(fo
         assert one.ended() == (0, b"", "")
     assert [answer["row"] for answer in one_by_one] == list(range(7))
     assert [answer["inserted"] for answer in one_by_one] == wanted
-    assert [answer["query"] is None for answer in one_by_one] == [text in (None, "") for text in texts]
-    assert [bool(answer["matches"]) for answer in one_by_one] == [True, False, False, False, True, False, False]
+    assert [answer["query"] is None for answer in one_by_one] == [
+        text in (None, "") for text in texts
+    ]
+    assert [bool(answer["matches"]) for answer in one_by_one] == [
+        True,
+        False,
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
     names = [answer.get("query_id") for answer in one_by_one]
     assert names == [f"page {row}" if given else 4 + row for row in range(7)]
-    assert [answer.get("reason") for answer in one_by_one] == ["near", *["no words"] * 2, None, "near", *["no words"] * 2]
+    assert [answer.get("reason") for answer in one_by_one] == [
+        "near",
+        *["no words"] * 2,
+        None,
+        "near",
+        *["no words"] * 2,
+    ]
     fine(*build)
     with Conversation("insert", "pages.fps", "-", *options, "-q") as one:  # all at once
         one.send("".join(lines))
@@ -367,9 +583,15 @@ def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(fo
 @pytest.mark.parametrize(
     ("lines", "reasons"),
     [
-        (['{"id": "x", "text": "a b c"}', "not json", '{"id": 5, "text": "d e f"}'], [None, "error", "error"]),
+        (
+            ['{"id": "x", "text": "a b c"}', "not json", '{"id": 5, "text": "d e f"}'],
+            [None, "error", "error"],
+        ),
         (['{"id": 5, "text": "a b c"}', '{"id": "x", "text": "d e f"}'], [None, "error"]),
-        (['{"id": "z\\ud800", "text": "a b c"}', '{"id": "z\\ud800", "text": ""}'], ["error", "error"]),
+        (
+            ['{"id": "z\\ud800", "text": "a b c"}', '{"id": "z\\ud800", "text": ""}'],
+            ["error", "error"],
+        ),
     ],
 )
 def test_ids_of_wrong_lines_do_not_end_a_writer(tmp_path, monkeypatch, lines, reasons):
@@ -377,7 +599,17 @@ def test_ids_of_wrong_lines_do_not_end_a_writer(tmp_path, monkeypatch, lines, re
     monkeypatch.chdir(tmp_path)
     fine("build", "--empty", "s.fps", "--text-field", "text", "-q")
     last = json.dumps({"id": 9 if lines[0].startswith('{"id": 5') else "y", "text": "q r s"})
-    options = ["--format", "jsonl", "--text-field", "text", "--id-field", "id", "--unmatched", "--json", "-q"]
+    options = [
+        "--format",
+        "jsonl",
+        "--text-field",
+        "text",
+        "--id-field",
+        "id",
+        "--unmatched",
+        "--json",
+        "-q",
+    ]
     with Conversation("insert", "s.fps", "-", *options) as one:
         for batch in (lines, [last]):
             one.send("".join(f"{line}\n" for line in batch))

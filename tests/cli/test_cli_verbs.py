@@ -29,10 +29,13 @@ def test_stats(folder: Path) -> None:
     assert "simhash" in out
     taken = {
         name: int(number.replace(",", ""))
-        for name, number in re.findall(r"^(\w+|index by id) +([\d,]+) +[\d.]+ [kM]?B\b", out, re.MULTILINE)
+        for name, number in re.findall(
+            r"^(\w+|index by id) +([\d,]+) +[\d.]+ [kM]?B\b", out, re.MULTILINE
+        )
     }
     assert taken["strings"] > 0
-    assert taken.pop("total") == sum(taken.values())  # the keys are among the tables, and their row has two words
+    # the keys are among the tables, and their row has two words
+    assert taken.pop("total") == sum(taken.values())
     fpstore.build("empty.fps", []).close()
     assert "fingerprints    0" in fine("stats", "empty.fps", "--full")
     with fpstore.open("empty.fps", "r+") as store:  # whose tables stay empty: there is no ratio
@@ -72,7 +75,11 @@ def test_ids_are_found(folder: Path) -> None:
     assert fine("ids", "crawl.fps", "far", "zero") == rows
     Path("asked.txt").write_text("zero\nnobody\n")
     done = run("ids", "crawl.fps", "far", "--input", "asked.txt")
-    assert (done.exit_code, done.stdout, done.stderr) == (0, rows, "fpstore: crawl.fps: 1 id is not stored\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (
+        0,
+        rows,
+        "fpstore: crawl.fps: 1 id is not stored\n",
+    )
     assert fine("ids", "crawl.fps", "nobody", "--quiet") == ""
     assert run("ids", "crawl.fps", "x", "y").stderr == "fpstore: crawl.fps: 2 ids are not stored\n"
     found = [json.loads(line) for line in fine("ids", "crawl.fps", "far", "--json").splitlines()]
@@ -89,7 +96,9 @@ def test_integer_ids_are_found(folder: Path) -> None:
 
 
 def test_exports_and_found_ids_can_be_built_again(folder: Path) -> None:
-    for suffix, verb in itertools.product(("tsv", "csv", "jsonl", "parquet"), (["export"], ["ids", *IDS])):
+    for suffix, verb in itertools.product(
+        ("tsv", "csv", "jsonl", "parquet"), (["export"], ["ids", *IDS])
+    ):
         fine(verb[0], "crawl.fps", *verb[1:], "-o", f"{verb[0]}.{suffix}")
         fine("build", "again.fps", f"{verb[0]}.{suffix}", "-q", "--force")
         assert fine("export", "again.fps") == fine("export", "crawl.fps")
@@ -97,37 +106,61 @@ def test_exports_and_found_ids_can_be_built_again(folder: Path) -> None:
     fine("export", "crawl.fps", "-o", "e.npy")
     np.testing.assert_array_equal(np.load("e.npy"), np.unique(FINGERPRINTS))
     assert fine("export", "crawl.fps", "--format", "csv").startswith("0000000000000000,zero\n")
-    assert json.loads(fine("export", "crawl.fps", "--json").splitlines()[0]) == {"fingerprint": "0" * 16, "id": "zero"}
+    assert json.loads(fine("export", "crawl.fps", "--json").splitlines()[0]) == {
+        "fingerprint": "0" * 16,
+        "id": "zero",
+    }
 
 
 def test_plan_reads_numbers() -> None:
     for text, number in (
-        ("16777216", 1 << 24), ("2^24", 1 << 24), ("2**24", 1 << 24), ("1e9", 10**9), ("16M", 16 * 10**6), ("0", 0),
-        ("16Mi", 1 << 24), ("1.5G", 1500 * 10**6), ("1_000", 1000), ("16,777,216", 1 << 24), ("2^64", 1 << 64),
-    ):  # fmt: skip
+        ("16777216", 1 << 24),
+        ("2^24", 1 << 24),
+        ("2**24", 1 << 24),
+        ("1e9", 10**9),
+        ("16M", 16 * 10**6),
+        ("0", 0),
+        ("16Mi", 1 << 24),
+        ("1.5G", 1500 * 10**6),
+        ("1_000", 1000),
+        ("16,777,216", 1 << 24),
+        ("2^64", 1 << 64),
+    ):
         assert parse_count(text) == number
     for text in ("", "x", "-1", "1.5", "2^65", "16Q", "1e-3", "2^", "nan", "9" * 40):
         failure("plan", "--", text, code=2)
 
 
 def test_plan(folder: Path) -> None:
-    found = json.loads(fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB", "--json"))["plans"]
+    found = json.loads(
+        fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB", "--json")
+    )["plans"]
     assert found == sorted(found, key=lambda p: not p["fits"])
     assert {p["fits"] for p in found} == {True, False}
-    lines = fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB", "--all").splitlines()
+    lines = fine(
+        "plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB", "--all"
+    ).splitlines()
     assert [line.split()[0] for line in lines[2:-4]] == [p["design"] for p in found]
     assert lines[-4].startswith("Times are estimates for one slow thread")
     assert lines[-3].startswith("bytes/fp leaves out ids")
-    assert lines[-2].startswith("Bytes of memory of each change until a merge: 406 of 10,000, 154 of 100,000, 111 of 300,000")
+    assert lines[-2].startswith(
+        "Bytes of memory of each change until a merge: 406 of 10,000, 154 of 100,000, 111 of "
+        "300,000"
+    )
 
 
 @pytest.mark.parametrize("columns", [slow(80), 60, slow(40)])
-@pytest.mark.parametrize("arguments", [("1e9", "--disk-budget", "20GB", "--memory-budget", "4GiB"), slow(("2^34", "-r", "12"))])
+@pytest.mark.parametrize(
+    "arguments",
+    [("1e9", "--disk-budget", "20GB", "--memory-budget", "4GiB"), slow(("2^34", "-r", "12"))],
+)
 def test_plan_on_a_terminal_breaks_no_word(columns: int, arguments: tuple[str, ...]) -> None:
     """Its lines of 170 characters were broken by the terminal, wherever that was."""
     leader, follower = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(columns), "TERM": "dumb"}
-    with subprocess.Popen([*COMMAND, "plan", *arguments], stdout=follower, env=environment) as process:
+    with subprocess.Popen(
+        [*COMMAND, "plan", *arguments], stdout=follower, env=environment
+    ) as process:
         os.close(follower)
         written = b""
         with suppress(OSError):  # the end of a terminal
@@ -159,15 +192,21 @@ def test_plan_shows_the_best_rows_and_with_all_every_one(folder: Path) -> None:
         lines = fine("plan", "2^24", *arguments).splitlines()
         assert lines[0] == "16,777,216 fingerprints, radius 3, width 64, hot storage"
         assert [line.split()[0] for line in lines[2 : 2 + shown]] == designs[:shown]
-        assert (lines[2 + shown] == f"and {len(designs) - 12} more: --all shows them.") == (not arguments)
+        assert (lines[2 + shown] == f"and {len(designs) - 12} more: --all shows them.") == (
+            not arguments
+        )
     found = json.loads(fine("plan", "2^24", "--width", 128, "--json"))
     assert (found["width"], len(found["plans"])) == (128, len(fpstore.plan(1 << 24, width=128)))
 
 
-@pytest.mark.parametrize(("n", "prefer"), crossed([100, 1000, 5000, 1 << 20], ["balance", "speed", "space"], share=3))
+@pytest.mark.parametrize(
+    ("n", "prefer"), crossed([100, 1000, 5000, 1 << 20], ["balance", "speed", "space"], share=3)
+)
 def test_plan_says_why_auto_takes_another_design_than_the_fastest(n: int, prefer: str) -> None:
     told = fine("plan", n, "--radius", 10, "--prefer", prefer)
-    scan_is_cheaper = json.loads(fine("plan", n, "--radius", 10, "--json"))["scan"]["cheaper_from_radius"] <= 10
+    scan_is_cheaper = (
+        json.loads(fine("plan", n, "--radius", 10, "--json"))["scan"]["cheaper_from_radius"] <= 10
+    )
     differs = (fpstore.plan(n, 10, prefer=prefer)[0].name == "scan") != scan_is_cheaper
     assert told.endswith("auto weighs bytes, too.\n") == (differs and prefer != "speed")
 
@@ -193,8 +232,21 @@ def test_a_tiny_store_prints_no_ratio(folder: Path, n: int) -> None:
 
 def test_hash_text(folder: Path) -> None:
     simhash = SimHash(shingle="chars", size=4)
-    out = fine("hash", "--text", "notes/one.txt", "-", "--shingle", "chars", "--shingle-size", 4, stdin="hello world")
-    assert out == f"{simhash.fingerprint(TEXT):016x}\tnotes/one.txt\n{simhash.fingerprint('hello world'):016x}\t-\n"
+    out = fine(
+        "hash",
+        "--text",
+        "notes/one.txt",
+        "-",
+        "--shingle",
+        "chars",
+        "--shingle-size",
+        4,
+        stdin="hello world",
+    )
+    assert (
+        out
+        == f"{simhash.fingerprint(TEXT):016x}\tnotes/one.txt\n{simhash.fingerprint('hello world'):016x}\t-\n"
+    )
     fine("hash", "--text", "notes", "--suffix", ".txt", "-o", "h.parquet", "-q")
     fine("build", "x.fps", "h.parquet", "-q")
     assert len(fpstore.open("x.fps")) == 2
@@ -207,7 +259,10 @@ def test_verify_of_a_store_that_cannot_be_opened_names_the_fault(folder: Path) -
     done = run("verify", "crawl.fps")
     assert done.exit_code == 1
     assert "ids.mdb" in done.stdout
-    assert "1 fault; it cannot be opened, so the rest was not read: fpstore repair keeps what is intact" in done.stderr
+    assert (
+        "1 fault; it cannot be opened, so the rest was not read: fpstore repair keeps what is "
+        "intact" in done.stderr
+    )
     found = json.loads(run("verify", "crawl.fps", "--json").stdout)
     assert (found["ok"], len(found["faults"])) == (False, 1)
 
@@ -216,7 +271,20 @@ def test_unmatched_rows_without_ids_leave_an_empty_store_with_row_numbers(folder
     fpstore.build("empty.fps", []).close()
     rows = np.arange(70_000, dtype=np.uint64) << np.uint64(20)  # more than one chunk
     np.save("new.npy", rows)
-    done = json.loads(fine("insert", "empty.fps", "new.npy", "--unmatched", "-r", "0", "-o", "m.tsv", "--json", "-q"))
+    done = json.loads(
+        fine(
+            "insert",
+            "empty.fps",
+            "new.npy",
+            "--unmatched",
+            "-r",
+            "0",
+            "-o",
+            "m.tsv",
+            "--json",
+            "-q",
+        )
+    )
     assert done["inserted"] == len(rows)
     np.save("more.npy", np.append(rows[:2], np.uint64(1)))
     fine("insert", "empty.fps", "more.npy", "--unmatched", "-r", "0", "-o", "m.tsv", "-q")
@@ -227,7 +295,9 @@ def test_unmatched_rows_without_ids_leave_an_empty_store_with_row_numbers(folder
         assert (store[int(rows[-1])], store[1], store[2]) == ([69_999], [70_002], [70_003])
 
 
-def test_inserts_that_make_the_delta_large_end_with_a_merge(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inserts_that_make_the_delta_large_end_with_a_merge(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each command is short, so a merge in the background would be given up with each."""
     monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 10)
     rng = np.random.default_rng(2)
@@ -241,14 +311,22 @@ def test_inserts_that_make_the_delta_large_end_with_a_merge(folder: Path, monkey
     assert insert(1) == 2
     np.save("new.npy", rng.integers(0, 2**64, 12, np.uint64))
     fine("insert", "numbers.fps", "new.npy", "-q")
-    told = "numbers.fps: nothing to merge yet: 12 changes since the last merge; --at {} merges from {} on\n"
-    assert fine("merge", "numbers.fps", "--at", 50) == told.format(50, "700")  # of 14 fingerprints in the tables
+    told = (
+        "numbers.fps: nothing to merge yet: 12 changes since the last merge; --at {} merges from "
+        "{} on\n"
+    )
+    # of 14 fingerprints in the tables
+    assert fine("merge", "numbers.fps", "--at", 50) == told.format(50, "700")
     assert fine("merge", "numbers.fps", "--at", 0.9) == told.format(0.9, "13")
-    assert fine("merge", "numbers.fps", "--at", 1e308) == told.format("1e+308", "9,223,372,036,854,775,808")
+    assert fine("merge", "numbers.fps", "--at", 1e308) == told.format(
+        "1e+308", "9,223,372,036,854,775,808"
+    )
     assert "generation 3, " in fine("merge", "numbers.fps", "--at", 0.1)
 
 
-def test_a_delta_that_outgrows_the_tables_is_said_once_at_the_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delta_that_outgrows_the_tables_is_said_once_at_the_end(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 10)
     monkeypatch.setattr("fpstore.cli.changes.CHUNK_ROWS", 4)
     held = len(fpstore.open("numbers.fps"))
@@ -257,9 +335,14 @@ def test_a_delta_that_outgrows_the_tables_is_said_once_at_the_end(folder: Path, 
         np.save(name, part)
     assert run("insert", "numbers.fps", "few.npy").stderr == ""
     told = run("insert", "numbers.fps", "more.npy").stderr
-    assert told.startswith(f"fpstore: numbers.fps: {held + 20} changes since the last merge, for {held} fingerprints in")
+    assert told.startswith(
+        f"fpstore: numbers.fps: {held + 20} changes since the last merge, for {held} fingerprints "
+        "in"
+    )
     assert told.endswith("Merge it: fpstore merge, or Store.merge()\n")
-    assert run("delete", "numbers.fps", "0").stderr.startswith(f"fpstore: numbers.fps: {held + 21} changes since")
+    assert run("delete", "numbers.fps", "0").stderr.startswith(
+        f"fpstore: numbers.fps: {held + 21} changes since"
+    )
     assert run("insert", "numbers.fps", "more.npy", "--merge-at", 0.9).stderr == ""
 
 
@@ -271,9 +354,15 @@ def test_rows_that_do_not_say_how_they_were_made_are_said_not_to_fit_perhaps(fol
     Path("page.txt").write_text("a text of some words")
     note = "fpstore: texts.fps: the store has fingerprints made by simhash; "
     note += "nothing says how the fingerprints of {} were made: they may not fit\n"
-    assert run("insert", "texts.fps", "more.tsv", "--fingerprints").stderr == note.format("the input")
+    assert run("insert", "texts.fps", "more.tsv", "--fingerprints").stderr == note.format(
+        "the input"
+    )
     assert "holds rows, not one text" in failure("insert", "texts.fps", "more.tsv")
-    assert run("insert", "texts.fps", "page.txt").stderr == run("insert", "bare.fps", "more.tsv").stderr == ""
+    assert (
+        run("insert", "texts.fps", "page.txt").stderr
+        == run("insert", "bare.fps", "more.tsv").stderr
+        == ""
+    )
     assert run("absorb", "texts.fps", "bare.fps").stderr == note.format("bare.fps")
     fpstore.build("others.fps", [3], ["c"], fingerprinter=fpstore.ImageHash()).close()
     assert "were made in different ways" in run("join", "texts.fps", "others.fps").stderr
@@ -283,11 +372,17 @@ def test_rows_that_do_not_say_how_they_were_made_are_said_not_to_fit_perhaps(fol
 
 
 def test_matches_of_an_insert(folder: Path) -> None:
-    assert "--with-queries needs --unmatched" in failure("insert", "crawl.fps", "new.tsv", "--with-queries", code=2)
+    assert "--with-queries needs --unmatched" in failure(
+        "insert", "crawl.fps", "new.tsv", "--with-queries", code=2
+    )
     Path("new.tsv").write_text(f"{FINGERPRINTS[0]:016x}\tother\n")
-    lines = run("insert", "crawl.fps", "new.tsv", "--unmatched", "--with-queries").stdout.splitlines()
+    lines = run(
+        "insert", "crawl.fps", "new.tsv", "--unmatched", "--with-queries"
+    ).stdout.splitlines()
     assert lines
-    assert {(line.split("\t")[0], line.split("\t")[4]) for line in lines} == {(f"{FINGERPRINTS[0]:016x}", "other")}
+    assert {(line.split("\t")[0], line.split("\t")[4]) for line in lines} == {
+        (f"{FINGERPRINTS[0]:016x}", "other")
+    }
     Path("new.tsv").write_text(f"{FINGERPRINTS[0]:016x}\tother\nffff0000ffff0000\tnew\n")
     result = run("insert", "crawl.fps", "new.tsv", "--unmatched", "--json")
     assert result.exit_code == 0
@@ -296,15 +391,23 @@ def test_matches_of_an_insert(folder: Path) -> None:
     assert unmatched["matches"] == []
     assert (matched["query_id"], unmatched["query_id"]) == ("other", "new")
     assert "1 row of 2 inserted" in result.stderr
-    done = json.loads(fine("insert", "crawl.fps", "new.tsv", "--unmatched", "--json", "-o", "m.tsv"))
+    done = json.loads(
+        fine("insert", "crawl.fps", "new.tsv", "--unmatched", "--json", "-o", "m.tsv")
+    )
     assert (done["rows"], done["inserted"]) == (2, 0)
 
 
 def test_a_merge_of_nothing_says_so(folder: Path) -> None:
     """It printed the line of a merge, below --at and without any change."""
-    assert fine("merge", "numbers.fps") == "numbers.fps: nothing to merge yet: 0 changes since the last merge\n"
+    assert (
+        fine("merge", "numbers.fps")
+        == "numbers.fps: nothing to merge yet: 0 changes since the last merge\n"
+    )
     fine("insert", "numbers.fps", "b.npy", "-q")
-    told = "numbers.fps: nothing to merge yet: 4 changes since the last merge; --at 0.1 merges from 65,536 on\n"
+    told = (
+        "numbers.fps: nothing to merge yet: 4 changes since the last merge; --at 0.1 merges from "
+        "65,536 on\n"
+    )
     assert fine("merge", "numbers.fps", "--at", 0.1) == told
     assert json.loads(fine("merge", "numbers.fps", "--at", 0.1, "--json"))["merged"] is False
     found = json.loads(fine("merge", "numbers.fps", "--json"))
@@ -313,8 +416,12 @@ def test_a_merge_of_nothing_says_so(folder: Path) -> None:
 
 def test_an_upsert_tells_of_changed_rows(folder: Path) -> None:
     """It said that rows were inserted whose ids had moved."""
-    Path("moved.tsv").write_text(f"{FINGERPRINTS[3]:016x}\tfar\n00000000000000f0\tzero\n00000000000000f1\tzero\n")
-    assert fine("insert", "crawl.fps", "moved.tsv", "--upsert").startswith("crawl.fps: 1 row of 3 changed, ")
+    Path("moved.tsv").write_text(
+        f"{FINGERPRINTS[3]:016x}\tfar\n00000000000000f0\tzero\n00000000000000f1\tzero\n"
+    )
+    assert fine("insert", "crawl.fps", "moved.tsv", "--upsert").startswith(
+        "crawl.fps: 1 row of 3 changed, "
+    )
     assert fine("ids", "crawl.fps", "zero") == "00000000000000f1\tzero\n"
     Path("moved.tsv").write_text("00000000000000f0\tzero\n00000000000000f1\tnew\n")
     done = json.loads(fine("insert", "crawl.fps", "moved.tsv", "--upsert", "--json"))

@@ -1,4 +1,7 @@
-"""Vectors that are inserted into stores of vectors: in the way that the store remembers, with ids or numbered on."""
+"""Vectors that are inserted into stores of vectors.
+
+In the way that the store remembers, with ids or numbered on.
+"""
 
 import json
 import math
@@ -47,7 +50,12 @@ def make():
     np.save("old.npy", OLD)
     np.save("new.npy", NEW)
     for name, vectors in (("old", OLD), ("new", NEW)):
-        columns = {"vector": list(vectors), "id": [f"{name} {i}" for i in range(20)], "e": list(vectors), "number": range(50, 70)}
+        columns = {
+            "vector": list(vectors),
+            "id": [f"{name} {i}" for i in range(20)],
+            "e": list(vectors),
+            "number": range(50, 70),
+        }
         pq.write_table(pa.table(columns), f"{name}.parquet")
     options = ("--vector", "--width", 128, "--seed", 9, "--radius", 20, "-q")
     fine("build", "rows", "old.npy", *options)
@@ -85,10 +93,16 @@ def test_numbers_go_on_behind_vectors_that_were_left_out(here):
     fine("build", "s", "old.npy", "--vector", "-q", "--force")
     for first in (20, 39):  # after the largest id in the store
         done = run("insert", "s", "some.npy")
-        assert done.stderr == "fpstore: 2 vectors left out, all components 0: some.npy vector 0, some.npy vector 19\n"
+        assert done.stderr == (
+            "fpstore: 2 vectors left out, all components 0: some.npy vector 0, some.npy vector 19\n"
+        )
         assert done.stdout.startswith("s: 18 rows of 18 inserted, ")
         with fpstore.open("s") as store:
-            assert (first in store.ids, first + 1 in store.ids, first + 18 in store.ids) == (False, True, True)
+            assert (first in store.ids, first + 1 in store.ids, first + 18 in store.ids) == (
+                False,
+                True,
+                True,
+            )
     assert run("insert", "s", "some.npy", "-q").stderr == ""
 
 
@@ -96,13 +110,18 @@ def test_unmatched_and_upsert_take_vectors(here):
     near = OLD.copy()
     near[:5] = NEW[:5]
     np.save("near.npy", near)
-    found = [line.split("\t")[3] for line in run("insert", "rows", "near.npy", "--unmatched", "-r", 0).stdout.splitlines()]
+    found = [
+        line.split("\t")[3]
+        for line in run("insert", "rows", "near.npy", "--unmatched", "-r", 0).stdout.splitlines()
+    ]
     assert found == [str(i) for i in range(5, 20)]
     with fpstore.open("rows") as store:
         assert sorted(store) == sorted(fingerprints([*OLD, *NEW[:5]]))
     columns = {"vector": list(near), "id": [f"old {i}" for i in range(20)]}
     pq.write_table(pa.table(columns), "near.parquet")
-    assert fine("insert", "names", "near.parquet", "--upsert").startswith("names: 5 rows of 20 changed, ")
+    assert fine("insert", "names", "near.parquet", "--upsert").startswith(
+        "names: 5 rows of 20 changed, "
+    )
     with fpstore.open("names") as store:
         assert [store.ids[f"old {i}"] for i in range(20)] == [[f] for f in fingerprints(near)]
     for asked in (("rows", "new.npy"), ("texts", "t.jsonl", "--text-field", "text")):
@@ -118,7 +137,10 @@ def test_wrong_vectors_are_refused_and_change_nothing(here):
 
     for vectors, message in (
         (NEW[:, :12], "a.npy: vector 0: has 12 components, and the fingerprinter is for 16"),
-        (with_number(-math.inf), "a.npy: vector 7: component 2 is -inf: vectors have finite numbers"),
+        (
+            with_number(-math.inf),
+            "a.npy: vector 7: component 2 is -inf: vectors have finite numbers",
+        ),
         (NEW * 0, "a.npy: no vector to make a fingerprint of; left out: 20 (all components 0)"),
         (NEW[0], "vectors are rows of an array of two dimensions"),
         (NEW[:0], "a.npy: no vector to make a fingerprint of"),
@@ -130,7 +152,10 @@ def test_wrong_vectors_are_refused_and_change_nothing(here):
             assert sorted(store) == sorted(fingerprints(OLD))
     told = failure("insert", "rows", "new.npy", "a.npy")
     assert "a.npy: vector 7: component 2 is nan" in told
-    assert "before that, 20 rows of the first 20 were inserted; insert only the rows after these" in told
+    assert (
+        "before that, 20 rows of the first 20 were inserted; insert only the rows after these"
+        in told
+    )
     told = failure("insert", "names", "new.parquet", "a.npy")
     assert "a.npy: no id here, but earlier rows have one" in told
     assert "repeat the command: a row that is stored is not added again" in told
@@ -138,12 +163,32 @@ def test_wrong_vectors_are_refused_and_change_nothing(here):
 
 def test_wrong_use_is_refused_and_changes_nothing(here):
     for arguments, code, message in (
-        (["rows", "new.npy", "--vector-field", "e", "--fingerprints"], 2, "--vector-field is for vectors, not for fingerprints"),
-        (["rows", "new.npy", "--text-field", "t"], 1, "were made of vectors (hyperplane), so it takes no columns of texts"),
-        (["rows", "new.npy", "--format", "npy"], 2, "--format is for fingerprints and columns of texts (--text-field), not for"),
-        (["rows", "new.npy", "--suffix", ".npy"], 2, "--suffix is for files of texts and pictures, not for vectors"),
+        (
+            ["rows", "new.npy", "--vector-field", "e", "--fingerprints"],
+            2,
+            "--vector-field is for vectors, not for fingerprints",
+        ),
+        (
+            ["rows", "new.npy", "--text-field", "t"],
+            1,
+            "were made of vectors (hyperplane), so it takes no columns of texts",
+        ),
+        (
+            ["rows", "new.npy", "--format", "npy"],
+            2,
+            "--format is for fingerprints and columns of texts (--text-field), not for",
+        ),
+        (
+            ["rows", "new.npy", "--suffix", ".npy"],
+            2,
+            "--suffix is for files of texts and pictures, not for vectors",
+        ),
         (["rows", "new.npy", "--vector-field", "e"], 1, "a .npy file has no columns"),
-        (["names", "new.npy"], 1, "its ids are not row numbers: name the column of ids with --id-field: .npy"),
+        (
+            ["names", "new.npy"],
+            1,
+            "its ids are not row numbers: name the column of ids with --id-field: .npy",
+        ),
         (["rows", "new.parquet"], 1, "ids"),
         (["texts", "new.npy"], 1, "holds rows, not one text"),
     ):

@@ -1,4 +1,7 @@
-"""The group ``fpstore lsh``: each verb does what the library does, and refuses what it cannot do in one line."""
+"""The group ``fpstore lsh``.
+
+Each verb does what the library does, and refuses what it cannot do in one line.
+"""
 
 import json
 import subprocess
@@ -20,24 +23,38 @@ def rows_of(printed: str) -> list[list[str]]:
 
 
 def process(*arguments: object, stdin: bytes | None = None) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run([*COMMAND, "lsh", *map(str, arguments)], input=stdin, capture_output=True, check=False)
+    return subprocess.run(
+        [*COMMAND, "lsh", *map(str, arguments)], input=stdin, capture_output=True, check=False
+    )
 
 
 def test_a_life_of_an_index(folder: Path) -> None:
     """Real processes, from a build to a delete."""
-    rows = [{"text": TEXT + f" and {n} more words" * 3, "id": f"d{n}"} for n in range(5)] + [{"text": "", "id": "nothing"}]
+    rows = [{"text": TEXT + f" and {n} more words" * 3, "id": f"d{n}"} for n in range(5)] + [
+        {"text": "", "id": "nothing"}
+    ]
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    built = process("build", "a.lsh", "rows.jsonl", *ROWS, "--threshold", "0.5", "--documents", "1000")
+    built = process(
+        "build", "a.lsh", "rows.jsonl", *ROWS, "--threshold", "0.5", "--documents", "1000"
+    )
     assert built.returncode == 0
     assert built.stderr == b"fpstore: 1 row left out, blank: row 5\n"
     assert built.stdout.startswith(b"a.lsh: 5 documents, 11 bands of 2, ")
     found = process("probe", "a.lsh", "-", stdin=rows[0]["text"].encode())
     assert (found.returncode, found.stderr) == (0, b"")
     with lsh.open("a.lsh") as index:
-        expected = [["-", str(match.id), str(match.similarity)] for match in index.probe(rows[0]["text"])]
+        expected = [
+            ["-", str(match.id), str(match.similarity)] for match in index.probe(rows[0]["text"])
+        ]
     assert rows_of(found.stdout.decode()) == expected
     assert len(expected) == 5
-    nothing = process("probe", "a.lsh", "-", "--quiet", stdin=b"something else altogether, which nobody has said before")
+    nothing = process(
+        "probe",
+        "a.lsh",
+        "-",
+        "--quiet",
+        stdin=b"something else altogether, which nobody has said before",
+    )
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (1, b"", b"")
     more = json.dumps({"text": "a new text of some words that nobody has", "id": "d0"}) + "\n"
     put = process("upsert", "a.lsh", "-", "--format", "jsonl", *ROWS, "--json", stdin=more.encode())
@@ -54,18 +71,42 @@ def test_a_life_of_an_index(folder: Path) -> None:
 
 def test_probe_writes_lines_objects_and_parquet(folder: Path) -> None:
     lines = rows_of(fine("lsh", "probe", "titled.lsh", "corpus.parquet", *ROWS))
-    assert {(query, near) for query, near, _ in lines} == {(a, b) for a in ("a", "b", "far") for b in ("a", "b", "far")} | {
-        ("c", "c")
-    }
-    fine("lsh", "probe", "titled.lsh", "corpus.parquet", *ROWS, "-o", "m.parquet", "--rename", "id=near")
+    assert {(query, near) for query, near, _ in lines} == {
+        (a, b) for a in ("a", "b", "far") for b in ("a", "b", "far")
+    } | {("c", "c")}
+    fine(
+        "lsh",
+        "probe",
+        "titled.lsh",
+        "corpus.parquet",
+        *ROWS,
+        "-o",
+        "m.parquet",
+        "--rename",
+        "id=near",
+    )
     table = pq.read_table("m.parquet")
     assert table.column_names == ["query", "near", "similarity"]
     assert [list(map(str, row.values())) for row in table.to_pylist()] == lines
-    objects = list(map(json.loads, fine("lsh", "probe", "titled.lsh", "corpus.parquet", *ROWS, "--json").splitlines()))
-    assert [[one["query"], match["id"], str(match["similarity"])] for one in objects for match in one["matches"]] == lines
-    alone = json.loads(fine("lsh", "probe", "titled.lsh", "-", "--json", stdin="nobody has these words", code=1))
+    objects = list(
+        map(
+            json.loads,
+            fine("lsh", "probe", "titled.lsh", "corpus.parquet", *ROWS, "--json").splitlines(),
+        )
+    )
+    assert [
+        [one["query"], match["id"], str(match["similarity"])]
+        for one in objects
+        for match in one["matches"]
+    ] == lines
+    alone = json.loads(
+        fine("lsh", "probe", "titled.lsh", "-", "--json", stdin="nobody has these words", code=1)
+    )
     assert alone == {"query": "-", "matches": []}
-    assert rows_of(fine("lsh", "probe", "notes.lsh", "notes/one.txt"))[0][:2] == ["notes/one.txt", "notes/one.txt"]
+    assert rows_of(fine("lsh", "probe", "notes.lsh", "notes/one.txt"))[0][:2] == [
+        "notes/one.txt",
+        "notes/one.txt",
+    ]
 
 
 def test_pairs_clusters_stats_and_plan_are_those_of_the_library(folder: Path) -> None:
@@ -87,13 +128,24 @@ def test_pairs_clusters_stats_and_plan_are_those_of_the_library(folder: Path) ->
 def test_row_numbers_go_on_and_other_ids_are_refused(folder: Path) -> None:
     fine("lsh", "insert", "pages.lsh", "pages.jsonl", "--text-field", "text", "-q")
     assert "4" in {near for _, near, _ in rows_of(fine("lsh", "probe", "pages.lsh", "draft.txt"))}
-    assert "its ids are row numbers or other integers, got strings" in failure("lsh", "insert", "pages.lsh", "notes")
+    assert "its ids are row numbers or other integers, got strings" in failure(
+        "lsh", "insert", "pages.lsh", "notes"
+    )
     assert "its ids are strings, got integers" in failure(
-        "lsh", "insert", "titled.lsh", "embeddings.parquet", "--text-field", "name", "--id-field", "number"
+        "lsh",
+        "insert",
+        "titled.lsh",
+        "embeddings.parquet",
+        "--text-field",
+        "name",
+        "--id-field",
+        "number",
     )
     refused = failure("lsh", "insert", "titled.lsh", "pages.jsonl", "--text-field", "text")
     assert "its ids are not row numbers: name the column of ids with --id-field" in refused
-    assert "upsert needs an id for each row" in failure("lsh", "upsert", "pages.lsh", "pages.jsonl", "--text-field", "text")
+    assert "upsert needs an id for each row" in failure(
+        "lsh", "upsert", "pages.lsh", "pages.jsonl", "--text-field", "text"
+    )
 
 
 def test_what_is_asked_of_no_index(folder: Path) -> None:
@@ -103,12 +155,16 @@ def test_what_is_asked_of_no_index(folder: Path) -> None:
         (("delete", "notes.lsh", "a"), "delete"),
         (("scan", "notes.lsh", "draft.txt", "-r", "3"), "--help"),
     ):
-        assert failure(*words).endswith(f"is an LSH index, which fpstore.lsh.open opens: use fpstore lsh {door}\n")
+        assert failure(*words).endswith(
+            f"is an LSH index, which fpstore.lsh.open opens: use fpstore lsh {door}\n"
+        )
     for words, door in (
         (("probe", "notes.fps", "draft.txt"), "probe"),
         (("upsert", "notes.fps", "draft.txt"), "insert --upsert"),
     ):
-        assert failure("lsh", *words).endswith(f"it is a store of fingerprints: use fpstore {door}\n")
+        assert failure("lsh", *words).endswith(
+            f"it is a store of fingerprints: use fpstore {door}\n"
+        )
     assert "no such LSH index" in failure("lsh", "stats", "nowhere.lsh")
     assert "not an LSH index" in failure("lsh", "stats", "notes")
     assert "No such command 'prob'. Did you mean 'probe'?" in failure("lsh", "prob", code=2)
@@ -125,16 +181,46 @@ def test_bad_input_is_one_line(folder: Path) -> None:
         ),
         (("lsh", "plan", "1M", "--threshold", "0"), "no nearer than the one of unrelated items", 1),
         (
-            (*build, "empty.jsonl", "--text-field", "text", "--threshold", "0.5", "-q", "--documents", "9"),
+            (
+                *build,
+                "empty.jsonl",
+                "--text-field",
+                "text",
+                "--threshold",
+                "0.5",
+                "-q",
+                "--documents",
+                "9",
+            ),
             "left out: 2 (blank)",
             1,
         ),
-        ((*build, "corpus.parquet", "--text-field", "word", "--threshold", "0.5"), "no column named 'word'", 1),
-        ((*build, "corpus.parquet", "--threshold", "0.5"), "--text-field NAME names the column of texts", 2),
+        (
+            (*build, "corpus.parquet", "--text-field", "word", "--threshold", "0.5"),
+            "no column named 'word'",
+            1,
+        ),
+        (
+            (*build, "corpus.parquet", "--threshold", "0.5"),
+            "--text-field NAME names the column of texts",
+            2,
+        ),
         ((*build, "corpus.parquet", "--text-field", "text"), "Missing option '--threshold'", 2),
-        ((*build, "corpus.parquet", "--text-field", "text", "--threshold", "2"), "2.0 is not in the range", 2),
-        (("lsh", "build", "notes.fps", "notes", "--text", "--threshold", "0.5", "--force"), "is not an LSH index", 1),
-        (("lsh", "build", "notes.lsh", "notes", "--text", "--threshold", "0.5"), "exists: choose another path", 1),
+        (
+            (*build, "corpus.parquet", "--text-field", "text", "--threshold", "2"),
+            "2.0 is not in the range",
+            2,
+        ),
+        (
+            ("lsh", "build", "notes.fps", "notes", "--text", "--threshold", "0.5", "--force"),
+            "is not an LSH index",
+            1,
+        ),
+        (
+            ("lsh", "build", "notes.lsh", "notes", "--text", "--threshold", "0.5"),
+            "exists: choose another path",
+            1,
+        ),
         (("lsh", "delete", "notes.lsh"), "give ids, or --input FILE", 2),
         (("lsh", "probe", "notes.lsh", "-"), "standard input: blank", 2),
         (("lsh", "probe", "notes.lsh", "missing.txt"), "missing.txt", 2),

@@ -1,4 +1,7 @@
-"""Paths of every kind: names that are not UTF-8 work everywhere; what can be no path is refused before anything is made."""
+"""Paths of every kind: names that are not UTF-8 work everywhere.
+
+What can be no path is refused before anything is made.
+"""
 
 import json
 import os
@@ -60,7 +63,11 @@ def test_commands_on_names_that_are_not_utf8(tmp_path, monkeypatch):
     rows.write_text("0000000000000007\ta\n")
     store = f"{NAME}.fps"
     assert command("build", store, str(rows))[0].startswith(f"{ESCAPED}.fps: 1 fingerprint")
-    for verb in (["verify"], ["probe", "0x7", "-o", f"{NAME}.jsonl"], ["export", "-o", f"out-{NAME}.tsv"]):
+    for verb in (
+        ["verify"],
+        ["probe", "0x7", "-o", f"{NAME}.jsonl"],
+        ["export", "-o", f"out-{NAME}.tsv"],
+    ):
         assert command(verb[0], store, *verb[1:])[1] == ""
     assert json.loads(Path(f"{NAME}.jsonl").read_text())["matches"][0]["ids"] == ["a"]
     assert command("build", store, str(rows), code=1)[1].count(ESCAPED) == 1
@@ -92,7 +99,9 @@ def test_targets_inside_a_store_are_refused(tmp_path, monkeypatch):
             with pytest.raises(fpstore.FpstoreError, match=r"itself|inside the store"):
                 store.backup("s.fps", overwrite=overwrite)
     for inside in ("s.fps/new.fps", "link/new.fps", "s.fps/gen-00000001/new.fps"):
-        with pytest.raises(fpstore.InputError, match=r"inside the store .*s\.fps: choose a path outside"):
+        with pytest.raises(
+            fpstore.InputError, match=r"inside the store .*s\.fps: choose a path outside"
+        ):
             fpstore.build(inside, [1])
         with pytest.raises(fpstore.InputError, match="inside the store"):
             fpstore.build(inside, [1], overwrite=True)
@@ -112,12 +121,17 @@ def test_inputs_inside_a_store(tmp_path, monkeypatch):
     Path("s.fps/a.txt").write_text("some words")
     Path("a.txt").write_text("some words in a text")
     assert "s.fps/in.tsv: lies inside s.fps" in failure("build", "s.fps", "s.fps/in.tsv", "--force")
-    assert "s.fps/a.txt: lies inside s.fps" in failure("build", "s.fps", "s.fps/a.txt", "--text", "--force")
+    assert "s.fps/a.txt: lies inside s.fps" in failure(
+        "build", "s.fps", "s.fps/a.txt", "--text", "--force"
+    )
     assert Path("s.fps/in.tsv").exists()
     assert command("build", "texts.fps", ".", "--text", "-q") == ("", "")
     with fpstore.open("texts.fps") as store:
         assert next(iter(store.items()))[2] == ["a.txt"]
-    for name, reason in (("a\0b", "a NUL character"), ("a\ud800b", "a character that the file system cannot encode")):
+    for name, reason in (
+        ("a\0b", "a NUL character"),
+        ("a\ud800b", "a character that the file system cannot encode"),
+    ):
         with pytest.raises(fpstore.InputError, match=f"cannot be a file name: it holds {reason}"):
             fpstore.open(name)
     with pytest.raises(fpstore.StoreNotFoundError):

@@ -1,4 +1,7 @@
-"""The shape of the package: imports point down only, heavy things are imported where used, files stay small."""
+"""The shape of the package.
+
+Imports point down only, heavy things are imported where used, files stay small.
+"""
 
 import ast
 import inspect
@@ -49,10 +52,23 @@ OWNERS = {
     "resiliparse": ("hashing/html.py",),
     "ray": ("ray.py",),
     "ctypes": ("disk/folders.py", "tasks/api.py"),
-    "mmap": ("disk/mapped.py", *(f"format/{name}.py" for name in ("column_table", "filter", "log", "log_writer", "table"))),
+    "mmap": (
+        "disk/mapped.py",
+        *(f"format/{name}.py" for name in ("column_table", "filter", "log", "log_writer", "table")),
+    ),
     "xxhash": ("disk/folders.py", "disk/sealed.py", "format/", "jobs/boilerplate.py"),
 }
-DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "jinja2", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
+DEPENDENCIES = {
+    "bitarray",
+    "charset_normalizer",
+    "click",
+    "jinja2",
+    "lmdb",
+    "numpy",
+    "rich",
+    "xxhash",
+    "zstandard",
+}
 OF_TYPE_CHECKERS = {"typing_extensions"}  # which they bring: nothing runs it
 EXTRAS = {
     *(
@@ -107,7 +123,11 @@ def imports_of(path):
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
                 yield (full if full in MODULES else node.module), node.lineno, id(node) in top
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "import_package":
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "import_package"
+        ):
             yield ast.literal_eval(node.args[0]), node.lineno, False
 
 
@@ -146,7 +166,9 @@ def test_families_use_public_names_of_fingerprinters():
 
 def test_packages_have_no_cycles():
     graph = {
-        module_name(path): {m for m, _, _ in imports(path) if is_own(m) and unit(m) == unit(module_name(path))}
+        module_name(path): {
+            m for m, _, _ in imports(path) if is_own(m) and unit(m) == unit(module_name(path))
+        }
         for path in SOURCES
     }
     while graph:
@@ -164,9 +186,13 @@ def test_outside_imports_are_known_and_in_their_place():
                 continue
             where = f"{relative(path)}:{line} imports {name}"
             assert name in OWNERS or name == "numpy", where
-            assert name in DEPENDENCIES | EXTRAS | OF_TYPE_CHECKERS or name in sys.stdlib_module_names, where
+            assert (
+                name in DEPENDENCIES | EXTRAS | OF_TYPE_CHECKERS or name in sys.stdlib_module_names
+            ), where
             assert relative(path).startswith(OWNERS.get(name, "")), where
-            assert not (at_top and name in EXTRAS | OF_TYPE_CHECKERS), f"{where} before it is needed"
+            assert not (at_top and name in EXTRAS | OF_TYPE_CHECKERS), (
+                f"{where} before it is needed"
+            )
 
 
 def test_the_package_only_re_exports():
@@ -175,10 +201,18 @@ def test_the_package_only_re_exports():
     later = set()
     for node in tree.body[1:]:
         if isinstance(node, ast.Assign):
-            assert [target.id for target in node.targets] in (["__version__"], ["__all__"], ["_LATER"])
+            assert [target.id for target in node.targets] in (
+                ["__version__"],
+                ["__all__"],
+                ["_LATER"],
+            )
             ast.literal_eval(node.value)
         elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            later |= {(own.module.removeprefix("fpstore."), alias.name) for own in node.body for alias in own.names}
+            later |= {
+                (own.module.removeprefix("fpstore."), alias.name)
+                for own in node.body
+                for alias in own.names
+            }
         elif isinstance(node, ast.If):
             assert [own.name for own in node.body] == ["__getattr__", "__dir__"]
         else:
@@ -195,11 +229,45 @@ def test_the_package_only_re_exports():
 
 # Modules that cost milliseconds and that opening and probing a store do not need.
 HEAVY = {
-    *("click", "rich", "jinja2", "pyarrow", "pandas", "PIL", "imagehash", "pdqhash", "jieba", "lmdb", "resiliparse"),
-    *("trafilatura", "charset_normalizer", "bitarray", "multiprocessing", "asyncio", "unittest", "concurrent.futures", "logging"),
+    *(
+        "click",
+        "rich",
+        "jinja2",
+        "pyarrow",
+        "pandas",
+        "PIL",
+        "imagehash",
+        "pdqhash",
+        "jieba",
+        "lmdb",
+        "resiliparse",
+    ),
+    *(
+        "trafilatura",
+        "charset_normalizer",
+        "bitarray",
+        "multiprocessing",
+        "asyncio",
+        "unittest",
+        "concurrent.futures",
+        "logging",
+    ),
     *("shutil", "lzma", "bz2", "csv", "secrets", "random", "hashlib", "importlib.metadata"),
-    *("fpstore.care", "fpstore.jobs", "fpstore.hashing", "fpstore.building", "fpstore.change", "fpstore.cli"),
-    *("fpstore.design.planner", "fpstore.design.joins", "fpstore.io.source", "fpstore.io.reader", "fpstore.io.writers"),
+    *(
+        "fpstore.care",
+        "fpstore.jobs",
+        "fpstore.hashing",
+        "fpstore.building",
+        "fpstore.change",
+        "fpstore.cli",
+    ),
+    *(
+        "fpstore.design.planner",
+        "fpstore.design.joins",
+        "fpstore.io.source",
+        "fpstore.io.reader",
+        "fpstore.io.writers",
+    ),
 }
 
 
@@ -210,9 +278,15 @@ def test_opening_and_probing_load_nothing_heavy(tmp_path):
     np.save(tmp_path / "rows.npy", np.ones(5000, np.uint64))
     code = "import sys, numpy\nbefore = set(sys.modules)\nimport fpstore\n"
     code += f"rows = numpy.load({str(tmp_path / 'rows.npy')!r}, mmap_mode='r')\n"
-    code += f"with fpstore.open({str(path)!r}) as store: assert store.probe_many(rows).read_ids()[1]\n"
+    code += (
+        f"with fpstore.open({str(path)!r}) as store: assert store.probe_many(rows).read_ids()[1]\n"
+    )
     code += "print(*set(sys.modules) - before)"
-    loaded = set(subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    loaded = set(
+        subprocess.run(
+            [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
     assert "fpstore.store" in loaded
     assert loaded & {*HEAVY, "numpy.ma"} == set()
 
@@ -223,7 +297,11 @@ def test_opening_and_probing_load_nothing_heavy(tmp_path):
 def test_the_list_of_sources_names_every_file_of_the_kernel():
     lines = (ROOT / "_native" / "sources.txt").read_text().splitlines()
     listed = [line.split()[1] for line in lines if line[:1] not in ("", "#")]
-    files = [p.relative_to(ROOT / "_native").as_posix() for p in NATIVE if p.suffix == ".cpp" and p.parent.name != "python"]
+    files = [
+        p.relative_to(ROOT / "_native").as_posix()
+        for p in NATIVE
+        if p.suffix == ".cpp" and p.parent.name != "python"
+    ]
     assert sorted(listed) == sorted(files)
 
 
@@ -235,8 +313,8 @@ def test_ci_runs_every_fuzz_target():
 def test_nothing_is_decided_by_a_clock():
     """Slowness must not change what is done.
 
-    A clock may be named only where people are told how long something took, where a commit waits for others to join it, and where
-    one process waits for another.
+    A clock may be named only where people are told how long something took, where a commit waits
+    for others to join it, and where one process waits for another.
     """
     clock = re.compile(
         r"\b(chrono|clock_gettime|clock|gettimeofday|rdtsc\w*|monotonic|perf_counter|time_ns|process_time|thread_time)\b|time\.time\b"
@@ -247,7 +325,9 @@ def test_nothing_is_decided_by_a_clock():
 
 
 def test_only_the_binding_knows_python():
-    knowing = [p.name for p in NATIVE if "nanobind/" in p.read_text() or "Python.h" in p.read_text()]
+    knowing = [
+        p.name for p in NATIVE if "nanobind/" in p.read_text() or "Python.h" in p.read_text()
+    ]
     assert knowing == ["gil.hpp", "module.hpp"]
     including = {relative(p.parent) for p in NATIVE if '"python/module.hpp"' in p.read_text()}
     assert including == {"_native/python"}
@@ -255,7 +335,11 @@ def test_only_the_binding_knows_python():
 
 def test_one_helper_fetches_lines():
     """GCC leaves out the calls of other functions that do nothing else, and look-ups wait for memory."""
-    fetching = [p.relative_to(ROOT).as_posix() for p in NATIVE if "__builtin_prefetch" in p.read_text(encoding="utf-8")]
+    fetching = [
+        p.relative_to(ROOT).as_posix()
+        for p in NATIVE
+        if "__builtin_prefetch" in p.read_text(encoding="utf-8")
+    ]
     assert fetching == ["_native/format/common.hpp"]
 
 
@@ -268,7 +352,9 @@ def test_all_is_sorted_and_true():
     public = {
         name
         for name in dir(fpstore)
-        if not name.startswith("_") and not inspect.ismodule(getattr(fpstore, name)) and name != "TYPE_CHECKING"
+        if not name.startswith("_")
+        and not inspect.ismodule(getattr(fpstore, name))
+        and name != "TYPE_CHECKING"
     }
     assert public == set(fpstore.__all__)
     assert (Path(fpstore.__file__).parent / "py.typed").exists()
@@ -279,5 +365,8 @@ def test_all_errors_are_public_and_of_one_family():
 
     defined = {name for name, value in vars(errors).items() if isinstance(value, type)}
     assert defined <= set(fpstore.__all__)
-    assert all(issubclass(getattr(errors, name), fpstore.FpstoreError) for name in defined - {"ScanWarning"})
+    assert all(
+        issubclass(getattr(errors, name), fpstore.FpstoreError)
+        for name in defined - {"ScanWarning"}
+    )
     assert issubclass(fpstore.ScanWarning, UserWarning)

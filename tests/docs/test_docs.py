@@ -38,30 +38,43 @@ def run_python(code, folder):
 def commands_of(page, languages):
     """Return the commands of a page, each with the output shown below it; None if it shows none."""
     found = []
-    for language, block in re.findall(rf"```({languages})\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL):
+    for language, block in re.findall(
+        rf"```({languages})\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL
+    ):
         if language == "sh":
             found += [(line, None) for line in block.splitlines()]
         else:
-            parts = [part.partition("\n") for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+            parts = [
+                part.partition("\n") for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+            ]
             found += [(command, shown) for command, _, shown in parts]
     return found
 
 
 def printed_by(commands, folder):
-    """Run commands; return what each prints, both outputs, as on a terminal. Those that need a shell start truly."""
+    """Run commands; return what each prints, both outputs, as on a terminal.
+
+    Those that need a shell start truly.
+    """
     printed, mark = [], "--- end of a command\n"
     both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     words = [command for command, _ in commands]
-    for plain, some in itertools.groupby(words, lambda one: one.startswith("fpstore ") and not set("|<>$&;*?") & set(one)):
+    for plain, some in itertools.groupby(
+        words, lambda one: one.startswith("fpstore ") and not set("|<>$&;*?") & set(one)
+    ):
         if plain:
             for command in some:
-                done = subprocess.run([sys.executable, "-m", *shlex.split(command)], cwd=folder, **both)
+                done = subprocess.run(
+                    [sys.executable, "-m", *shlex.split(command)], cwd=folder, **both
+                )
                 assert done.returncode == 0, done.stdout
                 printed.append(done.stdout)
         else:
             script = "".join(f"{command}\necho '{mark.strip()}'\n" for command in some)
-            done = subprocess.run(["bash", "-euc", f"{script}pwd"], cwd=folder, env=environment, **both)
+            done = subprocess.run(
+                ["bash", "-euc", f"{script}pwd"], cwd=folder, env=environment, **both
+            )
             assert done.returncode == 0, done.stdout
             *each, last = done.stdout.split(mark)
             printed += each
@@ -74,7 +87,9 @@ def run_session(page, folder):
     """Run the commands of a page, and compare what they print."""
     commands = commands_of(page, "console")
     for (command, shown), printed in zip(commands, printed_by(commands, folder), strict=True):
-        assert re.sub(r"[\d.]+ s$", "N s", printed, flags=re.M) == re.sub(r"[\d.]+ s$", "N s", shown, flags=re.M), command
+        assert re.sub(r"[\d.]+ s$", "N s", printed, flags=re.M) == re.sub(
+            r"[\d.]+ s$", "N s", shown, flags=re.M
+        ), command
     return len(commands)
 
 
@@ -107,7 +122,8 @@ def test_page_about_vectors_runs_and_has_true_figures(tmp_path):
 
 def test_readme_shell_session_prints_what_is_shown(tmp_path):
     shutil.copy(ROOT / "LICENSE", tmp_path)
-    # The page is one of the documents: its own text would decide the last digit of the sizes that it shows.
+    # The page is one of the documents: its own text would decide the last digit of the sizes that
+    # it shows.
     (tmp_path / "README.md").write_text("a page about something else\n")
     assert run_session("README.md", tmp_path) > 10
 
@@ -129,12 +145,16 @@ def test_page_about_tasks_prints_what_is_shown(tmp_path):
 
 
 def test_page_about_minhash_prints_what_is_shown(tmp_path):
-    for code, shown in zip(blocks("docs/minhash.md", "python"), blocks("docs/minhash.md", "text"), strict=True):
+    for code, shown in zip(
+        blocks("docs/minhash.md", "python"), blocks("docs/minhash.md", "text"), strict=True
+    ):
         assert run_python(code, tmp_path) == shown
 
 
 def test_page_about_families_prints_what_is_shown(tmp_path):
-    assert run_python("".join(blocks("docs/families.md", "python")), tmp_path) == "".join(blocks("docs/families.md", "text"))
+    assert run_python("".join(blocks("docs/families.md", "python")), tmp_path) == "".join(
+        blocks("docs/families.md", "text")
+    )
 
 
 def test_page_about_lsh_prints_what_is_shown(tmp_path):
@@ -152,10 +172,21 @@ def test_page_about_a_crawler_prints_what_is_shown(tmp_path):
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
 def test_page_about_a_crawler_in_node_prints_what_is_shown(tmp_path):
-    (code,), (shown,), (build,) = (blocks("docs/crawler.md", language) for language in ("javascript", "json", "sh"))
+    (code,), (shown,), (build,) = (
+        blocks("docs/crawler.md", language) for language in ("javascript", "json", "sh")
+    )
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    subprocess.run(["sh", "-ec", build], cwd=tmp_path, env=environment, check=True, capture_output=True)
-    done = subprocess.run(["node", "-e", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    subprocess.run(
+        ["sh", "-ec", build], cwd=tmp_path, env=environment, check=True, capture_output=True
+    )
+    done = subprocess.run(
+        ["node", "-e", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, done.stderr, done.stdout) == (0, "", shown)
 
 
@@ -168,8 +199,16 @@ def test_page_about_texts_prints_what_is_shown(tmp_path):
 
 def test_public_names_have_an_entry_and_a_docstring():
     public = {f"{module}.{name}": value for module, name, value in public_names()}
-    public |= {f"Store.{name}": member for name, member in vars(fpstore.Store).items() if not name.startswith("_")}
-    also = {name.rpartition(".")[2] for name in public if name.startswith("fpstore.") and name.count(".") == 1}
+    public |= {
+        f"Store.{name}": member
+        for name, member in vars(fpstore.Store).items()
+        if not name.startswith("_")
+    }
+    also = {
+        name.rpartition(".")[2]
+        for name in public
+        if name.startswith("fpstore.") and name.count(".") == 1
+    }
     for name, thing in public.items():
         assert inspect.getdoc(thing), name
         if name.count(".") == 1 or name.rpartition(".")[2] not in also:
@@ -179,16 +218,26 @@ def test_public_names_have_an_entry_and_a_docstring():
 @pytest.mark.parametrize("name", ["spark", "ray"])
 def test_every_function_of_an_engine_has_an_entry(name):
     module = importlib.import_module(f"fpstore.{name}")
-    own = [function for function, thing in vars(module).items() if function[0] != "_" and inspect.isfunction(thing)]
+    own = [
+        function
+        for function, thing in vars(module).items()
+        if function[0] != "_" and inspect.isfunction(thing)
+    ]
     names = [function for function in own if vars(module)[function].__module__ == module.__name__]
     assert {"run", "dedup"} <= set(names)
     for function in names:
-        assert re.search(rf"^`fpstore\.{name}\.{function}\b[^:]*`: ", API, flags=re.MULTILINE), function
+        assert re.search(rf"^`fpstore\.{name}\.{function}\b[^:]*`: ", API, flags=re.MULTILINE), (
+            function
+        )
 
 
 def modules_with_examples():
-    files = [path for path in sorted(PACKAGE.rglob("*.py")) if ">>> " in path.read_text(encoding="utf-8")]
-    return [path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".") for path in files]
+    files = [
+        path for path in sorted(PACKAGE.rglob("*.py")) if ">>> " in path.read_text(encoding="utf-8")
+    ]
+    return [
+        path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".") for path in files
+    ]
 
 
 @pytest.mark.parametrize("name", modules_with_examples())
@@ -201,13 +250,19 @@ def test_docstring_examples(name, tmp_path, monkeypatch):
 
 def anchors(page):
     """Return the names under which the headings of a page can be linked to."""
-    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL), re.MULTILINE)
+    headings = re.findall(
+        r"^#+ (.*)$",
+        re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL),
+        re.MULTILINE,
+    )
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_pages_link_to_files_and_headings_that_exist():
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for target, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", page.read_text(encoding="utf-8")):
+        for target, heading in re.findall(
+            r"\]\(([^)#:]*)(?:#([^)]+))?\)", page.read_text(encoding="utf-8")
+        ):
             linked = page.parent / target if target else page
             assert linked.exists(), f"{page.name}: {target}"
             assert not heading or heading in anchors(linked), f"{page.name}: {target}#{heading}"
@@ -215,7 +270,9 @@ def test_pages_link_to_files_and_headings_that_exist():
 
 def test_pages_that_are_made_are_up_to_date():
     for tool in ("make_api_docs", "make_benchmarks"):
-        done = subprocess.run([sys.executable, ROOT / "tools" / tool, "--check"], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, ROOT / "tools" / tool, "--check"], capture_output=True, text=True
+        )
         assert (done.returncode, done.stderr) == (0, ""), tool
 
 
@@ -223,24 +280,30 @@ def test_stub_lists_what_the_kernel_has():
     from fpstore import _kernel
 
     stub = (ROOT / "fpstore" / "_kernel.pyi").read_text(encoding="utf-8")
-    declared = set(re.findall(r"^(?:def|class) ([A-Za-z]\w*)|^(\w+): int", stub, flags=re.MULTILINE))
+    declared = set(
+        re.findall(r"^(?:def|class) ([A-Za-z]\w*)|^(\w+): int", stub, flags=re.MULTILINE)
+    )
     names = {a or b for a, b in declared}
     assert names == {n for n in vars(_kernel) if not n.startswith("__")}
     bodies = {
         name: (bases, body)
-        for name, bases, body in re.findall(r"^class (\w+)(.*?):(?: \.\.\.)?\n((?: .*\n|\n)*)", stub, flags=re.MULTILINE)
+        for name, bases, body in re.findall(
+            r"^class (\w+)(.*?):(?: \.\.\.)?\n((?: .*\n|\n)*)", stub, flags=re.MULTILINE
+        )
     }
 
     def members(name):
         bases, body = bodies[name]
-        return set(re.findall(r"^    (?:def )?(\w+)(?:\(|: Final)", body, flags=re.MULTILINE)).union(
-            *map(members, re.findall(r"\w+", bases))
-        ) - {"__init__"}
+        return set(
+            re.findall(r"^    (?:def )?(\w+)(?:\(|: Final)", body, flags=re.MULTILINE)
+        ).union(*map(members, re.findall(r"\w+", bases))) - {"__init__"}
 
     kinds = [name for name in bodies if not name.startswith("_")]
     assert len(kinds) > 10
     for kind in kinds:
-        assert members(kind) == {n for n in dir(getattr(_kernel, kind)) if not n.startswith("_")}, kind
+        assert members(kind) == {n for n in dir(getattr(_kernel, kind)) if not n.startswith("_")}, (
+            kind
+        )
 
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -248,17 +311,32 @@ ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 def test_architecture_page_names_files_that_exist_and_every_module_and_folder():
     named = re.findall(r"`([\w/]+\.(?:py|cpp|hpp|inc))`", ARCHITECTURE)
-    assert [name for name in named if not ((ROOT if name.startswith("tests/") else PACKAGE) / name).is_file()] == []
-    modules = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"}
+    assert [
+        name
+        for name in named
+        if not ((ROOT if name.startswith("tests/") else PACKAGE) / name).is_file()
+    ] == []
+    modules = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if path.name != "__init__.py"
+    }
     assert len(modules) > 100
     assert sorted(modules.difference(named)) == []
-    folders = {p.parent.relative_to(PACKAGE).as_posix() for kind in ("py", "hpp") for p in PACKAGE.rglob(f"*.{kind}")} - {"."}
+    folders = {
+        p.parent.relative_to(PACKAGE).as_posix()
+        for kind in ("py", "hpp")
+        for p in PACKAGE.rglob(f"*.{kind}")
+    } - {"."}
     assert len(folders) > 10
     assert [folder for folder in sorted(folders) if f"{folder}/" not in ARCHITECTURE] == []
 
 
 def test_architecture_page_draws_the_layers_that_the_tests_hold():
-    rows = [row.split("    ")[0].split() for row in blocks("docs/architecture.md", "text")[0].splitlines()]
+    rows = [
+        row.split("    ")[0].split()
+        for row in blocks("docs/architecture.md", "text")[0].splitlines()
+    ]
     drawn = [{unit.removesuffix(".py").rstrip("/") for unit in row} for row in rows]
     assert drawn[::-1] == [set(units) for units in LAYERS]
 
@@ -272,16 +350,31 @@ RADIUS = 28
 
 
 def without_figures(output):
-    """Return the lines of an output without what depends on the contents of files: features that differ, and numbers."""
-    text = re.sub(r"(?<=^Features whose weights differ most\n).*?(?=^and )", "", output, flags=re.DOTALL | re.MULTILINE)
+    """Return the lines of an output without what depends on the contents of files.
+
+    Features that differ, and numbers.
+    """
+    text = re.sub(
+        r"(?<=^Features whose weights differ most\n).*?(?=^and )",
+        "",
+        output,
+        flags=re.DOTALL | re.MULTILINE,
+    )
     text = re.sub(r"\b[0-9a-f]{16,32}\b|\d[\d,.]*", "N", text)
     return re.sub(r" +", " ", text)
 
 
 def programs_in(folder, top):
-    """Return the programs in a folder and below that are not hidden; links are not followed, and Debian's library has some."""
+    """Return the programs in a folder and below that are not hidden.
+
+    Links are not followed, and Debian's library has some.
+    """
     programs = {path.relative_to(folder).as_posix(): path for path in (folder / top).rglob("*.py")}
-    return {name for name, path in programs.items() if not path.is_symlink() and not re.search(r"(^|/)[._]", name)}
+    return {
+        name
+        for name, path in programs.items()
+        if not path.is_symlink() and not re.search(r"(^|/)[._]", name)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -290,15 +383,23 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     printed = printed_by(COMMANDS, folder)
     paths = sorted(programs_in(folder, "texts"))
-    texts = {path: (folder / path).read_text(encoding="utf-8") for path in [*paths, "draft.py", "new.py"]}
-    fingerprints = {path: HASHER.fingerprint(text) for path, text in texts.items() if not HASHER.is_empty(text)}
+    texts = {
+        path: (folder / path).read_text(encoding="utf-8") for path in [*paths, "draft.py", "new.py"]
+    }
+    fingerprints = {
+        path: HASHER.fingerprint(text) for path, text in texts.items() if not HASHER.is_empty(text)
+    }
     assert 250 < len(fingerprints) < 1000
     return folder, printed, fingerprints
 
 
 def output_of(verb, printed):
     """Return what the only command of a verb printed."""
-    (output,) = [text for (command, _), text in zip(COMMANDS, printed, strict=True) if command.startswith(f"fpstore {verb}")]
+    (output,) = [
+        text
+        for (command, _), text in zip(COMMANDS, printed, strict=True)
+        if command.startswith(f"fpstore {verb}")
+    ]
     return output
 
 
@@ -331,17 +432,31 @@ def read_clusters(path):
 
 def test_page_about_files_shows_what_is_printed_and_what_supports_its_radius(files):
     folder, printed, _ = files
-    shown = [(command, shown, output) for (command, shown), output in zip(COMMANDS, printed, strict=True) if shown is not None]
+    shown = [
+        (command, shown, output)
+        for (command, shown), output in zip(COMMANDS, printed, strict=True)
+        if shown is not None
+    ]
     assert sum(bool(text) for _, text, _ in shown) == 5
     for command, text, output in shown:
         assert without_figures(output) == without_figures(text), command
-    copy, stranger = (int(re.search(r"^distance +(\d+)", text, re.MULTILINE)[1]) for text in printed if text.startswith("Two t"))
+    copy, stranger = (
+        int(re.search(r"^distance +(\d+)", text, re.MULTILINE)[1])
+        for text in printed
+        if text.startswith("Two t")
+    )
     assert copy <= 4 < 16 < stranger
     output = output_of("calibrate", printed)
-    rows = {line.split()[0]: line.split() for line in output.splitlines() if line.startswith("size=")}
+    rows = {
+        line.split()[0]: line.split() for line in output.splitlines() if line.startswith("size=")
+    }
     assert set(rows) == {"size=1", "size=2", "size=2,width=128"}
     _, width, radius, recall, *_ = rows["size=2,width=128"]
-    assert (width, abs(int(radius) - RADIUS) <= 3, float(recall.rstrip("%")) > 90) == ("128", True, True)
+    assert (width, abs(int(radius) - RADIUS) <= 3, float(recall.rstrip("%")) > 90) == (
+        "128",
+        True,
+        True,
+    )
     assert f" --width {width} --radius {RADIUS}" in PAGE
     headings = re.search(r"^kind +(.*)$", output, re.MULTILINE)[1].split()
     shares = re.search(r"^all +(.*)$", output, re.MULTILINE)[1].split()
@@ -351,14 +466,23 @@ def test_page_about_files_shows_what_is_printed_and_what_supports_its_radius(fil
 
 def test_commands_of_the_page_about_files_find_what_brute_force_finds(files):
     folder, printed, fingerprints = files
-    found = {line.split("\t")[3]: int(line.split("\t")[2]) for line in output_of("probe", printed).splitlines()}
-    distances = {name: (fingerprints["draft.py"] ^ value).bit_count() for name, value in fingerprints.items() if "texts/" in name}
+    found = {
+        line.split("\t")[3]: int(line.split("\t")[2])
+        for line in output_of("probe", printed).splitlines()
+    }
+    distances = {
+        name: (fingerprints["draft.py"] ^ value).bit_count()
+        for name, value in fingerprints.items()
+        if "texts/" in name
+    }
     assert found == {name: distance for name, distance in distances.items() if distance <= RADIUS}
     assert "texts/argparse.py" in found
-    stored = {name: value for name, value in fingerprints.items() if name != "draft.py"}  # which --unmatched left out
+    # which --unmatched left out
+    stored = {name: value for name, value in fingerprints.items() if name != "draft.py"}
     lines = [line.split("\t") for line in (folder / "pairs.tsv").read_text().splitlines()]
     pairs = {(*sorted((a, b)),): int(distance) for _, _, distance, a, b in lines}
-    assert pairs == {pair: distance for pair, distance in near(stored).items() if distance}  # equal ones need --duplicates
+    # equal ones need --duplicates
+    assert pairs == {pair: distance for pair, distance in near(stored).items() if distance}
     assert len(pairs) > 100
     clusters = read_clusters(folder / "clusters.tsv")
     assert set(clusters.values()) == clusters_of(stored)
@@ -373,5 +497,8 @@ def test_commands_of_the_page_about_files_find_what_brute_force_finds(files):
     removed = set().union(*clusters.values()) - set(clusters)
     assert len(removed) > 20
     originals = programs_in(folder, "corpus")
-    kept = {f"corpus/{path.relative_to(folder / 'clean').as_posix()}" for path in (folder / "clean").rglob("*.py")}
+    kept = {
+        f"corpus/{path.relative_to(folder / 'clean').as_posix()}"
+        for path in (folder / "clean").rglob("*.py")
+    }
     assert kept == originals - removed

@@ -1,4 +1,7 @@
-"""The package as it is installed: beside its own sources, from any folder, and told apart from the sources alone."""
+"""The package as it is installed.
+
+Beside its own sources, from any folder, and told apart from the sources alone.
+"""
 
 import importlib.metadata
 import json
@@ -13,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def run_python(code, folder, *options):
-    return subprocess.run([sys.executable, *options, "-c", code], cwd=folder, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, *options, "-c", code], cwd=folder, capture_output=True, text=True
+    )
 
 
 def test_import_from_any_folder_and_in_the_checkout(tmp_path):
@@ -34,13 +39,17 @@ def test_sources_without_a_kernel_say_what_to_do(tmp_path):
     paths = [path for path in sys.path if path.endswith("site-packages")]
     done = run_python(f"import sys; sys.path += {paths}; import fpstore", tmp_path, "-S")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith(f"ImportError: {tmp_path / 'fpstore'} holds the sources")
+    assert done.stderr.splitlines()[-1].startswith(
+        f"ImportError: {tmp_path / 'fpstore'} holds the sources"
+    )
     assert "pip install -e ." in done.stderr
 
 
 def test_the_readme_installs_what_the_tests_import():
     """Packages are named there, not the extra, which would compile the kernel again."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
     wanted, left = set(), ["test"]
     while left:
         for requirement in extras[left.pop()]:
@@ -48,6 +57,8 @@ def test_the_readme_installs_what_the_tests_import():
             left += own[1].split(",") if own else []
             wanted |= set() if own else {requirement.partition(">=")[0]}
     (named,) = re.findall(
-        r"^    pip install (.*) && pytest -n auto$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+        r"^    pip install (.*) && pytest -n auto$",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
     assert sorted(named.split()) == sorted(wanted)

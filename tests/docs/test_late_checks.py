@@ -15,7 +15,10 @@ def public_functions():
         if not inspect.isclass(value):
             yield name, value
             continue
-        members = {member for member in dir(value) if not member.startswith("_")} | {"__init__", "__iter__"}
+        members = {member for member in dir(value) if not member.startswith("_")} | {
+            "__init__",
+            "__iter__",
+        }
         for member in sorted(members):
             function = inspect.getattr_static(value, member, None)
             yield f"{name}.{member}", getattr(function, "__func__", function)
@@ -37,16 +40,22 @@ def store(tmp_path):
 
 @pytest.fixture
 def index(tmp_path):
-    return lsh.build(tmp_path / "i.lsh", ["a b c d", "e f g h"], family=fpstore.MinHash(), threshold=0.8)
+    return lsh.build(
+        tmp_path / "i.lsh", ["a b c d", "e f g h"], family=fpstore.MinHash(), threshold=0.8
+    )
 
 
-@pytest.mark.parametrize("wrong", [{"radius": -5}, {"radius": 99}, {"threads": 0}, {"matches": 0}, {"fingerprints": "x"}])
+@pytest.mark.parametrize(
+    "wrong", [{"radius": -5}, {"radius": 99}, {"threads": 0}, {"matches": 0}, {"fingerprints": "x"}]
+)
 def test_probe_batches_checks_at_the_call(store, wrong):
     with pytest.raises(InputError):
         store.probe_batches(**{"fingerprints": [7], **wrong})
 
 
-@pytest.mark.parametrize("wrong", [{"radius": -5}, {"memory": "x"}, {"threads": 0}, {"progress": 7}, {"resume": 7}])
+@pytest.mark.parametrize(
+    "wrong", [{"radius": -5}, {"memory": "x"}, {"threads": 0}, {"progress": 7}, {"resume": 7}]
+)
 def test_pairs_of_a_store_are_checked_at_the_call(store, wrong):
     with pytest.raises(InputError):
         store.pairs(**wrong)
@@ -54,7 +63,9 @@ def test_pairs_of_a_store_are_checked_at_the_call(store, wrong):
         store.join([7], **wrong)
 
 
-@pytest.mark.parametrize("wrong", [{"radius": -5}, {"radius": 999}, {"memory": "x"}, {"threads": 0}, {"progress": 7}])
+@pytest.mark.parametrize(
+    "wrong", [{"radius": -5}, {"radius": 999}, {"memory": "x"}, {"threads": 0}, {"progress": 7}]
+)
 def test_pairs_of_an_index_are_checked_at_the_call(index, wrong):
     with pytest.raises(InputError):
         index.pairs(**wrong)
@@ -68,7 +79,12 @@ def test_sketched_checks_at_the_call(wrong):
 
 @pytest.mark.parametrize("wrong", [7, "x", np.float64(1)])
 def test_batches_are_checked_at_the_call(wrong):
-    for maker in (fpstore.GivenSketches(count=8), fpstore.BitSample(dimension=64), fpstore.MinHash(), fpstore.MinHashFamily()):
+    for maker in (
+        fpstore.GivenSketches(count=8),
+        fpstore.BitSample(dimension=64),
+        fpstore.MinHash(),
+        fpstore.MinHashFamily(),
+    ):
         with pytest.raises(InputError):
             maker.batches(wrong)
 
@@ -76,7 +92,13 @@ def test_batches_are_checked_at_the_call(wrong):
 def test_closed_stores_have_no_iterators(store, index):
     store.close()
     index.close()
-    for call in (lambda: store.probe_batches([7]), store.pairs, lambda: store.join([7]), store.items, index.pairs):
+    for call in (
+        lambda: store.probe_batches([7]),
+        store.pairs,
+        lambda: store.join([7]),
+        store.items,
+        index.pairs,
+    ):
         with pytest.raises(fpstore.ClosedStoreError):
             call()
 
@@ -96,7 +118,9 @@ def test_probe_batches_answer_as_of_the_call(store):
     with fpstore.open(store.path, "r+") as writer:
         batches = writer.probe_batches([7])
         writer.insert([5], [9])
-        assert [match.fingerprint for batch in batches for matches in batch for match in matches] == [7, 11]
+        assert [
+            match.fingerprint for batch in batches for matches in batch for match in matches
+        ] == [7, 11]
 
 
 def test_pairs_outlive_the_index_that_is_dropped(index):

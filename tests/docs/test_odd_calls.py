@@ -13,7 +13,10 @@ import fpstore
 from fpstore import InputError, lsh
 
 TOOL = Path(__file__).parents[2] / "tools" / "oddcalls"
-TEXTS = ["it was the best of times it was the worst of times", "call me ishmael some years ago never mind how long"]
+TEXTS = [
+    "it was the best of times it was the worst of times",
+    "call me ishmael some years ago never mind how long",
+]
 FAMILIES = {
     "minhash": fpstore.MinHashFamily(),
     "sim-min-hash": fpstore.SimMinHash(),
@@ -39,7 +42,9 @@ def test_odd_calls_are_refused_clearly(tmp_path):
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("r", "b"):
-        rows = [json.dumps({"id": f"{name}{place}", "text": text}) for place, text in enumerate(TEXTS)]
+        rows = [
+            json.dumps({"id": f"{name}{place}", "text": text}) for place, text in enumerate(TEXTS)
+        ]
         Path(f"{name}.jsonl").write_text("\n".join(rows) + "\n")
     Path("link").symlink_to("link")
     return tmp_path
@@ -68,7 +73,9 @@ def test_arrays_in_place_of_choices_and_numbers_are_refused(here):
     with pytest.raises(InputError, match="method"):
         fpstore.tasks.plan_build("plan", "r.jsonl", "out", text="text", method=odd)
     with pytest.raises(InputError, match="documents"):
-        fpstore.tasks.plan_lsh("plan", "r.jsonl", "out", text="text", threshold=0.8, documents=np.array(3.5))
+        fpstore.tasks.plan_lsh(
+            "plan", "r.jsonl", "out", text="text", threshold=0.8, documents=np.array(3.5)
+        )
     with pytest.raises(InputError, match="iterable of texts"):
         lsh.build("i.lsh", np.array(3), family=fpstore.MinHash(), threshold=0.8)
     with pytest.raises(InputError, match="columns must be a list of names"):
@@ -78,7 +85,9 @@ def test_arrays_in_place_of_choices_and_numbers_are_refused(here):
 def test_what_is_no_fingerprinter_is_refused(here):
     np.save("v.npy", np.ones((2, 8), np.float32))
     for maker in (None, 7, fpstore.SimHash):
-        with pytest.raises(InputError, match="fingerprinter must be SimHash, MinHash or LongestSentences"):
+        with pytest.raises(
+            InputError, match="fingerprinter must be SimHash, MinHash or LongestSentences"
+        ):
             fpstore.calibration.Comparison(maker, "a", "b")
     for maker in (int, lambda dimension: []):
         with pytest.raises(InputError, match="fingerprinter must be one of vectors"):
@@ -94,7 +103,8 @@ def test_odd_arguments_of_an_index_are_refused(here):
             index.probe_many(TEXTS, verify=5)
         for call in (
             lambda: index.probe_insert("some new text of words", 7, sync="nonsense"),
-            lambda: index.probe_insert_many(TEXTS, [7, 8], sync="nonsense"),  # none of which is inserted
+            # none of which is inserted
+            lambda: index.probe_insert_many(TEXTS, [7, 8], sync="nonsense"),
         ):
             with pytest.raises(InputError, match="sync must be one of"):
                 call()
@@ -119,7 +129,13 @@ def test_odd_numbers_of_a_family_are_refused(family):
             family.band_collision(0.5, rows)
     with pytest.raises(InputError):
         family.similarities("a b c" if family.items == "texts" else np.ones(8), 3)
-    for bands, rows, count in ((0, 1, 1), (1, "x", 1), (1, 1, None), (-2, -3, 1), (1 << 20, 1 << 20, 1)):
+    for bands, rows, count in (
+        (0, 1, 1),
+        (1, "x", 1),
+        (1, 1, None),
+        (-2, -3, 1),
+        (1 << 20, 1 << 20, 1),
+    ):
         with pytest.raises(InputError):
             family.probes(np.ones(8), bands, rows, count)
 

@@ -75,11 +75,22 @@ urls(opened())  # wrong: an index is no store
 def test_programs_pass_a_strict_type_checker(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     page = (ROOT / "docs" / "families.md").read_text()
-    (example,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "class IntegerSets" in block)
+    (example,) = (
+        block
+        for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        if "class IntegerSets" in block
+    )
     (tmp_path / "example.py").write_text(example)
     settings = tmp_path / "mypy.ini"
-    settings.write_text("[mypy]\nstrict = True\n[mypy-pyarrow.*,fpstore.*]\nignore_missing_imports = True\n")
-    options = ["--config-file", str(settings), "--cache-dir", str(ROOT / ".mypy_cache" / "programs")]
+    settings.write_text(
+        "[mypy]\nstrict = True\n[mypy-pyarrow.*,fpstore.*]\nignore_missing_imports = True\n"
+    )
+    options = [
+        "--config-file",
+        str(settings),
+        "--cache-dir",
+        str(ROOT / ".mypy_cache" / "programs"),
+    ]
     said, error, _ = api.run([*options, str(tmp_path / "program.py"), str(tmp_path / "example.py")])
     assert error == ""
     (wrong,) = [line for line in said.splitlines() if "error:" in line]

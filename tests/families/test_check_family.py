@@ -1,4 +1,7 @@
-"""The check that authors of families run: a family that lives here passes, and each broken copy of it fails for its reason."""
+"""The check that authors of families run.
+
+A family that lives here passes, and each broken copy of it fails for its reason.
+"""
 
 import hashlib
 import json
@@ -23,12 +26,17 @@ from fpstore.lsh.plan import plan, recall_at
 def numbers_of(seed, letter, functions):
     """Return the random number that each function has for a letter."""
     own = int.from_bytes(hashlib.blake2b(f"{seed}{letter}".encode(), digest_size=8).digest())
-    return np.random.Generator(np.random.PCG64([own, int(functions.start > 0)])).integers(0, 2**32, len(functions), np.uint32)
+    return np.random.Generator(np.random.PCG64([own, int(functions.start > 0)])).integers(
+        0, 2**32, len(functions), np.uint32
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LetterSets(Family):
-    """Sets of letters, by the least of their random numbers: MinHash as an author elsewhere would write it."""
+    """Sets of letters, by the least of their random numbers.
+
+    MinHash as an author elsewhere would write it.
+    """
 
     name: ClassVar[str] = "letter-sets"
     version: ClassVar[int] = 1
@@ -47,14 +55,18 @@ class LetterSets(Family):
         found = np.zeros((len(items), len(functions)), np.uint32)
         for row, item in enumerate(items):
             if item:
-                found[row] = np.min([numbers_of(self.seed, letter, functions) for letter in set(item)], axis=0)
+                found[row] = np.min(
+                    [numbers_of(self.seed, letter, functions) for letter in set(item)], axis=0
+                )
         return Values(found, np.array([bool(item) for item in items]))
 
     def collision(self, similarity):
         return similarity
 
     def similarities(self, item, others):
-        return np.array([len({*item} & {*other}) / len({*item} | {*other}) for other in others], float)
+        return np.array(
+            [len({*item} & {*other}) / len({*item} | {*other}) for other in others], float
+        )
 
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -235,10 +247,25 @@ class OneProbe(LetterSets):
         (NoVersion(), "has no version"),
         (FarBackground(), "the background is not within the limits"),
         (Signed64(), r"values\(\) gives int64, not uint32"),
-        (BareArray(), r"values\(\) must return Values\(values, known\), two arrays of NumPy, and gives ndarray$"),
+        (
+            BareArray(),
+            (
+                r"values\(\) must return Values\(values, known\), two arrays of NumPy, and gives "
+                r"ndarray$"
+            ),
+        ),
         (Lists(), r"values\(\) must return .*, and gives Values\(ndarray, list\)$"),
-        (BareSignatures(), r"signed\(\) must return Signed\(signatures, known\), two arrays of NumPy, and gives ndarray$"),
-        (TakenName(), "the family TakenName has the name 'minhash', which is of another: MinHashFamily"),
+        (
+            BareSignatures(),
+            (
+                r"signed\(\) must return Signed\(signatures, known\), two arrays of NumPy, and gives "
+                r"ndarray$"
+            ),
+        ),
+        (
+            TakenName(),
+            "the family TakenName has the name 'minhash', which is of another: MinHashFamily",
+        ),
         (FivePercentTooHigh(), "hash values agree with a share of"),
         (Forgetful(), "the same items have other values when they come again"),
         (OfTheCount(), "the first values of 50 are not those of 20"),
@@ -253,7 +280,13 @@ class OneProbe(LetterSets):
         (LostParameter(seed=1), "has other values"),
         (OtherParameter(), "has another description"),
         (TakesAll(), r"an object\(\) as an item is not refused"),
-        (OtherError(), r"an object\(\) as an item should be InputError, TypeError or ValueError, and is KeyError"),
+        (
+            OtherError(),
+            (
+                r"an object\(\) as an item should be InputError, TypeError or ValueError, and is "
+                r"KeyError"
+            ),
+        ),
         (OneSided(), "are not symmetric"),
         (NeverEqual(), "not as near to itself"),
         (OneProbe(), "two probes of a band are the same"),
@@ -276,9 +309,13 @@ def test_errors_of_an_author_are_those_that_users_see(error, monkeypatch):
 
 @pytest.mark.parametrize("given", [LetterSets, fpstore.MinHash])
 def test_a_class_in_place_of_a_family_is_named(given, tmp_path):
-    with pytest.raises(InputError, match=rf"got the class {given.__name__}: make one, {given.__name__}\(\.\.\.\)"):
+    with pytest.raises(
+        InputError, match=rf"got the class {given.__name__}: make one, {given.__name__}\(\.\.\.\)"
+    ):
         as_family(given)
-    fpstore.lsh.build(tmp_path / "i.lsh", ["a b c d"], family=fpstore.MinHash(), threshold=0.8).close()
+    fpstore.lsh.build(
+        tmp_path / "i.lsh", ["a b c d"], family=fpstore.MinHash(), threshold=0.8
+    ).close()
     with pytest.raises(InputError, match=f"got the class {given.__name__}"):
         fpstore.lsh.open(tmp_path / "i.lsh", family=given)
 
@@ -288,8 +325,14 @@ def test_a_class_in_place_of_a_family_is_named(given, tmp_path):
     [
         ((LetterSets, ITEMS), "expected a family"),
         ((LetterSets(), ITEMS[:7]), "8 items or more, got 7"),
-        ((LetterSets(), [LETTERS[a : a + 8] for a in range(0, 18, 2)]), r"no two items .* near: .* agree in 0\.60 of the values"),
-        ((LetterSets(), [LETTERS] * 8), r"no two items .* are near: .* agree in 0\.00 of the values"),
+        (
+            (LetterSets(), [LETTERS[a : a + 8] for a in range(0, 18, 2)]),
+            r"no two items .* near: .* agree in 0\.60 of the values",
+        ),
+        (
+            (LetterSets(), [LETTERS] * 8),
+            r"no two items .* are near: .* agree in 0\.00 of the values",
+        ),
         ((LetterSets(), [*ITEMS[:8], ""]), "item 8 of the check has no content"),
     ],
 )
@@ -309,16 +352,23 @@ def offered(monkeypatch, value, name="letter-sets"):
     """Have a package offer an object by an entry point."""
     point = metadata.EntryPoint(name, "there:Here", registry_module.GROUP)
     monkeypatch.setattr(
-        metadata.EntryPoint, "load", lambda self: value() if callable(value) and not isinstance(value, type) else value
+        metadata.EntryPoint,
+        "load",
+        lambda self: value() if callable(value) and not isinstance(value, type) else value,
     )
-    object.__setattr__(point, "dist", SimpleNamespace(name="letters")) if hasattr(point, "dist") else None
+    object.__setattr__(point, "dist", SimpleNamespace(name="letters")) if hasattr(
+        point, "dist"
+    ) else None
     points = metadata.EntryPoints([point])
     monkeypatch.setattr(metadata, "entry_points", lambda **wanted: points.select(**wanted))
 
 
 def test_a_family_comes_from_an_entry_point(monkeypatch):
     description = json.loads(json.dumps(LetterSets(seed=5).describe()))
-    with pytest.raises(MissingExtraError, match="the family 'letter-sets' is not installed: install the package that has"):
+    with pytest.raises(
+        MissingExtraError,
+        match="the family 'letter-sets' is not installed: install the package that has",
+    ):
         from_description(description)
     offered(monkeypatch, LetterSets)
     assert from_description(description) == LetterSets(seed=5)
@@ -330,7 +380,10 @@ def broken():
     raise ImportError("no module named letters")
 
 
-@pytest.mark.parametrize(("value", "message"), [(broken, "cannot be imported: ImportError"), (str, "no family of this name")])
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(broken, "cannot be imported: ImportError"), (str, "no family of this name")],
+)
 def test_an_entry_point_that_gives_no_family(monkeypatch, value, message):
     offered(monkeypatch, value)
     with pytest.raises(MissingExtraError, match=message):

@@ -20,7 +20,10 @@ def minima_of(sets, count=128, seed=1):
     a, b = numbers.integers(1, prime, count), numbers.integers(0, prime, count)
     return np.array(
         [
-            [min((int(x) * int(f) + int(t)) % prime & 0xFFFFFFFF for x in some) for f, t in zip(a, b, strict=True)]
+            [
+                min((int(x) * int(f) + int(t)) % prime & 0xFFFFFFFF for x in some)
+                for f, t in zip(a, b, strict=True)
+            ]
             for some in sets
         ],
         np.uint64,
@@ -34,8 +37,12 @@ MINIMA = minima_of(SETS)
 def test_given_sketches_do_what_an_index_relies_on():
     family = GivenSketches(count=128)
     laws = check_family(family, list(MINIMA))
-    exact = np.mean([len({*a} & {*b}) / len({*a} | {*b}) for i, a in enumerate(SETS) for b in SETS[:i]])
-    assert np.average([law.similarity for law in laws], weights=[law.pairs for law in laws]) == pytest.approx(exact, abs=0.06)
+    exact = np.mean(
+        [len({*a} & {*b}) / len({*a} | {*b}) for i, a in enumerate(SETS) for b in SETS[:i]]
+    )
+    assert np.average(
+        [law.similarity for law in laws], weights=[law.pairs for law in laws]
+    ) == pytest.approx(exact, abs=0.06)
     assert from_description(json.loads(json.dumps(family.describe()))) == family
 
 
@@ -49,7 +56,9 @@ def test_the_signature_has_a_bit_of_each_value_up_to_224(count):
     changed[:, : count - family.width] += np.uint64(1)
     assert (family.signatures(changed) == family.signatures(minima)).all()
     changed = minima + np.uint64(1)
-    assert 0.2 < bits_that_differ(family.signatures(changed), family.signatures(minima)).mean() < 0.8
+    assert (
+        0.2 < bits_that_differ(family.signatures(changed), family.signatures(minima)).mean() < 0.8
+    )
 
 
 def test_types_of_other_packages_are_the_same():
@@ -96,7 +105,9 @@ def test_sim_min_hash_has_the_keys_of_minhash_and_the_bits_of_simhash(minhash):
     family, texts = SimMinHash(fingerprinter=minhash), documents()[:20]
     (found,) = family.sketched(texts, 20)
     assert (found.sketches == as_family(minhash).sketches(texts, 20)).all()
-    alike = SimHash(size=minhash.size, shingle=minhash.shingle, seed=minhash.seed, weighting="set", width=256)
+    alike = SimHash(
+        size=minhash.size, shingle=minhash.shingle, seed=minhash.seed, weighting="set", width=256
+    )
     assert (found.signatures == alike.fingerprints(texts)[:, :28]).all()
     assert from_description(json.loads(json.dumps(family.describe()))) == family
 
@@ -105,11 +116,18 @@ def test_sim_min_hash_obeys_its_law_on_sets_of_equal_size_and_is_nearer_on_other
     family = SimMinHash(fingerprinter=MinHash())
     sets = [[f"{pair}-{i}" for i in range(200)] for pair in range(100)]
     for common, size in ((180, 200), (100, 200)):
-        others = [[*some[:common], *(f"{feature}'" for feature in some[common:size])] for some in sets]
+        others = [
+            [*some[:common], *(f"{feature}'" for feature in some[common:size])] for some in sets
+        ]
         told = family.differing(common / (400 - common))
-        agrees_with(bits_that_differ(family.signatures(sets), family.signatures(others)), [told] * 100, 224)
+        agrees_with(
+            bits_that_differ(family.signatures(sets), family.signatures(others)), [told] * 100, 224
+        )
     halves = [some[:100] for some in sets]
-    assert bits_that_differ(family.signatures(sets), family.signatures(halves)).mean() < family.differing(0.5) - 0.02
+    assert (
+        bits_that_differ(family.signatures(sets), family.signatures(halves)).mean()
+        < family.differing(0.5) - 0.02
+    )
 
 
 def test_sim_min_hash_is_checked_on_real_texts():
@@ -119,8 +137,14 @@ def test_sim_min_hash_is_checked_on_real_texts():
 
 
 def test_the_signature_of_minhash_tells_sets_apart_better():
-    """The page of families says so: at the same share of found pairs at 0.8, fewer pairs of 0.7 come near."""
-    found = {kind.name: plan(10**6, kind(fingerprinter=MinHash()), 0.8) for kind in (MinHashFamily, SimMinHash)}
+    """The page of families says so.
+
+    At the same share of found pairs at 0.8, fewer pairs of 0.7 come near.
+    """
+    found = {
+        kind.name: plan(10**6, kind(fingerprinter=MinHash()), 0.8)
+        for kind in (MinHashFamily, SimMinHash)
+    }
     told = {name: dict(form.recalls)[0.7] for name, form in found.items()}
     assert told["minhash"] < told["sim-min-hash"]
 
@@ -129,16 +153,31 @@ def test_the_signature_of_minhash_tells_sets_apart_better():
     ("make", "message"),
     [
         (lambda: GivenSketches(count=7), "count must be a whole number from 8"),
-        (lambda: GivenSketches(count=128).sketches(MINIMA, 129), "count must be a whole number from 0 to 128"),
+        (
+            lambda: GivenSketches(count=128).sketches(MINIMA, 129),
+            "count must be a whole number from 0 to 128",
+        ),
         (
             lambda: GivenSketches(count=64).sketches(MINIMA, 8),
             r"item 0: has shape \(128,\), and the family is for sketches of 64",
         ),
-        (lambda: GivenSketches(count=128).sketches([MINIMA[0], MINIMA[1, :50]], 8), "item 1: has shape"),
-        (lambda: GivenSketches(count=128).sketches(MINIMA.astype(float), 8), "item 0: has numbers of type float64"),
-        (lambda: GivenSketches(count=128).sketches(-MINIMA.astype(np.int64), 8), "item 0: has numbers of type int64"),
+        (
+            lambda: GivenSketches(count=128).sketches([MINIMA[0], MINIMA[1, :50]], 8),
+            "item 1: has shape",
+        ),
+        (
+            lambda: GivenSketches(count=128).sketches(MINIMA.astype(float), 8),
+            "item 0: has numbers of type float64",
+        ),
+        (
+            lambda: GivenSketches(count=128).sketches(-MINIMA.astype(np.int64), 8),
+            "item 0: has numbers of type int64",
+        ),
         (lambda: GivenSketches(count=128).sketches(["abc"], 8), "item 0: "),
-        (lambda: GivenSketches(count=128).sketches("abc", 8), "expected an iterable of sketches, got str"),
+        (
+            lambda: GivenSketches(count=128).sketches("abc", 8),
+            "expected an iterable of sketches, got str",
+        ),
         (lambda: plan(10**9, GivenSketches(count=16), 0.5), "no number of bands up to 256"),
         (lambda: SimMinHash(fingerprinter=MinHash(weighting="count")), "must be a MinHash of sets"),
         (lambda: SimMinHash(fingerprinter=SimHash()), "must be a MinHash"),

@@ -18,7 +18,9 @@ N = 400
 def given_pairs(similarity):
     numbers = np.random.default_rng(4)
     a = numbers.integers(0, 2**32, (N, 128), np.uint64)
-    return a, np.where(numbers.random((N, 128)) < similarity, a, numbers.integers(0, 2**32, (N, 128), np.uint64))
+    return a, np.where(
+        numbers.random((N, 128)) < similarity, a, numbers.integers(0, 2**32, (N, 128), np.uint64)
+    )
 
 
 @pytest.mark.parametrize(
@@ -27,7 +29,12 @@ def given_pairs(similarity):
         (RandomHyperplanes(dimension=64), 0.85, pairs_with_cosine(0.85, N), {}),
         (RandomHyperplanes(dimension=64), 0.85, pairs_with_cosine(0.85, N), {"probes": 8}),
         (PStable(dimension=64, radius=2.0), 2.0, pairs_at(2.0, N), {"background": 20.0}),
-        (PStable(dimension=64, radius=2.0), 2.0, pairs_at(2.0, N), {"background": 20.0, "probes": 6}),
+        (
+            PStable(dimension=64, radius=2.0),
+            2.0,
+            pairs_at(2.0, N),
+            {"background": 20.0, "probes": 6},
+        ),
         (BitSampling(dimension=512), 60, pairs_of_bits(60, N), {}),
         (UnarySampling(dimension=32, low=0, high=255), 400, pairs_of_integers(400, N), {}),
         (GivenSketches(count=128), 0.7, given_pairs(0.7), {}),
@@ -36,14 +43,23 @@ def given_pairs(similarity):
 def test_an_index_finds_what_its_plan_says(tmp_path, family, threshold, pairs, options):
     stored, asked = pairs
     form = plan(10**5, family, threshold, 0.9, **options)
-    with fpstore.lsh.build(tmp_path / "index.lsh", stored, np.arange(N), family=family, plan=form) as index:
+    with fpstore.lsh.build(
+        tmp_path / "index.lsh", stored, np.arange(N), family=family, plan=form
+    ) as index:
         found = index.probe_many(asked)
-        matches = [next((match for match in one if match.id == place), None) for place, one in enumerate(found)]
-    share, told = np.mean([match is not None for match in matches]), recall_at(form, family, threshold)
+        matches = [
+            next((match for match in one if match.id == place), None)
+            for place, one in enumerate(found)
+        ]
+    share, told = (
+        np.mean([match is not None for match in matches]),
+        recall_at(form, family, threshold),
+    )
     assert told >= 0.9
     least = told - 5 * math.sqrt(told * (1 - told) / N) - 0.01
     assert share > least
-    if not isinstance(family, GivenSketches):  # whose keys and signatures have values in common, and find more
+    # whose keys and signatures have values in common, and find more
+    if not isinstance(family, GivenSketches):
         assert share < 2 * told - least
     near = [match.similarity for match in matches if match is not None]
     assert np.mean(near) == pytest.approx(threshold, rel=0.15)
@@ -51,7 +67,8 @@ def test_an_index_finds_what_its_plan_says(tmp_path, family, threshold, pairs, o
 
 def test_arrays_of_datasketch_and_rensa_are_indexed(tmp_path):
     sets = [[f"{first}-{place}" for place in range(60)] for first in range(40)]
-    others = [[*some[:54], *(f"{word}'" for word in some[54:])] for some in sets]  # of a Jaccard similarity of 0.82
+    # of a Jaccard similarity of 0.82
+    others = [[*some[:54], *(f"{word}'" for word in some[54:])] for some in sets]
 
     def by_datasketch(words):
         minhash = datasketch.MinHash(num_perm=128)
@@ -65,7 +82,13 @@ def test_arrays_of_datasketch_and_rensa_are_indexed(tmp_path):
 
     for name, make in (("datasketch", by_datasketch), ("rensa", by_rensa)):
         stored, asked = ([make(words) for words in some] for some in (sets, others))
-        index = fpstore.lsh.build(tmp_path / f"{name}.lsh", stored, np.arange(40), family=GivenSketches(count=128), threshold=0.7)
+        index = fpstore.lsh.build(
+            tmp_path / f"{name}.lsh",
+            stored,
+            np.arange(40),
+            family=GivenSketches(count=128),
+            threshold=0.7,
+        )
         with index:
             found = [{match.id for match in one} for one in index.probe_many(asked)]
         assert sum(place in ids for place, ids in enumerate(found)) >= 38

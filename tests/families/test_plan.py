@@ -26,21 +26,38 @@ def test_a_plan_is_the_smallest_that_suffices(n, threshold, recall):
     needed = recall / (1 - (1 - recall) / 10)
     for bands, rows in itertools.product(range(1, found.bands + 1), range(1, 60)):
         by_keys = 1 - (1 - threshold**rows) ** bands
-        enough = n * bands * FAMILY.background**rows + bands * n * bands / 2**found.key_bits <= 32 and by_keys >= needed
+        enough = (
+            n * bands * FAMILY.background**rows + bands * n * bands / 2**found.key_bits <= 32
+            and by_keys >= needed
+        )
         assert not enough or (bands == found.bands and rows <= found.rows)
 
 
 def test_the_form_of_keys_and_numbers():
-    for n, numbers in ((1, 20), (1 << 19, 20), ((1 << 19) + 1, 21), (10**9, 31), (1 << 31, 32), (1 << 32, 32)):
+    for n, numbers in (
+        (1, 20),
+        (1 << 19, 20),
+        ((1 << 19) + 1, 21),
+        (10**9, 31),
+        (1 << 31, 32),
+        (1 << 32, 32),
+    ):
         found = plan(n, FAMILY, 0.9)
         assert found.number_bits == numbers
-        assert found.key_bits == min(64 - numbers, (n - 1).bit_length() + 8 + (found.bands - 1).bit_length())
+        assert found.key_bits == min(
+            64 - numbers, (n - 1).bit_length() + 8 + (found.bands - 1).bit_length()
+        )
 
 
 def test_another_size_keeps_bands_and_radius():
     small = plan(1000, FAMILY, 0.8)
     large = sized(small, 10**8)
-    assert (large.bands, large.rows, large.radius, large.recalls) == (small.bands, small.rows, small.radius, small.recalls)
+    assert (large.bands, large.rows, large.radius, large.recalls) == (
+        small.bands,
+        small.rows,
+        small.radius,
+        small.recalls,
+    )
     assert large.number_bits == 28
     assert large.false_candidates > small.false_candidates
     assert sized(large, 1000) == small
@@ -57,7 +74,9 @@ def test_the_recall_that_a_plan_tells_is_measured_on_sets(threshold, similarity)
         for some in ([s[:size] for s in sets], [s[size - common :] for s in sets])
     )
     agree = (a.sketches == b.sketches).reshape(pairs, found.bands, found.rows).all(2).any(1)
-    share = (agree & (bits_that_differ(a.signatures, b.signatures) * 224 <= found.radius + 0.5)).mean()
+    share = (
+        agree & (bits_that_differ(a.signatures, b.signatures) * 224 <= found.radius + 0.5)
+    ).mean()
     told = recall_at(found, FAMILY, common / (2 * size - common))
     assert abs(share - told) < 5 * np.sqrt(told * (1 - told) / pairs)
 
@@ -86,7 +105,10 @@ def test_the_table_has_what_it_tells():
         (
             (10**9, FAMILY, 0.5),
             {},
-            "no number of bands up to 256 finds 0.95 of the pairs at a Jaccard similarity of 0.5 among 1,000,000,000",
+            (
+                "no number of bands up to 256 finds 0.95 of the pairs at a Jaccard similarity of 0.5 "
+                "among 1,000,000,000"
+            ),
         ),
     ],
 )
@@ -97,7 +119,9 @@ def test_wrong_requests_are_refused_in_one_line(arguments, named, message):
 
 
 def test_the_advice_of_a_refusal_works():
-    with pytest.raises(InputError, match=r"take recall=0\.37 or threshold=0\.707 or candidates=749$"):
+    with pytest.raises(
+        InputError, match=r"take recall=0\.37 or threshold=0\.707 or candidates=749$"
+    ):
         plan(10**9, FAMILY, 0.5)
     assert plan(10**9, FAMILY, 0.5, 0.37).false_candidates <= 32
     assert plan(10**9, FAMILY, 0.707).bands > 1
@@ -107,7 +131,9 @@ def test_the_advice_of_a_refusal_works():
             plan(10**9, FAMILY, *arguments)
 
 
-@pytest.mark.parametrize(("n", "size", "least"), [(10**8, 5, 0.47), (10**9, 5, 0.71), (10**8, 3, 0.53), (10**9, 3, 0.75)])
+@pytest.mark.parametrize(
+    ("n", "size", "least"), [(10**8, 5, 0.47), (10**9, 5, 0.71), (10**8, 3, 0.53), (10**9, 3, 0.75)]
+)
 def test_the_lowest_thresholds_that_the_page_names(n, size, least):
     assert plan(n, MinHash(size=size), least).threshold == least
     with pytest.raises(InputError, match="no number of bands"):

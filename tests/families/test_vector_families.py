@@ -10,7 +10,15 @@ from laws import agrees_with, bits_that_differ
 from vector_pairs import RANDOM, pairs_at, pairs_of_bits, pairs_of_integers, pairs_with_cosine
 
 from fpstore import BitSample, HyperplaneHash, InputError, Unary
-from fpstore.families import BitSampling, PStable, RandomHyperplanes, RandomProjection, UnarySampling, as_family, from_description
+from fpstore.families import (
+    BitSampling,
+    PStable,
+    RandomHyperplanes,
+    RandomProjection,
+    UnarySampling,
+    as_family,
+    from_description,
+)
 from fpstore.families.probing import probing_sequence
 from fpstore.hashing.hyperplanes import weights
 from fpstore.lsh.check import check_family
@@ -22,12 +30,28 @@ def of_seeds(kind, **parameters):
 
 
 LAWS = [
-    *((of_seeds(RandomHyperplanes, dimension=64), cosine, pairs_with_cosine(cosine, 30)) for cosine in (0.95, 0.7, 0.2)),
-    *((of_seeds(PStable, dimension=64, radius=2.0), 2.0 * ratio, pairs_at(2.0 * ratio, 30)) for ratio in (0.5, 1, 2, 5)),
-    *((of_seeds(PStable, dimension=64, radius=2.0, p=1), ratio, pairs_at(ratio, 30, p=1)) for ratio in (1, 2, 5)),
-    *((of_seeds(BitSampling, dimension=512), distance, pairs_of_bits(distance, 30)) for distance in (16, 64, 200)),
     *(
-        (of_seeds(UnarySampling, dimension=32, low=0, high=255), distance, pairs_of_integers(distance, 30))
+        (of_seeds(RandomHyperplanes, dimension=64), cosine, pairs_with_cosine(cosine, 30))
+        for cosine in (0.95, 0.7, 0.2)
+    ),
+    *(
+        (of_seeds(PStable, dimension=64, radius=2.0), 2.0 * ratio, pairs_at(2.0 * ratio, 30))
+        for ratio in (0.5, 1, 2, 5)
+    ),
+    *(
+        (of_seeds(PStable, dimension=64, radius=2.0, p=1), ratio, pairs_at(ratio, 30, p=1))
+        for ratio in (1, 2, 5)
+    ),
+    *(
+        (of_seeds(BitSampling, dimension=512), distance, pairs_of_bits(distance, 30))
+        for distance in (16, 64, 200)
+    ),
+    *(
+        (
+            of_seeds(UnarySampling, dimension=32, low=0, high=255),
+            distance,
+            pairs_of_integers(distance, 30),
+        )
         for distance in (100, 900)
     ),
 ]
@@ -44,9 +68,16 @@ def test_values_and_bits_obey_the_law(families, value, pairs):
         (a, b) = (next(one.sketched(rows, 256)) for rows in pairs)
         agreed.append((a.sketches == b.sketches).mean())
         differed.append(bits_that_differ(a.signatures, b.signatures).mean())
-    for shares, law in ((agreed, [family.collision(x) for x in exact]), (differed, [family.differing(x) for x in exact])):
+    for shares, law in (
+        (agreed, [family.collision(x) for x in exact]),
+        (differed, [family.differing(x) for x in exact]),
+    ):
         error = np.std(shares, ddof=1) / math.sqrt(len(shares))  # of seeds, which are independent
-        assert abs(np.mean(shares) - np.mean(law)) < 5 * error + 1e-3, (np.mean(shares), np.mean(law), error)
+        assert abs(np.mean(shares) - np.mean(law)) < 5 * error + 1e-3, (
+            np.mean(shares),
+            np.mean(law),
+            error,
+        )
         assert error < 0.02
 
 
@@ -63,7 +94,9 @@ def test_probes_meet_near_vectors_as_often_as_told(family, value, pairs, rows, c
     bands = 120
     probed = np.stack([family.probes(vector, bands, rows, count) for vector in pairs[0]])
     assert probed.shape == (60, bands, count, rows)
-    assert (probed[:, :, 0] == family.sketches(pairs[0], bands * rows).reshape(60, bands, rows)).all()
+    assert (
+        probed[:, :, 0] == family.sketches(pairs[0], bands * rows).reshape(60, bands, rows)
+    ).all()
     near = family.sketches(pairs[1], bands * rows).reshape(60, bands, 1, rows)
     met = (probed == near).all(-1).any(-1).mean(0)  # of each band: bands are independent
     told = family.band_collision(value, rows, count)
@@ -71,7 +104,9 @@ def test_probes_meet_near_vectors_as_often_as_told(family, value, pairs, rows, c
     assert count == 1 or told > 1.5 * family.band_collision(value, rows)
 
 
-@pytest.mark.parametrize(("family", "values"), [(RandomHyperplanes(dimension=3), 4), (PStable(dimension=3, radius=1), 9)])
+@pytest.mark.parametrize(
+    ("family", "values"), [(RandomHyperplanes(dimension=3), 4), (PStable(dimension=3, radius=1), 9)]
+)
 def test_probes_come_again_where_a_band_has_few_values(family, values):
     found = family.probes([1, 2, 3], 4, 2, 20)
     assert found.shape == (4, 20, 2)
@@ -83,7 +118,10 @@ def test_probes_come_again_where_a_band_has_few_values(family, values):
 def test_the_probing_sequence_is_that_of_all_sets_sorted():
     scores = np.sort(RANDOM.random((4, 1)), axis=0) + np.array([[0.0, 2.0]])
     found = probing_sequence(scores, 81)
-    costs = [sum(scores[row, change - 1] for row, change in enumerate(one) if change) for one in found.tolist()]
+    costs = [
+        sum(scores[row, change - 1] for row, change in enumerate(one) if change)
+        for one in found.tolist()
+    ]
     assert len({tuple(one) for one in found.tolist()}) == 3**4
     assert costs == pytest.approx(sorted(costs))
 
@@ -99,13 +137,18 @@ def test_probes_need_fewer_bands():
 
 
 def test_the_parameter_rule_of_e2lsh():
-    """E2LSH 0.1 user manual, section 3: with w = 4, L is the least number with 1 - (1 - p(1)^k)^L >= 1 - delta.
+    """E2LSH 0.1 user manual, section 3.
 
-    Where pairs of m halves make the functions, L = m (m - 1) / 2: of k = 20 and delta = 0.1, m = 35 and L = 595.
+    With w = 4, L is the least number with 1 - (1 - p(1)^k)^L >= 1 - delta.
+
+    Where pairs of m halves make the functions, L = m (m - 1) / 2: of k = 20 and delta = 0.1, m = 35
+    and L = 595.
     """
     family, delta = PStable(dimension=784, radius=0.6), 0.1
     near = family.collision(0.6)
-    assert near == pytest.approx(1 - math.erfc(4 / math.sqrt(2)) - 2 / (math.sqrt(2 * math.pi) * 4) * (1 - math.exp(-8)))
+    assert near == pytest.approx(
+        1 - math.erfc(4 / math.sqrt(2)) - 2 / (math.sqrt(2 * math.pi) * 4) * (1 - math.exp(-8))
+    )
     assert round(near, 4) == 0.8005
     request = _Request(1, family, 0.6, 2.4, math.inf, 1)
     told = {bands.rows: bands.number for bands in request.bands_for(1 - delta)}
@@ -121,7 +164,9 @@ def test_the_parameter_rule_of_e2lsh():
 
 def test_hyperplane_values_are_the_bits_of_fingerprints():
     vectors = RANDOM.normal(size=(5, 32))
-    bits = np.unpackbits(HyperplaneHash(dimension=32, width=256, seed=3).fingerprints(vectors), axis=1)
+    bits = np.unpackbits(
+        HyperplaneHash(dimension=32, width=256, seed=3).fingerprints(vectors), axis=1
+    )
     family = RandomHyperplanes(dimension=32, seed=3)
     assert (family.sketches(vectors, 256) == bits).all()
     assert (family.sketches(vectors.astype(np.float64) * 1e-30, 500)[:, :256] == bits).all()
@@ -130,7 +175,10 @@ def test_hyperplane_values_are_the_bits_of_fingerprints():
 
 @pytest.mark.parametrize("p", [1, 2])
 def test_slots_on_bounds_do_not_depend_on_the_batch(p):
-    """Whole vectors in a slot of 1 lie on many bounds of lines with whole components: their sums are settled exactly."""
+    """Whole vectors in a slot of 1 lie on many bounds of lines with whole components.
+
+    Their sums are settled exactly.
+    """
     family = PStable(dimension=8, radius=1.0, slot=1.0, p=p)
     lines, starts, shifts = family._lines(range(4))
     vectors = RANDOM.normal(size=(40, 8))
@@ -150,7 +198,9 @@ def test_slots_on_bounds_do_not_depend_on_the_batch(p):
 def test_lines_of_one_norm_are_cauchy():
     lines = PStable(dimension=200, radius=1, p=1)._lines(range(200))[0].ravel()
     quantiles = np.quantile(lines, [0.1, 0.25, 0.5, 0.75, 0.9])
-    assert quantiles == pytest.approx(np.tan(np.pi * (np.array([0.1, 0.25, 0.5, 0.75, 0.9]) - 0.5)), abs=0.1)
+    assert quantiles == pytest.approx(
+        np.tan(np.pi * (np.array([0.1, 0.25, 0.5, 0.75, 0.9]) - 0.5)), abs=0.1
+    )
     normal = PStable(dimension=200, radius=1)._lines(range(200))[0].ravel()
     assert (normal.mean(), normal.std()) == (pytest.approx(0, abs=0.02), pytest.approx(1, abs=0.02))
     assert weights(200, 200, 0).ravel()[0] / normal[0] == pytest.approx(151_349, rel=1e-4)
@@ -180,12 +230,20 @@ def test_estimates_are_told_in_the_measure():
 CHECKED = [
     (
         RandomHyperplanes(dimension=64, seed=2),
-        np.concatenate([one for cosine in (0.99, 0.9, 0.5) for one in pairs_with_cosine(cosine, 6)]),
+        np.concatenate(
+            [one for cosine in (0.99, 0.9, 0.5) for one in pairs_with_cosine(cosine, 6)]
+        ),
     ),
     (PStable(dimension=16, radius=3.0), np.cumsum(RANDOM.normal(size=(30, 16)), axis=0)),
     (PStable(dimension=16, radius=18.0, p=1), np.cumsum(RANDOM.normal(size=(30, 16)), axis=0)),
-    (BitSampling(dimension=512), np.concatenate([pairs_of_bits(distance, 1)[1] for distance in range(20)] * 2)[:20]),
-    (UnarySampling(dimension=32, low=0, high=255), np.clip(np.cumsum(RANDOM.integers(-9, 10, (20, 32)), axis=0) + 128, 0, 255)),
+    (
+        BitSampling(dimension=512),
+        np.concatenate([pairs_of_bits(distance, 1)[1] for distance in range(20)] * 2)[:20],
+    ),
+    (
+        UnarySampling(dimension=32, low=0, high=255),
+        np.clip(np.cumsum(RANDOM.integers(-9, 10, (20, 32)), axis=0) + 128, 0, 255),
+    ),
 ]
 
 
@@ -199,9 +257,15 @@ def test_families_do_what_an_index_relies_on(family, items):
 
 
 def test_fingerprinters_stand_for_families():
-    assert as_family(HyperplaneHash(dimension=9, width=128, seed=4)) == RandomHyperplanes(dimension=9, seed=4)
-    assert as_family(BitSample(dimension=512, width=64, seed=4)) == BitSampling(dimension=512, seed=4)
-    assert as_family(Unary(dimension=9, low=0, high=7, seed=4)) == UnarySampling(dimension=9, low=0, high=7, seed=4)
+    assert as_family(HyperplaneHash(dimension=9, width=128, seed=4)) == RandomHyperplanes(
+        dimension=9, seed=4
+    )
+    assert as_family(BitSample(dimension=512, width=64, seed=4)) == BitSampling(
+        dimension=512, seed=4
+    )
+    assert as_family(Unary(dimension=9, low=0, high=7, seed=4)) == UnarySampling(
+        dimension=9, low=0, high=7, seed=4
+    )
 
 
 def test_a_projection_keeps_distances_and_angles():
@@ -210,12 +274,15 @@ def test_a_projection_keeps_distances_and_angles():
     projected = RandomProjection(dimension=2000, to=400)(vectors)
     assert projected.dtype == np.float32
     assert projected.shape == (40, 400)
-    ratios = np.linalg.norm(projected[:20] - projected[20:], axis=1) / np.linalg.norm(vectors[:20] - vectors[20:], axis=1)
+    ratios = np.linalg.norm(projected[:20] - projected[20:], axis=1) / np.linalg.norm(
+        vectors[:20] - vectors[20:], axis=1
+    )
     assert abs((ratios**2).mean() - 1) < 5 * math.sqrt(2 / 400 / 20)
     assert ratios.std() < 3 * math.sqrt(1 / 800)
     assert RandomProjection(dimension=2, to=1)([]).shape == (0, 1)
     assert (
-        RandomProjection(dimension=2000, to=400)(list(vectors[:3])) == RandomProjection(dimension=2000, to=400)(vectors[:3])
+        RandomProjection(dimension=2000, to=400)(list(vectors[:3]))
+        == RandomProjection(dimension=2000, to=400)(vectors[:3])
     ).all()
 
 
@@ -225,17 +292,38 @@ VECTOR = [1.0, 2.0, 3.0]
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RandomHyperplanes(dimension=3).sketches(VECTOR, 4), "vector 0: not a vector of numbers"),
-        (lambda: RandomHyperplanes(dimension=3).sketches(np.array(VECTOR), 4), "wrap a single vector in a list"),
+        (
+            lambda: RandomHyperplanes(dimension=3).sketches(VECTOR, 4),
+            "vector 0: not a vector of numbers",
+        ),
+        (
+            lambda: RandomHyperplanes(dimension=3).sketches(np.array(VECTOR), 4),
+            "wrap a single vector in a list",
+        ),
         (
             lambda: RandomHyperplanes(dimension=3).sketches([VECTOR, VECTOR[:2]], 4),
             "vector 1: has 2 components, and the fingerprinter",
         ),
-        (lambda: RandomHyperplanes(dimension=3).sketches([VECTOR, [0, 0, 0]], 4), "item 1: all components of the vector are 0"),
-        (lambda: RandomHyperplanes(dimension=3).probes([0, 0, 0], 2, 2, 2), "all components of the vector are 0"),
-        (lambda: RandomHyperplanes(dimension=3).signatures([[1, 2, math.nan]]), "vector 0: component 2 is nan"),
-        (lambda: PStable(dimension=3, radius=1).sketches([VECTOR, [1, math.nan, 2]], 4), "vector 1: component 1 is nan"),
-        (lambda: PStable(dimension=3, radius=1).signatures([[1, math.inf, 2]]), "vector 0: component 1 is inf"),
+        (
+            lambda: RandomHyperplanes(dimension=3).sketches([VECTOR, [0, 0, 0]], 4),
+            "item 1: all components of the vector are 0",
+        ),
+        (
+            lambda: RandomHyperplanes(dimension=3).probes([0, 0, 0], 2, 2, 2),
+            "all components of the vector are 0",
+        ),
+        (
+            lambda: RandomHyperplanes(dimension=3).signatures([[1, 2, math.nan]]),
+            "vector 0: component 2 is nan",
+        ),
+        (
+            lambda: PStable(dimension=3, radius=1).sketches([VECTOR, [1, math.nan, 2]], 4),
+            "vector 1: component 1 is nan",
+        ),
+        (
+            lambda: PStable(dimension=3, radius=1).signatures([[1, math.inf, 2]]),
+            "vector 0: component 1 is inf",
+        ),
         (
             lambda: PStable(dimension=3, radius=1e-10).sketches([[1e300, 0, 0]], 4),
             "vector 0: it is too large for a radius of 1e-10",
@@ -246,18 +334,33 @@ VECTOR = [1.0, 2.0, 3.0]
         (lambda: PStable(dimension=3, radius=1, p=3), "p must be a whole number from 1 to 2"),
         (lambda: PStable(dimension=0, radius=1), "dimension must be a whole number"),
         (lambda: PStable(dimension=3, radius=1, slot=0), "slot must be a number"),
-        (lambda: PStable(dimension=3, radius=1).check_measure(-1, "threshold"), "must be an L2 distance, from 0 to 100"),
+        (
+            lambda: PStable(dimension=3, radius=1).check_measure(-1, "threshold"),
+            "must be an L2 distance, from 0 to 100",
+        ),
         (lambda: BitSampling(dimension=128), "dimension must be a whole number from 256"),
-        (lambda: BitSampling(dimension=256).sketches(np.zeros((2, 33), np.uint8), 4), "vector 0: 33 numbers of type uint8"),
-        (lambda: BitSampling(dimension=256).sketches(np.full((1, 256), 2), 4), "vector 0: component 0 is 2: bits are 0 or 1"),
+        (
+            lambda: BitSampling(dimension=256).sketches(np.zeros((2, 33), np.uint8), 4),
+            "vector 0: 33 numbers of type uint8",
+        ),
+        (
+            lambda: BitSampling(dimension=256).sketches(np.full((1, 256), 2), 4),
+            "vector 0: component 0 is 2: bits are 0 or 1",
+        ),
         (
             lambda: UnarySampling(dimension=2, low=0, high=9).sketches([[1, 10]], 4),
             "component 1 is 10, out of the range from 0 to 9",
         ),
-        (lambda: UnarySampling(dimension=2, low=0, high=9).sketches([[1, 1.5]], 4), "unary codes are of integers"),
+        (
+            lambda: UnarySampling(dimension=2, low=0, high=9).sketches([[1, 1.5]], 4),
+            "unary codes are of integers",
+        ),
         (lambda: UnarySampling(dimension=2, low=9, high=9), "high must be a whole number"),
         (lambda: RandomProjection(dimension=3, to=4), "to must be a whole number from 1 to 3"),
-        (lambda: RandomProjection(dimension=3, to=2)([[1, 2, math.nan]]), "vector 0: it has a component that is not finite"),
+        (
+            lambda: RandomProjection(dimension=3, to=2)([[1, 2, math.nan]]),
+            "vector 0: it has a component that is not finite",
+        ),
     ],
 )
 def test_wrong_vectors_are_one_line(make, message):

@@ -1,7 +1,9 @@
-"""Run an operation again and again with a fault at each of its calls: the program that faultline.sweep starts under the shim.
+"""Run an operation again and again with a fault at each of its calls.
 
-It reads on standard input what to do, and writes what came of it: a list of outcomes as JSON. One interpreter does what setup
-asks and forks for each fault, so that hundreds of them take seconds.
+The program that faultline.sweep starts under the shim.
+
+It reads on standard input what to do, and writes what came of it: a list of outcomes as JSON. One
+interpreter does what setup asks and forks for each fault, so that hundreds of them take seconds.
 """
 
 import ctypes
@@ -19,11 +21,23 @@ SHIM = ctypes.CDLL(None)
 SHIM.fpfault_count.restype = SHIM.fpfault_fired.restype = ctypes.c_long
 SHIM.fpfault_arm.argtypes = (ctypes.c_long, ctypes.c_char_p)
 TIMEOUT_SECONDS = 60
-WRITES = ("write", "pwrite", "pwrite64", "writev", "pwritev", "pwritev64", "pwritev2", "pwritev64v2")
+WRITES = (
+    "write",
+    "pwrite",
+    "pwrite64",
+    "writev",
+    "pwritev",
+    "pwritev64",
+    "pwritev2",
+    "pwritev64v2",
+)
 
 
 class Sweep:
-    """The code texts share their names: what setup defines, operation and check see; each also sees ``root``, its folder."""
+    """The code texts share their names: what setup defines, operation and check see.
+
+    Each also sees ``root``, its folder.
+    """
 
     def __init__(self, folder, setup, operation, check):
         self.template, self.root, self.log = folder / "template", folder / "work", folder / "log"
@@ -32,7 +46,8 @@ class Sweep:
         self.check = compile(check, "<check>", "exec")
         self.names = {"root": self.template, "__name__": "sweep"}
         exec(compile(setup, "<setup>", "exec"), self.names)
-        self.fresh_folder()  # once without the shim and in this process, so that the forks find all imported
+        # once without the shim and in this process, so that the forks find all imported
+        self.fresh_folder()
         exec(self.operation, self.names | {"root": self.root, "arm": lambda: None})
         gc.freeze()
 
@@ -92,7 +107,10 @@ class Sweep:
             outcome = {"kind": kind, "type": type(error).__name__, "message": text}
         SHIM.fpfault_disarm()
         if armed != [0]:
-            outcome |= {"kind": "stranger", "message": f"the operation must arm once, did {armed}; it came to {outcome}"}
+            outcome |= {
+                "kind": "stranger",
+                "message": f"the operation must arm once, did {armed}; it came to {outcome}",
+            }
         return outcome | {"fired": bool(SHIM.fpfault_fired())}
 
     def judge(self, at, mode, call, outcome):

@@ -24,11 +24,13 @@ static int of_fd(int fd, char out[PATH_MAX]) {
   return 1;
 }
 
-/* The folder without symbolic links, and the last name as it is: the calls wrapped here that follow it only create. */
+/* The folder without symbolic links, and the last name as it is: the calls wrapped here that follow
+ * it only create. */
 static int of_path(int folder, const char* path, char out[PATH_MAX]) {
   char whole[2 * PATH_MAX + 2], base[PATH_MAX] = "";
   if (!path) return 0;
-  if (path[0] != '/' && (folder == AT_FDCWD ? !getcwd(base, sizeof base) : !of_fd(folder, base))) return 0;
+  if (path[0] != '/' && (folder == AT_FDCWD ? !getcwd(base, sizeof base) : !of_fd(folder, base)))
+    return 0;
   snprintf(whole, sizeof whole, "%s/%s", base, path);
   for (size_t n = strlen(whole); n > 1 && whole[n - 1] == '/'; --n) whole[n - 1] = 0;
   char* name = strrchr(whole, '/');

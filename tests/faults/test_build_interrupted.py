@@ -34,7 +34,10 @@ def test_a_failing_source_leaves_nothing(tmp_path):
 
 
 def test_the_error_is_that_of_the_part_which_failed_even_if_it_ends_last():
-    """A part that shares its own work fails; another one is interrupted by that, and ends before it."""
+    """A part that shares its own work fails.
+
+    Another one is interrupted by that, and ends before it.
+    """
     work, interrupted = Work(None), threading.Event()
 
     def fail():
@@ -48,12 +51,16 @@ def test_the_error_is_that_of_the_part_which_failed_even_if_it_ends_last():
             interrupted.set()
 
     with pytest.raises(StopError):
-        work.share(2, [lambda: work.share(2, [fail, lambda: interrupted.wait(60)]), wait_until_stopped])
+        work.share(
+            2, [lambda: work.share(2, [fail, lambda: interrupted.wait(60)]), wait_until_stopped]
+        )
     assert interrupted.is_set()
 
 
 @pytest.mark.parametrize(("threads", "spilled"), crossed([1, 2], [False, True]))
-def test_a_failing_callback_leaves_nothing_and_keeps_the_old_store(tmp_path, request, spilled, threads):
+def test_a_failing_callback_leaves_nothing_and_keeps_the_old_store(
+    tmp_path, request, spilled, threads
+):
     if spilled:
         request.getfixturevalue("tiny")
     fingerprints, ids = make_rows("clustered", 400)
@@ -62,7 +69,13 @@ def test_a_failing_callback_leaves_nothing_and_keeps_the_old_store(tmp_path, req
     old = build(path, [1, 2, 3], ["x", "y", "z"])
     options = {"design": "manku-4", "threads": threads, "memory": "64MiB", "overwrite": True}
     calls = []
-    build(tmp_path / "counted", fingerprints, names, progress=lambda *args: calls.append(args), **options)
+    build(
+        tmp_path / "counted",
+        fingerprints,
+        names,
+        progress=lambda *args: calls.append(args),
+        **options,
+    )
     assert {phase for phase, _, _ in calls} == {"reading", "sorting", "tables"}
     moments = [0, 1, 3, len(calls) // 3, len(calls) // 2, len(calls) - 2, len(calls) - 1]
     for at in moments[:: 3 if spilled else 1]:
@@ -83,7 +96,13 @@ def test_a_failing_callback_leaves_nothing_and_keeps_the_old_store(tmp_path, req
 def test_progress_counts_rows(tmp_path):
     calls = []
     fingerprints, ids = make_rows("duplicates", 3000)
-    build(tmp_path / "s", pieces(fingerprints), pieces(ids), progress=lambda *a: calls.append(a), design="flip-2")
+    build(
+        tmp_path / "s",
+        pieces(fingerprints),
+        pieces(ids),
+        progress=lambda *a: calls.append(a),
+        design="flip-2",
+    )
     phases = list(dict.fromkeys(phase for phase, _, _ in calls))
     assert phases == ["reading", "sorting", "tables"]
     for phase in phases:
@@ -171,7 +190,8 @@ INTERRUPTED = """
 
 
 @pytest.mark.parametrize(
-    ("phase", "thread"), [slow("reading", "main"), ("sorting", "main"), slow("tables", "main"), ("tables", "worker")]
+    ("phase", "thread"),
+    [slow("reading", "main"), ("sorting", "main"), slow("tables", "main"), ("tables", "worker")],
 )
 def test_control_c_leaves_nothing(tmp_path, phase, thread):
     code, out, err = run_python(INTERRUPTED, tmp_path / "s", phase, thread)

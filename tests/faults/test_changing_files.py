@@ -1,4 +1,7 @@
-"""Table files that another process changes while they are read: an error or the right answer, and never a byte out of bounds."""
+"""Table files that another process changes while they are read.
+
+An error or the right answer, and never a byte out of bounds.
+"""
 
 import gc
 import mmap
@@ -25,7 +28,9 @@ NO_FLIP = np.zeros(1, np.uint64)
 
 
 @contextmanager
-def changed_by_another_process(path: Path, at: int, versions: list[bytes]) -> Iterator[_kernel.Table]:
+def changed_by_another_process(
+    path: Path, at: int, versions: list[bytes]
+) -> Iterator[_kernel.Table]:
     """Open a table of which another process writes one version after the other, as fast as it can."""
     with path.open("r+b") as file:
         shared = mmap.mmap(file.fileno(), 0)
@@ -51,9 +56,12 @@ def test_a_count_that_changes_between_two_looks_overflows_nothing(tmp_path):
     path = tmp_path / "table"
     path.write_bytes(image)
     answered = 0
-    with changed_by_another_process(path, at, [(2).to_bytes(2, "little"), image[at : at + 2]]) as table:
+    with changed_by_another_process(
+        path, at, [(2).to_bytes(2, "little"), image[at : at + 2]]
+    ) as table:
         entries = len(table.decode(0, 1, 0)[0])
-        assert 6 * entries < ROOM < 7 * entries  # if the block were as small as it says by turns, a seventh would have room
+        # if the block were as small as it says by turns, a seventh would have room
+        assert 6 * entries < ROOM < 7 * entries
         for _ in range(500):
             with suppress(CorruptStoreError):
                 values, counts, taken = table.decode(0, table.block_count, 0)
@@ -65,7 +73,10 @@ def test_a_count_that_changes_between_two_looks_overflows_nothing(tmp_path):
 
 
 def test_bytes_that_change_all_the_time_are_never_read_out_of_bounds(tmp_path):
-    """Counts, code lengths, codes, tails, keys and directory: every call gives an answer or says that the file is damaged."""
+    """Counts, code lengths, codes, tails, keys and directory.
+
+    Every call gives an answer or says that the file is damaged.
+    """
     rng = np.random.default_rng(7)
     fingerprints = tableimage.make_keys("clustered", 1, 3000)
     image = tableimage.build(fingerprints, block_bytes=128)
@@ -106,10 +117,16 @@ def test_bytes_that_change_all_the_time_are_never_read_out_of_bounds(tmp_path):
 def test_the_ids_of_a_probe_are_those_that_were_checked(tmp_path):
     """They were read again from the mapped file after their checksum had been compared, and counts led out of it."""
     ids = np.arange(0, 4000, 2, dtype=np.uint64)
-    store = fpstore.build(tmp_path / "s", np.repeat(np.array([76, 77], np.uint64), 1000), ids, design="manku-4")
+    store = fpstore.build(
+        tmp_path / "s", np.repeat(np.array([76, 77], np.uint64), 1000), ids, design="manku-4"
+    )
     prober = snapshot_of(store).generation.single_prober(1)
     digest = snapshot_of(store).generation.tables[0].kernel.set_digest
-    lims, counts, keys = np.array([0, 1000, 2000], np.uint64), np.array([2], np.uint32), np.array([77], np.uint64)
+    lims, counts, keys = (
+        np.array([0, 1000, 2000], np.uint64),
+        np.array([2], np.uint32),
+        np.array([77], np.uint64),
+    )
     record, _ = _kernel.pack_ids(ids, lims, counts, keys, digest)
     (path,) = (p for p in (tmp_path / "s").rglob("*") if p.is_file() and record in p.read_bytes())
     at = path.read_bytes().index(record) + 16

@@ -1,4 +1,7 @@
-"""A build that is killed at any of its writes, or refused any of them: the old store or the new one, whole, and nothing else."""
+"""A build that is killed at any of its writes, or refused any of them.
+
+The old store or the new one, whole, and nothing else.
+"""
 
 from pathlib import Path
 
@@ -9,7 +12,8 @@ from speeds import slow
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.mapping import PLACES_FILES
 
-# Old and new rows; the tables are synced where they are written, so that the calls come in the same order every time.
+# Old and new rows; the tables are synced where they are written, so that the calls come in the same
+# order every time.
 SETUP = """
 import os, numpy as np, fpstore
 from inplace import InPlace
@@ -89,15 +93,20 @@ assert here in ([], ["s"]), "left over"
 """
 KINDS = {"rows": "", "overwrite": OVERWRITE, "strings": STRINGS, "spilled": SPILLED}
 LASTING = ("ENOSPC-from", "EIO-from", "EROFS")
-# A kill after a call leaves what a kill before the next one leaves, and a short write is much like a refused one: the slow tests
-# have them for every kind of store.
+# A kill after a call leaves what a kill before the next one leaves, and a short write is much like
+# a refused one: the slow tests have them for every kind of store.
 FEWER = ("kill", "torn", *ERRORS)
 
 
 def check_outcomes(outcomes, calls):
-    """Check what holds of every build: there is the old store until the target is put in place, and the new one from then on."""
+    """Check what holds of every build.
+
+    There is the old store until the target is put in place, and the new one from then on.
+    """
     assert outcomes[0].kind == "ok"
-    published = next(at for at, (name, path) in enumerate(calls, 1) if path == "s" and name.startswith("rename"))
+    published = next(
+        at for at, (name, path) in enumerate(calls, 1) if path == "s" and name.startswith("rename")
+    )
     for o in outcomes[1:]:
         before = o.at < published or (o.at == published and o.mode in ("kill", "torn"))
         if o.kind == "killed":
@@ -109,7 +118,8 @@ def check_outcomes(outcomes, calls):
 
 
 @pytest.mark.parametrize(
-    ("kind", "modes", "every"), [("rows", FEWER, 19), ("overwrite", MODES, 31), ("strings", FEWER, 43), ("spilled", FEWER, 47)]
+    ("kind", "modes", "every"),
+    [("rows", FEWER, 19), ("overwrite", MODES, 31), ("strings", FEWER, 43), ("spilled", FEWER, 47)],
 )
 def test_a_fault_at_calls_of_a_build(sweep, kind, modes, every):
     calls, outcomes = sweep(SETUP + KINDS[kind], OPERATION, CHECK, modes, every)
@@ -118,7 +128,8 @@ def test_a_fault_at_calls_of_a_build(sweep, kind, modes, every):
     if kind == "strings":
         assert {Path(path).name for _, path in calls} > {*DICTIONARY_FILES, *PLACES_FILES}
     if kind == "spilled":
-        assert any("#" in path for name, path in calls if "write" in name)  # of a file without a name
+        # of a file without a name
+        assert any("#" in path for name, path in calls if "write" in name)
 
 
 @pytest.mark.slow
@@ -138,15 +149,21 @@ def test_a_disk_that_stays_full_or_broken(sweep, every):
 @pytest.mark.parametrize("modes", [("kill",), slow(("EIO", "kill-after", "torn"))])
 def test_a_disk_that_cannot_exchange_two_folders(sweep, modes):
     """There are two renames with nothing at the target in between."""
-    calls, outcomes = sweep(SETUP + OVERWRITE, OPERATION, CHECK, modes, 1, {"FPFAULT_REFUSE": "exchange"})
-    assert [name for name, _ in calls if name.startswith("rename")] == ["renameat"] + ["rename"] * 3  # the first: a manifest
+    calls, outcomes = sweep(
+        SETUP + OVERWRITE, OPERATION, CHECK, modes, 1, {"FPFAULT_REFUSE": "exchange"}
+    )
+    # the first: a manifest
+    assert [name for name, _ in calls if name.startswith("rename")] == ["renameat"] + ["rename"] * 3
     assert states(outcomes, "killed") == {"old", "aside", "new"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["kill", "EIO"])
 def test_faults_in_a_build_with_threads(sweep, mode):
-    """The calls come in another order from run to run: all that holds of each is what the check says."""
+    """The calls come in another order from run to run.
+
+    All that holds of each is what the check says.
+    """
     sweep(SETUP + OVERWRITE + THREADS, OPERATION, CHECK, (mode,))
 
 

@@ -1,4 +1,7 @@
-"""A change that is killed at any of its writes, or refused any of them: what was acknowledged is there, and nothing half done."""
+"""A change that is killed at any of its writes, or refused any of them.
+
+What was acknowledged is there, and nothing half done.
+"""
 
 import errno
 import os
@@ -9,8 +12,8 @@ from faultline import ERRORS, MODES, states
 
 import fpstore
 
-# What each scenario defines: build() makes the store and what else there is; steps are [(change, model)]: change(store, root)
-# does it, and model(rows) to the expected set of (fingerprint, id).
+# What each scenario defines: build() makes the store and what else there is; steps are [(change,
+# model)]: change(store, root) does it, and model(rows) to the expected set of (fingerprint, id).
 SETUP = """
 import contextlib, ctypes, json, os, signal, numpy as np, fpstore
 from inplace import InPlace
@@ -212,7 +215,8 @@ steps += [insert([(next(fresh), 700)]), merge]
 expect()
 """
 )
-# While the merge is under way: strings that are new, one that has no number any more, and one that is in use.
+# While the merge is under way: strings that are new, one that has no number any more, and one that
+# is in use.
 MEANWHILE = (
     DELTA
     + """
@@ -278,7 +282,8 @@ KILLS = ("kill", "kill-after", "torn")
 def check_outcomes(outcomes):
     assert outcomes[0].kind == "ok"
     for o in outcomes[1:]:
-        missing = o.mode == "kill-after" and o.call.startswith("unlink")  # it did not succeed: there was no such file
+        # it did not succeed: there was no such file
+        missing = o.mode == "kill-after" and o.call.startswith("unlink")
         assert (o.kind == "killed") == (o.mode in KILLS) or (missing and o.kind == "ok"), o
 
 
@@ -286,8 +291,12 @@ def check_outcomes(outcomes):
     ("texts", "modes", "every"),
     [
         pytest.param(BUILT + CHANGES, ("kill", "torn", *ERRORS), 41, id="changes"),
-        pytest.param(STRINGS + BUILT + CHANGES, FEWER, 37, id="changes of strings", marks=pytest.mark.slow),
-        pytest.param("started = False\n" + BUILT + FIRST, ("kill", "torn", *ERRORS), 43, id="first"),
+        pytest.param(
+            STRINGS + BUILT + CHANGES, FEWER, 37, id="changes of strings", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "started = False\n" + BUILT + FIRST, ("kill", "torn", *ERRORS), 43, id="first"
+        ),
         pytest.param(BUILT + BATCH, ("kill", *ERRORS), 37, id="batch"),
         pytest.param(BUILT + MERGE, FEWER, 79, id="merge"),
         pytest.param(STRINGS + BUILT + MEANWHILE, FEWER, 89, id="changes in a merge"),
@@ -304,7 +313,8 @@ def test_a_fault_at_calls_of_a_change(sweep, texts, modes, every):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["", STRINGS], ids=["integers", "strings"])
 @pytest.mark.parametrize(
-    ("change", "every"), [(CHANGES, 1), (BATCH, 1), (MERGE, 1), (MEANWHILE, 2), (OTHERS, 2), (SPLIT, 3), (BACKUP, 1)]
+    ("change", "every"),
+    [(CHANGES, 1), (BATCH, 1), (MERGE, 1), (MEANWHILE, 2), (OTHERS, 2), (SPLIT, 3), (BACKUP, 1)],
 )
 def test_a_fault_of_any_kind_at_any_call_of_a_change(sweep, kind, change, every):
     _, outcomes = sweep(SETUP + kind + BUILT + change, OPERATION, CHECK, ALL, every)
@@ -338,7 +348,11 @@ def test_a_sync_that_is_refused_after_it_was_made(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fdatasync", refusing(os.fdatasync))
     monkeypatch.setattr(os, "pwritev", refusing(os.pwritev))  # writes and syncs in one call
     with fpstore.open(path, "r+") as store, fpstore.open(path) as reader:
-        for change in (lambda: store.insert([5]), lambda: store.probe_insert_many([6], [200]), lambda: store.delete(ids=3)):
+        for change in (
+            lambda: store.insert([5]),
+            lambda: store.probe_insert_many([6], [200]),
+            lambda: store.delete(ids=3),
+        ):
             refusals.append(1)
             with pytest.raises(fpstore.StorageError, match="Input/output error"):
                 change()

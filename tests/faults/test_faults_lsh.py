@@ -1,4 +1,7 @@
-"""A change of an LSH index that is killed at any of its writes, or refused any of them: it is made as a whole or not at all."""
+"""A change of an LSH index that is killed at any of its writes, or refused any of them.
+
+It is made as a whole or not at all.
+"""
 
 import pytest
 from faultline import MODES
@@ -125,14 +128,18 @@ def every(few):
 
 @every(7)
 def test_changes_at_every_call(sweep, every):
-    calls, outcomes = sweep(SETUP + "insert(3)\nupsert()\ndelete()\ninsert(2)\n", OPERATION, CHECK, MODES, every)
+    calls, outcomes = sweep(
+        SETUP + "insert(3)\nupsert()\ndelete()\ninsert(2)\n", OPERATION, CHECK, MODES, every
+    )
     assert len(calls) > 10
     assert {outcome.state for outcome in outcomes} >= set(range(4))
 
 
 @every(37)
 def test_a_merge_at_every_call(sweep, every):
-    calls, outcomes = sweep(SETUP + "insert(3)\ndelete()\nmerge()\ninsert(1)\n", OPERATION, CHECK, MODES, every)
+    calls, outcomes = sweep(
+        SETUP + "insert(3)\ndelete()\nmerge()\ninsert(1)\n", OPERATION, CHECK, MODES, every
+    )
     assert len(calls) > 50
     assert {outcome.state for outcome in outcomes} >= {2}
 

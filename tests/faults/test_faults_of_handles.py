@@ -16,7 +16,9 @@ from fpstore.disk.locks import WriterLock
 from fpstore.format.manifest import prepare_manifest
 
 
-def test_a_store_that_is_renamed_while_it_is_open_is_joined_with_others_and_not_with_itself(tmp_path):
+def test_a_store_that_is_renamed_while_it_is_open_is_joined_with_others_and_not_with_itself(
+    tmp_path,
+):
     a, moved = tmp_path / "a", tmp_path / "moved"
     build(a, 0, 100)
     build(tmp_path / "other", 100, 110)
@@ -30,8 +32,13 @@ def test_a_store_that_is_renamed_while_it_is_open_is_joined_with_others_and_not_
         assert rows_of(store) == pairs(0, 110) | pairs(200, 210)
 
 
-def test_a_store_that_is_dropped_in_the_thread_of_its_own_merge_gives_its_lock_back(tmp_path, monkeypatch):
-    """The garbage collector may run in any thread; a close in that of the merge would wait for itself."""
+def test_a_store_that_is_dropped_in_the_thread_of_its_own_merge_gives_its_lock_back(
+    tmp_path, monkeypatch
+):
+    """The garbage collector may run in any thread.
+
+    A close in that of the merge would wait for itself.
+    """
     path = build(tmp_path / "s", 0, 100)
     monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 1)
     freeze, dropped, collected = Merge._freeze, threading.Event(), threading.Event()
@@ -82,7 +89,9 @@ def test_a_lock_that_nobody_holds_is_released(tmp_path):
     WriterLock(tmp_path).release()
 
 
-@pytest.mark.parametrize(("what", "kind"), crossed(["merged", "renamed"], [list, lambda ids: [f"n{i}" for i in ids]]))
+@pytest.mark.parametrize(
+    ("what", "kind"), crossed(["merged", "renamed"], [list, lambda ids: [f"n{i}" for i in ids]])
+)
 def test_a_child_reads_ids_of_what_was_merged_away_or_renamed(tmp_path, what, kind):
     path = tmp_path / "s"
     fpstore.build(path, FINGERPRINTS[:100], kind(range(100)), design="flip-1").close()
@@ -91,7 +100,8 @@ def test_a_child_reads_ids_of_what_was_merged_away_or_renamed(tmp_path, what, ki
         expected = found.read_ids()
         if what == "renamed":
             path.rename(tmp_path / "moved")
-            fpstore.build(path, FINGERPRINTS[:100], kind(range(500, 600)), design="flip-1").close()  # which takes its name
+            # which takes its name
+            fpstore.build(path, FINGERPRINTS[:100], kind(range(500, 600)), design="flip-1").close()
         child = Child(lambda pipe: (pipe.recv(), pipe.send(list(found.read_ids()[1])), pipe.recv()))
         if what == "merged":
             with fpstore.open(path, "r+") as writer:
@@ -103,7 +113,9 @@ def test_a_child_reads_ids_of_what_was_merged_away_or_renamed(tmp_path, what, ki
         child.end()
 
 
-@pytest.mark.parametrize("file", ["strings.mdb", *map(slow, ("ids.mdb", "numbers.mdb", "places.mdb"))])
+@pytest.mark.parametrize(
+    "file", ["strings.mdb", *map(slow, ("ids.mdb", "numbers.mdb", "places.mdb"))]
+)
 def test_a_child_forked_while_a_file_is_written_reads_it_once_it_is_current(tmp_path, file):
     path = tmp_path / "s"
     fpstore.build(path, FINGERPRINTS[:100], [f"n{i}" for i in range(100)]).close()
@@ -149,7 +161,9 @@ def test_a_merge_without_open_files_does_not_say_that_it_is_in_place(tmp_path, m
         store.insert(FINGERPRINTS[100:101], [100])
         monkeypatch.setattr("fpstore.change.merge.prepare_manifest", refused)
         try:
-            with pytest.raises(fpstore.StorageError, match=r"Too many open files.*nothing was merged"):
+            with pytest.raises(
+                fpstore.StorageError, match=r"Too many open files.*nothing was merged"
+            ):
                 store.merge(threads=1)
             store.insert(FINGERPRINTS[101:102], [101])  # which opens no file
         finally:

@@ -1,4 +1,7 @@
-"""Faults that a writer must not have: changes in another store, changes lost at the end of a process, locks kept."""
+"""Faults that a writer must not have.
+
+Changes in another store, changes lost at the end of a process, locks kept.
+"""
 
 import os
 import shutil
@@ -25,7 +28,10 @@ from fpstore.store import snapshot_of
 def run_python(script, *arguments):
     """Run a process to its normal end, silently."""
     process = subprocess.run(
-        [sys.executable, "-P", "-c", textwrap.dedent(script), *map(str, arguments)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-P", "-c", textwrap.dedent(script), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert (process.returncode, process.stderr) == (0, "")
     return process.stdout
@@ -103,7 +109,9 @@ def test_a_writer_whose_store_is_replaced_while_it_takes_the_lock_is_told(tmp_pa
 
     with monkeypatch.context() as patch:
         patch.setattr("fpstore.change.writer.WriterLock", late)
-        with pytest.raises(fpstore.StoreNotFoundError, match="was replaced while it was opened: open it again") as caught:
+        with pytest.raises(
+            fpstore.StoreNotFoundError, match="was replaced while it was opened: open it again"
+        ) as caught:
             fpstore.open(path, "r+")
     for place, start in ((path, 100), (tmp_path / "moved", 0)):
         with fpstore.open(place, "r+") as store:
@@ -178,10 +186,17 @@ LEFT_OPEN = """
 
 @pytest.mark.parametrize(
     ("sync", "how"),
-    crossed(["commit", "batch", "none"], ["global", "dropped", "cycle", "class", "thread", "error", "merging"], share=7),
+    crossed(
+        ["commit", "batch", "none"],
+        ["global", "dropped", "cycle", "class", "thread", "error", "merging"],
+        share=7,
+    ),
 )
 def test_a_store_left_without_close_loses_nothing(tmp_path, sync, how):
-    """At the normal end of the interpreter, silently: no leaks are reported, and the lock is free."""
+    """At the normal end of the interpreter, silently.
+
+    No leaks are reported, and the lock is free.
+    """
     path = build(tmp_path / "s", 0, 100)
     assert run_python(LEFT_OPEN, path, sync, how) == ""
     with fpstore.open(path, "r+") as store:
@@ -189,7 +204,8 @@ def test_a_store_left_without_close_loses_nothing(tmp_path, sync, how):
         assert pairs(0, 200) - pairs(0, 1) == {row for row in found if row[1] < 1_000_000}
         assert len(found) == 199 + (70_000 if how == "merging" else 0)
         log = path / f"gen-{store.stats()['generation']:08d}" / "log"
-    assert log.stat().st_size % 4096 or log.stat().st_size < 1 << 16  # closed: without the space that was made ahead
+    # closed: without the space that was made ahead
+    assert log.stat().st_size % 4096 or log.stat().st_size < 1 << 16
 
 
 @pytest.mark.parametrize("sync", [slow("commit"), "batch", slow("none")])
@@ -238,9 +254,11 @@ def test_a_large_call_is_one_record(tmp_path, how, count):
         log = path / "gen-00000001" / "log"
         assert log.read_bytes().count(b"FPCHANGE") == 2
     os.truncate(log, 9 * count)
-    with pytest.raises(fpstore.CorruptStoreError, match="damaged at byte 4096"):  # it was durable: it is not cut off silently
+    # it was durable: it is not cut off silently
+    with pytest.raises(fpstore.CorruptStoreError, match="damaged at byte 4096"):
         fpstore.open(path, "r+")
-    with log.open("r+b") as file:  # as a machine leaves it that stops while the first record is written
+    # as a machine leaves it that stops while the first record is written
+    with log.open("r+b") as file:
         file.seek(512)
         file.write(struct.pack("<QQ", end_word(4096), 1))
     for mode in ("r", "r+"):
@@ -270,7 +288,12 @@ def test_wrong_use_changes_nothing(tmp_path):
     path = build(tmp_path / "s", 0, 100)
     (tmp_path / "h.tsv").write_text("00000000000000ff\t7000\n")
     (tmp_path / "empty").mkdir()
-    names = {"store": path, "hashes": tmp_path / "h.tsv", "missing": tmp_path / "missing.tsv", "folder": tmp_path / "empty"}
+    names = {
+        "store": path,
+        "hashes": tmp_path / "h.tsv",
+        "missing": tmp_path / "missing.tsv",
+        "folder": tmp_path / "empty",
+    }
     before = contents(path)
     for arguments, status in WRONG:
         result = run(*(argument.format(**names) for argument in arguments))
@@ -280,7 +303,11 @@ def test_wrong_use_changes_nothing(tmp_path):
 
 def contents(path):
     """Return all files but that of the lock, which says who had it last."""
-    return {entry: entry.is_file() and entry.read_bytes() for entry in path.rglob("*") if entry.name != "writer.lock"}
+    return {
+        entry: entry.is_file() and entry.read_bytes()
+        for entry in path.rglob("*")
+        if entry.name != "writer.lock"
+    }
 
 
 # --- Locks and children ---------------------------------------------------------------------------
@@ -288,7 +315,10 @@ def contents(path):
 
 @pytest.mark.parametrize("times", [15, slow(1500)])
 def test_a_store_is_reopened_while_children_are_forked(tmp_path, times):
-    """A child between fork and exec has the descriptor of the lock too: the owner unlocks, and does not only close."""
+    """A child between fork and exec has the descriptor of the lock too.
+
+    The owner unlocks, and does not only close.
+    """
     path = build(tmp_path / "s", 0, 100)
     end = threading.Event()
     started = []
@@ -329,7 +359,10 @@ def test_a_child_that_lives_on_does_not_keep_the_lock(tmp_path, how):
                 assert rows_of(reader) == pairs(0, 102)
             assert rows_of(store) == pairs(0, 102)  # reads on
             for change in CHANGES.values():
-                with pytest.raises(fpstore.ReadOnlyError, match=f"process {os.getppid()}.*only that process may change it"):
+                with pytest.raises(
+                    fpstore.ReadOnlyError,
+                    match=f"process {os.getppid()}.*only that process may change it",
+                ):
                     change(store)
             store.close()
             status = 0
@@ -343,7 +376,10 @@ def test_a_child_that_lives_on_does_not_keep_the_lock(tmp_path, how):
             del store
         elif how == "kill":  # the lock of a dead process, as it is for another one
             other = build(path.with_name("sx"), 0, 10)
-            run_python("import fpstore, os, sys; store = fpstore.open(sys.argv[1], 'r+'); os._exit(0)", other)
+            run_python(
+                "import fpstore, os, sys; store = fpstore.open(sys.argv[1], 'r+'); os._exit(0)",
+                other,
+            )
             store.close()
         with fpstore.open(path, "r+") as again:
             again.insert(FINGERPRINTS[101:102], [101])

@@ -1,4 +1,7 @@
-"""Files that become shorter while a store is open, and places that the disk cannot read: told, whatever the process maps."""
+"""Files that become shorter while a store is open, and places that the disk cannot read.
+
+Told, whatever the process maps.
+"""
 
 import shutil
 
@@ -21,7 +24,9 @@ FILES = [*(f"table-00{i}.fpt" for i in range(3)), "ids.mdb", *DICTIONARY_FILES, 
 def good(tmp_path_factory):
     """Return a store with strings, a journal, and a dictionary of its own."""
     path = tmp_path_factory.mktemp("good") / "s"
-    fpstore.build(path, FINGERPRINTS[:2000], STRINGS[:2000], radius=2, design="blocks-3-1", block_bytes=128).close()
+    fpstore.build(
+        path, FINGERPRINTS[:2000], STRINGS[:2000], radius=2, design="blocks-3-1", block_bytes=128
+    ).close()
     with fpstore.open(path, "r+") as store:
         store.insert(FINGERPRINTS[2000:2990], STRINGS[2000:2990])
         store.merge()
@@ -39,7 +44,8 @@ def file_of(path, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "share"), [("table-000.fpt", 2), ("ids.mdb", 0), ("strings.mdb", 2), *(slow(name, 2) for name in FILES)]
+    ("name", "share"),
+    [("table-000.fpt", 2), ("ids.mdb", 0), ("strings.mdb", 2), *(slow(name, 2) for name in FILES)],
 )
 def test_a_file_truncated_under_an_open_store(copy, name, share):
     file = file_of(copy, name)
@@ -57,11 +63,21 @@ def test_a_file_truncated_under_an_open_store(copy, name, share):
 
 
 PLACES = [
-    ("ids.mdb", "end"), ("log", "end"),
-    *(slow(name, place) for name in ("table-000.fpt", "hashes.fpt") for place in ("header", "blocks", "keys", "end")),
-    *(slow(name, place) for name in ("ids.mdb", "strings.mdb", "numbers.mdb") for place in ("header", "blocks", "end")),
-    slow("log", "header"), slow("manifest.json", "header"),
-]  # fmt: skip
+    ("ids.mdb", "end"),
+    ("log", "end"),
+    *(
+        slow(name, place)
+        for name in ("table-000.fpt", "hashes.fpt")
+        for place in ("header", "blocks", "keys", "end")
+    ),
+    *(
+        slow(name, place)
+        for name in ("ids.mdb", "strings.mdb", "numbers.mdb")
+        for place in ("header", "blocks", "end")
+    ),
+    slow("log", "header"),
+    slow("manifest.json", "header"),
+]
 
 
 VERIFY_AND_REPAIR = """
@@ -82,10 +98,17 @@ print(json.dumps([code, said.getvalue(), report.faults, report.losses, report.fi
 
 @pytest.mark.parametrize(("name", "place"), PLACES)
 def test_a_sector_that_cannot_be_read(copy, shim, name, place):
-    """In the head, the middle and the tail of each file. What is damaged there is named; the rest is recovered."""
+    """In the head, the middle and the tail of each file.
+
+    What is damaged there is named; the rest is recovered.
+    """
     file = file_of(copy, name)
     size = file.stat().st_size
-    at = {"header": 0, "blocks": 8192, "keys": size * 97 // 100, "end": size - 1}[place] // 4096 * 4096
+    at = (
+        {"header": 0, "blocks": 8192, "keys": size * 97 // 100, "end": size - 1}[place]
+        // 4096
+        * 4096
+    )
     environment = {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1"}
     environment["FPFAULT_UNREADABLE"] = f"s/{file.relative_to(copy)}:{at}:{at + 4096}"
     code, said, faults, losses, count = asked(VERIFY_AND_REPAIR, copy, **environment)

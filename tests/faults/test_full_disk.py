@@ -41,7 +41,9 @@ def disk(mounted_disk):
 def template(tmp_path):
     """Two stores: one that was never changed, and one with changes."""
     ids = STRINGS[: len(FINGERPRINTS)]
-    fpstore.build(tmp_path / "plain", FINGERPRINTS, ids, radius=3, design="flip-2", threads=1).close()
+    fpstore.build(
+        tmp_path / "plain", FINGERPRINTS, ids, radius=3, design="flip-2", threads=1
+    ).close()
     shutil.copytree(tmp_path / "plain", tmp_path / "changed")
     with fpstore.open(tmp_path / "changed", "r+") as store:
         store.insert(OTHER[:500], STRINGS[9000:9500])
@@ -60,7 +62,10 @@ def join_without_room_for_numbers(disk, other):
     with fpstore.open(disk / "s", "r+") as store:
         before = rows_of(store)
         fill(disk, 20)
-        with pytest.raises(fpstore.StorageError, match="No space left on device: free some space; nothing was merged"):
+        with pytest.raises(
+            fpstore.StorageError,
+            match="No space left on device: free some space; nothing was merged",
+        ):
             store.absorb(other)
         assert rows_of(store) == before
         (disk / "filler").unlink()
@@ -68,11 +73,18 @@ def join_without_room_for_numbers(disk, other):
         assert rows_of(store) == before
 
 
-def test_a_join_that_finds_no_room_for_the_numbers_of_strings_does_not_end_the_process(tmp_path, mounted_disk):
-    """Their table is mapped; the other store has no new strings, so the table is all that a join writes at first."""
+def test_a_join_that_finds_no_room_for_the_numbers_of_strings_does_not_end_the_process(
+    tmp_path, mounted_disk
+):
+    """Their table is mapped.
+
+    The other store has no new strings, so the table is all that a join writes at first.
+    """
     disk = mounted_disk(4 * DISK_BYTES)
     strings = [f"document {i}" for i in range(20_000)]
-    fpstore.build(tmp_path / "other", RNG.integers(0, 2**64, len(strings), np.uint64), strings).close()
+    fpstore.build(
+        tmp_path / "other", RNG.integers(0, 2**64, len(strings), np.uint64), strings
+    ).close()
     put(disk, tmp_path / "other")
     forked(join_without_room_for_numbers, disk, tmp_path / "other")
 
@@ -93,7 +105,9 @@ def test_a_full_folder_of_temporary_files_is_named(tmp_path, mounted_disk, monke
             with scratch_folder() as scratch:
                 StoredPlace(tmp_path.as_uri()).on_disk("object", scratch)
 
-    with pytest.raises(fpstore.StorageError, match="No space left on device: free some space; TMPDIR names another") as caught:
+    with pytest.raises(
+        fpstore.StorageError, match="No space left on device: free some space; TMPDIR names another"
+    ) as caught:
         work()
     assert str(caught.value).startswith(str(disk))
 
@@ -136,7 +150,9 @@ def restricted(request, template):
             yield top / "stores", top / "stores", as_nobody
             return
         (top / "view").mkdir()
-        if subprocess.run(["mount", "--bind", top / "stores", top / "view"], capture_output=True).returncode:
+        if subprocess.run(
+            ["mount", "--bind", top / "stores", top / "view"], capture_output=True
+        ).returncode:
             pytest.skip("nothing can be mounted here")
         try:
             subprocess.run(["mount", "-o", "remount,bind,ro", top / "view"], check=True)
@@ -224,11 +240,22 @@ def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     rows = near(1, 12_000)
     texts = [f"a text of many words {n} " * 3 for n in range(len(rows))]
-    fpstore.build(folder / "s.fps", rows, [f"https://example.org/{n:020}" for n in range(len(rows))]).close()
+    fpstore.build(
+        folder / "s.fps", rows, [f"https://example.org/{n:020}" for n in range(len(rows))]
+    ).close()
     fpstore.build(folder / "few.fps", rows ^ np.uint64(2)).close()
-    table = pa.table({"hash": rows, "text": texts, "id": [f"https://example.org/{n:020}" for n in range(len(rows))]})
+    table = pa.table(
+        {
+            "hash": rows,
+            "text": texts,
+            "id": [f"https://example.org/{n:020}" for n in range(len(rows))],
+        }
+    )
     pq.write_table(table, folder / "c.parquet", compression="none")
-    (folder / "c.tsv").write_text("hash\tid\n" + "".join(f"{f:016x}\thttps://example.org/{n:030}\n" for n, f in enumerate(rows)))
+    (folder / "c.tsv").write_text(
+        "hash\tid\n"
+        + "".join(f"{f:016x}\thttps://example.org/{n:030}\n" for n, f in enumerate(rows))
+    )
     (folder / "shards").mkdir()
     for shard in ("a", "b"):
         shutil.copy(folder / "c.tsv", folder / "shards" / f"{shard}.tsv")
@@ -252,17 +279,21 @@ JOBS = {
     "dedup to parquet": "dedup c.tsv {}/out.parquet --fingerprint-field hash",
     "boilerplate": "dedup c.parquet {}/out.parquet --text-field text --unit line",
     "boilerplate of a folder": "dedup notes {}/out --text --unit paragraph --removed {}/list.csv --more-than 1",
-    "dedup listing": "dedup c.tsv {}/out.tsv --fingerprint-field hash --id-field id --clusters {}/list.tsv --keep smallest",
+    "dedup listing": "dedup c.tsv {}/out.tsv --fingerprint-field hash --id-field id --clusters {}/list.tsv "
+    "--keep smallest",
     "report": "report s.fps -o {}/out.html",
 }
 
 
 def names(disk):
-    return sorted(path.relative_to(disk).as_posix() for path in disk.rglob("*") if path.name != "filler")
+    return sorted(
+        path.relative_to(disk).as_posix() for path in disk.rglob("*") if path.name != "filler"
+    )
 
 
 @pytest.mark.parametrize(
-    ("job", "pages"), [case for case in crossed(list(JOBS), [0, 3, 30], share=9) if case.values != ("report", 30)]
+    ("job", "pages"),
+    [case for case in crossed(list(JOBS), [0, 3, 30], share=9) if case.values != ("report", 30)],
 )
 def test_a_full_disk(inputs, mounted_disk, monkeypatch, job, pages):
     monkeypatch.chdir(inputs)
@@ -278,7 +309,10 @@ def test_a_full_disk(inputs, mounted_disk, monkeypatch, job, pages):
     assert "out" in names(disk)[-1]
 
 
-@pytest.mark.parametrize(("job", "pages"), crossed(["pairs", "join", "cluster", "dedup lines"], [0, 1, 6, 40, 150], share=9))
+@pytest.mark.parametrize(
+    ("job", "pages"),
+    crossed(["pairs", "join", "cluster", "dedup lines"], [0, 1, 6, 40, 150], share=9),
+)
 def test_a_disk_that_gets_full_while_parts_are_kept(inputs, mounted_disk, monkeypatch, job, pages):
     """What is finished stays, and the same command goes on when there is room."""
     monkeypatch.chdir(inputs)
@@ -291,7 +325,11 @@ def test_a_disk_that_gets_full_while_parts_are_kept(inputs, mounted_disk, monkey
     assert failed.exit_code == 1, failed.output
     assert re.fullmatch(FULL, failed.stderr), failed.stderr
     left = names(disk)
-    assert not [name for name in left if name.endswith(".tmp") or ("/" not in name and ".resume" not in name)], left
+    assert not [
+        name
+        for name in left
+        if name.endswith(".tmp") or ("/" not in name and ".resume" not in name)
+    ], left
     (disk / "filler").unlink()
     again = run(*arguments)
     assert again.exit_code == 0, again.output

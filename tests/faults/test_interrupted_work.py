@@ -1,4 +1,7 @@
-"""Ctrl-C in work of other threads and in long work of Python: bounded by how much is still done after it."""
+"""Ctrl-C in work of other threads and in long work of Python.
+
+Bounded by how much is still done after it.
+"""
 
 import os
 import signal
@@ -28,10 +31,18 @@ def sorts(rows):
     return {
         "sort_keys": lambda stop: _kernel.sort_keys(rows, spare, 64, stop),
         "sort_pairs": lambda stop: _kernel.sort_pairs(rows, spare, stop=stop),
-        "permute_sort": lambda stop: _kernel.permute_sort(rows, IDENTITY[::-1].copy(), spare, np.empty_like(rows), 64, stop),
-        "permute_sort by few bits": lambda stop: _kernel.permute_sort(rows, IDENTITY, spare, np.empty_like(rows), 9, stop),
-        "sort_parts": lambda stop: _kernel.sort_parts(rows, spare, np.array([len(rows)], np.uint64), 0, stop),
-        "group_numbered": lambda stop: _kernel.group_numbered(rows, spare, np.empty_like(rows), stop),
+        "permute_sort": lambda stop: _kernel.permute_sort(
+            rows, IDENTITY[::-1].copy(), spare, np.empty_like(rows), 64, stop
+        ),
+        "permute_sort by few bits": lambda stop: _kernel.permute_sort(
+            rows, IDENTITY, spare, np.empty_like(rows), 9, stop
+        ),
+        "sort_parts": lambda stop: _kernel.sort_parts(
+            rows, spare, np.array([len(rows)], np.uint64), 0, stop
+        ),
+        "group_numbered": lambda stop: _kernel.group_numbered(
+            rows, spare, np.empty_like(rows), stop
+        ),
     }
 
 
@@ -57,7 +68,8 @@ def test_a_sort_of_another_thread_ends_when_it_is_stopped(name):
     assert told == ["the call was stopped"]
 
 
-# The first sort of a worker sends the signal and begins when this process has been told: it is handed what ends it, and does.
+# The first sort of a worker sends the signal and begins when this process has been told: it is
+# handed what ends it, and does.
 INTERRUPTED = """
     import os, signal, sys, threading
     import numpy as np
@@ -135,22 +147,30 @@ def table_of(tmp_path, keys):
     return path
 
 
-@pytest.mark.parametrize(("kind", "count"), crossed(["random", "skewed", "dense"], [0, 1, 20, 5000], share=4))
+@pytest.mark.parametrize(
+    ("kind", "count"), crossed(["random", "skewed", "dense"], [0, 1, 20, 5000], share=4)
+)
 def test_an_index_that_is_checked(tmp_path, kind, count):
     """Whole, it passes; with one byte changed in any key or slot it does not."""
-    path = table_of(tmp_path, tableimage.make_keys(kind, 3, count) if count else np.empty(0, np.uint64))
+    path = table_of(
+        tmp_path, tableimage.make_keys(kind, 3, count) if count else np.empty(0, np.uint64)
+    )
     table = PackedTable(path, None)
     table.check_index()
     image = bytearray(path.read_bytes())
     rng = np.random.default_rng(1)
     slots = range(table.header.directory_offset, table.header.file_bytes, 8)
-    keys = range(table.header.keys_offset, table.header.directory_offset, 8)[:-1]  # the last may be greater
+    # the last may be greater
+    keys = range(table.header.keys_offset, table.header.directory_offset, 8)[:-1]
     for at in [*rng.permutation(slots)[:40].tolist(), *rng.permutation(keys)[:40].tolist()]:
         before = image[at : at + 8]
         image[at : at + 8] = bytes(8) if before != bytes(8) else b"\xff" * 8
         if at >= keys.stop or at >= table.header.keys_offset + 8:
             path.write_bytes(image)
-            with pytest.raises(CorruptStoreError, match=r"key index is out of order|key directory does not match the keys"):
+            with pytest.raises(
+                CorruptStoreError,
+                match=r"key index is out of order|key directory does not match the keys",
+            ):
                 PackedTable(path, None).check_index()
         image[at : at + 8] = before
 

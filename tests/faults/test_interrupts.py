@@ -31,8 +31,13 @@ def store(skewed, tmp_path_factory):
 
 
 def crowd(seed, count):
-    """Return fingerprints without the bits of a delta's first block: all are in one bucket of it."""
-    return np.random.default_rng(seed).integers(0, 2**64, count, dtype=np.uint64) & np.uint64(0x7777777777777777)
+    """Return fingerprints without the bits of a delta's first block.
+
+    All are in one bucket of it.
+    """
+    return np.random.default_rng(seed).integers(0, 2**64, count, dtype=np.uint64) & np.uint64(
+        0x7777777777777777
+    )
 
 
 def crowded():
@@ -58,7 +63,12 @@ def whole_tables(store, times):
 def few_rows(count, queries):
     """Probe a table of so many rows, all of which are near each query, by threads."""
     prober = _kernel.Prober()
-    prober.add(tableimage.open_table(tableimage.build(np.arange(count, dtype=np.uint64), block_bytes=512)), 0, 0, NO_FLIP)
+    prober.add(
+        tableimage.open_table(tableimage.build(np.arange(count, dtype=np.uint64), block_bytes=512)),
+        0,
+        0,
+        NO_FLIP,
+    )
     return prober.probe(queries, 64, threads=2, order="asked")
 
 
@@ -71,7 +81,9 @@ def joining(make, flips, bits, rows):
     )
     _kernel.index_rows(rows, bits, starts, tags)
     buckets = (0, 1 << bits) if make is _kernel.PairJoin else ()
-    more = make(rows.copy(), starts, tags, IDENTITY, mask, mask, [flips], [flips + 1], 16, 0, *buckets).more
+    more = make(
+        rows.copy(), starts, tags, IDENTITY, mask, mask, [flips], [flips + 1], 16, 0, *buckets
+    ).more
     return lambda: more(1 << 18)
 
 
@@ -95,42 +107,67 @@ def long_calls(store, skewed, delta):
     return {
         "probe one": lambda: partial(whole_tables(store, 300).probe, nothing()[:1], 3),
         "probe": lambda: partial(whole_tables(store, 300).probe, nothing()[:3], 3),
-        "probe sorted": lambda: partial(whole_tables(store, 300).probe, nothing()[:3], 3, order="sorted"),
+        "probe sorted": lambda: partial(
+            whole_tables(store, 300).probe, nothing()[:3], 3, order="sorted"
+        ),
         "scan": lambda: partial(table.scan, nothing(), 3, 0, table.block_count),
         "locate": lambda: partial(table.locate, np.tile(skewed, 20)),
-        "matches in order": lambda: partial(whole_tables(store, 1).probe, np.zeros(20, np.uint64), 64),
+        "matches in order": lambda: partial(
+            whole_tables(store, 1).probe, np.zeros(20, np.uint64), 64
+        ),
         "matches in order by threads": lambda: lambda: few_rows(16, np.zeros(1 << 18, np.uint64)),
         "delta probe": lambda: partial(delta.probe, crowd(2, 4000), 3, NEWEST),
         "delta scan": lambda: partial(delta.scan, crowd(2, 4000), 3, NEWEST),
         "delta states": lambda: partial(delta.states, many(), NEWEST),
         "delta pairs": lambda: partial(delta.pair_states, many(), many(), NEWEST),
         "delta find": lambda: partial(delta.find, many(), NEWEST),
-        "delta ids": lambda: partial(delta.ids, many(), np.zeros(20 * ROWS + 1, np.int64), NO_FLIP, NEWEST),
+        "delta ids": lambda: partial(
+            delta.ids, many(), np.zeros(20 * ROWS + 1, np.int64), NO_FLIP, NEWEST
+        ),
         "delta export": lambda: partial(delta.export, NEWEST),
         "pairs of one bucket": lambda: joining(_kernel.PairJoin, 0, 0, rows()),
-        "pairs of few rows in many buckets": lambda: joining(_kernel.PairJoin, 9, 18, rows()[::300].copy()),
+        "pairs of few rows in many buckets": lambda: joining(
+            _kernel.PairJoin, 9, 18, rows()[::300].copy()
+        ),
         "links of one bucket": lambda: joining(_kernel.Linking, 0, 0, rows()),
-        "links of few rows in many buckets": lambda: joining(_kernel.Linking, 9, 18, rows()[::300].copy()),
+        "links of few rows in many buckets": lambda: joining(
+            _kernel.Linking, 9, 18, rows()[::300].copy()
+        ),
         "sort_keys": lambda: sort(lambda rows, spare: _kernel.sort_keys(rows, spare, 64)),
         "sort_pairs": lambda: sort(_kernel.sort_pairs),
         "permute_sort": lambda: sort(
-            lambda rows, spare: _kernel.permute_sort(np.sort(rows), IDENTITY[::-1].copy(), rows, spare, 30)
+            lambda rows, spare: _kernel.permute_sort(
+                np.sort(rows), IDENTITY[::-1].copy(), rows, spare, 30
+            )
         ),
         "group_numbered": lambda: sort(
-            lambda rows, spare: _kernel.group_numbered(np.repeat(np.arange(1 << 21, dtype=np.uint64), 2), rows, spare)
+            lambda rows, spare: _kernel.group_numbered(
+                np.repeat(np.arange(1 << 21, dtype=np.uint64), 2), rows, spare
+            )
         ),
         "members of sets": lambda: partial(
-            _kernel.documents_in_sets, rng.integers(0, 1 << 22, 1 << 22, np.uint32), rng.permutation(1 << 22).astype(np.uint32)
+            _kernel.documents_in_sets,
+            rng.integers(0, 1 << 22, 1 << 22, np.uint32),
+            rng.permutation(1 << 22).astype(np.uint32),
         ),
         "names of sets": lambda: _kernel.Sets(1 << 25).names,
     }
 
 
-QUICK = ("probe one", "scan", "matches in order by threads", "delta probe", "delta ids", "links of one bucket")
+QUICK = (
+    "probe one",
+    "scan",
+    "matches in order by threads",
+    "delta probe",
+    "delta ids",
+    "links of one bucket",
+)
 QUICK += ("pairs of few rows in many buckets", "permute_sort", "members of sets")
 
 
-@pytest.mark.parametrize("name", [name if name in QUICK else slow(name) for name in long_calls(None, None, None)])
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else slow(name) for name in long_calls(None, None, None)]
+)
 def test_signals_are_met_inside_a_call(store, skewed, delta, met, name):
     """A call that looks for none meets at most one before it begins and one when it is over."""
     call = long_calls(store, skewed, delta)[name]()
@@ -149,8 +186,13 @@ def test_signals_are_met_while_rows_are_grouped(met):
 
 
 def test_signals_are_met_while_texts_are_compared(met):
-    """Calibration compared a million pairs of long texts in one call: control-C ended it after that."""
-    sets = _kernel.FeatureSets(np.tile(np.arange(1 << 14, dtype=np.uint32), 2), np.array([0, 1 << 14, 1 << 15], np.uint64))
+    """Calibration compared a million pairs of long texts in one call.
+
+    Control-C ended it after that.
+    """
+    sets = _kernel.FeatureSets(
+        np.tile(np.arange(1 << 14, dtype=np.uint32), 2), np.array([0, 1 << 14, 1 << 15], np.uint64)
+    )
     pairs = np.zeros(1 << 13, np.uint64)
     assert met(lambda: sets.similarities(pairs, pairs + np.uint64(1))) > 5
     rows = np.zeros(1 << 13, np.uint64)
@@ -199,7 +241,9 @@ INTERRUPTED = """
 """
 
 
-@pytest.mark.parametrize("what", ["single", slow("few"), slow("small"), slow("threads"), slow("scan"), "scan in threads"])
+@pytest.mark.parametrize(
+    "what", ["single", slow("few"), slow("small"), slow("threads"), slow("scan"), "scan in threads"]
+)
 def test_control_c_ends_a_call_on_a_skewed_set(tmp_path, what):
     """Long before it is done: whoever waits for the end of these calls waits for minutes."""
     assert run_python(INTERRUPTED, tmp_path / "s", what) == (0, "interrupted True\n", "")

@@ -1,4 +1,7 @@
-"""Ctrl-C at many moments of the jobs over whole stores and corpora: it is raised, nothing is left behind, and a rerun works."""
+"""Ctrl-C at many moments of the jobs over whole stores and corpora.
+
+It is raised, nothing is left behind, and a rerun works.
+"""
 
 import numpy as np
 import pytest
@@ -109,7 +112,15 @@ MOMENTS = """
     print("interrupted", interrupted > 0)
 """
 
-LONG = ("join", "cluster", "dedup", "dedup hashes", "dedup folder", "dedup to parquet", "boilerplate")
+LONG = (
+    "join",
+    "cluster",
+    "dedup",
+    "dedup hashes",
+    "dedup folder",
+    "dedup to parquet",
+    "boilerplate",
+)
 JOBS = ["pairs", "report", "dedup resumed", "dedup shards", *map(slow, LONG)]
 
 

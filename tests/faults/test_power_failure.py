@@ -102,7 +102,9 @@ def states_of(steps, before, refused=()):
         now = set(states[-1])
         if number in refused:
             pass
-        elif name in ("insert", "probe_insert_many", "probe_upsert_many") or (name == "merge" and arguments):
+        elif name in ("insert", "probe_insert_many", "probe_upsert_many") or (
+            name == "merge" and arguments
+        ):
             now |= set(zip(*arguments, strict=True))
         elif name == "probe_insert":
             now.add(tuple(arguments))
@@ -117,7 +119,10 @@ def after_a_reboot(image):
     now = struct.pack("<Q", boot_word())
     for path, (content, key) in image.items():
         if path.endswith("/log") and content[8 * BOOT : 8 * BOOT + 8] == now:
-            image[path] = (content[: 8 * BOOT] + bytes(b ^ 0x55 for b in now) + content[8 * BOOT + 8 :], key)
+            image[path] = (
+                content[: 8 * BOOT] + bytes(b ^ 0x55 for b in now) + content[8 * BOOT + 8 :],
+                key,
+            )
     return image
 
 
@@ -131,8 +136,13 @@ class Images:
         self.seen = set()
 
     def check(self, image, least, most, thorough):
-        """Check that an image has one of the states from least to most; readers and the next writer agree."""
-        key = frozenset((path, entry[1]) for path, entry in image.items() if thorough or ".tmp" not in path)
+        """Check that an image has one of the states from least to most.
+
+        Readers and the next writer agree.
+        """
+        key = frozenset(
+            (path, entry[1]) for path, entry in image.items() if thorough or ".tmp" not in path
+        )
         if key in self.seen:
             return
         self.seen.add(key)
@@ -140,7 +150,9 @@ class Images:
         with fpstore.open(self.at / "s") as reader:
             found = rows_of(reader)
             maybe = [self.under_way[most]] if least < most and most in self.under_way else []
-            assert found in self.states[least : most + 1] + maybe, self.described(found, least, most)
+            assert found in self.states[least : most + 1] + maybe, self.described(
+                found, least, most
+            )
             if len(self.seen) % 3 and not thorough:
                 return
             with fpstore.open(self.at / "s", "r+") as writer:
@@ -149,7 +161,10 @@ class Images:
                 if thorough:
                     report = writer.verify()
                     assert report.ok, report.faults
-                    more = (2**64 - 1 - len(self.seen), 77 if isinstance(next(iter(found))[1], int) else "document 77 again")
+                    more = (
+                        2**64 - 1 - len(self.seen),
+                        77 if isinstance(next(iter(found))[1], int) else "document 77 again",
+                    )
                     writer.insert([more[0]], [more[1]])
                     found.add(more)
                     assert rows_of(reader) == found
@@ -157,12 +172,16 @@ class Images:
             with fpstore.open(self.at / "s") as reader:
                 assert rows_of(reader) == found
                 assert reader.verify().ok
-            assert sorted(path.name for path in (self.at / "s").iterdir())[1:] == ["manifest.json", "writer.lock"]
+            assert sorted(path.name for path in (self.at / "s").iterdir())[1:] == [
+                "manifest.json",
+                "writer.lock",
+            ]
 
     def described(self, found, least, most):
         nearest = min(self.states, key=lambda state: len(state ^ found))
         return (
-            f"{len(found)} rows, nearest to the state {self.states.index(nearest)} of {least} to {most}: "
+            f"{len(found)} rows, nearest to the state {self.states.index(nearest)} of {least} to "
+            f"{most}: "
             f"{len(found - nearest)} too many, {len(nearest - found)} too few"
         )
 
@@ -171,7 +190,9 @@ def built(folder, kind):
     """Make a store in a folder; return the rows in it."""
     folder.mkdir()
     before = [(fingerprint, IDS[kind](number)) for fingerprint, number in BASE]
-    fpstore.build(folder / "s", *map(list, zip(*before, strict=True)), design="flip-2", threads=1).close()
+    fpstore.build(
+        folder / "s", *map(list, zip(*before, strict=True)), design="flip-2", threads=1
+    ).close()
     return before
 
 
@@ -183,18 +204,28 @@ def fail_everywhere(disk, events, images, chance, most_images):
             what, number = event.path.split()
             least, begun = (least, int(number)) if what == "begun" else (int(number), begun)
         disk.take(event)
-        if (event.kind == "N" and event.path.startswith("begun")) or (most_images == 1 and event.kind != "N" and number % 2):
+        if (event.kind == "N" and event.path.startswith("begun")) or (
+            most_images == 1 and event.kind != "N" and number % 2
+        ):
             continue
         few = min(disk.open_changes, 10)
-        for share in [0, 1, *(chance.choice((0.2, 0.5, 0.8, 0.95)) for _ in range(min(2**few, most_images)))]:
+        for share in [
+            0,
+            1,
+            *(chance.choice((0.2, 0.5, 0.8, 0.95)) for _ in range(min(2**few, most_images))),
+        ]:
             images.check(disk.image(chance, share), least, begun, chance.random() < 0.05)
 
 
 def same_as_on_disk(disk, folder):
     """Check that what was recorded is all that the process did."""
     for path, (content, _) in disk.now().items():
-        assert (folder / path).is_dir() if content is None else (folder / path).read_bytes() == content, path
-    assert {str(path.relative_to(folder)) for path in folder.rglob("*")} == {path.rstrip("/") for path in disk.now()}
+        assert (
+            (folder / path).is_dir() if content is None else (folder / path).read_bytes() == content
+        ), path
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*")} == {
+        path.rstrip("/") for path in disk.now()
+    }
 
 
 @pytest.fixture(scope="session")
@@ -204,7 +235,10 @@ def recorder(compiled):
 
 @pytest.mark.parametrize(
     ("sync", "kind", "most_images"),
-    [("commit", "string", 1), *(slow(sync, kind, 200) for sync in ("commit", "batch") for kind in IDS)],
+    [
+        ("commit", "string", 1),
+        *(slow(sync, kind, 200) for sync in ("commit", "batch") for kind in IDS),
+    ],
 )
 def test_power_fails_at_any_moment(recorder, tmp_path, sync, kind, most_images):
     work, steps = tmp_path / "work", steps_of(kind)
@@ -217,14 +251,18 @@ def test_power_fails_at_any_moment(recorder, tmp_path, sync, kind, most_images):
     same_as_on_disk(disk, work)
     image = disk.image(random.Random(0), 0)
     content, _ = image[max(path for path in image if path.endswith("/log"))]
-    assert reference_log.parse_log_header(content).end == len(content)  # where a closed log ends is durable
+    # where a closed log ends is durable
+    assert reference_log.parse_log_header(content).end == len(content)
     with fpstore.open(work / "s") as store:
         assert rows_of(store) == states[-1]
     assert len(images.seen) > 80
     shutil.rmtree(images.pool)
 
 
-SINGLE = [("insert", [fingerprint], [number]) for fingerprint, number in zip(*rows("integer", 20, 40), strict=True)]
+SINGLE = [
+    ("insert", [fingerprint], [number])
+    for fingerprint, number in zip(*rows("integer", 20, 40), strict=True)
+]
 
 
 @pytest.mark.parametrize("failures", [1, slow(60)])
@@ -233,7 +271,13 @@ def test_power_fails_again_after_a_recovery(recorder, tmp_path, failures):
     work, chance = tmp_path / "work", random.Random(4)
     before = built(work, "integer")
     disk = Disk(work)
-    for event in record(recorder, work, SCRIPT, "none", json.dumps([*SINGLE[:2], ("flush",), *SINGLE[2:12], ("die",)])):
+    for event in record(
+        recorder,
+        work,
+        SCRIPT,
+        "none",
+        json.dumps([*SINGLE[:2], ("flush",), *SINGLE[2:12], ("die",)]),
+    ):
         disk.take(event)
     lost = 0
     for failure in range(failures):
@@ -250,7 +294,9 @@ def test_power_fails_again_after_a_recovery(recorder, tmp_path, failures):
         again = Disk(work)
         (tmp_path / str(failure)).mkdir()
         images = Images(tmp_path / str(failure), states_of(steps, found))
-        fail_everywhere(again, record(recorder, work, SCRIPT, "commit", json.dumps(steps)), images, chance, 4)
+        fail_everywhere(
+            again, record(recorder, work, SCRIPT, "commit", json.dumps(steps)), images, chance, 4
+        )
     assert lost > failures // 3 or failures == 1
 
 
@@ -264,7 +310,10 @@ def test_power_fails_again_after_a_recovery(recorder, tmp_path, failures):
     ],
 )
 def test_power_fails_after_a_sync_has_failed(recorder, tmp_path, sync, failed):
-    """A change that was refused does not come back; what the system has forgotten to write is written again."""
+    """A change that was refused does not come back.
+
+    What the system has forgotten to write is written again.
+    """
     steps = [
         ("insert", *rows("integer", 20, 60)),
         *SINGLE[-3:],
@@ -282,12 +331,23 @@ def test_power_fails_after_a_sync_has_failed(recorder, tmp_path, sync, failed):
         disk = Disk(work)
         events = record(recorder, work, SCRIPT, sync, json.dumps(steps), fail=fail)
         notes = [event.path.split() for event in events if event.kind == "N"]
-        refused = {int(number) for what, number in notes if what == "refused" and steps[int(number) - 1][0] != "flush"}
+        refused = {
+            int(number)
+            for what, number in notes
+            if what == "refused" and steps[int(number) - 1][0] != "flush"
+        }
         (tmp_path / str(fail)).mkdir()
         if sync == "none":
-            events = [event for event in events if not (event.kind == "N" and event.path.startswith("refused"))]
+            events = [
+                event
+                for event in events
+                if not (event.kind == "N" and event.path.startswith("refused"))
+            ]
         states = states_of(steps, before, refused)
-        under_way = {number: states_of(steps[number - 1 : number], states[number - 1])[-1] for number in refused}
+        under_way = {
+            number: states_of(steps[number - 1 : number], states[number - 1])[-1]
+            for number in refused
+        }
         images = Images(tmp_path / str(fail), states, under_way)
         fail_everywhere(disk, events, images, chance, 4)
         some_refused = some_refused or bool(refused)
@@ -361,7 +421,9 @@ def test_power_fails_after_a_change_was_interrupted_when_it_was_logged(recorder,
     before = set(built(work, "integer"))
     disk = Disk(work)
     events = record(recorder, work, INTERRUPTED)
-    images = Images(tmp_path, [before, before | {(number, number + 1000) for number in range(1000)}])
+    images = Images(
+        tmp_path, [before, before | {(number, number + 1000) for number in range(1000)}]
+    )
     for event in events:
         disk.take(event)
         for seed, share in enumerate((0, 0.3, 0.6, 0.9, 1)):

@@ -20,7 +20,9 @@ from fpstore.store import snapshot_of
 
 RNG = np.random.default_rng(9)
 CENTRES = RNG.integers(0, 2**64, 200, np.uint64)
-FINGERPRINTS = np.concatenate([CENTRES, CENTRES ^ (np.uint64(1) << RNG.integers(0, 64, 200, np.uint64))])
+FINGERPRINTS = np.concatenate(
+    [CENTRES, CENTRES ^ (np.uint64(1) << RNG.integers(0, 64, 200, np.uint64))]
+)
 STRINGS = [f"document {i}" for i in range(len(FINGERPRINTS))]
 
 
@@ -32,7 +34,9 @@ def small_batches(monkeypatch):
 @pytest.fixture(params=[slow("rows"), "strings"])
 def store(tmp_path, request):
     ids = STRINGS if request.param == "strings" else None
-    with fpstore.build(tmp_path / "s", FINGERPRINTS, ids, design="manku-4", block_bytes=128) as store:
+    with fpstore.build(
+        tmp_path / "s", FINGERPRINTS, ids, design="manku-4", block_bytes=128
+    ) as store:
         yield store
 
 
@@ -152,7 +156,9 @@ def test_a_pickled_store_is_opened_again(store):
 
 
 def test_pairs_are_pickled_with_their_ids(store):
-    other = fpstore.build(store.path.with_name("other.fps"), FINGERPRINTS[:5], [f"o{n}" for n in range(5)])
+    other = fpstore.build(
+        store.path.with_name("other.fps"), FINGERPRINTS[:5], [f"o{n}" for n in range(5)]
+    )
     for pairs in (next(store.pairs(20)), next(store.join(other, 20))):
         pickled = pickle.dumps(pairs)
         again = pickle.loads(pickled)

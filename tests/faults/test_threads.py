@@ -67,7 +67,10 @@ def is_cleanup(handler):
     if begin[0].opname != "PUSH_EXC_INFO":  # of a generator, or of the variable of a comprehension
         return False
     matched = [i.argval for i in begin if i.opname.startswith("LOAD_")]
-    return all(i.opname != "CHECK_EXC_MATCH" for i in begin) or not {"BaseException", "KeyboardInterrupt"}.isdisjoint(matched)
+    return all(i.opname != "CHECK_EXC_MATCH" for i in begin) or not {
+        "BaseException",
+        "KeyboardInterrupt",
+    }.isdisjoint(matched)
 
 
 def passed_by(code):
@@ -82,21 +85,35 @@ def passed_by(code):
     place = {instruction.offset: number for number, instruction in enumerate(instructions)}
 
     def handlers(offset):
-        return [entry.target for entry in bytecode.exception_entries if entry.start <= offset < entry.end]
+        return [
+            entry.target
+            for entry in bytecode.exception_entries
+            if entry.start <= offset < entry.end
+        ]
 
     for jump in instructions:
         around = handlers(jump.argval) if jump.opname == "JUMP_BACKWARD" else []
-        if around != handlers(jump.offset) and any(is_cleanup(instructions[place[target] :]) for target in around):
+        if around != handlers(jump.offset) and any(
+            is_cleanup(instructions[place[target] :]) for target in around
+        ):
             yield f"{code.co_filename}:{jump.positions.lineno}"
 
 
-@pytest.mark.skipif(sys.version_info < (3, 13), reason="older interpreters look up the handlers of where the loop begins")
+@pytest.mark.skipif(
+    sys.version_info < (3, 13),
+    reason="older interpreters look up the handlers of where the loop begins",
+)
 def test_an_interrupt_between_two_rounds_of_a_loop_comes_to_the_block_around_it():
-    """CPython 3.13 leaves the jump back of some loops out of the table of handlers: a lock was kept, threads were not stopped."""
+    """CPython 3.13 leaves the jump back of some loops out of the table of handlers.
+
+    A lock was kept, threads were not stopped.
+    """
     if not list(passed_by(compile("with one:\n    while two:\n        pass", "example", "exec"))):
         pytest.skip("this one has the jump back of every loop in the table of handlers")
     modules = Path(fpstore.__file__).parent.rglob("*.py")
-    assert [line for path in modules for line in passed_by(compile(path.read_text(), path, "exec"))] == []
+    assert [
+        line for path in modules for line in passed_by(compile(path.read_text(), path, "exec"))
+    ] == []
 
 
 FEW_THREADS = """
@@ -154,7 +171,9 @@ PROBING_AT_EXIT = """
 
 
 @pytest.mark.parametrize("threads", [slow(1), 2])
-def test_a_daemon_thread_that_probes_does_not_end_the_process_with_an_error(tmp_path, monkeypatch, threads):
+def test_a_daemon_thread_that_probes_does_not_end_the_process_with_an_error(
+    tmp_path, monkeypatch, threads
+):
     """Python unwinds the stack of such a thread when it wants the GIL, through the kernel, which was an abort."""
     monkeypatch.delenv("FPSTORE_SHOW_LEAKS", raising=False)  # it holds its store to the end
     assert run_python(PROBING_AT_EXIT, tmp_path / "s", threads) == (0, "", "")
@@ -217,7 +236,10 @@ def test_what_threads_do_in_order_is_not_continued_in_the_child_of_a_fork():
 def test_an_insert_is_made_durable_at_once_when_no_thread_can_do_it_later(tmp_path):
     """It raised after it had been made, and later ones waited for a thread that never was."""
     fpstore.build(tmp_path / "s", np.arange(100, dtype=np.uint64)).close()
-    with fpstore.open(tmp_path / "s", "r+", sync="batch") as store, fpstore.open(tmp_path / "s") as reader:
+    with (
+        fpstore.open(tmp_path / "s", "r+", sync="batch") as store,
+        fpstore.open(tmp_path / "s") as reader,
+    ):
         with no_more_threads():
             assert store.insert([2**63], [1000]) == 1
         assert len(reader) == 101

@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 import tableimage
 from children import held_files
-from damage import FINGERPRINTS, HASHES, IDS, LMDB_FILES, NOTICED, STRINGS, TABLES, fingerprints_of, make, outcome, rewrite
+from damage import (
+    FINGERPRINTS,
+    HASHES,
+    IDS,
+    LMDB_FILES,
+    NOTICED,
+    STRINGS,
+    TABLES,
+    fingerprints_of,
+    make,
+    outcome,
+    rewrite,
+)
 from speeds import slow
 
 import fpstore
@@ -30,7 +42,9 @@ def swap(a, b):
 def test_tables_of_one_store_swapped(copy):
     for first, second in ((0, 1), (1, 2)):
         swap(copy / TABLES[first], copy / TABLES[second])
-        with pytest.raises(fpstore.CorruptStoreError, match="a file of another store or table\\?") as caught:
+        with pytest.raises(
+            fpstore.CorruptStoreError, match="a file of another store or table\\?"
+        ) as caught:
             fpstore.open(copy)
         assert caught.value.expected != caught.value.got
         swap(copy / TABLES[first], copy / TABLES[second])
@@ -62,7 +76,12 @@ def test_a_table_that_differs_in_one_field_only(tmp_path):
         path.write_bytes(tableimage.build(**{"fingerprints": FINGERPRINTS, **PLACE, **options}))
         return PackedTable(path)
 
-    place = (design("flip-2", 3), 0, len(FINGERPRINTS), _kernel.digest(FINGERPRINTS, tableimage.IDENTITY))
+    place = (
+        design("flip-2", 3),
+        0,
+        len(FINGERPRINTS),
+        _kernel.digest(FINGERPRINTS, tableimage.IDENTITY),
+    )
     reader_of({}).check_place(*place)
     for what, other in (
         ("table", {"table": 1}),
@@ -74,7 +93,9 @@ def test_a_table_that_differs_in_one_field_only(tmp_path):
         ("set digest", {"fingerprints": FINGERPRINTS ^ np.uint64(1)}),
     ):
         reader = reader_of(other)
-        with pytest.raises(fpstore.CorruptStoreError, match=f": {what} is .*, the store expects") as caught:
+        with pytest.raises(
+            fpstore.CorruptStoreError, match=f": {what} is .*, the store expects"
+        ) as caught:
             reader.check_place(*place)
         assert caught.value.path == reader.path
 
@@ -94,7 +115,9 @@ def test_id_maps_of_two_stores_with_the_same_fingerprints_swapped(tmp_path, monk
     assert len({(path / IDS).stat().st_size for path in paths}) == 1
     swap(*(path / IDS for path in paths))
     for path in paths:
-        with pytest.raises(fpstore.CorruptStoreError, match=f"{path / IDS}: .* a file of another store") as caught:
+        with pytest.raises(
+            fpstore.CorruptStoreError, match=f"{path / IDS}: .* a file of another store"
+        ) as caught:
             fpstore.open(path)
         assert caught.value.expected != caught.value.got
     swap(*(path / IDS for path in paths))
@@ -107,7 +130,10 @@ def test_id_maps_of_two_stores_with_the_same_fingerprints_swapped(tmp_path, monk
 def test_a_file_overwritten(copy):
     """By nothing, zeros, noise, or a file of another kind."""
     for name in (*TABLES, HASHES, *LMDB_FILES):
-        before, other = (copy / name).read_bytes(), (copy / (IDS if name.endswith(".fpt") else TABLES[0])).read_bytes()
+        before, other = (
+            (copy / name).read_bytes(),
+            (copy / (IDS if name.endswith(".fpt") else TABLES[0])).read_bytes(),
+        )
         for data in (b"", bytes(len(before)), random.Random(1).randbytes(len(before)), other):
             (copy / name).write_bytes(data)
             kind = "LMDB file|another kind of file" if data == other else None
@@ -123,9 +149,13 @@ def test_a_file_overwritten(copy):
 def test_a_newer_table(copy):
     data = (copy / TABLES[1]).read_bytes()
     for at, size, value, message in (
-        (8, 4, 2, "unknown format version"), (8, 4, 0, "unknown format version"), (12, 4, 2, "unknown flags"),
-        (12, 4, 1 << 31, "unknown flags"), (16, 2, 48, "unknown fingerprint width"), (16, 2, 512, "unknown fingerprint width"),
-    ):  # fmt: skip
+        (8, 4, 2, "unknown format version"),
+        (8, 4, 0, "unknown format version"),
+        (12, 4, 2, "unknown flags"),
+        (12, 4, 1 << 31, "unknown flags"),
+        (16, 2, 48, "unknown fingerprint width"),
+        (16, 2, 512, "unknown fingerprint width"),
+    ):
         header = tableimage.header_fields(data)
         header[at : at + size] = value.to_bytes(size, "little")
         (copy / TABLES[1]).write_bytes(tableimage.sealed(header, data))
@@ -167,7 +197,9 @@ def test_a_closed_store_has_no_file_open(closed):
     assert len(held_files(closed)) >= len(TABLES) + 2
     store.close()
     # A delta keeps the table that tells it what is not new.
-    assert held_files(closed) == ([] if snapshot.delta is None else [str(snapshot.generation.folder / table_name(0))])
+    assert held_files(closed) == (
+        [] if snapshot.delta is None else [str(snapshot.generation.folder / table_name(0))]
+    )
     for ask in (
         lambda: snapshot.probe(5, 3),
         lambda: snapshot.has(5),
@@ -191,6 +223,7 @@ def test_a_store_that_cannot_be_opened_leaves_no_lmdb_file_open(closed):
         with pytest.raises(fpstore.CorruptStoreError) as caught:
             fpstore.open(closed)
         assert file.name in str(caught.value)
-        assert [name for name in held_files(closed) if name.endswith(".mdb")] == []  # which a process can open only once
+        # which a process can open only once
+        assert [name for name in held_files(closed) if name.endswith(".mdb")] == []
         file.write_bytes(data)
     fpstore.open(closed).close()

@@ -22,14 +22,19 @@ ALLOWED = {"refused", "noticed, error", "noticed, right"}
 
 
 def test_an_id_map_is_read_as_far_as_it_is_asked_for(tmp_path, unread):
-    """One damaged leaf page: what lies on others is answered, and repair loses what lies on that page only."""
+    """One damaged leaf page.
+
+    What lies on others is answered, and repair loses what lies on that page only.
+    """
     path, count = tmp_path / "s", 30_000
     fingerprints = np.random.default_rng(3).integers(0, 2**64, count, np.uint64)
     ids = np.random.default_rng(4).permutation(count).astype(np.uint64) * np.uint64(2**43)
     fpstore.build(path, fingerprints, ids, radius=1, design="flip-1").close()
     file = path / GENERATION / IDS_FILE
     data = bytearray(file.read_bytes())
-    leaves = [page for page in range(2 * PAGE, used_bytes(file), PAGE) if data[page + 10] == LEAF_FLAG]
+    leaves = [
+        page for page in range(2 * PAGE, used_bytes(file), PAGE) if data[page + 10] == LEAF_FLAG
+    ]
     bad = leaves[len(leaves) // 2]
     data[bad + 2000] ^= 4
     file.write_bytes(data)
@@ -58,9 +63,14 @@ DOCUMENTS = np.random.default_rng(6).integers(0, 2**64, len(STRINGS), np.uint64)
 
 
 def named(path, merged=False):
-    """Make a small store of strings, whose dictionary is that of the build or of a merge; return its generation."""
+    """Make a small store of strings, whose dictionary is that of the build or of a merge.
+
+    Return its generation.
+    """
     count = 400 if merged else len(STRINGS)
-    fpstore.build(path, DOCUMENTS[:count], STRINGS[:count], radius=1, design="flip-1", block_bytes=128).close()
+    fpstore.build(
+        path, DOCUMENTS[:count], STRINGS[:count], radius=1, design="flip-1", block_bytes=128
+    ).close()
     if merged:
         with fpstore.open(path, "r+") as store:
             store.insert(DOCUMENTS[400:], STRINGS[400:])
@@ -79,7 +89,11 @@ def names_asked(store):
 
 
 @pytest.mark.parametrize(
-    ("merged", "name"), [(False, HASHES_FILE), *(slow(merged, name) for merged in (False, True) for name in DICTIONARY_FILES)]
+    ("merged", "name"),
+    [
+        (False, HASHES_FILE),
+        *(slow(merged, name) for merged in (False, True) for name in DICTIONARY_FILES),
+    ],
 )
 def test_a_flipped_bit_in_a_dictionary_is_no_absence(tmp_path, unread, merged, name):
     path = tmp_path / "s"
@@ -91,7 +105,9 @@ def test_a_flipped_bit_in_a_dictionary_is_no_absence(tmp_path, unread, merged, n
     with fpstore.open(path) as store:
         right = names_asked(store)
     assert all(right[0])
-    results = check(path, name, right, {at: flip(at, at % 8) for at in places}, ALLOWED, names_asked)
+    results = check(
+        path, name, right, {at: flip(at, at % 8) for at in places}, ALLOWED, names_asked
+    )
     assert results["noticed, error"] > 50
 
 
@@ -106,7 +122,8 @@ def place_of(generation, what):
         NUMBERS_FILE: (dictionary.mapping._reader, dictionary.mapping.table.kernel.key_of(block)),
     }[what]
     record = reader.file.get(key)
-    return (generation.folder / what).read_bytes().rfind(record) + 18  # before may lie a page that is not in use
+    # before may lie a page that is not in use
+    return (generation.folder / what).read_bytes().rfind(record) + 18
 
 
 @pytest.mark.parametrize("what", DICTIONARY_FILES)
@@ -131,7 +148,9 @@ def test_nothing_is_deleted_or_numbered_by_a_damaged_dictionary(tmp_path, unread
         assert store.stats()["ids"] == len(STRINGS)
 
 
-@pytest.mark.parametrize("wrong", [[8], slow([499, 500]), slow([10_000]), [2**63], "no record", slow("a short record")])
+@pytest.mark.parametrize(
+    "wrong", [[8], slow([499, 500]), slow([10_000]), [2**63], "no record", slow("a short record")]
+)
 def test_a_listed_number_whose_record_does_not_match_is_damage(tmp_path, wrong):
     """Under checksums that are right: what a faulty writer would leave."""
     path = tmp_path / "s"
@@ -150,7 +169,9 @@ def test_a_listed_number_whose_record_does_not_match_is_damage(tmp_path, wrong):
         else:
             lists = reference_records.decode_record(records[place], seed)
             assert lists[rank] == [7]
-            records[place] = reference_records.encode_record([*lists[:rank], wrong, *lists[rank + 1 :]], seed)
+            records[place] = reference_records.encode_record(
+                [*lists[:rank], wrong, *lists[rank + 1 :]], seed
+            )
 
     rewrite_records(path, f"{GENERATION}/{NUMBERS_FILE}", change)
     with fpstore.open(path, "r+") as store:

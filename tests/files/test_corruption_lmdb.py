@@ -37,7 +37,11 @@ VERIFIED = NOTICED | {"noticed, right"}
 def lmdb_places(path, step):
     """Page headers and the pointers behind them, and each ``step``-th byte that is not zero."""
     data = path.read_bytes()[: used_bytes(path)]
-    heads = [p + i for p in range(0, len(data), PAGE) for i in range(p // PAGE % min(step, 3), 48, min(step, 3))]
+    heads = [
+        p + i
+        for p in range(0, len(data), PAGE)
+        for i in range(p // PAGE % min(step, 3), 48, min(step, 3))
+    ]
     return sorted({*heads, *[i for i in range(len(data)) if data[i]][::step]})
 
 
@@ -49,7 +53,9 @@ def test_flips_in_an_lmdb_file(copy, right, name, step):
 
 @pytest.mark.parametrize("step", [97, slow(1)])
 @pytest.mark.parametrize("name", LMDB_FILES)
-def test_flips_in_an_lmdb_file_too_large_to_be_checked_at_open(copy, right, monkeypatch, name, step):
+def test_flips_in_an_lmdb_file_too_large_to_be_checked_at_open(
+    copy, right, monkeypatch, name, step
+):
     """Verify notices each, whatever becomes of the answers."""
     monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
     results = check(copy, name, right, flips(lmdb_places(copy / name, step), 1, seed=3), VERIFIED)
@@ -100,10 +106,17 @@ def test_verify_follows_each_string_to_its_number_and_back(copy, damage):
     rewrite_records(copy, NUMBERS, change)
     with fpstore.open(copy) as store:
         (fault,) = store.verify().faults
-        for ask in (lambda: STRINGS[7] in store.ids, lambda: store.fingerprints_of(STRINGS[6:9])):  # it may be stored
-            with pytest.raises(fpstore.CorruptStoreError, match=r"listed for another string|has no string"):
+        # it may be stored
+        for ask in (lambda: STRINGS[7] in store.ids, lambda: store.fingerprints_of(STRINGS[6:9])):
+            with pytest.raises(
+                fpstore.CorruptStoreError, match=r"listed for another string|has no string"
+            ):
                 ask()
-    expected = f"no string for id number {len(STRINGS)}" if damage == "no such number" else "numbers are listed for other strings"
+    expected = (
+        f"no string for id number {len(STRINGS)}"
+        if damage == "no such number"
+        else "numbers are listed for other strings"
+    )
     assert expected in fault["message"]
     assert fault["path"] == str(copy / (NUMBERS if damage == "no such number" else STRINGS_FILE))
 
@@ -120,4 +133,6 @@ def test_counts_in_the_metadata_are_checked(copy):
     with fpstore.open(copy) as store:
         report = store.verify()
     assert not report.ok
-    assert f"{len(STRINGS)} ids, the manifest says {len(STRINGS) + 1}" in report.faults[0]["message"]
+    assert (
+        f"{len(STRINGS)} ids, the manifest says {len(STRINGS) + 1}" in report.faults[0]["message"]
+    )

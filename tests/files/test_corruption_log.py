@@ -1,4 +1,7 @@
-"""Damaged logs under checksums that are right: headers of other versions, and records that no writer logs."""
+"""Damaged logs under checksums that are right.
+
+Headers of other versions, and records that no writer logs.
+"""
 
 import shutil
 import struct
@@ -18,7 +21,10 @@ from fpstore.store import snapshot_of
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    """Make a store with a small log: records of one row each, of several, deletes, and strings that are used again."""
+    """Make a store with a small log.
+
+    Records of one row each, of several, deletes, and strings that are used again.
+    """
     path = make(tmp_path_factory.mktemp("good") / "s")
     with fpstore.open(path, "r+") as store:
         for i in range(4):
@@ -55,10 +61,14 @@ def quick(store):
 def test_another_header_with_a_right_checksum(copy):
     before = (copy / LOG).read_bytes()
     for at, value, error in (
-        (8, 2, fpstore.FormatVersionError), (12, 8192, fpstore.FormatVersionError), (72, 3, fpstore.CorruptStoreError),
-        (76, 1, fpstore.FormatVersionError), (0, 0x41424344, fpstore.CorruptStoreError), (32, 7, fpstore.CorruptStoreError),
+        (8, 2, fpstore.FormatVersionError),
+        (12, 8192, fpstore.FormatVersionError),
+        (72, 3, fpstore.CorruptStoreError),
+        (76, 1, fpstore.FormatVersionError),
+        (0, 0x41424344, fpstore.CorruptStoreError),
+        (32, 7, fpstore.CorruptStoreError),
         (16, 0, fpstore.CorruptStoreError),
-    ):  # fmt: skip
+    ):
         data = bytearray(before)
         struct.pack_into("<I", data, at, value)
         data[80:88] = xxhash.xxh64_intdigest(bytes(data[:80])).to_bytes(8, "little")
@@ -81,20 +91,35 @@ def single(tmp_path):
 
 
 def test_forged_records_are_refused(single):
-    """What no writer logs, under a right checksum: counts above what fits into the file, a kind, a string that is not UTF-8."""
+    """What no writer logs, under a right checksum.
+
+    Counts above what fits into the file, a kind, a string that is not UTF-8.
+    """
     before = (single / LOG).read_bytes()
     for at, form, value in (
-        (40, "<Q", 2**64 - 1), (40, "<Q", 2**40), (48, "<Q", 2**63), (48, "<Q", 1), (64, "<Q", 2**64 - 1), (72, "<Q", 2**32 - 1),
-        (80, "<I", 3), (84, "<I", 3), (KINDS_AT, "<B", 4), (KINDS_AT, "<B", 3), (KINDS_AT + 5, "<B", 0xFF),
-    ):  # fmt: skip
+        (40, "<Q", 2**64 - 1),
+        (40, "<Q", 2**40),
+        (48, "<Q", 2**63),
+        (48, "<Q", 1),
+        (64, "<Q", 2**64 - 1),
+        (72, "<Q", 2**32 - 1),
+        (80, "<I", 3),
+        (84, "<I", 3),
+        (KINDS_AT, "<B", 4),
+        (KINDS_AT, "<B", 3),
+        (KINDS_AT + 5, "<B", 0xFF),
+    ):
         data = bytearray(before)
         struct.pack_into(form, data, HEADER_BYTES + at, value)
         length = int.from_bytes(data[HEADER_BYTES + 16 : HEADER_BYTES + 24], "little")
         seed = xxhash.xxh64_intdigest(bytes(data[16:32]), int.from_bytes(data[32:40], "little"))
-        checksum = xxhash.xxh64_intdigest(bytes(data[HEADER_BYTES + 16 : HEADER_BYTES + length]), seed ^ HEADER_BYTES)
+        checksum = xxhash.xxh64_intdigest(
+            bytes(data[HEADER_BYTES + 16 : HEADER_BYTES + length]), seed ^ HEADER_BYTES
+        )
         data[HEADER_BYTES + 8 : HEADER_BYTES + 16] = checksum.to_bytes(8, "little")
         (single / LOG).write_bytes(data)
-        if (at, value) == (KINDS_AT, 4):  # it says that the tables have a fingerprint: then they are asked
+        # it says that the tables have a fingerprint: then they are asked
+        if (at, value) == (KINDS_AT, 4):
             with fpstore.open(single) as store:
                 assert not store.verify().ok
             continue
@@ -105,19 +130,29 @@ def test_forged_records_are_refused(single):
 
 
 def test_a_record_that_denies_a_fingerprint_of_the_tables_is_refused(copy):
-    """A row of the log says whether the tables have its fingerprint; what reads everything finds that it is not so."""
+    """A row of the log says whether the tables have its fingerprint.
+
+    What reads everything finds that it is not so.
+    """
     header = LogHeader.of(read_manifest(copy))
     (copy / LOG).unlink()
     create_log(copy / LOG, header)
     log = LogWriter(copy / LOG, header)
     rows, totals = FINGERPRINTS[:1], header.totals
     for kind in (ADD, ADD | IN_BASE):
-        log.append(pack_change(Change(totals, np.array([kind], np.uint8), rows, np.ones(1, np.uint64), [])), durable=True)
+        log.append(
+            pack_change(
+                Change(totals, np.array([kind], np.uint8), rows, np.ones(1, np.uint64), [])
+            ),
+            durable=True,
+        )
         log.publish()
         if kind == ADD:
             with fpstore.open(copy) as store:
                 for read in (store.items, snapshot_of(store).fingerprints):
-                    with pytest.raises(fpstore.CorruptStoreError, match="its rows contradict the tables"):
+                    with pytest.raises(
+                        fpstore.CorruptStoreError, match="its rows contradict the tables"
+                    ):
                         list(read())
     log.close()
     with pytest.raises(fpstore.CorruptStoreError, match=r"log is malformed \(in_base differs"):

@@ -1,7 +1,7 @@
 """Damaged table files: a flipped bit, a file that has grown, and blocks that no writer makes, under checksums that are right.
 
-What a forged block says is read here leniently, also past its end, and the key is set to the last entry found so: a kernel that
-takes the lengths on trust would return the entries.
+What a forged block says is read here leniently, also past its end, and the key is set to the last
+entry found so: a kernel that takes the lengths on trust would return the entries.
 """
 
 import struct
@@ -28,14 +28,24 @@ def sections(path):
 
 
 def check_flips(copy, name, right, places, bits=1):
-    """Every flip is noticed. The directory has no checksum: a probe checks what it uses of it, so the answers may be right."""
+    """Every flip is noticed.
+
+    The directory has no checksum: a probe checks what it uses of it, so the answers may be right.
+    """
     directory = tableimage.open_table((copy / name).read_bytes()).directory_offset
     check(copy, name, right, flips([at for at in places if at < directory], bits), NOTICED)
-    check(copy, name, right, flips([at for at in places if at >= directory], bits), NOTICED | {"noticed, right"})
+    check(
+        copy,
+        name,
+        right,
+        flips([at for at in places if at >= directory], bits),
+        NOTICED | {"noticed, right"},
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "step", "bits"), [(TABLES[1], 23, 1), (TABLES[0], 41, 1), *(slow(name, 1, 8) for name in TABLES)]
+    ("name", "step", "bits"),
+    [(TABLES[1], 23, 1), (TABLES[0], 41, 1), *(slow(name, 1, 8) for name in TABLES)],
 )
 def test_flips_in_a_table_are_noticed(copy, right, name, step, bits):
     check_flips(copy, name, right, sections(copy / name)[::step], bits)
@@ -53,7 +63,9 @@ def test_verify_goes_on_after_a_fault(copy):
         damage_block(copy / name, 1)
     with fpstore.open(copy) as store:
         faults = store.verify().faults
-    assert [(fault["path"], fault["block"]) for fault in faults] == [(str(copy / name), 1) for name in TABLES]
+    assert [(fault["path"], fault["block"]) for fault in faults] == [
+        (str(copy / name), 1) for name in TABLES
+    ]
     assert all("block 1: block checksum differs" in fault["message"] for fault in faults)
 
 
@@ -94,7 +106,10 @@ def image_of(code: np.ndarray, block_bytes: int) -> bytearray:
 def forge(
     image: bytearray, symbols: list[int], *, count: int | None = None, code_bits: int | None = None
 ) -> tuple[_kernel.Table, list[int]]:
-    """Replace block 0 by these symbols and random tails; return the table and the entries as read leniently."""
+    """Replace block 0 by these symbols and random tails.
+
+    Return the table and the entries as read leniently.
+    """
     header = reference.parse_header(image, len(image))
     size = header.block_bytes
     book = reference.codebook(header.code_bits)
@@ -116,7 +131,9 @@ def forge(
     for _ in range(count - 1):
         end = next(end for end in range(at + 1, at + 17) if bits[at:end].to01() in names)
         h, at = names[bits[at:end].to01()], end
-        entries.append(ba2int(int2ba(entries[-1], 64)[:h] + bitarray("1") + bits[tail_at : tail_at + 63 - h]))
+        entries.append(
+            ba2int(int2ba(entries[-1], 64)[:h] + bitarray("1") + bits[tail_at : tail_at + 63 - h])
+        )
         tail_at += 63 - h
     return resealed(image, entries[-1]), entries
 
@@ -133,7 +150,10 @@ def resealed(image: bytearray, key: int | None = None) -> _kernel.Table:
 
 
 def refused(table: _kernel.Table, message: str) -> None:
-    for use in (lambda: table.decode(0, 1, 0), lambda: table.scan(np.zeros(1, np.uint64), 64, 0, 1)):
+    for use in (
+        lambda: table.decode(0, 1, 0),
+        lambda: table.scan(np.zeros(1, np.uint64), 64, 0, 1),
+    ):
         with pytest.raises(CorruptStoreError, match=message):
             use()
 
@@ -151,7 +171,9 @@ def test_a_count_that_no_block_has(count):
 
 def test_entries_out_of_order_are_found_by_verify(tmp_path):
     """A search relies on the order, and only a reading of the whole table can tell."""
-    image = bytearray(tableimage.build(tableimage.make_keys("random", 1, 12), block_bytes=512, lengths=EVEN))
+    image = bytearray(
+        tableimage.build(tableimage.make_keys("random", 1, 12), block_bytes=512, lengths=EVEN)
+    )
     _, entries = forge(image, [3, 9, 30, 30, 30, 60, 50, 40, 2, 1, 0])
     first = next(i for i in range(1, 12) if entries[i] <= entries[i - 1])
     (tmp_path / "t").write_bytes(image)
@@ -161,28 +183,44 @@ def test_entries_out_of_order_are_found_by_verify(tmp_path):
 
 
 def test_a_table_of_another_set_than_its_header_says(tmp_path):
-    """Verify adds up what it reads; every checksum is right, made with the digest of the other set."""
+    """Verify adds up what it reads.
+
+    Every checksum is right, made with the digest of the other set.
+    """
     keys, others = (tableimage.make_keys("random", seed, 300) for seed in (1, 2))
     digest = _kernel.digest(others, tableimage.IDENTITY)
-    blocks, block_keys, _ = tableimage.encode(keys, EVEN, 256, _kernel.block_seed(tableimage.IDENTITY, EVEN, digest))
-    header = _kernel.make_header(tableimage.IDENTITY, EVEN, digest, len(keys), len(block_keys), 256, 0, 1, 64, 0)
-    (tmp_path / "t").write_bytes(header + blocks + block_keys.tobytes() + make_directory(block_keys).tobytes())
+    blocks, block_keys, _ = tableimage.encode(
+        keys, EVEN, 256, _kernel.block_seed(tableimage.IDENTITY, EVEN, digest)
+    )
+    header = _kernel.make_header(
+        tableimage.IDENTITY, EVEN, digest, len(keys), len(block_keys), 256, 0, 1, 64, 0
+    )
+    (tmp_path / "t").write_bytes(
+        header + blocks + block_keys.tobytes() + make_directory(block_keys).tobytes()
+    )
     reader = PackedTable(tmp_path / "t")
     assert reader.kernel.decode(0, len(block_keys), 1000)[0].tolist() == keys.tolist()
-    with pytest.raises(CorruptStoreError, match=f"set digest is {_kernel.digest(keys, tableimage.IDENTITY)}") as caught:
+    with pytest.raises(
+        CorruptStoreError, match=f"set digest is {_kernel.digest(keys, tableimage.IDENTITY)}"
+    ) as caught:
         reader.verify()
     assert caught.value.expected == digest
 
 
 def test_codes_that_go_on_in_the_next_block():
-    """Codes of six bits without tails, more than the block has room for: what follows would be read as if it belonged to it."""
+    """Codes of six bits without tails, more than the block has room for.
+
+    What follows would be read as if it belonged to it.
+    """
     image = image_of(EVEN, 512)
     image[4096 + 512 : 4096 + 1024] = b"\xff" * 512
     fits = (512 - reference.BLOCK_HEADER_BYTES) * 8 // 6
     table, entries = forge(image, [63] * fits)
     assert table.decode(0, 1, 0)[0].tolist() == entries
     for more in (1, 5, 20, 50):
-        table, entries = forge(image, [63] * fits, count=fits + more + 1, code_bits=6 * (fits + more))
+        table, entries = forge(
+            image, [63] * fits, count=fits + more + 1, code_bits=6 * (fits + more)
+        )
         assert len(entries) == fits + more + 1
         refused(table, FITS_NOT)
 
@@ -190,8 +228,13 @@ def test_codes_that_go_on_in_the_next_block():
 # --- Elias-Fano -----------------------------------------------------------------------------------
 
 
-def forge_elias_fano(gaps: list[int], low_bits: int, *, count: int | None = None, key: int | None = None) -> _kernel.Table:
-    """Replace block 0 of a table by these gaps between high parts, with random low parts; the key is the last entry."""
+def forge_elias_fano(
+    gaps: list[int], low_bits: int, *, count: int | None = None, key: int | None = None
+) -> _kernel.Table:
+    """Replace block 0 of a table by these gaps between high parts, with random low parts.
+
+    The key is the last entry.
+    """
     image = image_of(tableimage.NO_CODE, 256)
     highs = bitarray(endian="little")
     for gap in gaps:
@@ -200,7 +243,9 @@ def forge_elias_fano(gaps: list[int], low_bits: int, *, count: int | None = None
     for low in lows:
         highs += int2ba(low, low_bits, "little")
     payload = highs.tobytes()[:248].ljust(248, b"\0")
-    image[4096 : 4096 + 256] = struct.pack("<IHH", 0, len(gaps) if count is None else count, low_bits) + payload
+    image[4096 : 4096 + 256] = (
+        struct.pack("<IHH", 0, len(gaps) if count is None else count, low_bits) + payload
+    )
     return resealed(image, sum(gaps) << low_bits | lows[-1] if key is None else key)
 
 
@@ -223,7 +268,10 @@ def test_low_parts_that_are_too_long(low_bits):
 
 @pytest.mark.parametrize(
     "wrong",
-    [*({"count": len(GAPS) + n} for n in (-1, 1, 51, 121)), *({"key": sum(GAPS) + n << 13} for n in (1, 5, 1000, 1 << 40))],
+    [
+        *({"count": len(GAPS) + n} for n in (-1, 1, 51, 121)),
+        *({"key": sum(GAPS) + n << 13} for n in (1, 5, 1000, 1 << 40)),
+    ],
 )
 def test_high_parts_that_are_not_as_the_count_and_the_key_say(wrong):
     refused(forge_elias_fano(GAPS, 13, **wrong), f"{FITS_NOT}|key index does not match the block")

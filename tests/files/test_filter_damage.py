@@ -25,15 +25,29 @@ RADIUS = 3
 ORDERS = ["asked", "near", "sorted"]
 RNG = np.random.default_rng(9)
 SOME = RNG.integers(0, 2**64, 100, np.uint64)
-FINGERPRINTS = np.unique(np.concatenate([SOME, SOME[:40] ^ (np.uint64(1) << RNG.integers(0, 64, 40, np.uint64))]))
-QUERIES = np.concatenate(
-    [FINGERPRINTS[::30], FINGERPRINTS[::20] ^ np.uint64(1 << 63 | 1 << 20 | 1), RNG.integers(0, 2**64, 4, np.uint64)]
+FINGERPRINTS = np.unique(
+    np.concatenate([SOME, SOME[:40] ^ (np.uint64(1) << RNG.integers(0, 64, 40, np.uint64))])
 )
-MANY = np.random.default_rng(11).integers(0, 2**64, 20_000, np.uint64)  # whose filters have several pages
+QUERIES = np.concatenate(
+    [
+        FINGERPRINTS[::30],
+        FINGERPRINTS[::20] ^ np.uint64(1 << 63 | 1 << 20 | 1),
+        RNG.integers(0, 2**64, 4, np.uint64),
+    ]
+)
+# whose filters have several pages
+MANY = np.random.default_rng(11).integers(0, 2**64, 20_000, np.uint64)
 
 
 def made(path, fingerprints=FINGERPRINTS, ids=None, **options):
-    options = {"radius": RADIUS, "design": "flip-2", "block_bytes": 128, "filter": True, "threads": 1, **options}
+    options = {
+        "radius": RADIUS,
+        "design": "flip-2",
+        "block_bytes": 128,
+        "filter": True,
+        "threads": 1,
+        **options,
+    }
     fpstore.build(path, fingerprints, ids, **options).close()
     return path
 
@@ -70,7 +84,9 @@ def generation_of(store):
 
 
 def right_answers(fingerprints=FINGERPRINTS, queries=QUERIES):
-    return [brute_force.brute_force_many(fingerprints, queries, radius) for radius in range(RADIUS + 1)]
+    return [
+        brute_force.brute_force_many(fingerprints, queries, radius) for radius in range(RADIUS + 1)
+    ]
 
 
 RIGHT = right_answers()
@@ -80,7 +96,9 @@ def check_answers(store, right=RIGHT, queries=QUERIES):
     """Compare single probes and batches in several orders with brute force."""
     for radius, (lims, fingerprints, distances) in enumerate(right):
         found = [store.probe(int(query), radius) for query in queries]
-        assert [match.fingerprint for matches in found for match in matches] == fingerprints.tolist()
+        assert [
+            match.fingerprint for matches in found for match in matches
+        ] == fingerprints.tolist()
         assert np.cumsum([0, *map(len, found)]).tolist() == lims.tolist()
         prober = generation_of(store).prober(radius)
         for order in ORDERS:
@@ -103,7 +121,10 @@ def faults_of(store):
 
 
 def is_left_out(path, told):
-    """Whether a filter is left out when the store is opened, which is told; if so, the answers are right."""
+    """Whether a filter is left out when the store is opened, which is told.
+
+    If so, the answers are right.
+    """
     with fpstore.open(path) as store:
         warnings = told()
         assert warnings == ["filter-001.fpf"] * (1 not in generation_of(store).filters)
@@ -169,13 +190,21 @@ def test_damage_is_told_when_its_page_is_read(tmp_path, told):
 
 @pytest.mark.parametrize("design", ["manku-4", slow("flip-2")])
 def test_each_page_of_a_larger_filter(tmp_path, told, design):
-    """Large batches verify many pages together. Without flips, only the page of the first look-up was verified."""
+    """Large batches verify many pages together.
+
+    Without flips, only the page of the first look-up was verified.
+    """
     path = made(tmp_path / "s", MANY, design=design)
     file = path / FILTER
     image = file.read_bytes()
-    queries = np.concatenate([MANY[:3000] ^ np.uint64(1 << 50 | 1 << 3), RNG.integers(0, 2**64, 3000, np.uint64)])
+    queries = np.concatenate(
+        [MANY[:3000] ^ np.uint64(1 << 50 | 1 << 3), RNG.integers(0, 2**64, 3000, np.uint64)]
+    )
     with fpstore.open(path) as store:
-        right = [generation_of(store).prober(RADIUS).probe(queries, RADIUS, order=order)[:3] for order in ORDERS]
+        right = [
+            generation_of(store).prober(RADIUS).probe(queries, RADIUS, order=order)[:3]
+            for order in ORDERS
+        ]
     for at in range(PAGE, len(image), PAGE):
         zeros = bytes(min(PAGE, len(image) - at))  # with which nothing would pass
         for wrong in (zeros, bytes([image[at] ^ 128]) + image[at + 1 : at + len(zeros)]):
@@ -212,7 +241,17 @@ def put(file, what, good):
         file.write_bytes(changed + struct.pack("<Q", reference.xxh64(changed)) + image[4096:])
 
 
-PLACED = ["missing", "other store", "other table", "its table", "link", "folder", "pipe", "longer", "another version"]
+PLACED = [
+    "missing",
+    "other store",
+    "other table",
+    "its table",
+    "link",
+    "folder",
+    "pipe",
+    "longer",
+    "another version",
+]
 
 
 @pytest.mark.parametrize("what", ["missing", *map(slow, PLACED[1:])])
@@ -248,7 +287,10 @@ def test_a_file_that_cannot_be_read_is_left_out(copy, told, monkeypatch):
 
 
 def check_backup(path, told, opened):
-    """Make a backup: a filter that cannot be opened is left out of it; one that can is copied as it is."""
+    """Make a backup: a filter that cannot be opened is left out of it.
+
+    One that can is copied as it is.
+    """
     backup = path.with_name("backup")
     with fpstore.open(path) as store:
         told()
@@ -286,9 +328,13 @@ def check_whole(path, told, right=RIGHT, stored=FINGERPRINTS):
         check_answers(store, right)
     assert told() == []
     for file in path.glob("gen-*/filter-*.fpf"):
-        table = reference.Table(file.with_name(file.name.replace("filter", "table").replace("fpf", "fpt")).read_bytes())
+        table = reference.Table(
+            file.with_name(file.name.replace("filter", "table").replace("fpf", "fpt")).read_bytes()
+        )
         read = reference_filter.Filter(file.read_bytes())
-        assert file.read_bytes() == reference_filter.build(table.header, list(table.permuted()), read.shape)
+        assert file.read_bytes() == reference_filter.build(
+            table.header, list(table.permuted()), read.shape
+        )
 
 
 def test_verify_names_a_filter_and_its_table(tmp_path, monkeypatch):
@@ -300,7 +346,10 @@ def test_verify_names_a_filter_and_its_table(tmp_path, monkeypatch):
     flip(table, PAGE + (table.stat().st_size - PAGE) // 128 // 2 * 128 + 50)
     with fpstore.open(path) as store:
         faults = faults_of(store)
-    assert [name for fault in faults for name in ("filter-001", "table-001") if name in fault] == ["filter-001", "table-001"]
+    assert [name for fault in faults for name in ("filter-001", "table-001") if name in fault] == [
+        "filter-001",
+        "table-001",
+    ]
 
 
 def test_a_backup_and_a_repair_of_a_store_with_a_damaged_page(copy, told):
@@ -310,7 +359,10 @@ def test_a_backup_and_a_repair_of_a_store_with_a_damaged_page(copy, told):
 
 
 def test_an_open_that_meets_the_end_of_a_merge_is_refused(copy, told, tmp_path, monkeypatch):
-    """Filters are opened last: where their generation was removed, they are not damaged, and the reader tries again."""
+    """Filters are opened last.
+
+    Where their generation was removed, they are not damaged, and the reader tries again.
+    """
     with fpstore.open(copy) as store:
         manifest = generation_of(store).manifest
     folder = next(copy.glob("gen-*"))
@@ -340,7 +392,10 @@ def test_a_merge_writes_whole_filters(copy, told, at):
 
 
 def test_filters_of_the_very_table_but_of_another_shape_are_used_if_they_may_be(copy, told):
-    """The shape is the writer's affair: answers are the same; longer prefixes than the table's are refused."""
+    """The shape is the writer's affair: answers are the same.
+
+    Longer prefixes than the table's are refused.
+    """
     table = reference.Table((copy / "gen-00000001/table-001.fpt").read_bytes())
     entries = list(table.permuted())
     for shape in [(1, 0, 1), (9, 9, 64), (14, 2, 1), (32, 10, 6)]:
@@ -362,7 +417,12 @@ def test_stats_does_not_count_a_filter_that_is_left_out(copy, at):
         told = store.stats()
         assert told["bytes"]["filters"] == (copy / OTHER).stat().st_size
         assert [table["filter_bits"] > 0 for table in told["design"]["tables"]] == [True, False]
-        lookups = [look.variant_count for look in store.design.lookups(len(store), filter_bits=generation_of(store).filter_bits)]
+        lookups = [
+            look.variant_count
+            for look in store.design.lookups(
+                len(store), filter_bits=generation_of(store).filter_bits
+            )
+        ]
         assert [table["lookups"] for table in told["design"]["tables"]] == lookups
         check_answers(store)  # also by radii of which nobody has asked before
 
@@ -378,4 +438,5 @@ def test_the_command_line_tells_of_a_damaged_filter(copy, at):
     assert done.returncode == 0
     assert done.stderr.count("probes go on without this filter") == 1
     quiet = subprocess.run([*command, "--quiet"], capture_output=True, text=True, check=False)
-    assert (quiet.returncode, quiet.stderr) == (0, "")  # it was written beside --quiet, which leaves notes out
+    # it was written beside --quiet, which leaves notes out
+    assert (quiet.returncode, quiet.stderr) == (0, "")

@@ -37,16 +37,25 @@ def make(path, ids, changes=True, merge=False):
 
 
 def lost_of(report):
-    return set() if report.lost_file is None else set(Path(report.lost_file).read_text("utf-8").splitlines())
+    return (
+        set()
+        if report.lost_file is None
+        else set(Path(report.lost_file).read_text("utf-8").splitlines())
+    )
 
 
 def test_repair_takes_nothing_from_the_dictionary_of_another_store(tmp_path):
     """It has the same fingerprints and other strings."""
-    path, other = make(tmp_path / "s", STRINGS, merge=True), make(tmp_path / "other", STRINGS[::-1], merge=True)
+    path, other = (
+        make(tmp_path / "s", STRINGS, merge=True),
+        make(tmp_path / "other", STRINGS[::-1], merge=True),
+    )
     right = content(path)
     shutil.copyfile(other / "gen-00000002" / "strings.mdb", path / "gen-00000002" / "strings.mdb")
     report = fpstore.repair(path)
-    assert any("strings.mdb: a file of another store" in fault["message"] for fault in report.faults)
+    assert any(
+        "strings.mdb: a file of another store" in fault["message"] for fault in report.faults
+    )
     assert content(report.output) <= right
     assert not report.complete or content(report.output) == right
 
@@ -64,7 +73,10 @@ def test_repair_takes_nothing_from_the_ids_of_another_store(tmp_path):
 
 @pytest.mark.parametrize("name", ["hashes.fpt", slow("numbers.mdb")])
 def test_repair_needs_no_way_back_from_strings_to_numbers(tmp_path, name):
-    path, other = make(tmp_path / "s", STRINGS, merge=True), make(tmp_path / "other", STRINGS[::-1], merge=True)
+    path, other = (
+        make(tmp_path / "s", STRINGS, merge=True),
+        make(tmp_path / "other", STRINGS[::-1], merge=True),
+    )
     right = content(path)
     shutil.copyfile(other / "gen-00000002" / name, path / "gen-00000002" / name)
     with pytest.raises(fpstore.CorruptStoreError, match=f"{name}: .*another store"):
@@ -75,7 +87,10 @@ def test_repair_needs_no_way_back_from_strings_to_numbers(tmp_path, name):
 
 
 def test_damaged_lists_of_numbers_do_not_survive_a_merge(tmp_path, monkeypatch):
-    """A merge copies which number has which hash: a wrong one would lose the string for look-ups by it."""
+    """A merge copies which number has which hash.
+
+    A wrong one would lose the string for look-ups by it.
+    """
     path = make(tmp_path / "s", STRINGS)
     file = path / "gen-00000001" / "numbers.mdb"
     data = file.read_bytes()
@@ -110,10 +125,18 @@ def test_a_log_that_tells_other_totals_than_there_are_is_not_merged(tmp_path, wr
     manifest = read_manifest(path)
     log = LogWriter(path / "gen-00000001" / LOG_FILE, LogHeader.of(manifest))
     none = np.empty(0, np.uint64)
-    log.append(pack_change(Change(log.header.totals._replace(**wrong), none.astype(np.uint8), none, none, [])), durable=True)
+    log.append(
+        pack_change(
+            Change(log.header.totals._replace(**wrong), none.astype(np.uint8), none, none, [])
+        ),
+        durable=True,
+    )
     log.publish()
     log.close()
-    with fpstore.open(path, "r+") as store, pytest.raises(fpstore.CorruptStoreError, match="hold 300 fingerprints with 300 ids"):
+    with (
+        fpstore.open(path, "r+") as store,
+        pytest.raises(fpstore.CorruptStoreError, match="hold 300 fingerprints with 300 ids"),
+    ):
         store.merge()
     assert sorted(p.name for p in path.glob("gen-*")) == ["gen-00000001"]
 
@@ -142,19 +165,28 @@ def test_an_id_number_of_the_log_that_has_no_string_is_found(tmp_path):
     log = LogWriter(path / "gen-00000001" / LOG_FILE, LogHeader.of(manifest))
     one = np.array([1], np.uint64)
     totals = log.header.totals._replace(fingerprints=301, ids=301)
-    log.append(pack_change(Change(totals, np.array([ADD], np.uint8), one, one * np.uint64(300), [b""])), durable=True)
+    log.append(
+        pack_change(Change(totals, np.array([ADD], np.uint8), one, one * np.uint64(300), [b""])),
+        durable=True,
+    )
     log.publish()
     log.close()
     with fpstore.open(path, "r+") as store:
         (fault,) = store.verify().faults
         assert "id number 300 is in use, but has no string" in fault["message"]
-        with pytest.raises(fpstore.CorruptStoreError, match="301 id numbers are in use, and 300 of them have a string"):
+        with pytest.raises(
+            fpstore.CorruptStoreError,
+            match="301 id numbers are in use, and 300 of them have a string",
+        ):
             store.merge()
 
 
 def test_an_id_number_that_has_no_string_is_damage(tmp_path):
     """Under checksums that are right, the dictionary has no strings for ids 0 to 19."""
-    path, other = make(tmp_path / "s", STRINGS, changes=False), make(tmp_path / "other", STRINGS, merge=True)
+    path, other = (
+        make(tmp_path / "s", STRINGS, changes=False),
+        make(tmp_path / "other", STRINGS, merge=True),
+    )
     for name in DICTIONARY_FILES:
         shutil.copyfile(other / "gen-00000002" / name, path / "gen-00000001" / name)
     dictionary = read_manifest(other).generation.dictionary
@@ -168,11 +200,17 @@ def test_an_id_number_that_has_no_string_is_damage(tmp_path):
     with fpstore.open(tmp_path / "mine", "r+") as store:
         with pytest.raises(fpstore.CorruptStoreError, match="id number 0 has no string"):
             store.absorb(path)
-        assert rows_of(store) == set(zip(FINGERPRINTS.tolist(), ["mine", *STRINGS[1:]], strict=True))
-    for number, name in enumerate((STRINGS[50], "new"), 1):  # without a new string a merge would take the dictionary over
+        assert rows_of(store) == set(
+            zip(FINGERPRINTS.tolist(), ["mine", *STRINGS[1:]], strict=True)
+        )
+    # without a new string a merge would take the dictionary over
+    for number, name in enumerate((STRINGS[50], "new"), 1):
         with fpstore.open(path, "r+") as store:
             store.insert([number], [name])
-            with pytest.raises(fpstore.CorruptStoreError, match=r"id numbers are in use, and 28\d of them have a string"):
+            with pytest.raises(
+                fpstore.CorruptStoreError,
+                match=r"id numbers are in use, and 28\d of them have a string",
+            ):
                 store.merge()
             assert len(store) == 300 + number
     assert sorted(p.name for p in path.glob("gen-*")) == ["gen-00000001"]
@@ -181,7 +219,8 @@ def test_an_id_number_that_has_no_string_is_damage(tmp_path):
 def refused_merge(path, monkeypatch):
     monkeypatch.setattr(environment, "CHECKED_AT_OPEN", 0)  # as if the file were large
     with fpstore.open(path, "r+") as store:
-        store.insert([1], ["more"])  # without a new string, a merge takes the dictionary over as it is
+        # without a new string, a merge takes the dictionary over as it is
+        store.insert([1], ["more"])
         with pytest.raises(fpstore.CorruptStoreError):
             store.merge()
         assert len(store) == 310

@@ -1,4 +1,7 @@
-"""Golden files: what earlier versions wrote still opens, answers and re-encodes the same; what is bad still says why."""
+"""Golden files: what earlier versions wrote still opens, answers and re-encodes the same.
+
+What is bad still says why.
+"""
 
 import json
 import shutil
@@ -50,12 +53,23 @@ def digits(value, width):
 def test_there_are_golden_files_of_this_version():
     folder = DATA / f"v{_kernel.FORMAT_VERSION}"
     names = {path.name for path in folder.iterdir()}
-    assert {"empty.fpt", "one.fpt", "dense.fpt", "random-50.fpt", "skewed.fpt", "store", "living"} <= names
-    assert {f"{kind}-{width}" for kind in ("wide", "store") for width in (32, 128, 256)} <= {Path(n).stem for n in names}
+    assert {
+        "empty.fpt",
+        "one.fpt",
+        "dense.fpt",
+        "random-50.fpt",
+        "skewed.fpt",
+        "store",
+        "living",
+    } <= names
+    assert {f"{kind}-{width}" for kind in ("wide", "store") for width in (32, 128, 256)} <= {
+        Path(n).stem for n in names
+    }
     assert {path.stem for path in folder.glob("*.json")} == {Path(n).stem for n in names}
     assert {"columns-64", "columns-256", "filters-64", "filters-128"} <= names
     packed = [len(zlib.compress(path.read_bytes())) for path in folder.rglob("*") if path.is_file()]
-    assert sum(packed) < MOST_BYTES  # what they take in the repository: the padding of LMDB files is zeros
+    # what they take in the repository: the padding of LMDB files is zeros
+    assert sum(packed) < MOST_BYTES
 
 
 # --- Good tables ----------------------------------------------------------------------------------
@@ -66,8 +80,13 @@ def test_a_good_table_opens_answers_and_is_encoded_again(path):
     facts, data, reader = facts_of(path), path.read_bytes(), PackedTable(path)
     reader.verify()
     kernel, stored = reader.kernel, integers(facts["fingerprints"])
-    width, design = Width(kernel.width), {name: facts[name] for name in ("table", "table_count", "prefix_bits", "flips")}
-    assert {name: getattr(kernel, name) for name in (*design, "block_bytes")} == design | {"block_bytes": facts["block_bytes"]}
+    width, design = (
+        Width(kernel.width),
+        {name: facts[name] for name in ("table", "table_count", "prefix_bits", "flips")},
+    )
+    assert {name: getattr(kernel, name) for name in (*design, "block_bytes")} == design | {
+        "block_bytes": facts["block_bytes"]
+    }
     assert list(kernel.permutation) == facts["permutation"]
     permutation = np.array(facts["permutation"], np.uint8)
     keys, _, _ = kernel.decode(0, kernel.block_count, 1)
@@ -76,13 +95,18 @@ def test_a_good_table_opens_answers_and_is_encoded_again(path):
     assert reference.Table(data).verify() == inner
     assert kernel.fingerprint_count == len(keys)
     for scan in facts["scans"]:
-        _, fingerprints, distances = kernel.scan(width.row(int(scan["query"], 16)), scan["radius"], 0, kernel.block_count)
+        _, fingerprints, distances = kernel.scan(
+            width.row(int(scan["query"], 16)), scan["radius"], 0, kernel.block_count
+        )
         got = sorted(zip(distances.tolist(), width.numbers(fingerprints), strict=True))
         assert got == [(distance, int(f, 16)) for f, distance in scan["matches"]]
     for value in (*stored, *(f ^ 1 for f in stored), 0, 2**width.bits - 1):
         assert (kernel.locate_one(width.inner(value)) is not None) == (value in set(stored))
     code = np.frombuffer(tableimage.open_table(data).code_bits, np.uint8)
-    assert tableimage.build(width.rows(stored), permutation, facts["block_bytes"], code, **design) == data
+    assert (
+        tableimage.build(width.rows(stored), permutation, facts["block_bytes"], code, **design)
+        == data
+    )
 
 
 # --- Bad tables -----------------------------------------------------------------------------------
@@ -106,7 +130,9 @@ def test_a_bad_table_says_why(path):
     assert type(caught.value) is error
     assert str(caught.value.path) == str(path)
     assert str(caught.value).startswith(str(path))
-    wanted = reference.VersionError if facts["error"] == "FormatVersionError" else reference.FormatError
+    wanted = (
+        reference.VersionError if facts["error"] == "FormatVersionError" else reference.FormatError
+    )
     with pytest.raises(wanted) as caught:
         reference.Table(path.read_bytes()).verify()
     assert type(caught.value) is wanted
@@ -160,13 +186,24 @@ def test_the_reference_builds_the_column_tables_again(tmp_path, name):
     path = shutil.copytree(DATA / "v1" / name, tmp_path / "copy")
     with fpstore.open(path) as store:
         tables, width = store.design.tables, store.design.width
-    assert [table.kind for table in tables] == (["copies"] * 4 if width.bits == 64 else ["rows"] + ["references"] * 5)
+    assert [table.kind for table in tables] == (
+        ["copies"] * 4 if width.bits == 64 else ["rows"] + ["references"] * 5
+    )
     stored = [width.outer(value) for value in reference_store.read_store(path)]
     for place, table in enumerate(tables):
         kind = ("copies", "references", "rows").index(table.kind)
         buckets = 8 if table.kind == "rows" else table.prefix_bits
         threshold, tag_bits = (-1, 0) if table.kind == "rows" else (table.flips, table.tag_bits)
-        fields = (kind, width.bits, tuple(table.permutation), buckets, tag_bits, threshold, place, len(tables))
+        fields = (
+            kind,
+            width.bits,
+            tuple(table.permutation),
+            buckets,
+            tag_bits,
+            threshold,
+            place,
+            len(tables),
+        )
         data = (path / "gen-00000001" / f"table-{place:03}.fpt").read_bytes()
         assert reference_columns.build(reference_columns.Layout(*fields), stored) == data
 
@@ -197,7 +234,9 @@ def test_the_reference_decodes_the_log_of_a_store_of_each_width(tmp_path, name, 
         else:
             assert kind & KIND_MASK == WIPE
             del content[fingerprint]
-    assert {digits(Width(width).outer(f), width): sorted(numbers) for f, numbers in content.items()} == ids
+    assert {
+        digits(Width(width).outer(f), width): sorted(numbers) for f, numbers in content.items()
+    } == ids
     assert changes[-1].totals[:2] == (len(ids), sum(map(len, ids.values())))
 
 
@@ -219,7 +258,9 @@ def run_tool(*arguments):
 def test_the_tool_makes_the_same_again_and_keeps_what_there_is(tmp_path):
     target = tmp_path / "v1"
     assert run_tool("--output", target).returncode == 0
-    assert sorted(p.name for p in target.iterdir()) == sorted(p.name for p in (DATA / "v1").iterdir())
+    assert sorted(p.name for p in target.iterdir()) == sorted(
+        p.name for p in (DATA / "v1").iterdir()
+    )
     for path in [*target.glob("*.json"), *target.rglob("*.fp[tf]")]:
         assert path.read_bytes() == (DATA / "v1" / path.relative_to(target)).read_bytes(), path.name
     (target / "one.fpt").write_bytes(b"old")

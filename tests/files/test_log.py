@@ -32,7 +32,16 @@ from speeds import slow
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
 from fpstore.format import log as log_format
-from fpstore.format.log import HEADER_BYTES, WORDS_AT, LogFile, LogHeader, LogReader, boot_word, end_word, published_end
+from fpstore.format.log import (
+    HEADER_BYTES,
+    WORDS_AT,
+    LogFile,
+    LogHeader,
+    LogReader,
+    boot_word,
+    end_word,
+    published_end,
+)
 from fpstore.format.log_writer import supersede_log
 from fpstore.format.record import ADD, ID_KINDS, IN_BASE, Change, Totals, pack_change, pack_one
 
@@ -49,17 +58,28 @@ shapes = st.builds(
 
 def kernel(data, place, seed, number=0, words=0, most=2**64 - 1):
     array = np.frombuffer(data, np.uint8)
-    count, used, last, durable, totals, *columns = _kernel.read_log(array, place, seed, number, words, most)
+    count, used, last, durable, totals, *columns = _kernel.read_log(
+        array, place, seed, number, words, most
+    )
     return count, used, last, durable, log_format.change_of(totals, columns) if count else None
 
 
 def framed(each, number, durable, place, seed):
-    rows = list(zip(each.fingerprints.tolist(), each.ids.tolist(), each.kinds.tolist(), strict=True))
+    rows = list(
+        zip(each.fingerprints.tolist(), each.ids.tolist(), each.kinds.tolist(), strict=True)
+    )
     totals = (*each.totals[:3], ID_KINDS.index(each.totals.id_kind))
-    return reference_log.encode_change(reference_log.Change(number, durable, totals, rows, each.strings), place, seed)
+    return reference_log.encode_change(
+        reference_log.Change(number, durable, totals, rows, each.strings), place, seed
+    )
 
 
-@given(st.lists(shapes, max_size=4), numbers, st.integers(0, 2**60).map(lambda n: 8 * n), st.integers(1, 2**63))
+@given(
+    st.lists(shapes, max_size=4),
+    numbers,
+    st.integers(0, 2**60).map(lambda n: 8 * n),
+    st.integers(1, 2**63),
+)
 def test_the_kernel_reads_what_the_reference_writes(changes, seed, place, number):
     data = b""
     for i, each in enumerate(changes):
@@ -89,16 +109,35 @@ def test_a_damaged_record_is_not_read(each, data):
 
 @pytest.mark.parametrize(
     ("at", "form", "value"),
-    [(16, "Q", 87), (16, "Q", 0), (16, "Q", 2**64 - 1), (16, "Q", 2**64 - 7), (64, "Q", 2), (64, "Q", 0), (64, "Q", 2**64 - 1),
-     (64, "Q", 2**60), (72, "Q", 2), (72, "Q", 0), (72, "Q", 2**64 - 1), (80, "Q", 3), (104, "B", 3), (104, "B", 7),
-     (104, "B", 8), (105, "I", 2**31), (105, "I", 4), (105, "I", 2)],
-)  # fmt: skip
+    [
+        (16, "Q", 87),
+        (16, "Q", 0),
+        (16, "Q", 2**64 - 1),
+        (16, "Q", 2**64 - 7),
+        (64, "Q", 2),
+        (64, "Q", 0),
+        (64, "Q", 2**64 - 1),
+        (64, "Q", 2**60),
+        (72, "Q", 2),
+        (72, "Q", 0),
+        (72, "Q", 2**64 - 1),
+        (80, "Q", 3),
+        (104, "B", 3),
+        (104, "B", 7),
+        (104, "B", 8),
+        (105, "I", 2**31),
+        (105, "I", 4),
+        (105, "I", 2),
+    ],
+)
 def test_a_record_that_says_what_cannot_be_is_not_read(at, form, value):
     """Under a right checksum: lengths that lead outside, unknown kinds."""
 
     def sealed(data):
         length = struct.unpack_from("<Q", data, 16)[0]
-        return data[:8] + struct.pack("<Q", reference.xxh64(data[16:length], SEED ^ PAGE)) + data[16:]
+        return (
+            data[:8] + struct.pack("<Q", reference.xxh64(data[16:length], SEED ^ PAGE)) + data[16:]
+        )
 
     good = framed(change([(1, 1, 0)], [b"abc"]), 1, 0, PAGE, SEED)
     assert sealed(good) == good
@@ -110,12 +149,17 @@ def test_a_record_that_says_what_cannot_be_is_not_read(at, form, value):
 
 
 @given(
-    numbers, numbers, st.booleans(), st.lists(st.binary(max_size=9), max_size=2),
+    numbers,
+    numbers,
+    st.booleans(),
+    st.lists(st.binary(max_size=9), max_size=2),
     st.tuples(numbers, numbers, numbers, st.integers(0, 2)),
-)  # fmt: skip
+)
 def test_one_pair_is_packed_as_a_change_of_one(fingerprint, number, in_base, strings, totals):
     one = change([(fingerprint, number, ADD | IN_BASE if in_base else ADD)], strings, totals)
-    assert pack_one(one.totals, (ADD | IN_BASE if in_base else ADD, fingerprint, number), strings, 1) == pack_change(one)
+    assert pack_one(
+        one.totals, (ADD | IN_BASE if in_base else ADD, fingerprint, number), strings, 1
+    ) == pack_change(one)
 
 
 def test_a_log_is_what_the_reference_says(full):
@@ -132,7 +176,8 @@ def test_a_log_is_what_the_reference_says(full):
     assert [each.durable for each in found] == places[:-1]
     assert end == len(data)
     expected = b"".join(
-        framed(each, i, place, place, SEED) for i, (each, place) in enumerate(zip(CHANGES, places[:-1], strict=True), 1)
+        framed(each, i, place, place, SEED)
+        for i, (each, place) in enumerate(zip(CHANGES, places[:-1], strict=True), 1)
     )
     assert data[HEADER_BYTES:] == expected
 
@@ -140,7 +185,13 @@ def test_a_log_is_what_the_reference_says(full):
 def test_a_record_of_20_mb_and_many_small_ones(path, monkeypatch):
     monkeypatch.setattr(log_format, "LOG_PIECE_BYTES", 1 << 20)
     words = np.random.default_rng(1).integers(0, 2**64, 1_000_000, np.uint64)
-    large = Change(Totals(1, 1, 1, "integer"), np.zeros(len(words), np.uint8), words, words[::-1], [b"y" * 60_000] * 50)
+    large = Change(
+        Totals(1, 1, 1, "integer"),
+        np.zeros(len(words), np.uint8),
+        words,
+        words[::-1],
+        [b"y" * 60_000] * 50,
+    )
     changes = [*CHANGES, large, *CHANGES * 20, large]
     writer = open_writer(path)
     for each in changes:
@@ -171,7 +222,11 @@ def test_a_record_of_20_mb_and_many_small_ones(path, monkeypatch):
 @pytest.mark.parametrize("end", [4096, 4104, 5000 * 8, 2**30, 2**47 + 8, 2**48 - 8])
 def test_a_flipped_bit_of_the_end_is_found(end, tmp_path):
     assert end_word(end) == reference_log.end_word(end)
-    assert published_end(end_word(end), tmp_path) == published_end(end_word(end) | 1 << 63, tmp_path) == end
+    assert (
+        published_end(end_word(end), tmp_path)
+        == published_end(end_word(end) | 1 << 63, tmp_path)
+        == end
+    )
     for bit in range(63):
         with pytest.raises(CorruptStoreError, match="damaged at byte 512"):
             published_end(end_word(end) ^ 1 << bit, tmp_path)
@@ -215,17 +270,24 @@ def test_torn_at_every_byte(full, every):
         for size in sorted({*range(HEADER_BYTES, len(data) + 1, step), *places, len(data)}):
             for torn in {stale[:size], stale[:size].ljust(len(data) + 100, b"\0")}:
                 seen = check_as_reference(path, torn)
-                missing = not torn.startswith(data[HEADER_BYTES:told], HEADER_BYTES)  # zeros may be what was there
+                # zeros may be what was there
+                missing = not torn.startswith(data[HEADER_BYTES:told], HEADER_BYTES)
                 assert (seen is None) == missing
                 if seen is not None:
-                    assert len(seen) == sum(torn.startswith(data[HEADER_BYTES:place], HEADER_BYTES) for place in places[1:])
+                    assert len(seen) == sum(
+                        torn.startswith(data[HEADER_BYTES:place], HEADER_BYTES)
+                        for place in places[1:]
+                    )
                     if size % 16 == 0 or size in places:
                         check_writer(path, seen)
 
 
 @pytest.mark.parametrize("every", [11, slow(1)])
 def test_damage_at_every_byte(full, every):
-    """Without its place told: only where nothing says that it was durable, in the last record, and behind the records."""
+    """Without its place told.
+
+    Only where nothing says that it was durable, in the last record, and behind the records.
+    """
     path, places = full
     data = path.read_bytes()
     kept = lost = 0
@@ -234,7 +296,11 @@ def test_damage_at_every_byte(full, every):
             if boot == boot_word() and told != len(data):
                 continue
             good = with_words(data, told, boot)
-            for at in [*range(88), *range(WORDS_AT, WORDS_AT + 16), *range(HEADER_BYTES, len(data))][::every]:
+            for at in [
+                *range(88),
+                *range(WORDS_AT, WORDS_AT + 16),
+                *range(HEADER_BYTES, len(data)),
+            ][::every]:
                 damaged = bytearray(good)
                 damaged[at] ^= 1 << at % 8
                 seen = check_as_reference(path, bytes(damaged))
@@ -297,7 +363,10 @@ def test_a_missing_log(tmp_path):
 
 
 def test_records_of_another_place_or_log_do_not_count(full, tmp_path):
-    """A checksum depends on the place, the store and the generation: what a disk puts elsewhere is not believed."""
+    """A checksum depends on the place, the store and the generation.
+
+    What a disk puts elsewhere is not believed.
+    """
     path, places = full
     data = path.read_bytes()
     moved = data[:HEADER_BYTES] + data[places[1] :]

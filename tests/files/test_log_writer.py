@@ -5,7 +5,18 @@ import os
 
 import pytest
 import reference_log
-from logs import CHANGES, HEADER, change, check_writer, open_reader, open_writer, parts, read, same, with_words
+from logs import (
+    CHANGES,
+    HEADER,
+    change,
+    check_writer,
+    open_reader,
+    open_writer,
+    parts,
+    read,
+    same,
+    with_words,
+)
 
 from fpstore.errors import StorageError
 from fpstore.format import log_writer
@@ -42,7 +53,9 @@ def test_readers_see_what_is_durable_and_no_more(path):
     assert reference_log.parse_log_header(path.read_bytes()).superseded is False
 
 
-def test_a_reader_from_before_the_first_writer_since_a_reboot_sees_what_is_durable_and_no_more(full):
+def test_a_reader_from_before_the_first_writer_since_a_reboot_sees_what_is_durable_and_no_more(
+    full,
+):
     """Until there is a writer, all whole records count, told or not."""
     path, places = full
     path.write_bytes(with_words(path.read_bytes(), places[2], boot_word() ^ 1))
@@ -62,7 +75,10 @@ def test_a_reader_from_before_the_first_writer_since_a_reboot_sees_what_is_durab
 
 
 def writer_during_a_scan(path, monkeypatch):
-    """Let a writer open and append when the next scan of the log begins; return the list that it will be in."""
+    """Let a writer open and append when the next scan of the log begins.
+
+    Return the list that it will be in.
+    """
     writers, scan = [], LogFile.whole_records
 
     def with_a_writer(log, *arguments):
@@ -89,7 +105,8 @@ def test_a_writer_that_opens_while_a_reader_scans(full, monkeypatch):
 
 def test_a_writer_that_opens_while_a_backup_looks_for_the_end(full, monkeypatch):
     path, places = full
-    path.write_bytes(with_words(path.read_bytes(), places[2], boot_word() ^ 1) + bytes(1 << 16))  # with space made ahead
+    # with space made ahead
+    path.write_bytes(with_words(path.read_bytes(), places[2], boot_word() ^ 1) + bytes(1 << 16))
     writers = writer_during_a_scan(path, monkeypatch)
     with path.open("rb") as file:
         end = LogFile(file.fileno(), path, HEADER).durable_end()
@@ -155,7 +172,8 @@ def test_space_is_made_ahead_and_given_back(path):
     assert len(set(sizes)) == 1
     assert sizes[0] >= writer.place + (1 << 15)
     assert not any(path.read_bytes()[writer.place :])
-    assert path.stat().st_blocks * 512 >= sizes[0]  # no hole: a sync would have to write where it is
+    # no hole: a sync would have to write where it is
+    assert path.stat().st_blocks * 512 >= sizes[0]
     large = change([(1, 1, 0)] * 20_000)
     steps = set()
     for _ in range(30):
@@ -181,7 +199,10 @@ def test_a_copy_gets_its_own_end(full):
 
 
 def test_a_disk_that_refuses_everything_for_a_while(path, monkeypatch):
-    """What was half written cannot even be taken back: nothing is appended until it can, and then all goes on."""
+    """What was half written cannot even be taken back.
+
+    Nothing is appended until it can, and then all goes on.
+    """
 
     def half(descriptor, record, at):
         os.pwrite(descriptor, record[: len(record) // 2], at)
@@ -199,7 +220,10 @@ def test_a_disk_that_refuses_everything_for_a_while(path, monkeypatch):
         with pytest.raises(StorageError, match="No space left"):
             writer.append(pack_change(CHANGES[1]), durable=True)
         for _ in range(2):
-            with pytest.raises(StorageError, match="cannot be taken back; nothing was changed: the next change tries again"):
+            with pytest.raises(
+                StorageError,
+                match="cannot be taken back; nothing was changed: the next change tries again",
+            ):
                 writer.append(pack_change(CHANGES[1]), durable=True)
     writer.append(pack_change(CHANGES[2]), durable=True)
     writer.publish()
@@ -280,7 +304,9 @@ def test_a_system_that_cannot_write_and_sync_in_one_call_does_both(full, monkeyp
         raise OSError(refusals[-1], os.strerror(refusals[-1]))
 
     monkeypatch.setattr(os, "pwritev", refuse)
-    monkeypatch.setattr(os, "fdatasync", lambda descriptor: (calls.append("synced"), fdatasync(descriptor)))
+    monkeypatch.setattr(
+        os, "fdatasync", lambda descriptor: (calls.append("synced"), fdatasync(descriptor))
+    )
     while refusals:
         writer = open_writer(path)
         calls.clear()

@@ -1,4 +1,7 @@
-"""How tables get into memory: lazily, populated, or copied into huge pages. The answers are the same."""
+"""How tables get into memory: lazily, populated, or copied into huge pages.
+
+The answers are the same.
+"""
 
 import ctypes
 import os
@@ -26,7 +29,10 @@ def mappings(path: Path) -> list[dict[str, int]]:
     """Return kB of each mapping of a file, or of the tables of a store, in this process."""
     parts = re.split(r"\n(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text())
     tables = [part for part in parts if re.search(rf"{path}(/.*\.fpt)?$", part, re.MULTILINE)]
-    return [{name: int(kb) for name, kb in re.findall(r"^(\w+): +(\d+) kB", part, re.MULTILINE)} for part in tables]
+    return [
+        {name: int(kb) for name, kb in re.findall(r"^(\w+): +(\d+) kB", part, re.MULTILINE)}
+        for part in tables
+    ]
 
 
 @pytest.mark.parametrize("design", ["manku-4", "flip-2", "columns-4"])
@@ -62,12 +68,17 @@ def cached_bytes(path: Path) -> int | None:
         _fields_ = (("start", ctypes.c_uint64), ("bytes", ctypes.c_uint64))
 
     class State(ctypes.Structure):
-        _fields_ = tuple((name, ctypes.c_uint64) for name in ("cached", "dirty", "written", "evicted", "recently"))
+        _fields_ = tuple(
+            (name, ctypes.c_uint64)
+            for name in ("cached", "dirty", "written", "evicted", "recently")
+        )
 
     state = State()
     with path.open("rb") as file:
         asked = Range(0, path.stat().st_size)
-        if ctypes.CDLL(None).syscall(451, file.fileno(), ctypes.byref(asked), ctypes.byref(state), 0):
+        if ctypes.CDLL(None).syscall(
+            451, file.fileno(), ctypes.byref(asked), ctypes.byref(state), 0
+        ):
             return None
     return state.cached * 4096
 
@@ -101,7 +112,8 @@ def test_of_a_piece_that_is_partly_on_disk_nothing_is_mapped(disk_path, evicted)
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), evicted, 1 << 20, os.POSIX_FADV_DONTNEED)
     mapped, there = mapped_bytes(path), cached_bytes(path)
-    if not there or there == size:  # a system that does not tell, or a file system in memory, which evicts nothing
+    # a system that does not tell, or a file system in memory, which evicts nothing
+    if not there or there == size:
         assert mapped == (there or 0)
     elif there >= size - (1 << 20):  # a system that needs memory evicts more
         assert mapped == (1 << 20 if evicted == 0 else PIECE)
@@ -131,7 +143,10 @@ def test_a_large_batch_maps_all_that_is_cached(disk_path, design):
 def test_the_next_generation_is_opened_alike(disk_path):
     path = disk_path / "a.fps"
     fpstore.build(path, ROWS, design="flip-2").close()
-    with fpstore.open(path, pages="huge") as reader, fpstore.open(path, "r+", pages="huge") as writer:
+    with (
+        fpstore.open(path, pages="huge") as reader,
+        fpstore.open(path, "r+", pages="huge") as writer,
+    ):
         writer.insert([7], [7])
         writer.merge()
         assert writer.probe(7)[0].fingerprint == reader.probe(7)[0].fingerprint == 7

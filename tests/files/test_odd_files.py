@@ -1,4 +1,7 @@
-"""Something else in place of a file of a store: an error that says so, never a wait, and repair takes what is left."""
+"""Something else in place of a file of a store.
+
+An error that says so, never a wait, and repair takes what is left.
+"""
 
 import contextlib
 import json
@@ -20,7 +23,10 @@ from fpstore.format.mapping import PLACES_FILES
 
 FILES = [
     "manifest.json",
-    *(f"gen-00000001/{name}" for name in ("table-000.fpt", "table-001.fpt", "ids.mdb", "log", *DICTIONARY_FILES)),
+    *(
+        f"gen-00000001/{name}"
+        for name in ("table-000.fpt", "table-001.fpt", "ids.mdb", "log", *DICTIONARY_FILES)
+    ),
 ]
 WAIT_SECONDS = 60
 
@@ -55,13 +61,17 @@ def no_wait():
     signal.alarm(0)
 
 
-@pytest.mark.parametrize(("name", "what"), crossed(FILES, ["missing", "folder", "loop", "nowhere", "pipe", "socket"]))
+@pytest.mark.parametrize(
+    ("name", "what"), crossed(FILES, ["missing", "folder", "loop", "nowhere", "pipe", "socket"])
+)
 def test_something_else_in_place_of_a_file(good, tmp_path, name, what):
     path, right = good
     copy = shutil.copytree(path, tmp_path / "s")
     put(copy / name, what)
     for mode in ("r", "r+"):
-        with pytest.raises((fpstore.CorruptStoreError, fpstore.StoreNotFoundError), match=name.split("/")[-1]):
+        with pytest.raises(
+            (fpstore.CorruptStoreError, fpstore.StoreNotFoundError), match=name.split("/")[-1]
+        ):
             fpstore.open(copy, mode)
     result = run("verify", copy, "--json")
     assert result.exit_code == 1
@@ -84,16 +94,27 @@ def test_a_pipe_in_place_of_the_lock(good, tmp_path):
     put(copy / "writer.lock", "pipe")
     assert content(copy) == right
     assert fpstore.repair(copy).sound
-    with contextlib.suppress(fpstore.FpstoreError):  # a lock is taken on a pipe too; what matters is that nothing waits
+    # a lock is taken on a pipe too; what matters is that nothing waits
+    with contextlib.suppress(fpstore.FpstoreError):
         fpstore.open(copy, "r+").close()
 
 
 # --- Links --------------------------------------------------------------------------------------------
 
-READ = ["manifest.json", "gen-00000001", *(f"gen-00000001/{name}" for name in (*map(os.path.basename, FILES[1:]), *PLACES_FILES))]
+READ = [
+    "manifest.json",
+    "gen-00000001",
+    *(f"gen-00000001/{name}" for name in (*map(os.path.basename, FILES[1:]), *PLACES_FILES)),
+]
 WRITTEN = [
-    "writer.lock", "merge.error", "manifest.json.tmp", "gen-00000002", "gen-00000002.tmp", "gen-00000002.joined", "gen-00000009",
-]  # fmt: skip
+    "writer.lock",
+    "merge.error",
+    "manifest.json.tmp",
+    "gen-00000002",
+    "gen-00000002.tmp",
+    "gen-00000002.joined",
+    "gen-00000009",
+]
 SECRET = "what nobody may read through a link"
 
 
@@ -102,16 +123,32 @@ def small(tmp_path_factory):
     """Return a store that is changed in no time, and another one to be joined to it."""
     folder = tmp_path_factory.mktemp("small")
     for name, first in (("s", 1), ("other", 900)):
-        options = {"design": "blocks-2-1", "radius": 1, "block_bytes": 128, "fingerprinter": fpstore.SimHash()}
-        fpstore.build(folder / name, range(first, first + 40), [f"{name} {i}" for i in range(40)], threads=1, **options).close()
+        options = {
+            "design": "blocks-2-1",
+            "radius": 1,
+            "block_bytes": 128,
+            "fingerprinter": fpstore.SimHash(),
+        }
+        fpstore.build(
+            folder / name,
+            range(first, first + 40),
+            [f"{name} {i}" for i in range(40)],
+            threads=1,
+            **options,
+        ).close()
         with fpstore.open(folder / name, "r+") as store:
             store.insert([first + 70], [f"{name} more"])
-    assert {*READ, "writer.lock"} <= {str(path.relative_to(folder / "s")) for path in (folder / "s").rglob("*")}
+    assert {*READ, "writer.lock"} <= {
+        str(path.relative_to(folder / "s")) for path in (folder / "s").rglob("*")
+    }
     return folder
 
 
 def link(store, name, victims, what):
-    """Put a link in place of a name of the format, to a copy of what was there, or to a folder; return what it leads to."""
+    """Put a link in place of a name of the format, to a copy of what was there, or to a folder.
+
+    Return what it leads to.
+    """
     place, victim = store / name, victims / "victim"
     victims.mkdir()
     if what == "folder" and not (store / name).is_dir():
@@ -168,14 +205,20 @@ USES = {
 
 def state(folder):
     return {
-        str(path.relative_to(folder)): (path.read_bytes() if path.is_file() else None, path.lstat().st_mtime_ns)
+        str(path.relative_to(folder)): (
+            path.read_bytes() if path.is_file() else None,
+            path.lstat().st_mtime_ns,
+        )
         for path in sorted(folder.rglob("*"))
     }
 
 
 @pytest.mark.parametrize(("use", "what"), crossed(list(USES), ["file", "folder"]))
 def test_a_link_is_never_followed(small, tmp_path, use, what):
-    """Not at any name of the format: nothing outside the store is read or changed, and what is refused is said."""
+    """Not at any name of the format.
+
+    Nothing outside the store is read or changed, and what is refused is said.
+    """
     for number, name in enumerate([*READ, *WRITTEN]):
         folder = tmp_path / str(number)
         path = shutil.copytree(small / "s", folder / "s")
@@ -189,17 +232,24 @@ def test_a_link_is_never_followed(small, tmp_path, use, what):
             assert "\n" not in refused
         assert state(folder / "outside") == before, (name, refused)
         if name == "writer.lock":
-            assert (refused or "").endswith("remove it") == (use in ("write", "fail to merge", "repair in place")), refused
+            assert (refused or "").endswith("remove it") == (
+                use in ("write", "fail to merge", "repair in place")
+            ), refused
         elif name in WRITTEN:
             assert refused is None, (name, refused)
         elif use in ("read", "write", "fail to merge", "back up"):
-            assert re.search("not a (regular file|folder)|manifest.json is missing", refused or ""), (name, refused)
+            assert re.search(
+                "not a (regular file|folder)|manifest.json is missing", refused or ""
+            ), (name, refused)
         shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_a_stray_file_or_folder_at_a_name_of_the_writer(small, tmp_path, what):
-    """What a writer may remove it removes; that nobody may know why the last merge failed is said."""
+    """What a writer may remove it removes.
+
+    That nobody may know why the last merge failed is said.
+    """
     for number, name in enumerate(WRITTEN[1:]):
         path = shutil.copytree(small / "s", tmp_path / str(number) / "s")
         if what == "folder":
@@ -212,11 +262,17 @@ def test_a_stray_file_or_folder_at_a_name_of_the_writer(small, tmp_path, what):
         stays = (name, what) == ("merge.error", "folder")
         assert (path / name).exists() == stays, name
         with fpstore.open(path) as store:
-            assert ("merge.error is not a regular file: remove it" in (store.stats()["merge_error"] or "")) == stays
+            assert (
+                "merge.error is not a regular file: remove it"
+                in (store.stats()["merge_error"] or "")
+            ) == stays
 
 
 def test_a_hard_link_is_neither_written_nor_shown(small, tmp_path):
-    """An archive can hold hard links: `writer.lock` and `merge.error` were other names of files elsewhere."""
+    """An archive can hold hard links.
+
+    `writer.lock` and `merge.error` were other names of files elsewhere.
+    """
     path = shutil.copytree(small / "s", tmp_path / "s")
     victim = tmp_path / "victim"
     victim.write_text("precious")

@@ -1,4 +1,7 @@
-"""Files written in pieces past the page cache: whatever the file system takes, refuses, or cuts short."""
+"""Files written in pieces past the page cache.
+
+Whatever the file system takes, refuses, or cuts short.
+"""
 
 import errno
 import fcntl
@@ -61,7 +64,11 @@ def disk(request, monkeypatch):
     elif request.param == "unaligned":
         monkeypatch.setattr(os, "pwrite", unaligned)
     elif request.param == "short":
-        monkeypatch.setattr(os, "pwrite", lambda descriptor, data, at: write(descriptor, data[: max(len(data) // 2, 1)], at))
+        monkeypatch.setattr(
+            os,
+            "pwrite",
+            lambda descriptor, data, at: write(descriptor, data[: max(len(data) // 2, 1)], at),
+        )
     return request.param
 
 
@@ -94,7 +101,9 @@ def test_an_output_is_a_new_file(disk_path):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("call", [0, 1, 3])
-def test_an_error_of_a_write_is_raised_at_the_latest_at_the_end(disk_path, monkeypatch, number, call):
+def test_an_error_of_a_write_is_raised_at_the_latest_at_the_end(
+    disk_path, monkeypatch, number, call
+):
     write, calls = os.pwrite, []
 
     def failing(descriptor, data, at):
@@ -125,7 +134,9 @@ def test_bytes_of_a_temporary_file_are_read_from_anywhere(disk_path, disk):
             file.append(array)
             whole += array.tobytes()
             assert file.size == len(whole)
-            for first, count in itertools.product({0, len(whole) // 3, max(len(whole) - 1, 0)}, {0, 1, PAGE, len(whole)}):
+            for first, count in itertools.product(
+                {0, len(whole) // 3, max(len(whole) - 1, 0)}, {0, 1, PAGE, len(whole)}
+            ):
                 out = np.empty(min(count, len(whole) - first), np.uint8)
                 file.read(first, out)
                 assert out.tobytes() == whole[first : first + len(out)]
@@ -201,6 +212,11 @@ try:
 except StorageError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-    named = f"{tempfile.gettempdir()}: a temporary file of 1,048,584 bytes: File too large; TMPDIR names another folder\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    named = (
+        f"{tempfile.gettempdir()}: a temporary file of 1,048,584 bytes: File too large; TMPDIR "
+        "names another folder\n"
+    )
     assert done.stdout == named, done

@@ -1,4 +1,7 @@
-"""When probes ask the system for pages ahead: after a look-up has waited for one, and never because something took long."""
+"""When probes ask the system for pages ahead.
+
+After a look-up has waited for one, and never because something took long.
+"""
 
 import os
 import subprocess
@@ -8,7 +11,8 @@ import textwrap
 import pytest
 from speeds import slow
 
-# How many requests there were while something ran, under a library that counts them and says which faults there were.
+# How many requests there were while something ran, under a library that counts them and says which
+# faults there were.
 SCRIPT = """
     import ctypes, sys
     import numpy as np
@@ -85,16 +89,30 @@ def pages(compiled):
 
 def run(pages, path, design, part, *arguments):
     process = subprocess.run(
-        [sys.executable, "-P", "-c", textwrap.dedent(SCRIPT) + textwrap.dedent(part), path, design, *arguments],
-        env=os.environ | {"LD_PRELOAD": str(pages)}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-P",
+            "-c",
+            textwrap.dedent(SCRIPT) + textwrap.dedent(part),
+            path,
+            design,
+            *arguments,
+        ],
+        env=os.environ | {"LD_PRELOAD": str(pages)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert (process.returncode, process.stderr) == (0, "")
     return process.stdout.splitlines()
 
 
 @pytest.mark.parametrize("design", ["manku-10", slow("flip-2")])
 def test_a_warm_store_never_asks_for_pages(pages, tmp_path, design):
-    """However slow the machine is: no clock is read, and without a fault nothing is asked for, in the first probe neither."""
+    """However slow the machine is.
+
+    No clock is read, and without a fault nothing is asked for, in the first probe neither.
+    """
     requests, checks_are_rare = run(pages, tmp_path / "s", design, WARM)
     assert requests == "0 0 0 0"
     assert checks_are_rare == "True"

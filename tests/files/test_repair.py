@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 from building import listing, tiny  # noqa: F401 - a fixture
 from damage import records_of
-from repairing import COUNT, GENERATION, current, damage_block, damaged, files_of, flip, make, repaired
+from repairing import (
+    COUNT,
+    GENERATION,
+    current,
+    damage_block,
+    damaged,
+    files_of,
+    flip,
+    make,
+    repaired,
+)
 from small_stores import content
 from speeds import crossed, slow
 
@@ -62,11 +72,23 @@ def test_files_are_closed_at_the_end_not_when_garbage_is_collected(changed, tmp_
 # --- One file -------------------------------------------------------------------------------------
 
 
-PARTS = ["manifest.json", "ids.mdb", "strings.mdb", "hashes.fpt", "numbers.mdb", "log", "table-000.fpt", "table-001.fpt"]
+PARTS = [
+    "manifest.json",
+    "ids.mdb",
+    "strings.mdb",
+    "hashes.fpt",
+    "numbers.mdb",
+    "log",
+    "table-000.fpt",
+    "table-001.fpt",
+]
 
 
 @pytest.mark.parametrize(
-    ("part", "left"), crossed(PARTS, ["nothing", "no byte", "4095 bytes", "5000 bytes", "half", "all but a byte"], share=8)
+    ("part", "left"),
+    crossed(
+        PARTS, ["nothing", "no byte", "4095 bytes", "5000 bytes", "half", "all but a byte"], share=8
+    ),
 )
 def test_a_file_deleted_or_cut_short(changed, tmp_path, part, left):
     path, right = changed
@@ -78,24 +100,43 @@ def test_a_file_deleted_or_cut_short(changed, tmp_path, part, left):
     if left == "nothing":
         (copy / name).unlink()
     else:
-        length = {"no byte": 0, "4095 bytes": 4095, "5000 bytes": 5000, "half": size // 2, "all but a byte": size - 1}[left]
-        os.truncate(copy / name, min(length, size - 2))  # a manifest does not need the line break that ends it
+        length = {
+            "no byte": 0,
+            "4095 bytes": 4095,
+            "5000 bytes": 5000,
+            "half": size // 2,
+            "all but a byte": size - 1,
+        }[left]
+        # a manifest does not need the line break that ends it
+        os.truncate(copy / name, min(length, size - 2))
     report, held = repaired(copy, right)
     assert not report.sound
     if part.endswith(".fpt") or part == NUMBERS_FILE:  # what they say can be made again
         assert report.complete
         assert held == right
         with fpstore.open(path) as old, fpstore.open(report.output) as new:
-            assert (new.design, new.radius, new.fingerprinter) == (old.design, old.radius, old.fingerprinter)
+            assert (new.design, new.radius, new.fingerprinter) == (
+                old.design,
+                old.radius,
+                old.fingerprinter,
+            )
             assert new.stats()["block_bytes"] == 128
             assert new.stats()["id_kind"] == old.stats()["id_kind"]
 
 
 def sections(file):
-    """Return places in each part of a file: heads of pages and sections, and some that are not zero."""
+    """Return places in each part of a file.
+
+    Heads of pages and sections, and some that are not zero.
+    """
     data = file.read_bytes()
     some = [i for i in range(len(data)) if data[i]]
-    return sorted({*random.Random(5).sample(some, 3), *(p for p in (12, 44, 200, 4096 + 12, 8192 + 12) if p < len(data))})
+    return sorted(
+        {
+            *random.Random(5).sample(some, 3),
+            *(p for p in (12, 44, 200, 4096 + 12, 8192 + 12) if p < len(data)),
+        }
+    )
 
 
 @pytest.mark.parametrize("start", [0, *map(slow, range(1, 6))])
@@ -141,9 +182,14 @@ def test_one_table_is_enough(changed, tmp_path, left):
     assert held == right
 
 
-@pytest.mark.parametrize(("kind", "blocks"), crossed(["string", "row", "integer"], [[7], [0, 7, 8], [3, 4, 5]]))
+@pytest.mark.parametrize(
+    ("kind", "blocks"), crossed(["string", "row", "integer"], [[7], [0, 7, 8], [3, 4, 5]])
+)
 def test_fingerprints_that_no_table_has(tmp_path, kind, blocks):
-    """With a single table, its damaged blocks are lost; their ids are known where ids are numbered."""
+    """With a single table, its damaged blocks are lost.
+
+    Their ids are known where ids are numbered.
+    """
     path = make(tmp_path / "s", kind, changes=False, design="flip-1", radius=1)
     right = content(path)
     with fpstore.open(path) as store:
@@ -154,8 +200,14 @@ def test_fingerprints_that_no_table_has(tmp_path, kind, blocks):
         damage_block(path / GENERATION / table_name(0), block)
     report, held = repaired(path, right)
     assert right - held == {(f, i) for f, i in right if f in gone}
-    assert f"{len(gone)} of {COUNT} fingerprints of the tables, which are not known" in report.losses
-    rows = [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()] if report.lost_file else []
+    assert (
+        f"{len(gone)} of {COUNT} fingerprints of the tables, which are not known" in report.losses
+    )
+    rows = (
+        [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()]
+        if report.lost_file
+        else []
+    )
     if kind != "integer":
         assert {i for what, _, i in rows if what == "id"} == {str(i) for f, i in right if f in gone}
 
@@ -178,7 +230,10 @@ def test_headers_are_made_again(tmp_path, design, every):
 
 
 def test_a_block_that_is_partly_known(tmp_path):
-    """Two tables with damage: of a block of the identity table some fingerprints are known, but not which id is whose."""
+    """Two tables with damage.
+
+    Of a block of the identity table some fingerprints are known, but not which id is whose.
+    """
     path = make(tmp_path / "s", "string", changes=False, design="flip-2", radius=2)
     right = content(path)
     with fpstore.open(path) as store:
@@ -187,7 +242,9 @@ def test_a_block_that_is_partly_known(tmp_path):
         spoiled = min(block)
         other = tables[1].kernel
         keys = tables[1].block_keys
-        permuted = _kernel.permute(np.array([spoiled], np.uint64), np.frombuffer(other.permutation, np.uint8))[0]
+        permuted = _kernel.permute(
+            np.array([spoiled], np.uint64), np.frombuffer(other.permutation, np.uint8)
+        )[0]
         where = int(np.searchsorted(keys, permuted))
     damage_block(path / GENERATION / table_name(0), 5)
     damage_block(path / GENERATION / table_name(1), where)
@@ -213,7 +270,9 @@ def test_ids_of_a_damaged_record_are_lost_and_no_others(tmp_path):
     flip(path / GENERATION / IDS_FILE, at + 20)
     report, held = repaired(path, right)
     assert {f for f, _ in right - held} == block
-    assert f"{len(block)} fingerprints with no id left, and so not in the new store" in report.losses
+    assert (
+        f"{len(block)} fingerprints with no id left, and so not in the new store" in report.losses
+    )
     rows = [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()]
     assert {int(f, 16) for what, f, _ in rows if what == "fingerprint"} == block
     assert {i for what, _, i in rows if what == "id"} == {i for f, i in right if f in block}
@@ -265,7 +324,10 @@ def test_strings_without_what_their_records_share(tmp_path, damaged_copies):
     right = content(path)
     file = path / GENERATION / STRINGS_FILE
     records = records_of(file)
-    at = [file.read_bytes().find(key + records[key]) for key in (number.to_bytes(8, "big") for number in LAYOUT_KEYS)]
+    at = [
+        file.read_bytes().find(key + records[key])
+        for key in (number.to_bytes(8, "big") for number in LAYOUT_KEYS)
+    ]
     assert min(at) > 0
     for place in at[:damaged_copies]:
         flip(file, place + 9)
@@ -307,11 +369,16 @@ def test_a_table_under_the_name_of_another(changed, tmp_path):
     report, held = repaired(copy, right)
     assert report.complete
     assert held == right
-    assert any(fault["message"].endswith(f"{table_name(1)}: it is table 0") for fault in report.faults)
+    assert any(
+        fault["message"].endswith(f"{table_name(1)}: it is table 0") for fault in report.faults
+    )
 
 
 def test_a_table_of_another_store_with_as_many_fingerprints(tmp_path):
-    """Its blocks are intact; nothing is taken from it, also where no table of the store's own has what is missing."""
+    """Its blocks are intact.
+
+    Nothing is taken from it, also where no table of the store's own has what is missing.
+    """
     path, other = make(tmp_path / "s", changes=False), tmp_path / "other"
     right = content(path)
     strangers = np.random.default_rng(77).integers(0, 2**64, COUNT, np.uint64)
@@ -343,7 +410,8 @@ def in_pieces(tiny, monkeypatch):  # noqa: F811
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes", "whole"), crossed(["string", "row", "integer"], [False, True], [True, False], share=6)
+    ("kind", "changes", "whole"),
+    crossed(["string", "row", "integer"], [False, True], [True, False], share=6),
 )
 def test_without_the_first_table(tmp_path, in_pieces, kind, changes, whole):
     path = make(tmp_path / "s", kind, changes=changes)
@@ -372,7 +440,9 @@ def test_without_ids(tmp_path, in_pieces, kind):
     listed = {i for what, _, i in rows if what == "id"}
     assert listed >= {str(i) for _, i in right} - {str(i) for _, i in held}
     assert not listed & {str(i) for _, i in held}
-    assert {int(f, 16) for what, f, _ in rows if what in ("fingerprint", "ids")} >= {f for f, _ in right - held}
+    assert {int(f, 16) for what, f, _ in rows if what in ("fingerprint", "ids")} >= {
+        f for f, _ in right - held
+    }
     assert listing(tmp_path) == ["s", "s.lost.tsv", "s.repaired"]
 
 
@@ -384,7 +454,9 @@ def test_row_numbers_that_take_more_than_the_budget(tmp_path):
         store.merge()
     next((tmp_path / "s").rglob(IDS_FILE)).unlink()
     report = fpstore.repair(tmp_path / "s", memory=MEMORY)
-    assert "which ids are lost: not listed, as that takes 8 bytes of memory" in " ".join(report.losses)
+    assert "which ids are lost: not listed, as that takes 8 bytes of memory" in " ".join(
+        report.losses
+    )
 
 
 @pytest.mark.parametrize("name", [IDS_FILE, STRINGS_FILE])
@@ -410,13 +482,20 @@ def test_a_value_that_is_mostly_a_hole(tmp_path, monkeypatch):
     data = file.read_bytes()
     page = next(at for at in range(8192, len(data), 4096) if data[at + 10 : at + 12] == b"\2\0")
     node = page + int.from_bytes(data[page + 16 : page + 18], "little")
-    forged = (1 << 30).to_bytes(4, "little") + b"\1\0" + data[node + 6 : node + 16] + (1 << 20).to_bytes(8, "little")
+    forged = (
+        (1 << 30).to_bytes(4, "little")
+        + b"\1\0"
+        + data[node + 6 : node + 16]
+        + (1 << 20).to_bytes(8, "little")
+    )
     with file.open("r+b") as opened:
         opened.seek(node)
         opened.write(forged)
         opened.truncate(1 << 35)
     read = intact.read_if_possible
-    monkeypatch.setattr(intact, "read_if_possible", lambda *where: asked.append(where[3]) or read(*where))
+    monkeypatch.setattr(
+        intact, "read_if_possible", lambda *where: asked.append(where[3]) or read(*where)
+    )
     for _ in range(2):
         assert not fpstore.repair(path, tmp_path / f"new {len(asked)}").complete
         assert max(asked) < 1 << 20

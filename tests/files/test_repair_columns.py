@@ -1,4 +1,7 @@
-"""Repair of stores of column tables: what an intact page proves is kept, and nothing else is there."""
+"""Repair of stores of column tables.
+
+What an intact page proves is kept, and nothing else is there.
+"""
 
 import shutil
 from pathlib import Path
@@ -35,13 +38,26 @@ def numbers_of(bits, seed=1):
     return sorted({int.from_bytes(row.tobytes(), "big") for row in digits})
 
 
-@pytest.fixture(scope="module", params=[pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in DESIGNS])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in DESIGNS
+    ],
+)
 def good(request, tmp_path_factory):
     """Return a store, its kind, and what it holds."""
     bits, design = DESIGNS[request.param]
     path, numbers = tmp_path_factory.mktemp("good") / "s", numbers_of(bits)
     ids = [f"d{i % 2500}" for i in range(len(numbers))]
-    fpstore.build(path, numbers, ids, width=bits, design=design, radius=3, fingerprinter=fpstore.SimHash(width=bits)).close()
+    fpstore.build(
+        path,
+        numbers,
+        ids,
+        width=bits,
+        design=design,
+        radius=3,
+        fingerprinter=fpstore.SimHash(width=bits),
+    ).close()
     return path, request.param, content(path)
 
 
@@ -70,13 +86,20 @@ def named_in(report):
 
 def sections(file):
     kernel = ColumnTable(file, None).header
-    places = {"directory": kernel.directory_offset, "tags": kernel.tags_offset, "checksums": kernel.checksums_offset}
+    places = {
+        "directory": kernel.directory_offset,
+        "tags": kernel.tags_offset,
+        "checksums": kernel.checksums_offset,
+    }
     return places | ({"rests": kernel.rest_offset} if kernel.rest_bits else {})
 
 
 @pytest.mark.parametrize("part", [slow("directory"), "tags", "rests", "checksums"])
 def test_a_damaged_place_of_the_first_table(store, part):
-    """Copies are in the other tables; of rows, those on one page are lost, and nothing of others."""
+    """Copies are in the other tables.
+
+    Of rows, those on one page are lost, and nothing of others.
+    """
     path, kind, right = store
     file = path / GENERATION / table_name(0)
     each = Width(ColumnTable(file, None).header.width).bytes
@@ -141,7 +164,10 @@ def test_the_design_of_headers(store, lost):
 
 @pytest.mark.parametrize("every", [*map(slow, (1, 2, 3)), 5])
 def test_what_intact_pages_prove_is_kept(store, every):
-    """Pages of all tables are damaged: what is left is found here by hand, and all of it must be in the new store."""
+    """Pages of all tables are damaged.
+
+    What is left is found here by hand, and all of it must be in the new store.
+    """
     path, kind, right = store
     files = tables_of(path)
     for number, file in enumerate(files):
@@ -161,8 +187,12 @@ def by_hand(file):
     kernel, width = table.header, Width(table.header.width)
     end = kernel.checksums_offset
     stored = np.frombuffer(data[end:], "<u8")
-    sums = [_kernel.page_checksums(np.frombuffer(data[at : min(at + PAGE, end)], np.uint8), kernel.seed, i)[0]
-            for i, at in enumerate(range(PAGE, end, PAGE))]  # fmt: skip
+    sums = [
+        _kernel.page_checksums(
+            np.frombuffer(data[at : min(at + PAGE, end)], np.uint8), kernel.seed, i
+        )[0]
+        for i, at in enumerate(range(PAGE, end, PAGE))
+    ]
     good = [a == b for a, b in zip(sums, stored, strict=True)]
 
     def read(at, count):
@@ -172,14 +202,23 @@ def by_hand(file):
     if kernel.kind == 2:
         each = width.bits // 8
         words = [read(kernel.tags_offset + each * i, each) for i in range(kernel.count)]
-        return {int.from_bytes(b"".join(w[j : j + 8][::-1] for j in range(0, each, 8)), "big") for w in words if w is not None}
+        return {
+            int.from_bytes(b"".join(w[j : j + 8][::-1] for j in range(0, each, 8)), "big")
+            for w in words
+            if w is not None
+        }
     found, size = set(), (kernel.rest_bits + 7) // 8
     for bucket in range(1 << kernel.bucket_bits):
         bounds = read(kernel.directory_offset + 4 * bucket, 8)
         if bounds is None:
             continue
-        for entry in range(int.from_bytes(bounds[:4], "little"), int.from_bytes(bounds[4:], "little")):
-            tag, rest = read(kernel.tags_offset + 2 * entry, 2), read(kernel.rest_offset + size * entry, size) if size else b""
+        for entry in range(
+            int.from_bytes(bounds[:4], "little"), int.from_bytes(bounds[4:], "little")
+        ):
+            tag, rest = (
+                read(kernel.tags_offset + 2 * entry, 2),
+                read(kernel.rest_offset + size * entry, size) if size else b"",
+            )
             if tag is None or rest is None:
                 continue
             bits = f"{bucket:0{kernel.bucket_bits}b}{int.from_bytes(tag, 'little'):016b}"
@@ -194,7 +233,9 @@ def by_hand(file):
 def test_a_table_of_another_store(store, tmp_path):
     path, kind, right = store
     bits, design = DESIGNS[kind]
-    fpstore.build(tmp_path / "other", numbers_of(bits, 2), width=bits, design=design, radius=3).close()
+    fpstore.build(
+        tmp_path / "other", numbers_of(bits, 2), width=bits, design=design, radius=3
+    ).close()
     shutil.copy(tmp_path / "other" / GENERATION / table_name(1), path / GENERATION / table_name(1))
     report, held = repaired(path, right)
     assert (report.complete, held) == (True, right)

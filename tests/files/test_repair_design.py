@@ -1,4 +1,7 @@
-"""Repair after a merge has changed the design: what is current counts, not what the first generation was."""
+"""Repair after a merge has changed the design.
+
+What is current counts, not what the first generation was.
+"""
 
 import shutil
 
@@ -22,7 +25,9 @@ def grown(path, design="auto", kind="row", first=2):
     """Build a small store, insert many times as much, and merge it into another design."""
     ids = None if kind == "row" else [f"d{i}" for i in range(COUNT)]
     start, rest = (None, None) if ids is None else (ids[:first], ids[first:])
-    fpstore.build(path, FINGERPRINTS[:first], start, radius=3, design=design, fingerprinter=fpstore.SimHash()).close()
+    fpstore.build(
+        path, FINGERPRINTS[:first], start, radius=3, design=design, fingerprinter=fpstore.SimHash()
+    ).close()
     with fpstore.open(path, "r+") as store:
         before = store.design
         store.insert(FINGERPRINTS[first:], rest)

@@ -76,9 +76,14 @@ RENAMES = [(Path, "rename"), (Path, "replace"), (repair, "exchange")]
 
 @pytest.mark.parametrize(
     ("platform", "options"),
-    [("linux", {"in_place": True}), slow("other", {"in_place": True}), ("linux", {}), slow("other", {}),
-     *(slow(platform, {"output": "new", "lost": "lost"}) for platform in ("linux", "other"))],
-)  # fmt: skip
+    [
+        ("linux", {"in_place": True}),
+        slow("other", {"in_place": True}),
+        ("linux", {}),
+        slow("other", {}),
+        *(slow(platform, {"output": "new", "lost": "lost"}) for platform in ("linux", "other")),
+    ],
+)
 def test_a_repair_that_is_killed_at_any_rename(tmp_path, monkeypatch, platform, options):
     """The store is whole in its place, the damaged or the new one, and no new store is there without its list of losses."""
 
@@ -96,7 +101,9 @@ def test_a_repair_that_is_killed_at_any_rename(tmp_path, monkeypatch, platform, 
         monkeypatch.chdir(folder)
         if calls_in_a_child(repair_there, last, RENAMES, after=True) is not None:
             break
-        stores = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
+        stores = [
+            path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")
+        ]
         assert before in [without_lock(bytes_of(store)) for store in stores]
         assert len(stores) == 1 or (folder / lost).exists()
         if options.get("in_place"):
@@ -138,11 +145,18 @@ def test_a_name_of_255_bytes(tmp_path, character):
     assert Path(report.lost_file).read_text()
     damaged = fpstore.repair(path, in_place=True).damaged
     assert content(path) < right
-    assert {name, Path(damaged).name, Path(report.output).name, Path(report.lost_file).name} < set(listing(tmp_path))
+    assert {name, Path(damaged).name, Path(report.output).name, Path(report.lost_file).name} < set(
+        listing(tmp_path)
+    )
 
 
-@pytest.mark.parametrize(("options", "where"), crossed([{}, {"in_place": True}], ["nowhere/lost.tsv", "folder", "file/lost.tsv"]))
-def test_a_list_that_cannot_be_written_is_refused_before_anything_is_built(tmp_path, monkeypatch, where, options):
+@pytest.mark.parametrize(
+    ("options", "where"),
+    crossed([{}, {"in_place": True}], ["nowhere/lost.tsv", "folder", "file/lost.tsv"]),
+)
+def test_a_list_that_cannot_be_written_is_refused_before_anything_is_built(
+    tmp_path, monkeypatch, where, options
+):
     path, _, before = spoiled(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("")
@@ -155,7 +169,10 @@ def test_a_list_that_cannot_be_written_is_refused_before_anything_is_built(tmp_p
 
 def test_a_file_that_may_not_be_read_is_no_damage(tmp_path, with_mode):
     path = make(tmp_path / "s", changes=False)
-    with with_mode(path / GENERATION / IDS_FILE, 0), pytest.raises(fpstore.StorageError, match="Permission denied"):
+    with (
+        with_mode(path / GENERATION / IDS_FILE, 0),
+        pytest.raises(fpstore.StorageError, match="Permission denied"),
+    ):
         fpstore.repair(path)
     assert listing(tmp_path) == ["s"]
 
@@ -164,7 +181,9 @@ def test_another_path(tmp_path):
     path = make(tmp_path / "s")
     right = content(path)
     (path / GENERATION / IDS_FILE).unlink()
-    report = fpstore.repair(path, tmp_path / "new", lost=tmp_path / "lost", threads=1, memory="64MiB")
+    report = fpstore.repair(
+        path, tmp_path / "new", lost=tmp_path / "lost", threads=1, memory="64MiB"
+    )
     assert (report.output, report.lost_file) == (str(tmp_path / "new"), str(tmp_path / "lost"))
     assert content(tmp_path / "new") < right
     assert listing(tmp_path) == ["lost", "new", "s"]
@@ -172,7 +191,9 @@ def test_another_path(tmp_path):
     other.mkdir()
     assert fpstore.repair(path, other / "new").lost_file == str(other / "new.lost.tsv")
     assert listing(tmp_path) == ["lost", "new", "other", "s"]
-    with pytest.raises(fpstore.StorageError, match=r"choose another place for the list of losses .*--lost"):
+    with pytest.raises(
+        fpstore.StorageError, match=r"choose another place for the list of losses .*--lost"
+    ):
         fpstore.repair(path, other / "newer", lost=tmp_path / "no" / "lost")
 
 
@@ -230,12 +251,16 @@ def test_the_verb(folder):
     report = json.loads(result.stdout)
     assert result.exit_code == 0
     assert report["complete"]
-    assert set(report) == {field.name for field in dataclasses.fields(fpstore.RepairReport)} | {"complete"}
+    assert set(report) == {field.name for field in dataclasses.fields(fpstore.RepairReport)} | {
+        "complete"
+    }
     next(Path("broken.fps").rglob("ids.mdb")).unlink()
     result = run("repair", "broken.fps", "--yes")
     assert result.exit_code == 1
     assert result.stderr == "fpstore: broken.fps: repaired, but not all could be recovered\n"
     assert re.search("^fault: .*ids.mdb: missing", result.stdout, re.MULTILINE)
     assert re.search("^lost: 7 fingerprints with no id left", result.stdout, re.MULTILINE)
-    assert re.search("^done: .*the damaged one is .*broken.fps.damaged$", result.stdout, re.MULTILINE)
+    assert re.search(
+        "^done: .*the damaged one is .*broken.fps.damaged$", result.stdout, re.MULTILINE
+    )
     assert run("repair", "crawl.fps", "--yes", "-o", "x").exit_code == 2

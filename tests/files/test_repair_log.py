@@ -6,7 +6,19 @@ import shutil
 import numpy as np
 import pytest
 from damage import rewrite
-from repairing import COUNT, FINGERPRINTS, GENERATION, MORE, current, damage_block, damaged, flip, ids_of, make, repaired
+from repairing import (
+    COUNT,
+    FINGERPRINTS,
+    GENERATION,
+    MORE,
+    current,
+    damage_block,
+    damaged,
+    flip,
+    ids_of,
+    make,
+    repaired,
+)
 from small_stores import content, rows_of
 from speeds import crossed, slow
 
@@ -86,7 +98,9 @@ def test_a_record_in_the_middle_that_is_lost(tmp_path, kind, number):
     lost = set(change.fingerprints.tolist())
     assert {f for f, _ in right - held} == lost
     assert held < right
-    assert report.losses[0].startswith(f"log record {number}: what it inserted is missing, what it deleted is back; ")
+    assert report.losses[0].startswith(
+        f"log record {number}: what it inserted is missing, what it deleted is back; "
+    )
     assert f"applied {len(records) - 1} log records" in report.actions
 
 
@@ -96,7 +110,11 @@ def test_several_records_that_are_lost_and_the_last(tmp_path):
     for number in (3, 4, 7, len(records)):
         flip(path / GENERATION / LOG_FILE, records[number - 1][0] + 41)
     report, held = repaired(path, right)
-    lost = {f for number in (3, 4, 7, len(records)) for f in records[number - 1][2].fingerprints.tolist()}
+    lost = {
+        f
+        for number in (3, 4, 7, len(records))
+        for f in records[number - 1][2].fingerprints.tolist()
+    }
     assert {f for f, _ in right - held} == lost
     assert report.losses[0].startswith("log records 3 to 4, 7: ")
     assert report.losses[1].startswith(f"log records after {len(records) - 1}: ")
@@ -122,7 +140,10 @@ def test_a_header_of_the_log_that_is_gone(changed, tmp_path):
     report, held = repaired(copy, right)
     assert held == right
     assert report.losses == [
-        f"log records after {len(records_of(path))}, if there were any: what they inserted is missing, what they deleted is back"
+        (
+            f"log records after {len(records_of(path))}, if there were any: what they inserted is "
+            "missing, what they deleted is back"
+        )
     ]
 
 
@@ -145,7 +166,8 @@ def test_a_word_for_the_end_that_names_an_earlier_record_is_damage(tmp_path, eve
         assert held == right
         flip(log, 8 * END + bit // 8, bit % 8)
     assert refused == len(range(0, 63, every))
-    flip(log, 8 * END + 7, 7)  # it says that another generation is current, and the manifest that it is not
+    # it says that another generation is current, and the manifest that it is not
+    flip(log, 8 * END + 7, 7)
     flip(log, 8 * BOOT, 0)
     assert content(tmp_path / "s") == right
 
@@ -172,7 +194,8 @@ def test_records_behind_the_end_and_a_gap_do_not_come_back(tmp_path):
     log = path / GENERATION / LOG_FILE
     place = records[-2][0]
     set_end(log, place)
-    flip(log, place)  # the one before the last was taken back, and what came behind it is still there
+    # the one before the last was taken back, and what came behind it is still there
+    flip(log, place)
     damage_block(path / GENERATION / table_name(0), 0)
     gone = {f for r in records[-2:] for f in r[2].fingerprints.tolist()}
     report, _ = repaired(path, {(f, i) for f, i in right if f not in gone})
@@ -194,7 +217,13 @@ def test_a_lost_manifest_of_a_store_that_was_never_changed(tmp_path, design, ide
         {"permutation": [*range(40, 64), *range(40)], "prefix_bits": 24},
     ]
     radius = {"manku-10": 3, "custom": 1}.get(design, 2)
-    path = make(tmp_path / "s", "integer", changes=False, radius=radius, design=custom if design == "custom" else design)
+    path = make(
+        tmp_path / "s",
+        "integer",
+        changes=False,
+        radius=radius,
+        design=custom if design == "custom" else design,
+    )
     right = content(path)
     with fpstore.open(path) as store:
         before = store.design
@@ -213,7 +242,13 @@ def test_a_lost_manifest_of_a_store_that_was_never_changed(tmp_path, design, ide
 
 
 @pytest.mark.parametrize(
-    "what", ["truncated", "missing keys", "folder", *map(slow, ("not json", "checksum", "other keys", "empty"))]
+    "what",
+    [
+        "truncated",
+        "missing keys",
+        "folder",
+        *map(slow, ("not json", "checksum", "other keys", "empty")),
+    ],
 )
 def test_a_manifest_that_cannot_be_used(changed, tmp_path, what):
     path, right = changed
@@ -239,11 +274,16 @@ def test_a_manifest_that_cannot_be_used(changed, tmp_path, what):
         fpstore.open(copy)
     report, held = repaired(copy, right)
     assert held == right
-    assert report.losses == ["the settings: what made the fingerprints is not known, nor the radius that was asked for"]
+    assert report.losses == [
+        "the settings: what made the fingerprints is not known, nor the radius that was asked for"
+    ]
 
 
 def test_an_older_manifest_of_the_same_store(tmp_path):
-    """The generation that it speaks of is not there: the one that is there is kept, and what no merge changes is taken."""
+    """The generation that it speaks of is not there.
+
+    The one that is there is kept, and what no merge changes is taken.
+    """
     path = make(tmp_path / "s", "string")
     old = (path / MANIFEST_FILE).read_bytes()
     with fpstore.open(path, "r+") as store:
@@ -283,7 +323,10 @@ def test_a_repaired_store_has_an_identity_of_its_own(tmp_path):
     path = make(tmp_path / "s", "string")
     damage_block(path / GENERATION / table_name(0), 1)
     report = fpstore.repair(path)
-    identities = [json.loads((p / MANIFEST_FILE).read_text())["identity"] for p in (path, tmp_path / "s.repaired")]
+    identities = [
+        json.loads((p / MANIFEST_FILE).read_text())["identity"]
+        for p in (path, tmp_path / "s.repaired")
+    ]
     assert len(set(identities)) == 2
     with fpstore.open(report.output, "r+") as store:
         store.insert([1], ["one"])

@@ -22,7 +22,11 @@ KINDS = {32: "integer", 64: "row", 128: "string", 256: "integer"}
 def ids_of(kind, start, count):
     if kind == "row":
         return None
-    return [f"d{i}" for i in range(start, start + count)] if kind == "string" else list(range(start, start + count))
+    return (
+        [f"d{i}" for i in range(start, start + count)]
+        if kind == "string"
+        else list(range(start, start + count))
+    )
 
 
 @pytest.fixture(scope="module", params=[*map(slow, (32, 64, 128)), 256])
@@ -70,21 +74,29 @@ def test_a_lost_manifest(store):
         assert (new.width, len(new)) == (bits, report.fingerprints)
         one = min(held)[0]
         assert new.probe(one ^ 1, 1)[0].distance == (0 if (one ^ 1) in new else 1)
-        assert (len(new.design.tables[0].permutation), new.radius, len(new.design.tables)) == (bits, 2, 3)
+        assert (len(new.design.tables[0].permutation), new.radius, len(new.design.tables)) == (
+            bits,
+            2,
+            3,
+        )
 
 
 def test_the_log_of_a_store_of_another_width_is_not_taken(store, tmp_path):
     """It has as many fingerprints, and no manifest says where it comes from."""
     path, bits, right = store
     other = 128 if bits != 128 else 32
-    fpstore.build(tmp_path / "other", range(len(alike_numbers(bits)) - 60), width=other, radius=2).close()
+    fpstore.build(
+        tmp_path / "other", range(len(alike_numbers(bits)) - 60), width=other, radius=2
+    ).close()
     with fpstore.open(tmp_path / "other", "r+") as changed:
         changed.insert([1 << 30])
     (path / MANIFEST_FILE).unlink()
     shutil.copyfile(tmp_path / "other" / GENERATION / LOG_FILE, path / GENERATION / LOG_FILE)
     report = fpstore.repair(path)
     assert "another store" in str(report.faults)
-    assert {f for f, _ in content(report.output)} >= {f for f, _ in right} & set(alike_numbers(bits)[:-60])
+    assert {f for f, _ in content(report.output)} >= {f for f, _ in right} & set(
+        alike_numbers(bits)[:-60]
+    )
 
 
 @pytest.mark.parametrize(("design", "bits"), [("auto", 256), slow("auto", 128), slow("scan", 256)])

@@ -1,4 +1,7 @@
-"""Columns of every kind through deduplication, files and results: the same documents come back, with the types they had."""
+"""Columns of every kind through deduplication, files and results.
+
+The same documents come back, with the types they had.
+"""
 
 import pandas as pd
 import polars as pl
@@ -12,7 +15,8 @@ from fpstore.base.width import WIDTHS
 from fpstore.errors import InputError
 from fpstore.io import open_reader
 
-VALUES = [7, 1 << 31, 5, (1 << 31) | 3, (1 << 31) | 1, 9 << 10, 7]  # of radius 1: 0, 2 and 6 are near, 1, 3 and 4, and 5 is alone
+# of radius 1: 0, 2 and 6 are near, 1, 3 and 4, and 5 is alone
+VALUES = [7, 1 << 31, 5, (1 << 31) | 3, (1 << 31) | 1, 9 << 10, 7]
 CLUSTERS, KEPT = [[0, 2, 6], [1, 4, 3]], [0, 1, 5]
 NAMES = [f"d\u00e9{n}" for n in range(len(VALUES))]
 
@@ -25,7 +29,10 @@ def widened(value, bits):
 def fingerprint_columns(bits):
     """Return columns of the same fingerprints, and the arguments with which they are read."""
     values = [widened(value, bits) for value in VALUES]
-    raw, texts = [value.to_bytes(bits // 8, "big") for value in values], [f"{value:0{bits // 4}x}" for value in values]
+    raw, texts = (
+        [value.to_bytes(bits // 8, "big") for value in values],
+        [f"{value:0{bits // 4}x}" for value in values],
+    )
     found = {
         "fixed_size_binary": (pa.array(raw, pa.binary(bits // 8)), {}),
         "binary": (pa.array(raw), {}),
@@ -39,7 +46,10 @@ def fingerprint_columns(bits):
         signed = [value - (1 << bits) if value >> (bits - 1) else value for value in values]
         found["unsigned"] = (pa.array(values, f"uint{bits}"), {})
         found["signed"] = (pa.array(signed, f"int{bits}"), {"signed": True})
-        found["signed decimal"] = (pa.array([str(value) for value in signed]), {"signed": True, "decimal": True})
+        found["signed decimal"] = (
+            pa.array([str(value) for value in signed]),
+            {"signed": True, "decimal": True},
+        )
     return found
 
 
@@ -57,11 +67,17 @@ def id_columns():
 
 def sliced(table):
     """Return the same rows as a part of a longer table."""
-    return pa.concat_tables([table.slice(0, 3), table, table.slice(2, 1)]).combine_chunks().slice(3, table.num_rows)
+    return (
+        pa.concat_tables([table.slice(0, 3), table, table.slice(2, 1)])
+        .combine_chunks()
+        .slice(3, table.num_rows)
+    )
 
 
 def chunked(table):
-    return pa.concat_tables([table.slice(0, 1), table.slice(1, 0), table.slice(1, 4), table.slice(5)])
+    return pa.concat_tables(
+        [table.slice(0, 1), table.slice(1, 0), table.slice(1, 4), table.slice(5)]
+    )
 
 
 FORMS = {"whole": lambda table: table, "sliced": sliced, "chunked": chunked}
@@ -71,17 +87,27 @@ FORMS = {"whole": lambda table: table, "sliced": sliced, "chunked": chunked}
 def test_columns_of_every_kind_are_deduplicated(tmp_path, bits, form):
     for number, (kind, (fingerprints, how)) in enumerate(fingerprint_columns(bits).items()):
         for name, ids in id_columns().items():
-            plain = pa.table({"hash": fingerprints, "name": ids, "other": pa.array([[n] for n in range(len(VALUES))])})
+            plain = pa.table(
+                {
+                    "hash": fingerprints,
+                    "name": ids,
+                    "other": pa.array([[n] for n in range(len(VALUES))]),
+                }
+            )
             table, where = FORMS[form](plain), f"{kind}, {name}"
             found = fpstore.dedup(table, fingerprint="hash", id="name", radius=1, width=bits, **how)
             expected = [[ids[row].as_py() for row in rows] for rows in CLUSTERS]
-            assert [sorted(rows) for rows in found.clusters] == [sorted(rows) for rows in expected], where
+            assert [sorted(rows) for rows in found.clusters] == [
+                sorted(rows) for rows in expected
+            ], where
             assert [rows[0] for rows in found.clusters] == [rows[0] for rows in expected], where
             assert found.kept.equals(plain.take(KEPT)), where
             assert found.kept.schema == plain.schema, where
         path, clean = tmp_path / f"{number}.parquet", tmp_path / f"{number}-clean.parquet"
         pq.write_table(table, path, row_group_size=2)
-        found = fpstore.dedup(path, clean, fingerprint="hash", id="name", radius=1, width=bits, **how)
+        found = fpstore.dedup(
+            path, clean, fingerprint="hash", id="name", radius=1, width=bits, **how
+        )
         assert found.kept.tolist() == KEPT, kind
         assert pq.read_table(clean).equals(pq.read_table(path).take(KEPT)), kind
         assert pq.read_schema(clean) == pq.read_schema(path), kind
@@ -89,24 +115,33 @@ def test_columns_of_every_kind_are_deduplicated(tmp_path, bits, form):
 
 CARRIERS = {
     "polars": pl.from_arrow,
-    "polars, categorical": lambda table: pl.from_arrow(table).with_columns(pl.col("name").cast(pl.Categorical)),
+    "polars, categorical": lambda table: pl.from_arrow(table).with_columns(
+        pl.col("name").cast(pl.Categorical)
+    ),
     "polars, sliced": lambda table: pl.concat([pl.from_arrow(table)[:2], pl.from_arrow(table)])[2:],
-    "polars, chunks": lambda table: pl.concat([pl.from_arrow(table)[:2], pl.from_arrow(table)[2:]], rechunk=False),
+    "polars, chunks": lambda table: pl.concat(
+        [pl.from_arrow(table)[:2], pl.from_arrow(table)[2:]], rechunk=False
+    ),
     "pandas": lambda table: table.to_pandas(),
     "pandas, categorical": lambda table: table.to_pandas().astype({"name": "category"}),
     "pandas of Arrow": lambda table: table.to_pandas(types_mapper=pd.ArrowDtype),
-    "pandas, other index": lambda table: table.to_pandas().set_index(pd.Index(range(90, 90 + table.num_rows))),
+    "pandas, other index": lambda table: table.to_pandas().set_index(
+        pd.Index(range(90, 90 + table.num_rows))
+    ),
 }
 
 
 @pytest.mark.parametrize(
-    ("carrier", "kind"), crossed(list(CARRIERS), ["unsigned", "signed", "hexadecimal", "fixed_size_binary", "decimal"])
+    ("carrier", "kind"),
+    crossed(list(CARRIERS), ["unsigned", "signed", "hexadecimal", "fixed_size_binary", "decimal"]),
 )
 def test_tables_of_other_packages_are_deduplicated(carrier, kind):
     fingerprints, how = fingerprint_columns(64)[kind]
     given = CARRIERS[carrier](pa.table({"hash": fingerprints, "name": NAMES}))
     found = fpstore.dedup(given, fingerprint="hash", id="name", radius=1, **how)
-    assert [sorted(rows) for rows in found.clusters] == [sorted(NAMES[row] for row in rows) for rows in CLUSTERS]
+    assert [sorted(rows) for rows in found.clusters] == [
+        sorted(NAMES[row] for row in rows) for rows in CLUSTERS
+    ]
     assert type(found.kept) is type(given)
     assert list(found.kept["name"]) == [NAMES[row] for row in KEPT]
     if carrier.startswith("polars"):
@@ -145,11 +180,15 @@ def test_results_are_built_from_again(tmp_path, bits, ids):
         tables = {
             "pairs": [batch.to_arrow() for batch in store.pairs()],
             "join": [batch.to_arrow() for batch in store.join(values, ids=names)],
-            "matches": [store.probe_many(values).to_arrow(names={"fingerprint": "b", "id": "id_b"})],
+            "matches": [
+                store.probe_many(values).to_arrow(names={"fingerprint": "b", "id": "id_b"})
+            ],
         }
         for what, parts in tables.items():
             pq.write_table(pa.concat_tables(parts), tmp_path / f"{what}.parquet")
-            reader = open_reader(tmp_path / f"{what}.parquet", fingerprint_field="b", id_field="id_b", width=bits)
+            reader = open_reader(
+                tmp_path / f"{what}.parquet", fingerprint_field="b", id_field="id_b", width=bits
+            )
             with fpstore.build(tmp_path / what, reader, width=bits, radius=1) as copy:
                 again = {(value, one) for value in copy for one in copy[value]}
                 assert again <= held
@@ -157,9 +196,15 @@ def test_results_are_built_from_again(tmp_path, bits, ids):
         clusters = store.clusters().to_arrow()
         pq.write_table(clusters, tmp_path / "clusters.parquet")
         assert pq.read_table(tmp_path / "clusters.parquet").equals(clusters)
-        assert clusters.schema.field("id").type == (pa.string() if ids == "strings" else pa.uint64())
+        assert clusters.schema.field("id").type == (
+            pa.string() if ids == "strings" else pa.uint64()
+        )
         frame = pl.read_parquet(tmp_path / "clusters.parquet")
-        assert frame["id"].to_list() == store.clusters().to_pandas()["id"].tolist() == clusters["id"].to_pylist()
+        assert (
+            frame["id"].to_list()
+            == store.clusters().to_pandas()["id"].tolist()
+            == clusters["id"].to_pylist()
+        )
 
 
 @pytest.mark.parametrize("bits", [32, *map(slow, (64, 128, 256))])

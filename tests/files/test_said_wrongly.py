@@ -20,7 +20,9 @@ def test_a_full_disk_is_said_of_the_output_not_of_the_file_that_is_copied(tmp_pa
     (tmp_path / "in/a.txt").write_text("some words")
 
     def full(source, target):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(source), None, os.fspath(target))
+        raise OSError(
+            errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(source), None, os.fspath(target)
+        )
 
     corpus = open_corpus(tmp_path / "in", texts=True)
     assert len(list(corpus.batches(Projection(text="text", width=Width(64))))) == 1
@@ -44,11 +46,19 @@ def test_one_is_told_in_the_singular(tmp_path):
 def test_a_lock_of_this_process_is_not_waited_for(tmp_path):
     fpstore.build(tmp_path / "s.fps", [7]).close()
     with fpstore.open(tmp_path / "s.fps", "r+") as store:
-        with pytest.raises(fpstore.StoreLockedError, match=r"this process has it open .* use the store that is open"):
+        with pytest.raises(
+            fpstore.StoreLockedError,
+            match=r"this process has it open .* use the store that is open",
+        ):
             fpstore.open(tmp_path / "s.fps", "r+")
         (tmp_path / "s.fps/writer.lock").write_text("")  # as while another process notes its number
-        for ask in (lambda: fpstore.open(store.path, "r+"), lambda: fpstore.repair(store.path, in_place=True)):
-            with pytest.raises(fpstore.StoreLockedError, match=r": another process has it open for writing"):
+        for ask in (
+            lambda: fpstore.open(store.path, "r+"),
+            lambda: fpstore.repair(store.path, in_place=True),
+        ):
+            with pytest.raises(
+                fpstore.StoreLockedError, match=r": another process has it open for writing"
+            ):
                 ask()
 
 

@@ -1,4 +1,7 @@
-"""Sealed files under damage: each page is checked before it is followed, and what lies under right checksums is no crash."""
+"""Sealed files under damage.
+
+Each page is checked before it is followed, and what lies under right checksums is no crash.
+"""
 
 import numpy as np
 import pytest
@@ -46,13 +49,28 @@ def test_a_damaged_page_is_noticed_by_who_reads_it_and_nobody_else(copy, tree, a
     first, end = numbers[0], numbers[-1] + 1
     flip(copy, bad * PAGE + 3000)
     told = f"damaged at byte {bad * PAGE} "
-    others = [range(max(first - 200, 0), first)] * (first > 0) + [range(end, min(end + 200, COUNT))] * (end < COUNT)
-    wrong = [range(max(first - 200, 0), first + 1), range(end - 1, min(end + 200, COUNT)), range(first, end)]
-    for way, order in (("get", 1), ("get", -1), ("get without a number", 1), ("get_many", 1), ("get_many", -1), ("range", 1)):
+    others = [range(max(first - 200, 0), first)] * (first > 0) + [
+        range(end, min(end + 200, COUNT))
+    ] * (end < COUNT)
+    wrong = [
+        range(max(first - 200, 0), first + 1),
+        range(end - 1, min(end + 200, COUNT)),
+        range(first, end),
+    ]
+    for way, order in (
+        ("get", 1),
+        ("get", -1),
+        ("get without a number", 1),
+        ("get_many", 1),
+        ("get_many", -1),
+        ("range", 1),
+    ):
         for asked in others:
             reader = SealedReader(copy, shape)
             for _ in range(2):
-                assert WAYS[way](reader, asked[::order]) == [value_of(number) for number in asked[::order]]
+                assert WAYS[way](reader, asked[::order]) == [
+                    value_of(number) for number in asked[::order]
+                ]
             reader.close()
         for asked in wrong:
             reader = SealedReader(copy, shape)
@@ -68,13 +86,18 @@ def test_a_damaged_page_is_noticed_by_who_reads_it_and_nobody_else(copy, tree, a
 
 
 def test_damaged_checksums_are_an_error_for_those_pages_only(tmp_path):
-    values = {key_of(number): bytes([number % 251]) * 900 for number in range(3000)}  # four on a page
+    # four on a page
+    values = {key_of(number): bytes([number % 251]) * 900 for number in range(3000)}
     path = tmp_path / "f"
     written(path, list(values.items()))
     with files.opened(path) as descriptor:
-        leaf_of = {int.from_bytes(item.key, "big"): item.start // PAGE for item in sealed.left_items(path, descriptor, 8, None)}
+        leaf_of = {
+            int.from_bytes(item.key, "big"): item.start // PAGE
+            for item in sealed.left_items(path, descriptor, 8, None)
+        }
     assert GROUP_CHUNKS < used_of(path) // PAGE < 2 * GROUP_CHUNKS
-    flip(path, path.stat().st_size - DIGEST_BYTES - 2 * HASH_BYTES - 8)  # the last of the second group
+    # the last of the second group
+    flip(path, path.stat().st_size - DIGEST_BYTES - 2 * HASH_BYTES - 8)
     file, read = opened(path), 0
     for key, value in values.items():
         try:
@@ -89,14 +112,23 @@ def test_damaged_checksums_are_an_error_for_those_pages_only(tmp_path):
 
 
 def test_each_level_vouches_for_the_one_below(copy, tree):
-    """A page changed together with its checksums, one level more each time: the level above notices, and last the digest."""
+    """A page changed together with its checksums, one level more each time.
+
+    The level above notices, and last the digest.
+    """
     _, shape, leaf_of = tree
     used, size = used_of(copy), copy.stat().st_size
-    page, first, second = leaf_of[0], size - tail_bytes(used), size - DIGEST_BYTES - HASH_BYTES * -(-used // sealed.HASHED_BYTES)
+    page, first, second = (
+        leaf_of[0],
+        size - tail_bytes(used),
+        size - DIGEST_BYTES - HASH_BYTES * -(-used // sealed.HASHED_BYTES),
+    )
     flip(copy, page * PAGE + 3000)
 
     def hashed(at, count, seed=0):
-        return xxhash.xxh64_intdigest(copy.read_bytes()[at : at + count], seed).to_bytes(HASH_BYTES, "little")
+        return xxhash.xxh64_intdigest(copy.read_bytes()[at : at + count], seed).to_bytes(
+            HASH_BYTES, "little"
+        )
 
     overwrite(copy, first + HASH_BYTES * page, hashed(page * PAGE, PAGE))
     for read in (lambda: opened(copy), lambda: SealedReader(copy, shape)):
@@ -168,7 +200,11 @@ def test_branches_that_lead_out_of_the_file_or_in_circles_are_damage(copy):
             forged[node : node + 2] = wrong.to_bytes(2, "little")
         resealed(copy, forged)
         file = opened(copy)
-        for read, asked in ((file.get, (0,)), (file.get_many, (rows([0]), rows([0]))), (file.range, (0, HIGHEST))):
+        for read, asked in (
+            (file.get, (0,)),
+            (file.get_many, (rows([0]), rows([0]))),
+            (file.range, (0, HIGHEST)),
+        ):
             with pytest.raises(DAMAGED, match=r"LMDB file is damaged \(page \d+\)"):
                 read(*asked)
 
@@ -178,7 +214,10 @@ def test_a_tree_that_has_a_page_twice_ends(copy, tree):
     data = bytearray(copy.read_bytes()[: used_of(copy)])
     for page in pages_of(data, BRANCH):
         nodes = np.frombuffer(
-            data, "<u2", (int.from_bytes(data[page * PAGE + 12 : page * PAGE + 14], "little") - 16) // 2, page * PAGE + 16
+            data,
+            "<u2",
+            (int.from_bytes(data[page * PAGE + 12 : page * PAGE + 14], "little") - 16) // 2,
+            page * PAGE + 16,
         )
         for node in nodes.tolist():
             data[page * PAGE + node : page * PAGE + node + 6] = data[
@@ -213,7 +252,9 @@ def test_what_lies_under_right_checksums_is_no_crash(copy, tree):
                 try:
                     found = WAYS[way](reader, numbers)
                     right += sum(value in known for value in found)
-                    assert all(value is None or len(value) <= sealed.LEAST_LONGEST for value in found)
+                    assert all(
+                        value is None or len(value) <= sealed.LEAST_LONGEST for value in found
+                    )
                 except DAMAGED:
                     wrong += 1
         reader.close()

@@ -17,7 +17,15 @@ from fpstore.hashing import Fields, SimHash, normal
 from fpstore.hashing.normal import CharMap, NormalForm, encoded
 
 FORMS = [
-    NormalForm(units=units, normalize=normalize, case=case, punctuation=punctuation, marks=marks, digits=digits, spaces=spaces)
+    NormalForm(
+        units=units,
+        normalize=normalize,
+        case=case,
+        punctuation=punctuation,
+        marks=marks,
+        digits=digits,
+        spaces=spaces,
+    )
     for units, normalize, case, punctuation, marks, digits, spaces in (
         ("auto", True, "fold", "space", "keep", "keep", "single"),
         ("words", True, "fold", "space", "punctuation", "zero", "single"),
@@ -32,15 +40,24 @@ FORMS = [
 # What may depend on the characters before.
 MARKS = "\u200d\xad\x01\u0301\u0308\u0323\u3099\uff9e\u0e48\u0e38\u094d\u093c\u1161\u11a8\u0316"
 STARTS = (
-    "aeo\u00e9\u1ea1\u30cf\uff8a\uac00\u1100\u0915\u212b\ufdfa\u4e2d\uff0c\U0001f600\ud800\u0130\u1e9e\u3000 .G\u03a3\u0e01\u0663"
+    "aeo\u00e9\u1ea1\u30cf\uff8a\uac00\u1100\u0915\u212b\ufdfa\u4e2d\uff0c\U0001f600\ud800\u0130\u1e9e\u3000 "
+    ""
+    ""
+    ".G\u03a3\u0e01\u0663"
 )
 
 
 def simhash_of(form):
     return SimHash(
-        shingle=form.units, size=1 if form.units == "chars" else 2, normalize=form.normalize, case=form.case,
-        punctuation=form.punctuation, marks=form.marks, digits=form.digits, spaces=form.spaces,
-    )  # fmt: skip
+        shingle=form.units,
+        size=1 if form.units == "chars" else 2,
+        normalize=form.normalize,
+        case=form.case,
+        punctuation=form.punctuation,
+        marks=form.marks,
+        digits=form.digits,
+        spaces=form.spaces,
+    )
 
 
 def in_one_call(simhash, texts, tables):
@@ -72,12 +89,17 @@ def handed_back(text):
 
 def test_which_characters_of_scripts_are_handed_back():
     """As docs/design.md says ("Fingerprints of texts")."""
-    hindi, thai = ([chr(point) for point in range(start, start + 0x80)] for start in (0x0900, 0x0E00))
+    hindi, thai = (
+        [chr(point) for point in range(start, start + 0x80)] for start in (0x0900, 0x0E00)
+    )
     assert [char for char in hindi + thai if handed_back(f"x{char}")] == ["\u093c"]
     assert unicodedata.normalize("NFC", "\u095c") == "\u0921\u093c"
     assert handed_back("\u0921\u093c")
     assert not handed_back("\u095c")
-    assert [handed_back(text) for text in ("e\u0301", "\u00e9", "\u1100\u1161", "\uac00", "\u30cf\u3099", "\u30d0")] == [
+    assert [
+        handed_back(text)
+        for text in ("e\u0301", "\u00e9", "\u1100\u1161", "\uac00", "\u30cf\u3099", "\u30d0")
+    ] == [
         True,
         False,
     ] * 3
@@ -86,26 +108,44 @@ def test_which_characters_of_scripts_are_handed_back():
 
 
 def is_plain(char):
-    """Return whether a character has one form under all options: an ideograph, a letter without case, nothing assigned."""
-    return unicodedata.category(char) in ("Lo", "Cn", "Co") and {unicodedata.normalize("NFKD", char), char.casefold()} == {char}
+    """Return whether a character has one form under all options.
+
+    An ideograph, a letter without case, nothing assigned.
+    """
+    return unicodedata.category(char) in ("Lo", "Cn", "Co") and {
+        unicodedata.normalize("NFKD", char),
+        char.casefold(),
+    } == {char}
 
 
 @pytest.mark.parametrize(
     ("form", "every"),
-    [(FORMS[0], 17), *((form, 83) for form in FORMS[1:]), *(pytest.param(form, 1, marks=pytest.mark.slow) for form in FORMS)],
+    [
+        (FORMS[0], 17),
+        *((form, 83) for form in FORMS[1:]),
+        *(pytest.param(form, 1, marks=pytest.mark.slow) for form in FORMS),
+    ],
 )
 def test_each_character(form, every):
     """Alone, and in a text of all of its page, which is taken character by character unless one of them depends on others.
 
-    Of the third plane these are the ideographs that have another form; beyond it are tags and private characters, of which a few
-    are enough. The default run has a part of them, another part for each form; of characters that no option changes, fewer.
+    Of the third plane these are the ideographs that have another form; beyond it are tags and
+    private characters, of which a few are enough. The default run has a part of them, another part
+    for each form; of characters that no option changes, fewer.
     """
-    chars = list(map(chr, [*range(0x20000), *range(0x2F800, 0x2FA20), *range(0x2FA20, sys.maxunicode + 1, 251)]))
+    chars = list(
+        map(
+            chr,
+            [*range(0x20000), *range(0x2F800, 0x2FA20), *range(0x2FA20, sys.maxunicode + 1, 251)],
+        )
+    )
     plain = every if every == 1 else 11 * every
     chars = [
         char
         for place, char in enumerate(chars)
-        if place % plain == FORMS.index(form) or (place % every == FORMS.index(form) and not is_plain(char)) or every == 1
+        if place % plain == FORMS.index(form)
+        or (place % every == FORMS.index(form) and not is_plain(char))
+        or every == 1
     ]
     pages = ["".join(chars[start : start + 256]) for start in range(0, len(chars), 256)]
     simhash = simhash_of(form)
@@ -114,7 +154,12 @@ def test_each_character(form, every):
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.text(st.one_of(st.sampled_from(MARKS + STARTS), st.characters(codec=None)), max_size=12), max_size=6))
+@given(
+    st.lists(
+        st.text(st.one_of(st.sampled_from(MARKS + STARTS), st.characters(codec=None)), max_size=12),
+        max_size=6,
+    )
+)
 def test_any_texts(texts):
     for form in FORMS:
         simhash = simhash_of(form)
@@ -123,7 +168,14 @@ def test_any_texts(texts):
 
 @settings(max_examples=50, deadline=None)
 @given(
-    st.lists(st.lists(st.sampled_from(["", "a b", "\u4e2d", "e\u0301", "x\u0301 \u1100\u1161", " \u0301", "\u0323"])), max_size=6)
+    st.lists(
+        st.lists(
+            st.sampled_from(
+                ["", "a b", "\u4e2d", "e\u0301", "x\u0301 \u1100\u1161", " \u0301", "\u0323"]
+            )
+        ),
+        max_size=6,
+    )
 )
 def test_lines_of_which_some_depend_on_neighbours(texts):
     for form in FORMS[:5]:
@@ -138,7 +190,9 @@ def test_only_lines_that_depend_on_neighbours_are_left_to_python(monkeypatch):
     rows = by_kernel(simhash, [text, "a\u0301", "b", "c\n\u0301\n"])
     lines = []
     translated = NormalForm.translated
-    monkeypatch.setattr(NormalForm, "translated", lambda form, line: lines.append(line) or translated(form, line))
+    monkeypatch.setattr(
+        NormalForm, "translated", lambda form, line: lines.append(line) or translated(form, line)
+    )
     assert by_kernel(simhash, [text, "a\u0301", "b", "c\n\u0301\n"]) == rows
     assert lines == ["\u4e2de\u0301", "four e\u0301", "a\u0301", "\u0301"]
 
@@ -150,7 +204,11 @@ def test_fields_of_which_one_depends_on_neighbours():
     weights = {"title": 3, "text": 1}
 
     def made(given):
-        return Fields(simhash, weights).hashed([dict(zip(weights, row, strict=True)) for row in given]).rows.tolist()
+        return (
+            Fields(simhash, weights)
+            .hashed([dict(zip(weights, row, strict=True)) for row in given])
+            .rows.tolist()
+        )
 
     assert made(rows) == made(composed)
 
@@ -168,7 +226,10 @@ def test_the_form_says_what_a_text_becomes():
     def of(text, **given):
         return SimHash(**given)._form.of(text)
 
-    assert of("  The QUICK \u2460 \u4e2d\u6587\uff01 caf\u00e9s") == "the quick 1 \u4e2d \u6587 caf\u00e9s"
+    assert (
+        of("  The QUICK \u2460 \u4e2d\u6587\uff01 caf\u00e9s")
+        == "the quick 1 \u4e2d \u6587 caf\u00e9s"
+    )
     assert of("a-b  c", punctuation="remove") == "ab c"
     assert of("a-b  c", punctuation="keep", shingle="words") == "a-b c"
     assert of("5 May 1987, \u0665", digits="zero") == "0 may 0000 0"
@@ -180,8 +241,30 @@ def test_the_form_says_what_a_text_becomes():
 
 
 def test_scripts_without_spaces_by_the_names_of_their_characters():
-    unspaced = ("CJK UNIFIED", "CJK COMPAT", "HIRAGANA", "KATAKANA", "THAI", "LAO", "TIBETAN", "MYANMAR", "KHMER", "BOPOMOFO")
-    spaced = ("LATIN", "GREEK", "CYRILLIC", "ARABIC", "HEBREW", "DEVANAGARI", "HANGUL SYLLABLE", "ETHIOPIC", "MONGOLIAN", "TAMIL")
+    unspaced = (
+        "CJK UNIFIED",
+        "CJK COMPAT",
+        "HIRAGANA",
+        "KATAKANA",
+        "THAI",
+        "LAO",
+        "TIBETAN",
+        "MYANMAR",
+        "KHMER",
+        "BOPOMOFO",
+    )
+    spaced = (
+        "LATIN",
+        "GREEK",
+        "CYRILLIC",
+        "ARABIC",
+        "HEBREW",
+        "DEVANAGARI",
+        "HANGUL SYLLABLE",
+        "ETHIOPIC",
+        "MONGOLIAN",
+        "TAMIL",
+    )
     for point in [*range(0x3400), *range(0x3400, 0x32000, 7)]:
         char = chr(point)
         name = unicodedata.name(char, "")
@@ -201,7 +284,10 @@ def test_threads_that_meet_new_characters_at_once():
 
     def work(shift):
         some, of_some = texts[shift:] + texts[:shift], wanted[shift:] + wanted[:shift]
-        found.append([chars.hashed([text], partial(in_one_call, simhash))[0].tolist()[0] for text in some] == of_some)
+        found.append(
+            [chars.hashed([text], partial(in_one_call, simhash))[0].tolist()[0] for text in some]
+            == of_some
+        )
 
     threads = [threading.Thread(target=work, args=(shift,)) for shift in (0, 100, 400, 900)]
     for thread in threads:
@@ -214,7 +300,11 @@ def test_threads_that_meet_new_characters_at_once():
 def test_the_kernel_refuses_what_it_would_read_outside():
     none, fields = np.empty(0, np.uint64), np.ones(1, np.uint32)
     given = (False, 1, "count", "xxh64", 0, 1, none, np.empty(0, np.uint32), 1, none, fields)
-    table, pages, entries = bytes(range(128)), np.full(0x1100, -1, np.int32), np.zeros(256, np.uint32)
+    table, pages, entries = (
+        bytes(range(128)),
+        np.full(0x1100, -1, np.int32),
+        np.zeros(256, np.uint32),
+    )
     text, offsets = "\u00e9".encode(), np.array([0, 2], np.uint64)
 
     def call(table=table, pages=pages, entries=entries, pool=b"abcde"):
@@ -235,7 +325,10 @@ def test_the_kernel_refuses_what_it_would_read_outside():
             call(**wrong)
 
 
-MARKED = st.text(st.sampled_from("\u0301\u0316\u0308\u0344\u0f73\uff9e\u3099\u0338a\u0f71\u1100 \u05b0"), max_size=40)
+MARKED = st.text(
+    st.sampled_from("\u0301\u0316\u0308\u0344\u0f73\uff9e\u3099\u0338a\u0f71\u1100 \u05b0"),
+    max_size=40,
+)
 
 
 @settings(deadline=None)
@@ -245,7 +338,12 @@ def test_nfkd_equals_unicodedata(text):
 
 
 @settings(deadline=None)
-@given(MARKED, st.integers(0, 1200), st.sampled_from(["\u0316\u0301", "\uff9e\u0316", "\u0f73"]), st.integers(265, 500))
+@given(
+    MARKED,
+    st.integers(0, 1200),
+    st.sampled_from(["\u0316\u0301", "\uff9e\u0316", "\u0f73"]),
+    st.integers(265, 500),
+)
 def test_long_runs_of_marks_are_found_and_normalised_alike(around, offset, pair, count):
     text = "a" * offset + around + pair * count + around
     run = len(pair) * count

@@ -1,4 +1,7 @@
-"""fpstore.hashing.documents: real files and folders as documents, and as a reader of fingerprints."""
+"""fpstore.hashing.documents.
+
+Real files and folders as documents, and as a reader of fingerprints.
+"""
 
 import os
 
@@ -54,8 +57,12 @@ def test_ids_start_with_the_path_as_given(tree, monkeypatch):
     assert ids("./corpus/", recursive=False) == [f"corpus/{name}" for name in ALL[3:]]
     assert ids(tree / "corpus" / "a")[0] == f"{tree.as_posix()}/corpus/a/A.TXT"
     assert ids(["corpus/b.txt", "corpus/a", "corpus/b.txt"]) == [
-        "corpus/b.txt", "corpus/a/A.TXT", "corpus/a/deep/er/x.txt", "corpus/a/z.md", "corpus/b.txt",
-    ]  # fmt: skip
+        "corpus/b.txt",
+        "corpus/a/A.TXT",
+        "corpus/a/deep/er/x.txt",
+        "corpus/a/z.md",
+        "corpus/b.txt",
+    ]
     monkeypatch.chdir(tree / "corpus" / "a")
     assert ids(".") == ["A.TXT", "deep/er/x.txt", "z.md"]
     assert ids("../b.txt") == ["../b.txt"]
@@ -69,7 +76,9 @@ def test_suffixes_select_what_is_found_not_what_is_named(tree):
 
 def test_binary_and_large_files_are_skipped_in_folders_and_refused_when_named(tree):
     skipped = []
-    found = ids("corpus", max_bytes=100, on_skip=lambda path, reason: skipped.append((path.name, reason)))
+    found = ids(
+        "corpus", max_bytes=100, on_skip=lambda path, reason: skipped.append((path.name, reason))
+    )
     assert skipped == [("binary.txt", "large"), ("late.txt", "large")]
     assert found == [f"corpus/{name}" for name in ALL[:-1]]
     skipped.clear()
@@ -99,7 +108,10 @@ def test_missing_paths_are_storage_errors_before_anything_is_read(tree):
 def test_unreadable_files_and_folders_are_storage_errors(tree, with_mode):
     for locked in ("corpus/b.txt", "corpus/a"):
         for path in ("corpus", locked):
-            with with_mode(tree / locked, 0), pytest.raises(StorageError, match=f"{locked}: Permission denied"):
+            with (
+                with_mode(tree / locked, 0),
+                pytest.raises(StorageError, match=f"{locked}: Permission denied"),
+            ):
                 ids(path)
 
 
@@ -112,7 +124,10 @@ def test_symbolic_links_are_passed_by_unless_followed_or_named(tree):
     assert ids("corpus") == [f"corpus/{name}" for name in ALL]
     assert ids("corpus/hollow/out") == ["corpus/hollow/out/o.txt"]
     followed = ids("corpus", follow_symlinks=True)
-    assert [i for i in followed if "hollow" in i] == ["corpus/hollow/more.txt", "corpus/hollow/out/o.txt"]
+    assert [i for i in followed if "hollow" in i] == [
+        "corpus/hollow/more.txt",
+        "corpus/hollow/out/o.txt",
+    ]
     assert len(followed) == len(ALL) + 2
     (tree / "corpus" / "hollow" / "broken").symlink_to("nowhere")
     assert ids("corpus") == [f"corpus/{name}" for name in ALL]
@@ -173,8 +188,12 @@ def test_the_reader_yields_chunks_and_counts(tree):
     for _ in range(2):
         chunks = list(reader)
         assert [len(chunk.ids) for chunk in chunks] == [3, 2]
-        documents = [document for document in iter_documents("corpus") if not simhash.is_empty(document.text)]
-        assert [name for chunk in chunks for name in chunk.ids] == [document.id for document in documents]
+        documents = [
+            document for document in iter_documents("corpus") if not simhash.is_empty(document.text)
+        ]
+        assert [name for chunk in chunks for name in chunk.ids] == [
+            document.id for document in documents
+        ]
         texts = [document.text for document in documents]
         fingerprints = np.concatenate([chunk.fingerprints for chunk in chunks])
         assert fingerprints.dtype == np.uint64
@@ -184,7 +203,9 @@ def test_the_reader_yields_chunks_and_counts(tree):
 
 def test_the_reader_tells_of_skipped_and_empty_files(tree):
     notices = []
-    reader = DocumentReader("corpus", SimHash(), on_notice=lambda path, what: notices.append((path.name, what)))
+    reader = DocumentReader(
+        "corpus", SimHash(), on_notice=lambda path, what: notices.append((path.name, what))
+    )
     (chunk,) = reader
     assert chunk.ids == [f"corpus/{name}" for name in ALL if name not in ("a0.txt", "c\u00e9.txt")]
     assert len(chunk.fingerprints) == len(chunk.ids)
@@ -196,7 +217,9 @@ def test_the_reader_tells_of_skipped_and_empty_files(tree):
         ("c\u00e9.txt", "no words"),
     ]
     assert (reader.skipped, reader.empty) == (1, 2)
-    with pytest.raises(InputError, match=r"corpus/a0\.txt: no text to make a fingerprint of; left out: 1 \(blank\)"):
+    with pytest.raises(
+        InputError, match=r"corpus/a0\.txt: no text to make a fingerprint of; left out: 1 \(blank\)"
+    ):
         list(DocumentReader("corpus/a0.txt", SimHash()))
 
 

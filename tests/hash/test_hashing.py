@@ -53,16 +53,69 @@ def fitting(parameters):
 
 
 CURIOUS = [
-    "e\u0301", "\u0301", "\u0316\u0301", "\u0344", "\u0f73", "\uff9e", "\u1e9e", "\u0130", "\u01c4", "\ufb03",
-    "\u00a0", "\u1680", "\u2028", "\u3000", "\x85", "\x1c", "\x00", "\x0b", "\u200b", "\u200d", "\ufeff",
-    "\u2121", "\ufe70", "\u4e2d\u6587", "\uac00", "\u1100\u1161\u11a8", "\U0001f469\u200d\U0001f680",
-    "\u2460", "\U0001d400", "\ud800", "\udfff", "\ud83d\ude00", "\U0010ffff", "_", "--", "A", "\u03a3",
-    "\u0928\u092e\u0938\u094d\u0924\u0947", "\xad",
-    "\u034f", "e\u200d\u0301", "\u1100\u115f\u1161", "x\u0316\x01\u0301", "b\u0301\x00\u0316",
-    "\u3164", "\u2065", "\ufff3", "\U000e0041", "\x7f", "\x9f",
-    "\u2801\u2803", "a-\nb", "a\xad \r\nb", "a\u2010\u2028\u2029b", "a-\nB",
-    "\u0623\u064e\u0640", "\u05e9\u05c1", "\u0439", "\u304c", "\u0e35\u0e48", "\u00e9\u0327", "\ufe71",
-]  # fmt: skip
+    "e\u0301",
+    "\u0301",
+    "\u0316\u0301",
+    "\u0344",
+    "\u0f73",
+    "\uff9e",
+    "\u1e9e",
+    "\u0130",
+    "\u01c4",
+    "\ufb03",
+    "\u00a0",
+    "\u1680",
+    "\u2028",
+    "\u3000",
+    "\x85",
+    "\x1c",
+    "\x00",
+    "\x0b",
+    "\u200b",
+    "\u200d",
+    "\ufeff",
+    "\u2121",
+    "\ufe70",
+    "\u4e2d\u6587",
+    "\uac00",
+    "\u1100\u1161\u11a8",
+    "\U0001f469\u200d\U0001f680",
+    "\u2460",
+    "\U0001d400",
+    "\ud800",
+    "\udfff",
+    "\ud83d\ude00",
+    "\U0010ffff",
+    "_",
+    "--",
+    "A",
+    "\u03a3",
+    "\u0928\u092e\u0938\u094d\u0924\u0947",
+    "\xad",
+    "\u034f",
+    "e\u200d\u0301",
+    "\u1100\u115f\u1161",
+    "x\u0316\x01\u0301",
+    "b\u0301\x00\u0316",
+    "\u3164",
+    "\u2065",
+    "\ufff3",
+    "\U000e0041",
+    "\x7f",
+    "\x9f",
+    "\u2801\u2803",
+    "a-\nb",
+    "a\xad \r\nb",
+    "a\u2010\u2028\u2029b",
+    "a-\nB",
+    "\u0623\u064e\u0640",
+    "\u05e9\u05c1",
+    "\u0439",
+    "\u304c",
+    "\u0e35\u0e48",
+    "\u00e9\u0327",
+    "\ufe71",
+]
 CHARACTERS = st.characters(exclude_categories=())
 TEXTS = st.one_of(
     st.text(CHARACTERS),
@@ -103,7 +156,10 @@ GENEROUS = settings(max_examples=250, deadline=None, suppress_health_check=[Heal
 
 def random_words(count, seed, vocabulary=5000):
     rng = random.Random(seed)
-    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(1, 12))) for _ in range(vocabulary)]
+    words = [
+        "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(1, 12)))
+        for _ in range(vocabulary)
+    ]
     return rng.choices(words, k=count)
 
 
@@ -138,7 +194,9 @@ def test_is_empty_says_whether_there_are_units(text, parameters):
     assert simhash.features(text) == weights_of(text, **parameters)
     if simhash.is_empty(text):
         with pytest.raises(
-            InputError, match=r"(is blank|has no features), and so has no fingerprint|no shingle of the text .* has a stop word"
+            InputError,
+            match=r"(is blank|has no features), and so has no fingerprint|no shingle of the text .* "
+            r"has a stop word",
         ):
             simhash.fingerprint(text)
 
@@ -152,8 +210,14 @@ def test_a_blank_text_has_no_fingerprint():
     many = ["some words"] * 70_000 + [" ", "more words"]
     with pytest.raises(InputError, match=r"item 70000: the text .* is blank"):
         simhash.fingerprints(many)
-    assert simhash.fingerprints(many, empty="mask")[0][-2:].tolist() == [0, simhash.fingerprint("more words", empty="none")]
-    for call in (lambda: simhash.fingerprints(many, empty="skip"), lambda: simhash.fingerprint("fox", empty="mask")):
+    assert simhash.fingerprints(many, empty="mask")[0][-2:].tolist() == [
+        0,
+        simhash.fingerprint("more words", empty="none"),
+    ]
+    for call in (
+        lambda: simhash.fingerprints(many, empty="skip"),
+        lambda: simhash.fingerprint("fox", empty="mask"),
+    ):
         with pytest.raises(InputError, match="empty must be one of"):
             call()
     for features in ({}, []):
@@ -162,7 +226,8 @@ def test_a_blank_text_has_no_fingerprint():
 
 
 @pytest.mark.parametrize(
-    ("shingle", "weighting", "count"), crossed(["auto", "words", "chars"], ["count", "set"], [15, 16, 17, 4095, 40000], share=5)
+    ("shingle", "weighting", "count"),
+    crossed(["auto", "words", "chars"], ["count", "set"], [15, 16, 17, 4095, 40000], share=5),
 )
 def test_long_texts_cross_the_counters_groups_and_grow_the_set(shingle, weighting, count):
     text = " ".join(random_words(count, seed=count))
@@ -173,7 +238,10 @@ def test_long_texts_cross_the_counters_groups_and_grow_the_set(shingle, weightin
     hashes = np.array([xxh64(s) for s in shingles], dtype=np.uint64)
     if weighting == "set":
         hashes = np.unique(hashes)
-    bits = [(np.count_nonzero(hashes >> np.uint64(i) & np.uint64(1)) * 2 > len(hashes)) for i in range(64)]
+    bits = [
+        (np.count_nonzero(hashes >> np.uint64(i) & np.uint64(1)) * 2 > len(hashes))
+        for i in range(64)
+    ]
     assert SimHash(**parameters).fingerprint(text) == sum(1 << i for i in range(64) if bits[i])
 
 
@@ -202,7 +270,8 @@ def test_texts_reach_the_kernel_in_bounded_batches_and_keep_their_order(monkeypa
 # ---- pinned: version 1 ----
 
 FABLE = (
-    "A fox once saw a crow fly off with a piece of cheese in its beak and settle on a branch of a tree. "
+    "A fox once saw a crow fly off with a piece of cheese in its beak and settle on a branch of a "
+    "tree. "
     "\u201cThat\u2019s for me, as I am a fox,\u201d said Master Reynard, and went to the tree."
 )
 CHINESE = "\u72d0\u72f8\u770b\u89c1\u4e4c\u9e26\u53fc\u7740\u4e00\u5757\u5976\u916a\uff0c\u98de\u8d70\u3002"
@@ -210,22 +279,56 @@ PINNED = [
     (FABLE, {"shingle": "words", "size": 3, "weighting": "count"}, 0x58E718602D4C9529),
     (FABLE, {"size": 1, "shingle": "words", "weighting": "count"}, 0xB27F84F9E88B7E18),
     (FABLE, {"weighting": "set", "size": 2, "shingle": "words"}, 0x2CC496C206403059),
-    (FABLE, {"shingle": "chars", "size": 5, "punctuation": "keep", "weighting": "count"}, 0x4D3A76F8CBF22F03),
-    (FABLE, {"shingle": "chars", "size": 3, "weighting": "set", "punctuation": "keep"}, 0xA605B49900423612),
-    (FABLE, {"case": "keep", "shingle": "words", "size": 3, "weighting": "count"}, 0x01AF8EE0E51453A9),
-    (FABLE, {"seed": 2**64 - 1, "shingle": "words", "size": 3, "weighting": "count"}, 0x2C51E48091992EC2),
-    (CHINESE, {"shingle": "chars", "size": 2, "punctuation": "keep", "weighting": "count"}, 0xF17BE12F3BBCA1AE),
+    (
+        FABLE,
+        {"shingle": "chars", "size": 5, "punctuation": "keep", "weighting": "count"},
+        0x4D3A76F8CBF22F03,
+    ),
+    (
+        FABLE,
+        {"shingle": "chars", "size": 3, "weighting": "set", "punctuation": "keep"},
+        0xA605B49900423612,
+    ),
+    (
+        FABLE,
+        {"case": "keep", "shingle": "words", "size": 3, "weighting": "count"},
+        0x01AF8EE0E51453A9,
+    ),
+    (
+        FABLE,
+        {"seed": 2**64 - 1, "shingle": "words", "size": 3, "weighting": "count"},
+        0x2C51E48091992EC2,
+    ),
     (
         CHINESE,
-        {"shingle": "chars", "size": 2, "normalize": False, "punctuation": "keep", "weighting": "count"},
+        {"shingle": "chars", "size": 2, "punctuation": "keep", "weighting": "count"},
+        0xF17BE12F3BBCA1AE,
+    ),
+    (
+        CHINESE,
+        {
+            "shingle": "chars",
+            "size": 2,
+            "normalize": False,
+            "punctuation": "keep",
+            "weighting": "count",
+        },
         0xF129E06F3BBEA9E6,
     ),
-    ("\ufb03 \u1e9e \u2460 e\u0301 \ud800", {"size": 1, "shingle": "words", "weighting": "count"}, 0x279712141C056418),
+    (
+        "\ufb03 \u1e9e \u2460 e\u0301 \ud800",
+        {"size": 1, "shingle": "words", "weighting": "count"},
+        0x279712141C056418,
+    ),
     (FABLE, {}, 0xA23384C9E00B1618),
     (CHINESE, {}, 0x4019B06355CB3541),
     (FABLE, {"width": 32}, 0x00000000A23384C9),
     (FABLE, {"width": 128}, 0xA23384C9E00B1618A0F81256955C7649),
-    (FABLE, {"width": 256, "seed": 5}, 0x5A1FAC0100039D2E8A0980E11091637F6C1BD3D76999E485BA2C326DC100E6A4),
+    (
+        FABLE,
+        {"width": 256, "seed": 5},
+        0x5A1FAC0100039D2E8A0980E11091637F6C1BD3D76999E485BA2C326DC100E6A4,
+    ),
     (FABLE, {"hash": "fnv1a", "size": 2}, 0xC412B6C4731B931F),
     (FABLE, {"hash": "md5", "width": 128}, 0x8BC1D5E9C3B5EEB130CFB066593E5231),
     (FABLE, {"hash": "blake2b", "seed": 9}, 0xCEE5826532042E08),
@@ -241,7 +344,9 @@ def test_version_2_is_pinned():
         assert any_fingerprint(SimHash(**parameters), text) == fingerprint
     assert SimHash.version == 2
     assert SimHash().fingerprint({"fox": 2.5, "crow": 1.5, "cheese": 1.25}) == 0x3CF2D109E1025028
-    assert SimHash(seed=7).fingerprint([("fox", 1), ("crow", -2), ("\u4e2d", 3)]) == 0x5012450166C2002D
+    assert (
+        SimHash(seed=7).fingerprint([("fox", 1), ("crow", -2), ("\u4e2d", 3)]) == 0x5012450166C2002D
+    )
 
 
 # ---- weighted features ----
@@ -250,7 +355,10 @@ def test_version_2_is_pinned():
 @settings(GENEROUS, max_examples=100)
 @given(
     st.lists(
-        st.tuples(st.text(CHARACTERS, max_size=8), st.one_of(st.integers(-5, 5), st.floats(-1e300, 1e300, allow_nan=False))),
+        st.tuples(
+            st.text(CHARACTERS, max_size=8),
+            st.one_of(st.integers(-5, 5), st.floats(-1e300, 1e300, allow_nan=False)),
+        ),
         min_size=1,
         max_size=20,
     ),
@@ -292,7 +400,11 @@ def test_weights_are_finite_numbers():
 def test_what_is_no_text_is_refused():
     simhash = SimHash()
     for data in (b"text", bytearray(b"text"), memoryview(b"text")):
-        for call in (simhash.fingerprint, simhash.is_empty, lambda d: simhash.fingerprints(["a", d])):
+        for call in (
+            simhash.fingerprint,
+            simhash.is_empty,
+            lambda d: simhash.fingerprints(["a", d]),
+        ):
             with pytest.raises(InputError, match="decode"):
                 call(data)
         with pytest.raises(InputError, match="iterable of texts"):
@@ -355,7 +467,10 @@ def test_bad_parameters_are_named_with_their_range():
         ({"stop_words": ["the"], "shingle": "chars"}, "stop_words need shingles of words"),
         ({"weights": [1]}, "weights must be a result of learn_weights"),
         ({"weights": {"hashes": "", "weights": "AAA=", "other": 1}}, "each has a weight"),
-        ({"weights": {"hashes": "?", "weights": "", "other": 1}}, "weights of features are hashes, weights and other"),
+        (
+            {"weights": {"hashes": "?", "weights": "", "other": 1}},
+            "weights of features are hashes, weights and other",
+        ),
         ({"tokenizer": "spacy"}, "tokenizer must be one of jieba, unicode, got 'spacy'"),
     ):
         with pytest.raises(InputError, match=message):
@@ -364,7 +479,8 @@ def test_bad_parameters_are_named_with_their_range():
 
 @pytest.mark.parametrize("every", [31, slow(5)])
 def test_every_character_alone(every):
-    sample = [*range(0, 0x3000, every), *range(0xA000, 0x110000, 199 * every)]  # test_char_map.py has more
+    # test_char_map.py has more
+    sample = [*range(0, 0x3000, every), *range(0xA000, 0x110000, 199 * every)]
     for simhash in (SimHash(shingle=shingle, size=1) for shingle in ("auto", "words", "chars")):
         expected = [oracle(f"x{chr(i)}y", shingle=simhash.shingle, size=1) for i in sample]
         assert simhash.fingerprints(f"x{chr(i)}y" for i in sample).tolist() == expected

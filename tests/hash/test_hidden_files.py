@@ -10,7 +10,14 @@ from commandline import run
 from PIL import Image
 
 import fpstore
-from fpstore.hashing import DocumentReader, ImageHash, ImageReader, SimHash, TextReader, iter_documents
+from fpstore.hashing import (
+    DocumentReader,
+    ImageHash,
+    ImageReader,
+    SimHash,
+    TextReader,
+    iter_documents,
+)
 from fpstore.tasks.inputs import found_inputs
 
 LONG = "the quick brown fox jumps over the lazy dog and runs away from the farm at night"
@@ -19,7 +26,10 @@ LONG = "the quick brown fox jumps over the lazy dog and runs away from the farm 
 @pytest.fixture
 def corpus(tmp_path, monkeypatch):
     """Make a folder of rows, with an older draft of the first row in a hidden folder."""
-    rows = [{"id": 1, "text": LONG}, {"id": 2, "text": "something else that nobody has written before"}]
+    rows = [
+        {"id": 1, "text": LONG},
+        {"id": 2, "text": "something else that nobody has written before"},
+    ]
     for name, some in {
         "k/train.jsonl": rows,
         "k/.ipynb_checkpoints/train-checkpoint.jsonl": [{"id": 10, "text": LONG + " today"}],
@@ -37,7 +47,9 @@ def test_hidden_rows_displace_no_visible_ones(corpus):
     done = run("dedup", "k", "k-out", "--text-field", "text")
     assert done.exit_code == 0, done.output
     assert [path.name for path in (corpus / "k-out").rglob("*")] == ["train.jsonl"]
-    assert (corpus / "k-out" / "train.jsonl").read_bytes() == (corpus / "k" / "train.jsonl").read_bytes()
+    assert (corpus / "k-out" / "train.jsonl").read_bytes() == (
+        corpus / "k" / "train.jsonl"
+    ).read_bytes()
     assert "3 left out of folders" in done.stderr
     assert "k/.ipynb_checkpoints" in done.stderr
     assert run("dedup", "k", "quiet", "--text-field", "text", "--quiet").stderr == ""
@@ -56,11 +68,19 @@ def test_hidden_files_are_in_the_log(corpus, caplog):
     assert [record.getMessage()[:24] for record in caplog.records] == ["3 left out of folders, w"]
 
 
-@pytest.mark.parametrize("command", ["build s.fps k --text-field text", "lsh build i.lsh k --text-field text --threshold 0.5",
-                                     "decontaminate k k/deep/_metadata.jsonl --text-field text", "weights k --text-field text",
-                                     "decontaminate k/deep/_metadata.jsonl k --text-field text",
-                                     "dedup k/deep/_metadata.jsonl x.jsonl --text-field text --against k",
-                                     "dedup k k-out --text-field text --processes 2", "build t.fps k --text"])  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        "build s.fps k --text-field text",
+        "lsh build i.lsh k --text-field text --threshold 0.5",
+        "decontaminate k k/deep/_metadata.jsonl --text-field text",
+        "weights k --text-field text",
+        "decontaminate k/deep/_metadata.jsonl k --text-field text",
+        "dedup k/deep/_metadata.jsonl x.jsonl --text-field text --against k",
+        "dedup k k-out --text-field text --processes 2",
+        "build t.fps k --text",
+    ],
+)
 def test_verbs_count_hidden_files(corpus, command):
     (corpus / "k" / "visible.txt").write_text(LONG)
     done = run(*command.split())
@@ -75,15 +95,23 @@ def test_hidden_texts_and_pictures_are_left_out(tmp_path, monkeypatch):
         Image.linear_gradient("L").rotate(30).save(tmp_path / f"{name}/a.png")
     monkeypatch.chdir(tmp_path)
     assert [document.id for document in iter_documents(".", suffixes=[".txt"])] == ["seen/a.txt"]
-    assert [chunk.ids for chunk in DocumentReader(".", SimHash(), suffixes=[".txt"])] == [["seen/a.txt"]]
-    assert [chunk.ids for chunk in ImageReader(".", ImageHash(), suffixes=[".png"])] == [["seen/a.png"]]
-    assert [document.id for document in iter_documents("_hidden", suffixes=[".txt"])] == ["_hidden/a.txt"]
+    assert [chunk.ids for chunk in DocumentReader(".", SimHash(), suffixes=[".txt"])] == [
+        ["seen/a.txt"]
+    ]
+    assert [chunk.ids for chunk in ImageReader(".", ImageHash(), suffixes=[".png"])] == [
+        ["seen/a.png"]
+    ]
+    assert [document.id for document in iter_documents("_hidden", suffixes=[".txt"])] == [
+        "_hidden/a.txt"
+    ]
 
 
 def test_hidden_inputs_of_plans_are_left_out(corpus):
     assert [spec.name for spec in found_inputs("k")] == ["train.jsonl"]
     assert [spec.name for spec in found_inputs((corpus / "k").as_uri())] == ["train.jsonl"]
-    assert [spec.name for spec in found_inputs((corpus / "k" / "deep" / "_temporary").as_uri())] == ["part.jsonl"]
+    assert [
+        spec.name for spec in found_inputs((corpus / "k" / "deep" / "_temporary").as_uri())
+    ] == ["part.jsonl"]
 
 
 def test_hidden_parquet_files_are_left_out(tmp_path):

@@ -1,4 +1,7 @@
-"""fpstore.HyperplaneHash: signs of projections without rounding, whatever the batches, types, layouts and orders of addition."""
+"""fpstore.HyperplaneHash.
+
+Signs of projections without rounding, whatever the batches, types, layouts and orders of addition.
+"""
 
 import itertools
 import math
@@ -26,7 +29,11 @@ SMALL = HyperplaneHash(dimension=DIMENSION, width=32, seed=7)
 
 
 def numbers(found):
-    return found.tolist() if found.ndim == 1 else [int.from_bytes(row.tobytes(), "big") for row in found]
+    return (
+        found.tolist()
+        if found.ndim == 1
+        else [int.from_bytes(row.tobytes(), "big") for row in found]
+    )
 
 
 def embeddings(count, dimension=100, seed=1):
@@ -65,7 +72,9 @@ PINNED = ["a805f161", "a805f16106f60b13"]
 
 def test_version_1_is_pinned():
     vector = [1.0, -2.0, 0.5, 3.25, -0.125]
-    assert [f"{HyperplaneHash(dimension=5, width=w).fingerprint(vector):0{w // 4}x}" for w in (32, 64)] == PINNED
+    assert [
+        f"{HyperplaneHash(dimension=5, width=w).fingerprint(vector):0{w // 4}x}" for w in (32, 64)
+    ] == PINNED
     wide = f"{HyperplaneHash(dimension=5, width=256).fingerprint(vector):064x}"
     assert wide.startswith(PINNED[1])
     assert f"{HyperplaneHash(dimension=5, width=128).fingerprint(vector):032x}" == wide[:32]
@@ -97,10 +106,14 @@ def on_plane(bit, scale):
 
 
 def test_a_vector_on_a_plane_or_one_unit_beside_it():
-    for dtype, exponent, bit in itertools.product((np.float32, np.float64), (0, 60, -100), range(32)):
+    for dtype, exponent, bit in itertools.product(
+        (np.float32, np.float64), (0, 60, -100), range(32)
+    ):
         exact = np.array(on_plane(bit, 2.0**exponent), dtype)
         above = exact.copy()
-        above[0] = np.nextafter(above[0], dtype(math.inf) if PLANES[bit][0] > 0 else dtype(-math.inf))
+        above[0] = np.nextafter(
+            above[0], dtype(math.inf) if PLANES[bit][0] > 0 else dtype(-math.inf)
+        )
         mask = 1 << (31 - bit)
         assert SMALL.fingerprint(exact) & mask == SMALL.fingerprint(-exact) & mask == 0
         assert SMALL.fingerprint(above) & mask == mask
@@ -118,7 +131,10 @@ def test_a_vector_on_a_plane_or_one_unit_beside_it():
     ],
 )
 def test_vectors_nearly_on_planes_are_decided_without_rounding(dtype, exponent):
-    """Each vector is moved onto one plane, as near as rounding allows: there float32 alone gets many signs wrong."""
+    """Each vector is moved onto one plane, as near as rounding allows.
+
+    There float32 alone gets many signs wrong.
+    """
     dimension, width = 40, 64
     normals = weights(dimension, width, 5).astype(np.float64)
     own = normals[:24]
@@ -174,8 +190,15 @@ def test_neither_types_nor_layouts_matter():
         np.array([*vectors, None], object)[:-1],
         pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), 100),
         pa.array(list(vectors.astype(np.float64)), pa.list_(pa.float64())),
-        pa.chunked_array([pa.array(list(part), pa.large_list(pa.float32())) for part in (vectors[:7], vectors[7:])]),
-        pa.FixedSizeListArray.from_arrays(pa.array(np.vstack([vectors[:3], vectors]).reshape(-1)), 100)[3:],
+        pa.chunked_array(
+            [
+                pa.array(list(part), pa.large_list(pa.float32()))
+                for part in (vectors[:7], vectors[7:])
+            ]
+        ),
+        pa.FixedSizeListArray.from_arrays(
+            pa.array(np.vstack([vectors[:3], vectors]).reshape(-1)), 100
+        )[3:],
     ):
         assert (hasher.fingerprints(same) == expected).all(), type(same)
 
@@ -197,7 +220,11 @@ def test_neither_the_kernels_of_the_library_nor_its_threads_matter():
     settings_ = ({}, {"OPENBLAS_NUM_THREADS": "1", "OPENBLAS_CORETYPE": "Nehalem"})
     found = {
         subprocess.run(
-            [sys.executable, "-c", OTHERS], env={**os.environ, **variables}, capture_output=True, text=True, check=True
+            [sys.executable, "-c", OTHERS],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for variables in settings_
     }
@@ -226,11 +253,18 @@ def test_a_vector_of_zeros_has_no_fingerprint():
 
 def test_numbers_that_are_not_finite_are_refused_with_their_place(monkeypatch):
     monkeypatch.setattr(vector_base, "_BLOCK_NUMBERS", 700)
-    for value, dtype in itertools.product((math.nan, math.inf, -math.inf), (np.float16, np.float32, np.float64)):
+    for value, dtype in itertools.product(
+        (math.nan, math.inf, -math.inf), (np.float16, np.float32, np.float64)
+    ):
         vectors = embeddings(50).astype(dtype)
         vectors[33, 60] = value
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), 100)
-        for given_ in (vectors, list(vectors), column, pa.chunked_array([column[:20], column[20:]])):
+        for given_ in (
+            vectors,
+            list(vectors),
+            column,
+            pa.chunked_array([column[:20], column[20:]]),
+        ):
             with pytest.raises(InputError, match=f"vector 33: component 60 is {value}") as caught:
                 HyperplaneHash(dimension=100).fingerprints(given_, threads=2)
             assert caught.value.got == 33
@@ -249,9 +283,18 @@ def test_what_is_no_vector_is_refused():
         (np.ones((2, 5, 5)), "vector 0: not a vector of numbers"),
         (np.ones(5), "pass a single vector to fingerprint"),
         (np.array(1.0), "pass a single vector to fingerprint"),
-        (np.ma.masked_equal(np.ones((2, 5)), 1), r"^the array has masked values: leave those rows out \(numpy.ma.compress_rows"),
-        (list(np.ma.masked_equal([[1.0] * 5, [1.0] * 4 + [2.0]], 2)), "^vector 1: it has masked values: leave it out$"),
-        (iter([np.ones(5), np.ma.masked_equal(np.ones(5), 1)]), "^vector 1: it has masked values: leave it out$"),
+        (
+            np.ma.masked_equal(np.ones((2, 5)), 1),
+            r"^the array has masked values: leave those rows out \(numpy.ma.compress_rows",
+        ),
+        (
+            list(np.ma.masked_equal([[1.0] * 5, [1.0] * 4 + [2.0]], 2)),
+            "^vector 1: it has masked values: leave it out$",
+        ),
+        (
+            iter([np.ones(5), np.ma.masked_equal(np.ones(5), 1)]),
+            "^vector 1: it has masked values: leave it out$",
+        ),
         ([np.ma.masked_equal([1.0, 2.0, 3.0, 4.0, 5.0], 1)], "masked"),
         ([np.ones(5), np.ma.masked_equal([1.0, 2.0, 3.0, 4.0, 5.0], 1)], "masked"),
         ("vectors.npy", "numpy.load"),

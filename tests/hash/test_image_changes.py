@@ -54,18 +54,23 @@ def test_a_crop_is_a_part_at_a_random_place(share):
             (x, y)
             for x in range(lost[0] + 1)
             for y in range(lost[1] + 1)
-            if (whole[y, x] == part[0, 0]).all() and (whole[y : y + part.shape[0], x : x + part.shape[1]] == part).all()
+            if (whole[y, x] == part[0, 0]).all()
+            and (whole[y : y + part.shape[0], x : x + part.shape[1]] == part).all()
         ]
         found |= set(places)
     assert len(found) > 4
     assert {x for x, _ in found} != {x for x, _ in found if x in (0, lost[0])}
-    assert same(copy("crop=0.9", PICTURE.crop((0, 0, 1, 1)).resize((2, 1))), PICTURE.crop((0, 0, 1, 1)))
+    assert same(
+        copy("crop=0.9", PICTURE.crop((0, 0, 1, 1)).resize((2, 1))), PICTURE.crop((0, 0, 1, 1))
+    )
 
 
 def test_a_watermark_is_a_band_with_letters():
     tops = set()
     for seed in range(9):
-        changed = np.flatnonzero((pixels(copy("watermark=0.1", seed=seed)) != pixels(PICTURE)).any((1, 2)))
+        changed = np.flatnonzero(
+            (pixels(copy("watermark=0.1", seed=seed)) != pixels(PICTURE)).any((1, 2))
+        )
         assert changed[-1] - changed[0] + 1 == len(changed) == 15
         tops.add(int(changed[0]))
     assert len(tops) > 4
@@ -76,7 +81,10 @@ def test_a_watermark_is_a_band_with_letters():
 
 def test_a_turn_goes_either_way():
     ways = [PICTURE.rotate(degrees, Image.Resampling.BICUBIC) for degrees in (2, -2)]
-    seen = {next(number for number, way in enumerate(ways) if same(way, copy("rotate=2", seed=seed))) for seed in range(8)}
+    seen = {
+        next(number for number, way in enumerate(ways) if same(way, copy("rotate=2", seed=seed)))
+        for seed in range(8)
+    }
     assert seen == {0, 1}
 
 
@@ -84,9 +92,16 @@ def test_the_same_seed_gives_the_same_copy():
     for one in IMAGE_CHANGES:
         assert same(one.copy(PICTURE, 1), one.copy(PICTURE.copy(), 1))
         if one.kind in ("crop", "watermark"):
-            assert any(not same(one.copy(PICTURE, 1), one.copy(PICTURE, seed)) for seed in range(2, 5))
+            assert any(
+                not same(one.copy(PICTURE, 1), one.copy(PICTURE, seed)) for seed in range(2, 5)
+            )
     grey = PICTURE.convert("L").convert("RGB")  # a copy that would be equal is none
-    assert [copy("grey", grey), copy("resize=1"), copy("brightness=1"), copy("mirror", Image.new("RGB", (5, 5)))] == [None] * 4
+    assert [
+        copy("grey", grey),
+        copy("resize=1"),
+        copy("brightness=1"),
+        copy("mirror", Image.new("RGB", (5, 5))),
+    ] == [None] * 4
     assert copy("crop=0.001") is None  # not a pixel
 
 
@@ -111,18 +126,35 @@ def test_boxes_borders_captions_and_turns_keep_the_picture():
 
 
 def test_changes_are_named_and_wrong_ones_refused():
-    names = {"resize=0.125": "resize 12.5%", "jpeg=75": "jpeg 75", "blur=2.5": "blur 2.5", "mirror": "mirror"}
+    names = {
+        "resize=0.125": "resize 12.5%",
+        "jpeg=75": "jpeg 75",
+        "blur=2.5": "blur 2.5",
+        "mirror": "mirror",
+    }
     assert {text: parse_image_change(text).name for text in names} == names
     assert {change.kind for change in IMAGE_CHANGES} < set(IMAGE_KINDS)
     for text, told in (
-        ("", "one of resize, jpeg"), ("words=2", "one of resize"), ("resize", "a factor from 0.01 to 4, as resize=0.5"),
-        ("resize=0", "a factor"), ("resize=5", "a factor"), ("jpeg=0.5", "a quality"), ("jpeg=74.5", "a quality"),
-        ("jpeg=96", "a quality"), ("crop=0.95", "a share"), ("blur=x", "pixels"), ("blur=101", "pixels"),
-        ("rotate=46", "degrees"), ("turn=45", "90, 180 or 270"), ("turn=135", "90, 180 or 270"),
-        ("corner=1", "a share of the"), ("watermark=2", "share of the height"),
-        ("brightness=-1", "a factor"), ("grey=1", "grey takes no amount"),
+        ("", "one of resize, jpeg"),
+        ("words=2", "one of resize"),
+        ("resize", "a factor from 0.01 to 4, as resize=0.5"),
+        ("resize=0", "a factor"),
+        ("resize=5", "a factor"),
+        ("jpeg=0.5", "a quality"),
+        ("jpeg=74.5", "a quality"),
+        ("jpeg=96", "a quality"),
+        ("crop=0.95", "a share"),
+        ("blur=x", "pixels"),
+        ("blur=101", "pixels"),
+        ("rotate=46", "degrees"),
+        ("turn=45", "90, 180 or 270"),
+        ("turn=135", "90, 180 or 270"),
+        ("corner=1", "a share of the"),
+        ("watermark=2", "share of the height"),
+        ("brightness=-1", "a factor"),
+        ("grey=1", "grey takes no amount"),
         ("mirror=", "mirror takes no amount"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(InputError, match=told):
             parse_image_change(text)
 
@@ -134,7 +166,12 @@ def test_pictures_resemble_each_other_as_their_brightnesses_correlate():
     found = [views(picture) for picture in pictures]
 
     def small(picture, left, top, right, bottom):
-        box = (left * picture.width, top * picture.height, right * picture.width, bottom * picture.height)
+        box = (
+            left * picture.width,
+            top * picture.height,
+            right * picture.width,
+            bottom * picture.height,
+        )
         return pixels(picture.convert("L").resize((32, 32), Image.Resampling.BOX, box)).reshape(-1)
 
     whole = [small(picture, 0, 0, 1, 1) for picture in pictures[:-1]]

@@ -24,8 +24,14 @@ FUNCTIONS = {
     "perceptual-mean": imagehash.phash_simple,
     "wavelet": imagehash.whash,
 }
-CASES = [(method, width) for method in FUNCTIONS for width in (64, 256)] + [("color", 64), ("pdq", 256)]
-PICTURES = {name: picture for name, picture in drawn().items() if picture.mode not in ("I", "F", "I;16")}  # these are scaled
+CASES = [(method, width) for method in FUNCTIONS for width in (64, 256)] + [
+    ("color", 64),
+    ("pdq", 256),
+]
+# these are scaled
+PICTURES = {
+    name: picture for name, picture in drawn().items() if picture.mode not in ("I", "F", "I;16")
+}
 
 
 def by_the_package(picture, method, width):
@@ -56,10 +62,14 @@ def test_many_fingerprints_are_the_single_ones_whatever_the_threads(case, thread
     method, width = case
     hasher = ImageHash(method=method, width=width)
     pictures = [noise(seed) for seed in range(20)] + [noise(1)] * 3
-    items = [encoded(p) if i % 2 else p for i, p in enumerate(pictures)] + [decoded(encoded(noise(50)))] * 9
+    items = [encoded(p) if i % 2 else p for i, p in enumerate(pictures)] + [
+        decoded(encoded(noise(50)))
+    ] * 9
     found = hasher.fingerprints(items, threads=threads)
     single = [hasher.fingerprint(item) for item in items]
-    assert (found.tolist() if width == 64 else [int.from_bytes(row.tobytes(), "big") for row in found]) == single
+    assert (
+        found.tolist() if width == 64 else [int.from_bytes(row.tobytes(), "big") for row in found]
+    ) == single
     assert len(set(single)) > 10
 
 
@@ -70,17 +80,28 @@ def test_the_width_follows_from_the_method_and_is_checked():
     assert ImageHash(method="color").min_quality is None
     for parameters, message in (
         ({"method": "pdq", "width": 64}, "the method pdq has 256 bits, got width=64"),
-        ({"method": "color", "width": 256}, "the method color has 64 bits: it has 14 numbers of equal size, and 56"),
-        ({"method": "average", "width": 128}, "the method average has 64 or 256 bits, got width=128"),
+        (
+            {"method": "color", "width": 256},
+            "the method color has 64 bits: it has 14 numbers of equal size, and 56",
+        ),
+        (
+            {"method": "average", "width": 128},
+            "the method average has 64 or 256 bits, got width=128",
+        ),
         ({"method": "phash"}, "method must be one of average, .* got 'phash'"),
         ({"frame": "last"}, "frame must be one of first, all"),
-        ({"method": "color", "min_quality": 0}, "min_quality is for brightnesses, and the method color compares none"),
+        (
+            {"method": "color", "min_quality": 0},
+            "min_quality is for brightnesses, and the method color compares none",
+        ),
         ({"method": "pdq", "min_quality": 101}, "min_quality must be a whole number"),
     ):
         with pytest.raises(InputError, match=message):
             ImageHash(**parameters)
     for method in ("average", "wavelet", "pdq"):
-        assert ImageHash(method=method, min_quality=100).is_empty(scene(1).filter(ImageFilter.GaussianBlur(30)))
+        assert ImageHash(method=method, min_quality=100).is_empty(
+            scene(1).filter(ImageFilter.GaussianBlur(30))
+        )
 
 
 def test_every_form_of_a_picture_has_the_same_fingerprint(tmp_path):
@@ -88,7 +109,17 @@ def test_every_form_of_a_picture_has_the_same_fingerprint(tmp_path):
     data = encoded(scene(5))
     path.write_bytes(data)
     with path.open("rb") as stream:
-        items = [decoded(data), data, bytearray(data), memoryview(data), path, str(path), stream, stream, io.BytesIO(data)]
+        items = [
+            decoded(data),
+            data,
+            bytearray(data),
+            memoryview(data),
+            path,
+            str(path),
+            stream,
+            stream,
+            io.BytesIO(data),
+        ]
         found = ImageHash().fingerprints(items, threads=2)
         assert len(set(found.tolist())) == 1
         assert ImageHash().fingerprint(stream) == found[0]
@@ -102,10 +133,16 @@ def test_pictures_are_turned_upright():
         upright = ImageOps.exif_transpose(decoded(data))
         for method in ("difference", "perceptual"):
             expected = by_the_package(upright, method, 64)
-            assert ImageHash(method=method).fingerprints([data, decoded(data)]).tolist() == [expected, expected]
+            assert ImageHash(method=method).fingerprints([data, decoded(data)]).tolist() == [
+                expected,
+                expected,
+            ]
         if orientation > 1:
-            assert by_the_package(decoded(data), "difference", 64) != by_the_package(upright, "difference", 64)
-    data = data.replace(b"Exif\0\0II", b"Exif\0\0XX").replace(b"Exif\0\0MM", b"Exif\0\0XX")  # broken data hide no picture
+            assert by_the_package(decoded(data), "difference", 64) != by_the_package(
+                upright, "difference", 64
+            )
+    # broken data hide no picture
+    data = data.replace(b"Exif\0\0II", b"Exif\0\0XX").replace(b"Exif\0\0MM", b"Exif\0\0XX")
     assert ImageHash().fingerprint(data) == by_the_package(decoded(data), "perceptual", 64)
 
 
@@ -120,7 +157,10 @@ def test_the_first_frame_of_an_animation_is_hashed(form):
         frames.append(by_the_package(image, "perceptual", 64))
     assert len(set(frames)) == 4
     assert ImageHash().fingerprint(data) == frames[0]
-    with pytest.raises(InputError, match=r"item 1: .* has 4 frames, and frame='all' asks for each: read it with ImageReader"):
+    with pytest.raises(
+        InputError,
+        match=r"item 1: .* has 4 frames, and frame='all' asks for each: read it with ImageReader",
+    ):
         ImageHash(frame="all").fingerprints([encoded(scene(1)), data])
     image.seek(2)
     assert ImageHash().fingerprint(image) == frames[2]  # an image is the frame that it shows
@@ -142,7 +182,9 @@ DEEP = {
     "PNG of 16 bits": encoded(Image.fromarray(VALUES.astype(np.uint16) * 257)),
     "TIFF of 16 bits": encoded(Image.fromarray(VALUES.astype(np.uint16) * 257), "TIFF"),
     "PGM of 16 bits": b"P5 320 240 65535\n" + (VALUES.astype(">u2") * 257).tobytes(),
-    "TIFF of 32 bits": encoded(Image.fromarray(VALUES.astype(np.int32) * 8_000_000 - 2**30), "TIFF"),
+    "TIFF of 32 bits": encoded(
+        Image.fromarray(VALUES.astype(np.int32) * 8_000_000 - 2**30), "TIFF"
+    ),
     "TIFF of floats": encoded(Image.fromarray(VALUES.astype(np.float32) / 255), "TIFF"),
     "large floats": Image.fromarray((VALUES.astype(np.float32) - 127) * np.float32(2e36)),
 }
@@ -178,7 +220,9 @@ def test_every_mode_of_pillow_has_a_fingerprint(mode):
         picture = scene(20).convert(through).convert(mode)
     assert picture.mode == mode
     for method in ("perceptual", "pdq"):
-        apart = ImageHash(method=method).fingerprint(picture) ^ ImageHash(method=method).fingerprint(scene(20))
+        apart = ImageHash(method=method).fingerprint(picture) ^ ImageHash(
+            method=method
+        ).fingerprint(scene(20))
         assert apart.bit_count() <= 10
 
 
@@ -186,14 +230,21 @@ def smoothed(seed, size):
     return scene(seed, (size[0] // 4, size[1] // 4)).resize(size, Image.Resampling.BICUBIC)
 
 
-@pytest.mark.parametrize(("form", "mode"), [("PNG", "RGB"), ("PNG", "L"), ("PNG", "P"), ("JPEG", "RGB"), ("JPEG", "CMYK")])
+@pytest.mark.parametrize(
+    ("form", "mode"),
+    [("PNG", "RGB"), ("PNG", "L"), ("PNG", "P"), ("JPEG", "RGB"), ("JPEG", "CMYK")],
+)
 def test_pdq_of_large_pictures_is_made_of_smaller_ones(form, mode, monkeypatch):
     hasher, taken = ImageHash(method="pdq"), []
     small = smoothed(3, (1024, 1000)).convert(mode)
-    assert hasher.fingerprint(encoded(small, form)) == by_the_package(decoded(encoded(small, form)), "pdq", 256)
+    assert hasher.fingerprint(encoded(small, form)) == by_the_package(
+        decoded(encoded(small, form)), "pdq", 256
+    )
     large = encoded(smoothed(3, (1500, 1600)).convert(mode), form)
     expected, compute = by_the_package(decoded(large), "pdq", 256), pdqhash.compute
-    monkeypatch.setattr(pdqhash, "compute", lambda pixels: taken.append(pixels.shape) or compute(pixels))
+    monkeypatch.setattr(
+        pdqhash, "compute", lambda pixels: taken.append(pixels.shape) or compute(pixels)
+    )
     for item in (large, decoded(large)):
         assert (hasher.fingerprint(item) ^ expected).bit_count() <= 8
     assert max(rows * columns for rows, columns, _ in taken) <= 1 << 20
@@ -202,14 +253,20 @@ def test_pdq_of_large_pictures_is_made_of_smaller_ones(form, mode, monkeypatch):
 # ---- pictures without a fingerprint ----
 
 
-@pytest.mark.parametrize(("case", "colour"), crossed([*CASES[:-2], CASES[-1]], ["black", "white", "#0000ff"]))
+@pytest.mark.parametrize(
+    ("case", "colour"), crossed([*CASES[:-2], CASES[-1]], ["black", "white", "#0000ff"])
+)
 def test_blank_pictures_have_no_fingerprint(case, colour):
     method, width = case
     hasher, blank = ImageHash(method=method, width=width), Image.new("RGB", (300, 200), colour)
     assert hasher.is_empty(blank)
     known = hasher.fingerprints([blank, noise(1)], empty="mask")[1]
     assert known.tolist() == [False, True]
-    reason = "has the quality 0 for PDQ, below min_quality=20" if method == "pdq" else "is blank: all brightnesses"
+    reason = (
+        "has the quality 0 for PDQ, below min_quality=20"
+        if method == "pdq"
+        else "is blank: all brightnesses"
+    )
     with pytest.raises(InputError, match=rf"^item 1: an image of 300 x 200 pixels {reason}"):
         hasher.fingerprints([noise(1), blank])
     with pytest.raises(InputError, match=rf"^an image of 300 x 200 pixels {reason}"):
@@ -219,18 +276,33 @@ def test_blank_pictures_have_no_fingerprint(case, colour):
 def test_stripes_are_blank_to_methods_that_compare_neighbours_along_them():
     stripes = np.repeat(np.random.default_rng(5).integers(0, 256, (60, 1)).astype(np.uint8), 60, 1)
     found = {
-        method: [ImageHash(method=method, min_quality=0).is_empty(Image.fromarray(picture)) for picture in (stripes, stripes.T)]
-        for method in ("average", "perceptual", "perceptual-mean", "difference", "difference-vertical")
+        method: [
+            ImageHash(method=method, min_quality=0).is_empty(Image.fromarray(picture))
+            for picture in (stripes, stripes.T)
+        ]
+        for method in (
+            "average",
+            "perceptual",
+            "perceptual-mean",
+            "difference",
+            "difference-vertical",
+        )
     }
     neither = [False, False]
     assert found == {
-        "average": neither, "perceptual": neither, "perceptual-mean": [True, False], "difference": [True, False],
+        "average": neither,
+        "perceptual": neither,
+        "perceptual-mean": [True, False],
+        "difference": [True, False],
         "difference-vertical": [False, True],
-    }  # fmt: skip
+    }
 
 
 def surface(kind, seed, size=(200, 150)):
-    """Draw what has no content: a gradient to some side, rings of light around a point, or grain on one colour."""
+    """Draw what has no content.
+
+    A gradient to some side, rings of light around a point, or grain on one colour.
+    """
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0 : size[1], 0 : size[0]] / max(size)
     if kind == "linear":
@@ -242,13 +314,20 @@ def surface(kind, seed, size=(200, 150)):
     return Image.fromarray(values.clip(0, 255).astype(np.uint8))
 
 
-@pytest.mark.parametrize(("method", "width"), [case for case in CASES if case[0] not in ("color", "pdq")])
+@pytest.mark.parametrize(
+    ("method", "width"), [case for case in CASES if case[0] not in ("color", "pdq")]
+)
 def test_nearly_blank_pictures_have_no_fingerprint_unless_asked_for(method, width):
     flat = [surface(kind, seed) for kind in ("linear", "radial", "grain") for seed in range(3)]
-    hasher, all_of_them = ImageHash(method=method, width=width), ImageHash(method=method, width=width, min_quality=0)
+    hasher, all_of_them = (
+        ImageHash(method=method, width=width),
+        ImageHash(method=method, width=width, min_quality=0),
+    )
     assert not hasher.fingerprints(flat, empty="mask")[1].any()
     assert all_of_them.fingerprints(flat, empty="mask")[1].all()
-    with pytest.raises(InputError, match=r"has \d grey levels of detail, below min_quality=4: leave it out"):
+    with pytest.raises(
+        InputError, match=r"has \d grey levels of detail, below min_quality=4: leave it out"
+    ):
         hasher.fingerprint(flat[0])
     scenes = [scene(seed) for seed in range(8)]
     assert hasher.fingerprints(scenes).tolist() == all_of_them.fingerprints(scenes).tolist()
@@ -260,8 +339,11 @@ def test_pdq_leaves_out_pictures_of_low_quality():
     assert 0 < quality < 20
     assert ImageHash(method="pdq").is_empty(dull)
     assert ImageHash(method="pdq", min_quality=quality + 1).is_empty(dull)
-    assert ImageHash(method="pdq", min_quality=quality).fingerprint(dull) == by_the_package(dull, "pdq", 256)
-    assert ImageHash(method="pdq", min_quality=0).is_empty(noise(1, (4, 4)))  # PDQ hashes none so small
+    assert ImageHash(method="pdq", min_quality=quality).fingerprint(dull) == by_the_package(
+        dull, "pdq", 256
+    )
+    # PDQ hashes none so small
+    assert ImageHash(method="pdq", min_quality=0).is_empty(noise(1, (4, 4)))
 
 
 # ---- wrong items ----
@@ -276,7 +358,8 @@ def test_what_is_no_picture_is_refused(tmp_path):
         (b"", "item 0: a picture of 0 bytes: is no picture of a format that Pillow reads"),
         (b"text of some length", "is no picture"),
         ("", "path is empty"),
-        (encoded(scene(1), "EPS"), "is no picture of a format"),  # for which Pillow starts a program
+        # for which Pillow starts a program
+        (encoded(scene(1), "EPS"), "is no picture of a format"),
     ):
         with pytest.raises(InputError, match=message):
             ImageHash().fingerprints([item], empty="mask")
@@ -306,12 +389,17 @@ def test_pictures_above_the_limits_of_pillow_are_refused(monkeypatch):
     data = encoded(scene(1))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 320 * 240 // 2 - 1)
     for threads in (1, 2):
-        with pytest.raises(InputError, match=r"item 0: .* exceeds limit of .*: raise PIL\.Image\.MAX_IMAGE_PIXELS") as caught:
+        with pytest.raises(
+            InputError, match=r"item 0: .* exceeds limit of .*: raise PIL\.Image\.MAX_IMAGE_PIXELS"
+        ) as caught:
             ImageHash().fingerprints([data], threads=threads)
         assert caught.value.reason == "large"
 
 
-@pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP", *map(slow, ["GIF", "TIFF", "BMP", "PPM", "ICO", "TGA", "JPEG2000"])])
+@pytest.mark.parametrize(
+    "form",
+    ["PNG", "JPEG", "WEBP", *map(slow, ["GIF", "TIFF", "BMP", "PPM", "ICO", "TGA", "JPEG2000"])],
+)
 def test_broken_pictures_are_refused_or_read_but_nothing_else(form):
     data = encoded(scene(3, (64, 48)), form)
     rng = np.random.default_rng(form.encode()[0])
@@ -335,22 +423,33 @@ def test_truncated_pictures_are_refused(tmp_path):
     path = tmp_path / "half.jpg"
     data = encoded(scene(3), "JPEG")
     path.write_bytes(data[: len(data) // 2])
-    with pytest.raises(InputError, match=r"half\.jpg: the picture is broken \(.*truncated") as caught:
+    with pytest.raises(
+        InputError, match=r"half\.jpg: the picture is broken \(.*truncated"
+    ) as caught:
         ImageHash().fingerprint(path)
     assert (caught.value.reason, caught.value.path) == ("broken", path)
     path.write_bytes(b"")
-    with pytest.raises(InputError, match=r"half\.jpg: the picture is broken \(Pillow does not recognize its content\)"):
+    with pytest.raises(
+        InputError,
+        match=r"half\.jpg: the picture is broken \(Pillow does not recognize its content\)",
+    ):
         ImageHash().fingerprint(path)
 
 
 @pytest.mark.parametrize(
     ("missing", "method", "packages"),
-    [("PIL", "average", "pillow ImageHash"), ("imagehash", "average", "imagehash"), ("pdqhash", "pdq", "pdqhash")],
+    [
+        ("PIL", "average", "pillow ImageHash"),
+        ("imagehash", "average", "imagehash"),
+        ("pdqhash", "pdq", "pdqhash"),
+    ],
 )
 def test_the_error_for_a_missing_package_says_what_to_install(tmp_path, missing, method, packages):
     (tmp_path / "a.png").write_bytes(encoded(scene(1)))
     code = f"from sys import modules; modules[{missing!r}] = None\nimport fpstore\n"
     code += f"try: fpstore.ImageHash(method={method!r}).fingerprint('a.png')\n"
     code += "except fpstore.MissingExtraError as error: print(error)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
     assert done.stdout.endswith(f"needs the package {missing}: pip install {packages}\n")

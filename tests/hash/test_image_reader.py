@@ -41,18 +41,33 @@ def tree(tmp_path, monkeypatch):
 
 def everything(reader):
     chunks = list(reader)
-    return [name for chunk in chunks for name in chunk.ids], np.concatenate([chunk.fingerprints for chunk in chunks]).tolist()
+    return [name for chunk in chunks for name in chunk.ids], np.concatenate(
+        [chunk.fingerprints for chunk in chunks]
+    ).tolist()
 
 
 PICTURES = ["photos/a/one.png", "photos/a/two.JPG", "photos/b.gif", "photos/no extension"]
-LEFT_OUT = [("blank.png", "blank"), ("cut.jpg", "broken"), ("empty.png", "broken"), ("rows.tsv", "other"), ("text.txt", "other")]
+LEFT_OUT = [
+    ("blank.png", "blank"),
+    ("cut.jpg", "broken"),
+    ("empty.png", "broken"),
+    ("rows.tsv", "other"),
+    ("text.txt", "other"),
+]
 
 
-@pytest.mark.parametrize("hasher", [ImageHash(), ImageHash(method="pdq", min_quality=1)], ids=["perceptual", "pdq"])
+@pytest.mark.parametrize(
+    "hasher", [ImageHash(), ImageHash(method="pdq", min_quality=1)], ids=["perceptual", "pdq"]
+)
 def test_a_folder_is_read_in_the_order_of_names_and_what_is_left_out_is_told(tree, hasher):
     notices = []
     for threads in (1, 2, 7):
-        reader = ImageReader("photos", hasher, threads=threads, on_notice=lambda path, why: notices.append((path.name, why)))
+        reader = ImageReader(
+            "photos",
+            hasher,
+            threads=threads,
+            on_notice=lambda path, why: notices.append((path.name, why)),
+        )
         notices.clear()
         ids, rows = everything(reader)
         assert ids == PICTURES
@@ -60,7 +75,11 @@ def test_a_folder_is_read_in_the_order_of_names_and_what_is_left_out_is_told(tre
         assert rows == width.outside(width.rows(numbers)).tolist()
         assert [(name, "blank" if why == "quality" else why) for name, why in notices] == LEFT_OUT
         assert (reader.skipped, reader.broken, reader.empty) == (2, 2, 1)
-        assert reader.bytes_done == reader.bytes_total == sum(p.stat().st_size for p in tree.rglob("*") if p.is_file())
+        assert (
+            reader.bytes_done
+            == reader.bytes_total
+            == sum(p.stat().st_size for p in tree.rglob("*") if p.is_file())
+        )
 
 
 def test_each_frame_has_an_id_of_its_own(tree):
@@ -70,7 +89,11 @@ def test_each_frame_has_an_id_of_its_own(tree):
         for number in range(3):
             image.seek(number)
             assert rows[2 + number] == ImageHash().fingerprint(image)
-    assert [len(chunk.ids) for chunk in ImageReader("photos", ImageHash(frame="all"), 2)] == [2, 2, 2]
+    assert [len(chunk.ids) for chunk in ImageReader("photos", ImageHash(frame="all"), 2)] == [
+        2,
+        2,
+        2,
+    ]
     (tree / "photos" / "loop").symlink_to(tree / "photos")  # which ends
     (tree / "photos" / os.fsdecode(b"caf\xe9.png")).write_bytes(encoded(scene(9)))
     ids, _ = everything(ImageReader("photos", ImageHash(), follow_symlinks=True))
@@ -82,7 +105,12 @@ def test_suffixes_and_sizes_choose_files(tree):
     notices = []
     size = (tree / PICTURES[3]).stat().st_size
     assert size < (tree / PICTURES[0]).stat().st_size
-    reader = ImageReader("photos", ImageHash(), max_bytes=size, on_notice=lambda path, why: notices.append((path.name, why)))
+    reader = ImageReader(
+        "photos",
+        ImageHash(),
+        max_bytes=size,
+        on_notice=lambda path, why: notices.append((path.name, why)),
+    )
     assert PICTURES[0] not in everything(reader)[0]
     assert ("one.png", "large") in notices
     with pytest.raises(InputError, match=r"one\.png: [0-9]+ bytes, more than max_bytes=1000"):
@@ -98,7 +126,9 @@ def test_named_files_must_be_pictures(tree):
         for threads in (1, 3):
             with pytest.raises(InputError, match=rf"{name}:? {message}"):
                 list(ImageReader([PICTURES[0], f"photos/{name}"], ImageHash(), threads=threads))
-    with pytest.raises(InputError, match=r"blank\.png is blank: all .* equal, so it has no fingerprint$"):
+    with pytest.raises(
+        InputError, match=r"blank\.png is blank: all .* equal, so it has no fingerprint$"
+    ):
         list(ImageReader("photos/blank.png", ImageHash()))
 
 
@@ -107,7 +137,9 @@ def test_huge_pictures_in_folders_are_counted_and_never_decoded(tree, monkeypatc
     data[18:26] = (60_000).to_bytes(4, "little") * 2
     (tree / "photos" / "bomb.bmp").write_bytes(data)
     notices = []
-    reader = ImageReader("photos", ImageHash(), on_notice=lambda path, why: notices.append((path.name, why)))
+    reader = ImageReader(
+        "photos", ImageHash(), on_notice=lambda path, why: notices.append((path.name, why))
+    )
     everything(reader)
     assert ("bomb.bmp", "large") in notices
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20_000)
@@ -118,15 +150,27 @@ def test_huge_pictures_in_folders_are_counted_and_never_decoded(tree, monkeypatc
 
 def test_a_picture_above_the_memory_is_refused_undecoded(tree, monkeypatch):
     large = tree / "photos" / "large.png"
-    large.write_bytes(encoded(Image.new("L", (8000, 5000))))  # 80 MB with its brightness, and a few KB in the file
+    # 80 MB with its brightness, and a few KB in the file
+    large.write_bytes(encoded(Image.new("L", (8000, 5000))))
     notices = []
-    reader = ImageReader("photos", ImageHash(), memory="64MiB", on_notice=lambda path, why: notices.append((path.name, why)))
+    reader = ImageReader(
+        "photos",
+        ImageHash(),
+        memory="64MiB",
+        on_notice=lambda path, why: notices.append((path.name, why)),
+    )
     upright = fpstore.hashing.decoding.upright
-    monkeypatch.setattr("fpstore.hashing.decoding.upright", lambda image: upright(image) if image.width < 8000 else 1 / 0)
+    monkeypatch.setattr(
+        "fpstore.hashing.decoding.upright",
+        lambda image: upright(image) if image.width < 8000 else 1 / 0,
+    )
     assert everything(reader)[0] == PICTURES
     assert ("large.png", "memory") in notices
     assert reader.skipped == 3
-    advice = r"large\.png: 8000 x 5000 pixels take 80\.0 MB, above the budget of 67\.1 MB: raise memory= \(--memory"
+    advice = (
+        r"large\.png: 8000 x 5000 pixels take 80\.0 MB, above the budget of 67\.1 MB: raise "
+        r"memory= \(--memory"
+    )
     with pytest.raises(InputError, match=advice):
         list(ImageReader(large, ImageHash(), memory="64MiB"))
     with pytest.raises(InputError, match="memory must be at least 64MiB"):
@@ -194,7 +238,11 @@ EIGHT = """
 def test_large_pictures_in_eight_threads_take_bounded_memory(tmp_path):
     """PDQ took 29 bytes of each pixel at once: 1.5 GB for eight pictures."""
     large, small = scene(1).resize((3000, 2200)), encoded(scene(1))
-    files = {"large.png": encoded(large.convert("L"), compress_level=1), "large.jpg": encoded(large, "JPEG"), "small.png": small}
+    files = {
+        "large.png": encoded(large.convert("L"), compress_level=1),
+        "large.jpg": encoded(large, "JPEG"),
+        "small.png": small,
+    }
     for name, data in files.items():
         for number in range(4):
             (tmp_path / f"{number}-{name}").write_bytes(data)
@@ -206,7 +254,10 @@ def test_large_pictures_in_eight_threads_take_bounded_memory(tmp_path):
 
 
 def test_unreadable_files_are_storage_errors(tree, with_mode):
-    with with_mode(tree / PICTURES[0], 0), pytest.raises(StorageError, match=r"one\.png: Permission denied"):
+    with (
+        with_mode(tree / PICTURES[0], 0),
+        pytest.raises(StorageError, match=r"one\.png: Permission denied"),
+    ):
         list(ImageReader("photos", ImageHash(), threads=2))
     with pytest.raises(StorageError, match="nowhere"):
         ImageReader("nowhere", ImageHash())
@@ -231,7 +282,9 @@ def test_progress_of_pictures_is_told_before_many_are_read(tmp_path):
         (tmp_path / "photos" / f"{seed:02}.png").write_bytes(encoded(scene(seed, (40, 30))))
     reader = ImageReader(tmp_path / "photos", ImageHash(), threads=1)
     told = []
-    with fpstore.build(tmp_path / "s.fps", reader, progress=lambda *call: told.append((*call, reader.bytes_done))):
+    with fpstore.build(
+        tmp_path / "s.fps", reader, progress=lambda *call: told.append((*call, reader.bytes_done))
+    ):
         pass
     first = next(call for call in told if call[1])
     assert first[:3] == ("reading", 64, None)
@@ -243,4 +296,7 @@ SIZES = {64: 8, 256: 16}
 
 @pytest.fixture(scope="module", params=SIZES)
 def hashes(request):
-    return request.param, [imagehash.phash(scene(seed, (160, 120)), hash_size=SIZES[request.param]) for seed in range(8)]
+    return request.param, [
+        imagehash.phash(scene(seed, (160, 120)), hash_size=SIZES[request.param])
+        for seed in range(8)
+    ]

@@ -1,4 +1,7 @@
-"""What no reader sees changes nothing: invisible characters, other white space; texts of other characters than letters count."""
+"""What no reader sees changes nothing: invisible characters, other white space.
+
+Texts of other characters than letters count.
+"""
 
 import json
 import unicodedata
@@ -16,15 +19,30 @@ from fpstore.base import characters
 from fpstore.errors import InputError
 from fpstore.hashing import Fields, LongestSentences, html
 
-SENTENCE = "an honest man walked along the river with his dog while the sun went slowly down behind the mountains"
+SENTENCE = (
+    "an honest man walked along the river with his dog while the sun went slowly down behind the "
+    "mountains"
+)
 HASHERS = (
-    SimHash(), SimHash(shingle="chars", size=4), SimHash(normalize=False, punctuation="keep"), SimHash(tokenizer="unicode"),
-    SimHash(hash="md5"), MinHash(), MinHash(shingle="chars", size=5, punctuation="remove"), LongestSentences(),
-)  # fmt: skip
+    SimHash(),
+    SimHash(shingle="chars", size=4),
+    SimHash(normalize=False, punctuation="keep"),
+    SimHash(tokenizer="unicode"),
+    SimHash(hash="md5"),
+    MinHash(),
+    MinHash(shingle="chars", size=5, punctuation="remove"),
+    LongestSentences(),
+)
 EVERY = "".join(map(chr, range(0x110000)))
-IGNORED = list(filter(is_ignored, regex.findall(r"[\p{Default_Ignorable_Code_Point}\p{Cc}]", EVERY)))
+IGNORED = list(
+    filter(is_ignored, regex.findall(r"[\p{Default_Ignorable_Code_Point}\p{Cc}]", EVERY))
+)
 ENDS = ["\n", "\r\n", "\r", "\v", "\f", "\x85", "\u2028", "\u2029"]
-BRAILLE, PRIVATE, MORSE = "\u2801\u2803 \u2809\u2819\u2811", "\ue001\ue002 \ue003\ue004", "... --- ..."
+BRAILLE, PRIVATE, MORSE = (
+    "\u2801\u2803 \u2809\u2819\u2811",
+    "\ue001\ue002 \ue003\ue004",
+    "... --- ...",
+)
 SYMBOLS = [BRAILLE, PRIVATE, MORSE, "\U0001f600\U0001f389", "!!!", "$ + %", "\u2500\u2502"]
 
 
@@ -37,7 +55,9 @@ def hidden(text, char="\xad", every=7):
 def test_invisible_characters_cut_no_words(hasher):
     wanted = hasher.fingerprint(SENTENCE)
     for char in (*IGNORED[::41], *"\xad\u200b\u200d\u2060\ufeff\ufe0f\x00\x7f\u3164\u2065"):
-        assert np.array_equal(hasher.fingerprint(char + hidden(SENTENCE, char)), wanted), hex(ord(char))
+        assert np.array_equal(hasher.fingerprint(char + hidden(SENTENCE, char)), wanted), hex(
+            ord(char)
+        )
 
 
 def test_ignored_characters_are_those_of_unicode():
@@ -48,36 +68,70 @@ def test_ignored_characters_are_those_of_unicode():
 
 @pytest.mark.parametrize("char", ["\u200d", "\x01", "\u034f"])
 def test_marks_behind_an_ignored_character_are_composed_and_sorted(char):
-    for text in ("cafe\u0301s", "x\u0316\u0301", "x\u0301\u0316", "b\u0323\u0307", "\u1100\u1161\u11a8", "\u0e01\u0e48\u0e38"):
+    for text in (
+        "cafe\u0301s",
+        "x\u0316\u0301",
+        "x\u0301\u0316",
+        "b\u0323\u0307",
+        "\u1100\u1161\u11a8",
+        "\u0e01\u0e48\u0e38",
+    ):
         for hasher in (SimHash(), MinHash(shingle="chars")):
-            assert np.array_equal(hasher.fingerprint(char.join(text)), hasher.fingerprint(unicodedata.normalize("NFC", text)))
+            assert np.array_equal(
+                hasher.fingerprint(char.join(text)),
+                hasher.fingerprint(unicodedata.normalize("NFC", text)),
+            )
 
 
 def test_invisible_characters_hide_nothing_from_jobs(tmp_path):
     """Six soft hyphens in 18 words: `dedup` removed nothing, `decontaminate` hit nothing."""
-    both = pa.table({"text": [SENTENCE, hidden(SENTENCE, every=16), "another text of some other words that nobody has read"]})
+    both = pa.table(
+        {
+            "text": [
+                SENTENCE,
+                hidden(SENTENCE, every=16),
+                "another text of some other words that nobody has read",
+            ]
+        }
+    )
     assert fpstore.dedup(both, text="text").kept.num_rows == 2
     clean = fpstore.decontaminate(both.slice(1), pa.table({"text": [SENTENCE]}), text="text")
     assert clean.benchmarks[0].hit == 1
-    pages = pa.table({"text": [f"Story {n}\n\nAll {'r' + chr(0xAD) * (n % 2)}ights reserved." for n in range(20)]})
+    pages = pa.table(
+        {
+            "text": [
+                f"Story {n}\n\nAll {'r' + chr(0xAD) * (n % 2)}ights reserved." for n in range(20)
+            ]
+        }
+    )
     assert fpstore.remove_boilerplate(pages, text="text").repeated == 1
-    assert MinHash(stop_words=["the"]).features(hidden(SENTENCE)) == MinHash(stop_words=["t\xadhe"]).features(SENTENCE)
+    assert MinHash(stop_words=["the"]).features(hidden(SENTENCE)) == MinHash(
+        stop_words=["t\xadhe"]
+    ).features(SENTENCE)
 
 
 @pytest.mark.parametrize("extractor", html.EXTRACTORS)
 def test_main_texts_have_no_invisible_characters(extractor):
-    page = "<html><head><title>A ri&shy;ver</title></head><body><article><p>{}</p></article></body></html>"
+    page = (
+        "<html><head><title>A "
+        "ri&shy;ver</title></head><body><article><p>{}</p></article></body></html>"
+    )
     plain, other = (
-        html.main_texts([page.format(text * 10)], extractor)[0] for text in (f"{SENTENCE}. ", f"{hidden(SENTENCE)}. ")
+        html.main_texts([page.format(text * 10)], extractor)[0]
+        for text in (f"{SENTENCE}. ", f"{hidden(SENTENCE)}. ")
     )
     assert plain == other
     assert plain.startswith("A river")
 
 
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("blank", ["", " ", "\u00a0", "\u3000\t", "\u2003", "\u200b", "\ufeff ", "\x1c"])
+@pytest.mark.parametrize(
+    "blank", ["", " ", "\u00a0", "\u3000\t", "\u2003", "\u200b", "\ufeff ", "\x1c"]
+)
 def test_blank_lines_of_any_white_space_end_a_paragraph(end, blank):
-    pages = pa.table({"text": [f"Story {n}{end}{blank}{end}All rights reserved.{blank}" for n in range(20)]})
+    pages = pa.table(
+        {"text": [f"Story {n}{end}{blank}{end}All rights reserved.{blank}" for n in range(20)]}
+    )
     done = fpstore.remove_boilerplate(pages, text="text")
     assert done.table["text"].to_pylist() == [f"Story {n}" for n in range(20)]
     lines = pa.table({"text": [f"Story {n}{end}Share{end}{blank}{end}" for n in range(20)]})
@@ -87,7 +141,9 @@ def test_blank_lines_of_any_white_space_end_a_paragraph(end, blank):
 
 def test_a_paragraph_separator_ends_a_paragraph_alone():
     pages = pa.table({"text": [f"Story {n}\u2029All rights\r\nreserved." for n in range(20)]})
-    assert fpstore.remove_boilerplate(pages, text="text").pieces.texts == ["All rights\r\nreserved."]
+    assert fpstore.remove_boilerplate(pages, text="text").pieces.texts == [
+        "All rights\r\nreserved."
+    ]
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -96,7 +152,14 @@ def test_sentences_end_with_lines(end):
 
 
 def test_a_text_of_blanks_is_dropped():
-    pages = pa.table({"text": [f"All rights reserved.\n\n{blank}" for blank in ["\u00a0", "\u200b", "\ufeff\u3000", ""] * 5]})
+    pages = pa.table(
+        {
+            "text": [
+                f"All rights reserved.\n\n{blank}"
+                for blank in ["\u00a0", "\u200b", "\ufeff\u3000", ""] * 5
+            ]
+        }
+    )
     assert fpstore.remove_boilerplate(pages, text="text").dropped == 20
 
 
@@ -107,7 +170,9 @@ def test_texts_without_letters_are_compared(hasher, text):
     assert np.array_equal(hasher.fingerprint(text), hasher.fingerprint(f" {text}\n"))
     known = hasher.fingerprints([text, *others, " \n", "\u200b\u3000", ""], empty="mask")[1]
     assert known.tolist() == [True] * len(SYMBOLS) + [False] * 3
-    assert not any(np.array_equal(hasher.fingerprint(text), hasher.fingerprint(other)) for other in others)
+    assert not any(
+        np.array_equal(hasher.fingerprint(text), hasher.fingerprint(other)) for other in others
+    )
 
 
 def test_copies_of_texts_without_letters_go(tmp_path, monkeypatch):
@@ -157,7 +222,10 @@ def test_stop_words_find_no_text_without_letters():
         ("\u0623\u0622\u0625", "\u0627\u0627\u0627"),
         ("\u05e9\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd", "\u05e9\u05dc\u05d5\u05dd"),
         ("\u0451\u0439 \u03ac", "\u0435\u0438 \u03b1"),
-        ("\u0928\u092e\u0938\u094d\u0924\u0947 \u0921\u093c", "\u0928\u092e\u0938\u094d\u0924\u0947 \u0921\u093c"),
+        (
+            "\u0928\u092e\u0938\u094d\u0924\u0947 \u0921\u093c",
+            "\u0928\u092e\u0938\u094d\u0924\u0947 \u0921\u093c",
+        ),
         ("\u0e01\u0e38\u0e48", "\u0e01 \u0e38 \u0e48"),
         ("\uac00 \u304b\u3099", "\uac00 \u304c"),
     ],
@@ -199,5 +267,10 @@ def test_words_that_a_line_end_breaks_are_joined(hyphen, end):
     assert SimHash().fingerprint(broken) != SimHash().fingerprint(whole)
     features = MinHash(hyphens="join").feature_sets([whole, broken]).features
     assert np.array_equal(*np.split(features, 2))
-    for other in (f"Smith{hyphen}{end}Jones", f"1{hyphen}{end}a", f"a {hyphen}{end}b", f"a{hyphen}{end}1"):
+    for other in (
+        f"Smith{hyphen}{end}Jones",
+        f"1{hyphen}{end}a",
+        f"a {hyphen}{end}b",
+        f"a{hyphen}{end}1",
+    ):
         assert SimHash(hyphens="join", size=2).features(other) == SimHash(size=2).features(other)

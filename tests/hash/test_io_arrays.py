@@ -48,7 +48,9 @@ def test_every_truncation_of_a_binary_file_is_an_error(tmp_path, name):
 
 
 def test_damaged_parquet_pages_give_an_error_or_rows_never_another_exception(tmp_path):
-    table = pa.table({"fingerprint": pa.array(range(200), pa.uint64()), "id": [f"d{i}" for i in range(200)]})
+    table = pa.table(
+        {"fingerprint": pa.array(range(200), pa.uint64()), "id": [f"d{i}" for i in range(200)]}
+    )
     pq.write_table(table, tmp_path / "a.parquet")
     whole = bytearray((tmp_path / "a.parquet").read_bytes())
     messages = []
@@ -73,7 +75,11 @@ def test_parquet_columns_are_read(tmp_path):
         (pa.array(["a", "b"]).dictionary_encode(), {}, ["a", "b"]),
         (None, {}, None),
     ):
-        columns = {"x": [1.0, 2.0], "fingerprint": pa.array([1, MAX], pa.uint64()), **({} if ids is None else {"id": ids})}
+        columns = {
+            "x": [1.0, 2.0],
+            "fingerprint": pa.array([1, MAX], pa.uint64()),
+            **({} if ids is None else {"id": ids}),
+        }
         pq.write_table(pa.table(columns), tmp_path / "a.parquet")
         reader = open_reader(tmp_path / "a.parquet", chunk_rows=1, **options)
         assert (reader.rows, reader.has_ids) == (2, ids is not None)
@@ -90,7 +96,11 @@ def test_other_parquet_columns_are_named(tmp_path):
         ({"fp": TWO[:1]}, {}, r"no column named 'fingerprint' \(columns here: fp\)"),
         ({"fingerprint": pa.array([1])}, {}, r"type int64, .*cast\(\"uint64\", safe=False\)"),
         ({"fingerprint": [1.0]}, {}, "type double"),
-        ({"fingerprint": ["ff"]}, {}, "row 1: 'ff' is not a fingerprint: it has 2 of 16 hexadecimal digits"),
+        (
+            {"fingerprint": ["ff"]},
+            {},
+            "row 1: 'ff' is not a fingerprint: it has 2 of 16 hexadecimal digits",
+        ),
         ({"fingerprint": pa.array([1, None], pa.uint64())}, {}, "row 2: the fingerprint is null"),
         ({"fingerprint": TWO, "id": ["a", None]}, {}, "row 2: the id is null"),
         ({"fingerprint": TWO, "id": ["a", ""]}, {}, "row 2: the id is empty"),
@@ -99,8 +109,16 @@ def test_other_parquet_columns_are_named(tmp_path):
         ({"fingerprint": TWO[:1], "id": [b"a"]}, {}, "'id' has type binary"),
         ({"fingerprint": TWO[:1], "id": ["a"]}, {"id_type": "int"}, "row 1: the id 'a'"),
         ({"fingerprint": TWO[:1]}, {"id_field": "doc"}, "no column named 'doc'"),
-        ({"fingerprint": pa.array([1] * 10 + [None], pa.uint64())}, {"chunk_rows": 3}, "row 11: the fingerprint is null"),
-        ({"fingerprint": bad_strings([b"0x1", b"0x\xff"])}, {}, "row 2: the fingerprint is not valid UTF-8"),
+        (
+            {"fingerprint": pa.array([1] * 10 + [None], pa.uint64())},
+            {"chunk_rows": 3},
+            "row 11: the fingerprint is null",
+        ),
+        (
+            {"fingerprint": bad_strings([b"0x1", b"0x\xff"])},
+            {},
+            "row 2: the fingerprint is not valid UTF-8",
+        ),
     ):
         pq.write_table(pa.table(columns), tmp_path / "a.parquet")
         with pytest.raises(InputError, match=message) as caught:
@@ -117,16 +135,31 @@ def bad_strings(values, kind=None):
 
 def test_ids_that_are_not_utf_8_are_named(tmp_path):
     """The row was not named, and the path twice; of a table in memory, the error was pyarrow's."""
-    path, many = tmp_path / "a.parquet", {"fingerprint": np.arange(4, dtype=np.uint64), "text": ["one", "two", "three", "four"]}
-    plain = [bad_strings([b"a", b"b\xc3\xa9", b"c\xff", b"d"], kind) for kind in (pa.binary(), pa.large_binary())]
-    for ids in (*plain, *(pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 3]), ids) for ids in plain)):
+    path, many = (
+        tmp_path / "a.parquet",
+        {"fingerprint": np.arange(4, dtype=np.uint64), "text": ["one", "two", "three", "four"]},
+    )
+    plain = [
+        bad_strings([b"a", b"b\xc3\xa9", b"c\xff", b"d"], kind)
+        for kind in (pa.binary(), pa.large_binary())
+    ]
+    for ids in (
+        *plain,
+        *(pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 3]), ids) for ids in plain),
+    ):
         table = pa.table({**many, "id": ids})
         pq.write_table(table, path)
-        for source, call in itertools.product((table, path), (
-            lambda source: list(TextReader(source, SimHash(), text="text", id="id")),
-            lambda source: fpstore.dedup(source, fingerprint="fingerprint", id="id"),
-        )):  # fmt: skip
-            told = re.escape(f"{path if source is path else 'the table'}: row 3: the id is not valid UTF-8 (invalid start byte)")
+        for source, call in itertools.product(
+            (table, path),
+            (
+                lambda source: list(TextReader(source, SimHash(), text="text", id="id")),
+                lambda source: fpstore.dedup(source, fingerprint="fingerprint", id="id"),
+            ),
+        ):
+            told = re.escape(
+                f"{path if source is path else 'the table'}: row 3: the id is not valid UTF-8 "
+                "(invalid start byte)"
+            )
             with pytest.raises(InputError, match=f"^{told}$"):
                 call(source)
         with pytest.raises(InputError, match="row 3: the id is not valid UTF-8"):
@@ -141,7 +174,11 @@ def signed(bits):
 
 
 def fingerprints(path, bits, **options):
-    return [one for chunk in open_reader(path, width=bits, signed=True, **options) for one in chunk.fingerprints.tolist()]
+    return [
+        one
+        for chunk in open_reader(path, width=bits, signed=True, **options)
+        for one in chunk.fingerprints.tolist()
+    ]
 
 
 @pytest.mark.parametrize("bits", BITS)
@@ -151,22 +188,47 @@ def test_every_format_holds_signed_integers(tmp_path, bits):
     for name, dtype in (("a.npy", kind), ("b.npy", "int64"), ("c.npy", f">i{bits // 8}")):
         np.save(tmp_path / name, np.array(values, dtype))
         given.append((name, {}))
-    for name, column in (("a.parquet", pa.array(values, kind)), ("b.parquet", values), ("c.parquet", list(map(str, values)))):
+    for name, column in (
+        ("a.parquet", pa.array(values, kind)),
+        ("b.parquet", values),
+        ("c.parquet", list(map(str, values))),
+    ):
         pq.write_table(pa.table({"fingerprint": column}), tmp_path / name)
         given.append((name, {"decimal": name[0] == "c"}))
-    for name, make, end in (("a.jsonl", int, "\n"), ("b.jsonl", int, "\n\n"), ("c.jsonl", str, "\n")):  # b is read line by line
-        put(tmp_path, name, "".join(json.dumps({"fingerprint": make(value)}) + end for value in values).encode())
+    # b is read line by line
+    for name, make, end in (
+        ("a.jsonl", int, "\n"),
+        ("b.jsonl", int, "\n\n"),
+        ("c.jsonl", str, "\n"),
+    ):
+        put(
+            tmp_path,
+            name,
+            "".join(json.dumps({"fingerprint": make(value)}) + end for value in values).encode(),
+        )
         given.append((name, {"decimal": name[0] == "c"}))
-    for name, line in (("a.tsv", "{}\n"), ("a.csv", "{}\n"), ("a.txt", "{}\n"), ("b.csv", '"{}"\n')):
+    for name, line in (
+        ("a.tsv", "{}\n"),
+        ("a.csv", "{}\n"),
+        ("a.txt", "{}\n"),
+        ("b.csv", '"{}"\n'),
+    ):
         put(tmp_path, name, "".join(map(line.format, values)).encode())
         given.append((name, {"decimal": True}))
     for name, options in given:
-        assert fingerprints(tmp_path / name, bits, **options) == [value % 2**bits for value in values], name
+        assert fingerprints(tmp_path / name, bits, **options) == [
+            value % 2**bits for value in values
+        ], name
         if name not in ("a.txt", "b.csv"):
             with pytest.raises(InputError):
                 list(open_reader(tmp_path / name, width=bits, **options))
-    np.save(tmp_path / "u.npy", np.array([0, 2**bits - 1, 7], f"uint{bits}"))  # unsigned ones are read as before
-    put(tmp_path, "u.tsv", "".join(f"{value:0{bits // 4}x}\n" for value in (0, 2**bits - 1, 7)).encode())
+    # unsigned ones are read as before
+    np.save(tmp_path / "u.npy", np.array([0, 2**bits - 1, 7], f"uint{bits}"))
+    put(
+        tmp_path,
+        "u.tsv",
+        "".join(f"{value:0{bits // 4}x}\n" for value in (0, 2**bits - 1, 7)).encode(),
+    )
     for name in ("u.npy", "u.tsv"):
         assert fingerprints(tmp_path / name, bits) == [0, 2**bits - 1, 7]
 
@@ -179,7 +241,9 @@ def test_what_does_not_fit_is_named(tmp_path, bits):
         with pytest.raises(InputError, match=r"a\.jsonl:2: "):
             fingerprints(tmp_path / "a.jsonl", bits)
         put(tmp_path, "a.tsv", f"1\n{value}\n".encode())
-        with pytest.raises(InputError, match=rf"a\.tsv:2: '{value}' is not a fingerprint: it (is below -2\^|takes)"):
+        with pytest.raises(
+            InputError, match=rf"a\.tsv:2: '{value}' is not a fingerprint: it (is below -2\^|takes)"
+        ):
             fingerprints(tmp_path / "a.tsv", bits, decimal=True)
     if bits == 32:
         for value in (low, high):
@@ -200,7 +264,9 @@ def test_signed_integers_of_another_width_are_refused(tmp_path):
             with pytest.raises(InputError, match=kind):
                 fingerprints(tmp_path / name, 64)
     for bits in (128, 256):
-        with pytest.raises(InputError, match=f"signed integers have 32 or 64 bits, but the width is {bits}"):
+        with pytest.raises(
+            InputError, match=f"signed integers have 32 or 64 bits, but the width is {bits}"
+        ):
             open_reader(tmp_path / "a.npy", width=bits, signed=True)
         with pytest.raises(InputError, match="signed integers have 32 or 64 bits"):
             parse_fingerprint("-1", True, bits, signed=True)
@@ -213,7 +279,13 @@ def test_messages_about_negatives_name_the_option(tmp_path):
     pq.write_table(pa.table({"fingerprint": [-1]}), tmp_path / "a.parquet")
     put(tmp_path, "a.jsonl", b'{"fingerprint": -1}\n')
     put(tmp_path, "a.tsv", b"-1\n")
-    for name, options in (("a.npy", {}), ("a.parquet", {}), ("a.jsonl", {}), ("a.tsv", {}), ("a.tsv", {"decimal": True})):
+    for name, options in (
+        ("a.npy", {}),
+        ("a.parquet", {}),
+        ("a.jsonl", {}),
+        ("a.tsv", {}),
+        ("a.tsv", {"decimal": True}),
+    ):
         with pytest.raises(InputError, match=r"signed=True.*--signed"):
             list(open_reader(tmp_path / name, **options))
         with pytest.raises(InputError) as caught:
@@ -236,11 +308,18 @@ def test_regular_signed_blocks_take_the_fast_path(bits):
 def test_the_command_line_takes_signed_integers(folder):
     fine("build", "x.fps", "signed.csv", "--decimal", "--signed", "-q")
     assert fine("export", "x.fps") == fine("export", "crawl.fps")
-    assert fine("probe", "x.fps", "--decimal", "--signed", "-r", 0, "--", "-1") == f"{'f' * 16}\t{'f' * 16}\t0\tones\n"
+    assert (
+        fine("probe", "x.fps", "--decimal", "--signed", "-r", 0, "--", "-1")
+        == f"{'f' * 16}\t{'f' * 16}\t0\tones\n"
+    )
     for verb in (("probe",), ("scan", "-r", 0), ("nearest",)):
         out = fine(*verb, "x.fps", "--input", "signed.csv", "--decimal", "--signed")
-        assert [line.split("\t")[2] for line in out.splitlines() if line.endswith("\tones")] == ["0"]
+        assert [line.split("\t")[2] for line in out.splitlines() if line.endswith("\tones")] == [
+            "0"
+        ]
     assert "--signed" in failure("probe", "x.fps", "--decimal", "--", "-1", code=2)
     fine("build", "wide.fps", "pdq.tsv", "--width", 256, "-q")
     message = failure("probe", "wide.fps", "--decimal", "--signed", "1")
-    assert message.startswith("fpstore: signed integers have 32 or 64 bits, but this store holds 256 bits")
+    assert message.startswith(
+        "fpstore: signed integers have 32 or 64 bits, but this store holds 256 bits"
+    )

@@ -27,18 +27,40 @@ def test_fingerprint_text_is_read():
 def test_other_text_is_no_fingerprint():
     for text, decimal, reason in (
         ("", False, "expected 16 hexadecimal digits, or 0x and 1 to 16$"),
-        ("ff", False, "'ff' is not a fingerprint: it has 2 of 16 hexadecimal digits: write all 16, or 0x before fewer"),
-        ("123456789012345", False, r"15 of 16 .* \(decimal fingerprints need decimal=True, --decimal\)$"),
+        (
+            "ff",
+            False,
+            (
+                "'ff' is not a fingerprint: it has 2 of 16 hexadecimal digits: write all 16, or 0x "
+                "before fewer"
+            ),
+        ),
+        (
+            "123456789012345",
+            False,
+            r"15 of 16 .* \(decimal fingerprints need decimal=True, --decimal\)$",
+        ),
         ("00000000000000000", False, "over|decimal"),
         ("0x00000000000000001", False, "is not a fingerprint"),
-        ("10000000000000000f", False, "it has 18 hexadecimal digits, but the width is 64: expected 16$"),
+        (
+            "10000000000000000f",
+            False,
+            "it has 18 hexadecimal digits, but the width is 64: expected 16$",
+        ),
         ("18446744073709551615", False, "--decimal"),
         ("xyz", False, "'xyz' is not a fingerprint"),
         ("+1", False, "is not a fingerprint"),
         ("\uff11", False, "is not a fingerprint"),
         ("-5", True, "negative"),
         ("18446744073709551616", True, "it takes 65 bits, but the width is 64: pass width=128"),
-        ("9" * 5000, True, "it has 5000 decimal digits, but the width is 64: there are widths of 32, 64, 128 and 256 bits"),
+        (
+            "9" * 5000,
+            True,
+            (
+                "it has 5000 decimal digits, but the width is 64: there are widths of 32, 64, 128 and "
+                "256 bits"
+            ),
+        ),
         ("0xff", True, "decimal digits"),
         ("1.5", True, "decimal digits"),
     ):
@@ -62,7 +84,8 @@ def test_what_is_no_fingerprint_array_is_named():
         ([1, MAX + 1], ["18446744073709551616", "position 1"]),
         ([1.0, 2], ["float 1.0", "position 0"]),
         ([[1, 2], [3, 4]], ["position 0", "list [1, 2]"]),
-        (np.ma.array([1, 2], np.uint64, mask=[True, False]), ["masked"]),  # the value behind a mask was stored
+        # the value behind a mask was stored
+        (np.ma.array([1, 2], np.uint64, mask=[True, False]), ["masked"]),
         ("00ff", ["str '00ff'"]),
         (b"00", ["bytes"]),
         (None, ["NoneType"]),
@@ -84,7 +107,11 @@ def test_ids_become_integers_or_strings():
         (np.array([3, MAX], dtype=object), [3, MAX]),
     ):
         checked = check_ids(ids, 2)
-        assert (checked.dtype == np.uint64) if isinstance(expected[0], int) else {type(item) for item in checked} == {str}
+        assert (
+            (checked.dtype == np.uint64)
+            if isinstance(expected[0], int)
+            else {type(item) for item in checked} == {str}
+        )
         assert list(checked) == expected
     for one in (0, MAX, np.uint64(MAX), np.int8(7), "a", np.str_("b")):
         assert check_id(one) == one

@@ -27,23 +27,35 @@ def outcome(path, block_bytes, **options):
             chunks = list(open_reader(path, **options))
         except InputError as error:
             return str(error)
-    return [(c.fingerprints.tolist(), c.ids.tolist() if isinstance(c.ids, np.ndarray) else c.ids) for c in chunks]
+    return [
+        (c.fingerprints.tolist(), c.ids.tolist() if isinstance(c.ids, np.ndarray) else c.ids)
+        for c in chunks
+    ]
 
 
 def careful_outcome(path, block_bytes, **options):
     """Return the same, if no block is parsed as a whole."""
-    with patch.object(DelimitedText, "whole", lambda *_: None), patch.object(JsonLines, "whole", lambda *_: None):
+    with (
+        patch.object(DelimitedText, "whole", lambda *_: None),
+        patch.object(JsonLines, "whole", lambda *_: None),
+    ):
         return outcome(path, block_bytes, **options)
 
 
 CELLS = st.one_of(
     st.integers(0, MAX).map("{:016x}".format),
     st.integers(0, MAX).map(str),
-    st.sampled_from(WIDTHS).flatmap(lambda bits: st.integers(0, 2**bits - 1).map(f"{{:0{bits // 4}x}}".format)),
+    st.sampled_from(WIDTHS).flatmap(
+        lambda bits: st.integers(0, 2**bits - 1).map(f"{{:0{bits // 4}x}}".format)
+    ),
     st.sampled_from(WIDTHS).flatmap(lambda bits: st.integers(2**bits - 2, 2**bits + 1).map(str)),
     st.text("0123456789abcdefABCDEF", min_size=1, max_size=21),
-    st.sampled_from(["0x1F", "0X0", "x", "0x", "", " 1", "1 ", '"1"', '"a,b"', '"', "#1", "g", "-1", "+1"]),
-    st.sampled_from(["\u00e9", "1\r", "18446744073709551615", "18446744073709551616", "07", "fingerprint", "id"]),
+    st.sampled_from(
+        ["0x1F", "0X0", "x", "0x", "", " 1", "1 ", '"1"', '"a,b"', '"', "#1", "g", "-1", "+1"]
+    ),
+    st.sampled_from(
+        ["\u00e9", "1\r", "18446744073709551615", "18446744073709551616", "07", "fingerprint", "id"]
+    ),
 )
 GAPS = st.sampled_from(["\t", "\t", "\t", ",", ",", " ", "  ", " , ", "\t\t"])
 ENDS = st.sampled_from(["\n", "\n", "\n", "\r\n", "\n\n", "\n#c\td\n", " \n"])
@@ -54,12 +66,21 @@ def text_files(draw, bits):
     if draw(st.booleans()):  # mostly alike: what the fast path is for, perhaps with one line spoilt
         gap, end = draw(st.sampled_from("\t, ")), draw(st.sampled_from(["\n", "\r\n"]))
         whole = f"{{:0{bits // 4}x}}"
-        with_ids, digits = draw(st.booleans()), draw(st.sampled_from([whole, "0x" + whole, "{:x}", "0x{:x}", "{}"]))
+        with_ids, digits = (
+            draw(st.booleans()),
+            draw(st.sampled_from([whole, "0x" + whole, "{:x}", "0x{:x}", "{}"])),
+        )
         most = draw(st.sampled_from([2**bits - 1, 2**bits - 1, 2**bits]))
-        rows = draw(st.lists(st.tuples(st.integers(0, most) | st.just(most), st.integers(0, 2**65)), max_size=12))
+        rows = draw(
+            st.lists(
+                st.tuples(st.integers(0, most) | st.just(most), st.integers(0, 2**65)), max_size=12
+            )
+        )
         lines = [digits.format(f) + (f"{gap}{i}" if with_ids else "") + end for f, i in rows]
         if lines and draw(st.booleans()):
-            lines[draw(st.integers(0, len(lines) - 1))] = draw(CELLS) + draw(GAPS) + draw(CELLS) + end
+            lines[draw(st.integers(0, len(lines) - 1))] = (
+                draw(CELLS) + draw(GAPS) + draw(CELLS) + end
+            )
         content = "".join(lines).encode()
     else:
         line = st.one_of(CELLS, st.tuples(CELLS, GAPS, CELLS).map("".join))
@@ -71,7 +92,9 @@ def text_files(draw, bits):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    bits_and_content=st.sampled_from(WIDTHS).flatmap(lambda bits: st.tuples(st.just(bits), text_files(bits))),
+    bits_and_content=st.sampled_from(WIDTHS).flatmap(
+        lambda bits: st.tuples(st.just(bits), text_files(bits))
+    ),
     dialect=st.sampled_from(["tsv", "csv", "txt"]),
     decimal=st.booleans(),
     id_type=st.sampled_from(["auto", "int", "str"]),
@@ -88,7 +111,9 @@ def test_fast_and_careful_text_reading_agree(
 
 
 CSV_CELLS = st.lists(
-    st.sampled_from(["a", "#", "5", '"', ",", " ", "\t", "\n", "\n", "\r\n", "\u00e9"]), min_size=1, max_size=8
+    st.sampled_from(["a", "#", "5", '"', ",", " ", "\t", "\n", "\n", "\r\n", "\u00e9"]),
+    min_size=1,
+    max_size=8,
 ).map("".join)
 
 
@@ -100,12 +125,16 @@ CSV_CELLS = st.lists(
     end=st.sampled_from(["\n", "\r\n"]),
     block_bytes=st.sampled_from([1, 7, 40, 1 << 20]),
 )
-def test_both_users_of_the_reader_of_csv_read_what_was_written(tmp_path_factory, ids, ids_first, quoting, end, block_bytes):
+def test_both_users_of_the_reader_of_csv_read_what_was_written(
+    tmp_path_factory, ids, ids_first, quoting, end, block_bytes
+):
     head, rows = ["fingerprint", "id"], [[f"{n:016x}", name] for n, name in enumerate(ids)]
     order = slice(None, None, -1 if ids_first else 1)
     path = tmp_path_factory.getbasetemp() / "both.csv"
     with path.open("w", newline="") as file:
-        csv.writer(file, quoting=quoting, lineterminator=end).writerows(row[order] for row in [head, *rows])
+        csv.writer(file, quoting=quoting, lineterminator=end).writerows(
+            row[order] for row in [head, *rows]
+        )
     chunks = outcome(path, block_bytes, id_type="str", chunk_rows=5)
     assert [name for _, names in chunks for name in names or ()] == ids
     assert [number for numbers, _ in chunks for number in numbers] == list(range(len(ids)))
@@ -115,19 +144,25 @@ def test_both_users_of_the_reader_of_csv_read_what_was_written(tmp_path_factory,
     found = [text.header, *(row for block, line in blocks for row in text.rows(block, line))]
     assert [row.cells for row in found] == [row[order] for row in [head, *rows]]
     assert b"".join(row.raw + b"\n" for row in found) == path.read_bytes()
-    assert [row.line for row in found] == [1 + sum(row.raw.count(b"\n") + 1 for row in found[:n]) for n in range(len(found))]
+    assert [row.line for row in found] == [
+        1 + sum(row.raw.count(b"\n") + 1 for row in found[:n]) for n in range(len(found))
+    ]
 
 
 JSON_VALUES = st.one_of(
     st.integers(0, MAX),
     st.integers(0, MAX).map("{:x}".format),
-    st.sampled_from([None, True, 1.5, -1, 2**64, "", "zz", "#1", "a\nb", "1\t2", "07", "\ud800", [1], {"a": 1}]),
+    st.sampled_from(
+        [None, True, 1.5, -1, 2**64, "", "zz", "#1", "a\nb", "1\t2", "07", "\ud800", [1], {"a": 1}]
+    ),
 )
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    fingerprints=st.lists(st.integers(0, MAX) | st.integers(0, MAX).map(hex) | JSON_VALUES, max_size=6),
+    fingerprints=st.lists(
+        st.integers(0, MAX) | st.integers(0, MAX).map(hex) | JSON_VALUES, max_size=6
+    ),
     ids=st.one_of(
         st.none(),
         st.lists(st.integers(0, MAX), min_size=6, max_size=6),
@@ -140,9 +175,13 @@ JSON_VALUES = st.one_of(
     block_bytes=st.sampled_from([10, 50, 1 << 20]),
     bits=st.sampled_from(WIDTHS),
 )
-def test_fast_and_careful_json_reading_agree(tmp_path_factory, fingerprints, ids, end, decimal, id_type, block_bytes, bits):
+def test_fast_and_careful_json_reading_agree(
+    tmp_path_factory, fingerprints, ids, end, decimal, id_type, block_bytes, bits
+):
     if fingerprints and bits != 64:  # some that only this width takes
-        fingerprints[-1] = fingerprints[-1] if isinstance(fingerprints[-1], int) else f"{2**bits - 3:x}"
+        fingerprints[-1] = (
+            fingerprints[-1] if isinstance(fingerprints[-1], int) else f"{2**bits - 3:x}"
+        )
     rows = [{"fingerprint": value} for value in fingerprints]
     for row, identifier in zip(rows, ids or [], strict=False):
         row["id"] = identifier
@@ -163,23 +202,44 @@ def test_regular_blocks_take_the_fast_path():
         (b"#\n", False, None, ([], None)),
     ):
         fingerprints, ids = parse_block(block, b"\t", Digits(decimal=decimal), kind, plain=True)
-        assert (fingerprints.tolist(), ids if ids is None else ids.tolist() if kind == "int" else ids.texts()) == expected
+        assert (
+            fingerprints.tolist(),
+            ids if ids is None else ids.tolist() if kind == "int" else ids.texts(),
+        ) == expected
 
 
 @pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_regular_blocks_of_every_width_take_the_fast_path(bits):
-    width, values = Width(bits), [0, 1, 2**bits - 1, 2 ** (bits - 1), 10 ** (bits // 4), 2**bits // 3]
+    width, values = (
+        Width(bits),
+        [0, 1, 2**bits - 1, 2 ** (bits - 1), 10 ** (bits // 4), 2**bits // 3],
+    )
     values = [value % 2**bits for value in values]
-    for digits, decimal in ((f"{{:0{bits // 4}x}}", False), ("0x{:x}", False), (f"0X{{:0{bits // 4}X}}", False), ("{}", True)):
+    for digits, decimal in (
+        (f"{{:0{bits // 4}x}}", False),
+        ("0x{:x}", False),
+        (f"0X{{:0{bits // 4}X}}", False),
+        ("{}", True),
+    ):
         lines = "".join(f"{digits.format(value)}\t{value % 7}\n" for value in values).encode()
         fingerprints, ids = parse_block(lines, b"\t", Digits(width, decimal), "int", True)
-        assert (width.numbers(fingerprints), ids.tolist()) == (values, [value % 7 for value in values])
-    for digits, decimal in ((str(2**bits), True), (f"{2**bits:x}", False), (f"0x{2**bits:x}", False), ("f", False)):
+        assert (width.numbers(fingerprints), ids.tolist()) == (
+            values,
+            [value % 7 for value in values],
+        )
+    for digits, decimal in (
+        (str(2**bits), True),
+        (f"{2**bits:x}", False),
+        (f"0x{2**bits:x}", False),
+        ("f", False),
+    ):
         assert parse_block(f"0x0\n{digits}\n".encode(), b"\t", Digits(width, decimal)) is None
 
 
 def test_blocks_end_anywhere(tmp_path, monkeypatch):
-    content = b"\xef\xbb\xbf# c\nfingerprint\tid\n" + b"".join(b"%016x\tdoc-%d\r\n" % (i, i) for i in range(50))
+    content = b"\xef\xbb\xbf# c\nfingerprint\tid\n" + b"".join(
+        b"%016x\tdoc-%d\r\n" % (i, i) for i in range(50)
+    )
     put(tmp_path, "a.tsv", content)
     put(tmp_path, "b.tsv", content + b"0x1\n\xef\xbb\xbf0xff\n")
     for block_bytes in (1, 16, 17, 18, 64):

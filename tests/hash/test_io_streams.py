@@ -31,7 +31,10 @@ def test_no_permission_is_a_storage_error(tmp_path, with_mode):
     path = put(tmp_path, "a.tsv", b"0xff\n")
     with with_mode(path, 0), pytest.raises(StorageError, match=r"a\.tsv: Permission denied"):
         open_reader(path)
-    with with_mode(tmp_path, 0o555), pytest.raises(StorageError, match=r"b\.tsv: Permission denied"):
+    with (
+        with_mode(tmp_path, 0o555),
+        pytest.raises(StorageError, match=r"b\.tsv: Permission denied"),
+    ):
         open_writer(tmp_path / "b.tsv", columns=["fingerprint"])
 
 
@@ -45,7 +48,11 @@ def test_file_name_that_is_not_utf8_can_be_printed(tmp_path):
 
 def test_several_inputs_are_one(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(3, dtype=np.uint64))
-    paths = [tmp_path / "a.npy", put(tmp_path, "b.u64", b"\x07" + bytes(7)), put(tmp_path, "c.tsv", b"0xff\n")]
+    paths = [
+        tmp_path / "a.npy",
+        put(tmp_path, "b.u64", b"\x07" + bytes(7)),
+        put(tmp_path, "c.tsv", b"0xff\n"),
+    ]
     reader = open_reader(paths, chunk_rows=2)
     assert reader.rows is None
     assert reader.bytes_total == sum(path.stat().st_size for path in paths)
@@ -61,7 +68,9 @@ def test_several_inputs_are_one(tmp_path):
     assert len(list(reader)) == 1
     assert reader.has_ids is True
     os.mkfifo(tmp_path / "pipe.tsv")
-    with subprocess.Popen(["/bin/sh", "-c", 'printf "0xff\\n0x1\\n" > "$0"', tmp_path / "pipe.tsv"]):
+    with subprocess.Popen(
+        ["/bin/sh", "-c", 'printf "0xff\\n0x1\\n" > "$0"', tmp_path / "pipe.tsv"]
+    ):
         assert read(tmp_path / "pipe.tsv") == ([255, 1], None)
 
 
@@ -70,15 +79,22 @@ def test_inputs_must_agree_on_ids(tmp_path):
     without = put(tmp_path, "b.tsv", b"# c\n0xff\n")
     raw = put(tmp_path, "c.u64", bytes(8))
     empty = put(tmp_path, "d.u64", b"")
-    for paths, where in [((with_ids, without), "b.tsv:2: no id"), ((without, with_ids), "a.tsv:1: an id"),
-                         ((with_ids, raw), "c.u64: no id"), ((raw, with_ids), "a.tsv:1: an id")]:  # fmt: skip
+    for paths, where in [
+        ((with_ids, without), "b.tsv:2: no id"),
+        ((without, with_ids), "a.tsv:1: an id"),
+        ((with_ids, raw), "c.u64: no id"),
+        ((raw, with_ids), "a.tsv:1: an id"),
+    ]:
         with pytest.raises(InputError, match=where):
             read(paths)
     assert read([empty, with_ids]) == ([255], [1])
 
 
 def test_id_type_is_decided_by_the_first_chunk_of_all_inputs(tmp_path):
-    numbers, names = put(tmp_path, "a.tsv", b"0x1\t1\n0x2\t2\n"), put(tmp_path, "b.tsv", b"0x3\tx\n")
+    numbers, names = (
+        put(tmp_path, "a.tsv", b"0x1\t1\n0x2\t2\n"),
+        put(tmp_path, "b.tsv", b"0x3\tx\n"),
+    )
     assert read([numbers, names]) == ([1, 2, 3], ["1", "2", "x"])
     with pytest.raises(InputError, match=r"b\.tsv:1: the id 'x' .*--id-type str"):
         read([numbers, names], chunk_rows=2)
@@ -108,7 +124,12 @@ except ValueError as error:
 @pytest.mark.parametrize(
     ("source", "target", "given_bytes", "printed"),
     [
-        ("tsv", "jsonl", b"0xff\t\xc3\xa9\n", '{"fingerprint": "00000000000000ff", "id": "\u00e9"}'),
+        (
+            "tsv",
+            "jsonl",
+            b"0xff\t\xc3\xa9\n",
+            '{"fingerprint": "00000000000000ff", "id": "\u00e9"}',
+        ),
         slow("jsonl", "tsv", b'{"fingerprint": 1, "id": 7}', "0000000000000001\t7"),
         slow("u64", "tsv", b"\x02" + bytes(7), "0000000000000002"),
     ],
@@ -116,7 +137,9 @@ except ValueError as error:
 def test_standard_streams(tmp_path, source, target, given_bytes, printed):
     environment = dict(os.environ, PYTHONUTF8="0", LC_ALL="C", PYTHONIOENCODING="ascii")
     command = [sys.executable, "-c", SCRIPT, source, target]
-    done = subprocess.run(command, input=given_bytes, capture_output=True, env=environment, cwd=tmp_path, check=True)
+    done = subprocess.run(
+        command, input=given_bytes, capture_output=True, env=environment, cwd=tmp_path, check=True
+    )
     assert done.stdout.decode().splitlines() == [printed, "standard input can be read only once"]
 
 
@@ -139,7 +162,10 @@ def test_missing_pyarrow_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     Path("a.parquet").write_bytes(b"PAR1")
     for name, call in (("a", open_reader), ("b", lambda path: open_writer(path, columns=["id"]))):
-        with pytest.raises(MissingExtraError, match=rf"^{name}\.parquet: Parquet needs the package pyarrow: pip install pya"):
+        with pytest.raises(
+            MissingExtraError,
+            match=rf"^{name}\.parquet: Parquet needs the package pyarrow: pip install pya",
+        ):
             call(f"{name}.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
@@ -148,5 +174,7 @@ def test_a_package_that_cannot_be_imported_is_not_said_to_be_missing(tmp_path, m
     """Trafilatura was installed, a package that it needs was not, and the message said to install trafilatura."""
     (tmp_path / "broken_package.py").write_text("raise ImportError('it needs another package')")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(MissingExtraError, match=r"installed but cannot be imported \(it needs another package\)"):
+    with pytest.raises(
+        MissingExtraError, match=r"installed but cannot be imported \(it needs another package\)"
+    ):
         import_package("broken_package", "the test")

@@ -56,8 +56,10 @@ def test_result_rows_in_every_text_format():
     expected = {
         "tsv": "0000000000000001\t0000000000000003\t1\ta\n0000000000000001\tffffffffffffffff\t63\tb,\n",
         "csv": '0000000000000001,0000000000000003,1,a\n0000000000000001,ffffffffffffffff,63,"b,"\n',
-        "jsonl": '{"query": "0000000000000001", "fingerprint": "0000000000000003", "distance": 1, "id": "a"}'
-        '\n{"query": "0000000000000001", "fingerprint": "ffffffffffffffff", "distance": 63, "id": "b,"}\n',
+        "jsonl": '{"query": "0000000000000001", "fingerprint": "0000000000000003", "distance": 1, '
+        '"id": "a"}'
+        '\n{"query": "0000000000000001", "fingerprint": "ffffffffffffffff", "distance": 63, "id": '
+        '"b,"}\n',
     }
     for name, text in expected.items():
         for stream in (io.StringIO(), io.BytesIO()):
@@ -87,7 +89,10 @@ def test_refused_rows_leave_the_writer_as_it_was(tmp_path):
             ({"fingerprint": [1]}, "columns fingerprint given, fingerprint, id expected"),
             ({"fingerprint": [1, 2], "id": ["a"]}, "'id' has 1 rows, the columns before it 2"),
             ({"fingerprint": [1], "id": [""]}, "'id': the id at position 0: the id is empty"),
-            ({"fingerprint": [1], "id": ["a\tb"]}, r"cannot be written as tsv: .*--json, or a file\.jsonl"),
+            (
+                {"fingerprint": [1], "id": ["a\tb"]},
+                r"cannot be written as tsv: .*--json, or a file\.jsonl",
+            ),
             ({"fingerprint": [1], "id": [5]}, "'id' mixes integers and strings"),
             ([(1,)], "a row of 1 values for the columns fingerprint, id"),
             (Chunk(np.zeros(1, dtype=np.uint64), None), "columns fingerprint given"),
@@ -96,7 +101,10 @@ def test_refused_rows_leave_the_writer_as_it_was(tmp_path):
                 writer.write(data)
         writer.write([(2, "b")])
     assert read(tmp_path / "a.tsv") == ([1, 2], ["a", "b"])
-    with open_writer(io.StringIO(), columns=["distance"]) as writer, pytest.raises(InputError, match="0 to 64"):
+    with (
+        open_writer(io.StringIO(), columns=["distance"]) as writer,
+        pytest.raises(InputError, match="0 to 64"),
+    ):
         writer.write({"distance": [65]})
 
 
@@ -161,19 +169,27 @@ def test_symbolic_link_stays_and_its_file_is_replaced(tmp_path):
 
 
 def test_what_a_killed_writer_has_left_is_removed_by_the_next_one(tmp_path):
-    names = [".a.tsv.0123abcd.tmp", ".a.tsv.0123abcd.tmp.tmp", ".a.tsv.copy.tmp", ".b.tsv.0123abcd.tmp"]
+    names = [
+        ".a.tsv.0123abcd.tmp",
+        ".a.tsv.0123abcd.tmp.tmp",
+        ".a.tsv.copy.tmp",
+        ".b.tsv.0123abcd.tmp",
+    ]
     for name in names:
         (tmp_path / name).touch()
     with open_writer(tmp_path / "a.tsv", columns=["fingerprint"]) as writer:
         writer.write([(1,)])
         assert not (tmp_path / names[0]).exists()
-        with open_writer(tmp_path / "a.tsv", columns=["fingerprint"]) as another:  # which leaves that of a live one
+        # which leaves that of a live one
+        with open_writer(tmp_path / "a.tsv", columns=["fingerprint"]) as another:
             another.write([(2,)])
     assert read(tmp_path / "a.tsv") == ([1], None)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names[1:], "a.tsv"])
 
 
-def test_an_output_that_is_taken_for_abandoned_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+def test_an_output_that_is_taken_for_abandoned_before_it_is_locked_is_made_again(
+    tmp_path, monkeypatch
+):
     lock, removed = sink.try_lock, []
 
     def lock_late(descriptor, path):

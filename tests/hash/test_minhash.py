@@ -1,4 +1,7 @@
-"""MinHash: equal to what its description says, by a second implementation; distances follow the law that `recall` computes."""
+"""MinHash: equal to what its description says, by a second implementation.
+
+Distances follow the law that `recall` computes.
+"""
 
 import json
 import math
@@ -20,7 +23,10 @@ from fpstore.hashing.registry import read_weights
 
 MASK = 2**64 - 1
 P, Q, R = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
-TEXT = "it was the best of times it was the worst of times it was the age of wisdom it was the age of foolishness"
+TEXT = (
+    "it was the best of times it was the worst of times it was the age of wisdom it was the age "
+    "of foolishness"
+)
 
 
 def avalanche(h):
@@ -82,8 +88,13 @@ def test_sets_are_hashed_as_described(width, isa):  # noqa: F811
 def test_weighted_sets_are_hashed_as_described():
     rng = np.random.default_rng(1)
     for weighting, words in (("count", 3), ("log", 30), ("count", 60)):
-        minhash, text = MinHash(weighting=weighting, size=1, width=64, seed=3), random_text(rng, words)
-        weights = {hash_of(feature, 3): weight for feature, weight in minhash.features(text).items()}
+        minhash, text = (
+            MinHash(weighting=weighting, size=1, width=64, seed=3),
+            random_text(rng, words),
+        )
+        weights = {
+            hash_of(feature, 3): weight for feature, weight in minhash.features(text).items()
+        }
         assert minhash.fingerprint(text) == of_weighted(weights, 64, 3)
     given = {"a": 0.25, "b": 1e-300, "c": 1e300, "d": 5e-324, "e": 7, "nothing": 0}
     weights = {hash_of(feature): weight for feature, weight in given.items() if weight}
@@ -98,20 +109,28 @@ def test_known_answers():
     assert MinHash(width=64, size=5, seed=1).fingerprint(TEXT) == 17510009416935510504
     assert MinHash(width=64, shingle="chars", size=4).fingerprint(TEXT) == 17331469510000893270
     assert MinHash(width=64, weighting="count").fingerprint(TEXT) == 7039236797713662016
-    assert MinHash(width=64, weighting="count").fingerprint({"apple": 0.5, "pear": 2.5}) == 7424587423351901543
+    assert (
+        MinHash(width=64, weighting="count").fingerprint({"apple": 0.5, "pear": 2.5})
+        == 7424587423351901543
+    )
 
 
 def test_narrow_fingerprints_are_the_first_bits_of_wide_ones():
     for weighting in ("set", "count"):
         wide = MinHash(weighting=weighting).fingerprint(TEXT)
         for width in (32, 64, 128):
-            assert MinHash(weighting=weighting, width=width).fingerprint(TEXT) == wide >> (256 - width)
+            assert MinHash(weighting=weighting, width=width).fingerprint(TEXT) == wide >> (
+                256 - width
+            )
 
 
 def test_hashes_with_a_pattern_follow_the_law_too():
     """FNV-1a of features that differ at their ends lies in progressions, which functions of 32 bits kept."""
     minhash = MinHash(hash="fnv1a")
-    left, right = (minhash.fingerprints([[f"{p}-{i}" for i in some] for p in range(1000)]) for some in ((0, 1, 2), (1, 2, 3)))
+    left, right = (
+        minhash.fingerprints([[f"{p}-{i}" for i in some] for p in range(1000)])
+        for some in ((0, 1, 2), (1, 2, 3))
+    )
     distances = np.bitwise_count(left ^ right).sum(1)
     assert abs(distances.mean() - 64) < 5 * math.sqrt(48 / 1000)
     assert abs(distances.var() / 48 - 1) < 5 * math.sqrt(2 / 1000)
@@ -123,7 +142,10 @@ def test_distances_follow_the_binomial_law(weighting):
     minhash, pairs = MinHash(weighting=weighting), 400 if weighting == "set" else 50
     for n, common in ((3, 2), (20, 13), (200, 130), (100, 10)):
         sets = [[f"{pair}-{i}" for i in range(2 * n - common)] for pair in range(pairs)]
-        left, right = (minhash.fingerprints([some[part] for some in sets]) for part in (slice(n), slice(n - common, None)))
+        left, right = (
+            minhash.fingerprints([some[part] for some in sets])
+            for part in (slice(n), slice(n - common, None))
+        )
         distances = np.bitwise_count(left ^ right).sum(1)
         share = (1 - common / (2 * n - common)) / 2
         variance = 256 * share * (1 - share)
@@ -131,12 +153,17 @@ def test_distances_follow_the_binomial_law(weighting):
         assert abs(distances.var() / variance - 1) < 5 * math.sqrt(2 / pairs)
         radius = minhash.radius(jaccard=common / (2 * n - common), recall=0.9)
         recall = minhash.recall(common / (2 * n - common), radius)
-        assert abs((distances <= radius).mean() - recall) < 5 * math.sqrt(recall * (1 - recall) / pairs)
+        assert abs((distances <= radius).mean() - recall) < 5 * math.sqrt(
+            recall * (1 - recall) / pairs
+        )
 
 
 def test_weights_decide_how_similar_weighted_sets_are():
     minhash, pairs = MinHash(weighting="count"), 300
-    items = [({f"{p}a": 3, f"{p}b": 1.5, f"{p}c": 0.5}, {f"{p}a": 1, f"{p}b": 2.5, f"{p}d": 1.5}) for p in range(pairs)]
+    items = [
+        ({f"{p}a": 3, f"{p}b": 1.5, f"{p}c": 0.5}, {f"{p}a": 1, f"{p}b": 2.5, f"{p}d": 1.5})
+        for p in range(pairs)
+    ]
     left, right = (minhash.fingerprints([item[side] for item in items]) for side in (0, 1))
     share = (1 - (1 + 1.5) / (3 + 2.5 + 0.5 + 1.5)) / 2
     distances = np.bitwise_count(left ^ right).sum(1)
@@ -164,7 +191,9 @@ def test_a_text_is_one_set_however_it_comes():
     rows, known = minhash.fingerprints(texts, empty="mask")
     assert known.tolist() == [True, False, True, True, True, True]
     assert (rows[0] == rows[4]).all()
-    assert (minhash.fingerprints(texts * 400, empty="mask", threads=2)[0] == np.tile(rows, (400, 1))).all()
+    assert (
+        minhash.fingerprints(texts * 400, empty="mask", threads=2)[0] == np.tile(rows, (400, 1))
+    ).all()
     for text, row in zip(texts, rows, strict=True):
         if text:
             assert (
@@ -173,44 +202,74 @@ def test_a_text_is_one_set_however_it_comes():
                 == of_set(set(map(hash_of, minhash.features(text))), 256, 0)
             )
     blake = MinHash(hash="blake2b", width=64)
-    assert blake.fingerprint(TEXT) == blake.fingerprint(list(blake.features(TEXT))) != MinHash(width=64).fingerprint(TEXT)
+    assert (
+        blake.fingerprint(TEXT)
+        == blake.fingerprint(list(blake.features(TEXT)))
+        != MinHash(width=64).fingerprint(TEXT)
+    )
 
 
 def test_learnt_weights_make_a_weighted_set():
     learnt = MinHash(size=1, width=64).learn_weights(["the fox", "the dog", "the cat sleeps"])
-    weights = {hash_of(feature): weight for feature, weight in learnt.features("the fox sleeps").items()}
+    weights = {
+        hash_of(feature): weight for feature, weight in learnt.features("the fox sleeps").items()
+    }
     assert learnt.fingerprint("the fox sleeps") == of_weighted(weights, 64, 0)
 
 
 def test_rows_of_several_texts_are_one_set():
-    rows = [{"title": "The Age", "text": TEXT}, {"title": None, "text": TEXT}, {"title": "", "text": ""}]
+    rows = [
+        {"title": "The Age", "text": TEXT},
+        {"title": None, "text": TEXT},
+        {"title": "", "text": ""},
+    ]
     minhash = MinHash()
     found, known = Fields(minhash, {"title": 1, "text": 1}).fingerprints(rows, empty="mask")
     assert known.tolist() == [True, True, False]
     features = [{**minhash.features("The Age"), **minhash.features(TEXT)}, minhash.features(TEXT)]
-    assert [int.from_bytes(row.tobytes()) for row in found[:2]] == [of_set(set(map(hash_of, some)), 256, 0) for some in features]
+    assert [int.from_bytes(row.tobytes()) for row in found[:2]] == [
+        of_set(set(map(hash_of, some)), 256, 0) for some in features
+    ]
     weighted = MinHash(weighting="count", width=64)
     weights = {feature: 4 * weight for feature, weight in weighted.features("The Age").items()}
     for feature, weight in weighted.features(TEXT).items():
         weights[feature] = weights.get(feature, 0) + weight
     made = Fields(weighted, {"title": 4, "text": 1}).fingerprint(rows[0])
-    assert made == of_weighted({hash_of(feature): weight for feature, weight in weights.items()}, 64, 0)
+    assert made == of_weighted(
+        {hash_of(feature): weight for feature, weight in weights.items()}, 64, 0
+    )
     with pytest.raises(InputError, match="MinHash of sets counts each field once"):
         Fields(minhash, {"title": 4, "text": 1})
 
 
 def test_a_store_remembers_it(tmp_path):
-    texts = [TEXT, TEXT.replace("wisdom", "reason"), "call me ishmael some years ago never mind how long precisely"]
+    texts = [
+        TEXT,
+        TEXT.replace("wisdom", "reason"),
+        "call me ishmael some years ago never mind how long precisely",
+    ]
     minhash = MinHash()
     assert from_description(minhash.describe()) == minhash != SimHash(size=3, width=256)
-    with fpstore.build(tmp_path / "docs.fps", minhash.fingerprints(texts), width=256, radius=60, fingerprinter=minhash) as store:
+    with fpstore.build(
+        tmp_path / "docs.fps",
+        minhash.fingerprints(texts),
+        width=256,
+        radius=60,
+        fingerprinter=minhash,
+    ) as store:
         assert from_description(store.fingerprinter) == minhash
-        assert {ids for match in store.probe(minhash.fingerprint(TEXT)) for ids in match.ids} == {0, 1}
+        assert {ids for match in store.probe(minhash.fingerprint(TEXT)) for ids in match.ids} == {
+            0,
+            1,
+        }
 
 
 def test_the_command_line_makes_it_and_a_store_goes_on_with_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    other = "call me ishmael some years ago never mind how long precisely having little or no money in my purse"
+    other = (
+        "call me ishmael some years ago never mind how long precisely having little or no money "
+        "in my purse"
+    )
     near = TEXT.replace("best", "worst")
     Path("a.jsonl").write_text("".join(json.dumps({"t": text}) + "\n" for text in (TEXT, other)))
     Path("b.jsonl").write_text(json.dumps({"t": near}) + "\n")
@@ -221,7 +280,11 @@ def test_the_command_line_makes_it_and_a_store_goes_on_with_it(tmp_path, monkeyp
     assert int(digits, 16) == minhash.fingerprint(near)
     fine("build", "s.fps", "a.jsonl", "--text-field", "t", "--method", "minhash", "--quiet")
     with fpstore.open("s.fps") as store:
-        assert (store.width, store.radius, from_description(store.fingerprinter)) == (256, 50, minhash)
+        assert (store.width, store.radius, from_description(store.fingerprinter)) == (
+            256,
+            50,
+            minhash,
+        )
     fine("insert", "s.fps", "b.jsonl", "--text-field", "t", "--quiet")
     distance = (minhash.fingerprint(near) ^ minhash.fingerprint(TEXT)).bit_count()
     lines = [line.split("\t")[2:] for line in fine("probe", "s.fps", "near.txt").splitlines()]
@@ -229,18 +292,41 @@ def test_the_command_line_makes_it_and_a_store_goes_on_with_it(tmp_path, monkeyp
     assert distance <= 50
     shown = json.loads(fine("compare", "a.txt", "near.txt", "--method", "minhash", "--json"))
     assert shown["distance"] == distance
-    fine("weights", "a.jsonl", "--text-field", "t", "--method", "minhash", "--output", "w.json", "--quiet")
+    fine(
+        "weights",
+        "a.jsonl",
+        "--text-field",
+        "t",
+        "--method",
+        "minhash",
+        "--output",
+        "w.json",
+        "--quiet",
+    )
     learnt = read_weights("w.json")
     assert isinstance(learnt, MinHash)
     made = fine("hash", "near.txt", "--text", "--weights", "w.json", "--width", "64").split("\t")[0]
     assert int(made, 16) == replace(learnt, width=64).fingerprint(near)
-    assert build_options(MinHash(size=5, width=128)) == ["--method", "minhash", "--shingle-size", "5", "--width", "128"]
+    assert build_options(MinHash(size=5, width=128)) == [
+        "--method",
+        "minhash",
+        "--shingle-size",
+        "5",
+        "--width",
+        "128",
+    ]
 
 
 def test_groups_of_a_store_have_no_chains_by_default(tmp_path):
     chain = [0, (1 << 40) - 1, (1 << 80) - 1]
-    for name, maker in (("m", MinHash()), ("h", MainText(MinHash())), ("f", Fields(MinHash(), {"a": 1, "b": 1}))):
-        with fpstore.build(tmp_path / name, chain, width=256, radius=40, fingerprinter=maker) as store:
+    for name, maker in (
+        ("m", MinHash()),
+        ("h", MainText(MinHash())),
+        ("f", Fields(MinHash(), {"a": 1, "b": 1})),
+    ):
+        with fpstore.build(
+            tmp_path / name, chain, width=256, radius=40, fingerprinter=maker
+        ) as store:
             assert list(store.clusters()) == [[0, 1]]
             assert list(store.clusters(group="connected")) == [[0, 1, 2]]
 
@@ -251,8 +337,14 @@ def test_what_is_refused():
         (lambda: sets.fingerprint({"a": 2}), "the features of sets have no weights"),
         (lambda: weighted.fingerprint({"a": -1}), "weights from 0 on"),
         (lambda: weighted.fingerprint([("a", 1), ("a", -1), ("b", 1)]), "weights from 0 on"),
-        (lambda: weighted.fingerprint({"a": 1e308, "b": 1e308}), "sum of the weights is not finite"),
-        (lambda: weighted.fingerprint({"a": 10**308, "b": 10**308}), "sum of the weights is not finite"),
+        (
+            lambda: weighted.fingerprint({"a": 1e308, "b": 1e308}),
+            "sum of the weights is not finite",
+        ),
+        (
+            lambda: weighted.fingerprint({"a": 10**308, "b": 10**308}),
+            "sum of the weights is not finite",
+        ),
         (lambda: weighted.fingerprint({"a": 0}), "without features"),
         (lambda: sets.fingerprint(""), "is blank"),
         (lambda: sets.recall(1.5, 3), "jaccard must be a number from 0 to 1"),

@@ -18,12 +18,19 @@ from fpstore.io import open_reader
 from fpstore.tasks import plan_dedup
 from fpstore.tasks.inputs import found_inputs
 
-TEXTS = ["the quick brown fox jumps over the lazy dog and runs away", "nobody has written these words before anywhere"]
+TEXTS = [
+    "the quick brown fox jumps over the lazy dog and runs away",
+    "nobody has written these words before anywhere",
+]
 ROWS = [{"id": n, "text": text} for n, text in enumerate([TEXTS[0], TEXTS[1], TEXTS[0]])]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
 PACKED = {
-    "": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress, ".bz2": bz2.compress, ".xz": lzma.compress,
-}  # fmt: skip
+    "": bytes,
+    ".gz": gzip.compress,
+    ".zst": zstandard.ZstdCompressor().compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
 
 
 @pytest.mark.parametrize("packing", list(PACKED))
@@ -61,11 +68,13 @@ def test_packed_files_of_several_frames(tmp_path, packing):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (json.dumps(ROWS), "is one JSON array"), (json.dumps(ROWS, indent=1), "is one JSON array"),
-        (json.dumps(ROWS[0], indent=2), "is JSON over several lines"), ("\ufeff" + json.dumps(ROWS), "is one JSON array"),
+        (json.dumps(ROWS), "is one JSON array"),
+        (json.dumps(ROWS, indent=1), "is one JSON array"),
+        (json.dumps(ROWS[0], indent=2), "is JSON over several lines"),
+        ("\ufeff" + json.dumps(ROWS), "is one JSON array"),
         (json.dumps(["long " * (1 << 22)]), "is one JSON array"),
     ],
-)  # fmt: skip
+)
 def test_json_that_is_no_lines_is_named(tmp_path, content, message):
     path = tmp_path / "a.json"
     path.write_text(content, encoding="utf-8")
@@ -111,11 +120,23 @@ def odd(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("command", [
-    "dedup k out", "dedup k out --processes 2", "dedup k/part-0 out.jsonl", "dedup k out --unit line", "dedup k out --against k2",
-    "decontaminate k benchmark.jsonl", "calibrate k --sample 10 --copies 2", "weights k", "lsh build i.lsh k --threshold 0.5",
-    "build s.fps k", "task build p s.fps k", "task lsh p i.lsh k --threshold 0.5",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        "dedup k out",
+        "dedup k out --processes 2",
+        "dedup k/part-0 out.jsonl",
+        "dedup k out --unit line",
+        "dedup k out --against k2",
+        "decontaminate k benchmark.jsonl",
+        "calibrate k --sample 10 --copies 2",
+        "weights k",
+        "lsh build i.lsh k --threshold 0.5",
+        "build s.fps k",
+        "task build p s.fps k",
+        "task lsh p i.lsh k --threshold 0.5",
+    ],
+)
 def test_format_counts_for_folders(odd, command):
     (odd / "benchmark.jsonl").write_bytes(LINES)
     (odd / "k2").mkdir()
@@ -124,14 +145,20 @@ def test_format_counts_for_folders(odd, command):
     assert done.exit_code == 0, done.output
     if command.startswith("dedup k out") and "--" not in command:
         assert sorted(path.name for path in (odd / "out").iterdir()) == ["part-0", "part-1.data"]
-        assert run(*command.split(), "--text-field", "text", "--format", "jsonl", "--force").exit_code == 0
+        assert (
+            run(*command.split(), "--text-field", "text", "--format", "jsonl", "--force").exit_code
+            == 0
+        )
 
 
 def test_format_of_functions(odd):
     assert len(fpstore.dedup("k", text="text", format="jsonl").kept) == 2
     assert len(fpstore.remove_boilerplate("k", text="text", format="jsonl").pieces) == 0
     (odd / "benchmark.jsonl").write_bytes(LINES)
-    assert len(fpstore.decontaminate("k", "benchmark.jsonl", text="text", format="jsonl").hits.rows) > 0
+    assert (
+        len(fpstore.decontaminate("k", "benchmark.jsonl", text="text", format="jsonl").hits.rows)
+        > 0
+    )
 
 
 @pytest.mark.parametrize("is_stored", [False, True])
@@ -140,4 +167,8 @@ def test_format_of_plans(odd, is_stored):
     plan = plan_dedup(odd / "plan", source, odd / "planned", text="text", format="jsonl")
     plan.run_all()
     assert plan.finish()["kept"] == 2
-    assert sorted(path.name for path in (odd / "planned").iterdir()) == ["_fpstore.json", "part-0", "part-1.data"]
+    assert sorted(path.name for path in (odd / "planned").iterdir()) == [
+        "_fpstore.json",
+        "part-0",
+        "part-1.data",
+    ]

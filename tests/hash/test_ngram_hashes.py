@@ -13,13 +13,19 @@ from fpstore.hashing.features import rows_of
 def test_hashes_are_those_of_the_features(shingle):
     rng = np.random.default_rng(4)
     words = ["a", "bc", "\u4e2d\u6587", "e\u0301", "\u03a3", "x" * 40, "Stra\u00dfe"]
-    texts = [" ".join(rng.choice(words, int(rng.integers(0, 12)))) for _ in range(60)] + ["", " ", "\n"]
+    texts = [" ".join(rng.choice(words, int(rng.integers(0, 12)))) for _ in range(60)] + [
+        "",
+        " ",
+        "\n",
+    ]
     for size in (1, 2, 3, 13):
         maker = MinHash(size=size, shingle=shingle)
         found, at = maker.whole_hashes(texts), 0
         for text, count, units in zip(texts, found.sizes, found.units, strict=True):
             pieces = list(maker.features(text))
-            assert found.features[at : at + count].tolist() == sorted(rows_of(pieces, "xxh64", 0, Width(64)).tolist())
+            assert found.features[at : at + count].tolist() == sorted(
+                rows_of(pieces, "xxh64", 0, Width(64)).tolist()
+            )
             at += count
             form = maker._form.of(text)
             assert units == min(len(form.split()) if shingle == "words" else len(form), size)
@@ -37,10 +43,18 @@ def test_ranks_are_places_among_known_hashes(count):
     every = np.unique(found.features)
     some = rng.choice(every, min(count, len(every)) // 2, replace=False)
     edges = np.array([0, 2**64 - 1, *(some[:5] ^ np.uint64(1))], np.uint64)
-    known = np.unique(np.concatenate([some, edges, rng.integers(0, 2**64, count, dtype=np.uint64)]))[:count]
+    known = np.unique(
+        np.concatenate([some, edges, rng.integers(0, 2**64, count, dtype=np.uint64)])
+    )[:count]
     ranks = maker.ranks_among(_kernel.KnownHashes(known), texts)
     at = np.searchsorted(known, found.features)
-    there = np.array([k < len(known) and known[k] == h for k, h in zip(at.tolist(), found.features, strict=True)], bool)
+    there = np.array(
+        [
+            k < len(known) and known[k] == h
+            for k, h in zip(at.tolist(), found.features, strict=True)
+        ],
+        bool,
+    )
     lists = np.repeat(np.arange(len(texts)), found.sizes)
     assert ranks.features.tolist() == at[there].tolist()
     assert ranks.sizes.tolist() == np.bincount(lists[there], minlength=len(texts)).tolist()

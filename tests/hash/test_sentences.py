@@ -23,17 +23,23 @@ STORY = (
     "\u5b83\u8d70\u5230\u6811\u4e0b\uff0c\u5f00\u59cb\u5938\u5956\u4e4c\u9e26\u3002"
     "\u4e4c\u9e26\u5f20\u5f00\u4e86\u5634\u3002"
 )
-CHARACTERS = st.one_of(st.sampled_from("ab A.!?\n\u3002\uff0c\u4e2d\u0301"), st.characters(codec="utf-8"))
+CHARACTERS = st.one_of(
+    st.sampled_from("ab A.!?\n\u3002\uff0c\u4e2d\u0301"), st.characters(codec="utf-8")
+)
 
 
 def described(text, n):
     """Return the signature that the docstring describes."""
     text = "".join(char for char in text if not is_ignored(char))
-    sentences = re.split("[!?;\n\v\f\r\x85\u2028\u2029\u2026\u3002\uff01\uff1b\uff1f]|\\.(?=\\s|$)", text)
+    sentences = re.split(
+        "[!?;\n\v\f\r\x85\u2028\u2029\u2026\u3002\uff01\uff1b\uff1f]|\\.(?=\\s|$)", text
+    )
     forms = set()
     for sentence in sentences:
         folded = unicodedata.normalize("NFKC", sentence).casefold()
-        forms.add("".join(c for c in folded if re.match(r"\w", c) or unicodedata.category(c)[0] == "M"))
+        forms.add(
+            "".join(c for c in folded if re.match(r"\w", c) or unicodedata.category(c)[0] == "M")
+        )
     forms.discard("")
     if not forms:
         return "".join(unicodedata.normalize("NFKC", text).casefold().split())
@@ -54,7 +60,9 @@ def test_a_copy_in_another_frame_is_found_and_another_text_is_not():
     longest = LongestSentences()
     copies = (STORY, PAGE.format(STORY), STORY.replace("\uff0c", " , "))
     assert len(set(map(longest.fingerprint, copies))) == 1
-    assert longest.fingerprint(STORY) != longest.fingerprint(STORY.replace("\u72d0\u72f8", "\u72fc"))
+    assert longest.fingerprint(STORY) != longest.fingerprint(
+        STORY.replace("\u72d0\u72f8", "\u72fc")
+    )
     assert longest.fingerprint("a b. c d. e f") == longest.fingerprint("e f. c d. a b. a b.")
 
 
@@ -63,7 +71,10 @@ def test_pinned():
     assert LongestSentences(n=2).sentences("ccc! bbb! aaa! dd!") == ["aaa", "bbb"]
     longest = LongestSentences(n=2, width=128, seed=5)
     assert from_description(longest.describe()) == longest
-    assert LongestSentences(n=1, width=128, seed=3).fingerprint("one. two words") == 0x34086DBF49D8C98EAFC0C8916C317362
+    assert (
+        LongestSentences(n=1, width=128, seed=3).fingerprint("one. two words")
+        == 0x34086DBF49D8C98EAFC0C8916C317362
+    )
 
 
 def test_empty_texts_and_wrong_arguments():
@@ -74,20 +85,39 @@ def test_empty_texts_and_wrong_arguments():
         longest.fingerprints(["a", " "])
     with pytest.raises(InputError, match="item 0: expected a text"):
         longest.fingerprints([{"a": 1}])
-    for wrong, message in (({"n": 0}, "n must be"), ({"width": 8}, "width must be"), ({"seed": -1}, "seed must be")):
+    for wrong, message in (
+        ({"n": 0}, "n must be"),
+        ({"width": 8}, "width must be"),
+        ({"seed": -1}, "seed must be"),
+    ):
         with pytest.raises(InputError, match=message):
             LongestSentences(**wrong)
 
 
 OTHERS = {
-    "shingle": "words", "size": 255, "weighting": "set", "width": 128, "hash": "blake2b", "seed": 2**64 - 1, "normalize": False,
-    "case": "keep", "hyphens": "join",
-    "punctuation": "remove", "marks": "punctuation", "digits": "zero", "spaces": "single", "stop_words": ["the", "of"],
-    "weights": {"hashes": "AQAAAAAAAAA=", "weights": "BwA=", "other": 9}, "tokenizer": None, "order": "given",
-}  # fmt: skip
+    "shingle": "words",
+    "size": 255,
+    "weighting": "set",
+    "width": 128,
+    "hash": "blake2b",
+    "seed": 2**64 - 1,
+    "normalize": False,
+    "case": "keep",
+    "hyphens": "join",
+    "punctuation": "remove",
+    "marks": "punctuation",
+    "digits": "zero",
+    "spaces": "single",
+    "stop_words": ["the", "of"],
+    "weights": {"hashes": "AQAAAAAAAAA=", "weights": "BwA=", "other": 9},
+    "tokenizer": None,
+    "order": "given",
+}
 
 
-@pytest.mark.parametrize("parameters", [DEFAULTS | {"stop_words": [], "weights": None, "tokenizer": None}, OTHERS])
+@pytest.mark.parametrize(
+    "parameters", [DEFAULTS | {"stop_words": [], "weights": None, "tokenizer": None}, OTHERS]
+)
 def test_a_description_survives_json_and_rebuilds_the_fingerprinter(parameters):
     simhash = SimHash(**parameters)
     description = json.loads(json.dumps(simhash.describe()))
@@ -98,7 +128,9 @@ def test_a_description_survives_json_and_rebuilds_the_fingerprinter(parameters):
     assert json.dumps(SimHash(size=np.int64(4), seed=np.uint64(2**64 - 1)).describe())
 
 
-@pytest.mark.parametrize("kind", ["fingerprinter 'simhash'", "fingerprinter 'minhash'", "the family 'minhash'"])
+@pytest.mark.parametrize(
+    "kind", ["fingerprinter 'simhash'", "fingerprinter 'minhash'", "the family 'minhash'"]
+)
 def test_an_older_version_advises_to_build_again(kind):
     """It advised to upgrade fpstore, which is what made the description older."""
     maker, read = {
@@ -109,15 +141,23 @@ def test_an_older_version_advises_to_build_again(kind):
     own = maker.version
     with pytest.raises(FormatVersionError) as caught:
         read(maker.describe() | {"version": own - 1})
-    older = f"version {own - 1} of {kind} is of an older fpstore, and this one makes {own}: build it again from its texts"
+    older = (
+        f"version {own - 1} of {kind} is of an older fpstore, and this one makes {own}: build it "
+        "again from its texts"
+    )
     assert (str(caught.value), caught.value.expected, caught.value.got) == (older, own, own - 1)
-    with pytest.raises(FormatVersionError, match=f"^unknown version {own + 1} of {kind}: this one makes {own}; upgrade fpstore$"):
+    with pytest.raises(
+        FormatVersionError,
+        match=f"^unknown version {own + 1} of {kind}: this one makes {own}; upgrade fpstore$",
+    ):
         read(maker.describe() | {"version": own + 1})
 
 
 def test_unknown_names_versions_and_parameters_are_told_apart():
     good = SimHash().describe()
-    with pytest.raises(FormatVersionError, match=r"unknown fingerprinter 'phash': this fpstore knows .*\bsimhash\b"):
+    with pytest.raises(
+        FormatVersionError, match=r"unknown fingerprinter 'phash': this fpstore knows .*\bsimhash\b"
+    ):
         from_description({**good, "name": "phash"})
     with pytest.raises(FormatVersionError, match="unknown version 3") as caught:
         from_description({**good, "version": 3})
@@ -125,10 +165,18 @@ def test_unknown_names_versions_and_parameters_are_told_apart():
     with pytest.raises(FormatVersionError, match="unknown parameter 'stem'"):
         from_description({**good, "parameters": {**good["parameters"], "stem": True}})
     with pytest.raises(InputError, match="lacks size"):
-        from_description({**good, "parameters": {k: v for k, v in good["parameters"].items() if k != "size"}})
+        from_description(
+            {**good, "parameters": {k: v for k, v in good["parameters"].items() if k != "size"}}
+        )
     with pytest.raises(InputError, match="size must be a whole number"):
         from_description({**good, "parameters": {**good["parameters"], "size": 0}})
     wrong = ({"name": 1}, {"version": "1"}, {"version": True}, {"parameters": []})
-    for description in (None, "simhash", {}, {"name": "simhash"}, *({**good, **change} for change in wrong)):
+    for description in (
+        None,
+        "simhash",
+        {},
+        {"name": "simhash"},
+        *({**good, **change} for change in wrong),
+    ):
         with pytest.raises(InputError, match="a fingerprinter"):
             from_description(description)

@@ -1,4 +1,7 @@
-"""Fingerprints of the package simhash, bit for bit: of texts, features and weights; and the classes that stand for its own."""
+"""Fingerprints of the package simhash, bit for bit: of texts, features and weights.
+
+And the classes that stand for its own.
+"""
 
 import hashlib
 import itertools
@@ -56,18 +59,26 @@ def test_weights_have_the_fingerprints_of_the_package_simhash(kind, width):
     ]
     values = [simhash_package.Simhash(item, f=width).value for item in items]
     made = hasher.fingerprints(items)
-    assert (made.tolist() if width < 128 else [int.from_bytes(row.tobytes(), "big") for row in made]) == values
+    assert (
+        made.tolist() if width < 128 else [int.from_bytes(row.tobytes(), "big") for row in made]
+    ) == values
     assert [hasher.fingerprint(list(item.items())) for item in items] == values
 
 
 def test_features_without_weights_have_the_fingerprints_of_the_package_simhash():
     hasher = SimHash.of_simhash_package()
     published = 57087923692560392  # by the package's own tests
-    assert hasher.fingerprint([("aaa", 1), ("bbb", 1)]) == simhash_package.Simhash(["aaa", "bbb"]).value == published
+    assert (
+        hasher.fingerprint([("aaa", 1), ("bbb", 1)])
+        == simhash_package.Simhash(["aaa", "bbb"]).value
+        == published
+    )
     for count in (1, 2, 3, 200, 201, 999):
         features = [f"feature {i * i % 97}" for i in range(count)]
         assert hasher.fingerprint(features) == simhash_package.Simhash(features).value
-        assert hasher.fingerprint(iter(features)) == hasher.fingerprint([(feature, 1) for feature in features])
+        assert hasher.fingerprint(iter(features)) == hasher.fingerprint(
+            [(feature, 1) for feature in features]
+        )
 
 
 def test_functions_make_the_hashes_of_features():
@@ -81,8 +92,16 @@ def test_functions_make_the_hashes_of_features():
         for text, function in itertools.product(TEXTS, (number, digest)):
             expected = simhash_package.Simhash(text, f=width, hashfunc=digest).value
             assert SimHash.of_simhash_package(width, function).fingerprint(text) == expected
-        for wrong in (lambda data: data[:1], lambda data: "text", lambda data: 1.5, lambda data: None):
-            with pytest.raises(InputError, match=f"hash must return an integer, or bytes, {width // 8} or more, got"):
+        for wrong in (
+            lambda data: data[:1],
+            lambda data: "text",
+            lambda data: 1.5,
+            lambda data: None,
+        ):
+            with pytest.raises(
+                InputError,
+                match=f"hash must return an integer, or bytes, {width // 8} or more, got",
+            ):
                 SimHash(hash=wrong, width=width).fingerprint("a b")
     with pytest.raises(InputError, match="a hash that is a function cannot be remembered"):
         SimHash(hash=digest).describe()

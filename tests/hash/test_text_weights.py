@@ -35,9 +35,14 @@ def corpus(documents=80, seed=5):
 
 
 def key_of(feature, parameters):
-    """Return the hash by which the weight of a feature is known: the first 64 bits, of a fingerprint of at least 64."""
+    """Return the hash by which the weight of a feature is known.
+
+    The first 64 bits, of a fingerprint of at least 64.
+    """
     width = max(parameters.get("width", 64), 64)
-    return hash_of(feature, {"hash": "xxh64", "seed": 0} | parameters | {"width": width}) >> width - 64
+    return (
+        hash_of(feature, {"hash": "xxh64", "seed": 0} | parameters | {"width": width}) >> width - 64
+    )
 
 
 def weights_by_formula(texts, parameters, most):
@@ -82,7 +87,11 @@ def test_fingerprints_with_learnt_weights_equal_the_oracle(parameters):
 
 
 def numbers_of(fingerprints):
-    rows = fingerprints if fingerprints.ndim == 1 else [int.from_bytes(row.tobytes(), "big") for row in fingerprints]
+    rows = (
+        fingerprints
+        if fingerprints.ndim == 1
+        else [int.from_bytes(row.tobytes(), "big") for row in fingerprints]
+    )
     return [int(row) for row in rows]
 
 
@@ -100,7 +109,9 @@ def test_weights_are_the_same_from_one_batch_and_from_many():
 
 def test_weights_are_learnt_anew_and_not_from_nothing():
     texts = corpus()
-    assert SimHash().learn_weights(["a b", "a"]).learn_weights(texts) == SimHash().learn_weights(texts)
+    assert SimHash().learn_weights(["a b", "a"]).learn_weights(texts) == SimHash().learn_weights(
+        texts
+    )
     weights = SimHash().learn_weights(texts, 10).weights
     assert FeatureWeights.of_json(json.loads(json.dumps(weights.as_json()))) == weights
     assert weights != FeatureWeights.of_json(weights.as_json() | {"other": 5})
@@ -113,7 +124,8 @@ def test_weights_are_learnt_anew_and_not_from_nothing():
             SimHash().learn_weights(["a"], most)
 
 
-GOOD = {"hashes": "AQAAAAAAAAACAAAAAAAAAA==", "weights": "BwAIAA==", "other": 9}  # of 1 and 2: 7 and 8
+# of 1 and 2: 7 and 8
+GOOD = {"hashes": "AQAAAAAAAAACAAAAAAAAAA==", "weights": "BwAIAA==", "other": 9}
 
 
 def test_malformed_weights_are_refused():
@@ -136,7 +148,8 @@ def test_malformed_weights_are_refused():
     for missing in GOOD:
         with pytest.raises(InputError, match="hashes, weights and other"):
             FeatureWeights.of_json({key: value for key, value in GOOD.items() if key != missing})
-    for weights, other in (([2**16], 1), ([1], 2**16), ([1], -1), ([0], 1), ([1], 0)):  # which the kernel cannot add up
+    # which the kernel cannot add up
+    for weights, other in (([2**16], 1), ([1], 2**16), ([1], -1), ([0], 1), ([1], 0)):
         with pytest.raises(InputError, match="1 to 65,535"):
             FeatureWeights(np.array([7], np.uint64), np.array(weights, np.uint32), other)
 
@@ -149,8 +162,13 @@ def test_words_by_the_rules_of_unicode():
     hasher = SimHash(tokenizer="unicode")
     assert hasher.features("Can't stop: 3.14, can't!") == {"can't": 2, "stop": 1, "3.14": 1}
     assert SimHash().features("Can't stop 3.14") == {"can": 1, "t": 1, "stop": 1, "3": 1, "14": 1}
-    assert SimHash(tokenizer="unicode", size=2).features("Can't stop 3.14") == {"can't stop": 1, "stop 3.14": 1}
-    assert SimHash(tokenizer="unicode", stop_words=["stop"]).features("Can't stop 3.14") == {"stop": 1}
+    assert SimHash(tokenizer="unicode", size=2).features("Can't stop 3.14") == {
+        "can't stop": 1,
+        "stop 3.14": 1,
+    }
+    assert SimHash(tokenizer="unicode", stop_words=["stop"]).features("Can't stop 3.14") == {
+        "stop": 1
+    }
     assert hasher.features("?!") == {"?!": 1}
     text = "Can't stop: 3.14, can't!"
     assert hasher.fingerprint(text) == sign_bits([("can't", 2), ("stop", 1), ("3.14", 1)])
@@ -164,7 +182,8 @@ CHINESE = (
 
 def test_jieba_finds_keywords_with_weights_of_five_levels():
     hasher = SimHash(tokenizer="jieba")
-    from jieba import analyse  # only now: the package leaves a file open, which the fingerprinter has excused
+    # only now: the package leaves a file open, which the fingerprinter has excused
+    from jieba import analyse
 
     tags = dict(analyse.extract_tags(CHINESE, topK=64, withWeight=True))
     assert len(tags) > 5
@@ -183,18 +202,26 @@ def test_a_function_returns_features_or_pairs():
     def letters(text):
         return [(letter, ord(letter) - ord("a") + 1) for letter in text if letter.isalpha()]
 
-    assert SimHash(tokenizer=str.split).features("a b a a a") == {"a": 3, "b": 1}  # log: binary digits of the counts
+    # log: binary digits of the counts
+    assert SimHash(tokenizer=str.split).features("a b a a a") == {"a": 3, "b": 1}
     assert SimHash(tokenizer=str.split, weighting="count").features("a B") == {"a": 1, "B": 1}
     hasher, found = SimHash(tokenizer=letters), {"c": 6, "a": 1, "b": 2}
     assert hasher.features("cab c") == found
     assert hasher.fingerprint("cab c") == sign_bits(found.items()) == hasher.fingerprint(found)
-    assert hasher.learn_weights(["ab", "a", "a", "a"]).features("abz") == {"a": 1 * 1, "b": 2 * 33, "z": 26 * 33}
+    assert hasher.learn_weights(["ab", "a", "a", "a"]).features("abz") == {
+        "a": 1 * 1,
+        "b": 2 * 33,
+        "z": 26 * 33,
+    }
     mixed = SimHash(tokenizer=lambda text: [*text.split(), ("a", 0.5), ["z", -2]])
     assert mixed.features("a b b a") == {"a": 2.5, "b": 2, "z": -2}
     assert mixed.fingerprint("a b b a") == sign_bits([("a", 2.5), ("b", 2), ("z", -2)])
     narrow = SimHash(width=32, tokenizer=lambda text: [(word, -1) for word in text.split()])
-    assert not (narrow.hashed(["some words"]).rows & np.uint64(0xFFFFFFFF)).any()  # below a narrow fingerprint
-    assert SimHash(tokenizer=lambda text: iter(text.split())).fingerprints(["a b", "c"]).tolist() == [
+    # below a narrow fingerprint
+    assert not (narrow.hashed(["some words"]).rows & np.uint64(0xFFFFFFFF)).any()
+    assert SimHash(tokenizer=lambda text: iter(text.split())).fingerprints(
+        ["a b", "c"]
+    ).tolist() == [
         sign_bits([("a", 1), ("b", 1)]),
         hash_of("c", {"hash": "xxh64", "seed": 0, "width": 64}),
     ]
@@ -202,7 +229,19 @@ def test_a_function_returns_features_or_pairs():
 
 
 def test_what_a_function_must_not_return():
-    wrong = [None, "a text", 5, [5], [None], [("a",)], [("a", 1, 2)], [("a", "b")], [(1, "a")], [("a", math.nan)], [("a", True)]]
+    wrong = [
+        None,
+        "a text",
+        5,
+        [5],
+        [None],
+        [("a",)],
+        [("a", 1, 2)],
+        [("a", "b")],
+        [(1, "a")],
+        [("a", math.nan)],
+        [("a", True)],
+    ]
     for returned in (*wrong, [b"a"]):
         hasher = SimHash(tokenizer=lambda text, returned=returned: returned)
         for call in (hasher.features, hasher.fingerprint, hasher.is_empty):
@@ -218,16 +257,29 @@ def test_a_function_is_not_remembered(tmp_path):
         lambda: fpstore.build(path, hasher.fingerprints(["a b"]), fingerprinter=hasher),
         lambda: fpstore.build(path, TextReader(tmp_path / "t.jsonl", hasher, text="text")),
     ):
-        with pytest.raises(InputError, match="a tokenizer that is a function cannot be remembered: make the fingerprints"):
+        with pytest.raises(
+            InputError,
+            match="a tokenizer that is a function cannot be remembered: make the fingerprints",
+        ):
             call()
     assert not path.exists()
 
 
 def test_stop_words_are_brought_to_their_normal_form():
     text = "we don't see the fox at dawn, nor any crow"
-    for words, normal in ((["The"], ["the"]), (["DON'T"], ["don", "t"]), (["\uff34he", "..."], ["the"])):
-        assert SimHash(size=2, stop_words=words).features(text) == SimHash(size=2, stop_words=normal).features(text) != {}
-        assert SimHash(size=2, stop_words=words).fingerprint(text) == SimHash(size=2, stop_words=normal).fingerprint(text)
+    for words, normal in (
+        (["The"], ["the"]),
+        (["DON'T"], ["don", "t"]),
+        (["\uff34he", "..."], ["the"]),
+    ):
+        assert (
+            SimHash(size=2, stop_words=words).features(text)
+            == SimHash(size=2, stop_words=normal).features(text)
+            != {}
+        )
+        assert SimHash(size=2, stop_words=words).fingerprint(text) == SimHash(
+            size=2, stop_words=normal
+        ).fingerprint(text)
     with pytest.raises(InputError, match="no word is left"):
         SimHash(stop_words=["...", "!"])
     with pytest.raises(InputError, match="no shingle of the text 'a crow' has a stop word"):
@@ -240,13 +292,24 @@ def test_parameters_that_a_tokenizer_does_not_use_are_refused():
         for name, value in unused.items():
             with pytest.raises(InputError, match=f"{name} has no effect"):
                 SimHash(tokenizer=tokenizer, **{name: value})
-        assert SimHash(tokenizer=tokenizer, width=128, hash="md5", weighting="set").fingerprint("a fox")
+        assert SimHash(tokenizer=tokenizer, width=128, hash="md5", weighting="set").fingerprint(
+            "a fox"
+        )
     for name in ("unicode", "jieba"):
         assert from_description(SimHash(tokenizer=name).describe()) == SimHash(tokenizer=name)
 
 
 def test_a_text_without_words_has_no_fingerprint_with_weights_either():
-    for parameters in ({}, {"hash": "md5"}, {"hash": "blake2b", "width": 256}, {"tokenizer": "unicode"}):
+    for parameters in (
+        {},
+        {"hash": "md5"},
+        {"hash": "blake2b", "width": 256},
+        {"tokenizer": "unicode"},
+    ):
         learnt = SimHash(**parameters).learn_weights(["some words", "some others"])
         assert learnt.features("") == {}
-        assert learnt.fingerprints(["some words", "", " "], empty="mask")[1].tolist() == [True, False, False]
+        assert learnt.fingerprints(["some words", "", " "], empty="mask")[1].tolist() == [
+            True,
+            False,
+            False,
+        ]

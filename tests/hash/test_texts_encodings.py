@@ -1,4 +1,7 @@
-"""Texts in any encoding, and what cannot be read: binaries, long lines, loops of folders, files that are locked."""
+"""Texts in any encoding, and what cannot be read.
+
+Binaries, long lines, loops of folders, files that are locked.
+"""
 
 import codecs
 import itertools
@@ -20,15 +23,21 @@ from fpstore.io.encodings import decoded
 from fpstore.io.lines import LINE_BYTES, LineLimit
 
 FRENCH = (
-    "Le café était très fort à Paris, où l'été fut long. Après le déjeuner, les élèves rentrèrent à la maison, "
+    "Le café était très fort à Paris, où l'été fut long. Après le déjeuner, les élèves rentrèrent "
+    "à la maison, "
     "fatigués mais heureux. Le garçon a répété sa leçon près de la fenêtre. "
 )
-RUSSIAN = "Привет, как дела? Это длинный текст на русском языке, в котором много разных слов и букв. "
+RUSSIAN = (
+    "Привет, как дела? Это длинный текст на русском языке, в котором много разных слов и букв. "
+)
 JAPANESE = "これは日本語のテキストです。文字コードを判定するために、十分な長さが必要です。東京は日本の首都です。"
 MARKED = [
-    ("utf-8-sig", "utf-8-sig"), ("utf-16", "utf-16"), ("utf-32", "utf-32"),
-    ("utf-16-be", "utf-16"), ("utf-32-be", "utf-32"),
-]  # fmt: skip
+    ("utf-8-sig", "utf-8-sig"),
+    ("utf-16", "utf-16"),
+    ("utf-32", "utf-32"),
+    ("utf-16-be", "utf-16"),
+    ("utf-32-be", "utf-32"),
+]
 MARKS = {"utf-16-be": codecs.BOM_UTF16_BE, "utf-32-be": codecs.BOM_UTF32_BE}
 
 
@@ -37,7 +46,9 @@ def marked(text, encoding):
 
 
 def test_marks_say_the_encoding(tmp_path):
-    for (encoding, name), text in itertools.product(MARKED, ("plain", FRENCH, JAPANESE, "\U0001f600", "")):
+    for (encoding, name), text in itertools.product(
+        MARKED, ("plain", FRENCH, JAPANESE, "\U0001f600", "")
+    ):
         (tmp_path / "a.txt").write_bytes(marked(text, encoding))
         (found,) = iter_documents(tmp_path / "a.txt")
         assert (found.text, found.encoding, found.guessed, found.replaced) == (text, name, False, 0)
@@ -45,7 +56,9 @@ def test_marks_say_the_encoding(tmp_path):
     assert [chunk.ids for chunk in open_reader(tmp_path / "f.tsv")] == [["é"]]
 
 
-@pytest.mark.parametrize(("text", "encoding"), [(FRENCH, "cp1252"), (RUSSIAN, "cp1251"), (JAPANESE, "cp932")])
+@pytest.mark.parametrize(
+    ("text", "encoding"), [(FRENCH, "cp1252"), (RUSSIAN, "cp1251"), (JAPANESE, "cp932")]
+)
 def test_other_encodings_are_guessed_and_told(tmp_path, monkeypatch, text, encoding):
     monkeypatch.chdir(tmp_path)
     Path("notes").mkdir()
@@ -55,7 +68,10 @@ def test_other_encodings_are_guessed_and_told(tmp_path, monkeypatch, text, encod
     assert (first.text, first.encoding, first.guessed) == (text * 3, encoding, True)
     assert (second.text, second.encoding, second.guessed) == (text * 3, "utf-8", False)
     done = run("build", "n.fps", "notes", "--text")
-    assert (done.exit_code, done.stderr) == (0, f"fpstore: 1 file not in UTF-8, read as {encoding}: notes/a.txt\n")
+    assert (done.exit_code, done.stderr) == (
+        0,
+        f"fpstore: 1 file not in UTF-8, read as {encoding}: notes/a.txt\n",
+    )
     with fpstore.open("n.fps") as store:
         assert len(store) == 1  # the same words
     assert fine("build", "m.fps", "notes/a.txt", "--text", "--encoding", encoding, "-q") == ""
@@ -71,9 +87,15 @@ def test_a_few_bytes_that_are_no_utf8_are_replaced_and_told(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_bytes(JAPANESE.encode() + b"\xff" + JAPANESE.encode())
     (found,) = iter_documents("a.txt")
-    assert (found.text, found.encoding, found.replaced) == (f"{JAPANESE}\ufffd{JAPANESE}", "utf-8", 1)
+    assert (found.text, found.encoding, found.replaced) == (
+        f"{JAPANESE}\ufffd{JAPANESE}",
+        "utf-8",
+        1,
+    )
     done = run("hash", "--text", "a.txt")
-    assert done.stderr == "fpstore: 1 file with bytes that are not UTF-8, which were replaced: a.txt\n"
+    assert (
+        done.stderr == "fpstore: 1 file with bytes that are not UTF-8, which were replaced: a.txt\n"
+    )
 
 
 NO_TEXT = bytes(range(128, 256)) * 8
@@ -86,12 +108,18 @@ def test_what_no_encoding_explains_is_left_out_and_told(tmp_path, monkeypatch):
     Path("notes/b.txt").write_bytes(codecs.BOM_UTF16_LE + b"a")
     Path("notes/c.txt").write_text("some words")
     done = run("build", "n.fps", "notes", "--text")
-    assert done.stderr == "fpstore: 2 files left out, of no known encoding: notes/a.txt, notes/b.txt\n"
+    assert (
+        done.stderr == "fpstore: 2 files left out, of no known encoding: notes/a.txt, notes/b.txt\n"
+    )
     reader = DocumentReader("notes", SimHash())
     assert ([chunk.ids for chunk in reader], reader.skipped) == ([["notes/c.txt"]], 2)
-    assert "a.txt: no encoding that is known explains its bytes" in failure("hash", "--text", "notes/a.txt")
+    assert "a.txt: no encoding that is known explains its bytes" in failure(
+        "hash", "--text", "notes/a.txt"
+    )
     assert "b.txt: its bytes are not utf-16" in failure("hash", "--text", "notes/b.txt")
-    assert "b.txt: its bytes are not utf-8: name its encoding" in failure("hash", "--text", "notes/b.txt", "--encoding", "utf-8")
+    assert "b.txt: its bytes are not utf-8: name its encoding" in failure(
+        "hash", "--text", "notes/b.txt", "--encoding", "utf-8"
+    )
     Path("notes/c.txt").unlink()
     assert "no text to make a fingerprint of; left out: 2 (of no known encoding)" in failure(
         "build", "n.fps", "notes", "--text", "--force"
@@ -109,11 +137,18 @@ def test_a_name_forces_an_encoding(tmp_path, monkeypatch):
     for name in ("nothing", "", 5, "rot13", "hex", "a\0b"):
         with pytest.raises(InputError, match="encoding must be the name of one"):
             iter_documents("a.txt", encoding=name)
-    assert "--encoding: must be the name of one" in failure("hash", "--text", "a.txt", "--encoding", "nothing", code=2)
-    assert "--encoding is for files of texts" in failure("build", "x.fps", "a.tsv", "--encoding", "utf-8", code=2)
+    assert "--encoding: must be the name of one" in failure(
+        "hash", "--text", "a.txt", "--encoding", "nothing", code=2
+    )
+    assert "--encoding is for files of texts" in failure(
+        "build", "x.fps", "a.tsv", "--encoding", "utf-8", code=2
+    )
 
 
-@pytest.mark.parametrize(("encoding", "suffix"), crossed([one for one, _ in MARKED] + ["cp1252"], ["jsonl", "csv", "tsv"]))
+@pytest.mark.parametrize(
+    ("encoding", "suffix"),
+    crossed([one for one, _ in MARKED] + ["cp1252"], ["jsonl", "csv", "tsv"]),
+)
 def test_rows(tmp_path, suffix, encoding):
     rows = [{"text": f"{FRENCH} {row}", "url": f"é{row}"} for row in range(150)]
     path = tmp_path / f"p.{suffix}"
@@ -121,27 +156,42 @@ def test_rows(tmp_path, suffix, encoding):
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     else:
         gap, quote = ("\t", "") if suffix == "tsv" else (",", '"')
-        text = gap.join(rows[0]) + "\n" + "".join(f"{quote}{row['text']}{quote}{gap}{row['url']}\n" for row in rows)
+        text = (
+            gap.join(rows[0])
+            + "\n"
+            + "".join(f"{quote}{row['text']}{quote}{gap}{row['url']}\n" for row in rows)
+        )
     path.write_bytes(marked(text, encoding))
     named = encoding if encoding == "cp1252" else None
     reader = TextReader(path, SimHash(), text="text", id="url", encoding=named)
     assert [one for chunk in reader for one in chunk.ids] == [row["url"] for row in rows]
-    assert [int(f) for chunk in reader for f in chunk.fingerprints] == [SimHash().fingerprint(row["text"]) for row in rows]
+    assert [int(f) for chunk in reader for f in chunk.fingerprints] == [
+        SimHash().fingerprint(row["text"]) for row in rows
+    ]
     assert reader.bytes_done == path.stat().st_size
     found = fpstore.dedup(path, tmp_path / f"clean.{suffix}", text="text", encoding=named, radius=0)
-    assert (tmp_path / f"clean.{suffix}").read_text().count("\n") == len(found.kept) + (suffix != "jsonl")
+    assert (tmp_path / f"clean.{suffix}").read_text().count("\n") == len(found.kept) + (
+        suffix != "jsonl"
+    )
 
 
 def test_rows_of_another_encoding_are_refused_with_their_line(tmp_path):
     path = tmp_path / "p.csv"
     path.write_bytes(f"text\nplain\n{FRENCH}\n".encode("cp1252"))
-    with pytest.raises(InputError, match=r"p\.csv:3: not valid UTF-8: .*; --encoding \(encoding=\) names another"):
+    with pytest.raises(
+        InputError, match=r"p\.csv:3: not valid UTF-8: .*; --encoding \(encoding=\) names another"
+    ):
         list(TextReader(path, SimHash(), text="text"))
     path.write_bytes(codecs.BOM_UTF16_LE + "text\nplain\n".encode("utf-16-le") + b"\x00\xd8\n\x00")
     with pytest.raises(InputError, match=r"p\.csv: not valid utf-16: "):
         list(TextReader(path, SimHash(), text="text"))
     with pytest.raises(InputError, match=r"Parquet and tables have their own"):
-        TextReader(pytest.importorskip("pyarrow").table({"text": ["a"]}), SimHash(), text="text", encoding="utf-8")
+        TextReader(
+            pytest.importorskip("pyarrow").table({"text": ["a"]}),
+            SimHash(),
+            text="text",
+            encoding="utf-8",
+        )
 
 
 def test_standard_input():
@@ -178,9 +228,13 @@ LEFT_OUT = "left out: 2 (binary, not text), 1 (blank), 1 (rows, not one text)"
 def test_a_folder_without_texts_is_an_error_that_says_why(pictures):
     fpstore.build("n.fps", [1], ["a"], fingerprinter=SimHash()).close()
     for verb, *options in (
-        ("build", "x.fps", "--text"), ("hash", "--text"), ("insert", "n.fps"), ("probe", "n.fps"), ("nearest", "n.fps"),
+        ("build", "x.fps", "--text"),
+        ("hash", "--text"),
+        ("insert", "n.fps"),
+        ("probe", "n.fps"),
+        ("nearest", "n.fps"),
         ("scan", "n.fps", "-r", "9"),
-    ):  # fmt: skip
+    ):
         message = failure(verb, *options, "pictures")
         assert message == f"fpstore: pictures: no text to make a fingerprint of; {LEFT_OUT}\n"
         assert not Path("x.fps").exists()
@@ -200,7 +254,9 @@ def test_a_loop_of_folders_is_entered_once(place):
     Path("notes/deep/a.txt").write_text("some words")
     Path("notes/deep/p.jsonl").write_text('{"text": "some words"}\n')
     Path("notes/deep/loop").symlink_to(place / "notes")
-    assert [chunk.ids for chunk in DocumentReader("notes", SimHash(), follow_symlinks=True)] == [["notes/deep/a.txt"]]
+    assert [chunk.ids for chunk in DocumentReader("notes", SimHash(), follow_symlinks=True)] == [
+        ["notes/deep/a.txt"]
+    ]
     assert [list(chunk.ids) for chunk in TextReader("notes", SimHash(), text="text")] == [[0]]
     Path("round").symlink_to("round")
     with pytest.raises(StorageError, match="round"):
@@ -236,10 +292,15 @@ LONG = (
 
 
 def test_lines_are_read_up_to_a_limit_and_longer_ones_refused_in_small_memory(place):
-    """A document of 15 MB is read; a line of 1 GiB is refused when its first 16 MiB have been read."""
+    """A document of 15 MB is read.
+
+    A line of 1 GiB is refused when its first 16 MiB have been read.
+    """
     words = "word " * 3_000_000
     assert len(words) < LINE_BYTES
-    Path("fits.jsonl").write_text(json.dumps({"text": words}) + "\n" + json.dumps({"text": "more words"}) + "\n")
+    Path("fits.jsonl").write_text(
+        json.dumps({"text": words}) + "\n" + json.dumps({"text": "more words"}) + "\n"
+    )
     Path("fits.csv").write_text(f'text\n"{words}"\nmore words\n')
     for name, head in (("long.jsonl", b'{"text": "'), ("long.csv", b'text\n"')):
         with Path(name).open("wb") as file:
@@ -247,7 +308,9 @@ def test_lines_are_read_up_to_a_limit_and_longer_ones_refused_in_small_memory(pl
             file.seek(1 << 30)  # over a hole, which takes no space
             file.write(b"end\n")
     Path("lines.csv").write_text('text\n"' + ("x" * 1023 + "\n") * 40_000)
-    code, out, err = run_python(LONG, "fits.jsonl", "fits.csv", "long.jsonl", "long.csv", "lines.csv")
+    code, out, err = run_python(
+        LONG, "fits.jsonl", "fits.csv", "long.jsonl", "long.csv", "lines.csv"
+    )
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "2",
@@ -278,9 +341,16 @@ def test_a_text_above_the_limit_is_left_out(place):
     with Path("notes/huge.txt").open("wb") as file:
         file.truncate((1 << 30) + 1)  # a hole, which takes no space
     done = run("hash", "--text", "notes")
-    assert (done.exit_code, done.stderr) == (0, "fpstore: 1 file left out, too large: notes/huge.txt\n")
+    assert (done.exit_code, done.stderr) == (
+        0,
+        "fpstore: 1 file left out, too large: notes/huge.txt\n",
+    )
 
 
 def test_standard_input_with_zero_bytes_is_no_text():
-    assert "standard input: a NUL byte in its first 8 KiB" in failure("hash", "--text", "-", stdin="a b\0c")
-    assert fine("hash", "--text", "-", "--encoding", "utf-16-le", stdin="a\0 \0b\0").endswith("\t-\n")
+    assert "standard input: a NUL byte in its first 8 KiB" in failure(
+        "hash", "--text", "-", stdin="a b\0c"
+    )
+    assert fine("hash", "--text", "-", "--encoding", "utf-16-le", stdin="a\0 \0b\0").endswith(
+        "\t-\n"
+    )

@@ -1,4 +1,7 @@
-"""Several columns of texts with weights of their own: fingerprints against an oracle, the command line, and dedup."""
+"""Several columns of texts with weights of their own.
+
+Fingerprints against an oracle, the command line, and dedup.
+"""
 
 import json
 import pickle
@@ -19,8 +22,22 @@ from fpstore.calibration import calibrate
 from fpstore.errors import FormatVersionError, InputError
 from fpstore.hashing import Fields, LongestSentences, SimHash, TextReader, from_description
 
-# Words, marks that are composed with what stands before them, and characters whose form is known to Python alone.
-PIECES = ["a", "b", "the fox", " ", "?!", "\u0301", "\u1100\u1161", "\u4e2d\u6587", "\u00e9", "\u03a3", "\ud800", "12"]
+# Words, marks that are composed with what stands before them, and characters whose form is known to
+# Python alone.
+PIECES = [
+    "a",
+    "b",
+    "the fox",
+    " ",
+    "?!",
+    "\u0301",
+    "\u1100\u1161",
+    "\u4e2d\u6587",
+    "\u00e9",
+    "\u03a3",
+    "\ud800",
+    "12",
+]
 TEXT = st.none() | st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 WEIGHT = st.integers(1, 5) | st.sampled_from([255, 65535])
 
@@ -48,23 +65,51 @@ def check(rows, weights, **parameters):
 @settings(deadline=None, max_examples=150)
 @given(
     st.dictionaries(st.sampled_from(["title", "text", "tags", "a=1"]), WEIGHT, min_size=1).flatmap(
-        lambda weights: st.tuples(st.just(weights), st.lists(st.fixed_dictionaries(dict.fromkeys(weights, TEXT)), max_size=5))
+        lambda weights: st.tuples(
+            st.just(weights),
+            st.lists(st.fixed_dictionaries(dict.fromkeys(weights, TEXT)), max_size=5),
+        )
     ),
     st.sampled_from(["auto", "words", "chars"]),
     st.integers(1, 3),
     st.sampled_from(["count", "log", "set"]),
-    st.sampled_from([("xxh64", 32), ("xxh64", 64), ("fnv1a", 64), ("xxh64", 256), ("md5", 64), ("md5", 128), ("blake2b", 64)]),
+    st.sampled_from(
+        [
+            ("xxh64", 32),
+            ("xxh64", 64),
+            ("fnv1a", 64),
+            ("xxh64", 256),
+            ("md5", 64),
+            ("md5", 128),
+            ("blake2b", 64),
+        ]
+    ),
     st.sampled_from([(), ("the", "a")]),
 )
-def test_fingerprints_are_signs_of_sums_over_all_fields(drawn, shingle, size, weighting, hashed, stop_words):
+def test_fingerprints_are_signs_of_sums_over_all_fields(
+    drawn, shingle, size, weighting, hashed, stop_words
+):
     weights, rows = drawn
     hash_, width = hashed
     stop_words = () if shingle == "chars" else stop_words
-    check(rows, weights, shingle=shingle, size=size, weighting=weighting, hash=hash_, width=width, stop_words=stop_words)
+    check(
+        rows,
+        weights,
+        shingle=shingle,
+        size=size,
+        weighting=weighting,
+        hash=hash_,
+        width=width,
+        stop_words=stop_words,
+    )
 
 
 def test_learnt_weights_of_features_multiply_those_of_fields():
-    rows = [{"title": "the fox", "text": "the fox and the dog"}, {"title": None, "text": "the cat"}, {"text": "the end"}]
+    rows = [
+        {"title": "the fox", "text": "the fox and the dog"},
+        {"title": None, "text": "the cat"},
+        {"text": "the end"},
+    ]
     for parameters in ({}, {"hash": "blake2b"}, {"weighting": "count", "width": 128}):
         fields = Fields(SimHash(**parameters), {"title": 300, "text": 7}).learn_weights(rows)
         counted = fields.fingerprinter.weights
@@ -80,8 +125,15 @@ def test_learnt_weights_of_features_multiply_those_of_fields():
         ]
         assert fields.fingerprint(row) == sign_bits(features, **parameters)
         assert fields.fingerprint(row) == fields.fingerprinter.fingerprint(features)
-    cut = Fields(SimHash(weighting="count", tokenizer=lambda text: [(word, 0.5) for word in text.split("|")]), {"a": 3, "b": 1})
-    assert cut.fingerprint({"a": "x|y", "b": "z"}) == SimHash().fingerprint([("x", 1.5), ("y", 1.5), ("z", 0.5)])
+    cut = Fields(
+        SimHash(
+            weighting="count", tokenizer=lambda text: [(word, 0.5) for word in text.split("|")]
+        ),
+        {"a": 3, "b": 1},
+    )
+    assert cut.fingerprint({"a": "x|y", "b": "z"}) == SimHash().fingerprint(
+        [("x", 1.5), ("y", 1.5), ("z", 0.5)]
+    )
 
 
 def test_the_largest_weights_are_exact():
@@ -120,8 +172,14 @@ def test_rows_of_wrong_types_are_refused():
     for rows, message in (
         ("some text", "takes an iterable of rows, got str"),
         ({"title": "a"}, "takes an iterable of rows, got dict"),
-        (["some text"], "item 0: expected a row, which is a mapping of title, text to texts, got str"),
-        ([{"title": "a"}, {"titel": "a"}], "item 1: a row has one of the fields title, text, got .*titel"),
+        (
+            ["some text"],
+            "item 0: expected a row, which is a mapping of title, text to texts, got str",
+        ),
+        (
+            [{"title": "a"}, {"titel": "a"}],
+            "item 1: a row has one of the fields title, text, got .*titel",
+        ),
         ([{"title": b"a"}], "item 0: title: expected a text .* got bytes: decode them first"),
         ([{"title": "a", "text": 7}], "item 0: text: expected a text .* got int"),
     ):
@@ -146,19 +204,34 @@ def test_parameters_are_checked():
 
 
 def test_a_description_survives_json_and_rebuilds_the_fingerprinter():
-    fields = Fields(SimHash(size=2, width=128, stop_words=["the"]), {"title": np.int64(4), "text": 1})
+    fields = Fields(
+        SimHash(size=2, width=128, stop_words=["the"]), {"title": np.int64(4), "text": 1}
+    )
     description = json.loads(json.dumps(fields.describe()))
-    parameters = {"fingerprinter": fields.fingerprinter.describe(), "weights": {"title": 4, "text": 1}}
+    parameters = {
+        "fingerprinter": fields.fingerprinter.describe(),
+        "weights": {"title": 4, "text": 1},
+    }
     assert description == {"name": "fields", "version": 1, "parameters": parameters}
     again = from_description(description)
     assert again == fields == pickle.loads(pickle.dumps(fields))
-    assert hash(again) == hash(Fields(fields.fingerprinter, {"text": 1, "title": 4})) == hash(fields)
+    assert (
+        hash(again) == hash(Fields(fields.fingerprinter, {"text": 1, "title": 4})) == hash(fields)
+    )
     assert again != Fields(fields.fingerprinter, {"title": 4, "text": 2})
     assert (fields.width, fields.items) == (128, "rows")
     later = {**fields.describe(), "name": "later"}
     for change, kind, message in (
-        ({**parameters, "fingerprinter": later}, FormatVersionError, "unknown fingerprinter 'later'"),
-        ({**parameters, "fingerprinter": description}, InputError, "in another one is one of texts"),
+        (
+            {**parameters, "fingerprinter": later},
+            FormatVersionError,
+            "unknown fingerprinter 'later'",
+        ),
+        (
+            {**parameters, "fingerprinter": description},
+            InputError,
+            "in another one is one of texts",
+        ),
         ({"fingerprinter": parameters["fingerprinter"]}, InputError, "lacks weights"),
     ):
         with pytest.raises(kind, match=message):
@@ -181,7 +254,9 @@ OPTIONS = ("--text-field", "title=4", "--text-field", "text", "--id-field", "url
 @pytest.fixture(params=[slow("parquet"), "jsonl", "csv", slow("tsv")])
 def pages(request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return write(Path(f"pages.{request.param}"), {"text": TEXTS, "url": URLS[: len(TEXTS)], "title": TITLES})
+    return write(
+        Path(f"pages.{request.param}"), {"text": TEXTS, "url": URLS[: len(TEXTS)], "title": TITLES}
+    )
 
 
 def write_jsonl(name, rows):
@@ -198,39 +273,62 @@ def test_a_store_remembers_fields_and_their_weights(pages):
     assert pairs("p.fps") == expected
     with fpstore.open("p.fps") as store:
         assert store.fingerprinter == FIELDS.describe()
-    assert "fields 1 (fingerprinter=simhash 2 (shingle=auto, " in fine("stats", "p.fps").replace("\n", " ")
+    assert "fields 1 (fingerprinter=simhash 2 (shingle=auto, " in fine("stats", "p.fps").replace(
+        "\n", " "
+    )
     for verb in (("probe", "-r", 0), ("scan", "-r", 0), ("nearest",)):
-        for columns in (OPTIONS, ("--text-field", "text", "--text-field", "title", "--id-field", "url")):
+        for columns in (
+            OPTIONS,
+            ("--text-field", "text", "--text-field", "title", "--id-field", "url"),
+        ):
             done = run(*verb[:1], "p.fps", *verb[1:], "--input", pages, *columns, "--json")
             assert (done.exit_code, done.stderr) == (0, "fpstore: 1 row left out, blank: row 9\n")
             found = [json.loads(line) for line in done.stdout.splitlines()]
             assert [one["query_id"] for one in found] == [URLS[row] for row in KEPT]
-            assert [one["query_id"] in one["matches"][0]["ids"] for one in found] == [True] * len(KEPT)
-    more = write(Path("more" + pages.suffix), {"title": ["title number 0", ""], "text": [TEXTS[0], "new"], "url": ["x", "y"]})
+            assert [one["query_id"] in one["matches"][0]["ids"] for one in found] == [True] * len(
+                KEPT
+            )
+    more = write(
+        Path("more" + pages.suffix),
+        {"title": ["title number 0", ""], "text": [TEXTS[0], "new"], "url": ["x", "y"]},
+    )
     fine("insert", "p.fps", more, *OPTIONS, "-q")
     assert pairs("p.fps")[HASHES[0]] == [URLS[0], "x"]
     assert pairs("p.fps")[SimHash().fingerprint("new")] == ["y"]
-    lines = fine("hash", pages, *OPTIONS, "--width", 128, "--shingle", "chars", "--shingle-size", 3, "-q").splitlines()
+    lines = fine(
+        "hash", pages, *OPTIONS, "--width", 128, "--shingle", "chars", "--shingle-size", 3, "-q"
+    ).splitlines()
     fields = Fields(SimHash(width=128, shingle="chars", size=3), WEIGHTS)
     kept = [row for row in range(len(ROWS)) if not fields.is_empty(ROWS[row])]
     assert lines == [f"{fields.fingerprint(ROWS[row]):032x}\t{URLS[row]}" for row in kept]
     plain = fine("hash", pages, "--text-field", "text", "-q")
-    assert fine("hash", pages, "--text-field", "text=7", "-q") == plain  # one field is the same as ever
+    # one field is the same as ever
+    assert fine("hash", pages, "--text-field", "text=7", "-q") == plain
     assert TextReader(pages, SimHash(), text={"text": 7}).fingerprinter == SimHash()
 
 
 def test_a_row_uses_what_it_has(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    rows = [{"title": None, "text": "some words"}, {"text": "some words"}, {"title": "other"}, {"title": None}, {"text": ""}]
+    rows = [
+        {"title": None, "text": "some words"},
+        {"text": "some words"},
+        {"title": "other"},
+        {"title": None},
+        {"text": ""},
+    ]
     done = run("hash", write_jsonl("a.jsonl", rows), *OPTIONS[:4])
     value, other = (f"{SimHash().fingerprint(text):016x}" for text in ("some words", "other"))
     assert done.stdout.splitlines() == [f"{value}\t0", f"{value}\t1", f"{other}\t2"]
     assert done.stderr == "fpstore: 2 rows left out, blank: row 3, row 4\n"
     table = pa.table({"text": ["some words", None, None], "title": pa.nulls(3)})
     reader = TextReader(table, SimHash(), text=WEIGHTS)
-    assert [chunk.fingerprints.tolist() for chunk in reader] == [[SimHash().fingerprint("some words")]]
+    assert [chunk.fingerprints.tolist() for chunk in reader] == [
+        [SimHash().fingerprint("some words")]
+    ]
     assert (reader.empty, reader.absent) == (2, [])
-    with pytest.raises(InputError, match=r"no text to make a fingerprint of; left out: 3 \(blank\)"):
+    with pytest.raises(
+        InputError, match=r"no text to make a fingerprint of; left out: 3 \(blank\)"
+    ):
         list(TextReader(table, SimHash(), text="title"))
 
 
@@ -254,9 +352,18 @@ def test_names_with_equals_signs(tmp_path, monkeypatch):
     path = write_jsonl("a.jsonl", [row])
     weights = {"a=4": 1, "b=c": 1, "d=": 3}
     asked = ("--text-field", "a=4=1", "--text-field", "b=c", "--text-field", "d==3")
-    assert fine("hash", path, *asked, "-q") == f"{Fields(SimHash(), weights).fingerprint(row):016x}\t0\n"
+    assert (
+        fine("hash", path, *asked, "-q")
+        == f"{Fields(SimHash(), weights).fingerprint(row):016x}\t0\n"
+    )
     for field, message in (
-        ("a=0", "the weight in 'a=0' must be a whole number from 1 to 65535; a column with this name is 'a=0=1'"),
+        (
+            "a=0",
+            (
+                "the weight in 'a=0' must be a whole number from 1 to 65535; a column with this name "
+                "is 'a=0=1'"
+            ),
+        ),
         ("a=65536", "the weight in 'a=65536' must be a whole number"),
         ("a=1.5", "the weight in 'a=1.5' must be a whole number"),
         ("a=-1", "the weight in 'a=-1' must be a whole number"),
@@ -264,7 +371,9 @@ def test_names_with_equals_signs(tmp_path, monkeypatch):
         ("", "--text-field: must be the name of a column, got ''"),
         ("b=c=2", "the column 'b=c' is named twice"),
     ):
-        assert message in failure("hash", path, "--text-field", "b=c", "--text-field", field, code=2)
+        assert message in failure(
+            "hash", path, "--text-field", "b=c", "--text-field", field, code=2
+        )
 
 
 def test_other_fields_or_weights_than_those_of_the_store_are_refused(tmp_path, monkeypatch):
@@ -272,17 +381,30 @@ def test_other_fields_or_weights_than_those_of_the_store_are_refused(tmp_path, m
     path = write_jsonl("a.jsonl", [{"title": "a", "text": "b", "more": "c"}])
     fine("build", "p.fps", path, *OPTIONS[:4], "-q")
     fine("build", "plain.fps", path, "--text-field", "text", "-q")
-    for columns in (["title=3", "text"], ["title=4", "more"], ["title"], ["title=4", "text", "more"]):
+    for columns in (
+        ["title=3", "text"],
+        ["title=4", "more"],
+        ["title"],
+        ["title=4", "text", "more"],
+    ):
         fields = [word for name in columns for word in ("--text-field", name)]
-        assert "are made of the fields title=4, text=1, not " in failure("probe", "p.fps", "--input", path, *fields)
-        assert "are made of the fields title=4, text=1, not " in failure("insert", "p.fps", path, *fields)
+        assert "are made of the fields title=4, text=1, not " in failure(
+            "probe", "p.fps", "--input", path, *fields
+        )
+        assert "are made of the fields title=4, text=1, not " in failure(
+            "insert", "p.fps", path, *fields
+        )
     Path("b.txt").write_text("some words")
-    assert "the texts of rows are in files that --input names" in failure("probe", "p.fps", "b.txt", code=2)
+    assert "the texts of rows are in files that --input names" in failure(
+        "probe", "p.fps", "b.txt", code=2
+    )
     fine("insert", "p.fps", path, "-q")  # it knows its columns
     assert len(fine("probe", "p.fps", "--input", path, "-r", 0).splitlines()) == 2
     assert "b.txt" in failure("insert", "p.fps", "b.txt")
     fine("build", "longest.fps", path, "--text-field", "text", "--longest-sentences", 1, "-q")
-    assert "several fields need SimHash" in failure("probe", "longest.fps", "--input", path, *OPTIONS[:4])
+    assert "several fields need SimHash" in failure(
+        "probe", "longest.fps", "--input", path, *OPTIONS[:4]
+    )
     fine("probe", "plain.fps", "--input", path, "--text-field", "text", "-q")
     html = failure("build", "x.fps", path, *OPTIONS[:4], "--html")
     assert "--html is for one column" in html
@@ -298,7 +420,10 @@ def test_dedup_by_fields(pages):
             expected.append(row)
         seen.add(value)
     assert kept == expected
-    assert fpstore.dedup(pages, text=["title", "text"], fingerprinter=FIELDS, radius=0).kept.tolist() == expected
+    assert (
+        fpstore.dedup(pages, text=["title", "text"], fingerprinter=FIELDS, radius=0).kept.tolist()
+        == expected
+    )
     output = f"clean{pages.suffix}"
     found = json.loads(fine("dedup", pages, output, *OPTIONS[:4], "--radius", 0, "--json"))
     assert (found["kept"], found["not_compared"]) == (len(expected), 1)

@@ -17,22 +17,35 @@ from fpstore.calibration import removal, samples
 from fpstore.calibration.evidence import SampledPairs
 from fpstore.calibration.samples import sample_of
 from fpstore.errors import InputError, MissingExtraError
-from fpstore.hashing import DocumentReader, MainText, TextReader, from_description, html, iter_documents
+from fpstore.hashing import (
+    DocumentReader,
+    MainText,
+    TextReader,
+    from_description,
+    html,
+    iter_documents,
+)
 from fpstore.hashing.corpora import open_source
 from fpstore.hashing.html import EXTRACTORS, main_texts, page_texts, whole_text
 from fpstore.io.source import Projection
 from fpstore.tasks import plan_build, plan_dedup, plan_lsh, plan_probe
 
-SENTENCES = "".join(f"The {number} foxes jump over the lazy dogs of the village near the river. " for number in range(30))
+SENTENCES = "".join(
+    f"The {number} foxes jump over the lazy dogs of the village near the river. "
+    for number in range(30)
+)
 MENUS = [
-    f"<nav><ul>{''.join(f'<li><a href=/{n}{i}>{n} item {i}</a></li>' for i in range(30))}</ul></nav>" for n in ("red", "blue")
+    f"<nav><ul>{''.join(f'<li><a href=/{n}{i}>{n} item {i}</a></li>' for i in range(30))}</ul></nav>"
+    for n in ("red", "blue")
 ]
 
 
 def page(menu, title="Foxes and dogs", text=SENTENCES, more=""):
     return (
-        f"<!DOCTYPE html><html><head>{more}<title>{title}</title><script>var x = 1;</script></head><body>{menu}"
-        f"<article><h1>News of today</h1><p>{text}</p></article><footer>Imprint and contact</footer></body></html>"
+        f"<!DOCTYPE html><html><head>{more}<title>{title}</title><script>var x = "
+        f"1;</script></head><body>{menu}"
+        f"<article><h1>News of today</h1><p>{text}</p></article><footer>Imprint and "
+        "contact</footer></body></html>"
     )
 
 
@@ -41,7 +54,9 @@ EMPTY = "<html><head><title>Nothing</title></head><body></body></html>"
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)
 def test_the_title_and_the_main_text_count(extractor):
-    first, second, other, empty, none = main_texts([page(MENUS[0]), page(MENUS[1]), page("", "Cats"), EMPTY, ""], extractor)
+    first, second, other, empty, none = main_texts(
+        [page(MENUS[0]), page(MENUS[1]), page("", "Cats"), EMPTY, ""], extractor
+    )
     assert first == second
     assert first.startswith("Foxes and dogs\n")
     assert SENTENCES.strip() in first
@@ -49,15 +64,31 @@ def test_the_title_and_the_main_text_count(extractor):
     assert other == first.replace("Foxes and dogs", "Cats", 1)
     assert (empty, none) == ("", "")
     deep = "<div>" * 3000 + "deep" + "</div>" * 3000
-    broken = ["<p", "<html><body><p>" + SENTENCES, deep, "\x00\x01", "<?xml version='1.0' encoding='x'?><a/>", "]]>", "\ud800"]
+    broken = [
+        "<p",
+        "<html><body><p>" + SENTENCES,
+        deep,
+        "\x00\x01",
+        "<?xml version='1.0' encoding='x'?><a/>",
+        "]]>",
+        "\ud800",
+    ]
     assert SENTENCES.strip() in main_texts(broken, extractor)[1]
 
 
 def list_page(number):
     """Return a page of a list, of which both packages take the menu, and not the items."""
-    menu = " ".join(f'<a href="/{name}">{name}</a>' for name in ("red", "green", "blue", "white", "black", "Imprint") * 4)
-    items = "".join(f'<li><a href="/{i}">item w{number * 7919 + i} of the shop v{number * 31 + i}</a></li>' for i in range(30))
-    content = f"<div id=content><h1>List</h1><ul>{items}</ul></div><div><p>imprint and contact</p></div>"
+    menu = " ".join(
+        f'<a href="/{name}">{name}</a>'
+        for name in ("red", "green", "blue", "white", "black", "Imprint") * 4
+    )
+    items = "".join(
+        f'<li><a href="/{i}">item w{number * 7919 + i} of the shop v{number * 31 + i}</a></li>'
+        for i in range(30)
+    )
+    content = (
+        f"<div id=content><h1>List</h1><ul>{items}</ul></div><div><p>imprint and contact</p></div>"
+    )
     return f"<html><head><title>List</title></head><body><div><p>{menu}</p></div>{content}</body></html>"
 
 
@@ -75,14 +106,20 @@ def test_pages_of_a_list_whose_items_are_lost_stay_apart(extractor):
 
 def test_calibration_compares_pages_by_all_their_words(monkeypatch):
     # What the fingerprints are made of is the same menu for all pages.
-    monkeypatch.setattr(samples, "main_texts", lambda pages, extractor: [page.text for page in page_texts(pages, extractor, 0)])
+    monkeypatch.setattr(
+        samples,
+        "main_texts",
+        lambda pages, extractor: [page.text for page in page_texts(pages, extractor, 0)],
+    )
     table = pa.table({"text": [list_page(number) for number in range(12)]})
     sampled = sample_of(open_source(table), Projection(text="text"), 12, 1, html="resiliparse")
     assert (len(set(sampled.texts)), len(set(sampled.whole_texts))) == (1, 12)
     taken, copies = [], {"copies": np.array([[0], [1]])}
     monkeypatch.setattr(removal, "shingle_sets", lambda texts, *_: taken.extend(texts))
     none = np.empty((2, 0), np.intp)
-    evidence = SampledPairs(sampled.texts, 12, copies, None, none, 0, np.arange(12), sampled.whole_texts)
+    evidence = SampledPairs(
+        sampled.texts, 12, copies, None, none, 0, np.arange(12), sampled.whole_texts
+    )
     removal.CountedSample(evidence, None, 1)
     assert taken == sampled.whole_texts * 2
 
@@ -90,13 +127,18 @@ def test_calibration_compares_pages_by_all_their_words(monkeypatch):
 def test_the_whole_text_of_a_page_has_no_menus():
     links = [f'<a href="/{n}">{n}</a>' for n in ("home", "news", "sports", "contact")]
     menus = (
-        f"<ul>{''.join(f'<li>{link}</li>' for link in links)}</ul>", f"<div><p>{' | '.join(links)}</p></div>",
-        f"<table><tr>{''.join(f'<td>{link}</td>' for link in links)}</tr></table>", f"<nav>{links[0]}</nav>",
+        f"<ul>{''.join(f'<li>{link}</li>' for link in links)}</ul>",
+        f"<div><p>{' | '.join(links)}</p></div>",
+        f"<table><tr>{''.join(f'<td>{link}</td>' for link in links)}</tr></table>",
+        f"<nav>{links[0]}</nav>",
         f'<div role="navigation">{links[0]} and more</div>',
         '<div class="t-navbar"><a href="/">the home of all the sports</a></div>',
-    )  # fmt: skip
+    )
     for menu in menus:
-        assert whole_text(f"<html><body>{menu}<p>One <a href=/x>word</a> of text.</p></body></html>") == "One word of text.", menu
+        assert (
+            whole_text(f"<html><body>{menu}<p>One <a href=/x>word</a> of text.</p></body></html>")
+            == "One word of text."
+        ), menu
     assert whole_text("<html><body class=nav><ul><li>a b</li></ul></body></html>") == "a b"
     assert [whole_text(text) for text in ("", "]]>", "<frameset></frameset>")] == ["", "]]>", ""]
     assert whole_text("<div>" * 3000 + "deep" + "</div>" * 3000) in ("deep", "")
@@ -106,17 +148,29 @@ def test_the_whole_text_of_a_page_has_no_menus():
 def test_pages_that_are_compared_by_all_words_are_counted(tmp_path, monkeypatch, option):
     monkeypatch.chdir(tmp_path)
     name = "resiliparse" if option == "--html-fast" else "trafilatura"
-    rows = [{"url": number, "page": list_page(number)} for number in range(3)] + [{"url": 9, "page": page(MENUS[0])}]
+    rows = [{"url": number, "page": list_page(number)} for number in range(3)] + [
+        {"url": 9, "page": page(MENUS[0])}
+    ]
     Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     Path("site").mkdir()
     for row in rows:
         Path(f"site/{row['url']}.html").write_text(row["page"])
-    told = "fpstore: 3 pages compared by all words outside of menus: their main texts have few of these words\n"
+    told = (
+        "fpstore: 3 pages compared by all words outside of menus: their main texts have few of "
+        "these words\n"
+    )
     assert run("build", "r.fps", "p.jsonl", "--text-field", "page", option).stderr == told
     assert run("build", "f.fps", "site", "--text", option).stderr == told
     assert run("dedup", "p.jsonl", "c.jsonl", "--text-field", "page", option).stderr == told
-    assert run("probe", "r.fps", "--input", "p.jsonl", "--text-field", "page", "-r", 0).stderr == told
-    assert told in run("lsh", "build", "r.lsh", "p.jsonl", "--text-field", "page", option, "--threshold", 0.5).stderr
+    assert (
+        run("probe", "r.fps", "--input", "p.jsonl", "--text-field", "page", "-r", 0).stderr == told
+    )
+    assert (
+        told
+        in run(
+            "lsh", "build", "r.lsh", "p.jsonl", "--text-field", "page", option, "--threshold", 0.5
+        ).stderr
+    )
     assert told in run("lsh", "insert", "r.lsh", "p.jsonl", "--text-field", "page").stderr
     benchmark = ("p.jsonl", "b.jsonl", "--text-field", "page", "--benchmark-field", "text")
     Path("b.jsonl").write_text(json.dumps({"text": "words of a benchmark " * 9}) + "\n")
@@ -130,7 +184,9 @@ def test_plans_count_pages_that_are_compared_by_all_words(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     for part in range(2):
         pages = [*map(list_page, range(3 * part, 3 * part + 3)), page(MENUS[part])]
-        Path(f"p{part}.jsonl").write_text("".join(json.dumps({"page": text}) + "\n" for text in pages))
+        Path(f"p{part}.jsonl").write_text(
+            "".join(json.dumps({"page": text}) + "\n" for text in pages)
+        )
     inputs, texts = ["p0.jsonl", "p1.jsonl"], {"text": "page", "html": True}
     if job == "dedup":
         plan = plan_dedup("plan", inputs, "out", **texts)
@@ -155,19 +211,38 @@ def site(tmp_path, monkeypatch):
     Path("site/a.html").write_text(page(MENUS[0]))
     Path("site/b.htm").write_text(page(MENUS[1]))
     Path("site/empty.html").write_text(EMPTY)
-    rows = [{"url": "a", "page": page(MENUS[0])}, {"url": "e", "page": EMPTY}, {"url": "b", "page": page(MENUS[1])}]
+    rows = [
+        {"url": "a", "page": page(MENUS[0])},
+        {"url": "e", "page": EMPTY},
+        {"url": "b", "page": page(MENUS[1])},
+    ]
     Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return tmp_path
 
 
 def test_every_verb_takes_pages(site):
     done = run("build", "s.fps", "site", "--text", "--html")
-    assert (done.exit_code, done.stderr) == (0, "fpstore: 1 file left out, no main text: site/empty.html\n")
+    assert (done.exit_code, done.stderr) == (
+        0,
+        "fpstore: 1 file left out, no main text: site/empty.html\n",
+    )
     with fpstore.open("s.fps") as store:
         assert list(store) == [SimHash().fingerprint(main_texts([page("")])[0])]
     done = run("insert", "s.fps", "p.jsonl", "--text-field", "page", "--id-field", "url", "-q")
     assert done.exit_code == 0
-    done = run("probe", "s.fps", "--input", "p.jsonl", "--text-field", "page", "--id-field", "url", "-r", 0, "--json")
+    done = run(
+        "probe",
+        "s.fps",
+        "--input",
+        "p.jsonl",
+        "--text-field",
+        "page",
+        "--id-field",
+        "url",
+        "-r",
+        0,
+        "--json",
+    )
     assert done.stderr == "fpstore: 1 row left out, no main text: row 1\n"
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(one["row"], one["query_id"], one["matches"][0]["ids"]) for one in found] == [
@@ -177,19 +252,31 @@ def test_every_verb_takes_pages(site):
     assert len(fine("probe", "s.fps", "site/a.html", "-r", 0).splitlines()) == 4
     lines = fine("hash", "p.jsonl", "--text-field", "page", "--html", "-q").splitlines()
     assert [line.split("\t")[1] for line in lines] == ["0", "2"]
-    assert fine("hash", "--text", "-", "--html", stdin=page("")).split("\t")[0] == lines[0].split("\t")[0]
+    assert (
+        fine("hash", "--text", "-", "--html", stdin=page("")).split("\t")[0]
+        == lines[0].split("\t")[0]
+    )
     assert "no main text" in failure("hash", "--text", "-", "--html", stdin=EMPTY)
 
 
 def test_a_store_of_pages_remembers_that_its_texts_are_pages(site):
-    other = page("", "Cats", "The cat of the house sleeps on a warm stove while it rains outside all day. " * 30)
+    other = page(
+        "",
+        "Cats",
+        "The cat of the house sleeps on a warm stove while it rains outside all day. " * 30,
+    )
     Path("new.html").write_text(other)
     assert run("build", "s.fps", "site", "--text", "--html", "-q").exit_code == 0
     expected = MainText(SimHash())
     with fpstore.open("s.fps") as store:
         assert from_description(store.fingerprinter) == expected
     assert run("insert", "s.fps", "new.html", "-q").exit_code == 0
-    assert run("insert", "s.fps", "p.jsonl", "--text-field", "page", "--id-field", "url", "-q").exit_code == 0
+    assert (
+        run(
+            "insert", "s.fps", "p.jsonl", "--text-field", "page", "--id-field", "url", "-q"
+        ).exit_code
+        == 0
+    )
     with fpstore.open("s.fps") as store:
         pages = [page(MENUS[0]), other]
         assert sorted(store) == sorted(expected.fingerprints(pages).tolist())
@@ -199,14 +286,19 @@ def test_a_store_of_pages_remembers_that_its_texts_are_pages(site):
         (line,) = fine(verb, "s.fps", "new.html", radius, 0).splitlines()
         assert line.endswith("\tnew.html")
         assert len(fine(verb, "s.fps", "-", radius, 0, stdin=page(MENUS[1])).splitlines()) == 4
-        rows = fine(verb, "s.fps", "--input", "p.jsonl", "--text-field", "page", radius, 0, "--quiet")
+        rows = fine(
+            verb, "s.fps", "--input", "p.jsonl", "--text-field", "page", radius, 0, "--quiet"
+        )
         assert rows == ""
-        assert "--html: the store knows what it was made of" in failure(verb, "s.fps", "site", "--html", code=2)
+        assert "--html: the store knows what it was made of" in failure(
+            verb, "s.fps", "site", "--html", code=2
+        )
     assert "main-text 2 (fingerprinter=simhash 2 (shingle=auto" in fine("stats", "s.fps")
     assert run("report", "s.fps", "--output", "r.html", "--files-in", ".", "-q").exit_code == 0
     shown = Path("r.html").read_text()
     assert "main-text 2 (fingerprinter=simhash 2" in shown
-    (text,) = set(re.findall(r'<p class="text"><bdi>(Foxes[^<]*)', shown))  # of each page the main text, without tags
+    # of each page the main text, without tags
+    (text,) = set(re.findall(r'<p class="text"><bdi>(Foxes[^<]*)', shown))
     assert text.startswith("Foxes and dogs")
     assert "The 3 foxes jump" in text
     assert "has changed since" not in shown
@@ -223,7 +315,9 @@ def test_a_store_of_pages_remembers_which_package_finds_the_main_text(site):
     assert "made in another way" in failure("absorb", "s.fps", "t.fps")
     assert DocumentReader("site", SimHash(), html="resiliparse").fingerprinter == expected
     assert TextReader("p.jsonl", expected, text="page", html=True).fingerprinter == expected
-    with pytest.raises(InputError, match="the fingerprinter has the extractor resiliparse: give one of both"):
+    with pytest.raises(
+        InputError, match="the fingerprinter has the extractor resiliparse: give one of both"
+    ):
         TextReader("p.jsonl", expected, text="page", html="trafilatura")
     with pytest.raises(InputError, match="extractor must be one of trafilatura, resiliparse"):
         MainText(SimHash(), "lynx")
@@ -237,10 +331,14 @@ def test_pages_that_are_taken_with_their_tags_are_told_once(site):
     assert run("weights", "site", "--text", "--output", "w.json").stderr == told
     assert run("hash", "--text", "site/a.html").stderr == f"fpstore: 1 file {tags}: site/a.html\n"
     assert tags in run("compare", "site/a.html", "site/b.htm").stderr
-    assert run("build", "h.fps", "site", "--text", "--html").stderr == "fpstore: 1 file left out, no main text: site/empty.html\n"
+    assert (
+        run("build", "h.fps", "site", "--text", "--html").stderr
+        == "fpstore: 1 file left out, no main text: site/empty.html\n"
+    )
     Path("new").mkdir()
     Path("new/c.html").write_text(page(""))
-    assert fine("insert", "h.fps", "new", "-q") == ""  # the store remembers that its texts are pages
+    # the store remembers that its texts are pages
+    assert fine("insert", "h.fps", "new", "-q") == ""
     assert fine("compare", "site/a.html", "site/b.htm", "--html-fast").startswith("Two texts")
 
 
@@ -253,7 +351,10 @@ def test_columns_that_look_like_pages_are_told(tmp_path, monkeypatch):
         Path("rows.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
         for verb in (("dedup", "rows.jsonl", "out.jsonl"), ("build", "s.fps", "rows.jsonl")):
             message = run(*verb, "--text-field", "text", "--force").stderr
-            assert ("look like pages of HTML, and were taken with their tags: --html takes the main text" in message) == told
+            assert (
+                "look like pages of HTML, and were taken with their tags: --html takes the main "
+                "text" in message
+            ) == told
             assert "look like" not in run(*verb, "--text-field", "text", "--force", "--html").stderr
 
 
@@ -272,7 +373,9 @@ def test_readers_give_their_fingerprinter_to_the_store(site):
         with pytest.raises(InputError, match="the reader makes its fingerprints with another one"):
             fpstore.build("t.fps", DocumentReader("site", inner, html=True), fingerprinter=wrong)
     assert not Path("t.fps").exists()
-    with fpstore.build("t.fps", DocumentReader("site", inner), fingerprinter=inner.describe()) as store:
+    with fpstore.build(
+        "t.fps", DocumentReader("site", inner), fingerprinter=inner.describe()
+    ) as store:
         assert store.fingerprinter == inner.describe()
 
 
@@ -287,7 +390,11 @@ def test_the_fingerprinter_of_pages_takes_one_of_texts():
     for wrong in (hasher, None, ImageHash(), SimHash):
         with pytest.raises(InputError, match="fingerprinter must be one of texts"):
             MainText(wrong)
-    nested = {"name": "main-text", "version": 2, "parameters": {**hasher.parameters, "fingerprinter": hasher.describe()}}
+    nested = {
+        "name": "main-text",
+        "version": 2,
+        "parameters": {**hasher.parameters, "fingerprinter": hasher.describe()},
+    }
     with pytest.raises(InputError, match="in another one is one of texts"):
         from_description(nested)
     with pytest.raises(InputError, match="described by name, version and parameters"):
@@ -295,24 +402,48 @@ def test_the_fingerprinter_of_pages_takes_one_of_texts():
 
 
 def test_dedup_compares_main_texts(site):
-    summary = json.loads(fine("dedup", "p.jsonl", "clean.jsonl", "--text-field", "page", "--html", "--json", "--unknown", "drop"))
+    summary = json.loads(
+        fine(
+            "dedup",
+            "p.jsonl",
+            "clean.jsonl",
+            "--text-field",
+            "page",
+            "--html",
+            "--json",
+            "--unknown",
+            "drop",
+        )
+    )
     assert (summary["kept"], summary["not_compared"], summary["removed"]) == (1, 1, 2)
     assert json.loads(fine("dedup", "site", "clean", "--text", "--html", "--json"))["kept"] == 2
     assert fpstore.dedup("p.jsonl", text="page", html=True, radius=0).kept.tolist() == [0, 1]
-    assert fpstore.dedup("p.jsonl", text="page", fingerprinter=MainText(SimHash()), radius=0).kept.tolist() == [0, 1]
+    assert fpstore.dedup(
+        "p.jsonl", text="page", fingerprinter=MainText(SimHash()), radius=0
+    ).kept.tolist() == [0, 1]
     assert fpstore.dedup("p.jsonl", text="page", radius=0).kept.tolist() == [0, 1, 2]
     with pytest.raises(InputError, match=r"html=True .* is for texts"):
         fpstore.dedup("p.jsonl", fingerprint="url", html=True)
-    assert "--html is for files of texts" in failure("dedup", "p.jsonl", "c.jsonl", "--fingerprint-field", "h", "--html", code=2)
+    assert "--html is for files of texts" in failure(
+        "dedup", "p.jsonl", "c.jsonl", "--fingerprint-field", "h", "--html", code=2
+    )
 
 
 def test_readers_count_pages_without_a_main_text(site):
     told = []
-    reader = DocumentReader("site", SimHash(), html=True, threads=2, on_notice=lambda path, why: told.append((path.name, why)))
+    reader = DocumentReader(
+        "site",
+        SimHash(),
+        html=True,
+        threads=2,
+        on_notice=lambda path, why: told.append((path.name, why)),
+    )
     assert [chunk.ids for chunk in reader] == [["site/a.html", "site/b.htm"]]
     assert (told, reader.empty) == ([("empty.html", "html")], 1)
     table = pa.table({"page": [EMPTY, None]})
-    with pytest.raises(InputError, match=r"no text to make a fingerprint of; left out: 2 \(no main text\)"):
+    with pytest.raises(
+        InputError, match=r"no text to make a fingerprint of; left out: 2 \(no main text\)"
+    ):
         list(TextReader(table, SimHash(), text="page", html=True))
     for wrong in (1, "yes"):
         with pytest.raises(InputError, match="html"):
@@ -325,7 +456,9 @@ def test_pages_say_their_encoding(site):
         ("windows-1251", "cp1251", "привет мир"),
         ("Shift_JIS", "shift_jis", "日本語"),
     ):
-        Path("x.html").write_bytes(page("", more=f'<meta charset="{name}">', text=SENTENCES + words).encode(codec))
+        Path("x.html").write_bytes(
+            page("", more=f'<meta charset="{name}">', text=SENTENCES + words).encode(codec)
+        )
         (document,) = iter_documents("x.html")
         assert words in document.text
         assert (document.encoding, document.guessed) == (codec, True)

@@ -1,4 +1,7 @@
-"""Columns of texts as input of build, hash, insert and the searches: real files of every format, and tables."""
+"""Columns of texts as input of build, hash, insert and the searches.
+
+Real files of every format, and tables.
+"""
 
 import json
 from pathlib import Path
@@ -21,7 +24,10 @@ from fpstore.hashing import ImageHash, TextReader
 @pytest.fixture(params=["parquet", slow("jsonl"), "csv", slow("tsv")])
 def pages(request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return write(Path(f"pages.{request.param}"), {"text": TEXTS, "url": URLS, "number": [row + 100 for row in range(len(TEXTS))]})
+    return write(
+        Path(f"pages.{request.param}"),
+        {"text": TEXTS, "url": URLS, "number": [row + 100 for row in range(len(TEXTS))]},
+    )
 
 
 def test_build_makes_fingerprints_of_a_column(pages):
@@ -30,25 +36,44 @@ def test_build_makes_fingerprints_of_a_column(pages):
     assert pairs("p.fps") == {value: [URLS[row]] for value, row in zip(HASHES, KEPT, strict=True)}
     with fpstore.open("p.fps") as store:
         assert store.fingerprinter == SimHash().describe()
-    assert fine("build", "q.fps", pages, "--text-field", "text", "--id-field", "url", "-q") == ""  # nothing is said
+    # nothing is said
+    assert fine("build", "q.fps", pages, "--text-field", "text", "--id-field", "url", "-q") == ""
     assert pairs("q.fps") == pairs("p.fps")
 
 
 def test_row_numbers_count_rows_that_are_left_out(pages):
     fine("build", "p.fps", pages, pages, "--text-field", "text", "-q")
     n = len(TEXTS)
-    assert pairs("p.fps") == {value: [row, row + n] for value, row in zip(HASHES, KEPT, strict=True)}
+    assert pairs("p.fps") == {
+        value: [row, row + n] for value, row in zip(HASHES, KEPT, strict=True)
+    }
     assert json.loads(fine("stats", "p.fps", "--json"))["id_kind"] == "row"
     fine("insert", "p.fps", pages, "--text-field", "text", "-q")
-    assert pairs("p.fps") == {value: [row, row + n, row + 2 * n] for value, row in zip(HASHES, KEPT, strict=True)}
+    assert pairs("p.fps") == {
+        value: [row, row + n, row + 2 * n] for value, row in zip(HASHES, KEPT, strict=True)
+    }
     fine("merge", "p.fps", "-q")
     assert pairs("p.fps")[HASHES[-1]] == [KEPT[-1], KEPT[-1] + n, KEPT[-1] + 2 * n]
 
 
 def test_types_of_ids(pages):
     for kind, convert in (("auto", int), ("int", int), ("str", str)):
-        fine("build", "p.fps", pages, "--text-field", "text", "--id-field", "number", "--id-type", kind, "-q", "--force")
-        assert pairs("p.fps") == {value: [convert(row + 100)] for value, row in zip(HASHES, KEPT, strict=True)}
+        fine(
+            "build",
+            "p.fps",
+            pages,
+            "--text-field",
+            "text",
+            "--id-field",
+            "number",
+            "--id-type",
+            kind,
+            "-q",
+            "--force",
+        )
+        assert pairs("p.fps") == {
+            value: [convert(row + 100)] for value, row in zip(HASHES, KEPT, strict=True)
+        }
 
 
 def test_hash_text_writes_a_row_for_each_text(pages):
@@ -56,27 +81,57 @@ def test_hash_text_writes_a_row_for_each_text(pages):
     assert fine("hash", pages, *fields).splitlines() == [
         f"{value:016x}\t{URLS[row]}" for value, row in zip(HASHES, KEPT, strict=True)
     ]
-    objects = [json.loads(line) for line in fine("hash", pages, "--text-field", "text", "--json", "-q").splitlines()]
+    objects = [
+        json.loads(line)
+        for line in fine("hash", pages, "--text-field", "text", "--json", "-q").splitlines()
+    ]
     assert [found["id"] for found in objects] == KEPT
     fine("hash", pages, *fields, "-o", "h.parquet", "--shingle", "chars", "--shingle-size", 5)
     chars = SimHash(shingle="chars", size=5)
     kept = [row for row in range(len(TEXTS)) if not chars.is_empty(TEXTS[row])]
-    assert pq.read_table("h.parquet")["fingerprint"].to_pylist() == [chars.fingerprint(TEXTS[row]) for row in kept]
+    assert pq.read_table("h.parquet")["fingerprint"].to_pylist() == [
+        chars.fingerprint(TEXTS[row]) for row in kept
+    ]
 
 
 def test_searches_tell_the_row_and_the_id(pages):
-    fine("build", "p.fps", pages, "--text-field", "text", "--id-field", "url", "--weighting", "set", "-q")
+    fine(
+        "build",
+        "p.fps",
+        pages,
+        "--text-field",
+        "text",
+        "--id-field",
+        "url",
+        "--weighting",
+        "set",
+        "-q",
+    )
     for verb in (("probe", "-r", 0), ("scan", "-r", 0), ("nearest",)):
         asked = (*verb[:1], "p.fps", *verb[1:], "--input", pages, "--text-field", "text", "--json")
         done = run(*asked, "--id-field", "url")
         assert done.stderr == "fpstore: 2 rows left out, blank: row 5, row 9\n"
         found = [json.loads(line) for line in done.stdout.splitlines()]
-        assert [(one["row"], one["query_id"]) for one in found] == [(row, URLS[row]) for row in KEPT]
+        assert [(one["row"], one["query_id"]) for one in found] == [
+            (row, URLS[row]) for row in KEPT
+        ]
         assert [one["matches"][0]["ids"] for one in found] == [[URLS[row]] for row in KEPT]
         without = [json.loads(line) for line in run(*asked).stdout.splitlines()]
         assert [one["row"] for one in without] == KEPT
         assert "query_id" not in without[0]
-    lines = run("probe", "p.fps", "-r", 0, "--input", pages, "--text-field", "text", "--with-queries", "-o", "m.tsv")
+    lines = run(
+        "probe",
+        "p.fps",
+        "-r",
+        0,
+        "--input",
+        pages,
+        "--text-field",
+        "text",
+        "--with-queries",
+        "-o",
+        "m.tsv",
+    )
     assert lines.exit_code == 0
     assert [int(line.split("\t")[4]) for line in Path("m.tsv").read_text().splitlines()] == KEPT
     Path("none.jsonl").write_text('{"text": "something else entirely"}\n')
@@ -84,8 +139,22 @@ def test_searches_tell_the_row_and_the_id(pages):
 
 
 def test_insert_adds_rows_with_the_fingerprinter_of_the_store(pages):
-    fine("build", "p.fps", pages, "--text-field", "text", "--id-field", "url", "--shingle-size", 2, "-q")
-    more = write(Path("more" + pages.suffix), {"text": [TEXTS[0], "", "one more text of a few words"], "url": ["a", "b", "c"]})
+    fine(
+        "build",
+        "p.fps",
+        pages,
+        "--text-field",
+        "text",
+        "--id-field",
+        "url",
+        "--shingle-size",
+        2,
+        "-q",
+    )
+    more = write(
+        Path("more" + pages.suffix),
+        {"text": [TEXTS[0], "", "one more text of a few words"], "url": ["a", "b", "c"]},
+    )
     fields = ("--text-field", "text", "--id-field", "url", "--threads", 1)
     done = run("insert", "p.fps", more, *fields, "--json")
     assert done.stderr == "fpstore: 1 row left out, blank: row 1\n"
@@ -101,7 +170,9 @@ def test_insert_adds_rows_with_the_fingerprinter_of_the_store(pages):
 
 def test_a_text_of_a_dictionary_is_hashed_once(tmp_path, monkeypatch):
     hashed, seen = SimHash.hashed, []
-    monkeypatch.setattr(SimHash, "hashed", lambda self, texts: seen.extend(texts) or hashed(self, texts))
+    monkeypatch.setattr(
+        SimHash, "hashed", lambda self, texts: seen.extend(texts) or hashed(self, texts)
+    )
     texts = [f"page {n % 3} of a book" for n in range(1000)]
     pq.write_table(pa.table({"text": texts}), tmp_path / "c.parquet")
     for source in (tmp_path / "c.parquet", pa.table({"text": pa.array(texts).dictionary_encode()})):
@@ -126,7 +197,13 @@ def test_nulls_are_left_out_and_counted(tmp_path, monkeypatch):
 
 
 def frames():
-    table = pa.table({"text": [*TEXTS, None], "url": [*URLS, "null"], "list": [[i] for i in range(len(TEXTS) + 1)]})
+    table = pa.table(
+        {
+            "text": [*TEXTS, None],
+            "url": [*URLS, "null"],
+            "list": [[i] for i in range(len(TEXTS) + 1)],
+        }
+    )
     yield "table", table
     yield "batch", table.combine_chunks().to_batches()[0]
     yield "reader", table.to_reader(max_chunksize=5)
@@ -142,17 +219,29 @@ def test_tables_are_read(tmp_path):
 
 def check_table(path, frame, is_stream):
     told = []
-    reader = TextReader(frame, SimHash(), text="text", id="url", on_notice=lambda row, reason: told.append((row, reason)))
+    reader = TextReader(
+        frame,
+        SimHash(),
+        text="text",
+        id="url",
+        on_notice=lambda row, reason: told.append((row, reason)),
+    )
     with fpstore.build(path, reader) as store:
         assert store.fingerprinter == SimHash().describe()
     assert pairs(path) == {value: [URLS[row]] for value, row in zip(HASHES, KEPT, strict=True)}
     assert told == [(5, "no words"), (9, "no words"), (len(TEXTS), "no words")]
-    assert (reader.empty, reader.next_row, reader.has_ids, reader.width) == (3, len(TEXTS) + 1, True, 64)
+    assert (reader.empty, reader.next_row, reader.has_ids, reader.width) == (
+        3,
+        len(TEXTS) + 1,
+        True,
+        64,
+    )
     if is_stream:
         with pytest.raises(InputError, match="can be read only once"):
             list(reader)
     else:
-        assert [chunk.ids for chunk in reader] == [[URLS[row] for row in KEPT]]  # again, and counted again
+        # again, and counted again
+        assert [chunk.ids for chunk in reader] == [[URLS[row] for row in KEPT]]
         assert reader.empty == 3
 
 
@@ -161,7 +250,9 @@ def test_chunks_have_at_most_so_many_rows_in_order(tmp_path, threads, chunk_rows
     texts = texts_of(200, 5)
     texts[50] = texts[51] = texts[199] = ""
     path = write(tmp_path / "p.jsonl", {"text": texts})
-    reader = TextReader([path], SimHash(), text="text", threads=threads, chunk_rows=chunk_rows, first_row=10)
+    reader = TextReader(
+        [path], SimHash(), text="text", threads=threads, chunk_rows=chunk_rows, first_row=10
+    )
     kept = [row for row in range(200) if texts[row]]
     placed = list(reader.placed())
     assert [int(place) for part in placed for place in part.places] == [row + 10 for row in kept]
@@ -177,37 +268,67 @@ def test_chunks_have_at_most_so_many_rows_in_order(tmp_path, threads, chunk_rows
 def test_mixed_ids_are_refused_unless_a_type_is_chosen(tmp_path):
     path = tmp_path / "p.jsonl"
     path.write_text('{"t": "a b", "id": 1}\n{"t": null, "id": null}\n{"t": "c d", "id": "x"}\n')
-    with pytest.raises(InputError, match=r"p\.jsonl:3: the id is of type str, but earlier ids are integers"):
+    with pytest.raises(
+        InputError, match=r"p\.jsonl:3: the id is of type str, but earlier ids are integers"
+    ):
         list(TextReader(path, SimHash(), text="t", id="id"))
-    assert [chunk.ids for chunk in TextReader(path, SimHash(), text="t", id="id", id_type="str")] == [["1", "x"]]
+    assert [
+        chunk.ids for chunk in TextReader(path, SimHash(), text="t", id="id", id_type="str")
+    ] == [["1", "x"]]
     with pytest.raises(InputError, match=r"p\.jsonl:3: the id 'x' is not an unsigned integer"):
         list(TextReader(path, SimHash(), text="t", id="id", id_type="int"))
     table = tmp_path / "p.csv"
     table.write_text("t,id\na b,1\nc d,2\ne f,x\n")
-    assert [chunk.ids for chunk in TextReader(table, SimHash(), text="t", id="id")] == [["1", "2", "x"]]
+    assert [chunk.ids for chunk in TextReader(table, SimHash(), text="t", id="id")] == [
+        ["1", "2", "x"]
+    ]
     with pytest.raises(InputError, match=r"p\.csv:4: the id 'x' is not an unsigned integer"):
-        list(TextReader(table, SimHash(), text="t", id="id", chunk_rows=2, threads=1, id_type="int"))
+        list(
+            TextReader(table, SimHash(), text="t", id="id", chunk_rows=2, threads=1, id_type="int")
+        )
 
 
 def test_bad_rows_are_named(tmp_path):
     for name, content, message in (
-        ("p.jsonl", '{"t": "a", "id": 1}\n{"u": "b"}\n', r"p\.jsonl:2: the field 't' is missing \(fields here: 'u'\)"),
-        ("p.jsonl", '{"t": "a", "id": 1}\n{"t": 5, "id": 2}\n', r"p\.jsonl:2: t: a text must be a string, got 5"),
-        ("p.jsonl", '{"t": "a", "id": 1}\n{"t": "b", "id": null}\n', r"p\.jsonl:2: the id null is neither an integer"),
+        (
+            "p.jsonl",
+            '{"t": "a", "id": 1}\n{"u": "b"}\n',
+            r"p\.jsonl:2: the field 't' is missing \(fields here: 'u'\)",
+        ),
+        (
+            "p.jsonl",
+            '{"t": "a", "id": 1}\n{"t": 5, "id": 2}\n',
+            r"p\.jsonl:2: t: a text must be a string, got 5",
+        ),
+        (
+            "p.jsonl",
+            '{"t": "a", "id": 1}\n{"t": "b", "id": null}\n',
+            r"p\.jsonl:2: the id null is neither an integer",
+        ),
         ("p.jsonl", '{"t": "a", "id": 1}\n{"t": "b"}\n', r"p\.jsonl:2: the field 'id' is missing"),
-        ("p.jsonl", '{"t": "a", "id": 1.5}\n', r"p\.jsonl:1: the id 1.5 is neither an integer nor a string"),
+        (
+            "p.jsonl",
+            '{"t": "a", "id": 1.5}\n',
+            r"p\.jsonl:1: the id 1.5 is neither an integer nor a string",
+        ),
         ("p.jsonl", "", r"p\.jsonl: no text to make a fingerprint of$"),
         ("p.jsonl", '{"t": "", "id": 1}\n{"t": null, "id": 2}\n', r"of; left out: 2 \(blank\)"),
         ("p.csv", "", r"p\.csv: no text to make a fingerprint of"),
         ("p.csv", "id,u\n1,x\n", r"p\.csv: no column named 't' \(columns here: id, u\)"),
         ("p.csv", "id,t\n1,x\n2\n", r"p\.csv:3: has 1 cells, the header has 2"),
         ("p.csv", "id,t\n,x\n", r"p\.csv:2: the id is empty"),
-        ("p.txt", "id t\n", r"unknown extension '\.txt'; known extensions: \.parquet, \.jsonl, \.csv, \.tsv"),
+        (
+            "p.txt",
+            "id t\n",
+            r"unknown extension '\.txt'; known extensions: \.parquet, \.jsonl, \.csv, \.tsv",
+        ),
         ("p.parquet", "PAR1", r"p\.parquet: not a readable Parquet file"),
     ):
         (tmp_path / name).write_text(content)
         with pytest.raises(InputError, match=message):
-            fpstore.build(tmp_path / "p.fps", TextReader(tmp_path / name, SimHash(), text="t", id="id"))
+            fpstore.build(
+                tmp_path / "p.fps", TextReader(tmp_path / name, SimHash(), text="t", id="id")
+            )
         assert not (tmp_path / "p.fps").exists()
 
 
@@ -238,7 +359,11 @@ def test_wrong_arguments_are_refused(tmp_path, monkeypatch):
         ("p.jsonl", {"text": "t", "chunk_rows": 0}, "chunk_rows"),
         ("p.jsonl", {"text": "t", "first_row": -1}, "first_row"),
         ("p.jsonl", {"text": "t", "on_notice": 1}, "on_notice must be a function"),
-        ("p.jsonl", {"text": "t", "format": "npy"}, "unknown format 'npy'; known formats: .parquet"),
+        (
+            "p.jsonl",
+            {"text": "t", "format": "npy"},
+            "unknown format 'npy'; known formats: .parquet",
+        ),
         (["p.jsonl", "p.csv"], {"text": "t"}, "files of one format are expected, got csv, jsonl"),
         ([], {"text": "t"}, "no input was given"),
         (["-", "-"], {"text": "t", "format": "jsonl"}, "standard input is named more than once"),
@@ -260,17 +385,44 @@ def test_wrong_use_on_the_command_line(tmp_path, monkeypatch):
     fine("build", "s.fps", "p.jsonl", "--text-field", "t", "-q")
     for arguments, message in (
         (["build", "x.fps", "p.jsonl", "--text", "--text-field", "t"], "give one of them"),
-        (["build", "x.fps", "p.jsonl", "--text-field", ""], "--text-field: must be the name of a column"),
-        (["build", "x.fps", "p.jsonl", "--text-field", "t", "--decimal"], "--decimal is for fingerprints"),
-        (["build", "x.fps", "p.jsonl", "--text-field", "t", "--fingerprint-field", "f"], "--fingerprint-field is for"),
-        (["build", "x.fps", "p.jsonl", "--text-field", "t", "--suffix", ".txt"], "--suffix is for files of texts and pictures"),
-        (["build", "x.fps", "p.jsonl", "--text-field", "t", "--format", "npy"], "--format npy has no column of texts"),
-        (["build", "x.fps", "p.jsonl", "--shingle", "chars"], "(--text or --text-field), not for fingerprints"),
-        (["hash", "p.jsonl", "--text", "--id-field", "i"], "--id-field is for fingerprints, columns of texts and vectors ("),
+        (
+            ["build", "x.fps", "p.jsonl", "--text-field", ""],
+            "--text-field: must be the name of a column",
+        ),
+        (
+            ["build", "x.fps", "p.jsonl", "--text-field", "t", "--decimal"],
+            "--decimal is for fingerprints",
+        ),
+        (
+            ["build", "x.fps", "p.jsonl", "--text-field", "t", "--fingerprint-field", "f"],
+            "--fingerprint-field is for",
+        ),
+        (
+            ["build", "x.fps", "p.jsonl", "--text-field", "t", "--suffix", ".txt"],
+            "--suffix is for files of texts and pictures",
+        ),
+        (
+            ["build", "x.fps", "p.jsonl", "--text-field", "t", "--format", "npy"],
+            "--format npy has no column of texts",
+        ),
+        (
+            ["build", "x.fps", "p.jsonl", "--shingle", "chars"],
+            "(--text or --text-field), not for fingerprints",
+        ),
+        (
+            ["hash", "p.jsonl", "--text", "--id-field", "i"],
+            "--id-field is for fingerprints, columns of texts and vectors (",
+        ),
         (["probe", "s.fps", "2a", "--text-field", "t"], "'2a' is not a fingerprint"),
         (["probe", "s.fps", "0x2a", "--text-field", "t"], "--text-field names a column of --input"),
-        (["probe", "s.fps", "--input", "p.jsonl", "--text-field", "t", "--null"], "--null does not go with --text-field"),
-        (["probe", "s.fps", "p.jsonl", "--text-field", "t"], "the texts of rows are in files that --input names"),
+        (
+            ["probe", "s.fps", "--input", "p.jsonl", "--text-field", "t", "--null"],
+            "--null does not go with --text-field",
+        ),
+        (
+            ["probe", "s.fps", "p.jsonl", "--text-field", "t"],
+            "the texts of rows are in files that --input names",
+        ),
     ):
         assert message in failure(*arguments, code=2)
     assert "--text-field NAME" in failure("build", "x.fps", "p.jsonl", "--text")
@@ -280,7 +432,9 @@ def test_wrong_use_on_the_command_line(tmp_path, monkeypatch):
 
 
 def test_texts_that_are_not_utf_8_are_named():
-    bad = pa.Array.from_buffers(pa.string(), 3, [None, *pa.array([b"a fox", b"\xff", b"b"], pa.binary()).buffers()[1:]])
+    bad = pa.Array.from_buffers(
+        pa.string(), 3, [None, *pa.array([b"a fox", b"\xff", b"b"], pa.binary()).buffers()[1:]]
+    )
     with pytest.raises(InputError, match="row 2: t: the text is not valid UTF-8"):
         list(TextReader(pa.table({"t": bad}), SimHash(), text="t"))
     rest = pa.table({"t": pa.chunked_array([pa.array(["c", None, "d"]), bad])})
@@ -296,7 +450,9 @@ def test_a_store_has_the_width_of_the_fingerprinter(tmp_path):
     with fpstore.build(tmp_path / "wide.fps", TextReader(table, maker, text="text")) as store:
         assert store.width == 128
         assert len(store.probe(maker.fingerprint("a crow"), radius=0)) == 1
-    with fpstore.build(tmp_path / "given.fps", maker.fingerprints(["a fox"]), fingerprinter=maker) as store:
+    with fpstore.build(
+        tmp_path / "given.fps", maker.fingerprints(["a fox"]), fingerprinter=maker
+    ) as store:
         assert store.width == 128
     with pytest.raises(InputError, match="it makes 128 bits, the store has width=64"):
         fpstore.build(tmp_path / "no.fps", TextReader(table, maker, text="text"), width=64)
@@ -304,13 +460,34 @@ def test_a_store_has_the_width_of_the_fingerprinter(tmp_path):
 
 def dictionaries():
     """Yield a column of texts as pyarrow has it in several forms, and each with what it decodes to."""
-    texts = ["one two three", None, "", "one two three", "four five six seven", "four five six seven", "one two three"]
+    texts = [
+        "one two three",
+        None,
+        "",
+        "one two three",
+        "four five six seven",
+        "four five six seven",
+        "one two three",
+    ]
     plain = pa.array(texts)
     encoded = plain.dictionary_encode()
-    with_null = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0, 3, 3, 0]), pa.array(["one two three", None, "", texts[4]]))
-    twice = pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 2, 3, 4, 0], pa.int8()), pa.array([*texts[:1], "", *texts[3:6]]))
-    views = pa.DictionaryArray.from_arrays(encoded.indices, encoded.dictionary.cast(pa.string_view()))
-    yield from (encoded, with_null, twice, views, plain.cast(pa.string_view()), plain.cast(pa.large_string()))
+    with_null = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 2, 0, 3, 3, 0]), pa.array(["one two three", None, "", texts[4]])
+    )
+    twice = pa.DictionaryArray.from_arrays(
+        pa.array([0, None, 1, 2, 3, 4, 0], pa.int8()), pa.array([*texts[:1], "", *texts[3:6]])
+    )
+    views = pa.DictionaryArray.from_arrays(
+        encoded.indices, encoded.dictionary.cast(pa.string_view())
+    )
+    yield from (
+        encoded,
+        with_null,
+        twice,
+        views,
+        plain.cast(pa.string_view()),
+        plain.cast(pa.large_string()),
+    )
 
 
 @pytest.mark.parametrize(("number", "most"), crossed(range(6), [1, 30, 1 << 20]))
@@ -318,14 +495,27 @@ def test_texts_in_any_form_and_in_pieces_of_any_size(tmp_path, monkeypatch, numb
     monkeypatch.setattr("fpstore.io.parquet.PART_BYTES", most)
     texts = [*dictionaries()][number]
     ids = pa.array([f"document {n}" for n in range(len(texts))])
-    table = pa.table({"text": pa.chunked_array([texts, texts.slice(2, 4)]), "id": pa.chunked_array([ids, ids.slice(2, 4)])})
-    wanted = [(SimHash().fingerprint(text), f"document {n}") for n in (0, 3, 4, 5, 6, 3, 4, 5) if (text := texts[n].as_py())]
+    table = pa.table(
+        {
+            "text": pa.chunked_array([texts, texts.slice(2, 4)]),
+            "id": pa.chunked_array([ids, ids.slice(2, 4)]),
+        }
+    )
+    wanted = [
+        (SimHash().fingerprint(text), f"document {n}")
+        for n in (0, 3, 4, 5, 6, 3, 4, 5)
+        if (text := texts[n].as_py())
+    ]
     sources = [table]
     if number not in (1, 3):  # pyarrow writes no dictionary of views, or with a null
         pq.write_table(table, tmp_path / "c.parquet", row_group_size=5)
         sources.append(tmp_path / "c.parquet")
     for source in sources:
         reader = TextReader(source, SimHash(), text="text", id="id", threads=2)
-        found = [row for chunk in reader for row in zip(chunk.fingerprints.tolist(), chunk.ids, strict=True)]
+        found = [
+            row
+            for chunk in reader
+            for row in zip(chunk.fingerprints.tolist(), chunk.ids, strict=True)
+        ]
         assert found == wanted
         assert reader.empty == 3

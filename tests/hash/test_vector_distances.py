@@ -1,6 +1,7 @@
 """What distances of fingerprints of vectors say: angles, Hamming distances, Manhattan distances.
 
-The tests of distributions have fixed seeds. Each would fail with a probability below 1e-6 if its subject is right, over seeds.
+The tests of distributions have fixed seeds. Each would fail with a probability below 1e-6 if its
+subject is right, over seeds.
 """
 
 import math
@@ -28,16 +29,24 @@ def distances(a, b):
 
 def pair_at(cosine, kind, rng, dimension=48):
     """Return two vectors at an angle: dense ones, or ones with two components other than 0."""
-    base = np.eye(dimension)[:2] if kind == "sparse" else np.linalg.qr(rng.normal(size=(dimension, 2)))[0].T
+    base = (
+        np.eye(dimension)[:2]
+        if kind == "sparse"
+        else np.linalg.qr(rng.normal(size=(dimension, 2)))[0].T
+    )
     return np.array([base[0], cosine * base[0] + math.sqrt(1 - cosine**2) * base[1]])
 
 
-@pytest.mark.parametrize(("kind", "cosine"), crossed(["dense", "sparse"], [0.99, 0.95, 0.8, 0.5, 0.0, -0.7]))
+@pytest.mark.parametrize(
+    ("kind", "cosine"), crossed(["dense", "sparse"], [0.99, 0.95, 0.8, 0.5, 0.0, -0.7])
+)
 def test_a_bit_differs_with_the_probability_of_the_angle(kind, cosine):
     rng = np.random.default_rng(1)
     differing, bits = 0, 0
     for seed in range(60):
-        a, b = HyperplaneHash(dimension=48, width=256, seed=seed).fingerprints(pair_at(cosine, kind, rng))
+        a, b = HyperplaneHash(dimension=48, width=256, seed=seed).fingerprints(
+            pair_at(cosine, kind, rng)
+        )
         differing += int(distances(a[None], b[None])[0])
         bits += 256
     assert stats.binomtest(differing, bits, math.acos(cosine) / math.pi).pvalue > ALPHA
@@ -49,17 +58,21 @@ def test_distances_are_binomial(cosine):
     hashers = [HyperplaneHash(dimension=6, width=32, seed=seed) for seed in range(600)]
     found = np.array([hasher.fingerprints(pair_at(cosine, "dense", rng, 6)) for hasher in hashers])
     counts, law = distances(*found.T), stats.binom(32, math.acos(cosine) / math.pi)
-    # The probability of fewer, and a random part of that of as many: uniform if the distances are binomial.
+    # The probability of fewer, and a random part of that of as many: uniform if the distances are
+    # binomial.
     places = law.cdf(counts - 1.0) + law.pmf(counts) * rng.random(len(counts))
     assert stats.kstest(places, "uniform").pvalue > ALPHA
 
 
 def test_bits_are_balanced_and_independent_of_each_other():
     vectors = np.random.default_rng(4).normal(size=(20_000, 32))
-    bits = np.unpackbits(HyperplaneHash(dimension=32, width=128, seed=9).fingerprints(vectors), axis=1).astype(float)
+    bits = np.unpackbits(
+        HyperplaneHash(dimension=32, width=128, seed=9).fingerprints(vectors), axis=1
+    ).astype(float)
     z = (bits.mean(0) - 0.5) * 2 * math.sqrt(len(bits))
     assert np.abs(z).max() < stats.norm.isf(ALPHA / 2 / 128)
-    # Correlations of bits are those of the angles of their planes, 0 on average over pairs of planes.
+    # Correlations of bits are those of the angles of their planes, 0 on average over pairs of
+    # planes.
     pairs = np.corrcoef(bits.T)[np.triu_indices(128, 1)]
     assert abs(pairs.mean()) < stats.norm.isf(ALPHA / 2) * pairs.std() / math.sqrt(len(pairs))
 
@@ -70,7 +83,9 @@ def test_recall_is_the_binomial_distribution(width):
     for cosine in (-1, -0.3, 0, 0.5, 0.9, 0.999, 1):
         share = math.acos(cosine) / math.pi
         found = [hasher.recall(cosine, radius) for radius in range(width + 1)]
-        assert np.allclose(found, stats.binom.cdf(range(width + 1), width, share), rtol=1e-11, atol=1e-300)
+        assert np.allclose(
+            found, stats.binom.cdf(range(width + 1), width, share), rtol=1e-11, atol=1e-300
+        )
         for recall in (0.01, 0.5, 0.99, 0.999999):
             radius = hasher.radius(cosine, recall)
             assert found[radius] >= recall
@@ -92,15 +107,27 @@ def test_recall_refuses_what_is_no_cosine_radius_or_share():
 # ---- bit samples ----
 
 
-@pytest.mark.parametrize(("dimension", "width"), [(32, 32), (100, 32), (257, 64), (1024, 128), (1000, 256)])
+@pytest.mark.parametrize(
+    ("dimension", "width"), [(32, 32), (100, 32), (257, 64), (1024, 128), (1000, 256)]
+)
 def test_bit_samples_are_those_of_the_definition(dimension, width):
     bits = np.random.default_rng(5).random((9, dimension)) < 0.5
     hasher = BitSample(dimension=dimension, width=width, seed=4)
     expected = [reference.bit_sample(dimension, width, 4, row.tolist()) for row in bits]
-    for same in (bits, bits.astype(np.int64), np.packbits(bits, axis=1), bits.tolist(), list(np.packbits(bits, axis=1))):
+    for same in (
+        bits,
+        bits.astype(np.int64),
+        np.packbits(bits, axis=1),
+        bits.tolist(),
+        list(np.packbits(bits, axis=1)),
+    ):
         found = hasher.fingerprints(same)
         assert [hasher.fingerprint(row) for row in same] == expected
-        assert (found.tolist() if width <= 64 else [int.from_bytes(row.tobytes(), "big") for row in found]) == expected
+        assert (
+            found.tolist()
+            if width <= 64
+            else [int.from_bytes(row.tobytes(), "big") for row in found]
+        ) == expected
     assert not hasher.is_empty(np.zeros(dimension, bool))
 
 
@@ -110,7 +137,10 @@ PINNED_SAMPLE, PINNED_CODE = "2a7086cdbd18007e", "0000ffffff00fff0"
 def test_version_1_of_samples_and_codes_is_pinned():
     bits = np.arange(100) % 7 < 3
     assert f"{BitSample(dimension=100, seed=1).fingerprint(bits):016x}" == PINNED_SAMPLE
-    assert f"{Unary(dimension=4, low=-50, high=50, seed=1).fingerprint([-50, 50, 0, 21]):016x}" == PINNED_CODE
+    assert (
+        f"{Unary(dimension=4, low=-50, high=50, seed=1).fingerprint([-50, 50, 0, 21]):016x}"
+        == PINNED_CODE
+    )
 
 
 def test_distances_of_samples_are_hypergeometric():
@@ -118,7 +148,10 @@ def test_distances_of_samples_are_hypergeometric():
     a = np.random.default_rng(6).random(dimension) < 0.5
     b = a.copy()
     b[:differing] ^= True
-    found = [distances(*BitSample(dimension=dimension, seed=seed).fingerprints([a, b])[:, None])[0] for seed in range(2000)]
+    found = [
+        distances(*BitSample(dimension=dimension, seed=seed).fingerprints([a, b])[:, None])[0]
+        for seed in range(2000)
+    ]
     law = stats.hypergeom(dimension, differing, width)
     counts = np.bincount(found, minlength=17)
     expected = law.pmf(np.arange(16)) * len(found)
@@ -133,7 +166,10 @@ def test_distances_of_samples_are_hypergeometric():
     ("items", "message"),
     [
         (np.zeros((2, 99), bool), "vector 0: 99 numbers of type bool"),
-        (np.zeros((2, 13), np.int8), "binary vectors of 100 bits have as many of type bool, or 13 of uint8"),
+        (
+            np.zeros((2, 13), np.int8),
+            "binary vectors of 100 bits have as many of type bool, or 13 of uint8",
+        ),
         (np.zeros((2, 100)), "numbers of type float64"),
         ([[0] * 100, [0] * 98 + [2, 1]], "vector 1: component 98 is 2: bits are 0 or 1"),
         ([np.zeros(100, bool), np.zeros(13, np.uint8)], "vectors 0 to 1 have different types"),
@@ -172,12 +208,17 @@ def test_unary_codes_keep_manhattan_distances(dimension, low, levels, width, see
     vectors[2, 1:] = vectors[3, 1:]
     hasher = Unary(dimension=dimension, low=low, high=high, width=width, seed=seed)
     found = hasher.fingerprints(vectors)
-    given_ = found.tolist() if width <= 64 else [int.from_bytes(row.tobytes(), "big") for row in found]
+    given_ = (
+        found.tolist() if width <= 64 else [int.from_bytes(row.tobytes(), "big") for row in found]
+    )
     assert given_ == [reference.unary(low, high, width, seed, v) for v in vectors.tolist()]
     code = dimension * levels
     for i in range(6):
         for j in range(i):
-            length, bits = manhattan(vectors[i], vectors[j]), int(distances(found[i : i + 1], found[j : j + 1])[0])
+            length, bits = (
+                manhattan(vectors[i], vectors[j]),
+                int(distances(found[i : i + 1], found[j : j + 1])[0]),
+            )
             if code <= width:
                 assert bits == length
             else:
@@ -188,8 +229,13 @@ def test_unary_codes_keep_manhattan_distances(dimension, low, levels, width, see
 def test_distances_of_sampled_unary_codes_are_right_on_average():
     vectors = np.random.default_rng(7).integers(0, 256, (2, 300))
     expected = manhattan(*vectors) * 64 / (300 * 255)
-    found = [distances(*Unary(dimension=300, low=0, high=255, seed=s).fingerprints(vectors)[:, None])[0] for s in range(500)]
-    assert abs(np.mean(found) - expected) < stats.norm.isf(ALPHA / 2) * np.std(found) / math.sqrt(len(found))
+    found = [
+        distances(*Unary(dimension=300, low=0, high=255, seed=s).fingerprints(vectors)[:, None])[0]
+        for s in range(500)
+    ]
+    assert abs(np.mean(found) - expected) < stats.norm.isf(ALPHA / 2) * np.std(found) / math.sqrt(
+        len(found)
+    )
 
 
 @pytest.mark.parametrize(

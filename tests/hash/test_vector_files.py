@@ -35,18 +35,29 @@ def here(tmp_path, monkeypatch):
 def rows_of(reader):
     """Return all fingerprints and ids of a reader."""
     chunks = list(reader)
-    ids = [i for chunk in chunks for i in (chunk.ids if isinstance(chunk.ids, list) else chunk.ids.tolist())]
+    ids = [
+        i
+        for chunk in chunks
+        for i in (chunk.ids if isinstance(chunk.ids, list) else chunk.ids.tolist())
+    ]
     return np.concatenate([chunk.fingerprints for chunk in chunks]), ids
 
 
 def test_files_give_the_fingerprints_of_their_vectors(here, monkeypatch):
-    for piece, (path, fields, ids) in itertools.product((4, 1 << 13), (
-        ("v.npy", {}, range(30)),
-        ("v.parquet", {}, [f"name {i}" for i in range(30)]),
-        ("lists.parquet", {"vector_field": "e"}, range(30)),
-        ("lists.parquet", {"vector_field": "e", "id_field": "number"}, range(100, 130)),
-        ("lists.parquet", {"vector_field": "e", "id_field": "number", "id_type": "str"}, list(map(str, range(100, 130)))),
-    )):  # fmt: skip
+    for piece, (path, fields, ids) in itertools.product(
+        (4, 1 << 13),
+        (
+            ("v.npy", {}, range(30)),
+            ("v.parquet", {}, [f"name {i}" for i in range(30)]),
+            ("lists.parquet", {"vector_field": "e"}, range(30)),
+            ("lists.parquet", {"vector_field": "e", "id_field": "number"}, range(100, 130)),
+            (
+                "lists.parquet",
+                {"vector_field": "e", "id_field": "number", "id_type": "str"},
+                list(map(str, range(100, 130))),
+            ),
+        ),
+    ):
         monkeypatch.setattr("fpstore.hashing.readers.VECTOR_ROWS", piece)
         reader = VectorReader(path, HASHER, **fields)
         for _ in range(2):  # it can be read again
@@ -63,7 +74,11 @@ def test_vectors_of_several_files_are_numbered_on(here):
     other[2] = 0
     np.save("w.npy", other)
     seen = []
-    found, ids = rows_of(VectorReader(["v.npy", "w.npy", "v.npy"], HASHER, on_notice=lambda *notice: seen.append(notice)))
+    found, ids = rows_of(
+        VectorReader(
+            ["v.npy", "w.npy", "v.npy"], HASHER, on_notice=lambda *notice: seen.append(notice)
+        )
+    )
     assert ids == [*range(32), *range(33, 65)]
     assert seen == [("w.npy", 2)]
     assert (found == HASHER.fingerprints(np.vstack([VECTORS, other[[0, 1, 3, 4]], VECTORS]))).all()
@@ -79,17 +94,41 @@ def test_files_without_such_vectors_are_refused(here):
         (lambda: np.save("a.npy", np.ones(3)), "two dimensions"),
         (lambda: np.save("a.npy", np.ones((3, 4))), "a.npy: vector 0: has 4 components"),
         (lambda: np.save("a.npy", np.array([["x"] * DIMENSION])), "numbers of type <U1"),
-        (lambda: np.save("a.npy", np.zeros((3, DIMENSION))), "no vector to make a fingerprint of; left out: 3 .all comp"),
-        (lambda: np.save("a.npy", np.where(np.eye(20, DIMENSION, -15), math.nan, 1.0)), "a.npy: vector 15: component 0 is nan"),
+        (
+            lambda: np.save("a.npy", np.zeros((3, DIMENSION))),
+            "no vector to make a fingerprint of; left out: 3 .all comp",
+        ),
+        (
+            lambda: np.save("a.npy", np.where(np.eye(20, DIMENSION, -15), math.nan, 1.0)),
+            "a.npy: vector 15: component 0 is nan",
+        ),
         (lambda: Path("a.npy").write_bytes(b"\x93NUMPY"), "a.npy: not a readable .npy file"),
         (lambda: Path("a.npy").write_bytes(b""), "a.npy: not a readable .npy file"),
-        (lambda: Path("a.npy").write_bytes(Path("v.npy").read_bytes()[:-5]), "a.npy: not a readable .npy file: it is shorter"),
-        (lambda: np.save("a.npy", np.array([[{}] * DIMENSION]), allow_pickle=True), "a.npy: not a readable .npy file"),
-        (lambda: write("a.parquet", vector=[1.0]), "a.parquet: vectors must be lists of numbers, got a column of type double"),
-        (lambda: write("a.parquet", vector=[[1.0] * DIMENSION, None]), "a.parquet: vector 1: is null"),
-        (lambda: write("a.parquet", vector=[[1.0] * DIMENSION, [1.0]]), "a.parquet: vector 1: has 1 numbers"),
+        (
+            lambda: Path("a.npy").write_bytes(Path("v.npy").read_bytes()[:-5]),
+            "a.npy: not a readable .npy file: it is shorter",
+        ),
+        (
+            lambda: np.save("a.npy", np.array([[{}] * DIMENSION]), allow_pickle=True),
+            "a.npy: not a readable .npy file",
+        ),
+        (
+            lambda: write("a.parquet", vector=[1.0]),
+            "a.parquet: vectors must be lists of numbers, got a column of type double",
+        ),
+        (
+            lambda: write("a.parquet", vector=[[1.0] * DIMENSION, None]),
+            "a.parquet: vector 1: is null",
+        ),
+        (
+            lambda: write("a.parquet", vector=[[1.0] * DIMENSION, [1.0]]),
+            "a.parquet: vector 1: has 1 numbers",
+        ),
         (lambda: write("a.parquet", vector=[[1.0] * DIMENSION], id=[None]), "id"),
-        (lambda: write("a.parquet", vector=[[1.0] * DIMENSION] * 2, id=["a", None]), "row 2: the id is null"),
+        (
+            lambda: write("a.parquet", vector=[[1.0] * DIMENSION] * 2, id=["a", None]),
+            "row 2: the id is null",
+        ),
         (lambda: Path("a.parquet").write_bytes(b"PAR1"), "a.parquet: not a readable Parquet file"),
         (lambda: Path("a.tsv").write_text("0"), "vectors are read from files named"),
     ):
@@ -132,10 +171,15 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     assert peaks[1] < 1.2 * peaks[0]
 
 
-@pytest.mark.parametrize("hasher", [HASHER, BitSample(dimension=100, seed=2), Unary(dimension=3, low=-5, high=5, width=32)])
+@pytest.mark.parametrize(
+    "hasher",
+    [HASHER, BitSample(dimension=100, seed=2), Unary(dimension=3, low=-5, high=5, width=32)],
+)
 def test_a_store_remembers_fingerprinters_of_vectors(tmp_path, hasher):
     items = np.eye(3, hasher.dimension, dtype=np.float32 if hasher is HASHER else np.int64)
-    with fpstore.build(tmp_path / "s", hasher.fingerprints(items), width=hasher.width, fingerprinter=hasher) as store:
+    with fpstore.build(
+        tmp_path / "s", hasher.fingerprints(items), width=hasher.width, fingerprinter=hasher
+    ) as store:
         made = from_description(json.loads(json.dumps(store.fingerprinter)))
     assert made == hasher
     assert made.items == "vectors"
@@ -145,11 +189,25 @@ def test_a_store_remembers_fingerprinters_of_vectors(tmp_path, hasher):
 def test_the_command_writes_fingerprints_and_ids(here):
     hasher = HyperplaneHash(dimension=DIMENSION)
     expected = [f"{f:016x}" for f in hasher.fingerprints(VECTORS).tolist()]
-    assert fine("hash", "--vector", "v.npy") == "".join(f"{f}\t{i}\n" for i, f in enumerate(expected))
+    assert fine("hash", "--vector", "v.npy") == "".join(
+        f"{f}\t{i}\n" for i, f in enumerate(expected)
+    )
     lines = fine("hash", "--vector", "v.parquet", "--json").splitlines()
-    assert [json.loads(line) for line in lines] == [{"fingerprint": f, "id": f"name {i}"} for i, f in enumerate(expected)]
+    assert [json.loads(line) for line in lines] == [
+        {"fingerprint": f, "id": f"name {i}"} for i, f in enumerate(expected)
+    ]
     fine(
-        "hash", "--vector", "lists.parquet", "--vector-field", "e", "--id-field", "number", "-o", "out.parquet", "--width", "256"
+        "hash",
+        "--vector",
+        "lists.parquet",
+        "--vector-field",
+        "e",
+        "--id-field",
+        "number",
+        "-o",
+        "out.parquet",
+        "--width",
+        "256",
     )
     table = pq.read_table("out.parquet")
     assert table["id"].to_pylist() == list(range(100, 130))
@@ -163,28 +221,42 @@ def test_the_command_says_which_vectors_are_left_out(here):
     np.save("w.npy", some)
     result = run("hash", "--vector", "w.npy")
     assert result.exit_code == 0
-    assert [int(line.split("\t")[1]) for line in result.stdout.splitlines()] == [i for i in range(30) if some[i].any()]
-    left_out = "4 vectors left out, all components 0: w.npy vector 3, w.npy vector 5, w.npy vector 7 and 1 more"
+    assert [int(line.split("\t")[1]) for line in result.stdout.splitlines()] == [
+        i for i in range(30) if some[i].any()
+    ]
+    left_out = (
+        "4 vectors left out, all components 0: w.npy vector 3, w.npy vector 5, w.npy vector 7 and "
+        "1 more"
+    )
     assert result.stderr == f"fpstore: {left_out}\n"
     assert run("hash", "--vector", "w.npy", "-q").stderr == ""
     some[8, 2] = math.inf
     np.save("w.npy", some)
-    assert "w.npy: vector 8: component 2 is inf" in run("hash", "--vector", "w.npy", "-o", "out.tsv").stderr
+    assert (
+        "w.npy: vector 8: component 2 is inf"
+        in run("hash", "--vector", "w.npy", "-o", "out.tsv").stderr
+    )
     assert not (here / "out.tsv").exists()
 
 
 def test_a_store_of_vectors_is_built_and_asked(here):
     fine("build", "s", "v.npy", "--vector", "--width", "128", "--seed", "9", "-r", "20", "-q")
     with fpstore.open("s") as store:
-        assert store.fingerprinter == HyperplaneHash(dimension=DIMENSION, width=128, seed=9).describe()
+        assert (
+            store.fingerprinter == HyperplaneHash(dimension=DIMENSION, width=128, seed=9).describe()
+        )
         assert len(store.ids) == 30
     np.save("q.npy", VECTORS[[4, 8]] * 3.0)
-    out = [json.loads(line) for line in fine("probe", "s", "q.npy", "--json", "-r", "0").splitlines()]
+    out = [
+        json.loads(line) for line in fine("probe", "s", "q.npy", "--json", "-r", "0").splitlines()
+    ]
     assert [[match["ids"] for match in line["matches"]] for line in out] == [[[4]], [[8]]]
     assert [line["query_id"] for line in out] == [0, 1]
     assert fine("probe", "s", "q.npy", "-r", "0", "--null").count("\0") == 2
     found = fine("nearest", "s", "v.parquet", "--with-queries").splitlines()
-    assert [line.split("\t")[3:] for line in found] == [[str(i), str(i), f"name {i}"] for i in range(30)]
+    assert [line.split("\t")[3:] for line in found] == [
+        [str(i), str(i), f"name {i}"] for i in range(30)
+    ]
     fine("build", "named", "v.parquet", "--vector", "-q")
     with fpstore.open("named") as store:
         found = [store.ids[f"name {i}"][0] for i in range(30)]
@@ -195,13 +267,37 @@ def test_options_that_do_not_go_together_are_refused(here):
     fine("build", "s", "v.npy", "--vector", "-q")
     for arguments, code, message in (
         (["build", "t", "v.npy", "--vector", "--text"], 2, "--vector does not go with --text"),
-        (["build", "t", "v.npy", "--seed", "3"], 2, "--seed is for vectors (--vector), not for fingerprints"),
-        (["build", "t", "v.npy", "--vector", "--decimal"], 2, "--decimal is for fingerprints, not for vectors"),
-        (["build", "t", "v.npy", "--vector", "--suffix", ".npy"], 2, "--suffix is for files of texts and pictures ("),
+        (
+            ["build", "t", "v.npy", "--seed", "3"],
+            2,
+            "--seed is for vectors (--vector), not for fingerprints",
+        ),
+        (
+            ["build", "t", "v.npy", "--vector", "--decimal"],
+            2,
+            "--decimal is for fingerprints, not for vectors",
+        ),
+        (
+            ["build", "t", "v.npy", "--vector", "--suffix", ".npy"],
+            2,
+            "--suffix is for files of texts and pictures (",
+        ),
         (["probe", "s", "v.npy", "--text-field", "e"], 2, "so it takes no columns of texts"),
-        (["probe", "s", "v.npy", "--encoding", "cp437"], 2, "--encoding is for files of texts and columns of texts"),
-        (["probe", "s", "0x2a", "--vector-field", "e"], 2, "--vector-field is for vectors, not for fingerprints"),
-        (["hash", "v.npy"], 2, "say what the inputs are: --text, --text-field, --image or --vector"),
+        (
+            ["probe", "s", "v.npy", "--encoding", "cp437"],
+            2,
+            "--encoding is for files of texts and columns of texts",
+        ),
+        (
+            ["probe", "s", "0x2a", "--vector-field", "e"],
+            2,
+            "--vector-field is for vectors, not for fingerprints",
+        ),
+        (
+            ["hash", "v.npy"],
+            2,
+            "say what the inputs are: --text, --text-field, --image or --vector",
+        ),
         (["hash", "--vector", "v.npy", "--vector-field", "e"], 1, "a .npy file has no columns"),
     ):
         assert message in failure(*arguments, code=code)
@@ -216,10 +312,15 @@ def test_stores_are_asked_for_what_they_were_made_of(here):
     for verb in ("probe", "insert"):
         assert "v.npy: holds rows, not one text" in failure(verb, "texts", "v.npy")
         assert "notes: " in failure(verb, "vectors", "notes")
-    made = "vectors: the fingerprints of this store were made of vectors (hyperplane), so it takes no columns of texts"
+    made = (
+        "vectors: the fingerprints of this store were made of vectors (hyperplane), so it takes "
+        "no columns of texts"
+    )
     assert made in failure("insert", "vectors", "notes/a.txt", "--text-field", "t")
     np.save("w.npy", np.ones((2, 3)))
-    assert "has 3 components, and the fingerprinter is for 16" in failure("probe", "vectors", "w.npy")
+    assert "has 3 components, and the fingerprinter is for 16" in failure(
+        "probe", "vectors", "w.npy"
+    )
     assert run("report", "vectors", "-o", "page.html").exit_code == 0
     with pytest.raises(InputError, match="fingerprinter must be one of texts"):
         fpstore.dedup(pa.table({"text": ["a b c"]}), text="text", fingerprinter=HASHER)

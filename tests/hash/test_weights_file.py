@@ -21,24 +21,47 @@ COMMON = [f"menu imprint contact {text}" for text in TEXTS]
 def corpus(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     titles = [f"page {i}" for i in range(len(COMMON))]
-    return write(Path("corpus.jsonl"), {"text": COMMON, "title": titles, "id": [f"d{i}" for i in range(len(COMMON))]})
+    return write(
+        Path("corpus.jsonl"),
+        {"text": COMMON, "title": titles, "id": [f"d{i}" for i in range(len(COMMON))]},
+    )
 
 
 def test_weights_are_those_that_python_learns(corpus):
     told = fine("weights", corpus, "--text-field", "text", "-o", "w.json")
     learnt = SimHash().learn_weights(COMMON)
     assert json.loads(Path("w.json").read_text()) == learnt.describe()
-    assert told == f"w.json: weights of {len(learnt.weights.hashes)} pieces, learnt from 60 of 60 documents\n"
+    assert told == (
+        f"w.json: weights of {len(learnt.weights.hashes)} pieces, learnt from 60 of 60 documents\n"
+    )
     assert fine("weights", corpus, "--text-field", "text", "-q") == Path("w.json").read_text()
-    stream = fine("weights", "-", "--format", "jsonl", "--text-field", "text", "-q", stdin=corpus.read_text())
+    stream = fine(
+        "weights", "-", "--format", "jsonl", "--text-field", "text", "-q", stdin=corpus.read_text()
+    )
     assert stream == Path("w.json").read_text()
     Path("texts").mkdir()
     for i, text in enumerate(COMMON):
         Path("texts", f"{i}.txt").write_text(text)
     assert fine("weights", "texts", "--text", "-q") == Path("w.json").read_text()
-    options = ("--shingle", "chars", "--shingle-size", 3, "--weighting", "set", "--digits", "zero", "--most", 20, "-q")
-    expected = SimHash(shingle="chars", size=3, weighting="set", digits="zero").learn_weights(COMMON, 20)
-    assert json.loads(fine("weights", corpus, "--text-field", "text", *options)) == expected.describe()
+    options = (
+        "--shingle",
+        "chars",
+        "--shingle-size",
+        3,
+        "--weighting",
+        "set",
+        "--digits",
+        "zero",
+        "--most",
+        20,
+        "-q",
+    )
+    expected = SimHash(shingle="chars", size=3, weighting="set", digits="zero").learn_weights(
+        COMMON, 20
+    )
+    assert (
+        json.loads(fine("weights", corpus, "--text-field", "text", *options)) == expected.describe()
+    )
 
 
 def test_a_document_has_the_features_of_all_its_fields(corpus):
@@ -65,13 +88,42 @@ def test_fingerprints_are_weighed_and_a_store_remembers(corpus, width):
     learnt = SimHash(size=2).learn_weights(COMMON)
     simhash = SimHash(size=2, width=width, weights=learnt.weights)
     digits = width // 4
-    lines = fine("hash", corpus, "--text-field", "text", "--weights", "w.json", "--width", width, "-q")
-    assert [line.split("\t")[0] for line in lines.splitlines()] == [f"{simhash.fingerprint(text):0{digits}x}" for text in COMMON]
-    fine("build", "w.fps", corpus, "--text-field", "text", "--id-field", "id", "--weights", "w.json", "--width", width, "-q")
+    lines = fine(
+        "hash", corpus, "--text-field", "text", "--weights", "w.json", "--width", width, "-q"
+    )
+    assert [line.split("\t")[0] for line in lines.splitlines()] == [
+        f"{simhash.fingerprint(text):0{digits}x}" for text in COMMON
+    ]
+    fine(
+        "build",
+        "w.fps",
+        corpus,
+        "--text-field",
+        "text",
+        "--id-field",
+        "id",
+        "--weights",
+        "w.json",
+        "--width",
+        width,
+        "-q",
+    )
     Path("w.json").unlink()
     with fpstore.open("w.fps") as store:
         assert store.fingerprinter == simhash.describe()
-    found = run("probe", "w.fps", "--radius", 0, "--input", corpus, "--text-field", "text", "--id-field", "id", "--json")
+    found = run(
+        "probe",
+        "w.fps",
+        "--radius",
+        0,
+        "--input",
+        corpus,
+        "--text-field",
+        "text",
+        "--id-field",
+        "id",
+        "--json",
+    )
     answers = [json.loads(line) for line in found.stdout.splitlines()]
     assert [one["query_id"] in one["matches"][0]["ids"] for one in answers] == [True] * len(COMMON)
     shown = fine("stats", "w.fps")
@@ -93,9 +145,25 @@ def test_weights_go_with_fields(corpus):
 def test_dedup_and_compare_take_them(corpus):
     fine("weights", corpus, "--text-field", "text", "-o", "w.json", "-q")
     learnt = SimHash().learn_weights(COMMON)
-    menus = [f"menu imprint contact {a} {b}" for a, b in (("red", "fox"), ("blue", "dog"), ("red", "fox!"))]
+    menus = [
+        f"menu imprint contact {a} {b}"
+        for a, b in (("red", "fox"), ("blue", "dog"), ("red", "fox!"))
+    ]
     write(Path("m.jsonl"), {"text": menus})
-    found = json.loads(fine("dedup", "m.jsonl", "c.jsonl", "--text-field", "text", "--weights", "w.json", "-r", 9, "--json"))
+    found = json.loads(
+        fine(
+            "dedup",
+            "m.jsonl",
+            "c.jsonl",
+            "--text-field",
+            "text",
+            "--weights",
+            "w.json",
+            "-r",
+            9,
+            "--json",
+        )
+    )
     expected = fpstore.dedup("m.jsonl", text="text", fingerprinter=learnt, radius=9)
     assert found["kept"] == len(expected.kept) == 2
     for name, text in zip("ab", menus[:2], strict=True):
@@ -103,13 +171,28 @@ def test_dedup_and_compare_take_them(corpus):
     compared = json.loads(fine("compare", "a.txt", "b.txt", "--weights", "w.json", "--json"))
     distance = (learnt.fingerprint(menus[0]) ^ learnt.fingerprint(menus[1])).bit_count()
     assert compared["distance"] == distance
-    only_in_a = {one["feature"]: one["weight_a"] for one in compared["differing"] if one["weight_a"]}
+    only_in_a = {
+        one["feature"]: one["weight_a"] for one in compared["differing"] if one["weight_a"]
+    }
     assert only_in_a == {"red": learnt.weights.other, "fox": learnt.weights.other}
 
 
 def test_calibrate_compares_them(corpus):
     fine("weights", corpus, "--text-field", "text", "-o", "w.json", "-q")
-    asked = ("calibrate", corpus, "--text-field", "text", "--sample", 40, "--copies", 10, "--change", "words=1", "--json", "-q")
+    asked = (
+        "calibrate",
+        corpus,
+        "--text-field",
+        "text",
+        "--sample",
+        40,
+        "--copies",
+        10,
+        "--change",
+        "words=1",
+        "--json",
+        "-q",
+    )
     found = json.loads(fine(*asked, "--setting", "weights=w.json,width=128", "--setting", "size=1"))
     names = {one["setting"] for one in found["settings"]}
     assert names == {"weights=w.json,width=128", "size=1"}
@@ -126,7 +209,10 @@ def test_what_is_no_file_of_weights_is_refused(corpus):
     Path("binary.json").write_bytes(b"\xff\xfe\xff")
     hashed = ("hash", corpus, "--text-field", "text", "--weights")
     for name in ("no", "plain", "fields", "list", "deep", "binary"):
-        assert f"{name}.json: is no file of learnt weights: make one with fpstore weights" in failure(*hashed, f"{name}.json")
+        assert (
+            f"{name}.json: is no file of learnt weights: make one with fpstore weights"
+            in failure(*hashed, f"{name}.json")
+        )
     assert "none.json: no such file" in failure(*hashed, "none.json")
     later = SimHash().learn_weights(COMMON).describe() | {"version": SimHash.version + 1}
     Path("later.json").write_text(json.dumps(later))
@@ -134,24 +220,41 @@ def test_what_is_no_file_of_weights_is_refused(corpus):
 
 
 def test_options_that_do_not_go_with_them(corpus):
-    fine("weights", corpus, "--text-field", "text", "-o", "w.json", "--feature-hash", "blake2b", "-q")
+    fine(
+        "weights", corpus, "--text-field", "text", "-o", "w.json", "--feature-hash", "blake2b", "-q"
+    )
     hashed = ("hash", corpus, "--text-field", "text", "--weights", "w.json")
-    assert "--shingle-size does not go with --weights" in failure(*hashed, "--shingle-size", 2, code=2)
-    assert "--weights does not go with --longest-sentences" in failure(*hashed, "--longest-sentences", 2, code=2)
-    assert "its weights are for 64 bits, and blake2b has other features for 128" in failure(*hashed, "--width", 128)
+    assert "--shingle-size does not go with --weights" in failure(
+        *hashed, "--shingle-size", 2, code=2
+    )
+    assert "--weights does not go with --longest-sentences" in failure(
+        *hashed, "--longest-sentences", 2, code=2
+    )
+    assert "its weights are for 64 bits, and blake2b has other features for 128" in failure(
+        *hashed, "--width", 128
+    )
     fine(*hashed, "--width", 32, "-q")
-    assert "--weights is for files of texts" in failure("build", "x.fps", corpus, "--weights", "w.json", code=2)
+    assert "--weights is for files of texts" in failure(
+        "build", "x.fps", corpus, "--weights", "w.json", code=2
+    )
 
 
 def test_weights_need_texts(corpus):
     for arguments, message in (
         ((corpus,), "name the column of the texts with --text-field, or give --text"),
         ((corpus, "--text", "--text-field", "text"), "give one of them"),
-        ((corpus, "--text-field", "text", "--format", "npy"), "--format npy has no column of texts"),
+        (
+            (corpus, "--text-field", "text", "--format", "npy"),
+            "--format npy has no column of texts",
+        ),
         (("-", "--text"), "not from standard input"),
     ):
         assert message in failure("weights", *arguments, code=2)
-    assert "is for one column" in failure("weights", corpus, "--text-field", "text", "--text-field", "title", "--html")
+    assert "is for one column" in failure(
+        "weights", corpus, "--text-field", "text", "--text-field", "title", "--html"
+    )
     write(Path("empty.jsonl"), {"text": ["", " "]})
-    assert "no text has features" in failure("weights", "empty.jsonl", "--text-field", "text", "-o", "w.json")
+    assert "no text has features" in failure(
+        "weights", "empty.jsonl", "--text-field", "text", "-o", "w.json"
+    )
     assert not Path("w.json").exists()

@@ -34,14 +34,17 @@ def keys_of(maker, items):
 
 
 @pytest.mark.parametrize(("width", "weighting"), [(64, "set"), (256, "set"), (128, "count")])
-def test_keys_stand_behind_the_same_fingerprints_and_are_shared_as_often_as_the_law_says(width, weighting):
+def test_keys_stand_behind_the_same_fingerprints_and_are_shared_as_often_as_the_law_says(
+    width, weighting
+):
     minhash = MinHash(width=width, weighting=weighting)
     maker, pairs = with_bands(minhash, Bands(8, 3)), 400 if weighting == "set" else 60
     left, right = sets_of_pairs(pairs, 12, 15)
     (rows, a), (_, b) = keys_of(maker, left), keys_of(maker, right)
     assert (rows.reshape(-1) == minhash.hashed(next(minhash.batches(left))).rows.reshape(-1)).all()
     share = (12 / 18) ** 3
-    assert abs((a == b).mean() - share) < 5 * math.sqrt(share * (1 - share) / pairs)  # the bands of a pair depend on each other
+    # the bands of a pair depend on each other
+    assert abs((a == b).mean() - share) < 5 * math.sqrt(share * (1 - share) / pairs)
     assert len(np.unique(a)) == a.size  # no key of one band is that of another
 
 
@@ -59,7 +62,9 @@ def test_texts_rows_and_lists_of_features_have_the_same_keys():
 
 
 def test_planned_bands_are_the_longest_that_suffice():
-    for jaccard, recall in itertools.product((0.05, 0.3, 0.5, 0.7, 0.8, 0.95, 1), (0.5, 0.9, 0.995)):
+    for jaccard, recall in itertools.product(
+        (0.05, 0.3, 0.5, 0.7, 0.8, 0.95, 1), (0.5, 0.9, 0.995)
+    ):
         sizes = [(size, 256 // size) for size in range(1, 257)]
         longest = max(size for size, most in sizes if 1 - (1 - jaccard**size) ** most >= recall)
         found = planned_bands(jaccard, recall)
@@ -90,13 +95,17 @@ def connected_by_brute_force(rows, keys, searched, radius):
 @pytest.mark.parametrize("most", [2, 5, 1 << 10])
 @pytest.mark.parametrize("width", [64, 128, 256])
 def test_all_pairs_that_share_a_key_are_connected(width, most, held, monkeypatch):
-    """By comparing all pairs; groups above the bound are joined, and what does not fit into the budget is sorted in runs."""
+    """By comparing all pairs.
+
+    Groups above the bound are joined, and what does not fit into the budget is sorted in runs.
+    """
     monkeypatch.setattr(bands_job, "MOST_COMPARED", most)
     monkeypatch.setattr(bands_job, "BLOCK_ROWS", 64)
     for seed in range(6):
         rng = np.random.default_rng(seed)
         n, number, words = int(rng.integers(0, 220)), int(rng.integers(1, 5)), width // 64
-        rows = rng.integers(0, 2**64, (n, words), dtype=np.uint64) & np.uint64(7)  # few bits differ, some rows are equal
+        # few bits differ, some rows are equal
+        rows = rng.integers(0, 2**64, (n, words), dtype=np.uint64) & np.uint64(7)
         rows = rows[:, 0] if words == 1 else rows
         keys = rng.integers(0, 12, (n, number), dtype=np.uint64) << np.uint64(50)
         searched = None if seed % 3 else rng.random(n) < 0.7
@@ -104,7 +113,9 @@ def test_all_pairs_that_share_a_key_are_connected(width, most, held, monkeypatch
         for start in range(0, n, 40):
             spooled.add(keys[start : start + 40])
         spooled.finish()
-        found = connected_by_bands(rows, searched, spooled, 2, Width(width), Resources(held, 1 + seed % 2))
+        found = connected_by_bands(
+            rows, searched, spooled, 2, Width(width), Resources(held, 1 + seed % 2)
+        )
         every = np.ones(n, bool) if searched is None else searched
         assert found.tolist() == connected_by_brute_force(rows, keys, every, 2)
 
@@ -117,7 +128,9 @@ def test_fingerprints_with_one_hash_are_told_apart(monkeypatch):
     keys.add(np.arange(50, dtype=np.uint64)[:, None])
     keys.finish()
     found = connected_by_bands(rows, None, keys, 256, Width(256), Resources(1 << 20, 1))
-    assert found.tolist() == [next(j for j in range(50) if (rows[j] == rows[i]).all()) for i in range(50)]
+    assert found.tolist() == [
+        next(j for j in range(50) if (rows[j] == rows[i]).all()) for i in range(50)
+    ]
     assert len(set(found.tolist())) < 50
 
 
@@ -139,21 +152,37 @@ def test_an_array_that_does_not_fit_is_refused():
 
 
 def planted(path, pairs, rng, share):
-    """Write texts and a copy of each in which a share of the words differs; return the number of texts."""
+    """Write texts and a copy of each in which a share of the words differs.
+
+    Return the number of texts.
+    """
     with path.open("w") as file:
         for n in range(pairs):
             words = [f"w{i}" for i in rng.integers(0, 5000, 200).tolist()]
             copy = [f"x{n}-{i}" if rng.random() < share else word for i, word in enumerate(words)]
             for name, some in (("a", words), ("b", copy)):
-                file.write(json.dumps({"id": f"{name}{n}", "title": words[0], "text": " ".join(some)}) + "\n")
+                file.write(
+                    json.dumps({"id": f"{name}{n}", "title": words[0], "text": " ".join(some)})
+                    + "\n"
+                )
     return 2 * pairs
 
 
 def test_dedup_finds_the_share_that_it_tells(tmp_path):
     rng, pairs = np.random.default_rng(7), 600
     planted(tmp_path / "c.jsonl", pairs, rng, 0.062)  # a similarity of about 0.7
-    alike = fpstore.dedup(tmp_path / "c.jsonl", text="text", id="id", threshold=0.7, search="bands", verify=True, group="greedy")
-    exact = fpstore.dedup(tmp_path / "c.jsonl", text="text", id="id", threshold=0.7, radius=256, verify=True)
+    alike = fpstore.dedup(
+        tmp_path / "c.jsonl",
+        text="text",
+        id="id",
+        threshold=0.7,
+        search="bands",
+        verify=True,
+        group="greedy",
+    )
+    exact = fpstore.dedup(
+        tmp_path / "c.jsonl", text="text", id="id", threshold=0.7, radius=256, verify=True
+    )
     expected = {frozenset(cluster) for cluster in exact.clusters}
     found = {frozenset(cluster) for cluster in alike.clusters}
     assert len(expected) > pairs // 3
@@ -166,19 +195,27 @@ def test_many_rows_are_searched_by_bands_and_a_note_tells_the_law(tmp_path, monk
     rows = planted(tmp_path / "c.jsonl", 40, np.random.default_rng(3), 0.01)
 
     def told(output, *options):
-        result = run("dedup", "c.jsonl", output, "--text-field", "text", "--json", "--force", *options)
+        result = run(
+            "dedup", "c.jsonl", output, "--text-field", "text", "--json", "--force", *options
+        )
         return json.loads(result.stdout), result.stderr
 
     for most, how in ((rows, "exact"), (rows // 2, "bands")):
         monkeypatch.setattr(dedup_module, "EXACT_ROWS", most)
         found, notes = told(f"{how}.jsonl")
-        assert (found["search"], found["radius"], found["removed"]) == (how, {"exact": 50, "bands": 51}[how], 40)
+        assert (found["search"], found["radius"], found["removed"]) == (
+            how,
+            {"exact": 50, "bands": 51}[how],
+            40,
+        )
         assert found["recall"] > 0.98
     assert notes == (
-        "fpstore: texts are compared if they share one of 29 bands of 5 minima: 98.2% of the pairs of similarity 0.7 are found\n"
+        "fpstore: texts are compared if they share one of 29 bands of 5 minima: 98.2% of the "
+        "pairs of similarity 0.7 are found\n"
     )
     assert (tmp_path / "exact.jsonl").read_bytes() == (tmp_path / "bands.jsonl").read_bytes()
-    assert told("exact.jsonl", "--radius", "30")[0]["search"] == "exact"  # as the radius is asked for
+    # as the radius is asked for
+    assert told("exact.jsonl", "--radius", "30")[0]["search"] == "exact"
     assert told("narrow.jsonl", "--width", "32")[0]["search"] == "exact"
     found, notes = told("fixed.jsonl", "--radius", "30", "--search", "bands")
     assert (found["radius"], found["removed"]) == (30, 40)
@@ -198,20 +235,27 @@ def sharing(pairs, words, rng):
 
 @pytest.mark.parametrize("threshold", [0.3, slow(0.4), 0.5])
 def test_a_low_threshold_finds_its_share_and_no_strangers(threshold):
-    """At the radius for 0.3, a text is within it of 1 in 400 unrelated ones: to compare all would bring strangers together."""
+    """At the radius for 0.3, a text is within it of 1 in 400 unrelated ones.
+
+    To compare all would bring strangers together.
+    """
     pairs = 600
     texts, similarities = sharing(pairs, 60, np.random.default_rng(5))
     table, alike = pa.table({"text": texts}), similarities >= threshold
     for search in ("auto", "bands"):
         for verify in (False, True):
-            found = fpstore.dedup(table, text="text", threshold=threshold, search=search, verify=verify)
+            found = fpstore.dedup(
+                table, text="text", threshold=threshold, search=search, verify=verify
+            )
             rows, kept = found.removed.rows // 2, found.removed.kept_rows // 2
             assert (rows == kept).all()
             removed = np.zeros(pairs, bool)
             removed[rows] = True
             assert removed[alike].mean() >= 0.98 - 5 * math.sqrt(0.02 * 0.98 / alike.sum())
             assert not verify or not removed[~alike].any()
-    strangers = fpstore.dedup(table, text="text", threshold=threshold, search="exact", verify=False).removed
+    strangers = fpstore.dedup(
+        table, text="text", threshold=threshold, search="exact", verify=False
+    ).removed
     assert ((strangers.rows // 2 != strangers.kept_rows // 2).sum() > 100) == (threshold == 0.3)
 
 
@@ -219,11 +263,16 @@ def test_few_rows_are_searched_by_bands_where_strangers_are_near_by_chance(tmp_p
     monkeypatch.chdir(tmp_path)
     rows = planted(tmp_path / "c.jsonl", 300, np.random.default_rng(3), 0.01)
     for options, how in (
-        (["--threshold", "0.5"], "exact"), (["--threshold", "0.4"], "bands"),
-        (["--threshold", "0.4", "--search", "exact"], "exact"), (["--threshold", "0.01"], "exact"),
-        (["--width", "64"], "bands"), (["--width", "64", "--radius", "16"], "exact"),
-    ):  # fmt: skip
-        result = run("dedup", "c.jsonl", "d.jsonl", "--text-field", "text", "--json", "--force", *options)
+        (["--threshold", "0.5"], "exact"),
+        (["--threshold", "0.4"], "bands"),
+        (["--threshold", "0.4", "--search", "exact"], "exact"),
+        (["--threshold", "0.01"], "exact"),
+        (["--width", "64"], "bands"),
+        (["--width", "64", "--radius", "16"], "exact"),
+    ):
+        result = run(
+            "dedup", "c.jsonl", "d.jsonl", "--text-field", "text", "--json", "--force", *options
+        )
         assert (json.loads(result.stdout)["search"], rows) == (how, 600), options
 
 
@@ -236,10 +285,15 @@ def test_a_job_that_is_resumed_searches_in_the_same_way(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fpstore.dedup("c.jsonl", text="text", radius=50, search="bands", resume="kept", progress=stop)
+        fpstore.dedup(
+            "c.jsonl", text="text", radius=50, search="bands", resume="kept", progress=stop
+        )
     with pytest.raises(InputError, match="bands was"):
         fpstore.dedup("c.jsonl", text="text", radius=50, search="exact", resume="kept")
-    assert len(fpstore.dedup("c.jsonl", text="text", radius=50, search="bands", resume="kept").kept) == 5
+    assert (
+        len(fpstore.dedup("c.jsonl", text="text", radius=50, search="bands", resume="kept").kept)
+        == 5
+    )
 
 
 def test_what_is_refused(tmp_path, monkeypatch):
@@ -254,5 +308,16 @@ def test_what_is_refused(tmp_path, monkeypatch):
     ):
         with pytest.raises(InputError, match=message):
             fpstore.dedup(tmp_path / "c.jsonl", text="text", **{"search": "bands"} | options)
-    message = failure("dedup", "c.jsonl", "d.jsonl", "--text-field", "text", "--method", "simhash", "--search", "bands", code=2)
+    message = failure(
+        "dedup",
+        "c.jsonl",
+        "d.jsonl",
+        "--text-field",
+        "text",
+        "--method",
+        "simhash",
+        "--search",
+        "bands",
+        code=2,
+    )
     assert "--search bands is for texts, and MinHash" in message

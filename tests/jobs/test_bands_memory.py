@@ -59,8 +59,14 @@ def test_groups_do_not_depend_on_pieces(monkeypatch, piece):
     rows, sets = rng.integers(0, 16, 600, np.uint64), rng.integers(0, 150, 600, np.uint64)
     members, _ = members_of(sets)
     of = rows[members.documents]
-    ranks = {"first": members.documents, "central": distances_to_majority(lambda here: of[here], members.lims)}
-    whole = {name: without_chains(members, lambda here: of[here], some, 1) for name, some in ranks.items()}
+    ranks = {
+        "first": members.documents,
+        "central": distances_to_majority(lambda here: of[here], members.lims),
+    }
+    whole = {
+        name: without_chains(members, lambda here: of[here], some, 1)
+        for name, some in ranks.items()
+    }
     monkeypatch.setattr(grouping, "PIECE", piece)
     assert (distances_to_majority(lambda here: of[here], members.lims) == ranks["central"]).all()
     for name, some in ranks.items():
@@ -73,12 +79,18 @@ def test_groups_do_not_depend_on_pieces(monkeypatch, piece):
 
 @pytest.mark.parametrize("call", [1, 2, 30])
 def test_a_search_that_is_killed_is_resumed(job_folder, monkeypatch, call):
-    """Where documents of one fingerprint are united, or before a band; the result is that of a run that was not killed."""
+    """Where documents of one fingerprint are united, or before a band.
+
+    The result is that of a run that was not killed.
+    """
     monkeypatch.setattr(bands, "BLOCK_ROWS", 128)
     main(command("dedup bands", "whole"), standalone_mode=False)
     expected = outputs("whole")
     again = [*command("dedup bands", "again"), "--resume"]
-    assert calls_in_a_child(lambda: main(again, standalone_mode=False), call, [(bands, "_groups")]) is None
+    assert (
+        calls_in_a_child(lambda: main(again, standalone_mode=False), call, [(bands, "_groups")])
+        is None
+    )
     assert any(job_folder.glob("again*resume*"))
     main(again, standalone_mode=False)
     assert outputs("again") == expected

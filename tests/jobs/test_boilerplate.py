@@ -23,7 +23,14 @@ import fpstore
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.jobs import boilerplate
 
-SOME = ["All rights reserved.", "Read  more", "Ünïcode ẞtrasse", "Share\nthis", "a\u00a0b", "x\xady"]
+SOME = [
+    "All rights reserved.",
+    "Read  more",
+    "Ünïcode ẞtrasse",
+    "Share\nthis",
+    "a\u00a0b",
+    "x\xady",
+]
 GAPS = {
     "paragraph": ["\n\n", "\n \t\n", "\r\n\r\n", "\n\n\n\n", "\n\u00a0\u200b\n", "\r\r", "\u2029"],
     "line": ["\n", "\n\n", "\r\n", "\r", "\x85\u2028"],
@@ -32,7 +39,10 @@ GAPS = {
 
 def variant(rng, piece):
     """Return a piece with other case and white space."""
-    words = [rng.choice([word, word.upper(), word.lower()]) if "ß" not in word.lower() else word for word in piece.split(" ")]
+    words = [
+        rng.choice([word, word.upper(), word.lower()]) if "ß" not in word.lower() else word
+        for word in piece.split(" ")
+    ]
     return rng.choice(["", " ", "\t"]) + rng.choice([" ", "  "]).join(words) + rng.choice(["", " "])
 
 
@@ -40,9 +50,16 @@ def drawn(rng, unit, number):
     """Return a text, or none; some are only boilerplate, or blank."""
     if rng.random() < 0.1:
         return rng.choice([None, "", " \n\n \n", "\n"])
-    own = [] if rng.random() < 0.15 else [f"Story {number} about {rng.random()}", f'More \\ "{number}", é']
+    own = (
+        []
+        if rng.random() < 0.15
+        else [f"Story {number} about {rng.random()}", f'More \\ "{number}", é']
+    )
     pieces = own[: rng.randint(0, 2)]
-    pieces += [variant(rng, piece) for piece in rng.choices(SOME, weights=[9, 5, 3, 2, 1, 1], k=rng.randint(0, 4))]
+    pieces += [
+        variant(rng, piece)
+        for piece in rng.choices(SOME, weights=[9, 5, 3, 2, 1, 1], k=rng.randint(0, 4))
+    ]
     rng.shuffle(pieces)
     if unit == "line":
         pieces = [piece.replace("\n", " ") for piece in pieces]
@@ -75,11 +92,20 @@ def model(texts, unit, most):
         if 2 * len(kept) == len(parts) + 1:
             wanted.append(text)
             continue
-        new = "".join(parts[place] + (parts[place + 1] if place < kept[-1] else "") for place in kept)
+        new = "".join(
+            parts[place] + (parts[place + 1] if place < kept[-1] else "") for place in kept
+        )
         removed, changed = removed + (len(parts) + 1) // 2 - len(kept), changed + 1
         wanted.append(new if normal(new) else ...)
         lost += len(text.encode()) - (len(new.encode()) if normal(new) else 0)
-    return wanted, (len(texts), changed, sum(new is ... for new in wanted), len(gone), removed, lost)
+    return wanted, (
+        len(texts),
+        changed,
+        sum(new is ... for new in wanted),
+        len(gone),
+        removed,
+        lost,
+    )
 
 
 def wanted_pieces(texts, unit, most):
@@ -89,9 +115,15 @@ def wanted_pieces(texts, unit, most):
         for piece in cut(text, unit)[::2] if text else ():
             found.setdefault(normal(piece), []).append((number, piece))
     return [
-        (some[0][1].strip(), len({row for row, _ in some}), len(some), sum(len(piece.encode()) for _, piece in some))
-        for key, some in found.items() if key and len({row for row, _ in some}) > most
-    ]  # fmt: skip
+        (
+            some[0][1].strip(),
+            len({row for row, _ in some}),
+            len(some),
+            sum(len(piece.encode()) for _, piece in some),
+        )
+        for key, some in found.items()
+        if key and len({row for row, _ in some}) > most
+    ]
 
 
 def pieces_of(found):
@@ -120,14 +152,21 @@ def test_against_a_plain_model(tmp_path, monkeypatch, form, unit):
         how = {"unit": unit, "more_than": most, "text": form == "folder" or "text"}
         found, rows = CHECKS[form](folder, texts, how)
         assert found[:-2] == counts
-        assert sorted(zip(*pieces_of(found), strict=True)) == sorted(wanted_pieces(texts, unit, most))
-        assert found.pieces.documents.tolist() == sorted(found.pieces.documents.tolist(), reverse=True)
+        assert sorted(zip(*pieces_of(found), strict=True)) == sorted(
+            wanted_pieces(texts, unit, most)
+        )
+        assert found.pieces.documents.tolist() == sorted(
+            found.pieces.documents.tolist(), reverse=True
+        )
         if rows is not None:
             assert rows == left
 
 
 def lines_of(folder, texts, how):
-    """Other values, the order of fields and white space stay, byte for byte; an escape stays one."""
+    """Other values, the order of fields and white space stay, byte for byte.
+
+    An escape stays one.
+    """
     raw = []
     for number, text in enumerate(texts):
         written = json.dumps(text, ensure_ascii=bool(number % 2))
@@ -139,8 +178,13 @@ def lines_of(folder, texts, how):
     rows = []
     for line in (folder / "b.jsonl").read_bytes().decode().split("\n")[:-1]:
         fields = json.loads(line)
-        number, old = fields["n"], json.dumps(texts[fields["n"]], ensure_ascii=bool(fields["n"] % 2))
-        assert line == raw[number].replace(old, json.dumps(fields["text"], ensure_ascii=old.isascii()))
+        number, old = (
+            fields["n"],
+            json.dumps(texts[fields["n"]], ensure_ascii=bool(fields["n"] % 2)),
+        )
+        assert line == raw[number].replace(
+            old, json.dumps(fields["text"], ensure_ascii=old.isascii())
+        )
         rows.append((number, fields["text"]))
     return found, rows
 
@@ -162,7 +206,11 @@ def csv_of(folder, texts, how):
 def parquet_of(folder, texts, how, dictionary=False):
     column = pa.array(texts, pa.string())
     table = pa.table(
-        {"n": range(len(texts)), "text": column.dictionary_encode() if dictionary else column, "l": [[1, None]] * len(texts)}
+        {
+            "n": range(len(texts)),
+            "text": column.dictionary_encode() if dictionary else column,
+            "l": [[1, None]] * len(texts),
+        }
     )
     pq.write_table(table, folder / "a.parquet", row_group_size=50, compression="zstd")
     found = fpstore.remove_boilerplate(folder / "a.parquet", folder / "b.parquet", **how)
@@ -173,9 +221,13 @@ def parquet_of(folder, texts, how, dictionary=False):
 
 
 def table_of(folder, texts, how, given=pa.table):
-    found = fpstore.remove_boilerplate(given({"n": range(len(texts)), "text": texts}), folder / "b.parquet", **how)
+    found = fpstore.remove_boilerplate(
+        given({"n": range(len(texts)), "text": texts}), folder / "b.parquet", **how
+    )
     assert found.table.equals(pq.read_table(folder / "b.parquet"))
-    return found._replace(table=None), list(zip(found.table["n"].to_pylist(), found.table["text"].to_pylist(), strict=True))
+    return found._replace(table=None), list(
+        zip(found.table["n"].to_pylist(), found.table["text"].to_pylist(), strict=True)
+    )
 
 
 def folder_of(folder, texts, how):
@@ -191,7 +243,12 @@ def folder_of(folder, texts, how):
     for path in sorted((folder / "out").iterdir()):
         packed = path.suffix == ".gz"
         assert not packed or path.read_bytes() == (folder / "in" / path.name).read_bytes()
-        rows.append((int(path.name[:3]), (gzip.decompress(path.read_bytes()) if packed else path.read_bytes()).decode()))
+        rows.append(
+            (
+                int(path.name[:3]),
+                (gzip.decompress(path.read_bytes()) if packed else path.read_bytes()).decode(),
+            )
+        )
     return found, rows
 
 
@@ -201,34 +258,54 @@ def counted(folder, texts, how):
 
 
 CHECKS = {
-    "jsonl": lines_of, "csv": csv_of, "parquet": parquet_of, "folder": folder_of, "counted": counted, "table": table_of,
+    "jsonl": lines_of,
+    "csv": csv_of,
+    "parquet": parquet_of,
+    "folder": folder_of,
+    "counted": counted,
+    "table": table_of,
     "dictionary": lambda *given: parquet_of(*given, dictionary=True),
     "polars": lambda *given: table_of(*given, given=pl.DataFrame),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_a_folder_of_files(tmp_path, suffix, threads):
-    texts = [f"Story {n}\n\nAll rights reserved." if n % 3 else "all RIGHTS reserved." for n in range(30)]
+    texts = [
+        f"Story {n}\n\nAll rights reserved." if n % 3 else "all RIGHTS reserved." for n in range(30)
+    ]
     (tmp_path / "in").mkdir()
     for start in range(0, 30, 10):
         path = tmp_path / "in" / f"{start}.{suffix}"
         if suffix == "jsonl":
-            path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts[start : start + 10]))
+            path.write_text(
+                "".join(json.dumps({"text": text}) + "\n" for text in texts[start : start + 10])
+            )
         else:
             pq.write_table(pa.table({"text": texts[start : start + 10]}), path)
-    found = fpstore.remove_boilerplate(tmp_path / "in", tmp_path / "out", text="text", threads=threads)
+    found = fpstore.remove_boilerplate(
+        tmp_path / "in", tmp_path / "out", text="text", threads=threads
+    )
     assert found[:5] == (30, 30, 10, 1, 30)
     for start in range(0, 30, 10):
         path = tmp_path / "out" / f"{start}.{suffix}"
-        made = pq.read_table(path).to_pylist() if suffix == "parquet" else list(map(json.loads, path.read_text().splitlines()))
+        made = (
+            pq.read_table(path).to_pylist()
+            if suffix == "parquet"
+            else list(map(json.loads, path.read_text().splitlines()))
+        )
         assert made == [{"text": f"Story {n}"} for n in range(start, start + 10) if n % 3]
 
 
 def test_the_last_of_equal_fields_is_changed(tmp_path):
     path = tmp_path / "a.jsonl"
-    path.write_text("".join(f'{{"text": "Notice", "text": "Story {n}\\n\\nNotice", "text2": "Notice"}}\n' for n in range(4)))
+    path.write_text(
+        "".join(
+            f'{{"text": "Notice", "text": "Story {n}\\n\\nNotice", "text2": "Notice"}}\n'
+            for n in range(4)
+        )
+    )
     fpstore.remove_boilerplate(path, tmp_path / "b.jsonl", text="text", more_than=3)
     assert (tmp_path / "b.jsonl").read_text() == path.read_text().replace("\\n\\nNotice", "")
 
@@ -242,7 +319,9 @@ def test_counts_are_merged(monkeypatch):
         for one in hashes.tolist():
             model[one] = model.get(one, 0) + 1
     for most in (0, 1, 3, 7):
-        assert counts.above(most)[0].tolist() == sorted(one for one, count in model.items() if count > most)
+        assert counts.above(most)[0].tolist() == sorted(
+            one for one, count in model.items() if count > most
+        )
 
 
 def test_what_is_refused(tmp_path):
@@ -257,7 +336,9 @@ def test_what_is_refused(tmp_path):
     ):
         with pytest.raises(InputError, match=message):
             fpstore.remove_boilerplate(path, tmp_path / "b.jsonl", **how)
-    with pytest.raises(InputError, match=r"texts are changed in the format of the input: name a \.jsonl file"):
+    with pytest.raises(
+        InputError, match=r"texts are changed in the format of the input: name a \.jsonl file"
+    ):
         fpstore.remove_boilerplate(path, tmp_path / "b.parquet", text="text")
     (tmp_path / "b.jsonl").write_text("mine")
     with pytest.raises(StoreExistsError, match="exists"):
@@ -271,13 +352,24 @@ def test_what_is_refused(tmp_path):
 
     with pytest.raises(InputError, match="changed while it was read"):
         fpstore.remove_boilerplate(many, tmp_path / "c.jsonl", text="text", progress=changes)
-    assert sorted(found.name for found in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl", "many.jsonl"]
+    assert sorted(found.name for found in tmp_path.iterdir()) == [
+        "a.jsonl",
+        "b.jsonl",
+        "many.jsonl",
+    ]
 
 
 def test_short_pieces_stay():
     """Characters are counted, and not bytes; white space is none."""
     table = pa.table({"text": ["éß中  \u00a0 x\n\nabcdefghij\n\nb"] * 3})
-    for least, left in ((0, None), (1, None), (2, "b"), (5, "b"), (6, "éß中  \u00a0 x\n\nb"), (11, table["text"][0].as_py())):
+    for least, left in (
+        (0, None),
+        (1, None),
+        (2, "b"),
+        (5, "b"),
+        (6, "éß中  \u00a0 x\n\nb"),
+        (11, table["text"][0].as_py()),
+    ):
         found = fpstore.remove_boilerplate(table, text="text", more_than=2, least_chars=least)
         assert found.table["text"].to_pylist() == [left] * 3 * (left is not None)
         assert found.kept == len(found.table)
@@ -287,28 +379,61 @@ def test_a_list_of_what_is_removed(folder: Path) -> None:
     """It has commas and line breaks, and appears with the output, also of a folder, or not at all."""
     Path("in").mkdir()
     for name in "ab":
-        Path(f"in/{name}.jsonl").write_text('{"text": "Share,\\nthis\\n\\nEnd \\ud800 of it\\n\\nstory"}\n' * 7)
+        Path(f"in/{name}.jsonl").write_text(
+            '{"text": "Share,\\nthis\\n\\nEnd \\ud800 of it\\n\\nstory"}\n' * 7
+        )
     Path("texts").mkdir()
     for number in range(14):
         Path(f"texts/{number}.txt").write_text("Share,\nthis\n\nEnd ? of it\n\nstory")
-    rows = [[text, "14", "14", str(14 * size)] for text, size in (("Share,\nthis", 11), ("End ? of it", 13), ("story", 5))]
+    rows = [
+        [text, "14", "14", str(14 * size)]
+        for text, size in (("Share,\nthis", 11), ("End ? of it", 13), ("story", 5))
+    ]
     for source, given in (("in", ["--text-field", "text"]), ("texts", ["--text"])):
-        words = ["dedup", source, "out", *given, "--unit", "paragraph", "--removed", "list.csv", "--force"]
+        words = [
+            "dedup",
+            source,
+            "out",
+            *given,
+            "--unit",
+            "paragraph",
+            "--removed",
+            "list.csv",
+            "--force",
+        ]
         fine(*words, "--rename", "text=paragraph")
         listed = list(csv.reader(io.StringIO(Path("list.csv").read_text())))
         assert listed[0] == ["paragraph", "documents", "occurrences", "bytes"]
-        wanted = rows if source == "in" else [*rows[:1], ["End ? of it", "14", "14", "154"], *rows[2:]]
+        wanted = (
+            rows if source == "in" else [*rows[:1], ["End ? of it", "14", "14", "154"], *rows[2:]]
+        )
         assert sorted(listed[1:]) == sorted(wanted)
         assert not any(path.read_bytes() for path in Path("out").iterdir())
         Path("list.csv").unlink()
         shutil.rmtree("out")
     for name, code, message in (
-        ("list.tsv", 2, "texts may have line breaks"), ("out/x.csv", 1, "is in the output"),
-        ("x.npy", 2, "fingerprints"), ("x.gz", 2, "known extensions: .tsv, .csv, .txt, .jsonl, .parquet"),
-    ):  # fmt: skip
-        assert message in failure("dedup", "in", "out", "--text-field", "text", "--unit", "line", "--removed", name, code=code)
+        ("list.tsv", 2, "texts may have line breaks"),
+        ("out/x.csv", 1, "is in the output"),
+        ("x.npy", 2, "fingerprints"),
+        ("x.gz", 2, "known extensions: .tsv, .csv, .txt, .jsonl, .parquet"),
+    ):
+        assert message in failure(
+            "dedup",
+            "in",
+            "out",
+            "--text-field",
+            "text",
+            "--unit",
+            "line",
+            "--removed",
+            name,
+            code=code,
+        )
     assert not Path("out").exists()
-    message = "texts are changed in the format of the input: name a new folder, without an extension, or a .jsonl file"
+    message = (
+        "texts are changed in the format of the input: name a new folder, without an extension, "
+        "or a .jsonl file"
+    )
     assert message in failure("dedup", "in", "x.parquet", "--text-field", "text", "--unit", "line")
 
 
@@ -343,27 +468,56 @@ def test_killed_between_the_list_and_the_rows(tmp_path, monkeypatch):
 
 def test_command_line(folder: Path) -> None:
     texts = [f"Story {n}.\n\n{'Next story' if n < 12 else 'The end'}" for n in range(14)]
-    Path("s.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts, "NEXT story"]))
+    Path("s.jsonl").write_text(
+        "".join(json.dumps({"text": text}) + "\n" for text in [*texts, "NEXT story"])
+    )
     out = fine("dedup", "s.jsonl", "clean.jsonl", "--text-field", "text", "--unit", "paragraph")
     assert re.search(r"changed +13  1 of them dropped: nothing was left\n", out)
     assert re.search(r"removed +13  1 different paragraph, 154 B\n", out)
     rows = list(map(json.loads, Path("clean.jsonl").read_text().splitlines()))
     assert rows == [{"text": text.removesuffix("\n\nNext story")} for text in texts]
-    counts = json.loads(fine("dedup", "s.jsonl", "c.jsonl", "--text-field", "text", "--unit", "line", "--more-than", 1, "--json"))
+    counts = json.loads(
+        fine(
+            "dedup",
+            "s.jsonl",
+            "c.jsonl",
+            "--text-field",
+            "text",
+            "--unit",
+            "line",
+            "--more-than",
+            1,
+            "--json",
+        )
+    )
     assert counts == {
-        "documents": 15, "changed": 15, "dropped": 1, "repeated": 2, "removed_pieces": 15, "removed_bytes": 158, "kept": 14,
-        "unit": "line", "more_than": 1,
-    }  # fmt: skip
+        "documents": 15,
+        "changed": 15,
+        "dropped": 1,
+        "repeated": 2,
+        "removed_pieces": 15,
+        "removed_bytes": 158,
+        "kept": 14,
+        "unit": "line",
+        "more_than": 1,
+    }
     for words, message in (
-        (["--unit", "line", "--radius", 3], "--radius is for documents, not for --unit paragraph or line"),
+        (
+            ["--unit", "line", "--radius", 3],
+            "--radius is for documents, not for --unit paragraph or line",
+        ),
         (["--unit", "line", "--resume"], "--resume is for documents"),
         (["--more-than", 3], "--more-than is for --unit paragraph and --unit line"),
         (["--least-chars", 3], "--least-chars is for --unit paragraph and --unit line"),
         (["--unit", "line", "--rename", "text=x"], "--rename is for the columns of --removed"),
         (["--unit", "line", "--text-field", "n"], "name one column of texts"),
     ):
-        assert message in failure("dedup", "s.jsonl", "d.jsonl", "--text-field", "text", *words, code=2)
-    assert "name one column of texts" in failure("dedup", "s.jsonl", "d.jsonl", "--unit", "line", code=2)
+        assert message in failure(
+            "dedup", "s.jsonl", "d.jsonl", "--text-field", "text", *words, code=2
+        )
+    assert "name one column of texts" in failure(
+        "dedup", "s.jsonl", "d.jsonl", "--unit", "line", code=2
+    )
 
 
 def test_text_files_with_bytes_of_no_encoding_are_refused(tmp_path):

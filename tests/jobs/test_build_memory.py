@@ -49,7 +49,10 @@ def test_every_form_of_input_builds_the_same(tmp_path, rows, expected):
         "tuples": (tuple(fingerprints.tolist()), tuple(ids.tolist())),
         "parts": cut,
         "generators": (iter(cut[0]), (part for part in cut[1])),
-        "parts that are lists": (iter([part.tolist() for part in cut[0]]), [part.tolist() for part in cut[1]]),
+        "parts that are lists": (
+            iter([part.tolist() for part in cut[0]]),
+            [part.tolist() for part in cut[1]],
+        ),
         "other dtypes": (np.repeat(fingerprints, 2)[::2].astype(">u8"), ids.astype(np.int32)),
         "columns": (Series(fingerprints), Series(ids)),
         "parts that are columns": [[Series(part) for part in parts] for parts in cut],
@@ -94,16 +97,33 @@ def test_an_empty_part_does_not_change_the_kind_of_ids(tmp_path):
 THIN = [("manku-4", "duplicates"), ("manku-20", "skewed"), ("flip-2", "one prefix")]
 
 
-@pytest.mark.parametrize(("name", "kind"), [*THIN, *(slow("manku-4", kind) for kind in ROWS if kind != "duplicates")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [*THIN, *(slow("manku-4", kind) for kind in ROWS if kind != "duplicates")]
+)
 def test_spilled_builds_are_byte_identical(tmp_path, request, name, kind):
     fingerprints, ids = make_rows(kind, 300)
     options = {"design": name, "block_bytes": 128, "memory": "64MiB"}
     wanted = build(tmp_path / "memory", fingerprints, ids, **options)
     request.getfixturevalue("tiny")
-    assert build(tmp_path / "spilled", pieces(fingerprints, (0, 1, 1, 99)), pieces(ids, (0, 1, 1, 99)), **options) == wanted
+    assert (
+        build(
+            tmp_path / "spilled",
+            pieces(fingerprints, (0, 1, 1, 99)),
+            pieces(ids, (0, 1, 1, 99)),
+            **options,
+        )
+        == wanted
+    )
     for threads in (1, 3):
-        assert build(tmp_path / f"threads-{threads}", fingerprints, ids, threads=threads, **options) == wanted
-    assert sorted(p.name for p in (tmp_path / "spilled").iterdir()) == ["gen-00000001", "manifest.json", "writer.lock"]
+        assert (
+            build(tmp_path / f"threads-{threads}", fingerprints, ids, threads=threads, **options)
+            == wanted
+        )
+    assert sorted(p.name for p in (tmp_path / "spilled").iterdir()) == [
+        "gen-00000001",
+        "manifest.json",
+        "writer.lock",
+    ]
 
 
 def test_the_tiny_budget_does_spill(tmp_path, tiny, monkeypatch):
@@ -116,7 +136,11 @@ def test_the_tiny_budget_does_spill(tmp_path, tiny, monkeypatch):
             sizes.append(len(piece))
             yield piece
 
-    monkeypatch.setattr(Runs, "parts", lambda runs, most: cuts.append(list(map(size_of, cut(runs, most)))) or cut(runs, most))
+    monkeypatch.setattr(
+        Runs,
+        "parts",
+        lambda runs, most: cuts.append(list(map(size_of, cut(runs, most)))) or cut(runs, most),
+    )
     monkeypatch.setattr(TableKeys, "_merged", noted)
     build(tmp_path / "s", *make_rows("one prefix", 450), design="manku-4", memory=64 * MIB)
     # all rows begin alike: parts are cut by bounds among their keys
@@ -155,7 +179,10 @@ def test_threads_change_no_byte_and_builds_no_input(tmp_path):
     fingerprints.flags.writeable = ids.flags.writeable = False
     one = build(tmp_path / "one", fingerprints, ids, design="manku-20", threads=1)
     for threads in (2, 5, None):
-        assert build(tmp_path / f"t{threads}", fingerprints, ids, design="manku-20", threads=threads) == one
+        assert (
+            build(tmp_path / f"t{threads}", fingerprints, ids, design="manku-20", threads=threads)
+            == one
+        )
     assert np.array_equal((fingerprints, ids), copies)
 
 
@@ -168,7 +195,12 @@ def test_many_ids_a_fingerprint_are_packed_in_small_memory(tmp_path, tiny, monke
     monkeypatch.setattr("fpstore.building.columns.COPY_ROWS", most)
     monkeypatch.setattr("fpstore.format.mapping.PENDING_IDS", most)
     pack, packed = _kernel.pack_ids, []
-    monkeypatch.setattr(_kernel, "pack_ids", lambda numbers, *more: packed.append(len(numbers)) or pack(numbers, *more))
+    monkeypatch.setattr(
+        _kernel,
+        "pack_ids",
+        lambda numbers, *more: packed.append(len(numbers)) or pack(numbers, *more),
+    )
     assert build(tmp_path / "b", fingerprints, ids, block_bytes=128, design="flip-2") == expected
     assert sum(packed) == len(fingerprints)
-    assert max(packed) <= 2 * most + 40 * np.unique(fingerprints, return_counts=True)[1].max()  # and the block that was open
+    # and the block that was open
+    assert max(packed) <= 2 * most + 40 * np.unique(fingerprints, return_counts=True)[1].max()

@@ -14,12 +14,20 @@ ONE = np.array([1], np.uint64)
 BAD = {
     "text": (("abc",), {}, "an iterable of arrays, or a reader, got str"),
     "dict": (({1: 2},), {}, "got dict"),
-    "iterable of ints": ((dict.fromkeys([1, 2]).keys(),), {}, "arrays of fingerprints, not single ones, got 1"),
+    "iterable of ints": (
+        (dict.fromkeys([1, 2]).keys(),),
+        {},
+        "arrays of fingerprints, not single ones, got 1",
+    ),
     "signed part": (([ONE, ONE.view(np.int64)],), {}, "int64"),
     "few ids": (([1, 2], [1]), {}, "1 id for 2 fingerprints"),
     "many ids": (([1, 2], ["a", "b", "c"]), {}, "3 ids for 2 fingerprints"),
     "many id parts": (([ONE], [[1], [2]]), {}, "more id arrays than fingerprint arrays"),
-    "id array for parts": (([ONE], np.array([1])), {}, "ids must be an iterable of as many id arrays"),
+    "id array for parts": (
+        ([ONE], np.array([1])),
+        {},
+        "ids must be an iterable of as many id arrays",
+    ),
     "id text for parts": (([ONE], "a"), {}, "ids must be an iterable of as many id arrays"),
     "ids of two kinds": (([ONE, ONE], [[1], ["a"]]), {}, "ids of the same kind"),
     "mixed ids": (([1, 2], [1, "a"]), {}, "all integers or all strings"),
@@ -29,14 +37,27 @@ BAD = {
     "surrogate id": (([1], ["\ud800"]), {}, "is not valid UTF-8"),
     "radius": ((ONE,), {"radius": 65}, "radius must be a whole number from 0 to 64, got 65"),
     "design": ((ONE,), {"design": "manku-5"}, "unknown design 'manku-5'"),
-    "uncovered": ((ONE,), {"design": [{"permutation": list(range(64)), "prefix_bits": 16}]}, "some pairs meet in none"),
-    "too many tables": ((ONE,), {"design": "nested-32-32"}, "more than 500 tables"),  # their record could not be read back
+    "uncovered": (
+        (ONE,),
+        {"design": [{"permutation": list(range(64)), "prefix_bits": 16}]},
+        "some pairs meet in none",
+    ),
+    # their record could not be read back
+    "too many tables": ((ONE,), {"design": "nested-32-32"}, "more than 500 tables"),
     "memory": ((ONE,), {"memory": "63MiB"}, "memory must be at least 64MiB"),
-    "memory text": ((ONE,), {"memory": "lots"}, "memory must be a number of bytes or a size such as 2GiB"),
+    "memory text": (
+        (ONE,),
+        {"memory": "lots"},
+        "memory must be a number of bytes or a size such as 2GiB",
+    ),
     "threads": ((ONE,), {"threads": 0}, "threads must be a whole number from 1 to 1024, got 0"),
     "block bytes": ((ONE,), {"block_bytes": 1000}, "block_bytes must be one of 128, 256"),
     "storage": ((ONE,), {"storage": "lukewarm"}, "storage must be one of hot, cold"),
-    "disk budget": ((ONE,), {"disk_budget": 1}, "no design fits the disk budget: .* is the smallest at"),
+    "disk budget": (
+        (ONE,),
+        {"disk_budget": 1},
+        "no design fits the disk budget: .* is the smallest at",
+    ),
 }
 
 
@@ -49,7 +70,9 @@ def test_refused(tmp_path):
             assert listing(tmp_path) == [], case
 
 
-def test_a_design_with_too_many_lookups_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+def test_a_design_with_too_many_lookups_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch
+):
     class Unread:
         rows = 1 << 34
         __iter__ = None
@@ -61,7 +84,9 @@ def test_a_design_with_too_many_lookups_is_refused_before_anything_is_written(tm
     monkeypatch.setattr("fpstore.building.generation_writer.TableWriter", None)
     _lookups.cache_clear()
     with pytest.raises(fpstore.InputError, match=told):
-        fpstore.build(tmp_path / "s", pieces(make_rows("random", 1 << 14)[0]), design="flip-1", radius=7)
+        fpstore.build(
+            tmp_path / "s", pieces(make_rows("random", 1 << 14)[0]), design="flip-1", radius=7
+        )
     assert listing(tmp_path) == []
     monkeypatch.undo()
     _lookups.cache_clear()
@@ -69,7 +94,10 @@ def test_a_design_with_too_many_lookups_is_refused_before_anything_is_written(tm
 
 def test_readers_that_are_refused(tmp_path):
     path = tmp_path / "a.tsv"
-    for text, ids, told in (("0x2a\n", [[1]], "ids come with the reader"), ("0x2a\nzz\n", None, f"{path}:2: ")):
+    for text, ids, told in (
+        ("0x2a\n", [[1]], "ids come with the reader"),
+        ("0x2a\nzz\n", None, f"{path}:2: "),
+    ):
         path.write_text(text)
         with pytest.raises(fpstore.InputError, match=told):
             fpstore.build(tmp_path / "s", open_reader(path), ids)
@@ -99,13 +127,17 @@ class Column:
 
 
 MASKED = np.ma.array([1, 2, 3], mask=[False, True, False], dtype=np.uint64)
-RECORDS = np.ma.array([(1, 2), (3, 4)], mask=[(False, True), (False, False)], dtype=[("a", "u8"), ("b", "u8")])
+RECORDS = np.ma.array(
+    [(1, 2), (3, 4)], mask=[(False, True), (False, False)], dtype=[("a", "u8"), ("b", "u8")]
+)
 
 
 def test_masked_values_are_refused(tmp_path):
     """The values under the mask were stored, and records ended in a TypeError."""
     fpstore.build(tmp_path / "t", [7]).close()
-    for wrap, array in itertools.product((lambda a: a, Column, lambda a: [a]), (MASKED, RECORDS, RECORDS[:1])):
+    for wrap, array in itertools.product(
+        (lambda a: a, Column, lambda a: [a]), (MASKED, RECORDS, RECORDS[:1])
+    ):
         some = [1, 2, 3][: len(array)]
         with fpstore.open(tmp_path / "t", "r+") as store:
             for call in (

@@ -85,9 +85,14 @@ def test_a_read_only_parent(tmp_path, with_mode):
     assert listing(parent) == ["old"]
 
 
-@pytest.mark.parametrize("when", ["before it is opened", "before it is locked", "while it is locked"])
+@pytest.mark.parametrize(
+    "when", ["before it is opened", "before it is locked", "while it is locked"]
+)
 def test_a_new_folder_that_another_builder_takes_for_abandoned(tmp_path, monkeypatch, when):
-    """Between its making and its lock nothing tells a new folder from an abandoned one: then another is made."""
+    """Between its making and its lock nothing tells a new folder from an abandoned one.
+
+    Then another is made.
+    """
     flock, real_open = fcntl.flock, os.open
     taken = {}
 
@@ -123,7 +128,9 @@ def test_a_new_folder_that_another_builder_takes_for_abandoned(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_all_is_durable_before_the_store_gets_its_name_and_then_the_name_is(tmp_path, monkeypatch, overwrite):
+def test_all_is_durable_before_the_store_gets_its_name_and_then_the_name_is(
+    tmp_path, monkeypatch, overwrite
+):
     """Each file is synced as it is when the store is put in place, then each folder, and the parent last."""
     path = tmp_path / "s"
     if overwrite:
@@ -141,7 +148,8 @@ def test_all_is_durable_before_the_store_gets_its_name_and_then_the_name_is(tmp_
 
     def noted_publish(source, target):
         assert target == path
-        at_publication.extend([source, *(p for p in source.rglob("*") if p.name != LOCK_FILE)])  # it has no content
+        # it has no content
+        at_publication.extend([source, *(p for p in source.rglob("*") if p.name != LOCK_FILE)])
         states = {p: state(p.stat()) for p in at_publication}
         assert {p: synced.get(p.stat().st_ino) for p in at_publication} == states
         synced.clear()
@@ -154,7 +162,15 @@ def test_all_is_durable_before_the_store_gets_its_name_and_then_the_name_is(tmp_
         monkeypatch.setattr(Path, "rename", noted_publish)
     fpstore.build(path, [1, 2, 3], ["a", "b", "c"], design="manku-4", overwrite=overwrite).close()
     tables = [f"table-00{i}.fpt" for i in range(4)]
-    files = ["gen-00000001", "hashes.fpt", "log", "manifest.json", "places.fpt", *LMDB_FILES, *tables]
+    files = [
+        "gen-00000001",
+        "hashes.fpt",
+        "log",
+        "manifest.json",
+        "places.fpt",
+        *LMDB_FILES,
+        *tables,
+    ]
     assert sorted(p.name for p in at_publication[1:]) == sorted(files)
     assert list(synced) == [tmp_path.stat().st_ino]
 

@@ -1,4 +1,7 @@
-"""Clusters against the connected components that SciPy finds; families that are too large to list; groups in any pieces."""
+"""Clusters against the connected components that SciPy finds; families that are too large to list.
+
+Groups in any pieces.
+"""
 
 import itertools
 
@@ -79,7 +82,9 @@ def dense(width, radius, rng):
 
 def clustered(width, radius, rng):
     words = make_set("clustered", width, 500, rng)
-    return np.unpackbits(words.astype(">u8").view(np.uint8).reshape(len(words), -1), axis=1)[:, :width]
+    return np.unpackbits(words.astype(">u8").view(np.uint8).reshape(len(words), -1), axis=1)[
+        :, :width
+    ]
 
 
 SHAPES = {
@@ -101,7 +106,8 @@ def test_clusters_are_the_connected_components(tmp_path, monkeypatch, width, sha
     for radius in radii[(WIDTHS.index(width) + list(SHAPES).index(shape) + part) % 4 :: 4]:
         rng = np.random.default_rng([width, radius, len(shape)])
         bits = SHAPES[shape](width, radius, rng)
-        bits = np.concatenate([bits, bits[::17]])  # and documents with the fingerprint of another one
+        # and documents with the fingerprint of another one
+        bits = np.concatenate([bits, bits[::17]])
         rows = Width(width).outside(as_given(bits_to_words(bits)))
         wanted = components(bits, radius)
         assert wanted
@@ -110,8 +116,13 @@ def test_clusters_are_the_connected_components(tmp_path, monkeypatch, width, sha
                 assert {frozenset(members) for members in found} == wanted
                 assert found.lims[-1] == sum(map(len, wanted))
             distinct = next(snapshot_of(store).fingerprints())
-        sets = connected(distinct, join_design(distinct, radius, Width(width)), Resources(1 << 12, 2))
-        assert len(np.unique(sets)) == connected_components(csr_array(distances_of(np.unique(bits, axis=0)) <= radius))[0]
+        sets = connected(
+            distinct, join_design(distinct, radius, Width(width)), Resources(1 << 12, 2)
+        )
+        assert (
+            len(np.unique(sets))
+            == connected_components(csr_array(distances_of(np.unique(bits, axis=0)) <= radius))[0]
+        )
 
 
 # --- Families of a million ------------------------------------------------------------------------
@@ -137,16 +148,22 @@ def test_large_buckets_are_linked_group_by_group(monkeypatch, width):
         rng = np.random.default_rng([width, count])
         centres = uniform(width, count, rng)
         centres[count // 3 :] = centres[0]  # one large group of equal tags
-        flips = rng.integers(0, 2, (count, width), np.uint8) * (rng.random((count, width)) < 3 / width)
+        flips = rng.integers(0, 2, (count, width), np.uint8) * (
+            rng.random((count, width)) < 3 / width
+        )
         flips[: count // 3] *= rng.random((count // 3, 1)) < 0.5
         bits = np.unique(centres ^ flips, axis=0)
         rows = as_given(bits_to_words(bits))
         monkeypatch.setattr(joining, "BATCH_PAIRS", room)
-        assert sum(len(part.a) for part in pairs_within(rows, everything(1, width), linked=True)) < 2 * len(rows)
+        assert sum(
+            len(part.a) for part in pairs_within(rows, everything(1, width), linked=True)
+        ) < 2 * len(rows)
         groups = {}
         for row, name in enumerate(connected(rows, everything(1, width)).tolist()):
             groups.setdefault(name, set()).add(row)
-        assert {frozenset(group) for group in groups.values() if len(group) > 1} == components(bits, 1)
+        assert {frozenset(group) for group in groups.values() if len(group) > 1} == components(
+            bits, 1
+        )
 
 
 @pytest.fixture
@@ -155,7 +172,11 @@ def rng():
 
 
 def test_orders_and_lists_are_those_of_numpy(rng):
-    for values in (rng.integers(0, 5, 50), rng.integers(0, 2**64, 50, np.uint64), rng.choice([-np.inf, -0.0, 0.0, 2.0], 50)):
+    for values in (
+        rng.integers(0, 5, 50),
+        rng.integers(0, 2**64, 50, np.uint64),
+        rng.choice([-np.inf, -0.0, 0.0, 2.0], 50),
+    ):
         for some in (values[:0], values[:1], values):
             order = arrays.stable_order(some)
             assert order.tolist() == np.argsort(some, kind="stable").tolist(), some.dtype
@@ -178,8 +199,16 @@ def test_clusters_in_any_pieces(monkeypatch, tmp_path, rng, strings):
     base = rng.integers(0, 2**64, 300, dtype=np.uint64)
     rows = np.concatenate([base, base[:200] ^ np.uint64(1), base[:100] ^ np.uint64(8), base[:50]])
     rng.shuffle(rows)
-    ids = [f"é{n}" for n in rng.permutation(len(rows))] if strings else rng.permutation(len(rows)).astype(np.uint64)
-    asked = [(group, rule) for group in ("connected", "greedy") for rule in ("first", "smallest", "central")]
+    ids = (
+        [f"é{n}" for n in rng.permutation(len(rows))]
+        if strings
+        else rng.permutation(len(rows)).astype(np.uint64)
+    )
+    asked = [
+        (group, rule)
+        for group in ("connected", "greedy")
+        for rule in ("first", "smallest", "central")
+    ]
     with fpstore.build(tmp_path / "s", rows, ids) as store:
         wanted = [list(store.clusters(group=group, keep=rule)) for group, rule in asked]
         assert wanted[0]

@@ -1,4 +1,7 @@
-"""Rows that are written in another format: Parquet, JSON lines, delimited text; what another format cannot hold."""
+"""Rows that are written in another format: Parquet, JSON lines, delimited text.
+
+What another format cannot hold.
+"""
 
 import csv
 import json
@@ -23,12 +26,16 @@ PLAIN = {
     "boolean": st.booleans(),
     "integer": st.integers(-(2**63), 2**63 - 1),
     "unsigned": st.integers(0, 2**64 - 1),
-    "number": st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.integers(-(2**53), 2**53)),
+    "number": st.one_of(
+        st.floats(allow_nan=False, allow_infinity=False), st.integers(-(2**53), 2**53)
+    ),
     "string": TEXT,
 }
 SHAPES = st.recursive(
     st.sampled_from(list(PLAIN)),
-    lambda inner: st.one_of(st.tuples(st.just("list"), inner), st.dictionaries(NAMES, inner, min_size=1, max_size=3)),
+    lambda inner: st.one_of(
+        st.tuples(st.just("list"), inner), st.dictionaries(NAMES, inner, min_size=1, max_size=3)
+    ),
     max_leaves=4,
 )
 
@@ -39,7 +46,9 @@ def values(draw, shape):
     if draw(st.integers(0, 6)) == 0:
         return None
     if isinstance(shape, dict):
-        return {name: draw(values(inner)) for name, inner in shape.items() if draw(st.integers(0, 4))}
+        return {
+            name: draw(values(inner)) for name, inner in shape.items() if draw(st.integers(0, 4))
+        }
     if isinstance(shape, tuple):
         return draw(st.lists(values(shape[1]), max_size=3))
     return draw(PLAIN[shape])
@@ -57,10 +66,16 @@ def filled(value, shape):
 
 
 def seen(rows, shape):
-    """Return a shape without the fields that no row has: nothing is known of them, and no object is without fields."""
+    """Return a shape without the fields that no row has.
+
+    Nothing is known of them, and no object is without fields.
+    """
     if isinstance(shape, dict):
         present = [row for row in rows if row is not None]
-        inner = {name: seen([row[name] for row in present if name in row], one) for name, one in shape.items()}
+        inner = {
+            name: seen([row[name] for row in present if name in row], one)
+            for name, one in shape.items()
+        }
         return {name: one for name, one in inner.items() if any(name in row for row in present)}
     if isinstance(shape, tuple):
         return "list", seen([one for row in rows if row is not None for one in row], shape[1])
@@ -71,9 +86,12 @@ def without_fields(rows, shape):
     """Whether all objects in some place are without fields."""
     if isinstance(shape, dict):
         return (not shape and any(row is not None for row in rows)) or any(
-            without_fields([row.get(name) for row in rows if row is not None], inner) for name, inner in shape.items()
+            without_fields([row.get(name) for row in rows if row is not None], inner)
+            for name, inner in shape.items()
         )
-    return isinstance(shape, tuple) and without_fields([one for row in rows if row is not None for one in row], shape[1])
+    return isinstance(shape, tuple) and without_fields(
+        [one for row in rows if row is not None for one in row], shape[1]
+    )
 
 
 def read(path):
@@ -85,8 +103,13 @@ def read(path):
 def test_json_lines_to_parquet_and_back(tmp_path_factory, data, shape):
     folder = tmp_path_factory.mktemp("rows")
     shape = {"h": "string", **shape}
-    rows = [{**(data.draw(values(shape)) or {}), "h": f"{n << 40:016x}"} for n in range(data.draw(st.integers(1, 8)))]
-    (folder / "a.jsonl").write_text("".join(json.dumps(row, ensure_ascii=bool(n % 2)) + "\n" for n, row in enumerate(rows)))
+    rows = [
+        {**(data.draw(values(shape)) or {}), "h": f"{n << 40:016x}"}
+        for n in range(data.draw(st.integers(1, 8)))
+    ]
+    (folder / "a.jsonl").write_text(
+        "".join(json.dumps(row, ensure_ascii=bool(n % 2)) + "\n" for n, row in enumerate(rows))
+    )
     known = seen(rows, shape)
     how = {"fingerprint": "h", "radius": 0}
     if without_fields(rows, known):
@@ -99,7 +122,11 @@ def test_json_lines_to_parquet_and_back(tmp_path_factory, data, shape):
     table = pq.read_table(folder / "b.parquet")
     assert table.to_pylist() == wanted
     assert set(table.column_names) == set(known)
-    for source, name in ((folder / "b.parquet", "c.jsonl"), (table, "d.jsonl"), (pl.from_arrow(table), "e.jsonl")):
+    for source, name in (
+        (folder / "b.parquet", "c.jsonl"),
+        (table, "d.jsonl"),
+        (pl.from_arrow(table), "e.jsonl"),
+    ):
         fpstore.dedup(source, folder / name, **how)
         assert read(folder / name) == wanted
 
@@ -107,11 +134,18 @@ def test_json_lines_to_parquet_and_back(tmp_path_factory, data, shape):
 def test_types_of_parquet(tmp_path):
     """Types of one value in JSON lines; dictionaries and views are strings."""
     texts = pa.array(["a", None, "é"])
-    table = pa.table({
-        "h": pa.array([1, 2**40, 2**50], pa.uint64()), "d": texts.dictionary_encode(), "v": texts.cast(pa.string_view()),
-        "l": texts.cast(pa.large_string()), "f": pa.array([0.1, None, 2], pa.float32()), "n": pa.nulls(3),
-        "i": pa.array([-(2**63), 0, 2**63 - 1]), "s": pa.array([{"a": [1]}, None, {"a": None}]),
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "h": pa.array([1, 2**40, 2**50], pa.uint64()),
+            "d": texts.dictionary_encode(),
+            "v": texts.cast(pa.string_view()),
+            "l": texts.cast(pa.large_string()),
+            "f": pa.array([0.1, None, 2], pa.float32()),
+            "n": pa.nulls(3),
+            "i": pa.array([-(2**63), 0, 2**63 - 1]),
+            "s": pa.array([{"a": [1]}, None, {"a": None}]),
+        }
+    )
     fpstore.dedup(table, tmp_path / "a.jsonl", fingerprint="h", radius=0)
     rows = read(tmp_path / "a.jsonl")
     assert rows == table.to_pylist()
@@ -120,7 +154,13 @@ def test_types_of_parquet(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])
 def test_delimited_text_is_strings(tmp_path, suffix):
-    rows = [["h", "text"], [f"{1:016x}", "1"], [f"{1 << 40:016x}", "é, 'x'"], [f"{1:016x}", "gone"], [f"{1 << 50:016x}", ""]]
+    rows = [
+        ["h", "text"],
+        [f"{1:016x}", "1"],
+        [f"{1 << 40:016x}", "é, 'x'"],
+        [f"{1:016x}", "gone"],
+        [f"{1 << 50:016x}", ""],
+    ]
     with (tmp_path / f"a{suffix}").open("w", newline="") as file:
         csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",").writerows(rows)
     wanted = [dict(zip(rows[0], rows[at], strict=True)) for at in (1, 2, 4)]
@@ -141,16 +181,33 @@ def test_what_another_format_cannot_hold(tmp_path):
     how = {"fingerprint": "h", "radius": 0}
     lines, path = tmp_path / "a.jsonl", tmp_path / "b.parquet"
     for fields, message in (
-        (['"x": 1', '"x": "1"'], r"a\.jsonl:2: x: string, and integer in earlier rows: a column of Parquet has one type"),
+        (
+            ['"x": 1', '"x": "1"'],
+            r"a\.jsonl:2: x: string, and integer in earlier rows: a column of Parquet has one type",
+        ),
         (['"x": true', '"x": 1'], r"a\.jsonl:2: x: integer, and boolean in earlier rows"),
-        (['"x": {"y": [1]}', '"x": {"y": [null, {}]}'], r"a\.jsonl:2: x: y: an item: object, and integer in earlier rows"),
-        (['"x": 9007199254740993', '"x": 0.5'], r"a\.jsonl: x: integers beyond 2\^53 beside fractions"),
-        (['"x": -9007199254740993', '"x": 0.5'], r"a\.jsonl: x: integers beyond 2\^53 beside fractions"),
+        (
+            ['"x": {"y": [1]}', '"x": {"y": [null, {}]}'],
+            r"a\.jsonl:2: x: y: an item: object, and integer in earlier rows",
+        ),
+        (
+            ['"x": 9007199254740993', '"x": 0.5'],
+            r"a\.jsonl: x: integers beyond 2\^53 beside fractions",
+        ),
+        (
+            ['"x": -9007199254740993', '"x": 0.5'],
+            r"a\.jsonl: x: integers beyond 2\^53 beside fractions",
+        ),
         (['"x": 18446744073709551616'], r"a\.jsonl: x: integers beyond 64 bits"),
-        (['"x": -1', '"x": 9223372036854775808'], r"a\.jsonl: x: integers beyond 64 bits, or beyond 2\^63 beside negative"),
+        (
+            ['"x": -1', '"x": 9223372036854775808'],
+            r"a\.jsonl: x: integers beyond 64 bits, or beyond 2\^63 beside negative",
+        ),
         (['"x": ["\\ud800"]'], r"a\.jsonl:1: a lone surrogate"),
     ):
-        lines.write_text("".join(f'{{"h": "{n << 40:016x}", {field}}}\n' for n, field in enumerate(fields)))
+        lines.write_text(
+            "".join(f'{{"h": "{n << 40:016x}", {field}}}\n' for n, field in enumerate(fields))
+        )
         with pytest.raises(InputError, match=message):
             fpstore.dedup(lines, path, **how)
         assert [found.name for found in tmp_path.iterdir()] == ["a.jsonl"]
@@ -159,7 +216,10 @@ def test_what_another_format_cannot_hold(tmp_path):
     worked = []
     for column, message in (
         (pa.array([b"a", b"b"]), r"column 'x' has type binary, which JSON cannot hold"),
-        (pa.array([0, 1], pa.timestamp("ms")), r"column 'x' has type timestamp\[ms\], which JSON cannot hold"),
+        (
+            pa.array([0, 1], pa.timestamp("ms")),
+            r"column 'x' has type timestamp\[ms\], which JSON cannot hold",
+        ),
         (pa.array([{"y": [b"a"]}, None]), r"column 'x\.y\[\]' has type binary"),
         (pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int64())), r"column 'x' has type map"),
     ):
@@ -174,7 +234,12 @@ def test_what_another_format_cannot_hold(tmp_path):
     for column, message in (
         (pa.array([0.5, math.nan]), r"x: JSON has no NaN"),
         (pa.array([0.5, math.inf]), r"x: JSON has no NaN, no infinity"),
-        (pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff")), "not valid UTF-8"),
+        (
+            pa.StringArray.from_buffers(
+                2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff")
+            ),
+            "not valid UTF-8",
+        ),
     ):
         pq.write_table(pa.table({"h": h, "x": column}), path)
         with pytest.raises(InputError, match=message):
@@ -182,7 +247,10 @@ def test_what_another_format_cannot_hold(tmp_path):
     (tmp_path / "c.csv").write_text(f"h,x,x\n{1:016x},1,2\n")
     with pytest.raises(InputError, match=r"c\.csv:2: two columns have one name: 'h', 'x', 'x'"):
         fpstore.dedup(tmp_path / "c.csv", lines, **how)
-    with pytest.raises(InputError, match=r"b\.csv: rows of \.parquet are written as \.parquet or \.jsonl, and the name of"):
+    with pytest.raises(
+        InputError,
+        match=r"b\.csv: rows of \.parquet are written as \.parquet or \.jsonl, and the name of",
+    ):
         fpstore.dedup(path, tmp_path / "b.csv", **how)
     assert sorted(found.name for found in tmp_path.iterdir()) == ["b.parquet", "c.csv"]
 
@@ -192,7 +260,9 @@ def test_a_file_that_changes_while_it_is_copied(tmp_path, source, target):
     path, table = tmp_path / source, pa.table({"h": pa.array([0, 1 << 40], pa.uint64())})
     pq.write_table(table, path)
     if source.endswith("jsonl"):
-        path.write_text("".join(json.dumps({"h": f"{row['h']:016x}"}) + "\n" for row in table.to_pylist()))
+        path.write_text(
+            "".join(json.dumps({"h": f"{row['h']:016x}"}) + "\n" for row in table.to_pylist())
+        )
 
     def changes(phase, done, total):
         if phase == "copying" and done:

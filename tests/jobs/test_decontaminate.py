@@ -20,8 +20,18 @@ from fpstore import InputError, MinHash, SimHash
 from fpstore.errors import StoreExistsError
 from fpstore.jobs import hits as hits_module
 
-# Some lines depend on the neighbours of a character, so that Python makes their normal forms; a character may be a word.
-MARKED = ["e\u0301a", "\u1100\u1161", "\u03a3x", "\u0e01\u0e38\u0e48", "\u4e2d\u6587", "Stra\u00dfe", "don't", "x_1"]
+# Some lines depend on the neighbours of a character, so that Python makes their normal forms; a
+# character may be a word.
+MARKED = [
+    "e\u0301a",
+    "\u1100\u1161",
+    "\u03a3x",
+    "\u0e01\u0e38\u0e48",
+    "\u4e2d\u6587",
+    "Stra\u00dfe",
+    "don't",
+    "x_1",
+]
 
 
 def texts(rng, count, longest=40):
@@ -55,49 +65,88 @@ def expected(corpus, benchmark, n, least=1, share=0.0, common=None):
 
 
 def shown(found):
-    return [tuple(row[name] for name in ("row", "benchmark_row", "shared", "share")) for row in found.hits.to_arrow().to_pylist()]
+    return [
+        tuple(row[name] for name in ("row", "benchmark_row", "shared", "share"))
+        for row in found.hits.to_arrow().to_pylist()
+    ]
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 13])
 def test_hits_are_those_of_sets(n, monkeypatch):
     rng = random.Random(n)
     monkeypatch.setattr(hits_module, "PIECE", 50)
-    for least, share, common in [(1, 0.0, None), (3, 0.0, None), (1, 0.3, None), (2, 0.5, 30 // n), (1, 0.0, 20 // n)]:
+    for least, share, common in [
+        (1, 0.0, None),
+        (3, 0.0, None),
+        (1, 0.3, None),
+        (2, 0.5, 30 // n),
+        (1, 0.0, 20 // n),
+    ]:
         corpus, benchmark = texts(rng, 50), texts(rng, 40)
-        benchmark += rng.sample(corpus, 5) + [text[: len(text) // 2] for text in rng.sample(corpus, 10)]
+        benchmark += rng.sample(corpus, 5) + [
+            text[: len(text) // 2] for text in rng.sample(corpus, 10)
+        ]
         corpus += [benchmark[3] + "\nand more", None, benchmark[8], benchmark[11].upper()]
         found = fpstore.decontaminate(
-            pa.table({"t": corpus}), pa.table({"t": [*benchmark, None]}), text="t", ngram=n, min_ngrams=least, min_share=share,
-            ignore_common=common, threads=1 + n % 2,
-        )  # fmt: skip
+            pa.table({"t": corpus}),
+            pa.table({"t": [*benchmark, None]}),
+            text="t",
+            ngram=n,
+            min_ngrams=least,
+            min_share=share,
+            ignore_common=common,
+            threads=1 + n % 2,
+        )
         wanted = expected(corpus, benchmark, n, least, share, common)
         assert shown(found) == wanted != []
         gone = {row for row, *_ in wanted}
         assert found.hits.rows.tolist() == sorted(gone)
-        assert found.kept["t"].to_pylist() == [text for row, text in enumerate(corpus) if row not in gone]
-        words = [len(next(iter(ngrams(text, 255)), "").split(" ")) if ngrams(text, 1) else 0 for text in benchmark]
+        assert found.kept["t"].to_pylist() == [
+            text for row, text in enumerate(corpus) if row not in gone
+        ]
+        words = [
+            len(next(iter(ngrams(text, 255)), "").split(" ")) if ngrams(text, 1) else 0
+            for text in benchmark
+        ]
         (counts,) = found.benchmarks
-        assert counts == ("the table", len(benchmark) + 1, words.count(0) + 1, sum(0 < k < n for k in words),
-                          len({other for _, other, *_ in wanted}))  # fmt: skip
+        assert counts == (
+            "the table",
+            len(benchmark) + 1,
+            words.count(0) + 1,
+            sum(0 < k < n for k in words),
+            len({other for _, other, *_ in wanted}),
+        )
         assert found.not_compared == sum(not ngrams(text, 1) for text in corpus)
         used = Counter(ngram for text in corpus for ngram in ngrams(text, n))
         known = {ngram for text in benchmark for ngram in ngrams(text, n)}
-        assert found.hits.ignored == (0 if common is None else sum(used[ngram] > common for ngram in known))
+        assert found.hits.ignored == (
+            0 if common is None else sum(used[ngram] > common for ngram in known)
+        )
 
 
 def test_a_word_is_a_run_of_letters_and_digits():
-    """The n-grams of the other tests come from the package: these are of plain words, cut by hand."""
+    """The n-grams of the other tests come from the package.
+
+    These are of plain words, cut by hand.
+    """
     rng = random.Random(1)
     corpus = [[f"w{rng.randrange(9)}" for _ in range(rng.randrange(1, 60))] for _ in range(300)]
     benchmark = [[f"w{rng.randrange(9)}" for _ in range(rng.randrange(1, 12))] for _ in range(100)]
-    runs = {tuple(words[at : at + 4]) for words in benchmark for at in range(max(len(words) - 3, 1))}
+    runs = {
+        tuple(words[at : at + 4]) for words in benchmark for at in range(max(len(words) - 3, 1))
+    }
     kept = [
-        row for row, words in enumerate(corpus)
+        row
+        for row, words in enumerate(corpus)
         if not any(tuple(words[at : at + 4]) in runs for at in range(max(len(words) - 3, 1)))
-    ]  # fmt: skip
+    ]
     ours = pd.DataFrame({"t": [" - ".join(words).upper() for words in corpus]})
     found = fpstore.decontaminate(
-        ours, pl.DataFrame({"u": list(map(" ".join, benchmark))}), text="t", benchmark_text="u", ngram=4
+        ours,
+        pl.DataFrame({"u": list(map(" ".join, benchmark))}),
+        text="t",
+        benchmark_text="u",
+        ngram=4,
     )
     assert found.kept.index.tolist() == kept
     assert 0 < len(kept) < 300
@@ -120,21 +169,56 @@ def test_quarters_of_texts_are_found(tmp_path, monkeypatch):
         corpus[row][place:place] = asked[at : at + size]
     table = pa.table({"text": [" ".join(some) for some in corpus], "n": range(1000)})
     pq.write_table(table, "c.parquet", row_group_size=300)
-    lines = [json.dumps({"q": ". ".join(some).title(), "key": f"k{n}"}) for n, some in enumerate(benchmark)]
+    lines = [
+        json.dumps({"q": ". ".join(some).title(), "key": f"k{n}"})
+        for n, some in enumerate(benchmark)
+    ]
     Path("b.jsonl").write_text("\n".join(lines[:100]))
-    Path("b.csv").write_text("key,q\n" + "".join(f"k{n},{' '.join(benchmark[n])}\n" for n in range(100, 250)))
-    given = ["c.parquet", "b.jsonl", "b.csv", "--text-field", "text", "--benchmark-field", "q", "--benchmark-id-field", "key"]
-    said = json.loads(fine("decontaminate", *given, "-o", "o.parquet", "--hits", "h.csv", "--json", "--rename", "row=n"))
+    Path("b.csv").write_text(
+        "key,q\n" + "".join(f"k{n},{' '.join(benchmark[n])}\n" for n in range(100, 250))
+    )
+    given = [
+        "c.parquet",
+        "b.jsonl",
+        "b.csv",
+        "--text-field",
+        "text",
+        "--benchmark-field",
+        "q",
+        "--benchmark-id-field",
+        "key",
+    ]
+    said = json.loads(
+        fine(
+            "decontaminate",
+            *given,
+            "-o",
+            "o.parquet",
+            "--hits",
+            "h.csv",
+            "--json",
+            "--rename",
+            "row=n",
+        )
+    )
     kept = pq.read_table("o.parquet")
     assert kept["n"].to_pylist() == sorted(set(range(1000)) - set(planted))
     assert kept.schema == table.schema
     hits = list(csv.DictReader(Path("h.csv").read_text().splitlines()))
-    assert {(int(hit["n"]), hit["benchmark_id"]) for hit in hits} == {(row, f"k{n}") for n, row in enumerate(planted)}
+    assert {(int(hit["n"]), hit["benchmark_id"]) for hit in hits} == {
+        (row, f"k{n}") for n, row in enumerate(planted)
+    }
     assert {(hit["benchmark"], int(hit["benchmark_row"]), hit["benchmark_id"]) for hit in hits} == {
-        *(("b.jsonl", n, f"k{n}") for n in range(100)), *(("b.csv", n - 100, f"k{n}") for n in range(100, 250))
-    }  # fmt: skip
-    assert [said[name] for name in ("rows", "removed", "kept", "hits", "short", "not_compared")] == [1000, 250, 750, 250, 0, 0]
-    assert [(one["name"], one["rows"], one["hit"]) for one in said["benchmarks"]] == [("b.jsonl", 100, 100), ("b.csv", 150, 150)]
+        *(("b.jsonl", n, f"k{n}") for n in range(100)),
+        *(("b.csv", n - 100, f"k{n}") for n in range(100, 250)),
+    }
+    assert [
+        said[name] for name in ("rows", "removed", "kept", "hits", "short", "not_compared")
+    ] == [1000, 250, 750, 250, 0, 0]
+    assert [(one["name"], one["rows"], one["hit"]) for one in said["benchmarks"]] == [
+        ("b.jsonl", 100, 100),
+        ("b.csv", 150, 150),
+    ]
     assert "exists: --force replaces it" in failure("decontaminate", *given, "-o", "o.parquet")
     assert "250  25.0%; --output writes the other rows" in fine("decontaminate", *given)
 
@@ -152,7 +236,10 @@ def test_rows_with_common_ngrams_alone_are_noted(tmp_path, monkeypatch):
     alone = sum(bool(some) and all(rows[ngram] > 10 for ngram in some) for some in shared)
     given = ["decontaminate", "c.jsonl", "b.jsonl", "--text-field", "t", "--ngram", 2]
     assert 0 < alone < sum(map(bool, shared))
-    assert f"fpstore: {alone} rows with hits, but only by n-grams that more than 10 rows have" in run(*given).stderr
+    assert (
+        f"fpstore: {alone} rows with hits, but only by n-grams that more than 10 rows have"
+        in run(*given).stderr
+    )
     left = run(*given, "--ignore-common", 10, "--json")
     assert (json.loads(left.stdout)["hits"], left.stderr) == (sum(map(bool, shared)) - alone, "")
     assert run(*given, "--min-ngrams", 2).stderr == run(*given, "--quiet").stderr == ""
@@ -160,17 +247,34 @@ def test_rows_with_common_ngrams_alone_are_noted(tmp_path, monkeypatch):
 
 def test_rows_of_several_columns_and_files_are_one_text(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    rows = [("who said so", "it was the fox"), ("who said", "so it was the fox"), ("who", "said it"), (None, None)]
-    Path("c.tsv").write_text("id\tq\ta\n" + "".join(f"{n + 7}\t{q or ''}\t{a or ''}\n" for n, (q, a) in enumerate(rows)))
+    rows = [
+        ("who said so", "it was the fox"),
+        ("who said", "so it was the fox"),
+        ("who", "said it"),
+        (None, None),
+    ]
+    Path("c.tsv").write_text(
+        "id\tq\ta\n" + "".join(f"{n + 7}\t{q or ''}\t{a or ''}\n" for n, (q, a) in enumerate(rows))
+    )
     Path("b.txt").write_text("He asked who said so:\nit was the FOX.")
     Path("empty").mkdir()
     Path("notes/deep").mkdir(parents=True)
     Path("notes/a.md").write_text("Nobody knows who said so. It was the fox, they say")
     Path("notes/deep/b.txt").write_text("nothing of it")
-    found = fpstore.decontaminate("c.tsv", "b.txt", "o.tsv", text=["q", "a"], benchmark_text=True, id="id", ngram=7)
+    found = fpstore.decontaminate(
+        "c.tsv", "b.txt", "o.tsv", text=["q", "a"], benchmark_text=True, id="id", ngram=7
+    )
     assert Path("o.tsv").read_text() == "id\tq\ta\n9\twho\tsaid it\n10\t\t\n"
-    hit = {"benchmark": "b.txt", "benchmark_row": 0, "benchmark_id": "b.txt", "shared": 1, "share": round(1 / 3, 6)}
-    assert found.hits.to_arrow().to_pylist() == [{"row": row, "id": row + 7, **hit} for row in (0, 1)]
+    hit = {
+        "benchmark": "b.txt",
+        "benchmark_row": 0,
+        "benchmark_id": "b.txt",
+        "shared": 1,
+        "share": round(1 / 3, 6),
+    }
+    assert found.hits.to_arrow().to_pylist() == [
+        {"row": row, "id": row + 7, **hit} for row in (0, 1)
+    ]
     assert (found.kept.tolist(), found.not_compared, found.short) == ([2, 3], 1, 1)
     found = fpstore.decontaminate(["notes"], "b.txt", "clean", text=True, ngram=7)
     assert found.hits.to_arrow()["id"].to_pylist() == ["notes/a.md"]
@@ -180,10 +284,19 @@ def test_rows_of_several_columns_and_files_are_one_text(tmp_path, monkeypatch):
 def test_pages_are_compared_by_their_main_texts():
     page = "<html><head><title>T</title></head><body><nav>{}</nav><article><p>{}</p></article></body></html>"
     story = "a story of words about a fox and a dog. " * 5
-    corpus = pa.table({"t": [page.format("menu of a site", story), page.format("a story of words about a cat", "other. " * 40)]})
+    corpus = pa.table(
+        {
+            "t": [
+                page.format("menu of a site", story),
+                page.format("a story of words about a cat", "other. " * 40),
+            ]
+        }
+    )
     asked = pa.table({"t": ["a story of words about a"]})
     assert fpstore.decontaminate(corpus, asked, text="t", ngram=6).hits.rows.tolist() == [0, 1]
-    assert fpstore.decontaminate(corpus, asked, text="t", ngram=6, html=True).hits.rows.tolist() == [0]
+    assert fpstore.decontaminate(
+        corpus, asked, text="t", ngram=6, html=True
+    ).hits.rows.tolist() == [0]
 
 
 @pytest.mark.parametrize("bounds", [{}, {"min_ngrams": 4}, {"min_share": 0.9}])
@@ -196,12 +309,15 @@ def test_near_duplicates_are_hits_too(bounds, monkeypatch):
     for text in benchmark:
         for _ in range(2):
             copy = text.split()
-            for place in range(5, len(copy), rng.choice([8, 11, 40])):  # no n-gram of 13 is left, or some are
+            # no n-gram of 13 is left, or some are
+            for place in range(5, len(copy), rng.choice([8, 11, 40])):
                 copy[place] = rng.choice(words)
             corpus.append(" ".join(copy))
     corpus += ["", benchmark[5], None]
     benchmark = [None, *benchmark, benchmark[0], "..."]
-    found = fpstore.decontaminate(pa.table({"t": corpus}), pa.table({"t": benchmark}), text="t", threshold=0.6, **bounds)
+    found = fpstore.decontaminate(
+        pa.table({"t": corpus}), pa.table({"t": benchmark}), text="t", threshold=0.6, **bounds
+    )
     radius, wanted = maker.radius(0.6), {}
     (ours, known), (theirs, known_there) = (
         maker.fingerprints([t or "" for t in some], empty="mask") for some in (corpus, benchmark)
@@ -215,7 +331,10 @@ def test_near_duplicates_are_hits_too(bounds, monkeypatch):
             enough = shared >= least and shared / len(ngrams(benchmark[other], 13)) >= share
             if enough or distances[row, other] <= radius:
                 wanted[row, other] = (shared, int(distances[row, other]))
-    got = {(hit["row"], hit["benchmark_row"]): (hit["shared"], hit["distance"]) for hit in found.hits.to_arrow().to_pylist()}
+    got = {
+        (hit["row"], hit["benchmark_row"]): (hit["shared"], hit["distance"])
+        for hit in found.hits.to_arrow().to_pylist()
+    }
     assert got == wanted
     assert any(not shared for shared, _ in wanted.values())
     assert found.hits.rows.tolist() == sorted({row for row, _ in wanted})
@@ -223,28 +342,42 @@ def test_near_duplicates_are_hits_too(bounds, monkeypatch):
 
 
 def test_ids_keep_their_type_and_hits_are_held(tmp_path):
-    (tmp_path / "b1.jsonl").write_text('{"t": null, "k": 6}\n{"t": "one two three", "k": 7}\n{"t": null, "k": 8}\n')
+    (tmp_path / "b1.jsonl").write_text(
+        '{"t": null, "k": 6}\n{"t": "one two three", "k": 7}\n{"t": null, "k": 8}\n'
+    )
     (tmp_path / "b2.jsonl").write_text('{"t": "four five six", "k": "x"}\n')
     table = pa.table({"t": ["four five six", "one two three", "nothing"], "name": ["a", "b", None]})
     paths = [tmp_path / "b1.jsonl", tmp_path / "b2.jsonl"]
     rows = fpstore.decontaminate(table, paths, text="t", ngram=3).hits.to_arrow().to_pylist()
-    assert [(hit["id"], hit["benchmark_id"], hit["benchmark_row"]) for hit in rows] == [(0, 0, 0), (1, 1, 1)]
+    assert [(hit["id"], hit["benchmark_id"], hit["benchmark_row"]) for hit in rows] == [
+        (0, 0, 0),
+        (1, 1, 1),
+    ]
     (tmp_path / "b.csv").write_text("k,t\n8,three\n7,one two three\n")
     (tmp_path / "b3.jsonl").write_text('{"t": "one two three", "k": "7"}\n')
-    for benchmark, wanted in ((tmp_path / "b.csv", 7), (tmp_path / "b3.jsonl", "7")):  # CSV has no types
+    # CSV has no types
+    for benchmark, wanted in ((tmp_path / "b.csv", 7), (tmp_path / "b3.jsonl", "7")):
         found = fpstore.decontaminate(table, benchmark, text="t", benchmark_id="k", ngram=3)
         assert found.hits.to_arrow()["benchmark_id"].to_pylist() == [wanted]
     lazy = pl.LazyFrame({"t": ["one two three"]})
     assert fpstore.decontaminate(table, lazy, text="t", ngram=3).hits.rows.tolist() == [1]
     found = fpstore.decontaminate(table, paths, text="t", id="name", benchmark_id="k", ngram=3)
-    assert [(hit["id"], hit["benchmark_id"]) for hit in found.hits.to_arrow().to_pylist()] == [("a", "x"), ("b", "7")]
+    assert [(hit["id"], hit["benchmark_id"]) for hit in found.hits.to_arrow().to_pylist()] == [
+        ("a", "x"),
+        ("b", "7"),
+    ]
     assert found.not_compared == 1
     for row in (2, 0):
         none = fpstore.decontaminate(table.slice(row, 1), paths[:1], text="t", id="name", ngram=3)
         assert (none.hits.to_arrow().num_rows, len(none.kept), len(none.hits.rows)) == (0, 1, 0)
     with pytest.raises(InputError, match=r"row 3 has a null or blank text, or no id"):
         fpstore.decontaminate(table, paths, text="t", id="name", unknown="refuse")
-    assert fpstore.decontaminate(table, paths, text="t", id="name", ngram=3, unknown="drop").kept.num_rows == 0
+    assert (
+        fpstore.decontaminate(
+            table, paths, text="t", id="name", ngram=3, unknown="drop"
+        ).kept.num_rows
+        == 0
+    )
     (tmp_path / "b2.jsonl").write_text('{"t": "four five six", "k": null}\n')
     with pytest.raises(InputError, match=r"b2.jsonl:1: the id null is neither"):
         fpstore.decontaminate(table, paths, text="t", benchmark_id="k")
@@ -260,7 +393,18 @@ def test_what_is_killed_leaves_all_or_nothing(tmp_path, monkeypatch, form):
 
     def asked(name):
         files = ["-o", f"{name}.{form}", "--hits", f"{name}.tsv"]
-        return ["decontaminate", f"c.{form}", "b.jsonl", "--text-field", "t", "--ngram", "3", *files, "--threads", "1"]
+        return [
+            "decontaminate",
+            f"c.{form}",
+            "b.jsonl",
+            "--text-field",
+            "t",
+            "--ngram",
+            "3",
+            *files,
+            "--threads",
+            "1",
+        ]
 
     assert in_another(asked("whole")) == 2
     listed, rows = Path("whole.tsv").read_bytes(), Path(f"whole.{form}").read_bytes()
@@ -269,7 +413,10 @@ def test_what_is_killed_leaves_all_or_nothing(tmp_path, monkeypatch, form):
         assert in_another(asked("killed"), call) is None
         assert (Path("killed.tsv").exists(), Path(f"killed.{form}").exists()) == there
         assert run(*asked("killed"), "--force", "--quiet").exit_code == 0
-        assert (Path("killed.tsv").read_bytes(), Path(f"killed.{form}").read_bytes()) == (listed, rows)
+        assert (Path("killed.tsv").read_bytes(), Path(f"killed.{form}").read_bytes()) == (
+            listed,
+            rows,
+        )
         assert not list(Path().glob(".killed*"))
         Path("killed.tsv").unlink()
         Path(f"killed.{form}").unlink()
@@ -286,7 +433,10 @@ def test_what_is_refused(tmp_path, monkeypatch):
         ("c.jsonl", "c.jsonl"): "c.jsonl: is in the corpus and in the benchmark",
         ("c.jsonl", ("b.jsonl", "link.jsonl")): "link.jsonl: is in the corpus and in the benchmark",
         ("c.jsonl", "empty.jsonl"): "empty.jsonl: no rows to decontaminate against",
-        ("c.jsonl", ("b.jsonl", "null.jsonl")): "null.jsonl: only blank texts to decontaminate against",
+        (
+            "c.jsonl",
+            ("b.jsonl", "null.jsonl"),
+        ): "null.jsonl: only blank texts to decontaminate against",
         ("empty.jsonl", "b.jsonl"): "empty.jsonl: no rows",
         ("c.jsonl", ()): "no benchmark was given",
         ("c.jsonl", 7): "a benchmark is a path, several paths, or a table",
@@ -296,13 +446,21 @@ def test_what_is_refused(tmp_path, monkeypatch):
         assert message in str(caught.value)
     Path("link.jsonl").unlink()
     for wrong, message in [
-        ({"ngram": 0}, "ngram must be a whole number from 1 to 255"), ({"ngram": 256}, "ngram must be"),
-        ({"min_ngrams": 0}, "min_ngrams must be"), ({"min_share": 1.5}, "min_share must be"),
-        ({"ignore_common": 0}, "ignore_common must be"), ({"threshold": -1}, "threshold must"),
-        ({"unknown": "x"}, "unknown must be"), ({"text": None}, "name the column of texts"),
-        ({"text": {"t": 2, "id": 1}}, "text: the columns of n-grams have no weights"), ({"text": 7}, "text must be the name"),
-        ({"benchmark_text": "id"}, "id"), ({"text": "u"}, "'u'"), ({"id": "k"}, "'k'"), ({"benchmark_id": "k"}, "'k'"),
-    ]:  # fmt: skip
+        ({"ngram": 0}, "ngram must be a whole number from 1 to 255"),
+        ({"ngram": 256}, "ngram must be"),
+        ({"min_ngrams": 0}, "min_ngrams must be"),
+        ({"min_share": 1.5}, "min_share must be"),
+        ({"ignore_common": 0}, "ignore_common must be"),
+        ({"threshold": -1}, "threshold must"),
+        ({"unknown": "x"}, "unknown must be"),
+        ({"text": None}, "name the column of texts"),
+        ({"text": {"t": 2, "id": 1}}, "text: the columns of n-grams have no weights"),
+        ({"text": 7}, "text must be the name"),
+        ({"benchmark_text": "id"}, "id"),
+        ({"text": "u"}, "'u'"),
+        ({"id": "k"}, "'k'"),
+        ({"benchmark_id": "k"}, "'k'"),
+    ]:
         with pytest.raises(InputError) as caught:
             fpstore.decontaminate("c.jsonl", "b.jsonl", "o.jsonl", **{"text": "t", **wrong})
         assert message in str(caught.value)
@@ -314,7 +472,9 @@ def test_what_is_refused(tmp_path, monkeypatch):
         fpstore.decontaminate("c.jsonl", "b.jsonl", "b.jsonl", text="t", overwrite=True)
     Path("asked").mkdir()
     Path("asked/b.jsonl").write_bytes(Path("b.jsonl").read_bytes())
-    with pytest.raises(InputError, match=r"asked/o.jsonl: is in asked, and the next run would read it"):
+    with pytest.raises(
+        InputError, match=r"asked/o.jsonl: is in asked, and the next run would read it"
+    ):
         fpstore.decontaminate("c.jsonl", "asked", "asked/o.jsonl", text="t")
     with pytest.raises(InputError, match=r"rows of .jsonl are written as .jsonl or .parquet"):
         fpstore.decontaminate("c.jsonl", "b.jsonl", "o.csv", text="t")
@@ -324,19 +484,38 @@ def test_what_is_refused(tmp_path, monkeypatch):
     assert Path("o.jsonl").read_text() == "mine"
     for arguments, message in {
         (): "name the column of texts with --text-field",
-        ("--text-field", "t=4", "--text-field", "id"): "--text-field: the columns of n-grams have no weights",
+        (
+            "--text-field",
+            "t=4",
+            "--text-field",
+            "id",
+        ): "--text-field: the columns of n-grams have no weights",
         ("--text-field", "t=3"): "--text-field: the columns of n-grams have no weights",
-        ("clean.jsonl", "--text-field", "t"): "clean.jsonl: no such file or folder; --output (-o) names what to write",
+        (
+            "clean.jsonl",
+            "--text-field",
+            "t",
+        ): "clean.jsonl: no such file or folder; --output (-o) names what to write",
         ("--text-field", "t", "--ngram", "0"): "--ngram: must be a whole number from 1 to 255",
         ("--text-field", "t", "--min-share", "2"): "--min-share",
         ("--text-field", "t", "--rename", "row=n"): "--rename is for the columns of --hits",
-        ("--text-field", "t", "--hits", "h.tsv", "--rename", "distance=n"): "there is no column 'distance'",
+        (
+            "--text-field",
+            "t",
+            "--hits",
+            "h.tsv",
+            "--rename",
+            "distance=n",
+        ): "there is no column 'distance'",
     }.items():
         assert message in failure("decontaminate", "c.jsonl", "b.jsonl", *arguments, code=2)
     same = ("--text-field", "t", "--hits", "x.jsonl", "-o", "x.jsonl")
     assert "x.jsonl: is the output, too" in failure("decontaminate", "c.jsonl", "b.jsonl", *same)
     noted = run("decontaminate", "c.jsonl", "b.jsonl", "--text-field", "t")
-    assert "b.jsonl: no text has 13 words, so only texts of the same words hit it: lower --ngram" in noted.stderr
+    assert (
+        "b.jsonl: no text has 13 words, so only texts of the same words hit it: lower --ngram"
+        in noted.stderr
+    )
     assert "short  1  fewer than 13 words: compared as whole texts" in noted.stdout
     assert sorted(path.name for path in Path().iterdir()) == [
         "asked",

@@ -1,4 +1,7 @@
-"""Rows of a corpus that are odd, scores, ids that repeat; outputs that are refused, and inputs that change meanwhile."""
+"""Rows of a corpus that are odd, scores, ids that repeat.
+
+Outputs that are refused, and inputs that change meanwhile.
+"""
 
 import itertools
 import json
@@ -27,16 +30,25 @@ NAN = [5.0, math.nan, 1.0, 2.0]
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [("ä", 0), ("ä", 1), ("日本", 0xFFFF_0000), ("ä", 2**63)]
-    Path("c.jsonl").write_text("".join(json.dumps({"id": name, "h": f"{h:016x}"}) + "\n" for name, h in rows))
+    Path("c.jsonl").write_text(
+        "".join(json.dumps({"id": name, "h": f"{h:016x}"}) + "\n" for name, h in rows)
+    )
     return tmp_path
 
 
 def test_a_score_that_is_nan_is_refused_with_its_row(tmp_path):
     hashes = pa.array(HASHES, pa.uint64())
-    (tmp_path / "c.jsonl").write_text('{"h": "0000000000000001", "s": 1}\n{"h": "0000000000000002", "s": NaN}\n')
-    tables = [pa.table({"h": hashes, "s": pa.array(NAN, kind)}) for kind in (pa.float64(), pa.float32())]
+    (tmp_path / "c.jsonl").write_text(
+        '{"h": "0000000000000001", "s": 1}\n{"h": "0000000000000002", "s": NaN}\n'
+    )
+    tables = [
+        pa.table({"h": hashes, "s": pa.array(NAN, kind)}) for kind in (pa.float64(), pa.float32())
+    ]
     for source in (*tables, pl.from_arrow(tables[0]), tmp_path / "c.jsonl"):
-        with pytest.raises(InputError, match=r"(row 2|c\.jsonl:2): s: a score must be a number, got nan, .*: make it null"):
+        with pytest.raises(
+            InputError,
+            match=r"(row 2|c\.jsonl:2): s: a score must be a number, got nan, .*: make it null",
+        ):
             kept_of(source)
 
 
@@ -44,8 +56,12 @@ def test_a_missing_score_is_below_all_others():
     for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
         rows = [(HASHES[n], (5.0, None, 1.0, 2.0)[n]) for n in order]
         for table in (
-            pl.DataFrame({"h": pl.Series([h for h, _ in rows], dtype=pl.UInt64), "s": [s for _, s in rows]}),
-            pd.DataFrame({"h": np.array([h for h, _ in rows], np.uint64), "s": [s for _, s in rows]}),
+            pl.DataFrame(
+                {"h": pl.Series([h for h, _ in rows], dtype=pl.UInt64), "s": [s for _, s in rows]}
+            ),
+            pd.DataFrame(
+                {"h": np.array([h for h, _ in rows], np.uint64), "s": [s for _, s in rows]}
+            ),
         ):
             assert sorted(kept_of(table)["h"].to_list()) == [0, 0xFFFF_0001]
 
@@ -66,9 +82,25 @@ ASCENDING = {
 IN_TABLES = {**ASCENDING, "floats": [-math.inf, -1.5, -5e-324, 0.0, 5e-324, 0.1, 1e300, math.inf]}
 WRITTEN = {
     **ASCENDING,
-    "mixed": [-1e300, -9007199254740993, -9007199254740992.0, 0.1, Decimal("0.10000000000000000001"), 9007199254740993, 1e22],
+    "mixed": [
+        -1e300,
+        -9007199254740993,
+        -9007199254740992.0,
+        0.1,
+        Decimal("0.10000000000000000001"),
+        9007199254740993,
+        1e22,
+    ],
     "seconds": below(-9, "1764129615000000000", "1764129615000000001"),
-    "ends": below(0, "-9e4000", "-8.9e4000", "-1e-4000", "1e-4000", "1.00000000000000000000000000000000000001e-4000", "9e4000"),
+    "ends": below(
+        0,
+        "-9e4000",
+        "-8.9e4000",
+        "-1e-4000",
+        "1e-4000",
+        "1.00000000000000000000000000000000000001e-4000",
+        "9e4000",
+    ),
 }
 
 
@@ -88,7 +120,9 @@ def kept_of(source):
 def test_scores_in_files_compare_exactly(tmp_path, name):
     lines, csv = tmp_path / "c.jsonl", tmp_path / "c.csv"
     for scores, best in highest_first(WRITTEN[name]):
-        lines.write_text("".join(f'{{"h": "{0:016x}", "s": {"null" if s is None else s}}}\n' for s in scores))
+        lines.write_text(
+            "".join(f'{{"h": "{0:016x}", "s": {"null" if s is None else s}}}\n' for s in scores)
+        )
         csv.write_text("h,s\n" + "".join(f"{0:016x},{'' if s is None else s}\n" for s in scores))
         assert (kept_of(lines).tolist(), kept_of(csv).tolist()) == ([best], [best]), scores
 
@@ -97,20 +131,45 @@ def test_scores_in_files_compare_exactly(tmp_path, name):
 def test_scores_in_tables_compare_exactly(name):
     kind = pa.uint64() if name == "uint64" else pa.array(IN_TABLES[name]).type
     for scores, best in highest_first(IN_TABLES[name]):
-        table = pa.table({"h": pa.array([0] * len(scores), pa.uint64()), "s": pa.array(scores, kind), "row": range(len(scores))})
-        forms = [table, table.set_column(1, "s", table["s"].dictionary_encode())] if "decimal" not in name else [table]
-        forms += [pl.from_arrow(table)] if name != "decimal256" else []  # which Polars does not have
+        table = pa.table(
+            {
+                "h": pa.array([0] * len(scores), pa.uint64()),
+                "s": pa.array(scores, kind),
+                "row": range(len(scores)),
+            }
+        )
+        forms = (
+            [table, table.set_column(1, "s", table["s"].dictionary_encode())]
+            if "decimal" not in name
+            else [table]
+        )
+        # which Polars does not have
+        forms += [pl.from_arrow(table)] if name != "decimal256" else []
         forms += [table.to_pandas()] if name == "nanoseconds" and None not in scores else []
         for form in forms:
             assert [int(row) for row in kept_of(form)["row"].to_numpy()] == [best], scores
 
 
 def test_times_are_scores(tmp_path):
-    for kind in (pa.date32(), pa.timestamp("ns"), pa.timestamp("us", "Europe/Zurich"), pa.time64("ns"), pa.duration("ns")):
-        base = 20_000 if kind == pa.date32() else 10**13 if pa.types.is_time64(kind) else 1764129615000000000
+    for kind in (
+        pa.date32(),
+        pa.timestamp("ns"),
+        pa.timestamp("us", "Europe/Zurich"),
+        pa.time64("ns"),
+        pa.duration("ns"),
+    ):
+        base = (
+            20_000
+            if kind == pa.date32()
+            else 10**13
+            if pa.types.is_time64(kind)
+            else 1764129615000000000
+        )
         for numbers, best in highest_first([base, base + 1]):
             integers = pa.array(numbers, pa.int32() if kind == pa.date32() else pa.int64())
-            table = pa.table({"h": pa.array([0] * len(numbers), pa.uint64()), "s": integers.view(kind)})
+            table = pa.table(
+                {"h": pa.array([0] * len(numbers), pa.uint64()), "s": integers.view(kind)}
+            )
             pa.parquet.write_table(table, tmp_path / "c.parquet")
             assert kept_of(tmp_path / "c.parquet").tolist() == [best], numbers
 
@@ -119,26 +178,42 @@ def test_scores_of_rows_without_duplicates(tmp_path):
     path = tmp_path / "c.jsonl"
     for scores in ([1, 2, 3], [1, 2**80, 3], ["null", "null", 2**80], ["null"] * 3):
         hashes = [2**n - 1 << 20 for n in (0, 20, 40)]
-        path.write_text("".join(f'{{"h": "{h:016x}", "s": {s}}}\n' for h, s in zip(hashes, scores, strict=True)))
+        path.write_text(
+            "".join(f'{{"h": "{h:016x}", "s": {s}}}\n' for h, s in zip(hashes, scores, strict=True))
+        )
         assert kept_of(path).tolist() == [0, 1, 2]
 
 
 def test_scores_of_many_lengths_meet_in_one_corpus(tmp_path, monkeypatch):
-    monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 64)  # so that parts differ in the words of their keys
+    # so that parts differ in the words of their keys
+    monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 64)
     rng = np.random.default_rng(5)
-    scores = [Decimal(int(rng.integers(-50, 50))).scaleb(int(rng.integers(-3, 40))) for _ in range(300)]
+    scores = [
+        Decimal(int(rng.integers(-50, 50))).scaleb(int(rng.integers(-3, 40))) for _ in range(300)
+    ]
     hashes = rng.integers(0, 20, 300) << 20
-    (tmp_path / "c.csv").write_text("h,s\n" + "".join(f"{h:016x},{s:f}\n" for h, s in zip(hashes, scores, strict=True)))
-    best = [max(np.flatnonzero(hashes == h).tolist(), key=lambda row: (scores[row], -row)) for h in set(hashes.tolist())]
+    (tmp_path / "c.csv").write_text(
+        "h,s\n" + "".join(f"{h:016x},{s:f}\n" for h, s in zip(hashes, scores, strict=True))
+    )
+    best = [
+        max(np.flatnonzero(hashes == h).tolist(), key=lambda row: (scores[row], -row))
+        for h in set(hashes.tolist())
+    ]
     found = fpstore.dedup(tmp_path / "c.csv", fingerprint="h", score="s", keep="highest", radius=0)
     assert found.kept.tolist() == sorted(best)
 
 
 def test_numbers_that_are_too_long_to_compare_are_refused_with_their_line(tmp_path):
     for score in ("1" * 88, "1e5000", "2.5e-4700"):
-        for name, row in {"c.jsonl": f'{{"h": "{1:016x}", "s": {score}}}\n', "c.csv": f"h,s\n{1:016x},{score}\n"}.items():
+        for name, row in {
+            "c.jsonl": f'{{"h": "{1:016x}", "s": {score}}}\n',
+            "c.csv": f"h,s\n{1:016x},{score}\n",
+        }.items():
             (tmp_path / name).write_text(row)
-            with pytest.raises(InputError, match=rf"{name}:[12]: s: a score has at most 87 digits and an exponent of at most"):
+            with pytest.raises(
+                InputError,
+                match=rf"{name}:[12]: s: a score has at most 87 digits and an exponent of at most",
+            ):
                 kept_of(tmp_path / name)
 
 
@@ -146,20 +221,29 @@ def test_rows_that_share_an_id_are_documents_of_their_own(here):
     table = pa.table({"h": pa.array([0, 1, 0xFFFF], pa.uint64()), "i": [7, 7, 7]})
     for group, keep in itertools.product(("connected", "greedy"), ("first", "smallest", "central")):
         how = {"keep": keep, "group": group}
-        found = fpstore.dedup("c.jsonl", "clean.jsonl", fingerprint="h", id="id", radius=1, overwrite=True, **how)
+        found = fpstore.dedup(
+            "c.jsonl", "clean.jsonl", fingerprint="h", id="id", radius=1, overwrite=True, **how
+        )
         assert found.clusters.documents == 4
         assert [sorted(ids) for ids in found.clusters] == [["ä", "ä", "ä"]]
-        assert [json.loads(line)["id"] for line in Path("clean.jsonl").read_text().splitlines()] == ["ä", "日本"]
+        assert [
+            json.loads(line)["id"] for line in Path("clean.jsonl").read_text().splitlines()
+        ] == ["ä", "日本"]
         assert fpstore.dedup(table, fingerprint="h", id="i", **how).kept["i"].to_pylist() == [7, 7]
 
 
 def test_a_deduplication_says_what_it_is(here):
     found = fpstore.dedup("c.jsonl", fingerprint="h", radius=1)
-    assert repr(found) == "<fpstore.Deduplication: 2 of 4 documents kept, 1 cluster, 0 not compared>"
+    assert (
+        repr(found) == "<fpstore.Deduplication: 2 of 4 documents kept, 1 cluster, 0 not compared>"
+    )
     table = pa.table({"h": pa.array([*HASHES, None], pa.uint64())})
     for source in (table, pl.from_arrow(table)):
         found = fpstore.dedup(source, fingerprint="h")
-        assert repr(found) == "<fpstore.Deduplication: 3 of 5 documents kept, 2 clusters, 1 not compared>"
+        assert (
+            repr(found)
+            == "<fpstore.Deduplication: 3 of 5 documents kept, 2 clusters, 1 not compared>"
+        )
     kept, clusters, unknown, removed = found
     assert (len(kept), len(clusters), unknown, len(removed)) == (3, 2, 1, 2)
 
@@ -196,7 +280,9 @@ def test_clusters_do_not_replace_a_text(tmp_path):
     (tmp_path / "notes").mkdir()
     listing = tmp_path / "notes" / "list.tsv"
     listing.write_text("some words")
-    message = failure("dedup", tmp_path / "notes", tmp_path / "clean", "--text", "--clusters", listing, "--force")
+    message = failure(
+        "dedup", tmp_path / "notes", tmp_path / "clean", "--text", "--clusters", listing, "--force"
+    )
     assert "list.tsv is an input: name another output" in message
     assert listing.read_text() == "some words"
 
@@ -226,8 +312,12 @@ def test_an_output_in_a_folder_that_is_read(tmp_path):
     (folder / "more").mkdir(parents=True)
     (folder / "a.csv").write_text("h\n0000000000000001\n")
     (folder / "a.txt").write_text("some words")
-    outputs = [{"output": folder / name} for name in ("clean.csv", "more/clean.csv", "../corpus/clean.csv")]
-    for how, where in itertools.product(({"text": True}, {"fingerprint": "h"}), (*outputs, {"resume": folder / "kept"})):
+    outputs = [
+        {"output": folder / name} for name in ("clean.csv", "more/clean.csv", "../corpus/clean.csv")
+    ]
+    for how, where in itertools.product(
+        ({"text": True}, {"fingerprint": "h"}), (*outputs, {"resume": folder / "kept"})
+    ):
         with pytest.raises(InputError, match=r"is in .*corpus, and the next run would read it"):
             fpstore.dedup(folder, **{"output": tmp_path / "clean.csv", **where}, **how)
     assert len(list(folder.rglob("*"))) == 3
@@ -242,7 +332,11 @@ def test_a_corpus_that_changes_meanwhile(tmp_path, form):
             pq.write_table(pa.table({"h": pa.array(range(count), pa.uint64())}), path)
         else:
             lines = [f"{n:016x}" for n in range(count)]
-            path.write_text("h\n" + "\n".join(lines) + "\n" if form == "csv" else "".join(f'{{"h": "{h}"}}\n' for h in lines))
+            path.write_text(
+                "h\n" + "\n".join(lines) + "\n"
+                if form == "csv"
+                else "".join(f'{{"h": "{h}"}}\n' for h in lines)
+            )
 
     for later in (9, 11, 10, 0):
         write(10)

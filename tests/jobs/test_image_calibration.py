@@ -20,7 +20,14 @@ from fpstore.hashing import ImageHash, SimHash
 
 COUNT = 7
 CHANGES = ("resize=0.5", "crop=0.05", "grey")
-QUICK = ["--setting", "method=difference", "--setting", "method=perceptual,width=256", "--threads", "1"]
+QUICK = [
+    "--setting",
+    "method=difference",
+    "--setting",
+    "method=perceptual,width=256",
+    "--threads",
+    "1",
+]
 WAYS = [word for change in CHANGES for word in ("--change", change)]
 
 
@@ -44,7 +51,12 @@ def upright(path):
 
 
 def found_by(photos, **more):
-    arguments = {"settings": ["method=difference", "method=average,width=256"], "changes": CHANGES, "threads": 1, **more}
+    arguments = {
+        "settings": ["method=difference", "method=average,width=256"],
+        "changes": CHANGES,
+        "threads": 1,
+        **more,
+    }
     return calibrate("photos", image=True, **arguments)
 
 
@@ -63,18 +75,31 @@ def test_distances_are_those_of_brute_force(photos):
                 for place, other in found.evidence.duplicates[change.name].T.tolist():
                     assert items[other] == (items[place].id, change.name)
                     path = items[place].id
-                    apart.append((numbers[path] ^ hasher.fingerprint(change.copy(pictures[path], seed))).bit_count())
+                    apart.append(
+                        (
+                            numbers[path] ^ hasher.fingerprint(change.copy(pictures[path], seed))
+                        ).bit_count()
+                    )
                 assert len(apart) == min(copies, COUNT)
                 counts = np.bincount(apart, minlength=hasher.width + 1).tolist()
                 assert measured.duplicates[change.name].counts.tolist() == counts
-            apart = [(numbers[paths[a]] ^ numbers[paths[b]]).bit_count() for a, b in combinations(range(COUNT), 2)]
-            assert measured.strangers.counts.tolist() == np.bincount(apart, minlength=hasher.width + 1).tolist()
+            apart = [
+                (numbers[paths[a]] ^ numbers[paths[b]]).bit_count()
+                for a, b in combinations(range(COUNT), 2)
+            ]
+            assert (
+                measured.strangers.counts.tolist()
+                == np.bincount(apart, minlength=hasher.width + 1).tolist()
+            )
         assert found.to_dict()["items"] == "pictures"
         assert found_by(photos, copies=copies, seed=seed, threads=3).to_dict() == found.to_dict()
     names = list(found.suggestions[0].measured.duplicates)
     assert names == ["resize 50%", "crop 5%", "grey"]
     assert found_by(photos, copies=3, seed=5, changes=names).to_dict() == found.to_dict()
-    taken = [[item.id for item in found_by(photos, sample=3, seed=seed).evidence.items[:3]] for seed in (1, 1, 2, 3)]
+    taken = [
+        [item.id for item in found_by(photos, sample=3, seed=seed).evidence.items[:3]]
+        for seed in (1, 1, 2, 3)
+    ]
     assert taken[0] == taken[1]
     assert len(set(map(tuple, taken))) > 1
     assert all(names == sorted(names) and len(set(names)) == 3 for names in taken)
@@ -86,19 +111,30 @@ def test_copies_in_the_folder_do_not_change_what_is_suggested(photos):
         original = scene(seed, (120, 90))
         (photos / f"copy-{seed}.jpg").write_bytes(encoded(original.resize((80, 60)), "JPEG"))
         (photos / f"crop-{seed}.png").write_bytes(encoded(original.crop((7, 5, 120, 90))))
-        (photos / f"dark-{seed}.png").write_bytes(encoded(parse_image_change("brightness=0.8").copy(original)))
+        (photos / f"dark-{seed}.png").write_bytes(
+            encoded(parse_image_change("brightness=0.8").copy(original))
+        )
     found = found_by(photos)
-    assert (found.facts.documents, found.evidence.documents, found.evidence.alike) == (COUNT + 6, COUNT, 6)
-    assert [item.id for item in found.evidence.items[:COUNT]] == [item.id for item in clean.evidence.items[:COUNT]]
-    expected = clean.to_dict()["settings"]
-    assert [(one["setting"], one["strangers"], one["duplicates"]) for one in found.to_dict()["settings"]] == [
-        (one["setting"], one["strangers"], one["duplicates"]) for one in expected
+    assert (found.facts.documents, found.evidence.documents, found.evidence.alike) == (
+        COUNT + 6,
+        COUNT,
+        6,
+    )
+    assert [item.id for item in found.evidence.items[:COUNT]] == [
+        item.id for item in clean.evidence.items[:COUNT]
     ]
+    expected = clean.to_dict()["settings"]
+    assert [
+        (one["setting"], one["strangers"], one["duplicates"]) for one in found.to_dict()["settings"]
+    ] == [(one["setting"], one["strangers"], one["duplicates"]) for one in expected]
     assert found.to_dict()["left_out"] == 6
     printed = fine("calibrate", "photos", "--image", *QUICK, *WAYS)
-    assert ["near-duplicates of these, left out", "6"] in [line.rsplit(maxsplit=1) for line in printed.splitlines()]
+    assert ["near-duplicates of these, left out", "6"] in [
+        line.rsplit(maxsplit=1) for line in printed.splitlines()
+    ]
     assert found_by(photos, resemblance=1.0).evidence.alike == 0
-    kept = found_by(photos, copies=3, seed=2).evidence  # a picture with copies stands for its family
+    # a picture with copies stands for its family
+    kept = found_by(photos, copies=3, seed=2).evidence
     assert kept.duplicates["grey"].shape == (2, 3)
 
 
@@ -111,7 +147,12 @@ def test_what_is_left_out_or_made_smaller_is_counted(photos):
     told = []
     found = found_by(photos, on_notice=lambda path, why: told.append((path.name, why)))
     assert found.facts == (COUNT + 1, 1, 1, "pictures")
-    assert told == [("empty.png", "broken"), ("notes.txt", "other"), ("blank.png", "blank"), ("cut.jpg", "broken")]
+    assert told == [
+        ("empty.png", "broken"),
+        ("notes.txt", "other"),
+        ("blank.png", "blank"),
+        ("cut.jpg", "broken"),
+    ]
     done = run("calibrate", "photos", "--image", *QUICK, *WAYS)
     assert done.exit_code == 0
     assert [line.split(": ", 1)[1] for line in done.stderr.splitlines()] == [
@@ -137,9 +178,21 @@ def test_too_little_and_wrong_arguments_are_refused(photos):
         with pytest.raises(kind, match=told):
             calibrate(source, image=True, threads=1, **arguments)
 
-    refused("at least 2 that are not blank are needed, got 1", "photos/1.png", settings=["method=average"])
-    refused("all 2 pictures of the sample resemble each other", ["photos/1.png", "photos/1.png"], settings=["method=average"])
-    refused("no picture of the sample changes in any of these ways", changes=["resize=1"], settings=["method=average"])
+    refused(
+        "at least 2 that are not blank are needed, got 1",
+        "photos/1.png",
+        settings=["method=average"],
+    )
+    refused(
+        "all 2 pictures of the sample resemble each other",
+        ["photos/1.png", "photos/1.png"],
+        settings=["method=average"],
+    )
+    refused(
+        "no picture of the sample changes in any of these ways",
+        changes=["resize=1"],
+        settings=["method=average"],
+    )
     refused("no picture of the sample changes", changes=[])
     refused("no setting is given", settings=[])
     refused("method=difference,width=256; parameters are method, width", settings=["size=2"])
@@ -155,7 +208,10 @@ def test_a_missing_package_is_told(photos, monkeypatch):
     monkeypatch.setattr(settings, "is_installed", lambda package: package != "pdqhash")
     monkeypatch.setattr(settings, "IMAGE_SETTINGS", ("method=average",))
     done = run("calibrate", "photos", "--image", "--threads", 1, *WAYS)
-    assert (done.exit_code, done.stderr) == (0, "fpstore: method=pdq is not compared: pip install pdqhash\n")
+    assert (done.exit_code, done.stderr) == (
+        0,
+        "fpstore: method=pdq is not compared: pip install pdqhash\n",
+    )
     assert "method=pdq" not in done.stdout
     monkeypatch.undo()
     monkeypatch.chdir(photos.parent)
@@ -168,26 +224,47 @@ def test_a_missing_package_is_told(photos, monkeypatch):
 def test_the_command_says_what_the_library_says(photos):
     asked = ("calibrate", "photos", "--image", *QUICK, *WAYS, "-n", "1M", "--seed", 3)
     found = json.loads(fine(*asked, "--json"))
-    how = {"settings": ["method=difference", "method=perceptual,width=256"], "documents": 10**6, "seed": 3, "threads": 2}
+    how = {
+        "settings": ["method=difference", "method=perceptual,width=256"],
+        "documents": 10**6,
+        "seed": 3,
+        "threads": 2,
+    }
     assert found == json.loads(json.dumps(found_by(photos, **how).to_dict()))
     printed = fine(*asked, "-o", "p.html")
-    assert printed.startswith("Settings for 1,000,000 pictures, at most 10,000 false pairs, the suggested one first\n")
+    assert printed.startswith(
+        "Settings for 1,000,000 pictures, at most 10,000 false pairs, the suggested one first\n"
+    )
     for line, one in zip(printed.splitlines()[2:4], found["settings"], strict=True):
-        assert line.split()[:4] == [one["setting"], str(one["width"]), str(one["radius"]), f"{one['recall']:.1%}"]
+        assert line.split()[:4] == [
+            one["setting"],
+            str(one["width"]),
+            str(one["radius"]),
+            f"{one['recall']:.1%}",
+        ]
     text = Path("p.html").read_text()
-    assert [row[0] for row in Page(text).table("Settings")] == [one["setting"] for one in found["settings"]]
+    assert [row[0] for row in Page(text).table("Settings")] == [
+        one["setting"] for one in found["settings"]
+    ]
     assert Page(text).facts["Pictures"] == str(COUNT)
     assert ("False pairs among 1,000,000 pictures" in text, "documents" in text) == (True, False)
 
 
 def test_suffixes_and_wrong_use(photos):
-    some = json.loads(fine("calibrate", "photos", "--image", "--suffix", ".png", *QUICK, *WAYS, "--json"))
+    some = json.loads(
+        fine("calibrate", "photos", "--image", "--suffix", ".png", *QUICK, *WAYS, "--json")
+    )
     assert some["documents"] == COUNT - 1
     for words, told in (
-        (("--text",), "--image does not go with --text"), (("--text-field", "a"), "--image does not go with --text-field"),
-        (("--pairs", "p.csv"), "--pairs does not go with --image"), (("--id-field", "a"), "--id-field does not go"),
-        (("--setting", "size=1"), "parameters are method"), (("--change", "words=1"), "a change of pictures is one of"),
-    ):  # fmt: skip
+        (("--text",), "--image does not go with --text"),
+        (("--text-field", "a"), "--image does not go with --text-field"),
+        (("--pairs", "p.csv"), "--pairs does not go with --image"),
+        (("--id-field", "a"), "--id-field does not go"),
+        (("--setting", "size=1"), "parameters are method"),
+        (("--change", "words=1"), "a change of pictures is one of"),
+    ):
         assert told in failure("calibrate", "photos", "--image", *words, code=2)
     assert "name files or folders" in failure("calibrate", "--image", code=2)
-    assert "a change is one of" in failure("calibrate", "photos", "--text", "--change", "resize=0.5", code=2)
+    assert "a change is one of" in failure(
+        "calibrate", "photos", "--text", "--change", "resize=0.5", code=2
+    )

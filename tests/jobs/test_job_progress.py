@@ -20,7 +20,10 @@ def told():
 
 def phases(told):
     """Return each phase with the calls of it."""
-    return [(phase, [call[1:] for call in calls]) for phase, calls in itertools.groupby(told, lambda call: call[0])]
+    return [
+        (phase, [call[1:] for call in calls])
+        for phase, calls in itertools.groupby(told, lambda call: call[0])
+    ]
 
 
 def check(told, wanted):
@@ -81,7 +84,12 @@ def test_a_deduplication(tmp_path, told, form):
         for n, text in enumerate(texts):
             (source / f"{n}.txt").write_text(text)
     output = tmp_path / f"out.{'parquet' if form == 'table' else form}"
-    found = fpstore.dedup(source, output, text=True if form == "folder" else "text", progress=lambda *call: told.append(call))
+    found = fpstore.dedup(
+        source,
+        output,
+        text=True if form == "folder" else "text",
+        progress=lambda *call: told.append(call),
+    )
     if form == "table":
         assert found.kept.equals(pq.read_table(output))
     else:
@@ -97,7 +105,13 @@ def test_a_folder_of_files(tmp_path, told, output, threads):
     for name in range(4):
         lines = [json.dumps({"text": f"a text of words {n % 90}"}) + "\n" for n in range(30)]
         (tmp_path / "c" / f"{name}.jsonl").write_text("".join(lines))
-    fpstore.dedup(tmp_path / "c", tmp_path / output, text="text", threads=threads, progress=lambda *call: told.append(call))
+    fpstore.dedup(
+        tmp_path / "c",
+        tmp_path / output,
+        text="text",
+        threads=threads,
+        progress=lambda *call: told.append(call),
+    )
     types = ["finding types"] if output == "clean.parquet" else []
     check(told, ["reading", "grouping", "clustering", "grouping", *types, "copying"])
     assert told[-1] == ("copying", 120, 120)

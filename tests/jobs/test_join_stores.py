@@ -24,14 +24,22 @@ from fpstore.query.snapshot import Snapshot
 
 def wanted(stored, others, radius):
     """Return (id, id, distance) of all pairs of (fingerprint, id)."""
-    return sorted((i, j, (f ^ g).bit_count()) for f, i in stored for g, j in others if (f ^ g).bit_count() <= radius)
+    return sorted(
+        (i, j, (f ^ g).bit_count())
+        for f, i in stored
+        for g, j in others
+        if (f ^ g).bit_count() <= radius
+    )
 
 
 def found(batches):
     out = []
     for batch in batches:
         for part in batch.rows_of_ids():
-            ids = (part[name] if isinstance(part[name], list) else part[name].tolist() for name in ("id_a", "id_b"))
+            ids = (
+                part[name] if isinstance(part[name], list) else part[name].tolist()
+                for name in ("id_a", "id_b")
+            )
             out += zip(*ids, part["distance"].tolist(), strict=True)
     return sorted(out)
 
@@ -49,7 +57,9 @@ def way(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize(("width", "kind", "way"), crossed(WIDTHS, KINDS, WAYS, share=6), indirect=["way"])
+@pytest.mark.parametrize(
+    ("width", "kind", "way"), crossed(WIDTHS, KINDS, WAYS, share=6), indirect=["way"]
+)
 def test_pairs_of_a_store_and_fingerprints(tmp_path, width, kind, way):
     rng = np.random.default_rng([width, len(kind)])
     rows = as_given(make_set(kind, width, 500, rng))
@@ -59,7 +69,9 @@ def test_pairs_of_a_store_and_fingerprints(tmp_path, width, kind, way):
     others += others[:9]
     others = [(value, f"{name}.{n}") for n, (value, name) in enumerate(others)]
     for a, b in ((stored, others), (others, stored)):
-        with fpstore.build(tmp_path / f"s{len(a)}", [v for v, _ in a], [i for _, i in a], width=width, radius=4) as store:
+        with fpstore.build(
+            tmp_path / f"s{len(a)}", [v for v, _ in a], [i for _, i in a], width=width, radius=4
+        ) as store:
             for radius in (None, 0, 3, 7):
                 pairs = store.join([v for v, _ in b], radius, ids=[i for _, i in b], threads=2)
                 assert found(pairs) == wanted(a, b, 4 if radius is None else radius), radius
@@ -82,7 +94,10 @@ def test_pairs_of_two_stores_with_changes(tmp_path, way):
             assert found(one.join(two, radius)) == wanted(a[50:], b, radius)
             assert found(two.join(one, radius)) == wanted(b, a[50:], radius)
         batch = next(one.join(two, 2))
-        assert all((int(f) ^ int(g)).bit_count() == d for f, g, d in zip(batch.a, batch.b, batch.distances, strict=True))
+        assert all(
+            (int(f) ^ int(g)).bit_count() == d
+            for f, g, d in zip(batch.a, batch.b, batch.distances, strict=True)
+        )
 
 
 def test_empty_sides_readers_and_what_is_refused(tmp_path):
@@ -99,14 +114,21 @@ def test_empty_sides_readers_and_what_is_refused(tmp_path):
         assert found(store.join(8, 1, ids="x")) == [(1, "x", 1)]
         assert found(store.join(open_reader(lines), 1)) == [(0, "x", 1)]
         assert found(store.join(open_reader(bare), 1)) == [(0, 0, 1)]
-        told = r"s: join takes what is open, not a path: pass fpstore\.open\(path\) .* or fpstore\.io\.open_reader\(path"
+        told = (
+            r"s: join takes what is open, not a path: pass fpstore\.open\(path\) .* or "
+            r"fpstore\.io\.open_reader\(path"
+        )
         for other, arguments, message in (
             (wide, {}, "this store holds 64 bits, and the other one 128"),
             (store, {"ids": [1, 2]}, "a store has its own"),
             ([1, 2], {"ids": [1]}, "1 id for 2 fingerprints"),
             ([1.5], {}, "position 0: a fingerprint is an int"),
             ([1], {"radius": 65}, "radius"),
-            (open_reader(lines, width=128), {}, "the reader was opened for fingerprints of 128 bits"),
+            (
+                open_reader(lines, width=128),
+                {},
+                "the reader was opened for fingerprints of 128 bits",
+            ),
             (open_reader(lines), {"ids": ["a", "b"]}, "a reader has ids of its own"),
             (tmp_path / "s", {}, told),
             (str(tmp_path / "s"), {}, told),
@@ -129,44 +151,105 @@ def test_the_cheaper_way_is_taken(tmp_path, monkeypatch):
 
 def test_command_line(folder: Path) -> None:
     lines = fine("join", "crawl.fps", "monday.fps", "-r", 3, "--quiet").splitlines()
-    assert not any("00ff07ff00ff00fe" in line and line.endswith("\ta\tb-new") for line in lines)  # it is four bits away
+    # it is four bits away
+    assert not any("00ff07ff00ff00fe" in line and line.endswith("\ta\tb-new") for line in lines)
     assert "00ff00ff00ff00ff\t00ff07ff00ff00ff\t3\ta\ta-new" in lines
     with fpstore.open("crawl.fps") as store, fpstore.open("monday.fps") as other:
-        assert len(lines) == sum(len(part["id_a"]) for batch in store.join(other, 3) for part in batch.rows_of_ids())
-    rows = [json.loads(line) for line in fine("join", "crawl.fps", "crawl.jsonl", "--fingerprint-field", "hash", "--id-field",
-            "url", "--json", "-r", 0, "-q").splitlines()]  # fmt: skip
-    assert {(row["id_a"], row["id_b"]) for row in rows} >= {("a", "a"), ("a", "a again"), ("far", "far")}
+        assert len(lines) == sum(
+            len(part["id_a"]) for batch in store.join(other, 3) for part in batch.rows_of_ids()
+        )
+    rows = [
+        json.loads(line)
+        for line in fine(
+            "join",
+            "crawl.fps",
+            "crawl.jsonl",
+            "--fingerprint-field",
+            "hash",
+            "--id-field",
+            "url",
+            "--json",
+            "-r",
+            0,
+            "-q",
+        ).splitlines()
+    ]
+    assert {(row["id_a"], row["id_b"]) for row in rows} >= {
+        ("a", "a"),
+        ("a", "a again"),
+        ("far", "far"),
+    }
     fine("join", "crawl.fps", "new.tsv", "-o", "pairs.parquet", "--quiet")
     assert pq.read_table("pairs.parquet").column_names == ["a", "b", "distance", "id_a", "id_b"]
-    assert "is for files, and OTHER is a store" in run("join", "crawl.fps", "monday.fps", "--decimal").stderr
+    assert (
+        "is for files, and OTHER is a store"
+        in run("join", "crawl.fps", "monday.fps", "--decimal").stderr
+    )
     assert "no such file" in failure("join", "crawl.fps", "nothing.tsv")
     assert run("join", "crawl.fps", "monday.fps").stderr.endswith("pairs of fingerprints\n")
 
 
 def test_texts_are_hashed_as_the_store_hashes_them(folder: Path) -> None:
-    fine("build", "pages.fps", "corpus.parquet", "--text-field", "text", "--id-field", "id", "--method", "minhash", "--quiet")
+    fine(
+        "build",
+        "pages.fps",
+        "corpus.parquet",
+        "--text-field",
+        "text",
+        "--id-field",
+        "id",
+        "--method",
+        "minhash",
+        "--quiet",
+    )
     rows = [
         {"title": t, "body": b}
-        for t, b in ((TEXT, "other"), ("none of it", None), ("\u00a0", TEXT + "and one ending"), (None, TEXT))
+        for t, b in (
+            (TEXT, "other"),
+            ("none of it", None),
+            ("\u00a0", TEXT + "and one ending"),
+            (None, TEXT),
+        )
     ]
     Path("texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     maker, stored = MinHash(), pq.read_table("corpus.parquet")
     for column in ("title", "body"):
-        known = [(n, row[column]) for n, row in enumerate(rows) if row[column] not in (None, "\u00a0")]
+        known = [
+            (n, row[column]) for n, row in enumerate(rows) if row[column] not in (None, "\u00a0")
+        ]
         wanted = {
-            (key, n, int(np.bitwise_count(np.bitwise_xor(*maker.fingerprints([text, other]))).sum()))
-            for key, text in zip(*(stored[name].to_pylist() for name in ("id", "text")), strict=True) for n, other in known
-        }  # fmt: skip
-        result = run("join", "pages.fps", "texts.jsonl", "--text-field", column, "--radius", 50, "--json")
+            (
+                key,
+                n,
+                int(np.bitwise_count(np.bitwise_xor(*maker.fingerprints([text, other]))).sum()),
+            )
+            for key, text in zip(
+                *(stored[name].to_pylist() for name in ("id", "text")), strict=True
+            )
+            for n, other in known
+        }
+        result = run(
+            "join", "pages.fps", "texts.jsonl", "--text-field", column, "--radius", 50, "--json"
+        )
         got = [json.loads(line) for line in result.stdout.splitlines()]
-        assert {(row["id_a"], row["id_b"], row["distance"]) for row in got} == {one for one in wanted if one[2] <= 50} != set()
+        assert (
+            {(row["id_a"], row["id_b"], row["distance"]) for row in got}
+            == {one for one in wanted if one[2] <= 50}
+            != set()
+        )
         assert f"{2 if column == 'title' else 1} row" in result.stderr
-    assert "takes no columns of texts" in failure("join", "crawl.fps", "texts.jsonl", "--text-field", "title")
+    assert "takes no columns of texts" in failure(
+        "join", "crawl.fps", "texts.jsonl", "--text-field", "title"
+    )
     assert "--decimal is for fingerprints" in failure(
         "join", "pages.fps", "texts.jsonl", "--text-field", "title", "--decimal", code=2
     )
-    assert "is for files, and OTHER is a store" in failure("join", "pages.fps", "pages.fps", "--text-field", "title", code=2)
-    assert "--encoding is for" in failure("join", "crawl.fps", "new.tsv", "--encoding", "utf-8", code=2)
+    assert "is for files, and OTHER is a store" in failure(
+        "join", "pages.fps", "pages.fps", "--text-field", "title", code=2
+    )
+    assert "--encoding is for" in failure(
+        "join", "crawl.fps", "new.tsv", "--encoding", "utf-8", code=2
+    )
 
 
 def wanted_rows(held, radius):
@@ -175,7 +258,7 @@ def wanted_rows(held, radius):
         ((a ^ b).bit_count(), *sorted([(a, i), (b, j)]))
         for (i, a), (j, b) in combinations(sorted(held), 2)
         if (a ^ b).bit_count() <= radius
-    )  # fmt: skip
+    )
 
 
 def found_rows(store, radius, **options):
@@ -186,9 +269,18 @@ def found_rows(store, radius, **options):
         for part in batch.rows_of_ids():
             assert len(part["distance"]) <= 1 << 16
             sides = [part[side] for side in "ab"]
-            a, b = ([int.from_bytes(bytes(row)) for row in side] if side.ndim > 1 else side.tolist() for side in sides)
-            ids = [[one if isinstance(one, str) else int(one) for one in part[f"id_{side}"]] for side in "ab"]
-            out += [(d, *sorted([(f, i), (g, j)])) for d, f, g, i, j in zip(part["distance"].tolist(), a, b, *ids, strict=True)]
+            a, b = (
+                [int.from_bytes(bytes(row)) for row in side] if side.ndim > 1 else side.tolist()
+                for side in sides
+            )
+            ids = [
+                [one if isinstance(one, str) else int(one) for one in part[f"id_{side}"]]
+                for side in "ab"
+            ]
+            out += [
+                (d, *sorted([(f, i), (g, j)]))
+                for d, f, g, i, j in zip(part["distance"].tolist(), a, b, *ids, strict=True)
+            ]
     return sorted(out)
 
 
@@ -197,7 +289,10 @@ def test_all_pairs_of_rows_after_changes(tmp_path, width, kind):
     """Few fingerprints, many of them near each other, most with several ids."""
     rng = np.random.default_rng([width, kind is str])
     base = [int.from_bytes(rng.bytes(width // 8), "big") for _ in range(20)]
-    values = [base[i] ^ 1 << int(bit) for i, bit in zip(rng.integers(0, 20, 240), rng.integers(0, 5, 240), strict=True)]
+    values = [
+        base[i] ^ 1 << int(bit)
+        for i, bit in zip(rng.integers(0, 20, 240), rng.integers(0, 5, 240), strict=True)
+    ]
     outside = Width(width).outside(Width(width).rows(values))
     ids = [f"d{i}" for i in range(240)] if kind is str else np.arange(240, dtype=np.uint64)
     rows = list(zip(list(ids) if kind is str else ids.tolist(), values, strict=True))
@@ -215,7 +310,10 @@ def test_all_pairs_of_rows_after_changes(tmp_path, width, kind):
             elif step == "merged":
                 store.merge()
             for radius in (0, 1, 3):
-                assert found_rows(store, radius, threads=2) == wanted_rows(held.items(), radius), (step, radius)
+                assert found_rows(store, radius, threads=2) == wanted_rows(held.items(), radius), (
+                    step,
+                    radius,
+                )
         assert wanted_rows(held.items(), 0)
         assert not list(store.pairs(0))
 
@@ -223,7 +321,9 @@ def test_all_pairs_of_rows_after_changes(tmp_path, width, kind):
 def test_many_ids_come_in_bounded_parts(tmp_path, monkeypatch):
     rng = np.random.default_rng(3)
     sizes = [1, 2, 20, 3, 1, 7, 7, 7, 12, 2]
-    values = np.repeat(np.arange(len(sizes), dtype=np.uint64) << np.uint64(20), sizes)[rng.permutation(sum(sizes))]
+    values = np.repeat(np.arange(len(sizes), dtype=np.uint64) << np.uint64(20), sizes)[
+        rng.permutation(sum(sizes))
+    ]
     fpstore.build(tmp_path / "s", values, radius=0).close()
     rows = list(enumerate(values.tolist()))
     for most in (1, 2, 9, 1000):
@@ -240,7 +340,10 @@ def test_many_ids_come_in_bounded_parts(tmp_path, monkeypatch):
 
 
 def test_the_ids_of_a_huge_group_are_a_stream(tmp_path):
-    """2 * 10^10 pairs, of which only the first are made: a batch has 65,536 of them, also as a table."""
+    """2 * 10^10 pairs, of which only the first are made.
+
+    A batch has 65,536 of them, also as a table.
+    """
     with fpstore.build(tmp_path / "s", np.full(200_000, 77, np.uint64), radius=0) as store:
         batches = store.pairs(0, duplicates=True)
         first, second = next(batches), next(batches)
@@ -256,16 +359,30 @@ def test_the_ids_of_a_huge_group_are_a_stream(tmp_path):
 def test_batches_of_crowds_are_bounded(tmp_path, monkeypatch, strings):
     """Of 300 documents and 200 whose fingerprint is near, and of others, no batch has more than 1,000 pairs of ids."""
     monkeypatch.setattr("fpstore.jobs.pairs.MOST_ROWS", 1000)
-    values = np.repeat(np.array([0, 1, 16, 17, 7 << 40, 7 << 40 | 1], np.uint64), [300, 200, 1, 3, 40, 30])
-    ids = [f"document {n}" for n in range(len(values))] if strings else np.arange(len(values), dtype=np.uint64)
+    values = np.repeat(
+        np.array([0, 1, 16, 17, 7 << 40, 7 << 40 | 1], np.uint64), [300, 200, 1, 3, 40, 30]
+    )
+    ids = (
+        [f"document {n}" for n in range(len(values))]
+        if strings
+        else np.arange(len(values), dtype=np.uint64)
+    )
     with fpstore.build(tmp_path / "s", values, ids, radius=1) as store:
-        near = {(0, 1): 300 * 200, (16, 17): 3, (0, 16): 300, (1, 17): 600, (7 << 40, 7 << 40 | 1): 1200}
+        near = {
+            (0, 1): 300 * 200,
+            (16, 17): 3,
+            (0, 16): 300,
+            (1, 17): 600,
+            (7 << 40, 7 << 40 | 1): 1200,
+        }
         for batches in (store.pairs(1), store.join(store, 1), store.join(values, 1, ids=ids)):
             rows, pairs = [], []
             for batch in batches:
                 table = batch.to_arrow()
                 assert len(table) <= 1000
-                rows += zip(*(table[name].to_pylist() for name in ("a", "b", "id_a", "id_b")), strict=True)
+                rows += zip(
+                    *(table[name].to_pylist() for name in ("a", "b", "id_a", "id_b")), strict=True
+                )
                 pairs += [(pair.a, pair.b) for pair in batch if pair.a < pair.b]
             assert sorted(pairs) == sorted(near)
             assert len(rows) == len(set(rows))
@@ -278,8 +395,18 @@ def test_batches_of_crowds_are_bounded(tmp_path, monkeypatch, strings):
 def test_numbers_of_combinations():
     for size in (2, 3, 4, 10, 1000, 2**20 + 1, 2**31 - 1):
         total = size * (size - 1) // 2
-        near_ends = [0, 1, total // 3, total // 2, total - 2, total - 1, *(n * (size - 1) for n in range(40))]
-        numbers = np.arange(total) if total < 10**6 else np.unique([n for n in near_ends if n < total])
+        near_ends = [
+            0,
+            1,
+            total // 3,
+            total // 2,
+            total - 2,
+            total - 1,
+            *(n * (size - 1) for n in range(40)),
+        ]
+        numbers = (
+            np.arange(total) if total < 10**6 else np.unique([n for n in near_ends if n < total])
+        )
         first, second = nth_combinations(numbers, np.full(len(numbers), size))
         assert ((first >= 0) & (first < second) & (second < size)).all()
         # The number of those with a lesser first one, and of those before the second.
@@ -289,18 +416,31 @@ def test_numbers_of_combinations():
 
 def test_the_verb(tmp_path):
     source = tmp_path / "in.tsv"
-    source.write_text("0000000000000008\ta\n000000000000000b\tb\n0000000000000008\tc\n0000000000000008\td\n")
+    source.write_text(
+        "0000000000000008\ta\n000000000000000b\tb\n0000000000000008\tc\n0000000000000008\td\n"
+    )
     path = tmp_path / "s"
     fine("build", path, source, "--quiet")
-    same = [f"0000000000000008\t0000000000000008\t0\t{pair[0]}\t{pair[1]}" for pair in ("ac", "ad", "cd")]
+    same = [
+        f"0000000000000008\t0000000000000008\t0\t{pair[0]}\t{pair[1]}"
+        for pair in ("ac", "ad", "cd")
+    ]
     assert fine("pairs", path, "-r", 0, "--duplicates", "-q").splitlines() == same
     near = [f"0000000000000008\t000000000000000b\t2\t{one}\tb" for one in "acd"]
     told = run("pairs", path, "--duplicates")
     assert told.stdout.splitlines() == [*same, *near]
     assert told.stderr == "fpstore: 1 pair of fingerprints; 1 fingerprint of several documents\n"
     fine("pairs", path, "--duplicates", "-q", "-o", tmp_path / "p.parquet")
-    assert pq.read_table(tmp_path / "p.parquet")["id_b"].to_pylist() == ["c", "d", "d", "b", "b", "b"]
+    assert pq.read_table(tmp_path / "p.parquet")["id_b"].to_pylist() == [
+        "c",
+        "d",
+        "d",
+        "b",
+        "b",
+        "b",
+    ]
     told = run("pairs", path, "-r", 1).stderr
     assert told.endswith(
-        "2 documents with the fingerprint of another one: fpstore cluster brings them together, --duplicates pairs them\n"
+        "2 documents with the fingerprint of another one: fpstore cluster brings them together, "
+        "--duplicates pairs them\n"
     )

@@ -1,4 +1,7 @@
-"""Lines above 16 MiB: a book or a log in a line is read if the memory allows it; else the limit and the option are named."""
+"""Lines above 16 MiB: a book or a log in a line is read if the memory allows it.
+
+Else the limit and the option are named.
+"""
 
 import json
 
@@ -30,16 +33,39 @@ def test_long_lines_are_read_in_the_memory_given(book):
     out = book.with_name(f"out{book.suffix}")
     found = fpstore.dedup(book, out, text="text", memory="512MiB")
     assert found.kept.tolist() == [0, 1]
-    assert out.read_bytes() == book.read_bytes()[: -len(WORDS) - (len('{"text": ""}\n') if book.suffix == ".jsonl" else 1)]
-    assert run("build", "s.fps", book.name, "--text-field", "text", "--memory", "512MiB").exit_code == 0
     assert (
-        run("lsh", "build", "i.lsh", book.name, "--text-field", "text", "--threshold", "0.5", "--memory", "512MiB").exit_code == 0
+        out.read_bytes()
+        == book.read_bytes()[
+            : -len(WORDS) - (len('{"text": ""}\n') if book.suffix == ".jsonl" else 1)
+        ]
+    )
+    assert (
+        run("build", "s.fps", book.name, "--text-field", "text", "--memory", "512MiB").exit_code
+        == 0
+    )
+    assert (
+        run(
+            "lsh",
+            "build",
+            "i.lsh",
+            book.name,
+            "--text-field",
+            "text",
+            "--threshold",
+            "0.5",
+            "--memory",
+            "512MiB",
+        ).exit_code
+        == 0
     )
     assert fpstore.remove_boilerplate(book, text="text", memory="512MiB").documents == 3
 
 
 def test_too_long_lines_name_the_limit_and_the_option(book):
-    with pytest.raises(InputError, match=r"longer than 16 MiB: with more memory= \(--memory\), a line may take an eighth of it;"):
+    with pytest.raises(
+        InputError,
+        match=r"longer than 16 MiB: with more memory= \(--memory\), a line may take an eighth of it;",
+    ):
         fpstore.dedup(book, text="text", memory="64MiB")
     done = run("dedup", book.name, f"out{book.suffix}", "--text-field", "text", "--memory", "64MiB")
     assert "longer than 16 MiB: with more --memory, a line may take an eighth of it;" in done.stderr

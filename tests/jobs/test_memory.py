@@ -45,14 +45,26 @@ def run_in(room, words, *options):
 
 STRINGS, STRING_BYTES = 4_000, 20_000
 STRING_ROOM = 56 * MIB  # the ids have 76
-PYARROW = {"build parquet": 184, "build plain parquet": 184, "export parquet": 112, "pairs": 112, "probe json": 184, "dedup": 256}
+PYARROW = {
+    "build parquet": 184,
+    "build plain parquet": 184,
+    "export parquet": 112,
+    "pairs": 112,
+    "probe json": 184,
+    "dedup": 256,
+}
 
 
 @pytest.fixture(scope="module")
 def long_ids(tmp_path_factory):
-    """Return a folder with the same rows in files and in a store: 2,000 pairs that differ in a bit, with ids of 20 KB."""
+    """Return a folder with the same rows in files and in a store.
+
+    2,000 pairs that differ in a bit, with ids of 20 KB.
+    """
     folder = tmp_path_factory.mktemp("long")
-    fingerprints = np.repeat(np.random.default_rng(1).integers(0, 2**64, STRINGS // 2, np.uint64), 2)
+    fingerprints = np.repeat(
+        np.random.default_rng(1).integers(0, 2**64, STRINGS // 2, np.uint64), 2
+    )
     fingerprints[1::2] ^= np.uint64(1)
     ids = [f"{n:0{STRING_BYTES}}!" for n in range(STRINGS)]
     with (folder / "a.tsv").open("w") as tsv, (folder / "a.jsonl").open("w") as lines:
@@ -62,7 +74,9 @@ def long_ids(tmp_path_factory):
     table = pa.table({"fingerprint": fingerprints, "id": ids})
     pages = {"write_batch_size": 16}  # a page, which is decoded as a whole, has about a megabyte
     pq.write_table(table, folder / "a.parquet", **pages)
-    pq.write_table(table, folder / "plain.parquet", use_dictionary=False, compression="zstd", **pages)
+    pq.write_table(
+        table, folder / "plain.parquet", use_dictionary=False, compression="zstd", **pages
+    )
     fpstore.build(folder / "s.fps", open_reader(folder / "a.parquet")).close()
     return folder
 
@@ -82,8 +96,10 @@ VERBS = {
     "join file": "join {s}.fps {a}.tsv -o {out}.jsonl",
     "probe": "probe {s}.fps --input {a}.tsv -o {out}.tsv",
     "probe json": "probe {s}.fps --input {a}.parquet -o {out}.jsonl",
-    "dedup": "dedup {a}.parquet {out}.parquet --fingerprint-field fingerprint --id-field id --clusters {out}.tsv",
-    "dedup jsonl": "dedup {a}.jsonl {out}.jsonl --fingerprint-field fingerprint --id-field id --clusters {out}.tsv",
+    "dedup": "dedup {a}.parquet {out}.parquet --fingerprint-field fingerprint --id-field id --clusters "
+    "{out}.tsv",
+    "dedup jsonl": "dedup {a}.jsonl {out}.jsonl --fingerprint-field fingerprint --id-field id --clusters "
+    "{out}.tsv",
     "split": "split {s}.fps {out} --bits 1",
     "backup": "backup {s}.fps {out}.fps",
 }
@@ -93,7 +109,9 @@ THIN = ("build jsonl", "build plain parquet", "export tsv", "pairs", "dedup json
 
 @pytest.mark.parametrize("verb", [verb if verb in THIN else slow(verb) for verb in VERBS])
 def test_long_ids_in_small_memory(long_ids, tmp_path, verb):
-    words = VERBS[verb].format(out=tmp_path / "out", **{name: long_ids / name for name in ("a", "plain", "s")})
+    words = VERBS[verb].format(
+        out=tmp_path / "out", **{name: long_ids / name for name in ("a", "plain", "s")}
+    )
     options = ["--memory", "64MiB", "--threads", "1"] if words.split()[0] in BUDGETED else []
     run_in(PYARROW[verb] * MIB if verb in PYARROW else STRING_ROOM, words, *options)
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) > 1 << 14
@@ -121,8 +139,13 @@ def test_a_million_texts_in_flat_memory(tmp_path):
     for count in (FEW, MANY):
         rows = ((row, row * 7919 % 100_003, row * 104_729 % 1_000_003) for row in range(count))
         with (tmp_path / "texts.jsonl").open("w") as file:
-            file.writelines(json.dumps({"n": row, "text": f"page {row} of {a} tells of {b}"}) + "\n" for row, a, b in rows)
-        code, out, err = run_python(BUILD_TEXTS, tmp_path / "texts.jsonl", tmp_path / f"{count}.fps")
+            file.writelines(
+                json.dumps({"n": row, "text": f"page {row} of {a} tells of {b}"}) + "\n"
+                for row, a, b in rows
+            )
+        code, out, err = run_python(
+            BUILD_TEXTS, tmp_path / "texts.jsonl", tmp_path / f"{count}.fps"
+        )
         assert (code, err) == (0, ""), err
         ids, peak = json.loads(out)
         assert ids == count
@@ -140,15 +163,29 @@ WAYS = {
 
 @pytest.mark.parametrize(("name", "way"), crossed(["dictionary", "plain", "large"], list(WAYS)))
 def test_texts_that_are_small_in_the_file(tmp_path, name, way):
-    """They decode to 230 megabytes: in a dictionary, in plain pages, and in a dictionary beside others."""
-    texts, path = pa.array([LONG, "another text"]).take(pa.array([0] * 230 + [1])), tmp_path / "texts.parquet"
+    """They decode to 230 megabytes.
+
+    In a dictionary, in plain pages, and in a dictionary beside others.
+    """
+    texts, path = (
+        pa.array([LONG, "another text"]).take(pa.array([0] * 230 + [1])),
+        tmp_path / "texts.parquet",
+    )
     if name == "dictionary":
         pq.write_table(pa.table({"text": texts}), path, compression="zstd")
     elif name == "plain":  # pyarrow decodes a page as a whole
-        pq.write_table(pa.table({"text": texts}), path, compression="zstd", use_dictionary=False, write_batch_size=1)
+        pq.write_table(
+            pa.table({"text": texts}),
+            path,
+            compression="zstd",
+            use_dictionary=False,
+            write_batch_size=1,
+        )
     else:
         noise = pa.array([f"{n} {'x' * 4000}" for n in range(3000)])
-        with pq.ParquetWriter(path, pa.schema([("text", pa.string())]), dictionary_pagesize_limit=1 << 22) as writer:
+        with pq.ParquetWriter(
+            path, pa.schema([("text", pa.string())]), dictionary_pagesize_limit=1 << 22
+        ) as writer:
             writer.write_table(pa.table({"text": pa.concat_arrays([texts, noise])}))
     run_in(192 * MIB, WAYS[way].format(path=path, out=tmp_path / "out"))
     if way == "dedup":
@@ -173,8 +210,14 @@ ARROW_PEAK = """
 
 @pytest.mark.parametrize("group", [1 << 20, 400])
 def test_row_groups_are_not_held(tmp_path, group):
-    """A row group of 64 MB, which does not compress, is read in pieces; many row groups are not held until the last."""
-    texts = [bytes(row).hex() for row in np.random.default_rng(1).integers(0, 256, (8000, 4000), np.uint8)]
+    """A row group of 64 MB, which does not compress, is read in pieces.
+
+    Many row groups are not held until the last.
+    """
+    texts = [
+        bytes(row).hex()
+        for row in np.random.default_rng(1).integers(0, 256, (8000, 4000), np.uint8)
+    ]
     path = tmp_path / "a.parquet"
     options = {"compression": "none", "use_dictionary": False, "write_batch_size": 64}
     pq.write_table(pa.table({"text": texts}), path, row_group_size=group, **options)
@@ -191,7 +234,10 @@ def test_ids_that_are_small_in_the_file(tmp_path):
     """All of them would take 2.4 GB, and more than 2 GiB do not fit an array of strings."""
     count, name = 40_000, "a" * 60_000
     ids = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([name]))
-    pq.write_table(pa.table({"fingerprint": np.arange(count, dtype=np.uint64), "id": ids}), tmp_path / "a.parquet")
+    pq.write_table(
+        pa.table({"fingerprint": np.arange(count, dtype=np.uint64), "id": ids}),
+        tmp_path / "a.parquet",
+    )
     chunks = iter(open_reader(tmp_path / "a.parquet"))
     for chunk in (next(chunks), next(chunks)):
         assert 1 < len(chunk.ids) < 200
@@ -234,7 +280,11 @@ def test_joining_many_strings_in_small_memory(tmp_path):
     code, out, err = run_python(JOIN, tmp_path / "a", tmp_path / "b", 56 << 20)
     assert (code, err) == (0, ""), err
     assert json.loads(out) == [30_500, True, True]
-    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["gen-00000002", "manifest.json", "writer.lock"]
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == [
+        "gen-00000002",
+        "manifest.json",
+        "writer.lock",
+    ]
 
 
 REPAIR = (
@@ -253,7 +303,9 @@ ROWS, NEAR = 6_000_000, 1000
 def inputs(tmp_path_factory):
     """Return a folder with two stores, and a file, each with some near-duplicates."""
     folder = tmp_path_factory.mktemp("many")
-    rows, others = (np.random.default_rng(seed).integers(0, 2**64, ROWS, np.uint64) for seed in (8, 9))
+    rows, others = (
+        np.random.default_rng(seed).integers(0, 2**64, ROWS, np.uint64) for seed in (8, 9)
+    )
     rows[-NEAR:] = rows[:NEAR] ^ np.uint64(5)
     others[:NEAR] = rows[NEAR : 2 * NEAR] ^ np.uint64(9)
     for name, fingerprints in (("a", rows), ("b", others)):
@@ -265,7 +317,10 @@ def inputs(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", ["table-000.fpt", "ids.mdb"])
 def test_repair_in_small_memory(inputs, tmp_path, lost):
-    """All fingerprints come from another table, in its order, and are sorted; without its ids every one is lost and listed."""
+    """All fingerprints come from another table, in its order, and are sorted.
+
+    Without its ids every one is lost and listed.
+    """
     path = shutil.copytree(inputs / "a", tmp_path / "s")
     (path / "gen-00000001" / lost).unlink()
     code, out, err = run_python(REPAIR, path, 150 * MIB)
@@ -307,14 +362,21 @@ JOBS = (
 def done(job, inputs, memory, room, threads=1):
     """Return what a job prints in a process that may take so much memory, or its error."""
     names = {"join": "ab", "dedup": ["c.parquet"]}.get(job, "a")
-    code, out, err = run_python(JOBS, job, memory, room, threads, *(inputs / name for name in names))
+    code, out, err = run_python(
+        JOBS, job, memory, room, threads, *(inputs / name for name in names)
+    )
     return out.strip() if code == 0 else err
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("job", "extra"), [("pairs", 0), ("join", 0), ("clusters", 12), ("dedup", 100)])
+@pytest.mark.parametrize(
+    ("job", "extra"), [("pairs", 0), ("join", 0), ("clusters", 12), ("dedup", 100)]
+)
 def test_jobs_take_their_budget_and_some_bytes_a_row(inputs, job, extra):
-    """Tables of the whole sets would take 108 MB, of both sets twice that; sets larger than half of the budget are mapped."""
+    """Tables of the whole sets would take 108 MB, of both sets twice that.
+
+    Sets larger than half of the budget are mapped.
+    """
     room = BUDGET + SPARE + extra * ROWS
     assert done(job, inputs, BUDGET, room) == str(NEAR)
     if extra == 0:
@@ -322,4 +384,5 @@ def test_jobs_take_their_budget_and_some_bytes_a_row(inputs, job, extra):
     if job == "dedup":
         assert "rror" in done(job, inputs, BUDGET, BUDGET + 16 * ROWS)
     else:
-        assert re.search(r"Memory(Limit)?Error", done(job, inputs, "8GiB", room))  # of Python, or of the kernel
+        # of Python, or of the kernel
+        assert re.search(r"Memory(Limit)?Error", done(job, inputs, "8GiB", room))

@@ -1,4 +1,7 @@
-"""All pairs and clusters against brute force: every width, radius and design of a join, in small and large steps."""
+"""All pairs and clusters against brute force.
+
+Every width, radius and design of a join, in small and large steps.
+"""
 
 import numpy as np
 import pytest
@@ -50,14 +53,19 @@ def test_pairs_and_sets(width, kind):
     rows = as_given(make_set(kind, width, 400, rng))
     distances = brute(rows)
     radii = (0, 1, 3, 4, 7, 12, lookup_radius(width) + 1)
-    for radius in radii[(WIDTHS.index(width) + KINDS.index(kind)) % 4 :: 4]:  # each with each width, and with each kind
+    # each with each width, and with each kind
+    for radius in radii[(WIDTHS.index(width) + KINDS.index(kind)) % 4 :: 4]:
         pairs, sets = wanted_pairs(distances, radius), wanted_sets(distances, radius)
         some = some_designs(len(rows), radius, width)
         bits = varying_bits(rows, Width(width))
         sample = Sample(rows, Width(width))
         more = some_designs(len(rows), radius, width, bits)
-        chosen = [design for all_of in (some, more) for design in rng.permutation(all_of)[:2].tolist()]
-        chosen += [dealt(design, sample, bits) for design in chosen[-1:] if design.tables[0].prefix_bits]
+        chosen = [
+            design for all_of in (some, more) for design in rng.permutation(all_of)[:2].tolist()
+        ]
+        chosen += [
+            dealt(design, sample, bits) for design in chosen[-1:] if design.tables[0].prefix_bits
+        ]
         for design in chosen:
             assert found_pairs(rows, design) == pairs, (radius, design.name)
             assert connected(rows, design).tolist() == sets, (radius, design.name)
@@ -80,7 +88,13 @@ def test_pairs_of_two_sets(width, kind, part):
     some = rng.random(len(all_rows)) < 0.4
     places = np.arange(len(all_rows))
     none, one = places[:0], places[:1]
-    sides = [(places[some], places[~some]), (places, places[some]), (one, places), (none, places), (places, none)]
+    sides = [
+        (places[some], places[~some]),
+        (places, places[some]),
+        (one, places),
+        (none, places),
+        (places, none),
+    ]
     distances = brute(all_rows)
     radii = (0, 1, 3, 7, 12, lookup_radius(width) + 1)
     for radius in radii[(WIDTHS.index(width) + KINDS.index(kind) + part) % 3 :: 3]:
@@ -91,14 +105,19 @@ def test_pairs_of_two_sets(width, kind, part):
             between = distances[np.ix_(own, other)]
             a, b = np.nonzero(between <= radius)
             wanted = list(zip(a.tolist(), b.tolist(), between[a, b].tolist(), strict=True))
-            rows, others = np.ascontiguousarray(all_rows[own]), np.ascontiguousarray(all_rows[other])
+            rows, others = (
+                np.ascontiguousarray(all_rows[own]),
+                np.ascontiguousarray(all_rows[other]),
+            )
             assert found_between(rows, others, design, 1, memory) == wanted, (radius, design.name)
 
 
 def test_threads_share_a_join_of_two_sets():
     rng = np.random.default_rng(3)
     rows = np.unique(rng.integers(0, 2**64, 1 << 17, dtype=np.uint64))
-    others = np.unique(np.concatenate([rows[::500] ^ np.uint64(5), rng.integers(0, 2**64, 3000, dtype=np.uint64)]))
+    others = np.unique(
+        np.concatenate([rows[::500] ^ np.uint64(5), rng.integers(0, 2**64, 3000, dtype=np.uint64)])
+    )
     design = plan_join(len(others), 3, 64, queries=len(rows))
     found = found_between(rows, others, design, 3)
     assert found == found_between(rows, others, design)
@@ -111,7 +130,9 @@ def test_large_buckets(monkeypatch, isa, radius):
     """Rows of a bucket are brought together by parts of their tags, in groups that have more pairs than there is room for."""
     monkeypatch.setattr(joining, "BATCH_PAIRS", 1)
     rng = np.random.default_rng(radius)
-    low = rng.integers(0, 2**12, 1800, np.uint64) | rng.integers(0, 4, 1800, np.uint64) << np.uint64(40)
+    low = rng.integers(0, 2**12, 1800, np.uint64) | rng.integers(
+        0, 4, 1800, np.uint64
+    ) << np.uint64(40)
     rows = np.unique(low | rng.integers(0, 2, 1800, np.uint64) << np.uint64(60))
     distances = brute(rows)
     for design in some_designs(len(rows), radius, 64)[-4:]:
@@ -140,7 +161,9 @@ def test_small_steps_and_threads(monkeypatch, radius):
     for design in some_designs(len(rows), radius, 64)[:3]:
         for threads in (1, 3):
             for memory in (1 << 40, 1 << 13):
-                assert found_pairs(rows, design, threads, memory) == wanted_pairs(distances, radius), (design.name, threads)
+                assert found_pairs(rows, design, threads, memory) == wanted_pairs(
+                    distances, radius
+                ), (design.name, threads)
                 sets = connected(rows, design, Resources(memory, threads))
                 assert sets.tolist() == wanted_sets(distances, radius), design.name
 
@@ -148,10 +171,12 @@ def test_small_steps_and_threads(monkeypatch, radius):
 def test_dealt_bits_are_found_by_a_sample():
     halves = np.random.default_rng(1).integers(0, 2**32, SAMPLE_SIZE + 100, dtype=np.uint64)
     digits = [f"{int(value):032b}" for value in halves]
-    rows = np.unique(np.array([int("".join(d + d for d in some), 2) for some in digits], np.uint64))  # each bit stands twice
+    # each bit stands twice
+    rows = np.unique(np.array([int("".join(d + d for d in some), 2) for some in digits], np.uint64))
     sample = Sample(rows, Width(64))
     assert sample.skewed
-    assert not plan_join(1 << 12, 6, 64, sample).name.startswith("dealt")  # it would take longer than the join
+    # it would take longer than the join
+    assert not plan_join(1 << 12, 6, 64, sample).name.startswith("dealt")
     assert plan_join(1 << 24, 40, 64, sample).name == "scan"
     rows = rows[:600]
     distances = brute(rows)
@@ -166,19 +191,29 @@ def test_bits_that_tell_nothing_cost_nothing(count):
     """Fingerprints of few bits, in any place and with some exceptions, are not all compared with each other."""
     rng = np.random.default_rng(count)
     low = rng.integers(0, 2**32, count, dtype=np.uint64)
-    others = [np.append(low, rng.integers(0, 2**64, 3, dtype=np.uint64))] if count >= SAMPLED_FROM else []
+    others = (
+        [np.append(low, rng.integers(0, 2**64, 3, dtype=np.uint64))]
+        if count >= SAMPLED_FROM
+        else []
+    )
     for values in (np.arange(count, dtype=np.uint64), low, low << np.uint64(20), *others):
         rows = np.unique(values)
         for radius in (1, 3):
             done = work(join_design(rows, radius, Width(64)), len(rows), Sample(rows, Width(64)))
-            near = np.bitwise_count(rows[:256, None] ^ rows[None, :]) <= radius  # some sets have many pairs
-            assert nanoseconds(done, len(rows)) < 2 * DEALING_NANOSECONDS + 100 * len(rows) * near.sum() / 256
+            # some sets have many pairs
+            near = np.bitwise_count(rows[:256, None] ^ rows[None, :]) <= radius
+            assert (
+                nanoseconds(done, len(rows))
+                < 2 * DEALING_NANOSECONDS + 100 * len(rows) * near.sum() / 256
+            )
             assert done.survivors < len(rows) / 4
 
 
 def test_a_join_is_not_continued_in_another_process():
     rows = np.unique(np.random.default_rng(1).integers(0, 2**20, 1 << 17, dtype=np.uint64))
-    pairs = pairs_within(rows, plan_join(len(rows), 2, 64, bits=range(44, 64)), Resources(1 << 40, 2))
+    pairs = pairs_within(
+        rows, plan_join(len(rows), 2, 64, bits=range(44, 64)), Resources(1 << 40, 2)
+    )
     next(pairs)
 
     def ask():

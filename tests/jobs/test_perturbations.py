@@ -8,12 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fpstore import _kernel
-from fpstore.calibration.perturbations import CHANGES, TEXT_CHANGES, Material, TextChange, parse_change, sentences
+from fpstore.calibration.perturbations import (
+    CHANGES,
+    TEXT_CHANGES,
+    Material,
+    TextChange,
+    parse_change,
+    sentences,
+)
 from fpstore.errors import InputError
 
 ENGLISH = " ".join(
-    f"On 2023-04-{day:02} the ship number {day * 7} left harbour {name}, and nobody saw it before May."
-    for day, name in enumerate(("Alpha", "Bravo", "Delta", "Hotel", "Kilo", "Lima", "Oscar", "Romeo", "Tango"), 1)
+    f"On 2023-04-{day:02} the ship number {day * 7} left harbour {name}, and nobody saw it before "
+    "May."
+    for day, name in enumerate(
+        ("Alpha", "Bravo", "Delta", "Hotel", "Kilo", "Lima", "Oscar", "Romeo", "Tango"), 1
+    )
 )
 CHINESE = "".join(
     f"\u4e8c\u3007\u4e8c{n}\u5e74\u4e09\u6708\uff0c\u8239\u53ea{c}\u79bb\u5f00\u4e86\u6e2f\u53e3\uff0c\u65e0\u4eba\u77e5\u6653\u3002"
@@ -24,17 +34,29 @@ CHINESE = "".join(
     )
 )
 THAI = "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35\u0e0a\u0e32\u0e27\u0e42\u0e25\u0e01 " * 12
-POEM = "\n".join(f"line {name} of a poem" for name in ("one", "two", "three", "four", "five", "six", "seven", "eight"))
+POEM = "\n".join(
+    f"line {name} of a poem"
+    for name in ("one", "two", "three", "four", "five", "six", "seven", "eight")
+)
 OTHERS = [
-    "Some entirely different words stand here. They make another document! Do they? Certainly they do.",
+    (
+        "Some entirely different words stand here. They make another document! Do they? Certainly "
+        "they do."
+    ),
     "\u8fd9\u662f\u53e6\u5916\u4e00\u7bc7\u6587\u7ae0\u3002\u5b83\u6ca1\u6709\u8bf4\u8239\u3002",
 ]
 TEXTS = [ENGLISH, CHINESE, THAI, POEM, *OTHERS]
 MATERIAL = Material(TEXTS)
 NOT_APPLICABLE = {
-    ("numbers", 2), ("numbers", 3), ("case", 1), ("case", 2), ("spaces", 1), ("punctuation", 2), ("punctuation", 3),
+    ("numbers", 2),
+    ("numbers", 3),
+    ("case", 1),
+    ("case", 2),
+    ("spaces", 1),
+    ("punctuation", 2),
+    ("punctuation", 3),
     *((kind, 2) for kind in ("drop", "swap", "repeat")),
-}  # fmt: skip
+}
 ONE = {kind: 1 if kind in ("words", "drop", "swap", "repeat") else 0.3 for kind in TEXT_CHANGES}
 
 
@@ -50,10 +72,17 @@ def test_a_copy_differs_and_is_the_same_again():
             assert copy != TEXTS[place]
             assert copy == copy_of(kind, ONE[kind], place)
             # A large text has more than one copy; the ends that are cut are always the same.
-            assert kind == "truncate" or len({copy_of(kind, ONE[kind], place, seed) for seed in range(8)}) > 1
+            assert (
+                kind == "truncate"
+                or len({copy_of(kind, ONE[kind], place, seed) for seed in range(8)}) > 1
+            )
     assert TextChange("boilerplate", 0.5).copy(Material([ENGLISH]), 0) is None  # of other documents
-    material = Material(["one two three four five six seven", *OTHERS])  # too few words for two changes
-    assert [TextChange("words", count).copy(material, 0) is None for count in (1, 2)] == [False, True]
+    # too few words for two changes
+    material = Material(["one two three four five six seven", *OTHERS])
+    assert [TextChange("words", count).copy(material, 0) is None for count in (1, 2)] == [
+        False,
+        True,
+    ]
 
 
 def test_copies_are_the_same_on_every_machine():
@@ -70,27 +99,44 @@ def test_sentences_are_dropped_exchanged_and_repeated():
         text = TEXTS[place]
         parts = [text[a:b] for a, b in sentences(text)]
         assert ("".join(parts), len(parts)) == (text, 8 if place == 3 else 9)
-        dropped, swapped, repeated = (copy_of(kind, 1, place) for kind in ("drop", "swap", "repeat"))
+        dropped, swapped, repeated = (
+            copy_of(kind, 1, place) for kind in ("drop", "swap", "repeat")
+        )
         assert dropped in {"".join(parts[:i] + parts[i + 1 :]) for i in range(len(parts))}
-        assert swapped in {"".join([*parts[:i], *parts[i : i + 2][::-1], *parts[i + 2 :]]) for i in range(len(parts) - 1)}
+        assert swapped in {
+            "".join([*parts[:i], *parts[i : i + 2][::-1], *parts[i + 2 :]])
+            for i in range(len(parts) - 1)
+        }
         assert repeated in {"".join([*parts[: i + 1], *parts[i:]]) for i in range(len(parts))}
 
 
 def test_the_rest_of_a_text_stays():
-    kept = {"case": str.casefold, "punctuation": lambda one: re.sub(r"[^\w\s]", "", one), "spaces": str.split}
+    kept = {
+        "case": str.casefold,
+        "punctuation": lambda one: re.sub(r"[^\w\s]", "", one),
+        "spaces": str.split,
+    }
     for place, text in enumerate(TEXTS[:4]):
         head, foot = copy_of("boilerplate", 0.2, place).split(text)
-        length, others = max(1, round(0.1 * len(text))), [other for other in TEXTS if other is not text]
+        length, others = (
+            max(1, round(0.1 * len(text))),
+            [other for other in TEXTS if other is not text],
+        )
         assert any(head == other[:length] + "\n" for other in others)
         assert any(foot == "\n" + other[-length:] for other in others)
         shorter = copy_of("truncate", 0.2, place)
-        assert (text.startswith(shorter), len(shorter)) == (True, len(text) - round(0.2 * len(text)))
+        assert (text.startswith(shorter), len(shorter)) == (
+            True,
+            len(text) - round(0.2 * len(text)),
+        )
         for kind, same in kept.items():
             copy = copy_of(kind, 0.5, place)
             assert copy is None or same(copy) == same(text), kind
 
 
-CHARACTERS = st.characters(codec=None) | st.sampled_from("a1 .\n\u4e00\u3002\u0e01\ud800\u0301\u00df\u0130")
+CHARACTERS = st.characters(codec=None) | st.sampled_from(
+    "a1 .\n\u4e00\u3002\u0e01\ud800\u0301\u00df\u0130"
+)
 
 
 @settings(max_examples=100, deadline=None)
@@ -114,15 +160,32 @@ def test_sentences_of_hostile_texts_are_found_in_linear_time():
 
 
 def test_changes_are_read_named_and_refused():
-    names = {"words=2": "words 2", "typos=0.01": "typos 1%", "numbers=1": "numbers 100%", "truncate=0.125": "truncate 12.5%"}
+    names = {
+        "words=2": "words 2",
+        "typos=0.01": "typos 1%",
+        "numbers=1": "numbers 100%",
+        "truncate=0.125": "truncate 12.5%",
+    }
     assert {text: parse_change(text).name for text in names} == names
     for change in (*CHANGES, parse_change("words=0.25"), parse_change("typos=0.07")):
         assert parse_change(change.name) == change
     for text, told in (
-        ("", "one of typos, words"), ("typo=1", "one of typos, words"), ("words", "whole number"), ("words=0", "whole number"),
-        ("words=-1", "whole number"), ("words=1.5", "whole number"), ("words=nan", "whole number"), ("words=1e9", "whole number"),
-        ("numbers=2", "a share"), ("truncate=0", "a share"), ("boilerplate=x", "a share"), ("words=" + "9" * 400, "whole number"),
-        ("words 2%%", "."), ("words  2", "."), ("typos 0%", "."), ("nothing 5%", "."),
-    ):  # fmt: skip
+        ("", "one of typos, words"),
+        ("typo=1", "one of typos, words"),
+        ("words", "whole number"),
+        ("words=0", "whole number"),
+        ("words=-1", "whole number"),
+        ("words=1.5", "whole number"),
+        ("words=nan", "whole number"),
+        ("words=1e9", "whole number"),
+        ("numbers=2", "a share"),
+        ("truncate=0", "a share"),
+        ("boilerplate=x", "a share"),
+        ("words=" + "9" * 400, "whole number"),
+        ("words 2%%", "."),
+        ("words  2", "."),
+        ("typos 0%", "."),
+        ("nothing 5%", "."),
+    ):
         with pytest.raises(InputError, match=told):
             parse_change(text)

@@ -1,4 +1,7 @@
-"""Deduplication against a reference: by comparing everything, with texts counted exactly, and batch after batch with kills."""
+"""Deduplication against a reference.
+
+By comparing everything, with texts counted exactly, and batch after batch with kills.
+"""
 
 import itertools
 import json
@@ -38,7 +41,11 @@ def write_hashes(path, rows):
 
 def nearest(fingerprint, reference, radius):
     """Return (distance, fingerprint) of the nearest of the reference; None if none is near."""
-    near = [(distance(fingerprint, other), other) for other in reference if distance(fingerprint, other) <= radius]
+    near = [
+        (distance(fingerprint, other), other)
+        for other in reference
+        if distance(fingerprint, other) <= radius
+    ]
     return min(near, default=None)
 
 
@@ -66,12 +73,25 @@ def test_rows_near_a_reference_go_and_the_rest_is_deduplicated(tmp_path, kind, m
             if kind in ("files", "table") and not held:
                 continue
             found = fpstore.dedup(
-                folder / "c.csv", folder / "o.csv", fingerprint="h", id="id", radius=radius, group="greedy", against=against()
+                folder / "c.csv",
+                folder / "o.csv",
+                fingerprint="h",
+                id="id",
+                radius=radius,
+                group="greedy",
+                against=against(),
             )
         near = [nearest(h, held, radius) for h in rows]
         rest = [n for n, hit in enumerate(near) if hit is None]
         write_hashes(folder / "rest.csv", [(rows[n], f"c{n}") for n in rest])
-        alone = fpstore.dedup(folder / "rest.csv", folder / "a.csv", fingerprint="h", id="id", radius=radius, group="greedy")
+        alone = fpstore.dedup(
+            folder / "rest.csv",
+            folder / "a.csv",
+            fingerprint="h",
+            id="id",
+            radius=radius,
+            group="greedy",
+        )
         assert (folder / "o.csv").read_bytes() == (folder / "a.csv").read_bytes()
         assert list(found.clusters) == list(alone.clusters)
         removed = {row["row"]: row for row in found.removed.to_arrow().to_pylist()}
@@ -82,7 +102,9 @@ def test_rows_near_a_reference_go_and_the_rest_is_deduplicated(tmp_path, kind, m
                 away, other = hit
                 row = removed[n]
                 assert (row["id"], row["reference"], row["distance"]) == (f"c{n}", 1, away)
-                assert row["kept"] in {str(theirs[place]) for place, held_one in enumerate(held) if held_one == other}
+                assert row["kept"] in {
+                    str(theirs[place]) for place, held_one in enumerate(held) if held_one == other
+                }
             elif n in removed:
                 assert removed[n]["reference"] == 0
 
@@ -96,7 +118,11 @@ def changed(words, rng, share):
 
 
 def write_texts(path, texts, name):
-    path.write_text("".join(json.dumps({"id": f"{name}{n}", "text": text}) + "\n" for n, text in enumerate(texts)))
+    path.write_text(
+        "".join(
+            json.dumps({"id": f"{name}{n}", "text": text}) + "\n" for n, text in enumerate(texts)
+        )
+    )
 
 
 def pieces(text):
@@ -105,16 +131,27 @@ def pieces(text):
 
 
 def test_texts_of_a_reference_are_verified(tmp_path):
-    """Against plain sets of words: rows go that reach the threshold with a document of the reference within the radius."""
+    """Against plain sets of words.
+
+    Rows go that reach the threshold with a document of the reference within the radius.
+    """
     rng = np.random.default_rng(5)
     theirs = [sentence(rng) for _ in range(40)]
     theirs += [changed(words, rng, 0.03) for words in theirs[:20]]
-    rows = [changed(theirs[n % 60], rng, 0.08) for n in range(150)] + [sentence(rng) for _ in range(10)]
+    rows = [changed(theirs[n % 60], rng, 0.08) for n in range(150)] + [
+        sentence(rng) for _ in range(10)
+    ]
     reference, texts = ([" ".join(words) for words in some] for some in (theirs, rows))
     write_texts(tmp_path / "r.jsonl", reference, "r")
     write_texts(tmp_path / "c.jsonl", texts, "c")
     found = fpstore.dedup(
-        tmp_path / "c.jsonl", text="text", id="id", threshold=0.6, radius=90, verify=True, against=tmp_path / "r.jsonl"
+        tmp_path / "c.jsonl",
+        text="text",
+        id="id",
+        threshold=0.6,
+        radius=90,
+        verify=True,
+        against=tmp_path / "r.jsonl",
     )
     removed = {row["row"]: row for row in found.removed.to_arrow().to_pylist() if row["reference"]}
     minhash = MinHash()
@@ -128,7 +165,11 @@ def test_texts_of_a_reference_are_verified(tmp_path):
                 expected[n] = int(away[place])
                 break
     assert 20 < len(expected) < 150
-    assert set(found.removed.rows[found.removed.in_reference].tolist()) == removed.keys() == expected.keys()
+    assert (
+        set(found.removed.rows[found.removed.in_reference].tolist())
+        == removed.keys()
+        == expected.keys()
+    )
     for n, row in removed.items():
         mine, other = pieces(texts[n]), pieces(reference[int(row["kept"][1:])])
         assert len(mine & other) / len(mine | other) >= 0.6
@@ -139,9 +180,14 @@ def batch(number):
     """Return the texts of a batch: some near texts of this one and of former ones, some not."""
     rng = np.random.default_rng(number)
     old = [sentence(np.random.default_rng(one), 40) for one in range(1000, 1000 + 12 * number)]
-    new = [sentence(np.random.default_rng(one), 40) for one in range(1000 + 12 * number, 1000 + 12 * (number + 1))]
+    new = [
+        sentence(np.random.default_rng(one), 40)
+        for one in range(1000 + 12 * number, 1000 + 12 * (number + 1))
+    ]
     texts = (
-        new + [changed(old[i] if old else new[i], rng, 0.02) for i in range(6)] + [changed(new[i], rng, 0.02) for i in range(3)]
+        new
+        + [changed(old[i] if old else new[i], rng, 0.02) for i in range(6)]
+        + [changed(new[i], rng, 0.02) for i in range(3)]
     )
     return [" ".join(words) for words in texts]
 
@@ -157,17 +203,41 @@ def test_batch_after_batch_equals_a_model_whatever_is_killed(tmp_path, monkeypat
         write_texts(Path("b.jsonl"), texts, f"{number}-")
         rows, kept = minhash.fingerprints(texts), []
         for n, row in enumerate(rows):  # of each cluster the first is kept
-            if not any(np.bitwise_count(row ^ other).sum() <= 50 for other in [*model, *(rows[k] for k in kept)]):
+            if not any(
+                np.bitwise_count(row ^ other).sum() <= 50
+                for other in [*model, *(rows[k] for k in kept)]
+            ):
                 kept.append(n)
         held, model = len(model), [*model, *(rows[n] for n in kept)]
-        wanted = "".join(line for n, line in enumerate(Path("b.jsonl").read_text().splitlines(keepends=True)) if n in kept)
-        asked = ["dedup", "b.jsonl", "o.jsonl", "--text-field", "text", "--id-field", "id", "--against", "all.fps", "--add"]
+        wanted = "".join(
+            line
+            for n, line in enumerate(Path("b.jsonl").read_text().splitlines(keepends=True))
+            if n in kept
+        )
+        asked = [
+            "dedup",
+            "b.jsonl",
+            "o.jsonl",
+            "--text-field",
+            "text",
+            "--id-field",
+            "id",
+            "--against",
+            "all.fps",
+            "--add",
+        ]
         for call, after in itertools.product(range(1 + number % 3, 30, 3), (False, True)):
-            if calls_in_a_child(lambda asked=asked: main([*asked, "--quiet"], standalone_mode=False), call, calls, after):
+            if calls_in_a_child(
+                lambda asked=asked: main([*asked, "--quiet"], standalone_mode=False),
+                call,
+                calls,
+                after,
+            ):
                 break
             if Path("all.fps").exists():
                 with fpstore.open("all.fps") as store:
-                    assert len(store) == held or Path("o.jsonl").exists()  # rows are added when the output is there
+                    # rows are added when the output is there
+                    assert len(store) == held or Path("o.jsonl").exists()
         assert Path("o.jsonl").read_text() == wanted
         assert not Path("o.jsonl.resume").exists()
         Path("o.jsonl").unlink()
@@ -183,7 +253,10 @@ ADDING = ("--text-field", "text", "--id-field", "id", "--against", "all.fps", "-
 
 
 def test_batches_between_a_kill_and_the_end_of_a_job_are_compared(tmp_path, monkeypatch):
-    """Another batch, with a copy of a row, is added after a kill: what is not written yet is compared with it."""
+    """Another batch, with a copy of a row, is added after a kill.
+
+    What is not written yet is compared with it.
+    """
     monkeypatch.chdir(tmp_path)
     texts, model = batch(0)[:12], 1
     write_texts(Path("first.jsonl"), [" ".join(sentence(np.random.default_rng(5)))], "first")
@@ -192,7 +265,9 @@ def test_batches_between_a_kill_and_the_end_of_a_job_are_compared(tmp_path, monk
     fine("dedup", "first.jsonl", "f.jsonl", *ADDING)
     work = lambda: main(["dedup", "a.jsonl", "oa.jsonl", *ADDING], standalone_mode=False)  # noqa: E731
     call = 1
-    while Path("a.jsonl.resume").exists() or calls_in_a_child(work, call, [(Path, "replace")]) is None:
+    while (
+        Path("a.jsonl.resume").exists() or calls_in_a_child(work, call, [(Path, "replace")]) is None
+    ):
         call += 1
         with fpstore.open("all.fps") as store:
             if len(store) == 1 and not Path("ob.jsonl").exists() and call == 3:
@@ -209,12 +284,16 @@ def test_a_store_that_appears_while_a_job_runs_is_not_added_to(tmp_path, monkeyp
     others, built = MinHash().fingerprints(batch(0)[:6]), reference_module.build_store
 
     def late(*given, **named):
-        fpstore.build("all.fps", others, [f"b{n}" for n in range(6)], fingerprinter=MinHash()).close()
+        fpstore.build(
+            "all.fps", others, [f"b{n}" for n in range(6)], fingerprinter=MinHash()
+        ).close()
         built(*given, **named)
 
     monkeypatch.setattr(reference_module, "build_store", late)
     for _ in range(2):  # the same command again
-        assert "all.fps: appeared while this job ran" in failure("dedup", "a.jsonl", "oa.jsonl", *ADDING)
+        assert "all.fps: appeared while this job ran" in failure(
+            "dedup", "a.jsonl", "oa.jsonl", *ADDING
+        )
     with fpstore.open("all.fps") as store:
         assert len(store) == 6
 
@@ -232,11 +311,21 @@ def test_jobs_with_bands_that_make_a_store_are_resumed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("a.jsonl"), batch(0), "a")
     for width in (64, 256):
-        asked = ["dedup", "a.jsonl", f"{width}.jsonl", *ADDING[:-3], f"{width}.fps", "--add", "--quiet"]
+        asked = [
+            "dedup",
+            "a.jsonl",
+            f"{width}.jsonl",
+            *ADDING[:-3],
+            f"{width}.fps",
+            "--add",
+            "--quiet",
+        ]
         asked += ["--search", "bands", "--width", width]
         asked = [*map(str, asked)]
         for call in range(1, 30):
-            if calls_in_a_child(lambda asked=asked: main(asked, standalone_mode=False), call, [(Path, "replace")]):
+            if calls_in_a_child(
+                lambda asked=asked: main(asked, standalone_mode=False), call, [(Path, "replace")]
+            ):
                 break
         with fpstore.open(f"{width}.fps") as store:
             assert (len(store), store.radius) == (12, MinHash(width=width).radius(0.7))
@@ -245,15 +334,32 @@ def test_jobs_with_bands_that_make_a_store_are_resumed(tmp_path, monkeypatch):
 def test_a_run_that_is_complete_does_not_run_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("b.jsonl"), batch(0), "a")
-    asked = ["dedup", "b.jsonl", "o.jsonl", "--text-field", "text", "--id-field", "id", "--against", "all.fps", "--add"]
+    asked = [
+        "dedup",
+        "b.jsonl",
+        "o.jsonl",
+        "--text-field",
+        "text",
+        "--id-field",
+        "id",
+        "--against",
+        "all.fps",
+        "--add",
+    ]
     printed = run(*asked)
-    assert (printed.exit_code, printed.stderr) == (0, "fpstore: all.fps: made, as there was no such store\n")
+    assert (printed.exit_code, printed.stderr) == (
+        0,
+        "fpstore: all.fps: made, as there was no such store\n",
+    )
     assert "near reference" in printed.stdout
     before = Path("o.jsonl").read_bytes()
     assert "o.jsonl, the output, exists" in failure(*asked)
     assert "o.jsonl exists, and its rows may be in the store" in failure(*asked, "--force")
     again = run(*asked[:2], "again.jsonl", *asked[3:])
-    assert "12 rows removed, which the store has under the same id: was this batch added before?" in again.stderr
+    assert (
+        "12 rows removed, which the store has under the same id: was this batch added before?"
+        in again.stderr
+    )
     told = json.loads(fine(*asked[:2], "p.jsonl", *asked[3:-1], "--removed", "r.tsv", "--json"))
     assert (told["kept"], told["near_reference"], told["radius"]) == (0, 21, 50)
     assert len(Path("r.tsv").read_text().splitlines()) == 21
@@ -264,12 +370,27 @@ def test_a_job_that_is_resumed_has_the_same_list(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("r.jsonl"), batch(0)[:8], "r")
     write_texts(Path("c.jsonl"), batch(0), "c")
-    asked = ["dedup", "c.jsonl", "o.jsonl", "--text-field", "text", "--against", "r.jsonl", "--removed", "r.tsv", "--quiet"]
+    asked = [
+        "dedup",
+        "c.jsonl",
+        "o.jsonl",
+        "--text-field",
+        "text",
+        "--against",
+        "r.jsonl",
+        "--removed",
+        "r.tsv",
+        "--quiet",
+    ]
     fine(*asked)
     wanted = Path("r.tsv").read_bytes()
     assert {line.split("\t")[-1] for line in wanted.decode().splitlines()} > {"0"}
     for call in range(1, 12):
-        if calls_in_a_child(lambda: main([*asked, "--force", "--resume"], standalone_mode=False), call, [(Path, "replace")]):
+        if calls_in_a_child(
+            lambda: main([*asked, "--force", "--resume"], standalone_mode=False),
+            call,
+            [(Path, "replace")],
+        ):
             break
     assert Path("r.tsv").read_bytes() == wanted
 
@@ -278,19 +399,39 @@ def test_an_id_of_a_store_is_refused_before_rows_are_grouped(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     write_texts(Path("c.jsonl"), batch(0), "c")
     maker = fpstore.SimHash()
-    fpstore.build("s.fps", maker.fingerprints(batch(0)[:2]), ["plain", "a\tb"], fingerprinter=maker).close()
-    asked = ["dedup", "c.jsonl", "o.jsonl", "--text-field", "text", "--against", "s.fps", "--quiet", "--removed"]
+    fpstore.build(
+        "s.fps", maker.fingerprints(batch(0)[:2]), ["plain", "a\tb"], fingerprinter=maker
+    ).close()
+    asked = [
+        "dedup",
+        "c.jsonl",
+        "o.jsonl",
+        "--text-field",
+        "text",
+        "--against",
+        "s.fps",
+        "--quiet",
+        "--removed",
+    ]
     fine(*asked, "r.csv", "--force")
     monkeypatch.setattr(dedup_module, "_grouped", lambda *_: pytest.fail("rows were grouped"))
-    assert r"s.fps: the id 'a\tb' cannot be written to a .tsv or .txt list" in failure(*asked, "r.tsv", "--force")
+    assert r"s.fps: the id 'a\tb' cannot be written to a .tsv or .txt list" in failure(
+        *asked, "r.tsv", "--force"
+    )
 
 
 def test_stores_decide_how_texts_are_hashed(tmp_path):
     texts = batch(0)
     write_texts(tmp_path / "c.jsonl", texts, "c")
-    for maker, more in ((fpstore.SimHash(width=128, size=2), {}), (MinHash(size=2), {}), (MinHash(shingle="chars", size=5), {})):
+    for maker, more in (
+        (fpstore.SimHash(width=128, size=2), {}),
+        (MinHash(size=2), {}),
+        (MinHash(shingle="chars", size=5), {}),
+    ):
         path = tmp_path / "s.fps"
-        fpstore.build(path, maker.fingerprints(texts[:5]), fingerprinter=maker, radius=7, overwrite=True).close()
+        fpstore.build(
+            path, maker.fingerprints(texts[:5]), fingerprinter=maker, radius=7, overwrite=True
+        ).close()
         found = fpstore.dedup(tmp_path / "c.jsonl", text="text", id="id", against=path, **more)
         assert found.removed.rows[found.removed.in_reference].tolist()[:5] == [0, 1, 2, 3, 4]
         assert int(found.removed.distances.max()) <= 7
@@ -301,10 +442,19 @@ def test_fingerprints_are_near_within_the_radius_of_the_store(tmp_path):
     minhash, texts = MinHash(), batch(0)
     rows = minhash.fingerprints(texts)
     fpstore.build(tmp_path / "s.fps", rows[:12], fingerprinter=minhash).close()
-    table = pa.table({"h": pa.FixedSizeBinaryArray.from_buffers(pa.binary(32), len(rows), [None, pa.py_buffer(rows.tobytes())])})
+    table = pa.table(
+        {
+            "h": pa.FixedSizeBinaryArray.from_buffers(
+                pa.binary(32), len(rows), [None, pa.py_buffer(rows.tobytes())]
+            )
+        }
+    )
     found = fpstore.dedup(table, fingerprint="h", against=tmp_path / "s.fps")
     away = np.bitwise_count(rows[:, None] ^ rows[None, :12]).sum(2).min(1)
-    assert found.removed.rows[found.removed.in_reference].tolist() == np.flatnonzero(away <= 50).tolist()
+    assert (
+        found.removed.rows[found.removed.in_reference].tolist()
+        == np.flatnonzero(away <= 50).tolist()
+    )
     assert (away > 12).any()  # the radius of fingerprints without a store
 
 
@@ -312,15 +462,25 @@ def test_what_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = batch(0)
     write_texts(Path("c.jsonl"), texts, "c")
-    fpstore.build("sim.fps", fpstore.SimHash().fingerprints(texts), fingerprinter=fpstore.SimHash()).close()
+    fpstore.build(
+        "sim.fps", fpstore.SimHash().fingerprints(texts), fingerprinter=fpstore.SimHash()
+    ).close()
     fpstore.build("bare.fps", np.arange(3, dtype=np.uint64)).close()
-    fpstore.build("ints.fps", MinHash().fingerprints(["far away"]), [7], fingerprinter=MinHash()).close()
+    fpstore.build(
+        "ints.fps", MinHash().fingerprints(["far away"]), [7], fingerprinter=MinHash()
+    ).close()
     of_texts = {"text": "text", "id": "id"}
     Path("link.jsonl").hardlink_to("c.jsonl")
     for how, message in (
         ({"against": "sim.fps", "method": "minhash"}, "has fingerprints of simhash|holds 64 bits"),
-        ({"against": "sim.fps", "width": 128, "method": "simhash"}, "holds 64 bits, and the corpus has fingerprints of 128"),
-        ({"against": "bare.fps", "method": "simhash"}, "does not know how its fingerprints were made"),
+        (
+            {"against": "sim.fps", "width": 128, "method": "simhash"},
+            "holds 64 bits, and the corpus has fingerprints of 128",
+        ),
+        (
+            {"against": "bare.fps", "method": "simhash"},
+            "does not know how its fingerprints were made",
+        ),
         ({"against": "sim.fps", "verify": True}, "a store has no texts to verify with"),
         ({"against": "c.jsonl"}, "is an input too"),
         ({"against": "link.jsonl"}, "is an input too"),
@@ -338,14 +498,20 @@ def test_what_is_refused(tmp_path, monkeypatch):
     assert "ints.fps: name a place outside" in failure(
         "dedup", "c.jsonl", "ints.fps/o.jsonl", "--text-field", "text", "--against", "ints.fps"
     )
-    with pytest.raises(InputError, match=r"c2.jsonl is an input: name another output"):  # it was replaced
+    # it was replaced
+    with pytest.raises(InputError, match=r"c2.jsonl is an input: name another output"):
         fpstore.dedup("c.jsonl", "c2.jsonl", against="c2.jsonl", overwrite=True, **of_texts)
     assert Path("c2.jsonl").read_bytes() == Path("c.jsonl").read_bytes()
     with fpstore.open("ints.fps", "r+"), pytest.raises(StoreLockedError):
         fpstore.dedup("c.jsonl", "o.jsonl", text="text", id="id", against="ints.fps", add=True)
     with fpstore.open("ints.fps") as store, pytest.raises(fpstore.ReadOnlyError):
         fpstore.dedup("c.jsonl", "o.jsonl", text="text", id="id", against=store, add=True)
-    assert run("dedup", "c.jsonl", "-", "--text-field", "text", "--against", "ints.fps", "--add").exit_code != 0
+    assert (
+        run(
+            "dedup", "c.jsonl", "-", "--text-field", "text", "--against", "ints.fps", "--add"
+        ).exit_code
+        != 0
+    )
 
 
 @pytest.mark.parametrize("most", [1, 20])
@@ -353,11 +519,20 @@ def test_few_pairs_are_sorted_where_many_are_near(monkeypatch, most):
     """Once the nearest alone were more than MOST_HELD, each batch of pairs sorted all of them again."""
     monkeypatch.setattr(reference_module, "MOST_HELD", 1000)
     count = 300
-    distinct, others = np.arange(count, dtype=np.uint64), np.arange(count, dtype=np.uint64) << np.uint64(32)
+    distinct, others = (
+        np.arange(count, dtype=np.uint64),
+        np.arange(count, dtype=np.uint64) << np.uint64(32),
+    )
     distances = np.random.default_rng(1).integers(0, 60, (count, count)).astype(np.uint8)
-    pairs = [PairColumns(distinct, np.full(count, others[n]), distances[:, n]) for n in range(count)]
+    pairs = [
+        PairColumns(distinct, np.full(count, others[n]), distances[:, n]) for n in range(count)
+    ]
     sorted_rows, best = [], reference_module._Nearest.best
-    monkeypatch.setattr(reference_module._Nearest, "best", lambda self, n: sorted_rows.append(len(self.places)) or best(self, n))
+    monkeypatch.setattr(
+        reference_module._Nearest,
+        "best",
+        lambda self, n: sorted_rows.append(len(self.places)) or best(self, n),
+    )
     found = reference_module._nearest(iter(pairs), distinct, most)
     wanted = np.argsort(distances, axis=1, kind="stable")[:, :most]
     assert found.places.tolist() == np.repeat(np.arange(count), most).tolist()

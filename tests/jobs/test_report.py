@@ -26,31 +26,57 @@ from fpstore.pages.pictures import counts_up_to, short
 
 DESIGNS = {32: "auto", 64: "manku-10", 128: "auto", 256: "columns-8-8"}
 HOSTILE = [
-    "<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "</title></style><b>&amp;", "bell\x07 nul\x00 esc\x1b[31m",
-    "\u202ereversed\u2066", "javascript:alert(1)", "x" * 5000, "café 書 👩\u200d🔬", "a\nb\tc", "]]>--><!--",
-]  # fmt: skip
+    "<script>alert(1)</script>",
+    "\"'><img src=x onerror=alert(1)>",
+    "</title></style><b>&amp;",
+    "bell\x07 nul\x00 esc\x1b[31m",
+    "\u202ereversed\u2066",
+    "javascript:alert(1)",
+    "x" * 5000,
+    "café 書 👩\u200d🔬",
+    "a\nb\tc",
+    "]]>--><!--",
+]
 
 
 def report(store, radius=None, *, pairs=True, files_in=None, threads=1):
     """Return the page that the command writes."""
-    options = [*(["--radius", radius] if radius is not None else []), *([] if pairs else ["--no-pairs"]), "--threads", threads]
-    return fine("report", store.path, "-q", *options, *(["--files-in", files_in] if files_in else []))
+    options = [
+        *(["--radius", radius] if radius is not None else []),
+        *([] if pairs else ["--no-pairs"]),
+        "--threads",
+        threads,
+    ]
+    return fine(
+        "report", store.path, "-q", *options, *(["--files-in", files_in] if files_in else [])
+    )
 
 
 def near_values(width, count, seed=5):
     """Return numbers in families: random ones, and others that differ from them in a few bits."""
     rng = np.random.default_rng(seed)
     centres = [int.from_bytes(rng.bytes(width // 8), "big") for _ in range(count)]
-    near = [c ^ sum(1 << int(bit) for bit in rng.choice(width, 1 + i % 4, replace=False)) for i, c in enumerate(centres)]
+    near = [
+        c ^ sum(1 << int(bit) for bit in rng.choice(width, 1 + i % 4, replace=False))
+        for i, c in enumerate(centres)
+    ]
     return centres + near[: count // 2]
 
 
-@pytest.mark.parametrize(("width", "strings"), [slow(32, True), (64, False), slow(128, False), (256, True)])
+@pytest.mark.parametrize(
+    ("width", "strings"), [slow(32, True), (64, False), slow(128, False), (256, True)]
+)
 def test_numbers_are_those_of_brute_force(tmp_path, width, strings):
     values = near_values(width, 120)
     later = [*values[:2], values[3] ^ 1, values[4] ^ 6, values[5] ^ 7]
-    ids = [f"page {i}" for i in range(len(values) + 5)] if strings else list(range(100, 105 + len(values)))
-    with fpstore.build(tmp_path / "s.fps", values, ids[: len(values)], width=width, design=DESIGNS[width], radius=3):
+    ids = (
+        [f"page {i}" for i in range(len(values) + 5)]
+        if strings
+        else list(range(100, 105 + len(values)))
+    )
+    with fpstore.build(
+        tmp_path / "s.fps", values, ids[: len(values)], width=width, design=DESIGNS[width], radius=3
+    ):
         pass
     with fpstore.open(tmp_path / "s.fps", "r+") as store:
         store.insert(later, ids[len(values) :])  # not merged
@@ -58,8 +84,11 @@ def test_numbers_are_those_of_brute_force(tmp_path, width, strings):
         page, stats = Page(report(store, 2)), store.stats()
     fingerprints = sorted(set(rows.values()))
     assert [page.facts[name] for name in ("Fingerprints", "Ids", "Width", "Radius")] == [
-        f"{len(fingerprints)}", f"{len(rows)}", f"{width} bits", "3",
-    ]  # fmt: skip
+        f"{len(fingerprints)}",
+        f"{len(rows)}",
+        f"{width} bits",
+        "3",
+    ]
     assert page.facts["Changes since the last merge"] == "5"
     assert {int(b) for _, b, *_ in page.table("Size")} == set(stats["bytes"].values())
     apart = [(a ^ b).bit_count() for a, b in combinations(fingerprints, 2)]
@@ -69,11 +98,16 @@ def test_numbers_are_those_of_brute_force(tmp_path, width, strings):
     ]
     sizes = family_sizes(rows, 2)
     assert page.table("Clusters") == [[size, sizes.count(size)] for size in sorted(set(sizes))]
-    ones = [sum(value >> (width - 1 - bit) & 1 for value in fingerprints) / len(fingerprints) for bit in range(width)]
+    ones = [
+        sum(value >> (width - 1 - bit) & 1 for value in fingerprints) / len(fingerprints)
+        for bit in range(width)
+    ]
     assert page.table("Skew") == [[bit, f"{share:.2%}"] for bit, share in enumerate(ones)]
     for bits, here, even, _ in page.table("Shared leading bits"):
         leading = [value >> (width - int(bits)) for value in fingerprints]
-        assert here == pytest.approx(sum(leading.count(lead) - 1 for lead in leading) / len(leading), rel=0.01)
+        assert here == pytest.approx(
+            sum(leading.count(lead) - 1 for lead in leading) / len(leading), rel=0.01
+        )
         assert even == pytest.approx((len(leading) - 1) / 2**bits, rel=0.01)
     check_coding(page, sorted(set(values)), width)
 
@@ -86,7 +120,9 @@ def family_sizes(rows, radius):
             family[a] |= family[b]
             for one in family[b]:
                 family[one] = family[a]
-    return [len(some) for some in {id(some): some for some in family.values()}.values() if len(some) > 1]
+    return [
+        len(some) for some in {id(some): some for some in family.values()}.values() if len(some) > 1
+    ]
 
 
 def check_coding(page, stored, width):
@@ -98,14 +134,21 @@ def check_coding(page, stored, width):
         assert sum(2.0 ** -row[3] for row in found) <= 1
     else:
         (bits,) = re.findall(r"into buckets by (\d+) bits", "".join(page.words))
-        counts = np.bincount([value >> (width - int(bits)) for value in stored], minlength=1 << int(bits))
-        assert [row[1] for row in page.table("Buckets")][:2] == [np.sum(counts == 0), np.sum(counts == 1)]
+        counts = np.bincount(
+            [value >> (width - int(bits)) for value in stored], minlength=1 << int(bits)
+        )
+        assert [row[1] for row in page.table("Buckets")][:2] == [
+            np.sum(counts == 0),
+            np.sum(counts == 1),
+        ]
         assert sum(row[1] for row in page.table("Buckets")) == 1 << int(bits)
 
 
 def test_tiny_stores(tmp_path):
     for width, count in itertools.product(DESIGNS, (0, 1, 5)):
-        with fpstore.build(tmp_path / "s.fps", near_values(width, 5)[:count], width=width, overwrite=True) as store:
+        with fpstore.build(
+            tmp_path / "s.fps", near_values(width, 5)[:count], width=width, overwrite=True
+        ) as store:
             for arguments in ({}, {"radius": 0}, {"radius": width}, {"pairs": False}):
                 page = Page(report(store, **arguments))
                 assert page.facts["Fingerprints"] == str(count)
@@ -125,9 +168,13 @@ def test_a_store_of_changes_only(tmp_path):
 
 
 def test_ids_and_texts_cannot_change_the_page(tmp_path):
-    with fpstore.build(tmp_path / "<b>&.fps", [7] * len(HOSTILE) + [7], [*HOSTILE, "second"]) as store:
+    with fpstore.build(
+        tmp_path / "<b>&.fps", [7] * len(HOSTILE) + [7], [*HOSTILE, "second"]
+    ) as store:
         plain = report(store)
-    with fpstore.build(tmp_path / "plain.fps", [7] * len(HOSTILE) + [7], [f"id {i}" for i in range(11)]) as store:
+    with fpstore.build(
+        tmp_path / "plain.fps", [7] * len(HOSTILE) + [7], [f"id {i}" for i in range(11)]
+    ) as store:
         tame = report(store)
     assert [tag for tag, _ in Page(plain).tags] == [tag for tag, _ in Page(tame).tags]
     assert "<script" not in plain
@@ -144,7 +191,12 @@ def notes(tmp_path, monkeypatch):
     folder = tmp_path / "notes"
     folder.mkdir()
     words = " ".join(f"word{i}" for i in range(900)).encode()
-    for name, data in (("a", words), ("b", b"<i>bold</i> \x07\xff\x1b " + words), ("c", words), ("d", words)):
+    for name, data in (
+        ("a", words),
+        ("b", b"<i>bold</i> \x07\xff\x1b " + words),
+        ("c", words),
+        ("d", words),
+    ):
         (folder / f"{name}.txt").write_bytes(data)
     fine("build", "notes.fps", "notes", "--text", "--radius", "8", "-q")
     (folder / "c.txt").write_text("something else")
@@ -157,7 +209,10 @@ def report_in(folder, store="notes.fps", missing="1 of 4"):
     result = run("report", store, *(["--files-in", folder] if folder else []))
     told = f"The files of {missing} documents were not found"
     where = Path(folder or ".").absolute()
-    assert result.stderr == f"fpstore: {told}: paths are read from {where}; --files-in names another folder\n"
+    assert (
+        result.stderr
+        == f"fpstore: {told}: paths are read from {where}; --files-in names another folder\n"
+    )
     assert f"{told} in the folder from which their paths were read." in result.stdout
     return result.stdout
 
@@ -194,7 +249,8 @@ def test_texts_outside_the_folder_are_not_read(tmp_path, monkeypatch):
     assert page.count("the path leads out of the folder") == 3
     assert "fine</bdi></p>" in page
     secret = fpstore.SimHash()
-    with fpstore.build(tmp_path / "t.fps", [1] * 2, ids[:2], fingerprinter=secret) as store:  # it does not know the text
+    # it does not know the text
+    with fpstore.build(tmp_path / "t.fps", [1] * 2, ids[:2], fingerprinter=secret) as store:
         assert "a secret" not in report(store)
 
 
@@ -205,18 +261,29 @@ def test_the_same_store_makes_the_same_page(tmp_path):
     with fpstore.open(tmp_path / "s.fps") as store:
         assert report(store) == page
     assert str(tmp_path) not in page
-    assert re.findall(r"<h2>([^<]*)", page) == ["Clusters", "Families", "Pairs", "Size", "Skew", "First differing bit"]
+    assert re.findall(r"<h2>([^<]*)", page) == [
+        "Clusters",
+        "Families",
+        "Pairs",
+        "Size",
+        "Skew",
+        "First differing bit",
+    ]
     members = re.findall(r"<ol>(.*?)</ol>", page, flags=re.DOTALL)
     assert members
     for family in members:
         distances = [int(distance) for distance in re.findall(r'class="far">(\d+)<', family)]
         assert distances == sorted(distances)
     drawn = re.findall(
-        r'class="value">[^<]*?([\d.]+)%</text>\s*<rect[^>]*class="groove"></rect>\s*<rect [^>]*width="([\d.]+)%"', page
+        r'class="value">[^<]*?([\d.]+)%</text>\s*<rect[^>]*class="groove"></rect>\s*<rect '
+        r'[^>]*width="([\d.]+)%"',
+        page,
     )
     assert len(drawn) >= 5
-    assert all(abs(float(share) - float(width)) <= 0.06 for share, width in drawn)  # a bar is as long as its share
-    assert max(float(width) for _, width in drawn[1:]) < 99  # of the parts of the store, the largest
+    # a bar is as long as its share
+    assert all(abs(float(share) - float(width)) <= 0.06 for share, width in drawn)
+    # of the parts of the store, the largest
+    assert max(float(width) for _, width in drawn[1:]) < 99
 
 
 def test_a_count_that_is_stopped_is_told_and_is_always_the_same(tmp_path, monkeypatch):
@@ -244,7 +311,8 @@ def test_a_large_set_is_sampled(tmp_path, monkeypatch):
     with fpstore.open(tmp_path / "t.fps", "r+") as store:
         store.insert(np.arange(2, 500, dtype=np.uint64), np.arange(2, 500))
         monkeypatch.setattr(figures, "WHOLE", 10)
-        assert Page(report(store, pairs=False)).table("Skew")[55][1] == "48.90%"  # 2^8 stands in 256..499, of 499
+        # 2^8 stands in 256..499, of 499
+        assert Page(report(store, pairs=False)).table("Skew")[55][1] == "48.90%"
     exact = {h: float(share.rstrip("%")) for h, _, share, _ in whole.table("First differing bit")}
     for h, _, share, _ in page.table("First differing bit"):
         assert float(share.rstrip("%")) == pytest.approx(exact[h], abs=2)
@@ -277,7 +345,9 @@ def photos(tmp_path, monkeypatch):
 
 def pictures_of(page):
     """Return the id and the picture of each document that has one."""
-    found = re.findall(r'src="data:image/jpeg;base64,([^"]*)" alt="">\s*<div class="what"><bdi>([^<]*)', page)
+    found = re.findall(
+        r'src="data:image/jpeg;base64,([^"]*)" alt="">\s*<div class="what"><bdi>([^<]*)', page
+    )
     return {name: Image.open(io.BytesIO(base64.b64decode(data))) for data, name in found}
 
 
@@ -298,13 +368,19 @@ def test_pictures_are_those_that_the_store_knows(photos, monkeypatch):
     assert pictures_of(report_in(None, photos.parent / "p.fps", "10 of 10")) == {}
     assert pictures_of(report_in(photos, photos.parent / "p.fps", "10 of 10")) == {}
     (photos / "photos").symlink_to("..")
-    assert "the path leads out of the folder" in fine("report", photos.parent / "p.fps", "--files-in", photos)
+    assert "the path leads out of the folder" in fine(
+        "report", photos.parent / "p.fps", "--files-in", photos
+    )
 
 
 def test_pictures_with_several_fingerprints_have_a_report(tmp_path):
-    with fpstore.build(tmp_path / "s.fps", [0, 0b1111, 0xFF], ["a", "a", "b"], radius=4, fingerprinter=ImageHash()) as store:
+    with fpstore.build(
+        tmp_path / "s.fps", [0, 0b1111, 0xFF], ["a", "a", "b"], radius=4, fingerprinter=ImageHash()
+    ) as store:
         assert "that chains of pairs within radius 4 connect" in report(store)
-    with fpstore.build(tmp_path / "t.fps", [0, 0b1111, 0xFF], radius=4, fingerprinter=ImageHash()) as store:
+    with fpstore.build(
+        tmp_path / "t.fps", [0, 0b1111, 0xFF], radius=4, fingerprinter=ImageHash()
+    ) as store:
         assert "whose documents are within radius 4 of the first one" in report(store)
 
 
@@ -312,9 +388,17 @@ def test_a_terminal_is_not_filled_with_a_page(tmp_path):
     fpstore.build(tmp_path / "s.fps", [1, 3]).close()
     leader, follower = pty.openpty()
     done = subprocess.run(
-        [*COMMAND, "report", tmp_path / "s.fps"], stdout=follower, stderr=subprocess.PIPE, text=True, timeout=60
+        [*COMMAND, "report", tmp_path / "s.fps"],
+        stdout=follower,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
     )
-    asked = subprocess.run([*COMMAND, "report", tmp_path / "s.fps", "-o", tmp_path / "r.html"], stdout=follower, check=True)
+    asked = subprocess.run(
+        [*COMMAND, "report", tmp_path / "s.fps", "-o", tmp_path / "r.html"],
+        stdout=follower,
+        check=True,
+    )
     os.close(follower)
     os.close(leader)
     assert done.returncode == 2
@@ -328,7 +412,10 @@ def test_command_writes_a_whole_file_or_none(tmp_path, monkeypatch):
     fpstore.build("s.fps", [1, 3], ["a", "b"]).close()
     assert fine("report", "s.fps", "-o", "r.html") == ""
     first = (tmp_path / "r.html").read_text()
-    assert failure("report", "s.fps", "-o", "r.html") == "fpstore: r.html exists: --force replaces it\n"
+    assert (
+        failure("report", "s.fps", "-o", "r.html")
+        == "fpstore: r.html exists: --force replaces it\n"
+    )
     fine("report", "s.fps", "-o", "r.html", "--force", "--radius", "1")
     assert (tmp_path / "r.html").read_text() != first
     assert fine("report", "s.fps") == first
@@ -342,7 +429,13 @@ def test_command_writes_a_whole_file_or_none(tmp_path, monkeypatch):
 
 
 def test_ticks_are_round_and_reach_the_top_and_numbers_are_short():
-    for most, ticks in ((0, [0, 1]), (1, [0, 1]), (2, [0, 1, 2]), (14, [0, 5, 10, 15]), (218, [0, 100, 200, 300])):
+    for most, ticks in (
+        (0, [0, 1]),
+        (1, [0, 1]),
+        (2, [0, 1, 2]),
+        (14, [0, 5, 10, 15]),
+        (218, [0, 100, 200, 300]),
+    ):
         assert counts_up_to(most).ticks == ticks
     numbers = (0, 7, 0.1, 1500, 2_500_000, 10**9, 10**12)
     assert " ".join(map(short, numbers)) == "0 7 0.1 1.5k 2.5M 1G 1T"
@@ -355,7 +448,12 @@ def test_pages_in_a_browser(tmp_path, notes):
         (tmp_path / "notes.html").write_text(report(store, files_in="."))
     with fpstore.build("wide.fps", near_values(256, 300), width=256, radius=31) as store:
         (tmp_path / "wide.html").write_text(report(store, 40))
-    with fpstore.build("hostile.fps", [7] * len(HOSTILE) + [9, 2**60], [*HOSTILE, "y" * 60000, "z"], design="manku-10") as store:
+    with fpstore.build(
+        "hostile.fps",
+        [7] * len(HOSTILE) + [9, 2**60],
+        [*HOSTILE, "y" * 60000, "z"],
+        design="manku-10",
+    ) as store:
         (tmp_path / "hostile.html").write_text(report(store))
     with fpstore.build("empty.fps", []) as store:
         (tmp_path / "empty.html").write_text(report(store))
@@ -365,19 +463,41 @@ def test_pages_in_a_browser(tmp_path, notes):
     fine("calibrate", "d", "--text", "--pairs", "p.csv", "-q", "-o", "pairs.html", *hopeless)
     for seed in range(5):
         (tmp_path / f"{seed}.png").write_bytes(encoded(scene(seed, (120, 90))))
-    fine("calibrate", ".", "--image", "--suffix", ".png", "--setting", "method=average", "-q", "-o", "pictures.html")
-    (tmp_path / "faulty.html").write_text("<main><dl></dl><script>no_such_function()</script><pre style='width:2000px'>a</main>")
-    pages = [f"{name}.html" for name in ("notes", "wide", "hostile", "empty", "many", "pairs", "pictures")]
+    fine(
+        "calibrate",
+        ".",
+        "--image",
+        "--suffix",
+        ".png",
+        "--setting",
+        "method=average",
+        "-q",
+        "-o",
+        "pictures.html",
+    )
+    (tmp_path / "faulty.html").write_text(
+        "<main><dl></dl><script>no_such_function()</script><pre style='width:2000px'>a</main>"
+    )
+    pages = [
+        f"{name}.html"
+        for name in ("notes", "wide", "hostile", "empty", "many", "pairs", "pictures")
+    ]
     seen, console = look(tmp_path, [*pages, "faulty.html"])
     faulty = seen.pop("faulty.html 360")  # the test sees faults
     assert (len(console), faulty["scrolls"] > 360, bool(faulty["outside"])) == (2, True, True)
     del seen["faulty.html 1280"]
     assert sorted(seen) == sorted(f"{page} {width}" for page in pages for width in (360, 1280))
     for name, found in seen.items():
-        assert (found["style"], found["scripts"], found["width"]) == ("grid", 0, int(name.split()[1])), name
+        assert (found["style"], found["scripts"], found["width"]) == (
+            "grid",
+            0,
+            int(name.split()[1]),
+        ), name
         assert found["scrolls"] <= found["width"], (name, found)
         assert found["outside"] == [], name
-        assert len(found["boxes"]) >= (4 if name.split(".")[0] in ("many", "pairs", "pictures") else 1), name
+        assert len(found["boxes"]) >= (
+            4 if name.split(".")[0] in ("many", "pairs", "pictures") else 1
+        ), name
         assert all(width > 0 and height > 0 for width, height in found["boxes"]), name
 
 
@@ -386,5 +506,7 @@ def write_stories(folder):
     words = [f"{n * n * n % 9973:x}" for n in range(1, 400)]
     (folder / "d").mkdir()
     for number in range(25):
-        (folder / "d" / f"{number:02}.txt").write_text(" ".join(np.random.default_rng(number).choice(words, 100)))
+        (folder / "d" / f"{number:02}.txt").write_text(
+            " ".join(np.random.default_rng(number).choice(words, 100))
+        )
     (folder / "p.csv").write_text("a,b,label\nd/01.txt,d/01.txt,1\nd/02.txt,d/03.txt,0\n")

@@ -1,4 +1,7 @@
-"""Jobs that are killed and resumed: the same result, byte for byte, without doing again what was done."""
+"""Jobs that are killed and resumed.
+
+The same result, byte for byte, without doing again what was done.
+"""
 
 import itertools
 import json
@@ -25,7 +28,10 @@ from fpstore.jobs.checkpoint import Checkpoint
 
 def resumed(err):
     """Return how much was found done by a job, and how much there was."""
-    return [tuple(int(n.replace(",", "")) for n in found) for found in re.findall(r"([\d,]+) of ([\d,]+) \w", err)]
+    return [
+        tuple(int(n.replace(",", "")) for n in found)
+        for found in re.findall(r"([\d,]+) of ([\d,]+) \w", err)
+    ]
 
 
 THIN = ("dedup hashes", "pairs", "join by probes", "cluster by one")
@@ -62,7 +68,8 @@ def test_a_job_that_is_killed_goes_on(job_folder, job, calls):
     assert done[0] == 0
     assert done[-2] > 0
     assert done[1] < done[-1]
-    assert all(found == total for found, total in before[-1])  # only the output was left to be written
+    # only the output was left to be written
+    assert all(found == total for found, total in before[-1])
 
 
 @pytest.mark.parametrize("job", ["dedup texts", slow("pairs"), slow("join by probes"), "cluster"])
@@ -84,7 +91,10 @@ def test_a_damaged_part_is_found_and_done_again(job_folder, job):
 
 
 def test_each_byte_of_a_part_is_checked(tmp_path):
-    wanted = [{"a": np.arange(5, dtype=np.uint64), "b": np.zeros((0, 2), np.uint16)}, {"a": np.ones(1, bool)}]
+    wanted = [
+        {"a": np.arange(5, dtype=np.uint64), "b": np.zeros((0, 2), np.uint16)},
+        {"a": np.ones(1, bool)},
+    ]
     with suppress(KeyError), Checkpoint(tmp_path / "kept", {"job": "test"}) as kept:
         part = kept.write("one")
         for batch in wanted:
@@ -92,7 +102,10 @@ def test_each_byte_of_a_part_is_checked(tmp_path):
         part.finish()
         path = tmp_path / "kept" / "one.part"
         image = path.read_bytes()
-        wrong = [image[:place] + bytes([image[place] ^ 1 << place % 8]) + image[place + 1 :] for place in range(len(image))]
+        wrong = [
+            image[:place] + bytes([image[place] ^ 1 << place % 8]) + image[place + 1 :]
+            for place in range(len(image))
+        ]
         for changed in (*wrong, *(image[:end] for end in range(len(image))), image + b"\n"):
             path.write_bytes(changed)
             assert not kept.has("one")
@@ -109,7 +122,11 @@ def test_each_byte_of_a_part_is_checked(tmp_path):
         ]
         kept.write("half").append(wanted[0])
         raise KeyError
-    assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == ["job.json", "job.lock", "one.part"]
+    assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == [
+        "job.json",
+        "job.lock",
+        "one.part",
+    ]
 
 
 # --- What is refused ----------------------------------------------------------------------------------
@@ -119,8 +136,13 @@ def test_another_job_is_refused(job_folder):
     arguments = [*command("pairs", "p"), "--resume"]
     assert killed(arguments, 4)
     said = failure(*arguments, "--radius", "2")
-    assert "p.tsv.resume: radius was 3 when this job began, and is 2: give the same again, or remove the folder" in said
-    assert "job was 'pairs' when" in failure("join", "s.fps", "few.fps", "--output", "p.tsv", "--resume")
+    assert (
+        "p.tsv.resume: radius was 3 when this job began, and is 2: give the same again, or remove "
+        "the folder" in said
+    )
+    assert "job was 'pairs' when" in failure(
+        "join", "s.fps", "few.fps", "--output", "p.tsv", "--resume"
+    )
     note = run(*command("pairs", "p"))  # without --resume
     assert note.exit_code == 0
     assert "p.tsv.resume is of a job that did not end; --resume goes on with it" in note.stderr
@@ -140,10 +162,21 @@ def test_another_job_is_refused(job_folder):
 def test_a_corpus_that_has_changed_is_refused(job_folder):
     """Of two files in another order, the rows that were kept were taken for those of the other file."""
     Path("d.jsonl").write_bytes(Path("c.jsonl").read_bytes().replace(b'"id": "i', b'"id": "j'))
-    options = ["out.jsonl", "--text-field", "text", "--id-field", "id", "--resume", "--threads", "1"]
+    options = [
+        "out.jsonl",
+        "--text-field",
+        "text",
+        "--id-field",
+        "id",
+        "--resume",
+        "--threads",
+        "1",
+    ]
     arguments = ["dedup", "c.jsonl", "d.jsonl", *options]
     assert killed(arguments, 4)
-    assert "keep was 'first' when this job began, and is 'smallest'" in failure(*arguments, "--keep", "smallest")
+    assert "keep was 'first' when this job began, and is 'smallest'" in failure(
+        *arguments, "--keep", "smallest"
+    )
     assert "fingerprinter was {" in failure(*arguments, "--shingle", "chars")
     assert "file 1 was ['c.jsonl', " in failure("dedup", "d.jsonl", "c.jsonl", *options)
     assert "file 2 was ['d.jsonl', " in failure("dedup", "c.jsonl", *options)
@@ -154,17 +187,36 @@ def test_a_corpus_that_has_changed_is_refused(job_folder):
 
 def test_parts_that_begin_at_another_row_are_not_taken(job_folder, monkeypatch):
     """After a damaged part, one of an earlier run followed, which began elsewhere."""
-    options = ["c.jsonl", "out.jsonl", "--text-field", "text", "--id-field", "id", "--resume", "--threads", "1"]
+    options = [
+        "c.jsonl",
+        "out.jsonl",
+        "--text-field",
+        "text",
+        "--id-field",
+        "id",
+        "--resume",
+        "--threads",
+        "1",
+    ]
     fine("dedup", *options[:1], "whole.jsonl", *options[2:-3], "--quiet")
     assert killed(["dedup", *options], 6)
-    parts = sorted(Path("out.jsonl.resume").glob("rows-*"), key=lambda path: int(path.stem.removeprefix("rows-")))
+    parts = sorted(
+        Path("out.jsonl.resume").glob("rows-*"),
+        key=lambda path: int(path.stem.removeprefix("rows-")),
+    )
     assert len(parts) > 2
     with parts[1].open("r+b") as file:
         file.truncate(50)
     compared.PART_ROWS = 1 << 20  # as a test may set it: the fixture restores it
     monkeypatch.setattr(compared, "PART_CHARS", 30_000)  # of about 170 rows
     assert killed(["dedup", *options], 3)
-    assert len({path.stem for path in Path("out.jsonl.resume").glob("rows-*")} - {path.stem for path in parts}) > 1
+    assert (
+        len(
+            {path.stem for path in Path("out.jsonl.resume").glob("rows-*")}
+            - {path.stem for path in parts}
+        )
+        > 1
+    )
     assert run("dedup", *options).exit_code == 0
     assert Path("out.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
 
@@ -178,7 +230,12 @@ def test_a_second_process_is_refused(job_folder):
         child = os.fork()
         if not child:
             result = run(*arguments)
-            os._exit(int(result.exit_code != 3 or f"process {os.getppid()} is running this job" not in result.stderr))
+            os._exit(
+                int(
+                    result.exit_code != 3
+                    or f"process {os.getppid()} is running this job" not in result.stderr
+                )
+            )
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         with pytest.raises(StoreLockedError, match="this process is running this job"):
             next(store.pairs(threads=2, resume="p.tsv.resume"))
@@ -237,19 +294,25 @@ def test_a_refused_output_leaves_no_folder(job_folder):
 
 
 def test_an_interrupt_says_how_to_go_on(job_folder, monkeypatch):
-    monkeypatch.setattr("fpstore.jobs.pairs.join_design", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(
+        "fpstore.jobs.pairs.join_design", lambda *_: signal.raise_signal(signal.SIGINT)
+    )
 
     def interrupted():
         result = run(*command("pairs", "p"), "--resume")
         return f"{result.exit_code} {result.stderr}"
 
-    said = "fpstore: interrupted; what was done is in p.tsv.resume: the same command goes on with it\n"
+    said = (
+        "fpstore: interrupted; what was done is in p.tsv.resume: the same command goes on with it\n"
+    )
     assert forked(interrupted) == f"130 {said}"
 
 
 def test_no_text_of_a_finished_part_is_hashed_again(job_folder, monkeypatch):
     hashed, seen = MinHash.hashed, []
-    monkeypatch.setattr(MinHash, "hashed", lambda self, items: seen.extend(items) or hashed(self, items))
+    monkeypatch.setattr(
+        MinHash, "hashed", lambda self, items: seen.extend(items) or hashed(self, items)
+    )
 
     def stop(phase, done, total):
         if phase == "reading" and done > 500:
@@ -261,7 +324,10 @@ def test_no_text_of_a_finished_part_is_hashed_again(job_folder, monkeypatch):
         fpstore.dedup("c.jsonl", text="text", threads=1, progress=stop, resume="kept")
     seen.clear()
     found = fpstore.dedup("c.jsonl", text="text", threads=1, resume="kept")
-    assert (found.kept.tolist(), list(found.clusters)) == (wanted.kept.tolist(), list(wanted.clusters))
+    assert (found.kept.tolist(), list(found.clusters)) == (
+        wanted.kept.tolist(),
+        list(wanted.clusters),
+    )
     assert len(seen) < len(texts) - 300
     assert seen == texts[-len(seen) :]
     assert not Path("kept").exists()
@@ -336,7 +402,10 @@ def test_clusters_with_fewer_threads_than_before(job_folder):
     ],
 )
 def test_a_job_that_is_killed_as_its_outputs_appear_is_finished(asked):
-    """The same command was refused then, because the output was there; and the list of clusters was missing."""
+    """The same command was refused then, because the output was there.
+
+    And the list of clusters was missing.
+    """
 
     def in_folder(name):
         Path(name).mkdir()
@@ -344,7 +413,11 @@ def test_a_job_that_is_killed_as_its_outputs_appear_is_finished(asked):
 
     def content(name):
         paths = [path for path in Path(name).rglob("*") if path.is_file()]
-        return {"/".join(path.parts[1:]): path.read_bytes() for path in paths if not re.match(r"\.|.*\.resume", path.parts[1])}
+        return {
+            "/".join(path.parts[1:]): path.read_bytes()
+            for path in paths
+            if not re.match(r"\.|.*\.resume", path.parts[1])
+        }
 
     methods = ("replace", "rmdir")
     count = in_another(in_folder("whole"), names=methods)
@@ -355,7 +428,10 @@ def test_a_job_that_is_killed_as_its_outputs_appear_is_finished(asked):
     for call in (*range(count, count - 2, -1), removed // 2, *range(count - 2, 0, -1)):
         name = f"killed-{len(states)}"
         arguments = in_folder(name)
-        assert in_another(arguments, call, ("unlink",) if len(states) == 2 else methods, after=True) is None
+        assert (
+            in_another(arguments, call, ("unlink",) if len(states) == 2 else methods, after=True)
+            is None
+        )
         states.append(content(name))
         if not list(Path(name).glob("*.resume/job.json")):  # it has ended
             assert states[-1] == expected
@@ -367,7 +443,11 @@ def test_a_job_that_is_killed_as_its_outputs_appear_is_finished(asked):
         if not states[-1]:
             break
     listed = {"list.tsv": expected["list.tsv"]} if "--clusters" in asked else {}
-    assert [state for state, _ in itertools.groupby(states)] == [expected, *([listed] if listed else []), {}]
+    assert [state for state, _ in itertools.groupby(states)] == [
+        expected,
+        *([listed] if listed else []),
+        {},
+    ]
 
 
 def refuses_another(arguments, name):
@@ -381,14 +461,20 @@ def refuses_another(arguments, name):
 @pytest.mark.usefixtures("job_folder")
 def test_a_file_that_the_job_has_not_made_is_not_replaced():
     """The job noted only the name of the list of clusters, and took whatever had it for its own."""
-    asked = "dedup c.csv {}.csv --text-field text --id-field id --clusters {}.tsv --threads 1 --resume"
+    asked = (
+        "dedup c.csv {}.csv --text-field text --id-field id --clusters {}.tsv --threads 1 --resume"
+    )
     arguments = asked.format("out", "list").split()
     count = in_another(asked.format("whole", "whole").split())
-    assert in_another(arguments, count - 1) is None  # before the list gets its name, and then the output
+    # before the list gets its name, and then the output
+    assert in_another(arguments, count - 1) is None
     assert [name for name in ("list.tsv", "out.csv") if Path(name).exists()] == []
     refuses_another(arguments, "list.tsv")
     refuses_another(arguments, "out.csv")
-    assert any(in_another(arguments, call, after=True) is None and Path("list.tsv").exists() for call in range(1, 5))
+    assert any(
+        in_another(arguments, call, after=True) is None and Path("list.tsv").exists()
+        for call in range(1, 5)
+    )
     refuses_another(arguments, "list.tsv")
     assert run(*arguments).exit_code == 0
     assert Path("out.csv").read_bytes() == Path("whole.csv").read_bytes()

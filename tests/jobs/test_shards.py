@@ -1,4 +1,7 @@
-"""A folder of files of rows to a folder of the same names: what each file keeps, kills, and what is refused."""
+"""A folder of files of rows to a folder of the same names.
+
+What each file keeps, kills, and what is refused.
+"""
 
 import csv
 import gzip
@@ -28,12 +31,16 @@ def write(path, rows):
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".parquet":
         types = pa.schema({"n": pa.int64(), "h": pa.string()}, {b"key": b"value"})
-        pq.write_table(pa.Table.from_pylist(rows, types), path, compression="zstd", row_group_size=7)
+        pq.write_table(
+            pa.Table.from_pylist(rows, types), path, compression="zstd", row_group_size=7
+        )
     elif path.suffix == ".jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     else:
         with path.open("w", newline="") as file:
-            lines = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",", lineterminator="\n")
+            lines = csv.writer(
+                file, delimiter="\t" if path.suffix == ".tsv" else ",", lineterminator="\n"
+            )
             lines.writerows([["n", "h"], *([row["n"], row["h"]] for row in rows)])
 
 
@@ -53,7 +60,10 @@ def numbers(path):
 
 
 def corpus_in(folder, suffix, seed, sizes=(40, 0, 31, 1, 55)):
-    """Write shards of rows with some equal hashes; return the numbers of the first row of each hash, by name."""
+    """Write shards of rows with some equal hashes.
+
+    Return the numbers of the first row of each hash, by name.
+    """
     rng, seen, wanted = random.Random(seed), set(), {}
     values = [rng.getrandbits(40) << 20 for _ in range(30)]
     names = sorted(f"{name}.{suffix}" for name in NAMES)
@@ -71,7 +81,11 @@ def order_of(name):
 
 
 def found_in(folder):
-    return {path.relative_to(folder).as_posix(): numbers(path) for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): numbers(path)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -101,14 +115,21 @@ def test_names_in_the_new_folder(tmp_path):
     paths = [tmp_path / "crawl" / name for name in sorted(wanted, key=order_of)]
     packed = paths[0].with_name(f"{paths[0].name}.gz")
     packed.write_bytes(gzip.compress(paths[0].read_bytes()))
-    files = [packed, *paths[1:2], *paths[3:]]  # of the two of one name, the one in the folder is given below
-    with pytest.raises(InputError, match=r"a\.jsonl\.gz and .*a\.jsonl would both be written to a\.jsonl: "):
+    # of the two of one name, the one in the folder is given below
+    files = [packed, *paths[1:2], *paths[3:]]
+    with pytest.raises(
+        InputError, match=r"a\.jsonl\.gz and .*a\.jsonl would both be written to a\.jsonl: "
+    ):
         fpstore.dedup([packed, *paths[1:]], tmp_path / "clean", fingerprint="h", radius=0)
     fpstore.dedup(files, tmp_path / "clean", fingerprint="h", radius=0)
-    assert sorted(found_in(tmp_path / "clean")) == sorted(path.name.removesuffix(".gz") for path in files)
+    assert sorted(found_in(tmp_path / "clean")) == sorted(
+        path.name.removesuffix(".gz") for path in files
+    )
     shutil.move(tmp_path / "crawl" / "deep", tmp_path / "other")
     paths[0].unlink()
-    fpstore.dedup([tmp_path / "crawl", tmp_path / "other"], tmp_path / "two", fingerprint="h", radius=0)
+    fpstore.dedup(
+        [tmp_path / "crawl", tmp_path / "other"], tmp_path / "two", fingerprint="h", radius=0
+    )
     assert sorted(found_in(tmp_path / "two")) == [
         "crawl/a.jsonl",
         "crawl/b.jsonl",
@@ -141,44 +162,82 @@ def test_what_is_refused(tmp_path):
     (tmp_path / "full" / "a.csv").write_text("mine")
     (tmp_path / "file").write_text("mine")
     for source, output, kind, message, force in (
-        ("crawl", "full", StoreExistsError, r"full exists: overwrite=True \(--force\) replaces it", False),
+        (
+            "crawl",
+            "full",
+            StoreExistsError,
+            r"full exists: overwrite=True \(--force\) replaces it",
+            False,
+        ),
         ("crawl", "file", StoreExistsError, "file exists, and is no folder", True),
         (
             "full/a.csv",
             "clean",
             InputError,
-            "rows of .csv are written as .csv or .jsonl or .parquet, and the name of a new folder ends with /",
+            (
+                "rows of .csv are written as .csv or .jsonl or .parquet, and the name of a new folder "
+                "ends with /"
+            ),
             False,
         ),
         ("full/a.csv", "full", InputError, r"full/a\.csv is an input in it", True),
-        ("crawl", "crawl/clean", InputError, "is in .*crawl, and the next run would read it", False),
+        (
+            "crawl",
+            "crawl/clean",
+            InputError,
+            "is in .*crawl, and the next run would read it",
+            False,
+        ),
         ("crawl", "clean.npy", InputError, "rows of .csv are written as .csv", False),
         ("crawl", "clean.gz", InputError, "rows of .csv are written as .csv", False),
     ):
         with pytest.raises(kind, match=message):
-            fpstore.dedup(tmp_path / source, tmp_path / output, fingerprint="h", radius=0, overwrite=force)
-    for name, table in (("a", {"h": ["0"], "n": [1]}), ("b", {"h": ["0"], "n": ["1"]}), ("c", {"h": ["0"]})):
+            fpstore.dedup(
+                tmp_path / source, tmp_path / output, fingerprint="h", radius=0, overwrite=force
+            )
+    for name, table in (
+        ("a", {"h": ["0"], "n": [1]}),
+        ("b", {"h": ["0"], "n": ["1"]}),
+        ("c", {"h": ["0"]}),
+    ):
         pq.write_table(pa.table(table), tmp_path / f"{name}.parquet")
-    with pytest.raises(InputError, match=r"b\.parquet: the column 'n' is string here, and int64 in .*a\.parquet"):
-        fpstore.dedup([tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "one.parquet", fingerprint="h", radius=0)
+    with pytest.raises(
+        InputError, match=r"b\.parquet: the column 'n' is string here, and int64 in .*a\.parquet"
+    ):
+        fpstore.dedup(
+            [tmp_path / "a.parquet", tmp_path / "b.parquet"],
+            tmp_path / "one.parquet",
+            fingerprint="h",
+            radius=0,
+        )
     with pytest.raises(InputError, match=r"c\.parquet: no column named 'n'"):
-        fpstore.dedup([tmp_path / "a.parquet", tmp_path / "c.parquet"], fingerprint="h", id="n", radius=0)
+        fpstore.dedup(
+            [tmp_path / "a.parquet", tmp_path / "c.parquet"], fingerprint="h", id="n", radius=0
+        )
     for name in "abc":
         (tmp_path / f"{name}.parquet").unlink()
     fpstore.dedup(tmp_path / "crawl", tmp_path / "full", fingerprint="h", radius=0, overwrite=True)
     (tmp_path / "full" / "notes.md").write_text("mine")
-    with pytest.raises(StoreExistsError, match=r"full/notes\.md is no \.csv file: name a new folder"):
-        fpstore.dedup(tmp_path / "crawl", tmp_path / "full", fingerprint="h", radius=0, overwrite=True)
+    with pytest.raises(
+        StoreExistsError, match=r"full/notes\.md is no \.csv file: name a new folder"
+    ):
+        fpstore.dedup(
+            tmp_path / "crawl", tmp_path / "full", fingerprint="h", radius=0, overwrite=True
+        )
     assert (tmp_path / "full" / "notes.md").read_text() == "mine"
     (tmp_path / "full" / "notes.md").unlink()
     (tmp_path / "full" / ".git").mkdir()
     (tmp_path / "full" / ".git" / "HEAD").write_text("mine")
     with pytest.raises(StoreExistsError, match=r"full/\.git/HEAD is no \.csv file"):
-        fpstore.dedup(tmp_path / "crawl", tmp_path / "full", fingerprint="h", radius=0, overwrite=True)
+        fpstore.dedup(
+            tmp_path / "crawl", tmp_path / "full", fingerprint="h", radius=0, overwrite=True
+        )
     shutil.rmtree(tmp_path / "full" / ".git")
     (tmp_path / "full" / "link.csv").symlink_to(tmp_path / "crawl" / "a.csv")
     with pytest.raises(StoreExistsError, match=r"full/link\.csv is no \.csv file"):
-        fpstore.dedup(tmp_path / "crawl", tmp_path / "full", fingerprint="h", radius=0, overwrite=True)
+        fpstore.dedup(
+            tmp_path / "crawl", tmp_path / "full", fingerprint="h", radius=0, overwrite=True
+        )
     assert (tmp_path / "full" / "link.csv").is_symlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["crawl", "file", "full"]
 
@@ -204,13 +263,23 @@ def test_a_shard_that_is_damaged_or_changes(tmp_path, suffix):
 
     for progress, kind in ((changes, InputError), (stops, KeyboardInterrupt)):
         with pytest.raises(kind):
-            fpstore.dedup(tmp_path / "crawl", tmp_path / "clean", fingerprint="h", radius=0, threads=2, progress=progress)
+            fpstore.dedup(
+                tmp_path / "crawl",
+                tmp_path / "clean",
+                fingerprint="h",
+                radius=0,
+                threads=2,
+                progress=progress,
+            )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["crawl"]
 
 
 @pytest.mark.parametrize("every", [2, slow(1)])
 def test_killed_and_resumed(tmp_path, monkeypatch, every):
-    """Before it is complete, the folder is not there; the same command goes on, and replaces a folder that it has not made."""
+    """Before it is complete, the folder is not there.
+
+    The same command goes on, and replaces a folder that it has not made.
+    """
     monkeypatch.chdir(tmp_path)
     wanted = corpus_in(Path("crawl"), "jsonl", 4)
     words = [
@@ -255,7 +324,9 @@ def test_command_line(folder: Path) -> None:
     out = fine("dedup", "shards", "clean", "--text-field", "text", "--threads", 2)
     assert re.search(r"kept +2  in clean\n", out)
     assert [pq.read_table(f"clean/{name}.parquet").num_rows for name in ("one", "two")] == [2, 0]
-    assert "clean exists: --force replaces it" in failure("dedup", "shards", "clean", "--text-field", "text")
+    assert "clean exists: --force replaces it" in failure(
+        "dedup", "shards", "clean", "--text-field", "text"
+    )
     assert "clean/c.tsv: is in the output: name another file for the list" in failure(
         "dedup", "shards", "clean", "--text-field", "text", "--clusters", "clean/c.tsv", "--force"
     )

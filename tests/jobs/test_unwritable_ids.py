@@ -1,4 +1,7 @@
-"""An id that a list cannot hold is refused when ids are read, and names its row; nothing is written, and no join is made."""
+"""An id that a list cannot hold is refused when ids are read, and names its row.
+
+Nothing is written, and no join is made.
+"""
 
 import json
 
@@ -13,7 +16,11 @@ TEXT = "the quick brown fox jumps over the lazy dog and runs away from here"
 @pytest.fixture(params=["tab\tid", "line\nid", "return\rid"])
 def corpus(request, tmp_path, monkeypatch):
     """Write rows in two formats; the third has an id that a .tsv file cannot hold."""
-    rows = [{"id": "a", "text": TEXT}, {"id": "b", "text": None}, {"id": request.param, "text": TEXT}]
+    rows = [
+        {"id": "a", "text": TEXT},
+        {"id": "b", "text": None},
+        {"id": request.param, "text": TEXT},
+    ]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "c.parquet")
@@ -48,5 +55,15 @@ def test_ids_that_cannot_be_written_are_refused_first(corpus, monkeypatch, comma
 
 @pytest.mark.parametrize("name", ["list.csv", "list.jsonl", "list.parquet"])
 def test_lists_that_hold_any_id_take_it(corpus, name):
-    done = run("dedup", "c.jsonl", "out.jsonl", "--text-field", "text", "--id-field", "id", "--clusters", name)
+    done = run(
+        "dedup",
+        "c.jsonl",
+        "out.jsonl",
+        "--text-field",
+        "text",
+        "--id-field",
+        "id",
+        "--clusters",
+        name,
+    )
     assert done.exit_code == 0, done.output

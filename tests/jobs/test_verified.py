@@ -46,12 +46,22 @@ def expected(maker, texts, radius, threshold, ranks):
     prints, known = maker.fingerprints(texts, empty="mask")
     table = pa.table({"t": texts})
     kept_for = {}
-    for some in fpstore.dedup(table, text="t", fingerprinter=maker, radius=radius, group="connected").clusters:
+    for some in fpstore.dedup(
+        table, text="t", fingerprinter=maker, radius=radius, group="connected"
+    ).clusters:
         kept = []
         for row in sorted(some, key=lambda row: (ranks[row], row)):
-            distances = {other: int(np.bitwise_count(prints[row] ^ prints[other]).sum()) for other in kept}
-            near = sorted((other for other in kept if distances[other] <= radius), key=lambda other: distances[other])
-            found = next((other for other in near if jaccard(maker, texts[row], texts[other]) >= threshold), None)
+            distances = {
+                other: int(np.bitwise_count(prints[row] ^ prints[other]).sum()) for other in kept
+            }
+            near = sorted(
+                (other for other in kept if distances[other] <= radius),
+                key=lambda other: distances[other],
+            )
+            found = next(
+                (other for other in near if jaccard(maker, texts[row], texts[other]) >= threshold),
+                None,
+            )
             if found is None:
                 kept.append(row)
             else:
@@ -79,56 +89,111 @@ def test_what_is_not_alike_enough_stays(way, keep):
     texts = corpus(radius or 1, marked=True)
     scores = np.random.default_rng(3).integers(0, 50, len(texts))
     table = pa.table({"t": texts, "s": scores})
-    given = {"text": "t", "fingerprinter": maker, "keep": keep} | ({"score": "s"} if keep == "highest" else {})
+    given = {"text": "t", "fingerprinter": maker, "keep": keep} | (
+        {"score": "s"} if keep == "highest" else {}
+    )
     given["radius"] = maker.radius(threshold) if radius is None else radius
-    wanted = expected(maker, texts, given["radius"], threshold, -scores if keep == "highest" else range(len(texts)))
+    wanted = expected(
+        maker,
+        texts,
+        given["radius"],
+        threshold,
+        -scores if keep == "highest" else range(len(texts)),
+    )
     found = fpstore.dedup(table, **given, verify=True, threshold=threshold)
     assert list(found.clusters) == wanted
     removed = {row for _, *others in wanted for row in others}
-    assert found.kept["t"].to_pylist() == [text for row, text in enumerate(texts) if row not in removed]
+    assert found.kept["t"].to_pylist() == [
+        text for row, text in enumerate(texts) if row not in removed
+    ]
     assert found.removed.rows.tolist() == sorted(removed)
     before = fpstore.dedup(table, **given, group="greedy")
     assert 0 < len(removed) < len(before.removed)
-    assert list(fpstore.dedup(table, **given, verify=True, threshold=threshold, threads=2).clusters) == wanted
+    assert (
+        list(fpstore.dedup(table, **given, verify=True, threshold=threshold, threads=2).clusters)
+        == wanted
+    )
 
 
 def test_rows_of_several_texts_and_pages_are_verified():
     rng = random.Random(5)
     rows = []
     for _ in range(40):
-        title, text = " ".join(rng.choices("abcdef", k=6)), " ".join(f"w{rng.randrange(300)}" for _ in range(30))
-        rows += [(title, text), (" ".join(rng.choices("uvwxyz", k=rng.randrange(12))) or None, text)]
+        title, text = (
+            " ".join(rng.choices("abcdef", k=6)),
+            " ".join(f"w{rng.randrange(300)}" for _ in range(30)),
+        )
+        rows += [
+            (title, text),
+            (" ".join(rng.choices("uvwxyz", k=rng.randrange(12))) or None, text),
+        ]
     maker = MinHash(size=2)
     table = pa.table({"title": [title for title, _ in rows], "text": [text for _, text in rows]})
     found = fpstore.dedup(
-        table, text=["title", "text"], fingerprinter=Fields(maker, {"title": 1, "text": 1}), radius=90, verify=True, threshold=0.7
+        table,
+        text=["title", "text"],
+        fingerprinter=Fields(maker, {"title": 1, "text": 1}),
+        radius=90,
+        verify=True,
+        threshold=0.7,
     )
     sets = [set(maker.features(title or "")) | set(maker.features(text)) for title, text in rows]
-    alike = [(a, b) for a in range(0, 80, 2) for b in [a + 1] if len(sets[a] & sets[b]) >= 0.7 * len(sets[a] | sets[b])]
+    alike = [
+        (a, b)
+        for a in range(0, 80, 2)
+        for b in [a + 1]
+        if len(sets[a] & sets[b]) >= 0.7 * len(sets[a] | sets[b])
+    ]
     assert [tuple(group) for group in found.clusters] == alike
     assert 0 < len(alike) < 40
     page = "<html><head><title>T</title></head><body><nav>{}</nav><article><p>{}</p></article></body></html>"
-    pages = [page.format(menu, " ".join(["a story of words about a fox and a dog."] * 5)) for menu in ("one two", "three")]
-    assert MainText(maker).feature_sets(pages).sizes.tolist() == [len(maker.features(main)) for main in ["T\n" + " ".join(
-        ["a story of words about a fox and a dog."] * 5)] * 2]  # fmt: skip
+    pages = [
+        page.format(menu, " ".join(["a story of words about a fox and a dog."] * 5))
+        for menu in ("one two", "three")
+    ]
+    assert MainText(maker).feature_sets(pages).sizes.tolist() == [
+        len(maker.features(main))
+        for main in ["T\n" + " ".join(["a story of words about a fox and a dog."] * 5)] * 2
+    ]
 
 
 def test_the_command_verifies_and_goes_on(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = corpus(3)
     Path("c.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    said = json.loads(fine("dedup", "c.jsonl", "clean.jsonl", "--text-field", "text", "--verify", "--threshold", "0.9", "--json"))
+    said = json.loads(
+        fine(
+            "dedup",
+            "c.jsonl",
+            "clean.jsonl",
+            "--text-field",
+            "text",
+            "--verify",
+            "--threshold",
+            "0.9",
+            "--json",
+        )
+    )
     found = fpstore.dedup(pa.table({"text": texts}), text="text", verify=True, threshold=0.9)
     assert said["removed"] == len(texts) - len(found.kept)
-    assert [json.loads(line)["text"] for line in Path("clean.jsonl").read_text().splitlines()] == found.kept["text"].to_pylist()
+    assert [
+        json.loads(line)["text"] for line in Path("clean.jsonl").read_text().splitlines()
+    ] == found.kept["text"].to_pylist()
     assert "verify (--verify) compares texts" in failure(
         "dedup", "c.jsonl", "x.jsonl", "--fingerprint-field", "text", "--verify", code=2
     )
 
 
 def test_a_corpus_without_clusters_is_verified():
-    assert fpstore.dedup(pa.table({"t": ["a b c d", "a b c d"]}), text="t", verify=True).kept.num_rows == 1
-    for texts in (["one two three four"], ["a b c d", "e f g h", "i j k l"], ["a b c d", None, " "]):
+    assert (
+        fpstore.dedup(pa.table({"t": ["a b c d", "a b c d"]}), text="t", verify=True).kept.num_rows
+        == 1
+    )
+    for texts in (
+        ["one two three four"],
+        ["a b c d", "e f g h", "i j k l"],
+        ["a b c d", None, " "],
+    ):
         found = fpstore.dedup(pa.table({"t": texts}), text="t", verify=True)
         assert (len(found.kept), len(found.clusters), len(found.removed)) == (len(texts), 0, 0)
 
@@ -140,9 +205,17 @@ def test_a_radius_at_which_unrelated_texts_are_near_is_noted(tmp_path, monkeypat
     Path("c.jsonl").write_text("".join(json.dumps({"t": text}) + "\n" for text in texts))
     told = "unrelated texts are near each other by chance"
     exact = ["--threshold", "0.3", "--search", "exact"]
-    for options, noted in (([], False), (["--threshold", "0.3"], False), (exact, False), ([*exact, "--no-verify"], True),
-                           (["--width", "32"], True), (["--method", "simhash", "--radius", "24"], True)):  # fmt: skip
-        result = run("dedup", "c.jsonl", "o.jsonl", "--text-field", "t", "--force", "--no-progress", *options)
+    for options, noted in (
+        ([], False),
+        (["--threshold", "0.3"], False),
+        (exact, False),
+        ([*exact, "--no-verify"], True),
+        (["--width", "32"], True),
+        (["--method", "simhash", "--radius", "24"], True),
+    ):
+        result = run(
+            "dedup", "c.jsonl", "o.jsonl", "--text-field", "t", "--force", "--no-progress", *options
+        )
         assert result.exit_code == 0
         assert (told in result.stderr) == noted, options
 
@@ -164,7 +237,12 @@ def test_input_that_changes_before_texts_are_compared_is_an_error(tmp_path, monk
     for name in "abc":
         Path("notes", f"{name}.txt").write_text("the same words in each of the texts")
     with pytest.raises(InputError, match="changed while it was read"):
-        fpstore.dedup("notes", text=True, verify=True, progress=lambda *_: Path("notes/c.txt").write_text("other"))
+        fpstore.dedup(
+            "notes",
+            text=True,
+            verify=True,
+            progress=lambda *_: Path("notes/c.txt").write_text("other"),
+        )
 
 
 def test_files_that_are_left_out_are_named_once(tmp_path, monkeypatch):
@@ -181,13 +259,19 @@ def test_files_that_are_left_out_are_named_once(tmp_path, monkeypatch):
 def test_what_is_refused():
     table = pa.table({"t": ["a b c d"], "h": pa.array([1], pa.uint64())})
     for given, message in (
-        ({"text": "t", "fingerprinter": LongestSentences(), "verify": True}, "longest-sentences has no features"),
+        (
+            {"text": "t", "fingerprinter": LongestSentences(), "verify": True},
+            "longest-sentences has no features",
+        ),
         ({"fingerprint": "h", "verify": True}, "compares texts"),
         ({"text": "t", "verify": 1}, "verify must be True or False"),
         ({"text": "t", "verify": True, "group": "connected"}, "makes groups without chains"),
         ({"text": "t", "method": ""}, "method must be one of"),
         ({"text": "t", "threshold": 1.5}, "threshold must be a number from 0 to 1"),
-        ({"text": "t", "threshold": 1.5, "verify": True, "radius": 3}, "threshold must be a number from 0 to 1"),
+        (
+            {"text": "t", "threshold": 1.5, "verify": True, "radius": 3},
+            "threshold must be a number from 0 to 1",
+        ),
         ({"text": "t", "threshold": 0.5, "radius": 3}, "not both"),
         ({"text": "t", "threshold": 0.5, "method": "simhash"}, "a Jaccard similarity"),
         ({"text": "t", "method": "tlsh"}, "method must be one of minhash, simhash"),
@@ -203,20 +287,39 @@ def test_what_is_refused():
 
 def test_defaults_follow_the_method_and_the_width():
     texts = [text for text in corpus(9) if text]
-    table = pa.table({"t": texts, "h": pa.array(SimHash().fingerprints(texts, empty="mask")[0], pa.uint64())})
+    table = pa.table(
+        {"t": texts, "h": pa.array(SimHash().fingerprints(texts, empty="mask")[0], pa.uint64())}
+    )
 
     def alike(first, second):
-        assert list(fpstore.dedup(table, **first).clusters) == list(fpstore.dedup(table, **second).clusters)
+        assert list(fpstore.dedup(table, **first).clusters) == list(
+            fpstore.dedup(table, **second).clusters
+        )
 
     alike({"text": "t"}, {"text": "t", "fingerprinter": MinHash(), "radius": 50, "group": "greedy"})
-    alike({"text": "t", "threshold": 0.5}, {"text": "t", "fingerprinter": MinHash(), "radius": MinHash().radius(0.5)})
-    alike({"text": "t", "width": 64}, {"text": "t", "fingerprinter": MinHash(width=64), "radius": MinHash(width=64).radius(0.7)})
-    alike({"text": "t", "method": "simhash"}, {"text": "t", "fingerprinter": SimHash(), "radius": 3, "group": "connected"})
-    alike({"text": "t", "method": "simhash", "width": 256}, {"text": "t", "fingerprinter": SimHash(width=256), "radius": 24})
+    alike(
+        {"text": "t", "threshold": 0.5},
+        {"text": "t", "fingerprinter": MinHash(), "radius": MinHash().radius(0.5)},
+    )
+    alike(
+        {"text": "t", "width": 64},
+        {"text": "t", "fingerprinter": MinHash(width=64), "radius": MinHash(width=64).radius(0.7)},
+    )
+    alike(
+        {"text": "t", "method": "simhash"},
+        {"text": "t", "fingerprinter": SimHash(), "radius": 3, "group": "connected"},
+    )
+    alike(
+        {"text": "t", "method": "simhash", "width": 256},
+        {"text": "t", "fingerprinter": SimHash(width=256), "radius": 24},
+    )
     alike({"fingerprint": "h"}, {"fingerprint": "h", "radius": 3, "width": 64})
     table = table.append_column("u", pa.array(texts[::-1]))
     weighted = Fields(MinHash(weighting="count"), {"t": 4, "u": 1})
-    alike({"text": {"t": 4, "u": 1}}, {"text": {"t": 4, "u": 1}, "fingerprinter": weighted, "radius": 50, "group": "greedy"})
+    alike(
+        {"text": {"t": 4, "u": 1}},
+        {"text": {"t": 4, "u": 1}, "fingerprinter": weighted, "radius": 50, "group": "greedy"},
+    )
     assert np.all(MinHash().feature_sets([]).sizes == 0)
 
 
@@ -234,7 +337,9 @@ def test_what_fails_beside_one_text_is_compared_again():
     assert list(found.clusters) == [[1, 2, 3, 4]]
     assert found.kept.num_rows == 2
     table = pa.table({"t": texts, "score": [9, 1, 3, 2, 0]})
-    found = fpstore.dedup(table, text="t", radius=60, verify=True, threshold=0.9, score="score", keep="highest")
+    found = fpstore.dedup(
+        table, text="t", radius=60, verify=True, threshold=0.9, score="score", keep="highest"
+    )
     assert list(found.clusters) == [[2, 1, 3, 4]]
 
 
@@ -249,7 +354,10 @@ def test_the_nearest_are_compared_up_to_a_bound(monkeypatch, most, representativ
 
 
 class Kernel:
-    """The kernel, with what calls of it read: the elements of their arrays, and what the kernel itself counts."""
+    """The kernel, with what calls of it read.
+
+    The elements of their arrays, and what the kernel itself counts.
+    """
 
     def __init__(self, kernel, read):
         self._kernel, self._read = kernel, read
@@ -277,7 +385,10 @@ def read_for(monkeypatch, texts, **given):
 @pytest.mark.parametrize("search", ["bands", "exact"])
 @pytest.mark.parametrize("copies", [2, 1000])
 def test_the_work_of_verification_is_that_of_each_document(monkeypatch, copies, search):
-    """Each document had the bounds of all sets checked: four times the work for twice the documents."""
+    """Each document had the bounds of all sets checked.
+
+    Four times the work for twice the documents.
+    """
     texts = [" ".join(f"w{n // copies}x{i}" for i in range(20)) for n in range(2000)]
     removed, once = read_for(monkeypatch, texts[:1000], search=search)
     assert removed == 1000 - 1000 // copies
@@ -299,8 +410,13 @@ def test_a_reference_is_verified_at_a_fixed_price(monkeypatch, tmp_path):
 def test_near_texts_that_are_not_alike_have_a_bound(monkeypatch):
     """Each document is near all others."""
     rng = random.Random(3)
-    texts = [" ".join([*(f"t{n}" for n in range(30)), *(f"w{rng.randrange(10**6)}" for _ in range(8))]) for _ in range(1200)]
+    texts = [
+        " ".join([*(f"t{n}" for n in range(30)), *(f"w{rng.randrange(10**6)}" for _ in range(8))])
+        for _ in range(1200)
+    ]
     removed, read = read_for(monkeypatch, texts, threshold=0.9, radius=120)
     sizes = MinHash().feature_sets(texts).sizes
     assert removed == 0
-    assert read < len(texts) * (len(texts) / 2 + 2 * 256 * int(sizes.max()) + 2 * int(sizes.max()) + 10)
+    assert read < len(texts) * (
+        len(texts) / 2 + 2 * 256 * int(sizes.max()) + 2 * int(sizes.max()) + 10
+    )

@@ -1,4 +1,7 @@
-"""Low thresholds of `dedup`: texts are compared exactly unless a caller says otherwise, and unrelated texts stay."""
+"""Low thresholds of `dedup`.
+
+Texts are compared exactly unless a caller says otherwise, and unrelated texts stay.
+"""
 
 import json
 from pathlib import Path
@@ -15,7 +18,10 @@ from fpstore.hashing.corpora import open_corpus
 from fpstore.io.source import Projection
 from fpstore.jobs.dedup_job import MOST_UNRELATED, Likeness, dedup_job
 
-VERIFIED, UNVERIFIED = "are read again and compared exactly", "with a line in common may be near each other"
+VERIFIED, UNVERIFIED = (
+    "are read again and compared exactly",
+    "with a line in common may be near each other",
+)
 COUNT, COPIES = 3000, 20
 
 
@@ -23,29 +29,53 @@ COUNT, COPIES = 3000, 20
 def strangers():
     """Return unrelated texts of 150 words, 7 of them a common line."""
     words = np.random.default_rng(1).integers(0, 50_000, (COUNT, 143)).tolist()
-    return ["all rights reserved by the publisher x " + " ".join(f"w{n}" for n in some) for some in words]
+    return [
+        "all rights reserved by the publisher x " + " ".join(f"w{n}" for n in some)
+        for some in words
+    ]
 
 
 def with_copies(texts):
-    """Return texts, and behind them copies of the first ones, whose last 20 words are others: a similarity of about 0.75."""
-    return [*texts, *(" ".join([*text.split()[:-20], *(f"x{i}" for i in range(20))]) for text in texts[:COPIES])]
+    """Return texts, and behind them copies of the first ones, whose last 20 words are others.
+
+    A similarity of about 0.75.
+    """
+    return [
+        *texts,
+        *(
+            " ".join([*text.split()[:-20], *(f"x{i}" for i in range(20))])
+            for text in texts[:COPIES]
+        ),
+    ]
 
 
 def planned(threshold, maker=None, **given):
     corpus = open_corpus(pa.table({"t": ["a b c d"] * 2000}), False)
     likeness = Likeness(threshold=threshold, **given)
-    return dedup_job(Projection(width=Width(64)), "t", None, likeness, "keep", maker, False).planned(corpus)
+    return dedup_job(
+        Projection(width=Width(64)), "t", None, likeness, "keep", maker, False
+    ).planned(corpus)
 
 
 def test_unrelated_texts_with_a_common_line_stay(strangers):
     table = pa.table({"t": with_copies(strangers)})
-    assert fpstore.dedup(table, text="t", threshold=0.3).removed.rows.tolist() == list(range(COUNT, COUNT + COPIES))
+    assert fpstore.dedup(table, text="t", threshold=0.3).removed.rows.tolist() == list(
+        range(COUNT, COUNT + COPIES)
+    )
     removed = fpstore.dedup(table, text="t", threshold=0.3, verify=False).removed.rows
     assert len(removed[removed < COUNT]) > 0
 
 
 def test_the_rule_leaves_higher_thresholds_as_they_are():
-    for threshold, least in ((0.1, 0.1), (0.3, 0.3), (0.4, 0.4), (0.45, None), (0.5, None), (0.7, None), (None, None)):
+    for threshold, least in (
+        (0.1, 0.1),
+        (0.3, 0.3),
+        (0.4, 0.4),
+        (0.45, None),
+        (0.5, None),
+        (0.7, None),
+        (None, None),
+    ):
         job = planned(threshold)
         assert job.least_similarity == least, threshold
         assert (job.unrelated >= MOST_UNRELATED) == (least is not None)
@@ -54,25 +84,35 @@ def test_the_rule_leaves_higher_thresholds_as_they_are():
     assert planned(0.3, verify=False).least_similarity is None
     assert planned(0.3, group="connected").least_similarity is None
     assert planned(None, radius=106).least_similarity is None
-    assert planned(0.3, MinHash(weighting="count")).least_similarity is None  # another similarity than that of sets
+    # another similarity than that of sets
+    assert planned(0.3, MinHash(weighting="count")).least_similarity is None
     assert planned(0.45, verify=True).least_similarity == 0.45
 
 
 def test_notes_say_what_is_verified_and_what_cannot_be(tmp_path, monkeypatch, strangers):
     monkeypatch.chdir(tmp_path)
     texts = with_copies(strangers[:300])
-    Path("c.jsonl").write_text("".join(json.dumps({"id": n, "t": text}) + "\n" for n, text in enumerate(texts)))
+    Path("c.jsonl").write_text(
+        "".join(json.dumps({"id": n, "t": text}) + "\n" for n, text in enumerate(texts))
+    )
     prints = MinHash().fingerprints(texts)
     Path("h.tsv").write_text("h\n" + "".join(row.tobytes().hex() + "\n" for row in prints))
     of_texts, low = ("c.jsonl", "--text-field", "t"), ("--threshold", "0.3")
     store = ("--id-field", "id", "--against", "new.fps", "--add")
     for options, verifies, warns in (
-        ((*of_texts, *low), True, ""), ((*of_texts, *low, "--no-verify"), False, ""), (of_texts, False, ""),
-        ((*of_texts, *low, "--verify"), False, ""), ((*of_texts, *low, "--group", "connected"), False, "or --verify"),
+        ((*of_texts, *low), True, ""),
+        ((*of_texts, *low, "--no-verify"), False, ""),
+        (of_texts, False, ""),
+        ((*of_texts, *low, "--verify"), False, ""),
+        ((*of_texts, *low, "--group", "connected"), False, "or --verify"),
         ((*of_texts, *low, *store), False, "a store has no texts"),
-        (("h.tsv", "--fingerprint-field", "h", "--width", "256", "--radius", "106"), False, "fingerprints cannot be verified"),
+        (
+            ("h.tsv", "--fingerprint-field", "h", "--width", "256", "--radius", "106"),
+            False,
+            "fingerprints cannot be verified",
+        ),
         (("h.tsv", "--fingerprint-field", "h", "--width", "256", "--radius", "50"), False, ""),
-    ):  # fmt: skip
+    ):
         name, *others = options
         result = run("dedup", name, "o" + Path(name).suffix, *others, "--force", "--no-progress")
         assert result.exit_code == 0, result.stderr
@@ -81,7 +121,9 @@ def test_notes_say_what_is_verified_and_what_cannot_be(tmp_path, monkeypatch, st
         assert warns in result.stderr
 
 
-def test_a_reference_of_texts_and_a_job_that_is_resumed_verify_too(tmp_path, monkeypatch, strangers):
+def test_a_reference_of_texts_and_a_job_that_is_resumed_verify_too(
+    tmp_path, monkeypatch, strangers
+):
     monkeypatch.chdir(tmp_path)
     rows = [json.dumps({"t": text}) + "\n" for text in with_copies(strangers)]
     Path("old.jsonl").write_text("".join(rows[: COUNT // 2]))

@@ -84,7 +84,10 @@ def test_encoder_refuses_a_block_size(block_bytes):
 
 @pytest.mark.parametrize("lengths", [None, NO_CODE], ids=CODECS)
 def test_a_key_beyond_the_last_entry_is_found_though_every_checksum_is_right(lengths):
-    """What only a faulty or hostile writer can make: whoever looks for such a key is told, not answered."""
+    """What only a faulty or hostile writer can make.
+
+    Whoever looks for such a key is told, not answered.
+    """
     keys = make_keys("random", 5, 12)
     image = bytearray(tableimage.build(keys, block_bytes=256, lengths=lengths))
     header = reference.parse_header(image, len(image))

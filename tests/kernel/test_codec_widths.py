@@ -15,7 +15,16 @@ import reference
 import reference_records
 import tableimage
 from speeds import crossed, slow
-from tableimage import WIDTHS, check_index, kinds_of, make_rows, open_table, read_everything, rows_near, sorted_rows
+from tableimage import (
+    WIDTHS,
+    check_index,
+    kinds_of,
+    make_rows,
+    open_table,
+    read_everything,
+    rows_near,
+    sorted_rows,
+)
 
 from fpstore import _kernel
 from fpstore.design.blocks import CODECS, HUFFMAN
@@ -59,7 +68,9 @@ def tables(width, kind, size, block_bytes):
         keys = sorted_rows(_kernel.permute(rows, permutation))
         lengths = None
         if number == 1:  # codes that no histogram asks for
-            lengths = tableimage.complete_lengths(size, set(tableimage.symbols_of(keys)), width=width)
+            lengths = tableimage.complete_lengths(
+                size, set(tableimage.symbols_of(keys)), width=width
+            )
         elif number == 2:
             lengths = tableimage.NO_CODE
         image = tableimage.build(rows, permutation, block_bytes, lengths)
@@ -74,7 +85,9 @@ def reference_blocks(image):
     """Return the keys of an image, and the blocks that the reference makes of them."""
     readable = reference.Table(image)
     header, keys = readable.header, list(readable.permuted())
-    return keys, reference.encode_blocks(keys, header.code_bits, header.block_bytes, header.seed, header.width)
+    return keys, reference.encode_blocks(
+        keys, header.code_bits, header.block_bytes, header.seed, header.width
+    )
 
 
 def same(found, expected):
@@ -109,10 +122,15 @@ def test_blocks_are_decoded_alone_and_together(width, kind):
         for image, table, readable in tables(width, kind, size, block_bytes)[1]:
             check_index(image)
             values, counts, end = table.decode(0, table.block_count, size)
-            assert (brute_force.numbers_of(values), end) == (reference_blocks(image)[0], table.block_count)
+            assert (brute_force.numbers_of(values), end) == (
+                reference_blocks(image)[0],
+                table.block_count,
+            )
             assert counts.sum() == len(values)
             for block in {0, table.block_count // 2, table.block_count - 1}:
-                assert brute_force.numbers_of(table.decode(block, block + 1, 0)[0]) == readable.block(block)
+                assert brute_force.numbers_of(
+                    table.decode(block, block + 1, 0)[0]
+                ) == readable.block(block)
             assert [table.key_of(block) for block in range(table.block_count)] == readable.keys
 
 
@@ -131,7 +149,8 @@ def test_the_encoder_refuses_repeats_and_names_them(width):
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_code_that_the_keys_do_not_have_is_refused(width):
-    rows = rows_of([1 << 200, 3 << 200] if width == 256 else [1 << 40, 3 << 40], width)  # 256: two that tie
+    # 256: two that tie
+    rows = rows_of([1 << 200, 3 << 200] if width == 256 else [1 << 40, 3 << 40], width)
     symbol = tableimage.symbols_of(rows)[0]
     lengths = np.zeros(65, np.uint8)
     lengths[[1, 3]] = 1
@@ -182,7 +201,10 @@ def test_a_wrong_word_of_an_index_is_found_or_does_no_harm(width, kind):
 
 @pytest.mark.parametrize(("width", "codec"), crossed(WIDTHS, CODECS))
 def test_blocks_with_a_right_checksum_are_judged_alike(width, codec):
-    """Whatever else the block says; the reference alone looks at order, padding, and bits behind a short fingerprint."""
+    """Whatever else the block says.
+
+    The reference alone looks at order, padding, and bits behind a short fingerprint.
+    """
     rng = np.random.default_rng(width)
     lenient = ("entries out of order", "padding is not zero", "bits behind the fingerprint")
     judged = set()
@@ -197,7 +219,9 @@ def test_blocks_with_a_right_checksum_are_judged_alike(width, codec):
         image[4096:4100] = reference.block_sum(image[4096 : 4096 + 128], seed).to_bytes(4, "little")
         table = open_table(bytes(image))
         try:
-            expected = reference.decode_block(image[4096:][:128], header.code_bits, header.seed, 0, key, None, width)
+            expected = reference.decode_block(
+                image[4096:][:128], header.code_bits, header.seed, 0, key, None, width
+            )
         except reference.FormatError as error:
             judged.add(str(error))
             if str(error) not in lenient:
@@ -224,10 +248,16 @@ def test_permutations_digests_and_selections(width):
         assert [reference.permute(number, permutation.tolist()) for number in numbers] == expected
         assert [reference.unpermute(key, permutation.tolist()) for key in expected] == numbers
         assert np.array_equal(_kernel.permute(keys, permutation, True), rows)
-        assert _kernel.digest(keys, permutation) == _kernel.digest(rows) == reference.set_digest(numbers, width)
+        assert (
+            _kernel.digest(keys, permutation)
+            == _kernel.digest(rows)
+            == reference.set_digest(numbers, width)
+        )
         low, high = sorted(expected[:2])
         out = np.empty_like(rows)
-        kept = _kernel.permute_select(rows, permutation, rows_of([low], width), rows_of([high], width), out)
+        kept = _kernel.permute_select(
+            rows, permutation, rows_of([low], width), rows_of([high], width), out
+        )
         assert brute_force.numbers_of(out[:kept]) == [key for key in expected if low <= key <= high]
 
 
@@ -262,7 +292,9 @@ def check_stable_sorts(width, size):
         for count in {1, 20, min(bits, 64), bits}:
             part = rows.copy()
             _kernel.sort_keys(part, np.empty_like(part), count)
-            assert brute_force.numbers_of(part) == sorted(numbers, key=lambda number, by=bits - count: number >> by)
+            assert brute_force.numbers_of(part) == sorted(
+                numbers, key=lambda number, by=bits - count: number >> by
+            )
         ids = rng.integers(0, 5, size, np.uint64)
         pairs = np.column_stack([rows, ids]).ravel()
         _kernel.sort_pairs(pairs, np.empty_like(pairs), words)
@@ -275,7 +307,9 @@ def check_stable_sorts(width, size):
         keys = rows_of(sorted(set(numbers)), width)
         assert np.array_equal(sorted_keys[:key_count], keys)
         assert sorted_ids[:id_count].tolist() == [number for _, number in expected]
-        assert counts[:key_count].tolist() == list(Counter(number for number, _ in expected).values())
+        assert counts[:key_count].tolist() == list(
+            Counter(number for number, _ in expected).values()
+        )
 
 
 # --- Searches -------------------------------------------------------------------------------------
@@ -292,7 +326,9 @@ def test_locate(width, kind):
                 for rank, key in enumerate(readable.block(block)):
                     places[reference.unpermute(key, readable.header.permutation)] = (block, rank)
             blocks, ranks = table.locate(queries)
-            for query, block, rank in zip(brute_force.numbers_of(queries), blocks.tolist(), ranks.tolist(), strict=True):
+            for query, block, rank in zip(
+                brute_force.numbers_of(queries), blocks.tolist(), ranks.tolist(), strict=True
+            ):
                 assert (block, rank) == places.get(query, (2**64 - 1, 0))
                 assert table.locate_one(query) == places.get(query)
 
@@ -309,7 +345,9 @@ def test_scan_and_nearest(width, kind):
                 expected = brute_force.brute_force_many(rows, queries, radius)
                 same(table.scan(queries, radius, 0, table.block_count), expected)
             _, table, _ = found[0]
-            lims, nearest, distances, more = table.nearest(queries, radius, 3, 0, table.block_count, absent)
+            lims, nearest, distances, more = table.nearest(
+                queries, radius, 3, 0, table.block_count, absent
+            )
             for i, query in enumerate(queries):
                 near, far = brute_force.brute_force(left, query, radius)
                 assert np.array_equal(nearest[lims[i] : lims[i + 1]], near[:3])
@@ -319,7 +357,11 @@ def test_scan_and_nearest(width, kind):
 
 @pytest.mark.parametrize(
     ("width", "kind", "prefix_bits"),
-    [case for case in crossed(WIDTHS, range(3), (0, 1, 9, 20, 31, 32, 41, 64), share=6) if case.values[2] <= case.values[0]],
+    [
+        case
+        for case in crossed(WIDTHS, range(3), (0, 1, 9, 20, 31, 32, 41, 64), share=6)
+        if case.values[2] <= case.values[0]
+    ],
 )
 def test_probe(width, kind, prefix_bits):
     """Once each: what lies within the radius and shares enough leading bits with the query in one of two tables."""
@@ -333,7 +375,10 @@ def test_probe(width, kind, prefix_bits):
         for (_, table, _), flips in zip(found, (min(prefix_bits, 1), 0), strict=True):
             prober.add(table, prefix_bits, flips, tableimage.flip_masks(prefix_bits, flips))
             permutation = np.frombuffer(table.permutation, np.uint8)
-            ahead, entries = (_kernel.permute(part, permutation).reshape(len(part), -1)[:, 0] for part in (queries, rows))
+            ahead, entries = (
+                _kernel.permute(part, permutation).reshape(len(part), -1)[:, 0]
+                for part in (queries, rows)
+            )
             mask = tableimage.top_mask(prefix_bits) if prefix_bits else np.uint64(0)
             reached |= np.bitwise_count((ahead[:, None] ^ entries[None, :]) & mask) <= flips
         for radius in (0, 3, width // 4, width):
@@ -352,14 +397,21 @@ def test_fingerprints_that_differ_in_all_of_256_bits():
     rows = rows_of([0, 1, 2**256 - 2, 2**256 - 1], 256)
     table = open_table(tableimage.build(rows, identity(256), 128))
     lims, found, distances = table.scan(rows[:1], 256, 0, table.block_count)
-    assert (lims.tolist(), distances.dtype, distances.tolist()) == ([0, 4], np.uint16, [0, 1, 255, 256])
+    assert (lims.tolist(), distances.dtype, distances.tolist()) == (
+        [0, 4],
+        np.uint16,
+        [0, 1, 255, 256],
+    )
     assert np.array_equal(found, rows)
     assert table.scan(rows[:1], 255, 0, table.block_count)[2].tolist() == [0, 1, 255]
 
 
 @pytest.mark.parametrize(("width", "kind"), crossed(WIDTHS, ["clustered", "extreme"]))
 def test_id_records_of_every_width_lead_back(width, kind):
-    """The seed of a record is the digest and all words of the key: one of another key is refused."""
+    """The seed of a record is the digest and all words of the key.
+
+    One of another key is refused.
+    """
     _, found = tables(width, kind, 65, 128)
     _, table, readable = found[0]
     key = table.key_of(0)
@@ -367,4 +419,10 @@ def test_id_records_of_every_width_lead_back(width, kind):
     record = reference_records.encode_record([[i] for i in range(len(readable.block(0)))], seed)
     assert unpack_record(record, seed, "x")[1].tolist() == list(range(len(readable.block(0))))
     with pytest.raises(CorruptStoreError):
-        unpack_record(record, reference_records.record_seed(table.set_digest, key ^ 1 << (64 if width > 64 else 32), width), "x")
+        unpack_record(
+            record,
+            reference_records.record_seed(
+                table.set_digest, key ^ 1 << (64 if width > 64 else 32), width
+            ),
+            "x",
+        )

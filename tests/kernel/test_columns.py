@@ -1,20 +1,52 @@
-"""Column tables against brute force: probes, scans and look-ups of every kind of set, in every instruction set."""
+"""Column tables against brute force.
+
+Probes, scans and look-ups of every kind of set, in every instruction set.
+"""
 
 import column_sets
 import numpy as np
 import pytest
-from column_sets import KINDS, Built, as_given, brute, even_thresholds, make_queries, make_set, matches, random_thresholds, verify
+from column_sets import (
+    KINDS,
+    Built,
+    as_given,
+    brute,
+    even_thresholds,
+    make_queries,
+    make_set,
+    matches,
+    random_thresholds,
+    verify,
+)
 from speeds import crossed, slow
 
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
 
 ISAS = _kernel.available_isas()
-# (width, tables, bits of a bucket): blocks that are longer than bucket and tag, and such that are shorter than a tag.
+# (width, tables, bits of a bucket): blocks that are longer than bucket and tag, and such that are
+# shorter than a tag.
 DESIGNS = [
-    (32, 2, 16), (32, 4, 8), (32, 1, 19), (32, 2, 13), (64, 4, 16), (64, 5, 12), (64, 7, 9), (64, 3, 19), (64, 8, 8), (64, 1, 10),
-    (128, 8, 16), (128, 4, 16), (128, 7, 18), (128, 16, 8), (128, 1, 12), (256, 16, 16), (256, 8, 14), (256, 32, 8), (256, 2, 19),
-]  # fmt: skip
+    (32, 2, 16),
+    (32, 4, 8),
+    (32, 1, 19),
+    (32, 2, 13),
+    (64, 4, 16),
+    (64, 5, 12),
+    (64, 7, 9),
+    (64, 3, 19),
+    (64, 8, 8),
+    (64, 1, 10),
+    (128, 8, 16),
+    (128, 4, 16),
+    (128, 7, 18),
+    (128, 16, 8),
+    (128, 1, 12),
+    (256, 16, 16),
+    (256, 8, 14),
+    (256, 32, 8),
+    (256, 2, 19),
+]
 
 
 def radii(width, tables, bucket_bits):
@@ -24,7 +56,9 @@ def radii(width, tables, bucket_bits):
 
 
 @pytest.mark.parametrize(
-    ("isa", "design", "kind", "count"), crossed(ISAS, DESIGNS, KINDS, [0, 1, 2, 5, 300, 3000], share=37), indirect=["isa"]
+    ("isa", "design", "kind", "count"),
+    crossed(ISAS, DESIGNS, KINDS, [0, 1, 2, 5, 300, 3000], share=37),
+    indirect=["isa"],
 )
 def test_probes_find_what_brute_force_finds(tmp_path, isa, design, kind, count):
     width, tables, bucket_bits = design
@@ -41,7 +75,9 @@ def test_probes_find_what_brute_force_finds(tmp_path, isa, design, kind, count):
             assert matches(built.probe(as_given(queries), radius, chosen)) == right
         assert matches(built.probe(as_given(queries), radius)) == right
         for i in range(3):
-            assert matches(built.probe(as_given(queries[i : i + 1]), radius, None if i % 2 else chosen)) == [right[i]]
+            assert matches(
+                built.probe(as_given(queries[i : i + 1]), radius, None if i % 2 else chosen)
+            ) == [right[i]]
 
 
 @pytest.mark.parametrize(("width", "count"), crossed([32, 64, 128, 256], [1023, 1024, 3000]))
@@ -58,7 +94,9 @@ def test_many_queries_are_answered_in_their_own_order(tmp_path, width, count):
         assert sum(map(bool, found)) > count // 4
 
 
-@pytest.mark.parametrize(("width", "chosen"), [(64, True), slow(32, False), slow(256, False), slow(256, True)])
+@pytest.mark.parametrize(
+    ("width", "chosen"), [(64, True), slow(32, False), slow(256, False), slow(256, True)]
+)
 def test_more_queries_than_go_through_a_table_at_once(tmp_path, width, chosen):
     rng = np.random.default_rng(width)
     words = make_set("clustered", width, 500, rng)
@@ -80,10 +118,14 @@ def test_every_radius_up_to_the_width(tmp_path, width, tables):
     words = make_set("uniform", width, 40, rng)
     built = Built(tmp_path, words, width, tables, 8, rng)
     queries = make_queries(words, width, 3, 3, rng)
-    queries[0] = ~words[0] if width > 32 else (~words[0] & np.uint64(0xFFFFFFFF00000000))  # as far as can be
+    # as far as can be
+    queries[0] = ~words[0] if width > 32 else (~words[0] & np.uint64(0xFFFFFFFF00000000))
     for radius in [*range(0, width, 11), width - 1, width, width + 5]:
         right = brute(words, queries, radius)
-        assert matches(built.probe(as_given(queries), radius, even_thresholds(radius, tables))) == right
+        assert (
+            matches(built.probe(as_given(queries), radius, even_thresholds(radius, tables)))
+            == right
+        )
         assert matches(built.probe(as_given(queries), radius)) == right
 
 
@@ -99,7 +141,9 @@ def test_scans_locating_and_decoding(tmp_path, isa, width):
         for reader in readers:
             table = reader.kernel
             queries = make_queries(words, width, 40, 6, rng)
-            assert matches(table.scan(as_given(queries), 6, 0, table.block_count)) == brute(words, queries, 6)
+            assert matches(table.scan(as_given(queries), 6, 0, table.block_count)) == brute(
+                words, queries, 6
+            )
             blocks, ranks = table.locate(as_given(np.concatenate([words, queries])))
             entries, counts, end = table.decode(0, table.block_count, 128 * table.block_count)
             assert (counts.sum(), end) == (len(words), table.block_count)
@@ -110,7 +154,9 @@ def test_scans_locating_and_decoding(tmp_path, isa, width):
             entries = entries.reshape(words.shape)
             part = table.block_count // 3
             rest = entries[part * 128 :]
-            assert matches(table.scan(as_given(queries), 6, part, table.block_count)) == brute(rest, queries, 6)
+            assert matches(table.scan(as_given(queries), 6, part, table.block_count)) == brute(
+                rest, queries, 6
+            )
             assert (entries[(blocks * 128 + ranks)[: len(words)].astype(np.int64)] == words).all()
             known = {tuple(row) for row in words.tolist()}
             for query, block in zip(queries.tolist(), blocks[len(words) :].tolist(), strict=True):
@@ -128,7 +174,9 @@ def test_blocks_of_entries(tmp_path, width):
     words = make_set("uniform", width, 1000, rng)
     digest = _kernel.digest(as_given(words))
     if width == 64:
-        layout = column_sets.ColumnLayout(column_sets.KIND_COPIES, 64, len(words), digest, bytes(range(64)))
+        layout = column_sets.ColumnLayout(
+            column_sets.KIND_COPIES, 64, len(words), digest, bytes(range(64))
+        )
     else:
         layout = column_sets.rows_layout(width, len(words), digest)
     reader = column_sets.ColumnTable(column_sets.write(tmp_path / "t", layout, as_given(words)))
@@ -144,7 +192,9 @@ def test_blocks_of_entries(tmp_path, width):
     assert (reader.sample_keys(3) == as_given(words)[last[::3]]).all()
     assert (reader.sample_keys(70) == as_given(words)[last[:1]]).all()
     places = rng.integers(0, len(words), 50)
-    found = table.entries_at((places // 128).astype(np.uint64), (places % 128).astype(np.uint32), "ids")
+    found = table.entries_at(
+        (places // 128).astype(np.uint64), (places % 128).astype(np.uint32), "ids"
+    )
     assert (found == as_given(words)[places]).all()
     for block in range(8):
         entries, counts, end = table.decode(block, 8, 200)
@@ -168,7 +218,9 @@ def test_balanced_thresholds_meet_fewer_entries(tmp_path):
     built = Built.__new__(Built)
     column_sets.Built.__init__(built, tmp_path, words, 64, 4, 14, _Unshuffled())
     queries = as_given(make_queries(words, 64, 50, 6, rng))
-    even, chosen = (built.probe(queries, 6, thresholds) for thresholds in (even_thresholds(6, 4), None))
+    even, chosen = (
+        built.probe(queries, 6, thresholds) for thresholds in (even_thresholds(6, 4), None)
+    )
     assert (even[1] == chosen[1]).all()
     assert chosen[3][1] < even[3][1] / 2
 

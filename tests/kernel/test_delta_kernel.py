@@ -1,4 +1,7 @@
-"""The in-memory delta against a slow model: presence, ids and probes as of every version, on every instruction set."""
+"""The in-memory delta against a slow model.
+
+Presence, ids and probes as of every version, on every instruction set.
+"""
 
 import brute_force
 import numpy as np
@@ -51,16 +54,22 @@ def check(pair: Pair, version: int) -> None:
             assert lists(*found) == [row[:limit] for row in expected]
             assert more.tolist() == [len(row) > limit for row in expected]
     fps = [*pair.pool, *queries]
-    assert delta.states(pair.rows(fps), version).tolist() == [model.state(version, fp) for fp in fps]
+    assert delta.states(pair.rows(fps), version).tolist() == [
+        model.state(version, fp) for fp in fps
+    ]
     assert [delta.state(fp, version) for fp in fps] == [model.state(version, fp) for fp in fps]
     base_ids = [sorted(model.base.get(fp, ())) for fp in fps]
     lims = np.cumsum([0, *map(len, base_ids)]).astype(np.int64)
     ids = delta.ids(pair.rows(fps), lims, words(i for part in base_ids for i in part), version)
     expected_ids = [sorted(content.get(fp, ())) for fp in fps]
     assert lists(*ids) == expected_ids
-    assert [delta.ids_one(fp, part, version) for fp, part in zip(fps, base_ids, strict=True)] == expected_ids
+    assert [
+        delta.ids_one(fp, part, version) for fp, part in zip(fps, base_ids, strict=True)
+    ] == expected_ids
     both = [(fp, item) for fp in pair.pool for item in pair.ids]
-    pairs = delta.pair_states(pair.rows(fp for fp, _ in both), words(item for _, item in both), version)
+    pairs = delta.pair_states(
+        pair.rows(fp for fp, _ in both), words(item for _, item in both), version
+    )
     assert pairs.tolist() == [model.pair(version, fp, item) for fp, item in both]
     wanted = [*pair.rng.choices(pair.ids, k=3), 12345]
     fingerprints, ids = delta.find(words(wanted), version)
@@ -75,11 +84,15 @@ def check_export(pair: Pair, version: int) -> None:
     numbers = brute_force.numbers_of(fps)
     assert numbers == sorted(touched)
     assert in_base.tolist() == [fp in pair.model.base for fp in numbers]
-    assert lists(lims, ids) == [[] if fp in pair.model.base else sorted(content.get(fp, ())) for fp in numbers]
+    assert lists(lims, ids) == [
+        [] if fp in pair.model.base else sorted(content.get(fp, ())) for fp in numbers
+    ]
 
 
 @pytest.mark.parametrize(
-    ("isa", "radius", "loaded"), crossed(ISAS, [*range(9), 11, 20, 40, 64], [0, 3, 6], share=11), indirect=["isa"]
+    ("isa", "radius", "loaded"),
+    crossed(ISAS, [*range(9), 11, 20, 40, 64], [0, 3, 6], share=11),
+    indirect=["isa"],
 )
 def test_every_version_reads_as_the_model_says(isa, radius, loaded):
     """Also those that came when the delta was loaded, before it was indexed."""
@@ -117,7 +130,9 @@ def check_versions(pair: Pair, loaded: int) -> None:
 # --- probe_insert ---------------------------------------------------------------------------------
 
 
-def insert_slowly(pair: Pair, rows: list[tuple[int, int, int]], radius: int, always: bool) -> tuple[list, list]:
+def insert_slowly(
+    pair: Pair, rows: list[tuple[int, int, int]], radius: int, always: bool
+) -> tuple[list, list]:
     """Do what probe_insert says it does, one query after the other, to the model."""
     model, found, inserted = pair.model, [], []
     for query, item, matched in rows:
@@ -133,14 +148,18 @@ def insert_slowly(pair: Pair, rows: list[tuple[int, int, int]], radius: int, alw
 
 
 @pytest.mark.parametrize(
-    ("isa", "radius", "always"), crossed(ISAS, [0, 1, 3, 7, 8, 12, 30, 64], [False, True], share=6), indirect=["isa"]
+    ("isa", "radius", "always"),
+    crossed(ISAS, [0, 1, 3, 7, 8, 12, 30, 64], [False, True], share=6),
+    indirect=["isa"],
 )
 def test_probe_insert_goes_query_by_query(isa, radius, always):
     check_probe_inserts(Pair(50 + radius, radius, fingerprints=200), always)
 
 
 @pytest.mark.parametrize(
-    ("isa", "width", "radius", "always"), crossed(ISAS, [32, 128, 256], [1, 3, 8, 26], [False, True], share=12), indirect=["isa"]
+    ("isa", "width", "radius", "always"),
+    crossed(ISAS, [32, 128, 256], [1, 3, 8, 26], [False, True], share=12),
+    indirect=["isa"],
 )
 def test_probe_insert_of_every_width(isa, width, radius, always):
     bits = np.random.default_rng(width).permutation(width).astype(np.uint8)
@@ -154,7 +173,10 @@ def check_probe_inserts(pair: Pair, always: bool) -> None:
         if step:
             pair.apply(30)
         pair.version += 1
-        rows = [(rng.choice([rng.choice(pair.pool), *pair.queries(1)]), rng.choice(pair.ids)) for _ in range(count)]
+        rows = [
+            (rng.choice([rng.choice(pair.pool), *pair.queries(1)]), rng.choice(pair.ids))
+            for _ in range(count)
+        ]
         rows += rng.sample(rows, min(3, count))
         rows = [(*row, rng.choice([0, 0, 0, 1, 2])) for row in rows]
         for smaller in {
@@ -165,7 +187,11 @@ def check_probe_inserts(pair: Pair, always: bool) -> None:
         }:  # finds with less than the radius of the delta, and changes nothing
             got = pair.delta.probe(pair.rows(r[0] for r in rows), smaller, NEWEST)
             assert lists(*got) == [pair.model.matches(NEWEST, r[0], smaller) for r in rows]
-        columns = [pair.rows(r[0] for r in rows), words(r[1] for r in rows), octets(r[2] for r in rows)]
+        columns = [
+            pair.rows(r[0] for r in rows),
+            words(r[1] for r in rows),
+            octets(r[2] for r in rows),
+        ]
         in_base = octets(r[0] in pair.model.base for r in rows)
         *found, inserted = pair.delta.probe_insert(*columns, in_base, radius, always, pair.version)
         slowly = insert_slowly(pair, rows, radius, always)
@@ -217,7 +243,9 @@ def test_a_delta_that_is_loading_is_not_probed():
 
 
 @pytest.mark.parametrize(
-    ("isa", "radius", "loaded"), crossed(ISAS, [0, 1, 3, 7, 9, 16, 30], [0, 754, 6000], share=11), indirect=["isa"]
+    ("isa", "radius", "loaded"),
+    crossed(ISAS, [0, 1, 3, 7, 9, 16, 30], [0, 754, 6000], share=11),
+    indirect=["isa"],
 )
 def test_buckets_of_every_size(isa, radius, loaded):
     """Fingerprints in one cluster fill few buckets, and the others are in nearly as many as there are."""
@@ -225,7 +253,9 @@ def test_buckets_of_every_size(isa, radius, loaded):
     centre = rng.integers(0, 2**64, 1, np.uint64)
     places = np.uint64(1) << rng.choice(64, 12, replace=False).astype(np.uint64)
     flips = (rng.integers(0, 2, (3000, 12), np.uint64) * places).sum(axis=1)
-    fps = rng.permutation(np.unique(np.concatenate([centre ^ flips, rng.integers(0, 2**64, 3000, np.uint64)])))
+    fps = rng.permutation(
+        np.unique(np.concatenate([centre ^ flips, rng.integers(0, 2**64, 3000, np.uint64)]))
+    )
     n = len(fps)
     delta = _kernel.Delta(radius, SHUFFLED)
     done = 0
@@ -239,12 +269,24 @@ def test_buckets_of_every_size(isa, radius, loaded):
         delta.apply(none, part, part, none, done)
         done += len(part)
     delta.index()
-    queries = np.concatenate([rng.choice(fps, 40) ^ (np.uint64(1) << rng.integers(0, 64, 40, np.uint64)), centre ^ flips[:20]])
+    queries = np.concatenate(
+        [
+            rng.choice(fps, 40) ^ (np.uint64(1) << rng.integers(0, 64, 40, np.uint64)),
+            centre ^ flips[:20],
+        ]
+    )
     for version, seen in ((36, 37), (700, 754), (754, n)):
         every = []
         for row in np.bitwise_count(queries[:, None] ^ fps[None, :seen]):
             near = np.flatnonzero(row <= max(radius, 13))
-            every.append([(fp, distance) for distance, fp in sorted(zip(row[near].tolist(), fps[near].tolist(), strict=True))])
+            every.append(
+                [
+                    (fp, distance)
+                    for distance, fp in sorted(
+                        zip(row[near].tolist(), fps[near].tolist(), strict=True)
+                    )
+                ]
+            )
         for r in {*range(min(radius, 7) + 1), radius, 13}:
             expected = within(every, r)
             assert lists(*delta.probe(queries, r, version)) == expected
@@ -255,7 +297,17 @@ def test_buckets_of_every_size(isa, radius, loaded):
 
 @pytest.mark.parametrize(
     ("radius", "step", "shift"),
-    [(1, 1, 22), (1, 1, 24), (2, 1, 4), (2, 1, 6), (2, 3, 6), (2, 1, 8), (3, 1, 0), (5, 1, 3), (7, 1, 0)],
+    [
+        (1, 1, 22),
+        (1, 1, 24),
+        (2, 1, 4),
+        (2, 1, 6),
+        (2, 3, 6),
+        (2, 1, 8),
+        (3, 1, 0),
+        (5, 1, 3),
+        (7, 1, 0),
+    ],
 )
 def test_regular_fingerprints_fill_buckets_in_step(radius, step, shift):
     """A bucket that moved gave back room that the bucket of another block, of the same size, was about to take."""
@@ -275,7 +327,10 @@ def test_regular_fingerprints_fill_buckets_in_step(radius, step, shift):
 
 @pytest.mark.parametrize("radius", [8, 9, 12])
 def test_far_look_ups_among_many(isa, radius):
-    """So many fingerprints that looking at buckets with flips is less work than a pass; clusters fill some of the buckets."""
+    """So many fingerprints that looking at buckets with flips is less work than a pass.
+
+    Clusters fill some of the buckets.
+    """
     rng = np.random.default_rng(radius)
     centres = rng.integers(0, 2**64, 20, np.uint64)
     near = np.repeat(centres, 400)
@@ -286,16 +341,26 @@ def test_far_look_ups_among_many(isa, radius):
     delta.load(len(fps))
     delta.apply(none, fps, fps, none, 1)
     delta.index()
-    queries = np.concatenate([centres, rng.choice(fps, 10) ^ np.uint64(0x8001), rng.integers(0, 2**64, 10, np.uint64)])
+    queries = np.concatenate(
+        [centres, rng.choice(fps, 10) ^ np.uint64(0x8001), rng.integers(0, 2**64, 10, np.uint64)]
+    )
     distances = np.bitwise_count(queries[:, None] ^ fps)
     for r in (3, 4, 7, 8, radius, radius + 3):
-        expected = [sorted(zip(row[row <= r].tolist(), fps[row <= r].tolist(), strict=True)) for row in distances]
-        assert lists(*delta.probe(queries, r, 1)) == [[(fp, d) for d, fp in row] for row in expected]
+        expected = [
+            sorted(zip(row[row <= r].tolist(), fps[row <= r].tolist(), strict=True))
+            for row in distances
+        ]
+        assert lists(*delta.probe(queries, r, 1)) == [
+            [(fp, d) for d, fp in row] for row in expected
+        ]
         assert r < 8 or max(map(len, expected)) > 100
 
 
 def test_a_change_takes_no_more_memory_at_a_large_radius():
-    fps, none = np.random.default_rng(4).integers(0, 2**64, 1 << 17, np.uint64), np.zeros(1 << 17, np.uint8)
+    fps, none = (
+        np.random.default_rng(4).integers(0, 2**64, 1 << 17, np.uint64),
+        np.zeros(1 << 17, np.uint8),
+    )
     taken = {}
     for radius in (3, 7, 8, 16, 25, 64):
         delta = _kernel.Delta(radius, IDENTITY)
@@ -322,9 +387,18 @@ def test_far_buckets_are_made_once_look_ups_pay(isa, radius):
             distances = np.bitwise_count(queries[:, None] ^ fps[: delta.entries])
             for r in (3, 8, radius):
                 expected = [
-                    sorted(zip(row[row <= r].tolist(), fps[: delta.entries][row <= r].tolist(), strict=True)) for row in distances
+                    sorted(
+                        zip(
+                            row[row <= r].tolist(),
+                            fps[: delta.entries][row <= r].tolist(),
+                            strict=True,
+                        )
+                    )
+                    for row in distances
                 ]
-                assert lists(*delta.probe(queries, r, 1)) == [[(fp, d) for d, fp in row] for row in expected]
+                assert lists(*delta.probe(queries, r, 1)) == [
+                    [(fp, d) for d, fp in row] for row in expected
+                ]
     assert delta.entries > most
     assert taken[-2] < 80 < 2 * taken[-2] < taken[-1]
 
@@ -333,7 +407,11 @@ def test_many_ids_of_one_fingerprint_and_many_fingerprints_of_one_id():
     """A walk over all for every row would take minutes."""
     n = 300_000
     delta = _kernel.Delta(3, IDENTITY)
-    none, many, one = np.zeros(n, np.uint8), np.arange(n, dtype=np.uint64), np.full(n, 77, np.uint64)
+    none, many, one = (
+        np.zeros(n, np.uint8),
+        np.arange(n, dtype=np.uint64),
+        np.full(n, 77, np.uint64),
+    )
     delta.apply(none, one, many, none, 1)
     delta.apply(none, many + np.uint64(n), one, none, 2)
     delta.apply(np.full(n // 2, REMOVE, np.uint8), one[: n // 2], many[: n // 2], none[: n // 2], 3)
@@ -345,7 +423,9 @@ def test_many_ids_of_one_fingerprint_and_many_fingerprints_of_one_id():
     assert np.array_equal(fps, np.sort(np.append(many + np.uint64(n), []).astype(np.uint64)))
     assert set(ids.tolist()) == {77}
     for version in range(4, 2004):  # one pair that comes and goes
-        delta.apply(octets([[ADD, REMOVE][version % 2]]), words([77]), words([3]), octets([0]), version)
+        delta.apply(
+            octets([[ADD, REMOVE][version % 2]]), words([77]), words([3]), octets([0]), version
+        )
     states = [delta.pair_states(words([77]), words([3]), version)[0] for version in range(4, 2004)]
     assert states == [1, 2] * 1000
 
@@ -356,7 +436,11 @@ def test_few_ids_turn_into_many():
     for count in range(1, 12):
         delta.apply(octets([ADD]), words([5]), words([count * 10]), octets([0]), count)
         asked = words(range(0, 130, 10))
-        assert delta.pair_states(np.full(13, 5, np.uint64), asked, count).tolist() == [0, *[1] * count, *[0] * (12 - count)]
+        assert delta.pair_states(np.full(13, 5, np.uint64), asked, count).tolist() == [
+            0,
+            *[1] * count,
+            *[0] * (12 - count),
+        ]
         assert delta.pair_states(np.full(13, 6, np.uint64), asked, count).tolist() == [0] * 13
     assert delta.operations == 11
     assert delta.entries == 1

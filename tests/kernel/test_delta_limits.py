@@ -23,10 +23,21 @@ def test_a_version_reads_the_same_while_changes_are_applied():
 
     def read(version: int) -> list:
         found = delta.probe(queries, 3, version)
-        columns = [*found, *delta.scan(queries, 9, version), *delta.combine(found, found, version), delta.states(fps, version)]
-        columns += [*delta.ids(fps, base_ids, words([]), version), delta.pair_states(fps, fps % np.uint64(5), version)]
+        columns = [
+            *found,
+            *delta.scan(queries, 9, version),
+            *delta.combine(found, found, version),
+            delta.states(fps, version),
+        ]
+        columns += [
+            *delta.ids(fps, base_ids, words([]), version),
+            delta.pair_states(fps, fps % np.uint64(5), version),
+        ]
         columns += [*delta.find(words(pair.ids), version), *delta.export(version)]
-        return [*(c.tolist() for c in columns), *([delta.probe_one(q, 3, version), delta.state(q, version)] for q in ones)]
+        return [
+            *(c.tolist() for c in columns),
+            *([delta.probe_one(q, 3, version), delta.state(q, version)] for q in ones),
+        ]
 
     expected = [read(version) for version in fixed]
     stop, rounds, wrong, waiting = threading.Event(), [0] * 3, [], threading.Barrier(4)
@@ -122,7 +133,11 @@ print("kept")
 
 
 @pytest.mark.parametrize(
-    ("call", "step"), [("apply", 17), *(pytest.param(*case, marks=pytest.mark.slow) for case in (("insert", 17), ("match", 9)))]
+    ("call", "step"),
+    [
+        ("apply", 17),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("insert", 17), ("match", 9))),
+    ],
 )
 def test_changes_that_find_no_memory_are_taken_back(call, step):
     command = [sys.executable, "-P", "-c", EXHAUSTED, call, str(step)]
@@ -133,7 +148,13 @@ def test_changes_that_find_no_memory_are_taken_back(call, step):
 def test_a_base_that_changes_is_refused_and_nothing_is_taken():
     delta = _kernel.Delta(2, IDENTITY)
     with pytest.raises(ValueError, match="in_base"):
-        delta.apply(octets([ADD, ADD, WIPE, ADD]), words([4, 5, 6, 5]), words([1, 1, 1, 2]), octets([0, 0, 1, 1]), 3)
+        delta.apply(
+            octets([ADD, ADD, WIPE, ADD]),
+            words([4, 5, 6, 5]),
+            words([1, 1, 1, 2]),
+            octets([0, 0, 1, 1]),
+            3,
+        )
     assert delta.operations == delta.removals == 0
     assert delta.states(words([4, 5, 6]), NEWEST).tolist() == [0, 0, 0]
     assert lists(*delta.probe(words([4]), 2, NEWEST)) == [[]]
@@ -148,7 +169,14 @@ def test_changes_of_one_version_count_in_their_order():
     delta.apply(kinds, words([9] * 8), words([1, 2, 0, 2, 2, 3, 3, 4]), octets([1] * 8), 5)
     assert delta.ids_one(9, [1, 7], 5) == [4]
     assert delta.ids_one(9, [1, 7], 4) == [1, 7]
-    assert delta.pair_states(words([9] * 6), words([1, 2, 3, 4, 7, 8]), 5).tolist() == [2, 2, 2, 1, 2, 2]
+    assert delta.pair_states(words([9] * 6), words([1, 2, 3, 4, 7, 8]), 5).tolist() == [
+        2,
+        2,
+        2,
+        1,
+        2,
+        2,
+    ]
     delta.apply(octets([REMOVE]), words([9]), words([4]), octets([1]), 5)
     assert delta.ids_one(9, [1, 7], 5) == []
     assert (delta.state(9, 5), delta.state(9, 4)) == (1, 0)
@@ -161,7 +189,9 @@ def test_a_radius_above_64_is_refused(radius):
         _kernel.Delta(radius, IDENTITY)
 
 
-@pytest.mark.parametrize("bits", [IDENTITY[:63], np.append(IDENTITY, 64), IDENTITY % 63, IDENTITY + 1])
+@pytest.mark.parametrize(
+    "bits", [IDENTITY[:63], np.append(IDENTITY, 64), IDENTITY % 63, IDENTITY + 1]
+)
 def test_bits_that_are_no_permutation_are_refused(bits):
     with pytest.raises(ValueError, match="bits"):
         _kernel.Delta(3, bits.astype(np.uint8))
@@ -208,8 +238,12 @@ def test_arguments_out_of_bounds_are_refused():
                 for lims in ([0, 1], [1, 1, 2], [0, 2, 1], [0, 1, 3], [0, 0, -1], [])
             ),
             lambda: delta.combine((np.array([0, 1]), words([1]), octets([])), empty, 7),
-            lambda: delta.combine((np.array([0, 1]), words([]), octets([1])), (np.array([0, 0]), *empty[1:]), 7),
-            lambda: delta.combine((np.array([0, 0]), *empty[1:]), (np.array([0, 1]), words([1]), octets([])), 7),
+            lambda: delta.combine(
+                (np.array([0, 1]), words([]), octets([1])), (np.array([0, 0]), *empty[1:]), 7
+            ),
+            lambda: delta.combine(
+                (np.array([0, 0]), *empty[1:]), (np.array([0, 1]), words([1]), octets([])), 7
+            ),
             lambda: delta.combine((np.array([0, 0]), *empty[1:]), empty, 7),
         ],
     }
@@ -234,8 +268,16 @@ def test_arguments_out_of_bounds_are_refused():
 def test_an_empty_delta_says_nothing():
     delta = _kernel.Delta(3, IDENTITY)
     for version in (0, NEWEST):
-        assert lists(*delta.probe(words([1, 2]), 3, version)) == lists(*delta.scan(words([1, 2]), 64, version)) == [[], []]
-        assert delta.states(words([1]), version).tolist() == delta.pair_states(words([1]), words([1]), version).tolist() == [0]
+        assert (
+            lists(*delta.probe(words([1, 2]), 3, version))
+            == lists(*delta.scan(words([1, 2]), 64, version))
+            == [[], []]
+        )
+        assert (
+            delta.states(words([1]), version).tolist()
+            == delta.pair_states(words([1]), words([1]), version).tolist()
+            == [0]
+        )
         assert delta.ids_one(1, [4, 5], version) == [4, 5]
         assert [len(column) for column in delta.find(words([1]), version)] == [0, 0]
         assert [len(column) for column in delta.probe(words([]), 3, version)] == [1, 0, 0]

@@ -30,17 +30,30 @@ def rows_of(count: int, width: int, seed: int) -> np.ndarray:
 def opened(path, table):
     """Return a table and its filter, of the readable program and of the kernel."""
     folder = path / "gen-00000001"
-    data, filtered = (folder / name.format(table) for name in ("table-{:03}.fpt", "filter-{:03}.fpf"))
+    data, filtered = (
+        folder / name.format(table) for name in ("table-{:03}.fpt", "filter-{:03}.fpf")
+    )
     image, filter_image = data.read_bytes(), filtered.read_bytes()
     kernel_table = _kernel.Table(np.frombuffer(image, np.uint8), str(data))
     kernel_filter = _kernel.Filter(np.frombuffer(filter_image, np.uint8), str(filtered))
-    return reference.Table(image), reference_filter.Filter(filter_image), filter_image, kernel_table, kernel_filter
+    return (
+        reference.Table(image),
+        reference_filter.Filter(filter_image),
+        filter_image,
+        kernel_table,
+        kernel_filter,
+    )
 
 
-# Without flips and with some; of a fingerprint of 32 bits, a quarter is too short a prefix for a filter.
+# Without flips and with some; of a fingerprint of 32 bits, a quarter is too short a prefix for a
+# filter.
 @pytest.mark.parametrize(
     ("width", "design"),
-    [(32, "blocks-5-2"), *((width, "manku-4") for width in WIDTHS[1:]), *((width, "flip-2") for width in WIDTHS)],
+    [
+        (32, "blocks-5-2"),
+        *((width, "manku-4") for width in WIDTHS[1:]),
+        *((width, "flip-2") for width in WIDTHS),
+    ],
 )
 @pytest.mark.parametrize("codec", ["huffman", "elias-fano"])
 def test_the_kernel_and_the_readable_program_agree(tmp_path, width, design, codec):
@@ -48,7 +61,9 @@ def test_the_kernel_and_the_readable_program_agree(tmp_path, width, design, code
     for count in (64, 700):
         path = tmp_path / str(count)
         rows = rows_of(count, width, count)
-        fpstore.build(path, rows, width=width, radius=3, design=design, codec=codec, filter=True).close()
+        fpstore.build(
+            path, rows, width=width, radius=3, design=design, codec=codec, filter=True
+        ).close()
         tables = read_manifest(path).generation.filters
         assert len(tables) >= 2
         for number in tables[:: len(tables) - 1]:
@@ -60,10 +75,18 @@ def test_the_kernel_and_the_readable_program_agree(tmp_path, width, design, code
 
 
 def check_decisions(table, read, entries, kernel_table, kernel_filter, rng):
-    """Compare which look-ups pass, of prefixes that are stored, near these, and any: one that passes opens a block."""
+    """Compare which look-ups pass, of prefixes that are stored, near these, and any.
+
+    One that passes opens a block.
+    """
     h, bits = table.header, 64 * reference.words_of(table.header.width)
-    near = [int(entry) ^ 1 << (bits - 1 - int(rng.integers(0, h.prefix_bits))) for entry in rng.choice(entries, 40)]
-    near += [min(entry + (1 << bits - read.header.prefix_bits), 2**bits - 1) for entry in entries[:10]]
+    near = [
+        int(entry) ^ 1 << (bits - 1 - int(rng.integers(0, h.prefix_bits)))
+        for entry in rng.choice(entries, 40)
+    ]
+    near += [
+        min(entry + (1 << bits - read.header.prefix_bits), 2**bits - 1) for entry in entries[:10]
+    ]
     unused = 2 ** (bits - h.width) - 1
     anywhere = [int.from_bytes(rng.bytes(bits // 8)) & ~unused for _ in range(60)]
     targets = [*entries[:: max(len(entries) // 20, 1)], *near, *anywhere, 0, 2**bits - 1 - unused]
@@ -80,9 +103,14 @@ def check_decisions(table, read, entries, kernel_table, kernel_filter, rng):
             assert (prober.probe(query, 0, order=order)[3] > 0) == passes
 
 
-@pytest.mark.parametrize("shape", [(1, 0, 1), (1, 1, 64), (12, 12, 6), (40, 8, 6), (32, 0, 33), (20, 3, 64), (13, 9, 7)])
+@pytest.mark.parametrize(
+    "shape", [(1, 0, 1), (1, 1, 64), (12, 12, 6), (40, 8, 6), (32, 0, 33), (20, 3, 64), (13, 9, 7)]
+)
 def test_filters_of_any_shape(tmp_path, shape):
-    """In pieces of any size; the store's own filters have few of the shapes that a file may have."""
+    """In pieces of any size.
+
+    The store's own filters have few of the shapes that a file may have.
+    """
     rows = rows_of(900, 64, 1)
     with fpstore.build(tmp_path / "s", rows, radius=3, design="flip-1", filter=False) as store:
         design = store.design
@@ -103,7 +131,9 @@ def test_filters_of_any_shape(tmp_path, shape):
     assert not kernel_filter.damaged
     prober = _kernel.Prober()
     prober.add(kernel_table, max(shape[0], 8), 0, NO_FLIPS, kernel_filter)
-    targets = np.concatenate([keys[::50], np.random.default_rng(2).integers(0, 2**64, 200, np.uint64)])
+    targets = np.concatenate(
+        [keys[::50], np.random.default_rng(2).integers(0, 2**64, 200, np.uint64)]
+    )
     for target in targets:
         assert (prober.probe(target[None], 0)[3] > 0) == read.passes(int(target))
 
@@ -112,9 +142,16 @@ def test_a_writer_has_one_buffer_of_a_piece(tmp_path, monkeypatch):
     """It had two, of which each grew once: filters took 20 MiB of a build with a budget of 64."""
     monkeypatch.setattr("fpstore.disk.output.WRITE_BYTES", 4 * 4096)
     sizes = []
-    monkeypatch.setattr("fpstore.disk.output.own_pages", lambda size: sizes.append(size) or np.empty(size, np.uint8))
-    made, keys = design("flip-2", 3), np.sort(np.random.default_rng(1).integers(0, 2**64, 60_000, np.uint64))
-    writer = FilterWriter(tmp_path / "filter", filter_cutter(made, 0, len(keys), 7, FilterShape(22, 8, 6)))
+    monkeypatch.setattr(
+        "fpstore.disk.output.own_pages", lambda size: sizes.append(size) or np.empty(size, np.uint8)
+    )
+    made, keys = (
+        design("flip-2", 3),
+        np.sort(np.random.default_rng(1).integers(0, 2**64, 60_000, np.uint64)),
+    )
+    writer = FilterWriter(
+        tmp_path / "filter", filter_cutter(made, 0, len(keys), 7, FilterShape(22, 8, 6))
+    )
     for start in range(0, len(keys), 5_000):
         writer.feed(keys[start : start + 5_000])
     writer.finish()
@@ -170,16 +207,42 @@ def sealed(image: bytes, at: int, value: int, size: int) -> bytes:
 
 
 FORGED = [
-    (8, 2, 4), (12, 1, 4), (16, 0, 2), (16, 48, 2), (18, 2, 2), (20, 1, 2), (22, 0, 2), (22, 41, 2), (24, 29, 2), (24, 65535, 2),
-    (26, 0, 2), (26, 65, 2), (28, 1, 4), (40, 2**32, 8), (40, 2**61, 8), (40, 0, 8), (48, 0, 8), (56, 4096, 8), (64, 4096, 8),
-    (80, 1, 1), (127, 1, 1), (128, 1, 1), (128, 255, 1), (192, 1, 1), (383, 1, 1), (384, 1, 1), (4087, 1, 1),
-]  # fmt: skip
+    (8, 2, 4),
+    (12, 1, 4),
+    (16, 0, 2),
+    (16, 48, 2),
+    (18, 2, 2),
+    (20, 1, 2),
+    (22, 0, 2),
+    (22, 41, 2),
+    (24, 29, 2),
+    (24, 65535, 2),
+    (26, 0, 2),
+    (26, 65, 2),
+    (28, 1, 4),
+    (40, 2**32, 8),
+    (40, 2**61, 8),
+    (40, 0, 8),
+    (48, 0, 8),
+    (56, 4096, 8),
+    (64, 4096, 8),
+    (80, 1, 1),
+    (127, 1, 1),
+    (128, 1, 1),
+    (128, 255, 1),
+    (192, 1, 1),
+    (383, 1, 1),
+    (384, 1, 1),
+    (4087, 1, 1),
+]
 
 
 @pytest.mark.parametrize(("at", "value", "size"), FORGED)
 def test_fields_out_of_range_are_refused(tmp_path, at, value, size):
     fpstore.build(tmp_path / "s", rows_of(100, 64, 1), design="flip-2", filter=True).close()
-    image = sealed((tmp_path / "s" / "gen-00000001" / "filter-001.fpf").read_bytes(), at, value, size)
+    image = sealed(
+        (tmp_path / "s" / "gen-00000001" / "filter-001.fpf").read_bytes(), at, value, size
+    )
     with pytest.raises((fpstore.CorruptStoreError, fpstore.FormatVersionError)) as refused:
         _kernel.Filter(np.frombuffer(image, np.uint8), "filter")
     with pytest.raises(reference.FormatError) as read:

@@ -5,7 +5,18 @@ from math import comb
 
 import numpy as np
 import pytest
-from filtering import STORED, N, assert_alike, files_of, flipped, generation_of, given, inner, random_rows, shapes_of
+from filtering import (
+    STORED,
+    N,
+    assert_alike,
+    files_of,
+    flipped,
+    generation_of,
+    given,
+    inner,
+    random_rows,
+    shapes_of,
+)
 from speeds import crossed
 
 import fpstore
@@ -15,7 +26,12 @@ from fpstore.design.blocks import Blocks
 from fpstore.design.costs import weighted
 from fpstore.design.estimates import Requirements, estimate, filters_of
 from fpstore.design.families import MAX_VARIANTS, Design, design
-from fpstore.design.filters import LEAST_FINGERPRINTS, MOST_FINGERPRINTS, MOST_PREFIX_BITS, filter_shapes
+from fpstore.design.filters import (
+    LEAST_FINGERPRINTS,
+    MOST_FINGERPRINTS,
+    MOST_PREFIX_BITS,
+    filter_shapes,
+)
 from fpstore.format.filter import filter_cutter, filter_name
 
 BLOCK_DESIGNS = ["manku-4", "manku-10", "flip-1", "flip-2", "striped-4-1", "scan"]
@@ -26,7 +42,8 @@ SIZES = [0, 1, 16, 17, 64, 300, 1_000]
 
 
 @pytest.mark.parametrize(
-    ("width", "made"), crossed(WIDTHS, [*product(BLOCK_DESIGNS, ["huffman", "elias-fano"]), ("columns-4", "huffman")])
+    ("width", "made"),
+    crossed(WIDTHS, [*product(BLOCK_DESIGNS, ["huffman", "elias-fano"]), ("columns-4", "huffman")]),
 )
 def test_answers_are_the_same(tmp_path, width, made):
     name, codec = made
@@ -34,11 +51,17 @@ def test_answers_are_the_same(tmp_path, width, made):
         rows = random_rows(count, width, count)
         rows[count // 2 :] = flipped(rows[: count - count // 2], 3, 1)  # families
         stored = given(rows, width)
-        near = given(flipped(rows[np.random.default_rng(2).integers(0, count, 200)], 4, 3), width) if count else stored
+        near = (
+            given(flipped(rows[np.random.default_rng(2).integers(0, count, 200)], 4, 3), width)
+            if count
+            else stored
+        )
         queries = np.concatenate([near, given(random_rows(200, width, 4), width), stored[:100]])
         options = {"width": width, "design": name, "codec": codec}
         with (
-            fpstore.build(tmp_path / f"{count}-without.fps", stored, filter=False, **options) as plain,
+            fpstore.build(
+                tmp_path / f"{count}-without.fps", stored, filter=False, **options
+            ) as plain,
             fpstore.build(tmp_path / f"{count}.fps", stored, filter=True, **options) as store,
         ):
             assert not generation_of(plain).filters
@@ -56,7 +79,9 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """Return a width, two stores of 20,000 fingerprints without and with filters, and queries."""
     folder, width = tmp_path_factory.mktemp("pair"), request.param
     rows = random_rows(20_000, width, 1)
-    queries = given(np.concatenate([flipped(rows[:4_000], 3, 2), random_rows(4_000, width, 3)]), width)[::-1]
+    queries = given(
+        np.concatenate([flipped(rows[:4_000], 3, 2), random_rows(4_000, width, 3)]), width
+    )[::-1]
     options = {"width": width, "design": "flip-2"}
     with (
         fpstore.build(folder / "without.fps", given(rows, width), filter=False, **options) as plain,
@@ -74,14 +99,18 @@ def test_every_order_of_look_ups(pair, isa):
         expected = plain_prober.probe(batch, 3)
         for order in ("best", "asked", "near", "sorted"):
             got = prober.probe(batch, 3, order=order)
-            assert all(np.array_equal(a, b) for a, b in zip(got[:3], expected[:3], strict=True)), order
+            assert all(np.array_equal(a, b) for a, b in zip(got[:3], expected[:3], strict=True)), (
+                order
+            )
 
 
 @pytest.mark.parametrize("threads", [2, 3, 8])
 @pytest.mark.parametrize("order", ["best", "asked", "near", "sorted"])
 def test_threads_share_the_pages_that_are_verified(tmp_path, order, threads):
     """All begin with a filter of which no page has been read."""
-    queries = given(np.concatenate([flipped(random_rows(N, 64, 1)[:2_000], 3, 2), random_rows(2_000, 64, 3)]))
+    queries = given(
+        np.concatenate([flipped(random_rows(N, 64, 1)[:2_000], 3, 2), random_rows(2_000, 64, 3)])
+    )
     with (
         fpstore.build(tmp_path / "without.fps", STORED, design="flip-2", filter=False) as plain,
         fpstore.build(tmp_path / "with.fps", STORED, design="flip-2", filter=True) as store,
@@ -93,8 +122,12 @@ def test_threads_share_the_pages_that_are_verified(tmp_path, order, threads):
 
 def test_all_fingerprints_with_one_prefix(tmp_path):
     """One bucket has everything, and all others are empty."""
-    stored = np.unique(np.random.default_rng(6).integers(0, 2**20, 3_000, dtype=np.uint64)) | np.uint64(0xABCD << 48)
-    queries = np.concatenate([stored[:300] ^ np.uint64(1 << 60), stored[:300] ^ np.uint64(5), ~stored[:300]])
+    stored = np.unique(
+        np.random.default_rng(6).integers(0, 2**20, 3_000, dtype=np.uint64)
+    ) | np.uint64(0xABCD << 48)
+    queries = np.concatenate(
+        [stored[:300] ^ np.uint64(1 << 60), stored[:300] ^ np.uint64(5), ~stored[:300]]
+    )
     with (
         fpstore.build(tmp_path / "without.fps", stored, design="flip-2", filter=False) as plain,
         fpstore.build(tmp_path / "with.fps", stored, design="flip-2", filter=True) as store,
@@ -116,7 +149,9 @@ def test_look_ups_that_find_nothing_open_few_blocks(tmp_path, name):
         fpstore.build(tmp_path / "with.fps", rows, design=name, filter=True) as store,
     ):
         for order in ("asked", "near", "sorted"):
-            opened, fewer = (generation_of(s).prober(3).probe(queries, 3, order=order)[3] for s in (plain, store))
+            opened, fewer = (
+                generation_of(s).prober(3).probe(queries, 3, order=order)[3] for s in (plain, store)
+            )
             assert opened > 4_000
             assert fewer < 0.3 * opened
 
@@ -128,7 +163,13 @@ def test_the_share_that_passes_is_as_estimated(tmp_path):
         for table, shape in shapes_of(store).items():
             prober = _kernel.Prober()
             kernel = generation.filters[table].kernel
-            prober.add(generation.tables[table].kernel, shape.prefix_bits, 0, np.zeros(1, np.uint64), kernel)
+            prober.add(
+                generation.tables[table].kernel,
+                shape.prefix_bits,
+                0,
+                np.zeros(1, np.uint64),
+                kernel,
+            )
             queries = given(random_rows(20_000, 64, 2))
             opened = prober.probe(queries, 3, order="asked")[3]
             expected = shape.passing(N / 2**shape.prefix_bits)
@@ -144,7 +185,15 @@ def variants(bits: int, flips: int) -> int:
 
 
 MADE = [
-    design(*given) for given in [("manku-4", 3), ("manku-10", 3), ("flip-1", 3), ("flip-2", 3), ("flip-2", 7), ("flip-3", 10)]
+    design(*given)
+    for given in [
+        ("manku-4", 3),
+        ("manku-10", 3),
+        ("flip-1", 3),
+        ("flip-2", 3),
+        ("flip-2", 7),
+        ("flip-3", 10),
+    ]
 ]
 COUNTS = [
     0,
@@ -173,7 +222,8 @@ def check_shapes(made: Design, count: int):
     assert LEAST_FINGERPRINTS <= count <= MOST_FINGERPRINTS or not shapes
     for table, shape in shapes.items():
         spec, log2_count = made.tables[table], count.bit_length() - 1
-        assert log2_count <= shape.prefix_bits <= min(spec.prefix_bits, MOST_PREFIX_BITS)  # with shorter ones, nearly all pass
+        # with shorter ones, nearly all pass
+        assert log2_count <= shape.prefix_bits <= min(spec.prefix_bits, MOST_PREFIX_BITS)
         assert shape.bucket_bits <= min(shape.prefix_bits, log2_count)
         assert shape.prefix_bits - shape.bucket_bits <= 32
         assert variants(shape.prefix_bits, spec.flips) <= MAX_VARIANTS or not spec.flips
@@ -186,21 +236,34 @@ def check_shapes(made: Design, count: int):
 def test_which_tables_have_none():
     assert len(filter_shapes(design("manku-10", 3), 2**22)) == 10
     assert filter_shapes(design("manku-10", 3), 2**28) == {}  # nearly all prefixes occur
-    assert filter_shapes(design("flip-1", 7), 2**24) == {}  # so many flips that longer prefixes would be too many look-ups
-    assert filter_shapes(design("columns-4", 3), 2**22) == filter_shapes(design("scan", 3), 2**22) == {}
+    # so many flips that longer prefixes would be too many look-ups
+    assert filter_shapes(design("flip-1", 7), 2**24) == {}
+    assert (
+        filter_shapes(design("columns-4", 3), 2**22)
+        == filter_shapes(design("scan", 3), 2**22)
+        == {}
+    )
     tables = design("manku-4", 3).tables
-    assert set(filter_shapes(Design("s", 0, tables), 2**12)) <= {0}  # a probe of radius 0 goes to the first table
+    # a probe of radius 0 goes to the first table
+    assert set(filter_shapes(Design("s", 0, tables), 2**12)) <= {0}
     assert len(filter_shapes(Design("s", 3, tables), 2**12)) == 4
 
 
 def test_look_ups_go_by_the_bits_that_the_filters_know():
     flip = design("flip-2", 3)
     assert [(x.prefix_bits, x.filtered) for x in flip.lookups(2**26)] == [(24, False), (24, False)]
-    assert [(x.prefix_bits, x.filtered) for x in flip.lookups(2**26, filter_bits={0: 29, 1: 28})] == [(29, True), (28, True)]
-    assert [(x.prefix_bits, x.filtered) for x in flip.lookups(2**26, filter_bits={1: 29})] == [(24, False), (29, True)]
+    assert [
+        (x.prefix_bits, x.filtered) for x in flip.lookups(2**26, filter_bits={0: 29, 1: 28})
+    ] == [(29, True), (28, True)]
+    assert [(x.prefix_bits, x.filtered) for x in flip.lookups(2**26, filter_bits={1: 29})] == [
+        (24, False),
+        (29, True),
+    ]
     manku = design("manku-4", 3)  # without flips, by the whole prefix
     bits = [table.prefix_bits for table in manku.tables]
-    assert [x.prefix_bits for x in manku.lookups(2**12, filter_bits=dict.fromkeys(range(4), 13))] == bits
+    assert [
+        x.prefix_bits for x in manku.lookups(2**12, filter_bits=dict.fromkeys(range(4), 13))
+    ] == bits
     assert flip.lookups(2**26, 0, {0: 29}) == (flip.lookups(2**26, 0)[0].__class__(0, 64, 0, True),)
 
 
@@ -221,7 +284,9 @@ def test_files_have_the_bytes_that_are_estimated(tmp_path, name, width):
     stored = given(random_rows(20_000, width, 1), width)
     with fpstore.build(tmp_path / "s", stored, width=width, design=name, filter=True) as store:
         for table, shape in shapes_of(store).items():
-            assert files_of(store.path)[filter_name(table)] == pytest.approx(shape.file_bytes(20_000), rel=0.02)
+            assert files_of(store.path)[filter_name(table)] == pytest.approx(
+                shape.file_bytes(20_000), rel=0.02
+            )
 
 
 @pytest.mark.parametrize("blocks", [Blocks(512, codec) for codec in ("huffman", "elias-fano")])
@@ -233,7 +298,8 @@ def test_auto_takes_filters_where_they_pay_for_their_bytes(made, blocks):
         every = filters_of(made, count, blocks._replace(filter=True))
         assert every == filter_shapes(made, count)
         plans = [
-            estimate(made, count, Requirements(made.width, blocks=blocks._replace(filter=wanted))) for wanted in (True, False)
+            estimate(made, count, Requirements(made.width, blocks=blocks._replace(filter=wanted)))
+            for wanted in (True, False)
         ]
         costs = [weighted(p.mean_microseconds, p.bytes_per_fingerprint) for p in plans]
         assert [p.filters for p in plans] == [len(every), 0]
@@ -245,7 +311,10 @@ def test_auto_takes_filters_where_they_pay_for_their_bytes(made, blocks):
 
 @pytest.mark.parametrize("wanted", ["yes", None, 1, 0, "True", []])
 def test_other_words_are_refused(tmp_path, wanted):
-    for call in (lambda: fpstore.build(tmp_path / "a.fps", STORED, filter=wanted), lambda: fpstore.plan(N, filter=wanted)):
+    for call in (
+        lambda: fpstore.build(tmp_path / "a.fps", STORED, filter=wanted),
+        lambda: fpstore.plan(N, filter=wanted),
+    ):
         with pytest.raises(fpstore.InputError, match="filter must be True, False or 'auto'"):
             call()
     assert not list(tmp_path.iterdir())

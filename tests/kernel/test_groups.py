@@ -1,4 +1,7 @@
-"""The members of sets, in the kernel: by brute force, at both sizes of numbers, and with what it refuses."""
+"""The members of sets, in the kernel.
+
+By brute force, at both sizes of numbers, and with what it refuses.
+"""
 
 import numpy as np
 import pytest
@@ -12,7 +15,9 @@ KINDS = [np.uint32, np.uint64]
 
 def drawn_sets(rng, count):
     """Return sets with numbers: many of one, some of several, one large."""
-    label = np.where(rng.random(count) < 0.6, np.arange(count), rng.integers(0, max(count // 4, 1), count))
+    label = np.where(
+        rng.random(count) < 0.6, np.arange(count), rng.integers(0, max(count // 4, 1), count)
+    )
     label[rng.random(count) < 0.2] = count
     return rng.permutation(2 * count + 1)[label]
 
@@ -30,7 +35,9 @@ def by_brute_force(sets, documents):
 def test_members_are_those_of_brute_force(kind, other, count):
     rng = np.random.default_rng(count)
     sets = drawn_sets(rng, count)
-    documents = rng.permutation(3 * count)[:count].astype(other) << other(4 if other is np.uint32 else 40)
+    documents = rng.permutation(3 * count)[:count].astype(other) << other(
+        4 if other is np.uint32 else 40
+    )
     members, places = members_of(sets.astype(kind), documents)
     groups = by_brute_force(sets, documents)
     assert members.lims.tolist() == np.cumsum([0, *map(len, groups)]).tolist()
@@ -53,7 +60,12 @@ def test_the_kernel_refuses_other_columns():
     labels = np.zeros(3, np.uint32)
     with pytest.raises(ValueError, match="a label for each document"):
         _kernel.documents_in_sets(labels, labels[:2])
-    for wrong in (labels.astype(np.int64), labels.astype(np.uint16), labels.astype(float), labels[::2]):
+    for wrong in (
+        labels.astype(np.int64),
+        labels.astype(np.uint16),
+        labels.astype(float),
+        labels[::2],
+    ):
         with pytest.raises(TypeError):
             _kernel.documents_in_sets(wrong, labels)
         with pytest.raises(TypeError):
@@ -64,7 +76,9 @@ def test_the_kernel_refuses_other_columns():
 @pytest.mark.parametrize("count", [0, 1, 2, 64, 100_000])
 def test_distinct_numbers(kind, count):
     for step in (1, 7):  # dense, and not
-        numbers = np.random.default_rng(count).permutation(3 * count)[:count].astype(kind) * kind(step)
+        numbers = np.random.default_rng(count).permutation(3 * count)[:count].astype(kind) * kind(
+            step
+        )
         assert are_distinct(numbers)
         for place in range(1, count, max(count // 5, 1)):
             again = numbers.copy()
@@ -73,13 +87,20 @@ def test_distinct_numbers(kind, count):
 
 
 def test_representatives_are_looked_for_up_to_a_bound():
-    """The distances from all rows before were computed: more than 65,536 representatives cost the square of the rows."""
+    """The distances from all rows before were computed.
+
+    More than 65,536 representatives cost the square of the rows.
+    """
     count, most = 70_000, 1 << 16
     features = np.arange(count, dtype=np.uint32)  # of each row its own, so that no two are alike
     features[-2:] = features[:2]
     rows = np.arange(count, dtype=np.uint64) << np.uint64(8)
-    rows[-2:] = rows[0], rows[1] ^ np.uint64(1)  # the first of these equals the row it is alike to, the second is only near it
-    sets, lims = _kernel.FeatureSets(features, np.arange(count + 1, dtype=np.uint64)), np.array([0, count], np.uint64)
+    # the first of these equals the row it is alike to, the second is only near it
+    rows[-2:] = rows[0], rows[1] ^ np.uint64(1)
+    sets, lims = (
+        _kernel.FeatureSets(features, np.arange(count + 1, dtype=np.uint64)),
+        np.array([0, count], np.uint64),
+    )
     numbers = np.arange(count, dtype=np.uint64)
     found, distances, compared = sets.representatives(rows, lims, numbers, 1, 0.5, 2)
     assert np.flatnonzero(found != numbers).tolist() == [count - 2]
@@ -90,7 +111,11 @@ def test_representatives_are_looked_for_up_to_a_bound():
 
 def test_the_kernel_refuses_other_sets_of_features():
     features, lims = np.array([1, 2, 1], np.uint32), np.array([0, 2, 3], np.uint64)
-    sets, rows, numbers = _kernel.FeatureSets(features, lims), np.zeros(2, np.uint64), np.arange(2, dtype=np.uint64)
+    sets, rows, numbers = (
+        _kernel.FeatureSets(features, lims),
+        np.zeros(2, np.uint64),
+        np.arange(2, dtype=np.uint64),
+    )
     assert sets.similarities(numbers, numbers[::-1].copy()).tolist() == [0.5, 0.5]
     with pytest.raises(ValueError, match="no such set"):
         sets.similarities(numbers, numbers + np.uint64(1))
@@ -103,8 +128,14 @@ def test_the_kernel_refuses_other_sets_of_features():
     for changed, message in (
         ((rows, one, numbers[:1], 0, 0.5, 1), "a set for each row"),
         ((rows, one, numbers + np.uint64(1), 0, 0.5, 1), "no such set"),
-        ((rows, np.array([0, 1], np.uint64), numbers, 0, 0.5, 1), "the groups are those of the rows"),
-        ((rows, np.array([1, 2], np.uint64), numbers, 0, 0.5, 1), "the groups are those of the rows"),
+        (
+            (rows, np.array([0, 1], np.uint64), numbers, 0, 0.5, 1),
+            "the groups are those of the rows",
+        ),
+        (
+            (rows, np.array([1, 2], np.uint64), numbers, 0, 0.5, 1),
+            "the groups are those of the rows",
+        ),
         ((rows, one, numbers, 0, 0.5, 257), "too many"),
     ):
         with pytest.raises(ValueError, match=message):

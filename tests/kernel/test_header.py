@@ -20,7 +20,15 @@ from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError
 
 FORMAT_PAGE = Path(__file__).parents[2] / "docs" / "format.md"
 FINGERPRINTS = np.array([3, 5, 2**40, 2**63, 2**64 - 1], np.uint64)
-IMAGE = tableimage.build(FINGERPRINTS, np.roll(tableimage.IDENTITY, 9), 128, table=1, table_count=4, prefix_bits=24, flips=1)
+IMAGE = tableimage.build(
+    FINGERPRINTS,
+    np.roll(tableimage.IDENTITY, 9),
+    128,
+    table=1,
+    table_count=4,
+    prefix_bits=24,
+    flips=1,
+)
 
 # Offset, size and name of every field up to the reserved bytes.
 FIELDS = {
@@ -51,7 +59,10 @@ FIELDS = {
 
 
 def refusal(image: bytes) -> type[FpstoreError] | None:
-    """Return the error class with which the kernel refuses a file; the reference must refuse it alike."""
+    """Return the error class with which the kernel refuses a file.
+
+    The reference must refuse it alike.
+    """
     try:
         open_table(image)
     except FpstoreError as error:
@@ -86,7 +97,16 @@ def test_the_fields_cover_the_header():
 def test_kernel_and_reference_read_the_same_fields():
     table = open_table(IMAGE)
     header = reference.parse_header(IMAGE, len(IMAGE))
-    shared = ["version", "table", "table_count", "prefix_bits", "flips", "block_bytes", "fingerprint_count", "block_count"]
+    shared = [
+        "version",
+        "table",
+        "table_count",
+        "prefix_bits",
+        "flips",
+        "block_bytes",
+        "fingerprint_count",
+        "block_count",
+    ]
     for name in [*shared, "keys_offset", "directory_offset", "file_bytes", "set_digest"]:
         offset, size = FIELDS[name]
         stored = int.from_bytes(IMAGE[offset : offset + size], "little")
@@ -94,7 +114,10 @@ def test_kernel_and_reference_read_the_same_fields():
     assert (table.table, table.table_count, table.prefix_bits, table.flips) == (1, 4, 24, 1)
     assert table.permutation == bytes(header.permutation)
     assert table.code_bits == bytes(header.code_bits)
-    seed = _kernel.block_seed(*(np.frombuffer(b, np.uint8) for b in (table.permutation, table.code_bits)), table.set_digest)
+    seed = _kernel.block_seed(
+        *(np.frombuffer(b, np.uint8) for b in (table.permutation, table.code_bits)),
+        table.set_digest,
+    )
     assert seed == header.seed
 
 
@@ -117,7 +140,18 @@ def test_the_codec_and_the_code_belong_together():
 def test_what_a_newer_version_may_use_is_a_version_error(name):
     offset, size = FIELDS[name]
     good = int.from_bytes(IMAGE[offset : offset + size], "little")
-    for value in (0, *([] if name == "flags" else [1]), 2, 31, 63, 64, 65, 512, 2 ** (8 * size - 1), 2 ** (8 * size) - 1):
+    for value in (
+        0,
+        *([] if name == "flags" else [1]),
+        2,
+        31,
+        63,
+        64,
+        65,
+        512,
+        2 ** (8 * size - 1),
+        2 ** (8 * size) - 1,
+    ):
         assert refusal(with_field(name, value)) is (None if value == good else FormatVersionError)
 
 
@@ -204,7 +238,10 @@ def test_a_shorter_file_is_an_error_also_when_its_header_was_made_for_it():
 
 
 def hex_dumps(text: str) -> list[bytes]:
-    """Read the dumps of a page: lines of an offset and up to 16 bytes; lines that are left out are zeros."""
+    """Read the dumps of a page: lines of an offset and up to 16 bytes.
+
+    Lines that are left out are zeros.
+    """
     dumps = []
     for block in re.findall(r"```text\n(.*?)```", text, re.DOTALL):
         data = bytearray()
@@ -234,4 +271,12 @@ def test_the_worked_example_of_the_format_page():
     design = {"table": 1, "table_count": 2, "prefix_bits": 32, "flips": 1}
     assert tableimage.build(np.array(fingerprints, np.uint64), permutation, 128, **design) == image
     assert open_table(image).decode(0, 1, 10)[0].tolist() == entries
-    assert reference_records.decode_record(record, header.set_digest) == [[7], [8, 1000], [9], [10], [11], [12], [13]]
+    assert reference_records.decode_record(record, header.set_digest) == [
+        [7],
+        [8, 1000],
+        [9],
+        [10],
+        [11],
+        [12],
+        [13],
+    ]

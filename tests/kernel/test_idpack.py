@@ -14,8 +14,14 @@ from fpstore.errors import CorruptStoreError
 from fpstore.format.mapping import unpack_record
 
 words = st.integers(0, 2**64 - 1)
-id_lists = st.lists(st.lists(words, min_size=1, max_size=6, unique=True).map(sorted), min_size=1, max_size=40)
-small_lists = st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=3, unique=True).map(sorted), min_size=1, max_size=60)
+id_lists = st.lists(
+    st.lists(words, min_size=1, max_size=6, unique=True).map(sorted), min_size=1, max_size=40
+)
+small_lists = st.lists(
+    st.lists(st.integers(0, 40), min_size=1, max_size=3, unique=True).map(sorted),
+    min_size=1,
+    max_size=60,
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -29,7 +35,9 @@ def test_id_records_equal_the_reference(lists, seed, cut):
     ids = np.array([number for part in lists for number in part], np.uint64)
     lims = np.cumsum([0, *map(len, lists)], dtype=np.uint64)
     keys = np.array([0, 2**64 - 3][: len(blocks)], np.uint64)
-    blob, offsets = _kernel.pack_ids(ids, lims, np.array([len(part) for part in blocks], np.uint32), keys, seed)
+    blob, offsets = _kernel.pack_ids(
+        ids, lims, np.array([len(part) for part in blocks], np.uint32), keys, seed
+    )
     assert offsets[0] == 0
     assert offsets[-1] == len(blob)
     for b, (part, (start, end)) in enumerate(zip(blocks, pairwise(offsets.tolist()), strict=True)):
@@ -47,16 +55,23 @@ def test_id_records_equal_the_reference(lists, seed, cut):
 
 def gather(parts, keys, places, seed):
     """Return the ids of (record, rank) places from the records with these keys."""
-    records = [reference_records.encode_record(part, (seed + key) % 2**64) for part, key in zip(parts, keys, strict=True)]
+    records = [
+        reference_records.encode_record(part, (seed + key) % 2**64)
+        for part, key in zip(parts, keys, strict=True)
+    ]
     of_record = np.array([record for record, _ in places], np.uint64)
     ranks = np.array([rank for _, rank in places], np.uint32)
-    lims, ids = _kernel.gather_ids(records, np.array(keys, np.uint64), of_record, ranks, seed, "ids")
+    lims, ids = _kernel.gather_ids(
+        records, np.array(keys, np.uint64), of_record, ranks, seed, "ids"
+    )
     assert len(ids) == lims[-1]
     return [ids[a:b].tolist() for a, b in pairwise(lims.tolist())]
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.one_of(small_lists, id_lists), max_size=4), words, st.randoms(use_true_random=False))
+@given(
+    st.lists(st.one_of(small_lists, id_lists), max_size=4), words, st.randoms(use_true_random=False)
+)
 def test_gather_ids(parts, seed, random):
     """Any places of several records, in any order and more than once."""
     keys = [random.getrandbits(64) for _ in parts]
@@ -83,7 +98,9 @@ def test_gather_ids_refuses_a_place_outside_its_records():
     st.booleans(),
     words,
 )
-def test_records_with_a_right_checksum_are_judged_alike(body, id_bits, count_bits, count, fitting, seed):
+def test_records_with_a_right_checksum_are_judged_alike(
+    body, id_bits, count_bits, count, fitting, seed
+):
     """Whatever else the record says, kernel and reference refuse it together or read the same ids."""
     body = bytes([id_bits, count_bits, count, 0]) + body[4:]
     if fitting:  # the length of a record with one id each
@@ -100,5 +117,10 @@ def test_records_with_a_right_checksum_are_judged_alike(body, id_bits, count_bit
         assert values.tolist() == [number for part in expected for number in part]
         wanted = np.unique(values[::2])
         _, ranks, found = _kernel.find_ids([record], 0, np.zeros(1, np.uint64), seed, wanted, "ids")
-        places = [(rank, number) for rank, part in enumerate(expected) for number in part if number in wanted]
+        places = [
+            (rank, number)
+            for rank, part in enumerate(expected)
+            for number in part
+            if number in wanted
+        ]
         assert list(zip(ranks.tolist(), found.tolist(), strict=True)) == places

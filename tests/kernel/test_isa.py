@@ -74,7 +74,9 @@ def test_an_unknown_isa_cannot_be_selected():
 def test_the_environment_variable_forces_a_set(name):
     """An empty one forces nothing."""
     command = [sys.executable, "-P", "-c", "from fpstore import _kernel; print(_kernel.isa())"]
-    done = subprocess.run(command, env={**os.environ, "FPSTORE_ISA": name}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, env={**os.environ, "FPSTORE_ISA": name}, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == (name or ISAS[-1])
 
 
@@ -85,11 +87,24 @@ MISSING = sorted({"sse9", "AVX2", " scalar", "a\nb\xff", "avx512"} - set(ISAS))
 def test_an_environment_variable_that_names_no_set_is_an_error(tmp_path, name, start):
     script = tmp_path / "fpstore"  # as pip writes it
     script.write_text("import sys\nfrom fpstore.cli import main\nsys.exit(main())\n")
-    command = {"import": ["-c", "import fpstore"], "module": ["-m", "fpstore", "plan", "9"], "script": [str(script), "plan", "9"]}
+    command = {
+        "import": ["-c", "import fpstore"],
+        "module": ["-m", "fpstore", "plan", "9"],
+        "script": [str(script), "plan", "9"],
+    }
     environment = {**os.environb, b"FPSTORE_ISA": name.encode("latin-1")}
-    done = subprocess.run([sys.executable, "-P", *command[start]], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-P", *command[start]],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     shown = name.replace("\n", "?").replace("\xff", "?")
-    message = f"FPSTORE_ISA is '{shown}', an instruction set that is unknown or that this machine lacks; it has {', '.join(ISAS)}"
+    message = (
+        f"FPSTORE_ISA is '{shown}', an instruction set that is unknown or that this machine "
+        f"lacks; it has {', '.join(ISAS)}"
+    )
     lines = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (1, "")
     if start == "import":
@@ -102,13 +117,17 @@ def test_an_environment_variable_that_names_no_set_is_an_error(tmp_path, name, s
 
 def permute(keys: np.ndarray, size: int) -> Arrays:
     permutations = (IDENTITY, np.roll(IDENTITY, 11), SHUFFLED)
-    permuted = [_kernel.permute(keys, p, inverse) for p in permutations for inverse in (False, True)]
+    permuted = [
+        _kernel.permute(keys, p, inverse) for p in permutations for inverse in (False, True)
+    ]
     return *permuted, *(_kernel.digest(keys, p) for p in permutations)
 
 
 def select(keys: np.ndarray, size: int) -> Arrays:
     out = unaligned(np.zeros(len(keys), np.uint64), (size + 3) % 8)
-    kept = _kernel.permute_select(keys, SHUFFLED, np.array([2**61], np.uint64), np.array([2**63 + 5], np.uint64), out)
+    kept = _kernel.permute_select(
+        keys, SHUFFLED, np.array([2**61], np.uint64), np.array([2**63 + 5], np.uint64), out
+    )
     return kept, out[:kept]
 
 
@@ -141,7 +160,9 @@ def test_low_parts_of_every_width_in_blocks_of_any_number_of_entries(isa):
     widths = set()
     for bits in range(64):
         for count in (*range(1, 20), 31, 32, 33, 200):
-            ends = np.cumsum(rng.integers(1, (2 << bits) - 1, count, np.uint64, endpoint=True).astype(object))
+            ends = np.cumsum(
+                rng.integers(1, (2 << bits) - 1, count, np.uint64, endpoint=True).astype(object)
+            )
             keys = np.array([end for end in ends if end < 2**64], np.uint64)
             image = tableimage.build(keys, IDENTITY, (128, 512)[count % 2], tableimage.NO_CODE)
             table = open_table(image)
@@ -180,15 +201,26 @@ def test_xxh64_equals_the_package():
     data = random.Random(3).randbytes(2000)
     for length in range(2001):
         for seed in (0, 1, 2**63 + length, 2**64 - 1):
-            assert _kernel.xxh64(data[:length], seed) == xxhash.xxh64_intdigest(data[:length], seed), length
+            assert _kernel.xxh64(data[:length], seed) == xxhash.xxh64_intdigest(
+                data[:length], seed
+            ), length
 
 
 @pytest.mark.parametrize("name", ["avx2", "avx512"])
 def test_every_feature_that_a_set_is_compiled_for_is_asked_of_the_processor(name: str) -> None:
     native = Path(__file__).parents[2] / "fpstore" / "_native"
     features = set(
-        re.findall(r"-m(\w+)", (native / "sources.txt").read_text().partition(f"target_{name}.cpp ")[2].partition("\n")[0])
+        re.findall(
+            r"-m(\w+)",
+            (native / "sources.txt")
+            .read_text()
+            .partition(f"target_{name}.cpp ")[2]
+            .partition("\n")[0],
+        )
     )
     assert {"avx2", "lzcnt"} <= features
-    asked = re.findall(r'__builtin_cpu_supports\("(\w+)"\)|\bhas_(\w+)\(\) &&', (native / "isa" / "cpu.cpp").read_text())
+    asked = re.findall(
+        r'__builtin_cpu_supports\("(\w+)"\)|\bhas_(\w+)\(\) &&',
+        (native / "isa" / "cpu.cpp").read_text(),
+    )
     assert features <= {a or b for a, b in asked}

@@ -1,4 +1,7 @@
-"""The kernel at the edges of what it takes: prefixes of 0 to 64 bits, few and many queries and entries, small stacks."""
+"""The kernel at the edges of what it takes.
+
+Prefixes of 0 to 64 bits, few and many queries and entries, small stacks.
+"""
 
 import itertools
 import os
@@ -65,7 +68,13 @@ class Pairs:
             difference = queries[start : start + 4096, None] ^ fingerprints
             place, entry = np.nonzero(np.bitwise_count(difference) <= RADIUS)
             parts.append(
-                np.column_stack([np.uint64(start) + place.astype(np.uint64), fingerprints[entry], difference[place, entry]])
+                np.column_stack(
+                    [
+                        np.uint64(start) + place.astype(np.uint64),
+                        fingerprints[entry],
+                        difference[place, entry],
+                    ]
+                )
             )
         self.query, self.fingerprint, self.difference = np.concatenate(parts).T
         self.distance = np.bitwise_count(self.difference)
@@ -78,22 +87,31 @@ class Pairs:
         mask = np.uint64(2**64 - 2 ** (64 - prefix_bits))
         kept = np.bitwise_count(self.difference & mask) <= flips
         lims = np.zeros(self.count + 1, np.int64)
-        np.cumsum(np.bincount(self.query[kept].astype(np.int64), minlength=self.count), out=lims[1:])
+        np.cumsum(
+            np.bincount(self.query[kept].astype(np.int64), minlength=self.count), out=lims[1:]
+        )
         return lims, self.fingerprint[kept], self.distance[kept]
 
 
-def check_probes(size: int, count: int, prefixes: Iterable[int], threads: int, flips: Iterable[int]) -> None:
+def check_probes(
+    size: int, count: int, prefixes: Iterable[int], threads: int, flips: Iterable[int]
+) -> None:
     """Look up each prefix, as the kernel thinks best and sorted, by turns with every instruction set and block size."""
     fingerprints = fingerprints_of(size)
     queries = queries_of(fingerprints, count)
     pairs = Pairs(fingerprints, queries)
-    tables = [tableimage.open_table(tableimage.build(fingerprints, block_bytes=b)) for b in (128, 512, 4096)]
+    tables = [
+        tableimage.open_table(tableimage.build(fingerprints, block_bytes=b))
+        for b in (128, 512, 4096)
+    ]
     for prefix_bits, flip, order in itertools.product(prefixes, flips, ("best", "near", "sorted")):
         if flip > prefix_bits:
             continue
         _kernel.select_isa(ISAS[prefix_bits % len(ISAS)])
         prober = _kernel.Prober()
-        prober.add(tables[(prefix_bits + size) % 3], prefix_bits, flip, ONE[prefix_bits] if flip else NONE)
+        prober.add(
+            tables[(prefix_bits + size) % 3], prefix_bits, flip, ONE[prefix_bits] if flip else NONE
+        )
 
         def work(part, stop=None, prober=prober, order=order):
             return prober.probe(part, RADIUS, order=order, stop=stop)[:3]
@@ -107,7 +125,10 @@ def check_probes(size: int, count: int, prefixes: Iterable[int], threads: int, f
 
 
 def test_prefix_of_no_bits_and_a_sweep(tmp_path):
-    """Five fingerprints and 5,000 queries: look-ups with no bit to sort by were sorted by a shift of 64."""
+    """Five fingerprints and 5,000 queries.
+
+    Look-ups with no bit to sort by were sorted by a shift of 64.
+    """
     fingerprints, queries = np.arange(5, dtype=np.uint64), np.arange(5000, dtype=np.uint64)
     with fpstore.build(tmp_path / "store", fingerprints, design="flip-2") as store:
         found = store.probe_many(queries, threads=1)
@@ -135,7 +156,9 @@ def test_many_queries(size, count):
 def deep_ties(size: int) -> np.ndarray:
     """Return keys of which half agree on the first 9 bits, half of those on the next 9, and so on."""
     rng = np.random.default_rng(size)
-    return rng.integers(0, 2**64, size, np.uint64) >> (np.uint64(9) * rng.geometric(0.5, size).clip(1, 7).astype(np.uint64))
+    return rng.integers(0, 2**64, size, np.uint64) >> (
+        np.uint64(9) * rng.geometric(0.5, size).clip(1, 7).astype(np.uint64)
+    )
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -173,7 +196,9 @@ def test_a_delta_at_the_ends_of_its_pieces(isa, size):
     """Its fingerprints share a bucket, which is compared 256 at a time and scanned 4,096 at a time."""
     _kernel.select_isa(isa)
     fingerprints = np.uint64(2**63) + np.arange(size, dtype=np.uint64)
-    queries = np.concatenate([fingerprints[:3], fingerprints[-3:], np.array([0, 2**64 - 1], np.uint64)])
+    queries = np.concatenate(
+        [fingerprints[:3], fingerprints[-3:], np.array([0, 2**64 - 1], np.uint64)]
+    )
     delta = _kernel.Delta(RADIUS, tableimage.IDENTITY)
     nothing = np.zeros(size, np.uint8)
     delta.apply(nothing, fingerprints, np.arange(size, dtype=np.uint64), nothing, 1)
@@ -185,7 +210,13 @@ def test_a_delta_at_the_ends_of_its_pieces(isa, size):
 
 def test_arguments_that_no_store_has():
     with pytest.raises(ValueError, match="entries"):
-        _kernel.pack_ids(np.zeros(0, np.uint64), np.zeros(1, np.uint64), np.zeros(1, np.uint32), np.zeros(1, np.uint64), 0)
+        _kernel.pack_ids(
+            np.zeros(0, np.uint64),
+            np.zeros(1, np.uint64),
+            np.zeros(1, np.uint32),
+            np.zeros(1, np.uint64),
+            0,
+        )
     image = tableimage.build(fingerprints_of(9))
     room = np.zeros(len(image) + 8, np.uint8)
     start = -room.ctypes.data % 8 + 1
@@ -261,9 +292,13 @@ except MemoryError as error:
 """
 
 
-@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer ends a process without memory")
+@pytest.mark.skipif(
+    "asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer ends a process without memory"
+)
 def test_a_call_without_memory_says_so():
     """It raised a bare MemoryError, or took a string that it could not decode for a damaged one."""
-    done = subprocess.run([sys.executable, "-P", "-c", NO_MEMORY], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", NO_MEMORY], capture_output=True, text=True, check=False
+    )
     told = "out of memory: work on fewer rows at a time\nMemoryError\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, told, "")

@@ -1,4 +1,7 @@
-"""Streaming merges of the kernel against plain Python: sets, groups of ids, and id records read in a row."""
+"""Streaming merges of the kernel against plain Python.
+
+Sets, groups of ids, and id records read in a row.
+"""
 
 import brute_force
 import numpy as np
@@ -17,7 +20,10 @@ words = st.one_of(st.sampled_from([0, 1, MAX - 1, MAX]), st.integers(0, 40), st.
 seeds = st.integers(0, MAX)
 key_sets = st.sets(words, max_size=60)
 records_of_lists = st.lists(
-    st.lists(st.lists(words, min_size=1, max_size=4, unique=True).map(sorted), min_size=1, max_size=20), max_size=5
+    st.lists(
+        st.lists(words, min_size=1, max_size=4, unique=True).map(sorted), min_size=1, max_size=20
+    ),
+    max_size=5,
 )
 
 
@@ -36,7 +42,11 @@ def rows_of(numbers, width=64):
 def columns(groups, width=64):
     """Return keys, counts and ids of a dictionary of id sets."""
     keys = sorted(groups)
-    return rows_of(keys, width), column(len(groups[k]) for k in keys), column(i for k in keys for i in sorted(groups[k]))
+    return (
+        rows_of(keys, width),
+        column(len(groups[k]) for k in keys),
+        column(i for k in keys for i in sorted(groups[k])),
+    )
 
 
 def as_dictionary(keys, counts, ids):
@@ -60,28 +70,45 @@ def merged(keys, drop, add):
 
 
 def groups_of(keys, rng):
-    return {key: set(rng.choice(column([0, MAX, *range(50)]), rng.integers(1, 5)).tolist()) for key in keys}
+    return {
+        key: set(rng.choice(column([0, MAX, *range(50)]), rng.integers(1, 5)).tolist())
+        for key in keys
+    }
 
 
-@pytest.mark.parametrize(("width", "kind"), [(width, kind) for width in WIDTHS for kind in kinds_of(width)])
+@pytest.mark.parametrize(
+    ("width", "kind"), [(width, kind) for width in WIDTHS for kind in kinds_of(width)]
+)
 def test_sets_and_groups_are_merged(width, kind):
     """Of sets that overlap; above 64 bits rows tie in their leading words."""
     for seed in range(6):
         rng = np.random.default_rng(seed)
         numbers = brute_force.numbers_of(make_rows(kind, seed, 240 if seed else 2, width))
         numbers = [numbers[0], *numbers[seed:]]
-        keys, drop, add = (set(rng.choice(np.array(numbers, object), len(numbers) // 2, replace=False)) for _ in range(3))
+        keys, drop, add = (
+            set(rng.choice(np.array(numbers, object), len(numbers) // 2, replace=False))
+            for _ in range(3)
+        )
         for dropped in (drop, set(), keys):
-            assert merged(*(rows_of(part, width) for part in (keys, dropped, add))) == sorted(keys - dropped | add)
+            assert merged(*(rows_of(part, width) for part in (keys, dropped, add))) == sorted(
+                keys - dropped | add
+            )
         groups, others = groups_of(keys, rng), groups_of(add, rng)
-        groups |= {key: others[key] | {7} for key in sorted(others)[::2] if key in groups}  # some have ids in common
+        # some have ids in common
+        groups |= {key: others[key] | {7} for key in sorted(others)[::2] if key in groups}
         parts = columns(groups, width), columns(others, width)
         if add & keys - drop:
             with pytest.raises(ValueError, match="is among those kept"):
                 _kernel.merge_groups(*parts[0], rows_of(drop, width), *parts[1])
         whole = _kernel.merge_groups(*parts[0], rows_of(drop | add, width), *parts[1])
-        assert as_dictionary(*whole) == {key: ids for key, ids in groups.items() if key not in drop | add} | others
-        expected = {key: groups.get(key, set()) | others.get(key, set()) for key in groups.keys() | others.keys()}
+        assert (
+            as_dictionary(*whole)
+            == {key: ids for key, ids in groups.items() if key not in drop | add} | others
+        )
+        expected = {
+            key: groups.get(key, set()) | others.get(key, set())
+            for key in groups.keys() | others.keys()
+        }
         for first, second in (parts, parts[::-1]):
             assert as_dictionary(*_kernel.union_groups(*first, *second)) == expected
 
@@ -133,7 +160,10 @@ def test_merge_keys_refuses_an_out_that_is_short_or_an_input():
 
 def test_groups_of_long_runs():
     rng = np.random.default_rng(5)
-    groups = {int(key): set(rng.integers(0, 99, rng.integers(1, 9)).tolist()) for key in rng.integers(0, 2**64, 3000, np.uint64)}
+    groups = {
+        int(key): set(rng.integers(0, 99, rng.integers(1, 9)).tolist())
+        for key in rng.integers(0, 2**64, 3000, np.uint64)
+    }
     some = sorted(groups)[100:2800:450]
     drop, add = ascending([*some, 5, MAX]), {some[1]: {1, 2}, some[1] + 1: {3}, 0: {0}}
     expected = {key: ids for key, ids in groups.items() if key not in some} | add
@@ -155,7 +185,9 @@ BAD_GROUPS = {
 
 @pytest.mark.parametrize("name", BAD_GROUPS)
 def test_groups_that_make_no_sense_are_refused(name):
-    bad, good, none = [[column(c) for c in group] for group in (BAD_GROUPS[name], ([9], [1], [4]), ([], [], []))]
+    bad, good, none = [
+        [column(c) for c in group] for group in (BAD_GROUPS[name], ([9], [1], [4]), ([], [], []))
+    ]
     for a, b in ((bad, good), (good, bad), (bad, none), (none, bad)):
         with pytest.raises(ValueError, match=r"ascend|disagree|lengths"):
             _kernel.union_groups(*a, *b)
@@ -177,7 +209,10 @@ def test_a_union_needs_the_ids_of_a_common_key_in_order():
 
 def encoded(lists, first, seed):
     keys = keys_of(first, len(lists)).tolist()
-    return [reference_records.encode_record(part, (seed + key) % 2**64) for part, key in zip(lists, keys, strict=True)]
+    return [
+        reference_records.encode_record(part, (seed + key) % 2**64)
+        for part, key in zip(lists, keys, strict=True)
+    ]
 
 
 def keys_of(first, count):
@@ -206,7 +241,9 @@ def test_records_of_successive_blocks(lists, first, seed, others, step):
     assert counts.tolist() == [len(numbers) for part in lists for numbers in part]
     assert ids.tolist() == [number for part in lists for numbers in part for number in numbers]
     for wanted in (others, others | set(ids.tolist()[::step]), set(ids.tolist())):
-        blocks, ranks, found = _kernel.find_ids(records, first, keys_of(first, len(records)), seed, ascending(wanted), "ids")
+        blocks, ranks, found = _kernel.find_ids(
+            records, first, keys_of(first, len(records)), seed, ascending(wanted), "ids"
+        )
         assert (blocks.dtype, ranks.dtype, found.dtype) == (np.uint64, np.uint32, np.uint64)
         places = list(zip(blocks.tolist(), ranks.tolist(), found.tolist(), strict=True))
         assert places == model_of_find(lists, first, wanted)
@@ -229,8 +266,12 @@ def check_width_of_id(id_bits):
         assert counts.tolist() == [1] * 2 * count
         assert ids.tolist() == 2 * [number for numbers in lists for number in numbers]
         wanted = {top, *lists[count // 2]}
-        blocks, ranks, found = _kernel.find_ids(records, 5, keys_of(5, len(records)), 9, ascending(wanted), "ids")
-        assert list(zip(blocks.tolist(), ranks.tolist(), found.tolist(), strict=True)) == model_of_find([lists] * 2, 5, wanted)
+        blocks, ranks, found = _kernel.find_ids(
+            records, 5, keys_of(5, len(records)), 9, ascending(wanted), "ids"
+        )
+        assert list(
+            zip(blocks.tolist(), ranks.tolist(), found.tolist(), strict=True)
+        ) == model_of_find([lists] * 2, 5, wanted)
 
 
 def test_many_ids_for_a_fingerprint():
@@ -239,8 +280,12 @@ def test_many_ids_for_a_fingerprint():
     assert counts.tolist() == [len(numbers) for numbers in lists[0]]
     assert ids.tolist() == [number for numbers in lists[0] for number in numbers]
     many = set(range(0, 1300, 2))
-    blocks, ranks, found = _kernel.find_ids(encoded(lists, 0, 1), 0, keys_of(0, 1), 1, ascending(many), "ids")
-    assert list(zip(blocks.tolist(), ranks.tolist(), found.tolist(), strict=True)) == model_of_find(lists, 0, many)
+    blocks, ranks, found = _kernel.find_ids(
+        encoded(lists, 0, 1), 0, keys_of(0, 1), 1, ascending(many), "ids"
+    )
+    assert list(zip(blocks.tolist(), ranks.tolist(), found.tolist(), strict=True)) == model_of_find(
+        lists, 0, many
+    )
 
 
 def test_each_changed_byte_of_a_record_is_found():
@@ -255,7 +300,9 @@ def test_each_changed_byte_of_a_record_is_found():
             *(record[:i] + bytes([record[i] ^ 64]) + record[i + 1 :] for i in range(len(record))),
         ]:
             changed = [*records[:number], damaged, *records[number + 1 :]]
-            with pytest.raises(CorruptStoreError, match=f"the/ids, block {11 + number}: ") as caught:
+            with pytest.raises(
+                CorruptStoreError, match=f"the/ids, block {11 + number}: "
+            ) as caught:
                 _kernel.unpack_records(changed, 11, keys_of(11, len(changed)), MAX - 11, "the/ids")
             assert (caught.value.path, caught.value.block) == ("the/ids", 11 + number)
             with pytest.raises(CorruptStoreError, match=f"block {11 + number}: "):

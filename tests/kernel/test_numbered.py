@@ -1,4 +1,7 @@
-"""Rows of a key and a number: the kernel's parts and groups, the sort in memory, and the external sort that builds use."""
+"""Rows of a key and a number.
+
+The kernel's parts and groups, the sort in memory, and the external sort that builds use.
+"""
 
 import itertools
 
@@ -52,7 +55,10 @@ def rows_in(sorter, ticks=None):
     for part in sorter.groups(lambda rows: None if ticks is None else ticks.append(rows)):
         ends = np.cumsum(part.counts).tolist()
         ids, counts = part.ids.tolist(), part.counts.tolist()
-        out += [(key, ids[end - count : end]) for key, end, count in zip(rows_to_numbers(part.keys), ends, counts, strict=True)]
+        out += [
+            (key, ids[end - count : end])
+            for key, end, count in zip(rows_to_numbers(part.keys), ends, counts, strict=True)
+        ]
     return out
 
 
@@ -67,17 +73,23 @@ def test_rows_are_sorted_as_by_numpy(monkeypatch, kind, threads):
     """Also where large parts are taken apart again."""
     for part_rows, counts in ((1 << 14, [0, 1, 2, 1000, 70_000]), (16, [1000, 3000])):
         monkeypatch.setattr(external_sort, "PART_ROWS", part_rows)
-        for count, words, number in itertools.product(counts, (1, 2, 4), (None, np.uint32, np.uint64)):
+        for count, words, number in itertools.product(
+            counts, (1, 2, 4), (None, np.uint32, np.uint64)
+        ):
             keys = drawn(kind, count, words)
             numbers = None if number is None else RNG.integers(0, 2**32, count).astype(number)
             order = order_of(keys)
-            got = sorted_by(threads, NumberedRows(keys.copy(), None if numbers is None else numbers.copy(), 11))
+            got = sorted_by(
+                threads, NumberedRows(keys.copy(), None if numbers is None else numbers.copy(), 11)
+            )
             assert np.array_equal(got[0], keys[order])
             assert np.array_equal(got[1], order + 11 if numbers is None else numbers[order])
             assert got[1].dtype == (number or np.uint32)
 
 
-@pytest.mark.parametrize(("kind", "shape", "room"), crossed(KINDS, [(1, 1), (2, 1), (1, 4)], [10**6, 300, 150], share=5))
+@pytest.mark.parametrize(
+    ("kind", "shape", "room"), crossed(KINDS, [(1, 1), (2, 1), (1, 4)], [10**6, 300, 150], share=5)
+)
 def test_groups_are_those_of_a_dictionary(tmp_path, monkeypatch, kind, shape, room):
     """Also of runs that are sorted, because keys begin alike."""
     (threads, words), count = shape, 1000
@@ -85,7 +97,9 @@ def test_groups_are_those_of_a_dictionary(tmp_path, monkeypatch, kind, shape, ro
     for part_rows, given in ((16, None), (1 << 14, 100), (16, 2**64 - 1)):
         monkeypatch.setattr(external_sort, "PART_ROWS", part_rows)
         keys = drawn(kind, count, words)
-        numbers = np.arange(count) if given is None else RNG.integers(0, given, count, dtype=np.uint64)
+        numbers = (
+            np.arange(count) if given is None else RNG.integers(0, given, count, dtype=np.uint64)
+        )
         sorter = Sorter(room * pair_bytes(words), tmp_path, None, words, threads)
         for start in range(0, count, 95):
             piece = slice(start, start + 95)
@@ -144,7 +158,10 @@ def test_rows_are_scattered_to_any_places(depth, bits, shift, words):
     assert np.array_equal(counts, np.bincount(digits.astype(np.int64), minlength=1 << bits))
     order = np.argsort(digits, kind="stable")
     for number in (np.uint32, np.uint64):
-        out = np.full((5000 + shift, *keys.shape[1:]), 7, np.uint64)[shift:], np.full(5000 + shift, 7, number)[shift:]
+        out = (
+            np.full((5000 + shift, *keys.shape[1:]), 7, np.uint64)[shift:],
+            np.full(5000 + shift, 7, number)[shift:],
+        )
         at = np.cumsum(counts) - counts
         _kernel.scatter_parts(keys, None, 3, depth, at, out)
         assert np.array_equal(at, np.cumsum(counts))
@@ -153,11 +170,19 @@ def test_rows_are_scattered_to_any_places(depth, bits, shift, words):
 
 
 def test_the_kernel_refuses_other_arrays():
-    keys, numbers, counts = np.arange(100, dtype=np.uint64), np.arange(100, dtype=np.uint32), np.zeros(4, np.uint64)
+    keys, numbers, counts = (
+        np.arange(100, dtype=np.uint64),
+        np.arange(100, dtype=np.uint32),
+        np.zeros(4, np.uint64),
+    )
     with pytest.raises(ValueError, match="no room"):
-        _kernel.scatter_parts(keys, numbers, 0, 0, counts + np.uint64(90), (keys.copy(), numbers.copy()))
+        _kernel.scatter_parts(
+            keys, numbers, 0, 0, counts + np.uint64(90), (keys.copy(), numbers.copy())
+        )
     with pytest.raises(ValueError, match="no room"):
-        _kernel.scatter_parts(keys, numbers, 0, 0, counts + np.uint64(2**63), (keys.copy(), numbers.copy()))
+        _kernel.scatter_parts(
+            keys, numbers, 0, 0, counts + np.uint64(2**63), (keys.copy(), numbers.copy())
+        )
     with pytest.raises(ValueError, match="a number for each key"):
         _kernel.scatter_parts(keys, numbers[:9], 0, 0, counts, (keys.copy(), numbers.copy()))
     with pytest.raises(ValueError, match="different lengths"):
@@ -177,23 +202,38 @@ def test_the_kernel_refuses_other_arrays():
     with pytest.raises(ValueError, match="of the type"):
         _kernel.scatter_parts(keys, numbers, 0, 0, counts, (keys.copy(), keys.copy()))
     with pytest.raises(ValueError, match="another width"):
-        _kernel.scatter_parts(keys, numbers, 0, 0, counts, (np.zeros((100, 2), np.uint64), numbers.copy()))
+        _kernel.scatter_parts(
+            keys, numbers, 0, 0, counts, (np.zeros((100, 2), np.uint64), numbers.copy())
+        )
 
 
-@pytest.mark.parametrize(("kind", "ids"), crossed(["random", "equal", "same"], ["rows", "small", "large"]))
+@pytest.mark.parametrize(
+    ("kind", "ids"), crossed(["random", "equal", "same"], ["rows", "small", "large"])
+)
 def test_a_build_has_the_same_bytes_in_any_memory_and_threads(tmp_path, monkeypatch, kind, ids):
     """Also the file of the ids, whose pages depend on how many records come at once."""
     count = 12_000
     keys = drawn(kind, count)
-    given = {"rows": None, "small": RNG.permutation(count).astype(np.uint64), "large": RNG.integers(0, 2**64, count, np.uint64)}
+    given = {
+        "rows": None,
+        "small": RNG.permutation(count).astype(np.uint64),
+        "large": RNG.integers(0, 2**64, count, np.uint64),
+    }
     expected = None
     for number, (size, threads) in enumerate(((1, 1), (1, 3), (1 << 10, 2))):
         monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 32 * size)
         monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", 16 * size)
-        monkeypatch.setattr("fpstore.building.table_keys.LEAST_MEMORY", 8 * size << 16)  # of a table 65,536 rows
+        # of a table 65,536 rows
+        monkeypatch.setattr("fpstore.building.table_keys.LEAST_MEMORY", 8 * size << 16)
         monkeypatch.setattr("fpstore.building.columns.COPY_ROWS", 5000)
         path = tmp_path / str(number)
-        fpstore.build(path, keys, given[ids], design="manku-4", memory="64MiB", threads=threads).close()
-        files = {file.name: file.read_bytes() for file in path.rglob("*") if file.suffix in (".fpt", ".mdb")}
+        fpstore.build(
+            path, keys, given[ids], design="manku-4", memory="64MiB", threads=threads
+        ).close()
+        files = {
+            file.name: file.read_bytes()
+            for file in path.rglob("*")
+            if file.suffix in (".fpt", ".mdb")
+        }
         expected = expected or files
         assert files == expected

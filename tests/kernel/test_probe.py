@@ -16,17 +16,26 @@ LENGTHS = (None, tableimage.NO_CODE)  # of the code of each codec
 
 def prober_of(table: _kernel.Table, prefix_bits: int, flips: int = 0) -> _kernel.Prober:
     prober = _kernel.Prober()
-    prober.add(table, prefix_bits, flips, tableimage.flip_masks(prefix_bits, flips) if flips else NO_FLIP)
+    prober.add(
+        table, prefix_bits, flips, tableimage.flip_masks(prefix_bits, flips) if flips else NO_FLIP
+    )
     return prober
 
 
 @pytest.mark.parametrize(
     ("section", "prefix_bits", "lengths", "order"),
-    crossed(["keys", "directory"], [0, 1, 3, 6, 40, 64], LENGTHS, ["asked", "near", "sorted"], share=3),
+    crossed(
+        ["keys", "directory"], [0, 1, 3, 6, 40, 64], LENGTHS, ["asked", "near", "sorted"], share=3
+    ),
 )
 @pytest.mark.parametrize("every", [5, slow(1)])
-def test_look_ups_under_a_wrong_word_of_an_index_are_right_or_an_error(section, prefix_bits, lengths, order, every):
-    """A range of blocks is found by its two ends. Between queries that are far apart, the directory leads to the next block."""
+def test_look_ups_under_a_wrong_word_of_an_index_are_right_or_an_error(
+    section, prefix_bits, lengths, order, every
+):
+    """A range of blocks is found by its two ends.
+
+    Between queries that are far apart, the directory leads to the next block.
+    """
     fingerprints = tableimage.make_keys("random", 2, 3000)
     image = tableimage.build(fingerprints, block_bytes=128, lengths=lengths)
     right = tableimage.open_table(image)
@@ -36,12 +45,17 @@ def test_look_ups_under_a_wrong_word_of_an_index_are_right_or_an_error(section, 
     wanted = [fingerprints[(fingerprints ^ query) & mask == 0].tolist() for query in queries]
     # One by one as they are asked: the error of another query may not hide a wrong answer.
     parts = [slice(i, i + 1) for i in range(len(queries))] if order == "asked" else [slice(None)]
-    start, end = (right.keys_offset, right.directory_offset, len(image))[section == "directory" :][:2]
+    start, end = (right.keys_offset, right.directory_offset, len(image))[section == "directory" :][
+        :2
+    ]
     refused = 0
     for at in [*range(start, end, 8 * every), end - 8]:
         for change in (0, -1, 1, 5, 1 << 50, -(1 << 60)):
             word = (int.from_bytes(image[at : at + 8], "little") + change) % 2**64
-            prober = prober_of(tableimage.open_table(image[:at] + word.to_bytes(8, "little") + image[at + 8 :]), prefix_bits)
+            prober = prober_of(
+                tableimage.open_table(image[:at] + word.to_bytes(8, "little") + image[at + 8 :]),
+                prefix_bits,
+            )
             for part in parts:
                 try:
                     lims, found, *_ = prober.probe(queries[part], 64, order=order)
@@ -49,7 +63,9 @@ def test_look_ups_under_a_wrong_word_of_an_index_are_right_or_an_error(section, 
                     assert change
                     refused += 1
                     continue
-                assert [sorted(some.tolist()) for some in np.split(found, lims[1:-1])] == wanted[part]
+                assert [sorted(some.tolist()) for some in np.split(found, lims[1:-1])] == wanted[
+                    part
+                ]
     assert refused or section == "directory"
 
 
@@ -60,7 +76,9 @@ def test_batches_give_the_same_in_every_order(lengths, prefix_bits):
     keys = tableimage.make_keys("random", 3, 260_000 if prefix_bits > 16 else 3_000)
     table = tableimage.open_table(tableimage.build(keys, block_bytes=128, lengths=lengths))
     rng = np.random.default_rng(4)
-    queries = rng.choice(keys, 4200 if prefix_bits > 16 else 300) ^ (np.uint64(1) << rng.integers(0, 30, 1, np.uint64))
+    queries = rng.choice(keys, 4200 if prefix_bits > 16 else 300) ^ (
+        np.uint64(1) << rng.integers(0, 30, 1, np.uint64)
+    )
     assert prefix_bits < 16 or len(queries) / 3 < table.block_count / 8
     prober = prober_of(table, prefix_bits)
     asked, near, swept = (prober.probe(queries, 3, order=order)[:3] for order in ORDERS)
@@ -74,7 +92,10 @@ def test_batches_give_the_same_in_every_order(lengths, prefix_bits):
     crossed(LENGTHS, ["leading bits", "bits behind the leading ones"], ["best", "near", "sorted"]),
 )
 def test_more_look_ups_than_are_sorted_at_once(lengths, flipped, order):
-    """They are taken window by window of the table; with the same leading bits they are all of one window."""
+    """They are taken window by window of the table.
+
+    With the same leading bits they are all of one window.
+    """
     keys = tableimage.make_keys("random", 5, 500)
     first = 0
     if flipped != "leading bits":
@@ -95,26 +116,40 @@ def test_more_look_ups_than_are_sorted_at_once(lengths, flipped, order):
 @pytest.mark.parametrize("order", ["ascending", "descending", "random"])
 def test_look_ups_that_differ_behind_the_bits_they_are_sorted_by(prefix_bits, order):
     """Sorted look-ups share a word with the number of their query, so those of more than 40 bits are taken as they come."""
-    keys = np.unique(np.uint64(0xABCDEF0123 << 24) | np.random.default_rng(1).integers(0, 2**24, 3000, np.uint64))
+    keys = np.unique(
+        np.uint64(0xABCDEF0123 << 24) | np.random.default_rng(1).integers(0, 2**24, 3000, np.uint64)
+    )
     table = tableimage.open_table(tableimage.build(keys, block_bytes=128))
-    queries = {"ascending": keys, "descending": keys[::-1].copy(), "random": np.random.default_rng(2).permutation(keys)}[order]
+    queries = {
+        "ascending": keys,
+        "descending": keys[::-1].copy(),
+        "random": np.random.default_rng(2).permutation(keys),
+    }[order]
     lims, near, _ = brute_force.brute_force_many(keys, queries.tolist(), 2)
-    expected = [(q, f) for q, f in _pairs(lims, queries, near) if (q ^ f) >> (64 - prefix_bits) == 0]
+    expected = [
+        (q, f) for q, f in _pairs(lims, queries, near) if (q ^ f) >> (64 - prefix_bits) == 0
+    ]
     assert len(expected) >= len(keys)
     for taken in ORDERS:
         lims, found, _, _, _ = prober_of(table, prefix_bits).probe(queries, 2, order=taken)
         assert _pairs(lims, queries, found) == expected
 
 
-@pytest.mark.parametrize("masks", [[1 << 63, 0], [0, 0], [0, 1 << 47]], ids=["descend", "twice", "behind"])
+@pytest.mark.parametrize(
+    "masks", [[1 << 63, 0], [0, 0], [0, 1 << 47]], ids=["descend", "twice", "behind"]
+)
 def test_variants_that_a_prober_cannot_take(masks):
-    table = tableimage.open_table(tableimage.build(tableimage.make_keys("random", 5, 30), block_bytes=128))
+    table = tableimage.open_table(
+        tableimage.build(tableimage.make_keys("random", 5, 30), block_bytes=128)
+    )
     with pytest.raises(ValueError, match="variants ascend, and change only bits of the prefix"):
         _kernel.Prober().add(table, 16, 1, np.array(masks, np.uint64))
 
 
 def test_an_order_that_there_is_not():
-    table = tableimage.open_table(tableimage.build(tableimage.make_keys("random", 5, 30), block_bytes=128))
+    table = tableimage.open_table(
+        tableimage.build(tableimage.make_keys("random", 5, 30), block_bytes=128)
+    )
     with pytest.raises(ValueError, match="order is best, asked, near or sorted"):
         prober_of(table, 5).probe(NO_FLIP, 3, order="dense")
 

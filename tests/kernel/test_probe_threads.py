@@ -8,7 +8,9 @@ from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
 
 KEYS = tableimage.make_keys("random", 7, 4000)
-QUERIES = np.random.default_rng(8).permutation(np.concatenate([KEYS ^ np.uint64(1 << 40), KEYS ^ np.uint64(0x10010), KEYS]))
+QUERIES = np.random.default_rng(8).permutation(
+    np.concatenate([KEYS ^ np.uint64(1 << 40), KEYS ^ np.uint64(0x10010), KEYS])
+)
 PREFIX_BITS, FLIPS = 12, 1
 TABLES = {"one table": 1, "two tables": 2, "five tables": 5}
 
@@ -18,14 +20,21 @@ def images(count: int, lengths: np.ndarray | None = None, keys: np.ndarray = KEY
     out = []
     for i in range(count):
         permutation = np.roll(np.arange(64, dtype=np.uint8), -PREFIX_BITS * i)
-        out.append(tableimage.build(keys, permutation=permutation, block_bytes=128, lengths=lengths))
+        out.append(
+            tableimage.build(keys, permutation=permutation, block_bytes=128, lengths=lengths)
+        )
     return out
 
 
 def prober_of(tables: list[bytes]) -> _kernel.Prober:
     prober = _kernel.Prober()
     for i, image in enumerate(tables):
-        prober.add(tableimage.open_table(image, f"table {i}"), PREFIX_BITS, FLIPS, tableimage.flip_masks(PREFIX_BITS, FLIPS))
+        prober.add(
+            tableimage.open_table(image, f"table {i}"),
+            PREFIX_BITS,
+            FLIPS,
+            tableimage.flip_masks(PREFIX_BITS, FLIPS),
+        )
     return prober
 
 
@@ -53,7 +62,10 @@ def test_a_large_batch_gives_what_small_ones_give(threads):
     small = [prober.probe(part, 3) for part in np.array_split(queries, 5)]
     found = prober.probe(queries, 3, threads=threads)
     assert len(found[1]) > 5 * len(queries)
-    assert found[0].tolist() == np.concatenate([[0], *(np.diff(part[0]) for part in small)]).cumsum().tolist()
+    assert (
+        found[0].tolist()
+        == np.concatenate([[0], *(np.diff(part[0]) for part in small)]).cumsum().tolist()
+    )
     for i in (1, 2):
         assert np.array_equal(found[i], np.concatenate([part[i] for part in small]))
 
@@ -61,12 +73,24 @@ def test_a_large_batch_gives_what_small_ones_give(threads):
 @pytest.mark.parametrize("threads", [1, 2, 7])
 @pytest.mark.parametrize("width", [32, 64, 128, 256])
 def test_matches_of_a_part_and_of_none_are_ordered(width, threads):
-    """Those of 8,192 queries are a part, which threads take one by one. A query that is nowhere has none."""
+    """Those of 8,192 queries are a part, which threads take one by one.
+
+    A query that is nowhere has none.
+    """
     keys = tableimage.make_rows("tied" if width > 64 else "clustered", 11, 3000, width)
     prober = _kernel.Prober()
-    prober.add(tableimage.open_table(tableimage.build(keys, np.arange(width, dtype=np.uint8), 512)), 8, 0, np.zeros(1, np.uint64))
-    queries = np.full((40_000, *keys.shape[1:]), 0x5A5A5A5A << (32 if width == 32 else 3), np.uint64)
-    queries[-9000:] = np.random.default_rng(12).permutation(np.resize(keys, (9000, *keys.shape[1:])))
+    prober.add(
+        tableimage.open_table(tableimage.build(keys, np.arange(width, dtype=np.uint8), 512)),
+        8,
+        0,
+        np.zeros(1, np.uint64),
+    )
+    queries = np.full(
+        (40_000, *keys.shape[1:]), 0x5A5A5A5A << (32 if width == 32 else 3), np.uint64
+    )
+    queries[-9000:] = np.random.default_rng(12).permutation(
+        np.resize(keys, (9000, *keys.shape[1:]))
+    )
     lims, found, distances = prober.probe(queries, 2, threads=threads)[:3]
     none = prober.probe(queries[:1], 2)[0][1]
     assert none == 0
@@ -95,7 +119,9 @@ def test_the_most_matches_are_those_of_all_threads_together(count):
 def test_a_fault_is_told_of_its_table(damaged):
     tables = images(5)
     at = 4096 + 128 * 20 + 64
-    tables[damaged] = tables[damaged][:at] + bytes([tables[damaged][at] ^ 8]) + tables[damaged][at + 1 :]
+    tables[damaged] = (
+        tables[damaged][:at] + bytes([tables[damaged][at] ^ 8]) + tables[damaged][at + 1 :]
+    )
     for threads in (1, 2, 5):
         with pytest.raises(CorruptStoreError, match=f"table {damaged}.*block 20"):
             prober_of(tables).probe(QUERIES, 3, threads=threads)
@@ -109,7 +135,10 @@ def test_all_threads_end_when_the_call_is_stopped():
 
 
 def test_a_thread_that_waits_for_others_meets_signals(met):
-    """It is done with its table at once; the other one goes through all of its own for each query."""
+    """It is done with its table at once.
+
+    The other one goes through all of its own for each query.
+    """
     prober = _kernel.Prober()
     for image, prefix_bits in zip(images(2), (64, 0), strict=True):
         prober.add(tableimage.open_table(image), prefix_bits, 0, np.zeros(1, np.uint64))

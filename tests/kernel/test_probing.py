@@ -16,7 +16,9 @@ MANY = 3 * probing.PROBE_QUERIES
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
-@pytest.mark.parametrize("edge", [0, 1, probing.SPLIT_QUERIES, 2 * probing.SPLIT_QUERIES, probing.PROBE_QUERIES, MANY])
+@pytest.mark.parametrize(
+    "edge", [0, 1, probing.SPLIT_QUERIES, 2 * probing.SPLIT_QUERIES, probing.PROBE_QUERIES, MANY]
+)
 def test_a_batch_is_cut_evenly_into_few_parts(edge, threads):
     for count in {max(edge + off, 0) for off in (-1, 0, 1)}:
         queries = np.arange(count, dtype=np.uint64)
@@ -38,11 +40,20 @@ def test_a_batch_is_cut_evenly_into_few_parts(edge, threads):
 @pytest.mark.parametrize(
     ("name", "width", "count", "log2"),
     [
-        ("manku-10", 64, 26, 22), ("manku-10", 64, 30, 22), ("manku-10", 64, 24, 20), ("manku-10", 64, 22, 18),
-        ("manku-10", 64, 0, 18), ("blocks-6-2", 32, 26, 22), ("blocks-6-2", 128, 26, 21), ("blocks-6-2", 256, 26, 20),
-        ("flip-2", 64, 26, 20), ("flip-2", 64, 22, 18), ("flip-1", 256, 26, 20), ("columns-4", 64, 26, 17),
+        ("manku-10", 64, 26, 22),
+        ("manku-10", 64, 30, 22),
+        ("manku-10", 64, 24, 20),
+        ("manku-10", 64, 22, 18),
+        ("manku-10", 64, 0, 18),
+        ("blocks-6-2", 32, 26, 22),
+        ("blocks-6-2", 128, 26, 21),
+        ("blocks-6-2", 256, 26, 20),
+        ("flip-2", 64, 26, 20),
+        ("flip-2", 64, 22, 18),
+        ("flip-1", 256, 26, 20),
+        ("columns-4", 64, 26, 17),
     ],
-)  # fmt: skip
+)
 def test_how_many_queries_a_call_takes(name, width, count, log2):
     made = design(name, 3, width)
     at_once = probing.queries_at_once(made, 1 << count)
@@ -58,13 +69,20 @@ def test_a_long_call_finds_what_short_ones_find(tmp_path, name, width):
     shape = (3_000,) if width == 64 else (3_000, width // 64)
     stored = random.integers(0, 2**64, shape, np.uint64)
     queries = stored[random.integers(0, 3_000, (1 << 17) + 3)]
-    queries.reshape(len(queries), -1)[:, -1] ^= np.uint64(1) << random.integers(0, 64, len(queries)).astype(np.uint64)
+    queries.reshape(len(queries), -1)[:, -1] ^= np.uint64(1) << random.integers(
+        0, 64, len(queries)
+    ).astype(np.uint64)
     with fpstore.build(tmp_path / "a.fps", stored, design=name, width=width) as store:
         long = store.probe_many(queries, threads=1)
-        short = [store.probe_many(queries[i : i + 5_000], threads=1) for i in range(0, len(queries), 5_000)]
+        short = [
+            store.probe_many(queries[i : i + 5_000], threads=1)
+            for i in range(0, len(queries), 5_000)
+        ]
     assert len(long.fingerprints) >= len(queries)
     assert np.array_equal(long.fingerprints, np.concatenate([part.fingerprints for part in short]))
-    assert np.array_equal(np.diff(long.lims), np.concatenate([np.diff(part.lims) for part in short]))
+    assert np.array_equal(
+        np.diff(long.lims), np.concatenate([np.diff(part.lims) for part in short])
+    )
 
 
 def test_parts_run_side_by_side_and_come_back_in_order():
@@ -92,7 +110,9 @@ def test_an_error_in_one_part_stops_the_others_and_those_that_wait(tmp_path):
     """The other thread is in a call that takes seconds, and 98 more such calls wait."""
     queries = np.zeros(1 << 16, np.uint64)
     begun, called, stopped = threading.Event(), [], []
-    with fpstore.build(tmp_path / "s", np.arange(1 << 18, dtype=np.uint64), design="flip-2") as store:
+    with fpstore.build(
+        tmp_path / "s", np.arange(1 << 18, dtype=np.uint64), design="flip-2"
+    ) as store:
         kernel = snapshot_of(store).generation.tables[0].in_order
 
         def work(part, stop):
@@ -117,7 +137,9 @@ def test_an_error_in_one_part_stops_the_others_and_those_that_wait(tmp_path):
 def test_a_scan_in_many_calls_is_brute_force(tmp_path, monkeypatch, threads):
     """The ranges of blocks and of queries end in the middle, at the end, and one past it."""
     rng = np.random.default_rng(2)
-    fingerprints = np.unique(rng.integers(0, 2**64, 300, np.uint64) & np.uint64(0xFF0F_0000_0000_F0FF))
+    fingerprints = np.unique(
+        rng.integers(0, 2**64, 300, np.uint64) & np.uint64(0xFF0F_0000_0000_F0FF)
+    )
     with fpstore.build(tmp_path / "s", fingerprints, design="flip-2", block_bytes=128) as store:
         blocks = snapshot_of(store).generation.tables[0].kernel.block_count
         assert blocks > 4
@@ -126,10 +148,17 @@ def test_a_scan_in_many_calls_is_brute_force(tmp_path, monkeypatch, threads):
                 monkeypatch.setattr(probing, "SCAN_BLOCKS", block_count)
                 monkeypatch.setattr(probing, "SCAN_QUERIES", query_count)
                 for count in (0, 1, 5, 6):
-                    queries = np.concatenate([fingerprints[:count] ^ np.uint64(5), np.full(min(count, 1), 2**64 - 1, np.uint64)])
+                    queries = np.concatenate(
+                        [
+                            fingerprints[:count] ^ np.uint64(5),
+                            np.full(min(count, 1), 2**64 - 1, np.uint64),
+                        ]
+                    )
                     found = store.scan(queries, 9, threads=threads)
                     expected = brute_force.brute_force_many(fingerprints, queries, 9)
-                    for column, wanted in zip((found.lims, found.fingerprints, found.distances), expected, strict=True):
+                    for column, wanted in zip(
+                        (found.lims, found.fingerprints, found.distances), expected, strict=True
+                    ):
                         assert np.array_equal(column, wanted)
                         assert column.dtype == wanted.dtype
 

@@ -1,4 +1,7 @@
-"""Sealed files: each value is found and no other, by every way to ask; what becomes of files, threads and forks."""
+"""Sealed files: each value is found and no other, by every way to ask.
+
+What becomes of files, threads and forks.
+"""
 
 import os
 import threading
@@ -34,16 +37,25 @@ def test_each_value_is_found_and_no_other(tmp_path, count, words):
     numbers = np.arange(count, dtype=np.uint64)
     for order in (slice(None), slice(None, None, -1), slice(None, None, 7)):
         for _ in range(2):  # the second time from what has been noted
-            assert file.get_many(rows(keys[order], words), np.ascontiguousarray(numbers[order])) == values[order]
+            assert (
+                file.get_many(rows(keys[order], words), np.ascontiguousarray(numbers[order]))
+                == values[order]
+            )
     found, in_range = file.range(0, last)
     assert (in_range, Width(64 * words).numbers(found)) == (values, keys)
-    for number in (0, 1, count // 2, count):  # between two keys, before the first and behind the last
+    # between two keys, before the first and behind the last
+    for number in (0, 1, count // 2, count):
         near = key_of(number, words)
         assert [file.get(near + by) for by in (-1, 1)] == [None, None]
-        assert file.get_many(rows([near - 1, near + 1], words), np.array([0, 1], np.uint64)) == [None, None]
+        assert file.get_many(rows([near - 1, near + 1], words), np.array([0, 1], np.uint64)) == [
+            None,
+            None,
+        ]
         assert file.range(near + 1, key_of(number + 1, words) - 1)[1] == []
         assert file.range(near, key_of(number + 2, words))[1] == values[number : number + 3]
-        assert file.range(near - 1, key_of(number + 2, words) + 1, 2)[1] == values[number : number + 2]
+        assert (
+            file.range(near - 1, key_of(number + 2, words) + 1, 2)[1] == values[number : number + 2]
+        )
     assert [file.get(key) for key in (0, last, key_of(count, words))] == [None] * 3
     assert file.range(last, 0)[1] == []
 
@@ -62,7 +74,12 @@ def test_a_noted_place_is_only_that_of_its_own_key(tmp_path):
     count = 1000
     written(tmp_path / "f", [(key_of(number), value_of(number)) for number in range(count)])
     file = opened(tmp_path / "f")
-    for of in (lambda number: number, lambda number: 7, lambda number: number << 40, lambda number: count - number):
+    for of in (
+        lambda number: number,
+        lambda number: 7,
+        lambda number: number << 40,
+        lambda number: count - number,
+    ):
         for _ in range(2):
             for number in range(count):
                 assert file.get(key_of(number), of(number)) == value_of(number)
@@ -79,13 +96,15 @@ def test_values_that_lie_on_pages_of_their_own(tmp_path):
     assert file.range(0, HIGHEST)[1] == list(values.values())
 
 
-@pytest.mark.parametrize("longest", [2100, PAD_BYTES // 2 + 1])  # on pages of its own, and longer than what is always read
+# on pages of its own, and longer than what is always read
+@pytest.mark.parametrize("longest", [2100, PAD_BYTES // 2 + 1])
 def test_the_longest_value_is_read_and_none_longer(tmp_path, longest):
     path, value = tmp_path / "v", b"x" * longest
     shape = written(path, [(key_of(7), value)])
     assert shape["largest"] == longest
     room = opened(path).room - PAD_BYTES
-    assert longest <= room < longest + PAGE  # who follows a damaged length to its end reads the hole
+    # who follows a damaged length to its end reads the hole
+    assert longest <= room < longest + PAGE
     for way in WAYS.values():
         reader = SealedReader(path, shape)
         assert way(reader, [7]) == [value]
@@ -164,7 +183,12 @@ def test_a_closed_file_is_not_read_and_given_back(tree):
     assert is_open()
     reader.close()
     reader.close()
-    for use in (lambda: reader.file, lambda: next(reader.items()), reader.verify, lambda: list(items)):
+    for use in (
+        lambda: reader.file,
+        lambda: next(reader.items()),
+        reader.verify,
+        lambda: list(items),
+    ):
         with pytest.raises(fpstore.ClosedStoreError):
             use()
     assert not is_open()
@@ -178,7 +202,9 @@ def test_threads_that_check_the_same_pages(tree):
 
     def look(order):
         numbers = range(0, COUNT, 3)[::order]
-        wrong.extend(number for number in numbers if file.get(key_of(number), number) != value_of(number))
+        wrong.extend(
+            number for number in numbers if file.get(key_of(number), number) != value_of(number)
+        )
         if file.get_many(rows(map(key_of, numbers)), rows(numbers)) != list(map(value_of, numbers)):
             wrong.append("many")
 
@@ -195,7 +221,9 @@ def test_a_child_of_a_fork_reads_on(tree):
     assert file.get(key_of(1)) == value_of(1)
     child = os.fork()
     if not child:
-        os._exit(0 if [file.get(key_of(n)) for n in (1, 9000)] == [value_of(1), value_of(9000)] else 1)
+        os._exit(
+            0 if [file.get(key_of(n)) for n in (1, 9000)] == [value_of(1), value_of(9000)] else 1
+        )
     assert os.waitpid(child, 0)[1] == 0
 
 

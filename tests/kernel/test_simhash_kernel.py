@@ -20,10 +20,18 @@ def kernel(text, offsets, tables=AS_THEY_ARE, **given):
     """Call the kernel with arguments of which some are given."""
     none = np.empty(0, np.uint64)
     values = {
-        "words": True, "length": 1, "counting": "count", "hashing": "xxh64", "seed": 0, "row_words": 1, "weighted": none,
-        "weights": np.empty(0, np.uint32), "other_weight": 1, "stops": none,
+        "words": True,
+        "length": 1,
+        "counting": "count",
+        "hashing": "xxh64",
+        "seed": 0,
+        "row_words": 1,
+        "weighted": none,
+        "weights": np.empty(0, np.uint32),
+        "other_weight": 1,
+        "stops": none,
         "fields": np.ones(1, np.uint32),
-    } | given  # fmt: skip
+    } | given
     return _kernel.TextFeatures(**values).simhash(text, offsets, *tables)
 
 
@@ -43,7 +51,12 @@ def test_the_kernel_checks_its_arguments():
         (b"abc", offsets, {"fields": np.ones(2, np.uint32)}, "a text for each field"),
         (b"abc", offsets, {"fields": np.zeros(1, np.uint32)}, "1 to 65535"),
         (b"abc", offsets, {"fields": np.full(1, 2**16, np.uint32)}, "1 to 65535"),
-        (b"abc", offsets, {"weighted": two, "weights": np.ones(2, np.uint32)}, "weighted features ascend"),
+        (
+            b"abc",
+            offsets,
+            {"weighted": two, "weights": np.ones(2, np.uint32)},
+            "weighted features ascend",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             kernel(text, limits, **changed)
@@ -55,20 +68,35 @@ def test_the_kernel_checks_its_arguments():
 
 @settings(deadline=None)
 @given(
-    st.binary(max_size=200), st.integers(1, 4), st.booleans(), st.sampled_from(["count", "log", "set"]),
+    st.binary(max_size=200),
+    st.integers(1, 4),
+    st.booleans(),
+    st.sampled_from(["count", "log", "set"]),
     st.sampled_from(["auto", "words", "chars"]),
-)  # fmt: skip
+)
 def test_the_kernel_takes_any_bytes(data, length, words, counting, units):
     offsets = np.array([0, len(data) // 2, len(data) // 2, len(data)], dtype=np.uint64)
     stops = np.array([7], np.uint64)
     for tables in (AS_THEY_ARE, char_map(SimHash(shingle=units)._form)._tables):
-        rows, states, *_ = kernel(data, offsets, tables, length=length, words=words, counting=counting, row_words=4, stops=stops)
+        rows, states, *_ = kernel(
+            data,
+            offsets,
+            tables,
+            length=length,
+            words=words,
+            counting=counting,
+            row_words=4,
+            stops=stops,
+        )
         assert rows.shape == (3, 4)
         assert states[1] == 1
 
 
 def word_with_hash_zero():
-    """Return the eight bytes whose XXH64 with seed 0 is 0: every step of that hash has an inverse."""
+    """Return the eight bytes whose XXH64 with seed 0 is 0.
+
+    Every step of that hash has an inverse.
+    """
     p1, p2, p4 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x85EBCA77C2B2AE63
     p5, modulus = 0x27D4EB2F165667C5, 2**64
 
@@ -88,6 +116,8 @@ def test_a_hash_of_zero_is_counted_once_in_a_set():
     for others in (["a"], ["a", "b"], ["a", "b", "c"]):
         text = b" ".join([zero, zero, zero, *(other.encode() for other in others)])
         hashes = [0, *map(xxh64, others)]
-        majority = sum(1 << i for i in range(64) if sum(h >> i & 1 for h in hashes) * 2 > len(hashes))
+        majority = sum(
+            1 << i for i in range(64) if sum(h >> i & 1 for h in hashes) * 2 > len(hashes)
+        )
         offsets = np.array([0, len(text)], dtype=np.uint64)
         assert kernel(text, offsets, counting="set")[0].tolist() == [majority]

@@ -1,4 +1,7 @@
-"""Single probes in one call: the same answers as those of a batch, with ids, at every width, and without a lock."""
+"""Single probes in one call.
+
+The same answers as those of a batch, with ids, at every width, and without a lock.
+"""
 
 import signal
 
@@ -48,10 +51,13 @@ def test_single_probes_answer_as_batches_do(tmp_path, made, codec):
     rng = np.random.default_rng(bits)
     centres = numbers(rng, COUNT // 4, bits)
     stored = [near(rng, centre, bits, 4) for centre in centres for _ in range(4)]
-    stored += [centres[0] ^ n for n in range(400)]  # whole blocks with one prefix, and more matches than places are noted
+    # whole blocks with one prefix, and more matches than places are noted
+    stored += [centres[0] ^ n for n in range(400)]
     ids = [int(n) for n in rng.integers(0, 2**40, 2 * len(stored))]
     named = ids if kind == "integer" else list(map(str, ids))
-    store = fpstore.build(tmp_path / "s", stored * 2, named, width=bits, design=design, radius=3, codec=codec)
+    store = fpstore.build(
+        tmp_path / "s", stored * 2, named, width=bits, design=design, radius=3, codec=codec
+    )
     queries = [near(rng, centre, bits, 2) for centre in centres[:300]]
     generation = snapshot_of(store).generation
     for radius in (0, 2, 3):
@@ -96,8 +102,14 @@ def test_a_handler_in_the_middle_of_a_probe_probes_too(tmp_path):
 def test_a_thread_asks_stores_of_several_widths(tmp_path):
     """It keeps memory for matches, which differ in size."""
     how = {"radius": 3, "design": "flip-1"}
-    stores = [fpstore.build(tmp_path / str(bits), list(range(1000)), width=bits, **how) for bits in (64, 256, 32, 128)]
+    stores = [
+        fpstore.build(tmp_path / str(bits), list(range(1000)), width=bits, **how)
+        for bits in (64, 256, 32, 128)
+    ]
     for store in [*stores, *reversed(stores)]:
         for query in range(20):
-            wanted = sorted((x for x in range(1000) if (x ^ query).bit_count() <= 3), key=lambda x: ((x ^ query).bit_count(), x))
+            wanted = sorted(
+                (x for x in range(1000) if (x ^ query).bit_count() <= 3),
+                key=lambda x: ((x ^ query).bit_count(), x),
+            )
             assert [match.fingerprint for match in store.probe(query)] == wanted

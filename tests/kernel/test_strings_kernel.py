@@ -31,10 +31,16 @@ def test_a_column_holds_its_strings(one, other, data):
     assert column.tolist() == encoded == StringColumn.of(encoded).tolist()
     assert len(column) == len(one)
     assert column.sizes.tolist() == [len(string) for string in encoded]
-    assert column.hashes().tolist() == [xxhash.xxh64_intdigest(string) for string in encoded] == [*map(hash_of, encoded)]
+    assert (
+        column.hashes().tolist()
+        == [xxhash.xxh64_intdigest(string) for string in encoded]
+        == [*map(hash_of, encoded)]
+    )
     assert column.separated() == separated(encoded)
     assert column.texts() == one
-    assert StringColumn.joined([column, StringColumn.of(other), column]).texts() == one + other + one
+    assert (
+        StringColumn.joined([column, StringColumn.of(other), column]).texts() == one + other + one
+    )
     start = data.draw(st.integers(0, len(one)))
     end = data.draw(st.integers(start, len(one)))
     assert column.slice(start, end).tolist() == encoded[start:end]
@@ -42,14 +48,23 @@ def test_a_column_holds_its_strings(one, other, data):
     ends = words(*(len("-".join(one[: i + 1]).encode()) for i in range(len(one))))
     assert StringColumn.cut(text, ends - column.sizes, ends).tolist() == encoded
     kept = np.array(data.draw(st.lists(st.booleans(), min_size=len(one), max_size=len(one))), bool)
-    assert column.blanked(kept).tolist() == [string if keep else b"" for string, keep in zip(encoded, kept, strict=True)]
-    assert column.filter(kept).tolist() == [string for string, keep in zip(encoded, kept, strict=True) if keep]
+    assert column.blanked(kept).tolist() == [
+        string if keep else b"" for string, keep in zip(encoded, kept, strict=True)
+    ]
+    assert column.filter(kept).tolist() == [
+        string for string, keep in zip(encoded, kept, strict=True) if keep
+    ]
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
-        st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9), min_size=1, max_size=9), max_size=6
+        st.lists(
+            st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9),
+            min_size=1,
+            max_size=9,
+        ),
+        max_size=6,
     ),
     st.data(),
 )
@@ -57,18 +72,25 @@ def test_strings_of_decompressed_records(records, data):
     encoded = [[text.encode() for text in record] for record in records]
     contents = [separated(record) for record in encoded]
     counts = words(*map(len, records))
-    asked = [sorted(data.draw(st.lists(st.integers(0, len(record) - 1), max_size=12))) for record in records]
+    asked = [
+        sorted(data.draw(st.lists(st.integers(0, len(record) - 1), max_size=12)))
+        for record in records
+    ]
     lims = np.cumsum([0, *map(len, asked)], dtype=np.uint64)
     ranks = words(*(rank for part in asked for rank in part))
     expected = [record[rank] for record, part in zip(encoded, asked, strict=True) for rank in part]
     places = words(*data.draw(st.permutations(range(len(expected)))))
     out = [""] * len(expected)
-    assert _kernel.place_strings(contents, counts, lims, ranks, places, out) == sum(map(len, expected))
+    assert _kernel.place_strings(contents, counts, lims, ranks, places, out) == sum(
+        map(len, expected)
+    )
     assert out == [expected[places.tolist().index(i)].decode() for i in range(len(expected))]
     joined = StringColumn(*_kernel.join_contents(contents, counts))
     assert joined.tolist() == [string for record in encoded for string in record]
     for record, content in zip(records, contents, strict=True):
-        assert [_kernel.string_at(content, len(record), rank) for rank in range(len(record))] == record
+        assert [
+            _kernel.string_at(content, len(record), rank) for rank in range(len(record))
+        ] == record
 
 
 BAD_CONTENTS = {
@@ -83,7 +105,10 @@ BAD_CONTENTS = {
 def test_a_record_that_has_another_number_of_strings_is_refused(bad):
     contents, counts, lims = [b"x\xffy\xff", BAD_CONTENTS[bad]], words(2, 2), words(0, 1, 2)
     assert _kernel.place_strings(contents, counts, lims, words(0, 0), words(0, 1), ["", ""]) is None
-    assert _kernel.place_strings(contents, words(2, 2**63), lims, words(0, 0), words(0, 1), ["", ""]) is None
+    assert (
+        _kernel.place_strings(contents, words(2, 2**63), lims, words(0, 0), words(0, 1), ["", ""])
+        is None
+    )
     assert _kernel.join_contents(contents, counts) is None
     assert _kernel.join_contents(contents[::-1], counts) is None
     assert _kernel.string_at(contents[1], 2, 0) is None
@@ -91,7 +116,12 @@ def test_a_record_that_has_another_number_of_strings_is_refused(bad):
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xc3\x28\xff"])
 def test_an_empty_string_and_one_that_is_not_utf8_are_not_placed(bad):
-    assert _kernel.place_strings([b"a" + b"\xff" + bad], words(2), words(0, 1), words(1), words(0), [""]) is None
+    assert (
+        _kernel.place_strings(
+            [b"a" + b"\xff" + bad], words(2), words(0, 1), words(1), words(0), [""]
+        )
+        is None
+    )
 
 
 def test_places_and_ranks_outside_are_refused():
@@ -130,11 +160,15 @@ def test_places_and_ranks_outside_are_refused():
 @given(st.lists(st.sampled_from([b"", b"a", b"b", b"ab"]), min_size=1, max_size=12), st.data())
 def test_rows_that_equal_the_first_of_their_group(strings, data):
     column = StringColumn.of(strings)
-    groups = data.draw(st.lists(st.lists(st.integers(0, len(strings) - 1), min_size=1, max_size=5), max_size=5))
+    groups = data.draw(
+        st.lists(st.lists(st.integers(0, len(strings) - 1), min_size=1, max_size=5), max_size=5)
+    )
     lims = np.cumsum([0, *map(len, groups)], dtype=np.uint64)
     rows = words(*(row for group in groups for row in group))
     equal = _kernel.equal_strings(np.frombuffer(column.data, np.uint8), column.ends, rows, lims)
-    assert equal.tolist() == [strings[row] == strings[group[0]] for group in groups for row in group]
+    assert equal.tolist() == [
+        strings[row] == strings[group[0]] for group in groups for row in group
+    ]
 
 
 # --- Frames ---------------------------------------------------------------------------------------
@@ -148,15 +182,36 @@ def test_a_whole_frame_is_taken_and_nothing_less_or_more(content):
     """Frames of all sizes of the field that says how large the content is, of one block and of several."""
     frame = zstandard.compress(CONTENTS[content])
     assert _kernel.checked_frame(sealed_value(5, frame), 5) == frame
-    data, segments, sizes = _kernel.checked_frames([sealed_value(i, frame) for i in (5, 6)], words(5, 6), MOST)
-    assert (data, np.frombuffer(segments, np.uint64).tolist()) == (frame * 2, [0, len(frame), len(frame), len(frame)])
+    data, segments, sizes = _kernel.checked_frames(
+        [sealed_value(i, frame) for i in (5, 6)], words(5, 6), MOST
+    )
+    assert (data, np.frombuffer(segments, np.uint64).tolist()) == (
+        frame * 2,
+        [0, len(frame), len(frame), len(frame)],
+    )
     assert np.frombuffer(sizes, np.uint64).tolist() == [len(CONTENTS[content])] * 2
     for most in (0, 1, len(CONTENTS[content]), 2 * len(CONTENTS[content]) - 1):
-        assert _kernel.checked_frames([sealed_value(i, frame) for i in (5, 6)], words(5, 6), most)[0] == frame
+        assert (
+            _kernel.checked_frames([sealed_value(i, frame) for i in (5, 6)], words(5, 6), most)[0]
+            == frame
+        )
     assert _kernel.checked_frame(sealed_value(5, frame), 6) is None
-    for bad in (frame + b"\0", frame[:-1], frame[:7], frame[:4], b"", frame + frame, b"\0" + frame[1:]):
+    for bad in (
+        frame + b"\0",
+        frame[:-1],
+        frame[:7],
+        frame[:4],
+        b"",
+        frame + frame,
+        b"\0" + frame[1:],
+    ):
         assert _kernel.checked_frame(sealed_value(5, bad), 5) is None
-        assert _kernel.checked_frames([sealed_value(5, frame), sealed_value(6, bad)], words(5, 6), MOST) is None
+        assert (
+            _kernel.checked_frames(
+                [sealed_value(5, frame), sealed_value(6, bad)], words(5, 6), MOST
+            )
+            is None
+        )
     for short in (b"", b"\0" * 3):
         assert _kernel.checked_frame(short, 0) is None
     assert _kernel.checked_frames([sealed_value(5, frame), None], words(5, 6), MOST) is None
@@ -170,7 +225,9 @@ def test_a_frame_that_does_not_say_its_size_or_says_nothing_is_refused():
     reserved[4] |= 8
     for frame in (unsized, zstandard.compress(b""), bytes(reserved)):
         assert _kernel.checked_frame(sealed_value(0, frame), 0) is None
-    known = zstandard.train_dictionary(1 << 10, [f"sample {i} of text".encode() for i in range(2000)])
+    known = zstandard.train_dictionary(
+        1 << 10, [f"sample {i} of text".encode() for i in range(2000)]
+    )
     for options in ({"write_checksum": True}, {"dict_data": known}):
         frame = zstandard.ZstdCompressor(**options).compress(b"text")
         assert _kernel.checked_frame(sealed_value(0, frame), 0) is None

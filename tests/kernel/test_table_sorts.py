@@ -1,4 +1,7 @@
-"""The sort for a further table, where it scatters lines or finds parts in order: in every instruction set, against NumPy."""
+"""The sort for a further table, where it scatters lines or finds parts in order.
+
+In every instruction set, against NumPy.
+"""
 
 import itertools
 
@@ -19,7 +22,10 @@ ORDERS = {
 
 
 def drawn(kind):
-    """Return sorted distinct keys: even ones, such as begin alike, or such as are alike where another table begins."""
+    """Return sorted distinct keys.
+
+    Even ones, such as begin alike, or such as are alike where another table begins.
+    """
     keys = RNG.integers(0, 2**64, COUNT, dtype=np.uint64)
     if kind == "begin alike":
         keys >>= np.uint64(33)

@@ -30,9 +30,24 @@ def test_parts_decode_to_what_the_whole_table_does(path):
     parts = _kernel.TableParts(np.frombuffer(data[:4096], np.uint8), len(data), str(path))
     keys = np.frombuffer(data, "<u8", table.block_count, table.keys_offset)
     assert table.block_count > 100
-    for first, count in [(0, 1), (0, 40), (1, 1), (1, 60), (7, 0), (table.block_count - 1, 1), (5, table.block_count - 5)]:
-        blocks = np.frombuffer(data, np.uint8, count * 128 + _kernel.OVERREAD_BYTES, 4096 + 128 * first).copy()
-        known = np.concatenate([keys[first - 1 : first] if first else np.zeros(1, np.uint64), keys[first : first + count]])
+    for first, count in [
+        (0, 1),
+        (0, 40),
+        (1, 1),
+        (1, 60),
+        (7, 0),
+        (table.block_count - 1, 1),
+        (5, table.block_count - 5),
+    ]:
+        blocks = np.frombuffer(
+            data, np.uint8, count * 128 + _kernel.OVERREAD_BYTES, 4096 + 128 * first
+        ).copy()
+        known = np.concatenate(
+            [
+                keys[first - 1 : first] if first else np.zeros(1, np.uint64),
+                keys[first : first + count],
+            ]
+        )
         values, counts = parts.decode(blocks, known, first, 1 << 20)
         expected, expected_counts, end = table.decode(first, first + count, 1 << 20)
         assert end == first + count
@@ -48,7 +63,9 @@ def test_parts_decode_to_what_the_whole_table_does(path):
                     parts.decode(blocks, known, first, 1)
                 assert caught.value.block == first
     with pytest.raises(IndexError):
-        parts.decode(np.zeros(2 * 128 + 16, np.uint8), np.zeros(3, np.uint64), table.block_count - 1, 1)
+        parts.decode(
+            np.zeros(2 * 128 + 16, np.uint8), np.zeros(3, np.uint64), table.block_count - 1, 1
+        )
 
 
 @pytest.mark.parametrize("more", [-1, 1])
@@ -56,9 +73,14 @@ def test_a_table_of_another_number_of_keys_than_said_is_not_finished(tmp_path, m
     keys = np.arange(100, dtype=np.uint64)
     histogram = GapHistogram()
     histogram.add(keys)
-    writer = PackedWriter(tmp_path / "table", TableLayout(MAPPING_DESIGN, 0, Blocks(128), len(keys) - more, 0, histogram.counts))
+    writer = PackedWriter(
+        tmp_path / "table",
+        TableLayout(MAPPING_DESIGN, 0, Blocks(128), len(keys) - more, 0, histogram.counts),
+    )
     writer.feed(keys)
-    with pytest.raises(fpstore.CorruptStoreError, match=f"would hold 100 keys instead of {100 - more}"):
+    with pytest.raises(
+        fpstore.CorruptStoreError, match=f"would hold 100 keys instead of {100 - more}"
+    ):
         writer.finish()
     writer.abort()
 
@@ -99,7 +121,9 @@ def test_a_file_that_is_longer_or_shorter_than_when_it_was_opened(changing):
     size = changing.header.file_bytes
     for wrong in (size + 1, size - 1):
         os.truncate(changing.path, wrong)
-        with pytest.raises(fpstore.CorruptStoreError, match=f"has {wrong} bytes, its header says {size}") as caught:
+        with pytest.raises(
+            fpstore.CorruptStoreError, match=f"has {wrong} bytes, its header says {size}"
+        ) as caught:
             changing.verify()
         assert (caught.value.expected, caught.value.got) == (size, wrong)
     os.truncate(changing.path, size)

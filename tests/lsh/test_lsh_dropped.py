@@ -89,6 +89,8 @@ index.insert(words[40:])
 index.cycle = index
 """
     folders = os.pathsep.join(sys.path)
-    subprocess.run([sys.executable, "-c", program, path], check=True, env={**os.environ, "PYTHONPATH": folders})
+    subprocess.run(
+        [sys.executable, "-c", program, path], check=True, env={**os.environ, "PYTHONPATH": folders}
+    )
     with lsh.open(path, "r+", family=FAMILY) as index:
         assert len(index) == 60

@@ -37,11 +37,23 @@ def swap(path):
 
 
 MIXED = {
-    "documents of another": (lambda i, o: put(o / "documents", i / "documents"), "documents: belongs to another index"),
+    "documents of another": (
+        lambda i, o: put(o / "documents", i / "documents"),
+        "documents: belongs to another index",
+    ),
     "keys of another": (lambda i, o: put(o / "keys", i / "keys"), "keys: belongs to another index"),
-    "manifest of another": (lambda i, o: shutil.copy(o / "lsh.json", i / "lsh.json"), "documents: belongs to another index"),
-    "keys for documents": (lambda i, o: put(i / "keys", i / "documents"), "documents: holds the keys of this index"),
-    "documents for keys": (lambda i, o: put(i / "documents", i / "keys"), "keys: holds the documents of this index"),
+    "manifest of another": (
+        lambda i, o: shutil.copy(o / "lsh.json", i / "lsh.json"),
+        "documents: belongs to another index",
+    ),
+    "keys for documents": (
+        lambda i, o: put(i / "keys", i / "documents"),
+        "documents: holds the keys of this index",
+    ),
+    "documents for keys": (
+        lambda i, o: put(i / "documents", i / "keys"),
+        "keys: holds the documents of this index",
+    ),
     "swapped": (lambda i, o: swap(i), "documents: holds the keys of this index"),
     "no documents": (lambda i, o: shutil.rmtree(i / "documents"), "documents: is missing"),
     "no keys": (lambda i, o: shutil.rmtree(i / "keys"), "keys: is missing"),
@@ -77,12 +89,15 @@ def test_an_index_that_does_not_open_is_not_sound(indexes, tmp_path):
     with opened(path, "r+") as index:
         index.merge()
         index.merge()
-    put(tmp_path / "keys", path / "keys")  # has all keys, but of a generation before those that lsh.json allows
+    # has all keys, but of a generation before those that lsh.json allows
+    put(tmp_path / "keys", path / "keys")
     with pytest.raises(CorruptStoreError, match="is older"):
         opened(path)
     report = lsh.repair(path)
     assert not report.sound
-    assert [fault["message"] for fault in report.faults] == [f"{path}/keys: is older than the documents or lsh.json: " + AGE]
+    assert [fault["message"] for fault in report.faults] == [
+        f"{path}/keys: is older than the documents or lsh.json: " + AGE
+    ]
     assert report.losses == []
     with opened(report.output) as index:
         assert len(index) == 60
@@ -106,8 +121,12 @@ def test_a_shard_of_another_store_is_refused_by_name(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         for number in range(2):
-            fpstore.build(tmp_path / name / f"shard-0000{number}.fps", [number, 99 * len(name)]).close()
+            fpstore.build(
+                tmp_path / name / f"shard-0000{number}.fps", [number, 99 * len(name)]
+            ).close()
         fpstore.ShardedStore.combine(tmp_path / name).close()
     put(tmp_path / "b" / "shard-00001.fps", tmp_path / "a" / "shard-00001.fps")
-    with pytest.raises(CorruptStoreError, match=r"shard-00001\.fps: another store is in the place of this shard"):
+    with pytest.raises(
+        CorruptStoreError, match=r"shard-00001\.fps: another store is in the place of this shard"
+    ):
         fpstore.open(tmp_path / "a")

@@ -27,8 +27,14 @@ def new_index(path, words, ids, bands=6, rows=3, radius=8, **options):
 def described(model, words, ids):
     if not words:
         return []
-    sketches, signatures = FAMILY.sketches(words, model.bands * model.rows), FAMILY.signatures(words)
-    return [model.document(*one) for one in zip(sketches.tolist(), map(bytes, signatures), ids, strict=True)]
+    sketches, signatures = (
+        FAMILY.sketches(words, model.bands * model.rows),
+        FAMILY.signatures(words),
+    )
+    return [
+        model.document(*one)
+        for one in zip(sketches.tolist(), map(bytes, signatures), ids, strict=True)
+    ]
 
 
 def add(model, words, ids):
@@ -53,7 +59,9 @@ def check(index, model, rng, known):
     assert answers(index.probe_many(asked, threads=1)) == expected(model, asked)
     assert answers([index.probe(asked[-1])]) == expected(model, asked[-1:])
     radius = rng.randrange(FAMILY.width)
-    assert answers(index.probe_many(asked, radius=radius, threads=3)) == expected(model, asked, radius)
+    assert answers(index.probe_many(asked, radius=radius, threads=3)) == expected(
+        model, asked, radius
+    )
 
 
 @pytest.mark.parametrize(("kind", "seed"), crossed(["string", "integer", "row"], range(3)))
@@ -66,13 +74,20 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
     def ids_of(some):
         nonlocal used
         first, used = used, used + len(some)
-        return [f"id-{i}" if kind == "string" else i * 7 if kind == "integer" else i for i in range(first, used)]
+        return [
+            f"id-{i}" if kind == "string" else i * 7 if kind == "integer" else i
+            for i in range(first, used)
+        ]
 
     def given(ids):
         return None if kind == "row" else ids
 
     ids = ids_of(words)
-    index, model = new_index(tmp_path / "i.lsh", words, ids) if kind != "row" else new_row_index(tmp_path / "i.lsh", words, ids)
+    index, model = (
+        new_index(tmp_path / "i.lsh", words, ids)
+        if kind != "row"
+        else new_row_index(tmp_path / "i.lsh", words, ids)
+    )
     index.close()
     reader = lsh.open(tmp_path / "i.lsh", family=FAMILY)
     index = lsh.open(tmp_path / "i.lsh", "r+", family=FAMILY)
@@ -92,7 +107,9 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
             model.documents += [last[name] for name in order]
         elif change == "delete" and model.documents:
             gone = {rng.choice(model.documents).id for _ in range(rng.randrange(1, 5))}
-            assert index.delete(sorted(gone)).removed == sum(document.id in gone for document in model.documents)
+            assert index.delete(sorted(gone)).removed == sum(
+                document.id in gone for document in model.documents
+            )
             model.documents = [document for document in model.documents if document.id not in gone]
         elif change == "probe_insert":
             new = ids_of(some)
@@ -100,7 +117,9 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
                 used = new[0]
             found = index.probe_insert_many(some, given(new))
             places = iter(range(len(some)))
-            for place, (document, own) in enumerate(zip(described(model, some, new), answers(found), strict=True)):
+            for place, (document, own) in enumerate(
+                zip(described(model, some, new), answers(found), strict=True)
+            ):
                 assert own == expected(model, some[place : place + 1])[0]
                 assert bool(found.inserted[place]) == (not own)
                 if not own:
@@ -156,7 +175,9 @@ def test_look_ups_by_further_keys(tmp_path, probes):
         sketches = [values[:, probe].reshape(-1).tolist() for probe in range(probes)]
         keys = frozenset().union(*(model.document(sketch, b"", None).keys for sketch in sketches))
         assert keys > asked.keys
-        return [(name, estimates[distance]) for distance, name in model.find(asked._replace(keys=keys))], len(model.find(asked))
+        return [
+            (name, estimates[distance]) for distance, name in model.find(asked._replace(keys=keys))
+        ], len(model.find(asked))
 
     for word in words[:30] + some_words(rng, 30):
         found, alone = wanted(word)
@@ -178,12 +199,19 @@ def test_pairs_and_clusters(tmp_path):
     pairs = model.pairs()
     estimates = FAMILY.estimate(np.arange(FAMILY.width + 1))
     wanted = {
-        (f"w{i}", f"w{j}", estimates[(model.documents[i].signature ^ model.documents[j].signature).bit_count()]) for i, j in pairs
+        (
+            f"w{i}",
+            f"w{j}",
+            estimates[(model.documents[i].signature ^ model.documents[j].signature).bit_count()],
+        )
+        for i, j in pairs
     }
     found = [pair for batch in index.pairs() for pair in batch]
     assert len(found) == len(wanted)
     assert set(found) == wanted
-    assert {tuple(cluster) for cluster in index.clusters(group="connected")} == set(components(400, pairs))
+    assert {tuple(cluster) for cluster in index.clusters(group="connected")} == set(
+        components(400, pairs)
+    )
 
 
 def components(count, pairs):
@@ -210,10 +238,14 @@ def test_many_documents_of_one_key_are_joined(tmp_path, monkeypatch):
     monkeypatch.setattr(bands, "MOST_COMPARED", 4)
     monkeypatch.setattr(groups, "PAIRS_AT_ONCE", 7)
     words = some_words(random.Random(6), 300)
-    index, model = new_index(tmp_path / "i.lsh", words, [f"w{i}" for i in range(300)], bands=2, rows=1, radius=4)
+    index, model = new_index(
+        tmp_path / "i.lsh", words, [f"w{i}" for i in range(300)], bands=2, rows=1, radius=4
+    )
     pairs = model.pairs()
     assert sum(len(batch) for batch in index.pairs()) == len(pairs)
-    assert {tuple(cluster) for cluster in index.clusters(group="connected")} == set(components(300, pairs))
+    assert {tuple(cluster) for cluster in index.clusters(group="connected")} == set(
+        components(300, pairs)
+    )
 
 
 def test_a_part_with_too_many_candidates_is_asked_in_halves(tmp_path, monkeypatch):

@@ -13,7 +13,14 @@ from speeds import crossed
 
 import fpstore
 from fpstore import InputError, MinHash, lsh
-from fpstore.hashing import DocumentReader, Fields, HyperplaneHash, SimHash, TextReader, VectorReader
+from fpstore.hashing import (
+    DocumentReader,
+    Fields,
+    HyperplaneHash,
+    SimHash,
+    TextReader,
+    VectorReader,
+)
 
 TEXTS = [" ".join(f"word{n * k % 97}" for k in range(40)) for n in range(1, 90)]
 LACKING = [*TEXTS[:5], "", *TEXTS[5:], None, TEXTS[3]]
@@ -24,19 +31,34 @@ def content(index, asked=TEXTS):
     """Return the documents, the keys, and what a few texts find."""
     found = index.probe_many(asked[:10], radius=40)
     stores = index._parts.documents, index._parts.keys
-    rows = [np.concatenate([np.asarray(piece[0]) for piece in store.items()]).tolist() for store in stores]
-    return rows, [[tuple(match) for match in one] for one in found], index._parts.documents.stats()["id_kind"]
+    rows = [
+        np.concatenate([np.asarray(piece[0]) for piece in store.items()]).tolist()
+        for store in stores
+    ]
+    return (
+        rows,
+        [[tuple(match) for match in one] for one in found],
+        index._parts.documents.stats()["id_kind"],
+    )
 
 
 @pytest.fixture
 def paths(tmp_path):
     ids = [f"d{n}" for n in range(len(LACKING))]
     pq.write_table(
-        pa.table({"text": LACKING, "url": ids, "number": range(len(ids))}), tmp_path / "rows.parquet", row_group_size=7
+        pa.table({"text": LACKING, "url": ids, "number": range(len(ids))}),
+        tmp_path / "rows.parquet",
+        row_group_size=7,
     )
-    rows = [{"text": text, "url": name, "number": n} for n, (text, name) in enumerate(zip(LACKING, ids, strict=True))]
+    rows = [
+        {"text": text, "url": name, "number": n}
+        for n, (text, name) in enumerate(zip(LACKING, ids, strict=True))
+    ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    lines = [f"{text or ''},{name},{n}\n" for n, (text, name) in enumerate(zip(LACKING, ids, strict=True))]
+    lines = [
+        f"{text or ''},{name},{n}\n"
+        for n, (text, name) in enumerate(zip(LACKING, ids, strict=True))
+    ]
     (tmp_path / "rows.csv").write_text("text,url,number\n" + "".join(lines))
     (tmp_path / "texts").mkdir()
     for name, text in zip(ids, LACKING, strict=True):
@@ -45,16 +67,26 @@ def paths(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "column"), crossed(["rows.parquet", "rows.jsonl", "rows.csv", "table"], ["url", "number", None], share=2)
+    ("name", "column"),
+    crossed(["rows.parquet", "rows.jsonl", "rows.csv", "table"], ["url", "number", None], share=2),
 )
 def test_rows_with_ids(paths: Path, name: str, column: str | None) -> None:
     source = pq.read_table(paths / "rows.parquet") if name == "table" else paths / name
     made = MinHash(size=2)
     seen = []
-    reader = TextReader(source, made, text="text", id=column, on_notice=lambda row, why: seen.append((row, why)), threads=2)
+    reader = TextReader(
+        source,
+        made,
+        text="text",
+        id=column,
+        on_notice=lambda row, why: seen.append((row, why)),
+        threads=2,
+    )
     index = lsh.build(paths / "a.lsh", reader, threshold=0.6)
     ids = [f"d{n}" for n in KNOWN] if column == "url" else KNOWN
-    same = lsh.build(paths / "b.lsh", [LACKING[place] for place in KNOWN], ids, family=made, plan=form_of(index))
+    same = lsh.build(
+        paths / "b.lsh", [LACKING[place] for place in KNOWN], ids, family=made, plan=form_of(index)
+    )
     if column is not None:
         assert content(index) == content(same)
     else:
@@ -74,9 +106,14 @@ def form_of(index: lsh.LshStore) -> lsh.LshPlan:
 
 
 def test_files_and_several_columns(paths: Path) -> None:
-    index = lsh.build(paths / "a.lsh", DocumentReader(paths / "texts", MinHash(size=2)), threshold=0.6)
+    index = lsh.build(
+        paths / "a.lsh", DocumentReader(paths / "texts", MinHash(size=2)), threshold=0.6
+    )
     assert len(index) == len(KNOWN)
-    assert {match.id for match in index.probe(TEXTS[3])} == {f"{paths}/texts/d3.txt", f"{paths}/texts/d{len(LACKING) - 1}.txt"}
+    assert {match.id for match in index.probe(TEXTS[3])} == {
+        f"{paths}/texts/d3.txt",
+        f"{paths}/texts/d{len(LACKING) - 1}.txt",
+    }
     fields = TextReader(paths / "rows.parquet", MinHash(size=2), text=("text", "url"), id="url")
     index = lsh.build(paths / "b.lsh", fields, threshold=0.6)
     assert isinstance(index.family.parameters["fingerprinter"]["parameters"], dict)
@@ -86,15 +123,24 @@ def test_files_and_several_columns(paths: Path) -> None:
 
 
 def test_bands_are_planned_for_the_rows_of_the_input(paths: Path) -> None:
-    few = lsh.build(paths / "a.lsh", TextReader(paths / "rows.parquet", MinHash(), text="text"), threshold=0.6)
-    many = lsh.build(paths / "b.lsh", TextReader(paths / "rows.jsonl", MinHash(), text="text"), threshold=0.6)
+    few = lsh.build(
+        paths / "a.lsh", TextReader(paths / "rows.parquet", MinHash(), text="text"), threshold=0.6
+    )
+    many = lsh.build(
+        paths / "b.lsh", TextReader(paths / "rows.jsonl", MinHash(), text="text"), threshold=0.6
+    )
     assert few.bands == lsh.build(paths / "c.lsh", TEXTS, family=MinHash(), threshold=0.6).bands
     assert few.bands[1] < many.bands[1]
 
 
 def test_another_family_of_texts(paths: Path) -> None:
     words = some_words(random.Random(1), 100)
-    reader = TextReader(pa.table({"word": [*words, "", None], "place": range(102)}), MinHash(), text="word", id="place")
+    reader = TextReader(
+        pa.table({"word": [*words, "", None], "place": range(102)}),
+        MinHash(),
+        text="word",
+        id="place",
+    )
     index = lsh.build(paths / "a.lsh", reader, family=Letters(), threshold=0.6)
     same = lsh.build(paths / "b.lsh", words, range(100), family=Letters(), plan=form_of(index))
     assert content(index, words) == content(same, words)
@@ -116,4 +162,8 @@ def test_what_no_reader_is(paths: Path) -> None:
     assert not (paths / "a.lsh").exists()
     (paths / "empty.jsonl").write_text('{"text": ""}\n')
     with pytest.raises(InputError, match="no text to make a fingerprint of; left out: 1"):
-        lsh.build(paths / "a.lsh", TextReader(paths / "empty.jsonl", MinHash(), text="text"), threshold=0.7)
+        lsh.build(
+            paths / "a.lsh",
+            TextReader(paths / "empty.jsonl", MinHash(), text="text"),
+            threshold=0.7,
+        )

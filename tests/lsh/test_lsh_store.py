@@ -22,7 +22,14 @@ WORDS = some_words(random.Random(11), 200)
 
 
 def built(path, words=WORDS, ids=None, **options):
-    return lsh.build(path, words, ids or [f"w{i}" for i in range(len(words))], family=FAMILY, plan=FORM, **options)
+    return lsh.build(
+        path,
+        words,
+        ids or [f"w{i}" for i in range(len(words))],
+        family=FAMILY,
+        plan=FORM,
+        **options,
+    )
 
 
 def opened(path, mode="r", **options):
@@ -45,7 +52,9 @@ def test_the_bytes_of_both_stores(tmp_path):
     with fpstore.open(tmp_path / "i.lsh" / "keys") as keys:
         assert list(keys) == sorted(entries)
     with fpstore.open(tmp_path / "i.lsh" / "documents") as documents:
-        assert list(documents) == [document_row(number, bytes(one)) for number, one in enumerate(signatures)]
+        assert list(documents) == [
+            document_row(number, bytes(one)) for number, one in enumerate(signatures)
+        ]
 
 
 def test_an_empty_item_has_no_document_and_keeps_its_row_number(tmp_path):
@@ -56,7 +65,9 @@ def test_an_empty_item_has_no_document_and_keeps_its_row_number(tmp_path):
     with opened(tmp_path / "i.lsh", "r+") as index:
         assert index.insert([WORDS[2]]) == 1
         assert 4 in {match.id for match in index.probe(WORDS[2])}
-    with lsh.build(tmp_path / "s.lsh", words, ["a", "b", "c", "d"], family=FAMILY, plan=FORM) as index:
+    with lsh.build(
+        tmp_path / "s.lsh", words, ["a", "b", "c", "d"], family=FAMILY, plan=FORM
+    ) as index:
         assert index.probe(WORDS[1])[0].id == "c"
         assert "b" not in index.ids
 
@@ -66,10 +77,17 @@ def test_exact_verification(tmp_path):
     texts = {f"w{i}": word for i, word in enumerate(WORDS)}
     for word in WORDS[:20]:
         candidates = [match.id for match in index.probe(word)]
-        exact = {name: np.mean([a == b for a, b in zip(word, texts[name], strict=True)]) for name in candidates}
+        exact = {
+            name: np.mean([a == b for a, b in zip(word, texts[name], strict=True)])
+            for name in candidates
+        }
         verified = index.probe(word, verify=lambda ids: [texts[name] for name in ids])
-        assert {match.id: match.similarity for match in verified} == {n: s for n, s in exact.items() if s >= index.threshold}
-        assert [match.similarity for match in verified] == sorted((match.similarity for match in verified), reverse=True)
+        assert {match.id: match.similarity for match in verified} == {
+            n: s for n, s in exact.items() if s >= index.threshold
+        }
+        assert [match.similarity for match in verified] == sorted(
+            (match.similarity for match in verified), reverse=True
+        )
     with pytest.raises(InputError, match="verify returned 0 items for"):
         index.probe(WORDS[0], verify=lambda ids: [])
 
@@ -78,10 +96,15 @@ def test_exact_verification(tmp_path):
 def test_numbers_become_wider(tmp_path, monkeypatch, growth):
     monkeypatch.setattr(keys_module, "LEAST_NUMBER_BITS", 3)
     form = lsh.plan(5, FAMILY, 0.8, bands=(6, 3), radius=8)
-    index = lsh.build(tmp_path / "i.lsh", WORDS[:5], [f"w{i}" for i in range(5)], family=FAMILY, plan=form)
+    index = lsh.build(
+        tmp_path / "i.lsh", WORDS[:5], [f"w{i}" for i in range(5)], family=FAMILY, plan=form
+    )
     model = Model(6, 3, index.stats()["key_bits"], 8)
     sketches, signatures = FAMILY.sketches(WORDS, 18), FAMILY.signatures(WORDS)
-    model.documents = [model.document(s, bytes(g), f"w{i}") for i, (s, g) in enumerate(zip(sketches, signatures, strict=True))]
+    model.documents = [
+        model.document(s, bytes(g), f"w{i}")
+        for i, (s, g) in enumerate(zip(sketches, signatures, strict=True))
+    ]
     reader, bits = opened(tmp_path / "i.lsh"), []
     with opened(tmp_path / "i.lsh", "r+") as index:
         for start in range(5, 80, 3 if growth == "insert" else 1):
@@ -128,7 +151,10 @@ def test_a_reader_sees_changes_as_a_whole(tmp_path):
     def read():
         while not stop.is_set():
             counts = [sum(match.similarity == 1 for match in reader.probe(word))]
-            counts += [sum(match.similarity == 1 for match in matches) for matches in reader.probe_many([word, word])]
+            counts += [
+                sum(match.similarity == 1 for match in matches)
+                for matches in reader.probe_many([word, word])
+            ]
             if any(count % 5 for count in counts) or counts[1] != counts[2]:
                 wrong.append(counts)
 
@@ -237,7 +263,9 @@ def test_a_manifest_that_cannot_be(tmp_path, members, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff" * 9, b"null", b'{"checksum": "0"}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b"\xff" * 9, b"null", b'{"checksum": "0"}']
+)
 def test_a_damaged_manifest(tmp_path, content):
     built(tmp_path / "i.lsh").close()
     (tmp_path / "i.lsh" / "lsh.json").write_bytes(content)
@@ -275,7 +303,11 @@ def test_what_is_refused(tmp_path):
         with pytest.raises(fpstore.StoreLockedError):
             opened(tmp_path / "i.lsh", "r+")
         before = found(writer)
-        for wrong, message in (([1], "strings"), (None, "give one for each row"), (["a", "b"], "1 fingerprint|2 ids|ids")):
+        for wrong, message in (
+            ([1], "strings"),
+            (None, "give one for each row"),
+            (["a", "b"], "1 fingerprint|2 ids|ids"),
+        ):
             with pytest.raises(InputError, match=message):
                 writer.insert(WORDS[:1], wrong)
         with pytest.raises(InputError, match="item 0: is empty"):
@@ -286,7 +318,11 @@ def test_what_is_refused(tmp_path):
     index.close()
     with pytest.raises(fpstore.ClosedStoreError):
         index.probe(WORDS[0])
-    for ids, message in ((["a"], "fewer ids"), (["a", "b", "c"], "more ids"), ("ab", "ids must be")):
+    for ids, message in (
+        (["a"], "fewer ids"),
+        (["a", "b", "c"], "more ids"),
+        ("ab", "ids must be"),
+    ):
         with pytest.raises(InputError, match=message):
             lsh.build(tmp_path / "x.lsh", WORDS[:2], ids, family=FAMILY, plan=FORM)
     assert not (tmp_path / "x.lsh").exists()
@@ -298,7 +334,9 @@ def test_tables_of_results(tmp_path):
     index = built(tmp_path / "i.lsh")
     table = index.probe_many(WORDS[:3]).to_arrow(query_ids=["x", "y", "z"])
     assert table.column_names == ["query_row", "query_id", "id", "similarity"]
-    assert [(row["id"], row["similarity"]) for row in table.to_pylist() if row["query_id"] == "y"] == found(index, WORDS[1:2])[0]
+    assert [
+        (row["id"], row["similarity"]) for row in table.to_pylist() if row["query_id"] == "y"
+    ] == found(index, WORDS[1:2])[0]
     pairs = next(index.pairs()).to_arrow()
     assert pairs.column_names == ["id_a", "id_b", "similarity"]
     assert pairs.num_rows == sum(len(batch) for batch in index.pairs())

@@ -29,12 +29,17 @@ def test_keys_of_bands(sketch, bands, rows, keys):
 @pytest.mark.parametrize("rows", range(1, 41))
 def test_keys_are_those_of_the_reference(rows):
     bands = len(LONG) // rows
-    assert band_keys(np.array([LONG], np.uint32), bands, rows).tolist() == [reference_lsh.band_keys(LONG, bands, rows)]
+    assert band_keys(np.array([LONG], np.uint32), bands, rows).tolist() == [
+        reference_lsh.band_keys(LONG, bands, rows)
+    ]
 
 
 def test_entries():
     keys = np.array([[0x03B61A6D0FE824C1, 0xBB0EC704B1238601]], np.uint64)
-    assert EntryLayout(12, 20).entries(keys, np.array([5], np.uint64)).tolist() == [0x03B00005, 0xBB000005]
+    assert EntryLayout(12, 20).entries(keys, np.array([5], np.uint64)).tolist() == [
+        0x03B00005,
+        0xBB000005,
+    ]
 
 
 def test_the_page_has_these():

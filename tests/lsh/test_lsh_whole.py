@@ -76,7 +76,10 @@ def in_pieces(request, monkeypatch):
 
     def fingerprints(snapshot):
         for piece in whole(snapshot):
-            yield from (piece[start : start + request.param] for start in range(0, len(piece), request.param))
+            yield from (
+                piece[start : start + request.param]
+                for start in range(0, len(piece), request.param)
+            )
 
     monkeypatch.setattr(Snapshot, "fingerprints", fingerprints)
     monkeypatch.setattr(building, "PIECE_ENTRIES", request.param)
@@ -87,7 +90,9 @@ def test_pieces_make_no_difference(tmp_path):
     index = built(tmp_path / "i", WORDS[:60])
     model = model_of(index, WORDS[:60])
     for word, document in zip(WORDS[:60], model.documents, strict=True):
-        assert [match.id for match in index.probe(word)] == [name for _, name in model.find(document)]
+        assert [match.id for match in index.probe(word)] == [
+            name for _, name in model.find(document)
+        ]
     wanted = {(f"w{i}", f"w{j}") for i, j in model.pairs()}
     assert {(a, b) for batch in index.pairs() for a, b, _ in batch} == wanted
     assert index.verify().ok
@@ -105,7 +110,10 @@ def test_batches_of_pairs_have_their_own_similarities(tmp_path, monkeypatch):
 
 
 def greedy(model, order):
-    """Return the clusters of brute force: in each component a document near no representative becomes one."""
+    """Return the clusters of brute force.
+
+    In each component a document near no representative becomes one.
+    """
     documents, pairs = model.documents, model.pairs()
     parent = list(range(len(documents)))
 
@@ -120,16 +128,26 @@ def greedy(model, order):
         if not any(root(r) == root(i) and distance[i][r] <= model.radius for r in chosen):
             chosen.append(i)
     for i in range(len(documents)):
-        own = i if i in chosen else min((r for r in chosen if root(r) == root(i)), key=lambda r: (distance[i][r], order(r)))
+        own = (
+            i
+            if i in chosen
+            else min(
+                (r for r in chosen if root(r) == root(i)), key=lambda r: (distance[i][r], order(r))
+            )
+        )
         groups.setdefault(own, []).append(i)
-    return {(f"w{r}", frozenset(f"w{i}" for i in some)) for r, some in groups.items() if len(some) > 1}
+    return {
+        (f"w{r}", frozenset(f"w{i}" for i in some)) for r, some in groups.items() if len(some) > 1
+    }
 
 
 @pytest.mark.parametrize("keep", ["first", "smallest"])
 def test_greedy_clusters(tmp_path, keep):
     index = built(tmp_path / "i", WORDS[:120])
     found = {(cluster[0], frozenset(cluster)) for cluster in index.clusters(keep=keep)}
-    assert found == greedy(model_of(index, WORDS[:120]), (lambda i: i) if keep == "first" else (lambda i: f"w{i}"))
+    assert found == greedy(
+        model_of(index, WORDS[:120]), (lambda i: i) if keep == "first" else (lambda i: f"w{i}")
+    )
 
 
 def test_a_document_without_keys_is_found_by_verify_and_repair(tmp_path):
@@ -163,11 +181,19 @@ def test_stores_of_different_ages(tmp_path):
         if merged:
             with opened(tmp_path / "i", "r+") as index:
                 index.merge()
-        for old in (["keys"], ["documents", "lsh.json"], ["keys", "lsh.json"], ["documents"], ["lsh.json"]):
+        for old in (
+            ["keys"],
+            ["documents", "lsh.json"],
+            ["keys", "lsh.json"],
+            ["documents"],
+            ["lsh.json"],
+        ):
             shutil.rmtree(tmp_path / "x", ignore_errors=True)
             shutil.copytree(tmp_path / "i", tmp_path / "x")
             for name in old:
-                (shutil.rmtree if (tmp_path / "x" / name).is_dir() else os.unlink)(tmp_path / "x" / name)
+                (shutil.rmtree if (tmp_path / "x" / name).is_dir() else os.unlink)(
+                    tmp_path / "x" / name
+                )
                 (shutil.copytree if (tmp_path / "old" / name).is_dir() else shutil.copy)(
                     tmp_path / "old" / name, tmp_path / "x" / name
                 )
@@ -208,7 +234,11 @@ def test_threads_that_insert_and_merge_while_numbers_become_wider(tmp_path, monk
             for _ in range(15):
                 index.merge(threads=1)
 
-        threads = [threading.Thread(target=work, args=(first,)) for work in (insert, merge) for first in (3, 4)]
+        threads = [
+            threading.Thread(target=work, args=(first,))
+            for work in (insert, merge)
+            for first in (3, 4)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -216,14 +246,18 @@ def test_threads_that_insert_and_merge_while_numbers_become_wider(tmp_path, monk
         assert index.verify().ok
         model = model_of(index)
         for word, document in zip(WORDS, model.documents, strict=True):
-            assert {match.id for match in index.probe(word)} == {name for _, name in model.find(document)}
+            assert {match.id for match in index.probe(word)} == {
+                name for _, name in model.find(document)
+            }
 
 
 def test_numbers_become_wider_only_when_a_merge_of_keys_has_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(keys_module, "LEAST_NUMBER_BITS", 3)
     # 8 numbers fit, and the merge need not widen them: the keys leave no more room.
     monkeypatch.setattr(
-        keys_module.EntryLayout, "widened", lambda layout, count: None if count <= 8 else layout._replace(number_bits=6)
+        keys_module.EntryLayout,
+        "widened",
+        lambda layout, count: None if count <= 8 else layout._replace(number_bits=6),
     )
     built(tmp_path / "i", WORDS[:4], lsh.plan(4, FAMILY, 0.8, bands=(6, 3), radius=8)).close()
     with opened(tmp_path / "i", "r+") as index:
@@ -232,7 +266,11 @@ def test_numbers_become_wider_only_when_a_merge_of_keys_has_ended(tmp_path, monk
 
         def merge(*args):
             if not threads:
-                threads.append(threading.Thread(target=lambda: index.insert(WORDS[4:20], [f"w{i}" for i in range(4, 20)])))
+                threads.append(
+                    threading.Thread(
+                        target=lambda: index.insert(WORDS[4:20], [f"w{i}" for i in range(4, 20)])
+                    )
+                )
                 threads[0].start()
                 threads[0].join(0.3)  # it waits for this merge
                 assert threads[0].is_alive()
@@ -245,7 +283,9 @@ def test_numbers_become_wider_only_when_a_merge_of_keys_has_ended(tmp_path, monk
         assert index.verify().ok
         model = model_of(index, WORDS[:20])
         for word, document in zip(WORDS[1:20], model.documents[1:20], strict=True):
-            assert {match.id for match in index.probe(word)} == {name for _, name in model.find(document)} - {"w0"}
+            assert {match.id for match in index.probe(word)} == {
+                name for _, name in model.find(document)
+            } - {"w0"}
 
 
 @pytest.mark.parametrize("change", ["merge", "insert", "delete", "upsert", "probe_insert_many"])
@@ -263,7 +303,10 @@ def test_a_child_of_a_fork_changes_nothing(tmp_path, change):
                 os._exit(7)
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        assert sorted((path.name, path.stat().st_size) for path in (tmp_path / "i").rglob("*")) == before
+        assert (
+            sorted((path.name, path.stat().st_size) for path in (tmp_path / "i").rglob("*"))
+            == before
+        )
         index.insert(WORDS[:1], ["x"])
         index.merge()
         assert index.verify().ok
@@ -271,7 +314,11 @@ def test_a_child_of_a_fork_changes_nothing(tmp_path, change):
 
 def test_keys_are_as_long_as_the_plan_says(tmp_path):
     form = lsh.plan(10**6, FAMILY, 0.8, bands=(6, 3))
-    assert lsh.build(tmp_path / "i", [], [], family=FAMILY, plan=form).stats()["key_bits"] == form.key_bits == 31
+    assert (
+        lsh.build(tmp_path / "i", [], [], family=FAMILY, plan=form).stats()["key_bits"]
+        == form.key_bits
+        == 31
+    )
     empty = lsh.build(tmp_path / "e", [], [], family=MinHash(), threshold=0.8)
     assert empty.bands[1] > 2
     assert empty.stats()["key_bits"] > 32
@@ -289,7 +336,9 @@ def test_numbers_of_documents_that_were_refused_are_not_given_again(tmp_path, mo
         with pytest.raises(ZeroDivisionError):
             index.insert(WORDS[10:13], ["a", "b", "c"])
         monkeypatch.undo()
-        assert not {"a", "b", "c"} & {match.id for word in WORDS[10:13] for match in index.probe(word)}
+        assert not {"a", "b", "c"} & {
+            match.id for word in WORDS[10:13] for match in index.probe(word)
+        }
     with opened(tmp_path / "i", "r+") as index:
         index.insert(WORDS[13:14], ["d"])
         index.merge()
@@ -343,7 +392,9 @@ def test_plans_that_do_not_fit(tmp_path, options, message):
 
 def test_plans_take_any_whole_number_and_know_how_many_values_there_are():
     assert lsh.plan(np.int64(100), FAMILY, 0.8) == lsh.plan(100, FAMILY, 0.8)
-    with pytest.raises(InputError, match="take 256 hash values, and the family given-sketches has 64"):
+    with pytest.raises(
+        InputError, match="take 256 hash values, and the family given-sketches has 64"
+    ):
         lsh.plan(100, GivenSketches(count=64), 0.8, bands=(64, 4))
 
 
@@ -395,15 +446,26 @@ def test_pairs_with_long_ids_are_written_in_parts(tmp_path, monkeypatch):
     def recording(*args):
         writer = opened_output(*args)
         write = writer.write
-        writer.write = lambda columns: (written.append(sum(map(len, columns["id_a"]))), write(columns))
+        writer.write = lambda columns: (
+            written.append(sum(map(len, columns["id_a"]))),
+            write(columns),
+        )
         return writer
 
     monkeypatch.setattr(lsh_asking, "open_output", recording)
     texts = tmp_path / "texts.jsonl"
     text = " ".join(WORDS[:30])
-    texts.write_text("".join(json.dumps({"id": f"{i:04d}" * 5000, "text": text}) + "\n" for i in range(60)))
+    texts.write_text(
+        "".join(json.dumps({"id": f"{i:04d}" * 5000, "text": text}) + "\n" for i in range(60))
+    )
     fields = ["--text-field", "text", "--id-field", "id"]
-    main(["lsh", "build", f"{tmp_path}/i", f"{texts}", *fields, "--threshold", "0.8", "-q"], standalone_mode=False)
-    main(["lsh", "pairs", f"{tmp_path}/i", "-o", f"{tmp_path}/pairs.tsv", "-q"], standalone_mode=False)
+    main(
+        ["lsh", "build", f"{tmp_path}/i", f"{texts}", *fields, "--threshold", "0.8", "-q"],
+        standalone_mode=False,
+    )
+    main(
+        ["lsh", "pairs", f"{tmp_path}/i", "-o", f"{tmp_path}/pairs.tsv", "-q"],
+        standalone_mode=False,
+    )
     assert sum(written) == 60 * 59 // 2 * 20_000
     assert max(written) <= 4 << 20

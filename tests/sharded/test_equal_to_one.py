@@ -4,7 +4,17 @@ import pickle
 
 import numpy as np
 import pytest
-from shards import KINDS, assert_equal, assert_ids_equal, both, content_of, ids_of, pairs_in, queries_of, rows_of
+from shards import (
+    KINDS,
+    assert_equal,
+    assert_ids_equal,
+    both,
+    content_of,
+    ids_of,
+    pairs_in,
+    queries_of,
+    rows_of,
+)
 from speeds import crossed, slow
 
 import fpstore
@@ -14,11 +24,21 @@ from fpstore.store import snapshot_of
 CUTS = {"one": [], "even": [70, 140], "empty": [0, 90, 90], "many": list(range(17, 200, 20))}
 
 
-@pytest.fixture(params=[pytest.param(case.values, marks=case.marks) for case in crossed(WIDTHS, KINDS)], ids=str, scope="module")
+@pytest.fixture(
+    params=[pytest.param(case.values, marks=case.marks) for case in crossed(WIDTHS, KINDS)],
+    ids=str,
+    scope="module",
+)
 def stores(request, tmp_path_factory):
     bits, kind = request.param
     values = rows_of(bits, 210, 1)
-    mine, one = both(tmp_path_factory.mktemp("stores"), values, ids_of(kind, len(values)), CUTS["even"], width=bits)
+    mine, one = both(
+        tmp_path_factory.mktemp("stores"),
+        values,
+        ids_of(kind, len(values)),
+        CUTS["even"],
+        width=bits,
+    )
     with mine, one:
         yield mine, one, values
 
@@ -27,7 +47,11 @@ def test_content_is_equal(stores):
     mine, one, values = stores
     assert isinstance(mine, fpstore.ShardedStore)
     assert (len(mine), len(mine.ids), list(mine)) == (len(one), len(one.ids), list(one))
-    assert (mine.radius, mine.width, mine.fingerprinter) == (one.radius, one.width, one.fingerprinter)
+    assert (mine.radius, mine.width, mine.fingerprinter) == (
+        one.radius,
+        one.width,
+        one.fingerprinter,
+    )
     assert content_of(mine) == content_of(one)
     for value in [*values[:20], values[0] ^ 1 << 9]:
         assert (value in mine) == (value in one)
@@ -45,7 +69,10 @@ def test_probes_are_equal(stores, radius):
     assert_equal(mine.probe_many(queries, radius), one.probe_many(queries, radius))
     assert_equal(mine.probe_many([], radius), one.probe_many([], radius))
     for limit in (1, 2, 1000):
-        assert_equal(mine.probe_many(queries, radius, limit=limit, threads=2), one.probe_many(queries, radius, limit=limit))
+        assert_equal(
+            mine.probe_many(queries, radius, limit=limit, threads=2),
+            one.probe_many(queries, radius, limit=limit),
+        )
     for query in queries[::7]:
         assert mine.probe(query, radius) == one.probe(query, radius)
         few, wanted = mine.probe(query, radius, limit=2), one.probe(query, radius, limit=2)
@@ -65,9 +92,14 @@ def test_scans_and_nearest_are_equal(stores):
     mine, one, values = stores
     queries = queries_of(values, one.width)
     for radius, limit in ((0, None), (9, None), (one.width, 3), (one.width, None)):
-        assert_equal(mine.scan(queries, radius, limit=limit), one.scan(queries, radius, limit=limit))
+        assert_equal(
+            mine.scan(queries, radius, limit=limit), one.scan(queries, radius, limit=limit)
+        )
     for count, most in ((1, None), (4, None), (4, 6), (1000, None)):
-        assert_equal(mine.nearest_many(queries, count, max_radius=most), one.nearest_many(queries, count, max_radius=most))
+        assert_equal(
+            mine.nearest_many(queries, count, max_radius=most),
+            one.nearest_many(queries, count, max_radius=most),
+        )
     assert mine.nearest(queries[0], 5) == one.nearest(queries[0], 5)
 
 
@@ -129,7 +161,9 @@ def test_shards_of_leading_bits(tmp_path):
     values = sorted(rows_of(64, 300, 3))
     mine, one = both(tmp_path, values, list(range(300, 0, -1)), [100, 200])
     with mine, one:
-        assert_equal(mine.probe_many(queries_of(values, 64)), one.probe_many(queries_of(values, 64)))
+        assert_equal(
+            mine.probe_many(queries_of(values, 64)), one.probe_many(queries_of(values, 64))
+        )
         assert content_of(mine) == content_of(one)
         assert len(mine) == len(one)
 
@@ -160,7 +194,10 @@ def test_the_nearest_are_kept_while_shards_are_asked(tmp_path, monkeypatch):
 
 
 def test_matches_of_all_shards_are_bounded_together(tmp_path):
-    """Each shard has few enough matches for a part of a batch; together they have too many, and the part is given up."""
+    """Each shard has few enough matches for a part of a batch.
+
+    Together they have too many, and the part is given up.
+    """
     mine, one = both(tmp_path, [1, 2, 4, 8], None, [1, 2, 3])
     with mine, one:
         query, snapshot = np.zeros(1, np.uint64), snapshot_of(mine)
@@ -192,7 +229,10 @@ def test_shards_with_changes_in_their_logs(tmp_path):
             store.delete(fingerprints=gone)
     with fpstore.open(tmp_path / "S" / "shard-00000.fps", "r+") as store:
         store.delete(fingerprints=gone)
-    with fpstore.ShardedStore.combine(tmp_path / "S") as mine, fpstore.open(tmp_path / "one.fps") as one:
+    with (
+        fpstore.ShardedStore.combine(tmp_path / "S") as mine,
+        fpstore.open(tmp_path / "one.fps") as one,
+    ):
         queries = queries_of(values + more, 64)
         assert_equal(mine.probe_many(queries), one.probe_many(queries))
         assert content_of(mine) == content_of(one)
@@ -248,10 +288,18 @@ def test_shards_that_are_not_kept_open(tmp_path, monkeypatch):
 def test_any_rows_in_any_shards(tmp_path, seed):
     """Widths, kinds of ids, numbers of rows, places where shards begin, radii and designs are drawn."""
     rng = np.random.default_rng(seed)
-    bits, kind, count = int(rng.choice(WIDTHS)), str(rng.choice(KINDS)), int(rng.choice([1, 2, 7, 40, 150]))
+    bits, kind, count = (
+        int(rng.choice(WIDTHS)),
+        str(rng.choice(KINDS)),
+        int(rng.choice([1, 2, 7, 40, 150])),
+    )
     values = rows_of(bits, count, seed)
     values = sorted(values) if rng.random() < 0.3 else values
-    options = {"width": bits, "radius": int(rng.choice([0, 1, 3, 6])), "design": str(rng.choice(["auto", "scan"]))}
+    options = {
+        "width": bits,
+        "radius": int(rng.choice([0, 1, 3, 6])),
+        "design": str(rng.choice(["auto", "scan"])),
+    }
     options |= {"index_ids": True} if kind == "integer" and rng.random() < 0.5 else {}
     cuts = sorted(rng.integers(0, count + 1, int(rng.integers(0, 6))).tolist())
     mine, one = both(tmp_path, values, ids_of(kind, count, seed), cuts, **options)
@@ -260,17 +308,26 @@ def test_any_rows_in_any_shards(tmp_path, seed):
         for radius in (None, 0, 2, bits):
             limit = int(rng.integers(1, 5))
             assert_equal(mine.probe_many(queries, radius), one.probe_many(queries, radius))
-            assert_equal(mine.probe_many(queries, radius, limit=limit), one.probe_many(queries, radius, limit=limit))
+            assert_equal(
+                mine.probe_many(queries, radius, limit=limit),
+                one.probe_many(queries, radius, limit=limit),
+            )
             assert mine.probe(queries[0], radius) == one.probe(queries[0], radius)
         assert_equal(mine.nearest_many(queries, limit * 9), one.nearest_many(queries, limit * 9))
         assert content_of(mine) == content_of(one)
         known = sorted({item for _, item in content_of(one)})
-        for found, wanted in zip(mine.fingerprints_of(known), one.fingerprints_of(known), strict=True):
+        for found, wanted in zip(
+            mine.fingerprints_of(known), one.fingerprints_of(known), strict=True
+        ):
             assert np.array_equal(found, wanted)
         radius = int(rng.integers(0, 8))
-        assert pairs_in(mine.pairs(radius, duplicates=True)) == pairs_in(one.pairs(radius, duplicates=True))
+        assert pairs_in(mine.pairs(radius, duplicates=True)) == pairs_in(
+            one.pairs(radius, duplicates=True)
+        )
         assert pairs_in(mine.join(queries, radius)) == pairs_in(one.join(queries, radius))
-        assert list(mine.clusters(radius, group="connected")) == list(one.clusters(radius, group="connected"))
+        assert list(mine.clusters(radius, group="connected")) == list(
+            one.clusters(radius, group="connected")
+        )
         if kind == "row":
             central = {"group": "greedy", "keep": "central"}
             assert list(mine.clusters(radius, **central)) == list(one.clusters(radius, **central))

@@ -32,25 +32,42 @@ def test_the_manifest_is_as_the_page_says(folder):
     described = content.pop("shards")
     with fpstore.open(folder) as store:
         assert content == {
-            "format_version": 1, "width": 64, "radius": 3, "fingerprinter": None, "id_kind": "string",
-            "fingerprints": len(set(VALUES)), "ids": len(store.ids), "repeated_strings": True, "plan": None,
-        }  # fmt: skip
+            "format_version": 1,
+            "width": 64,
+            "radius": 3,
+            "fingerprinter": None,
+            "id_kind": "string",
+            "fingerprints": len(set(VALUES)),
+            "ids": len(store.ids),
+            "repeated_strings": True,
+            "plan": None,
+        }
     for number, shard in enumerate(described):
         name = f"shard-{number:05d}.fps"
         known = json.loads((folder / name / "manifest.json").read_bytes())
         with fpstore.open(folder / name) as one:
             own = sorted({*VALUES[40 * number : 40 * number + 40]})
             assert shard == {
-                "name": name, "identity": known["identity"], "generation": known["generation"]["number"], "records": 0,
-                "fingerprints": len(own), "ids": len(one.ids), "first_row": 0, "rows": 0,
+                "name": name,
+                "identity": known["identity"],
+                "generation": known["generation"]["number"],
+                "records": 0,
+                "fingerprints": len(own),
+                "ids": len(one.ids),
+                "first_row": 0,
+                "rows": 0,
                 "bounds": [f"{own[0]:016x}", f"{own[-1]:016x}"],
-            }  # fmt: skip
+            }
 
 
 def test_row_numbers_go_on_from_shard_to_shard(tmp_path):
     with shards(tmp_path / "S", [5, 6, 7, 5, 8], None, [2, 3]) as store:
         described = json.loads((tmp_path / "S" / "shards.json").read_bytes())["shards"]
-        assert [(shard["first_row"], shard["rows"]) for shard in described] == [(0, 2), (2, 1), (3, 2)]
+        assert [(shard["first_row"], shard["rows"]) for shard in described] == [
+            (0, 2),
+            (2, 1),
+            (3, 2),
+        ]
         assert [store[value] for value in (5, 6, 7, 8)] == [[0, 3], [1], [2], [4]]
         assert [store.ids[row] for row in range(5)] == [[5], [6], [7], [5], [8]]
         assert 5 not in store.ids
@@ -78,7 +95,9 @@ def test_a_store_survives_a_fork(folder):
         wanted = store.probe(VALUES[0])
         child = os.fork()
         if child == 0:
-            os._exit(0 if store.probe(VALUES[0]) == wanted and list(store) == sorted({*VALUES}) else 1)
+            os._exit(
+                0 if store.probe(VALUES[0]) == wanted and list(store) == sorted({*VALUES}) else 1
+            )
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
@@ -98,7 +117,10 @@ def test_several_processes_combine_the_same_shards(folder):
         for code, out, err in pool.map(lambda _: run_python(COMBINE, folder), range(3)):
             assert (code, out, err) == (0, "", "")
     assert (folder / "shards.json").read_bytes() == data
-    assert sorted(path.name for path in folder.iterdir()) == [*(f"shard-{n:05d}.fps" for n in range(4)), "shards.json"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *(f"shard-{n:05d}.fps" for n in range(4)),
+        "shards.json",
+    ]
 
 
 FEW = """
@@ -122,11 +144,18 @@ FEW = """
 @pytest.mark.parametrize(
     ("more", "most", "wanted"),
     [
-        (10, 10, "refused"), (60, 60, "refused"), (60, 150, "some 9 {}"), (150, 150, "some 9 {}"), (4000, 4000, "all 9 {}"),
+        (10, 10, "refused"),
+        (60, 60, "refused"),
+        (60, 150, "some 9 {}"),
+        (150, 150, "some 9 {}"),
+        (4000, 4000, "all 9 {}"),
     ],
-)  # fmt: skip
+)
 def test_open_files_are_few_or_the_message_says_how_to_get_more(folder, more, most, wanted):
-    """An iteration needs all shards that overlap at once: meanwhile the limit is the one of the system."""
+    """An iteration needs all shards that overlap at once.
+
+    Meanwhile the limit is the one of the system.
+    """
     code, out, err = run_python(FEW, folder, more, most)
     assert (code, err) == (0, ""), err
     assert out.strip() == wanted.format(len(set(VALUES)))
@@ -147,7 +176,9 @@ TOGETHER = """
 
 @pytest.mark.parametrize(("most", "code"), [(60, 1), (400, 0)])
 def test_many_shards_with_strings_are_combined_with_few_handles(tmp_path, most, code):
-    shards(tmp_path / "S", VALUES, [f"id {n}" for n in range(len(VALUES))], range(20, len(VALUES), 20)).close()
+    shards(
+        tmp_path / "S", VALUES, [f"id {n}" for n in range(len(VALUES))], range(20, len(VALUES), 20)
+    ).close()
     got, _, err = run_python(TOGETHER, tmp_path / "S", most)
     assert (got, "ulimit -n" in err) == (code, code == 1), err
 
@@ -207,7 +238,9 @@ def test_a_full_disk_leaves_the_manifest_as_it_was(mounted_disk):
     assert len(fpstore.ShardedStore.combine(disk / "S").shards) == 3
 
 
-@pytest.mark.parametrize(("rows", "named"), [(1, 1 << 16), (7, 1 << 16), (1 << 16, 5), (1 << 16, 1 << 16)])
+@pytest.mark.parametrize(
+    ("rows", "named"), [(1, 1 << 16), (7, 1 << 16), (1 << 16, 5), (1 << 16, 1 << 16)]
+)
 def test_strings_that_several_shards_have(tmp_path, monkeypatch, rows, named):
     """Each has the number that it has first, however many are looked at together."""
     monkeypatch.setattr(repeats, "NAMED_ROWS", rows)

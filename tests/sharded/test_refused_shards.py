@@ -53,16 +53,23 @@ def test_a_sharded_store_is_read_only(folder):
 
 
 def test_a_folder_without_a_manifest_is_told_apart(folder, tmp_path):
-    """Of shards that no plan has finished, it was said that there is no manifest.json; of no shards, that one is missing."""
+    """Of shards that no plan has finished, it was said that there is no manifest.json.
+
+    Of no shards, that one is missing.
+    """
     (folder / "shards.json").unlink()
-    with pytest.raises(fpstore.StoreNotFoundError, match=r"S: is an unfinished sharded store: fpstore task finish PLAN, or fp.*"):
+    with pytest.raises(
+        fpstore.StoreNotFoundError,
+        match=r"S: is an unfinished sharded store: fpstore task finish PLAN, or fp.*",
+    ):
         fpstore.open(folder)
     assert "S: is an unfinished sharded store" in failure("probe", folder, "0", code=2)
     fpstore.ShardedStore.combine(folder).close()
     fpstore.open(folder).close()
     (tmp_path / "empty").mkdir()
     with pytest.raises(
-        fpstore.StoreNotFoundError, match=r"empty: has no shards: they are stores with the names shard-00000\.fps,"
+        fpstore.StoreNotFoundError,
+        match=r"empty: has no shards: they are stores with the names shard-00000\.fps,",
     ):
         fpstore.ShardedStore.combine(tmp_path / "empty")
     with pytest.raises(fpstore.StorageError, match="gone: No such file or directory"):
@@ -103,8 +110,16 @@ def copy(folder):
     ("harm", "place", "message"),
     [
         (lambda folder: shutil.rmtree(folder / shard_name(1)), 1, "this shard is missing"),
-        (lambda folder: (folder / shard_name(1) / "manifest.json").unlink(), 1, "this shard is not a store"),
-        (lambda folder: rebuilt(folder / shard_name(1), VALUES[40:80]), 1, "another store is in the place of this shard"),
+        (
+            lambda folder: (folder / shard_name(1) / "manifest.json").unlink(),
+            1,
+            "this shard is not a store",
+        ),
+        (
+            lambda folder: rebuilt(folder / shard_name(1), VALUES[40:80]),
+            1,
+            "another store is in the place of this shard",
+        ),
         (swap, 0, "another store is in the place of this shard"),
         (copy, 1, "another store is in the place of this shard"),
         (link, 1, "not a folder"),
@@ -114,7 +129,10 @@ def copy(folder):
 )
 def test_wrong_shards_are_refused_by_name(folder, harm, place, message):
     harm(folder)
-    with pytest.raises(fpstore.CorruptStoreError, match=message) as caught, fpstore.open(folder) as store:
+    with (
+        pytest.raises(fpstore.CorruptStoreError, match=message) as caught,
+        fpstore.open(folder) as store,
+    ):
         store.probe(VALUES[0])
     assert caught.value.path == folder / shard_name(place)
     assert str(folder / shard_name(place)) in str(caught.value)
@@ -129,7 +147,10 @@ def altered(folder, **members):
 
 
 def of_first(**members):
-    return lambda known: [{**known[0], **{name: value(known[0][name]) for name, value in members.items()}}, *known[1:]]
+    return lambda known: [
+        {**known[0], **{name: value(known[0][name]) for name, value in members.items()}},
+        *known[1:],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +235,10 @@ def test_shards_that_do_not_fit_together_are_not_combined(tmp_path):
         ({"fingerprinter": fpstore.SimHash(size=4)}, "its fingerprinter is"),
         ({"ids": list(range(5))}, "its kind of ids is 'integer', that of the shards before 'row'"),
     ):
-        given = {"fingerprinter": fpstore.SimHash() if options.get("width") is None else None, **options}
+        given = {
+            "fingerprinter": fpstore.SimHash() if options.get("width") is None else None,
+            **options,
+        }
         rebuilt(second, VALUES[:5], **given)
         with pytest.raises(fpstore.InputError, match=message):
             fpstore.ShardedStore.combine(tmp_path)
@@ -246,6 +270,10 @@ def test_a_changed_shard_is_refused_by_verify_and_stats(tmp_path):
         shard.delete(ids=[2**63 + 1])
     with fpstore.open(tmp_path / "S") as store:
         report = store.verify()
-        assert [fault["message"] for fault in report.faults if "shard-00001.fps: this shard has changed" in fault["message"]]
+        assert [
+            fault["message"]
+            for fault in report.faults
+            if "shard-00001.fps: this shard has changed" in fault["message"]
+        ]
         with pytest.raises(fpstore.CorruptStoreError, match="this shard has changed"):
             store.stats()

@@ -1,4 +1,7 @@
-"""The verbs on a sharded store: they write what they write of the one store of all rows, or refuse in one line."""
+"""The verbs on a sharded store.
+
+They write what they write of the one store of all rows, or refuse in one line.
+"""
 
 import json
 from pathlib import Path
@@ -45,7 +48,10 @@ def test_what_a_verb_writes_is_equal(folder, arguments):
     verb, *rest = arguments
     results = [run(verb, store, *rest) for store in ("S", "one.fps")]
     mine, one = (
-        sorted(result.stdout_bytes.splitlines()) if verb in ("pairs", "join") else result.stdout_bytes for result in results
+        sorted(result.stdout_bytes.splitlines())
+        if verb in ("pairs", "join")
+        else result.stdout_bytes
+        for result in results
     )
     assert mine == one
     assert mine
@@ -61,7 +67,9 @@ def test_either_side_of_a_join_is_sharded(folder):
 
 
 def test_a_corpus_is_compared_with_a_sharded_store(folder):
-    rows = "".join(f"{value:016x},{number}\n" for number, value in enumerate(queries_of(VALUES, 64)))
+    rows = "".join(
+        f"{value:016x},{number}\n" for number, value in enumerate(queries_of(VALUES, 64))
+    )
     Path("rows.csv").write_text("hash,id\n" + rows)
     given = ("dedup", "rows.csv", "--fingerprint-field", "hash", "--id-field", "id")
     for store, output in (("S", "a.csv"), ("one.fps", "b.csv")):
@@ -81,7 +89,9 @@ def test_stats_are_those_of_all_shards(folder):
     assert found["bytes"]["tables"] == sum(file.st_size for file in files)
     out = fine("stats", "S")
     assert "shards          3" in out
-    assert f'fpstore_fingerprints{{store="S"}} {len(set(VALUES))}' in fine("stats", "S", "--prometheus")
+    assert f'fpstore_fingerprints{{store="S"}} {len(set(VALUES))}' in fine(
+        "stats", "S", "--prometheus"
+    )
 
 
 def test_verify_says_what_is_wrong_with_a_shard(folder):
@@ -136,6 +146,8 @@ def test_a_folder_of_texts_with_a_sharded_store_is_refused(folder):
     Path("texts").mkdir()
     Path("S").rename("texts/S")
     Path("texts/a.txt").write_text("a text")
-    fine("build", "notes.fps", "texts", "--text", "--suffix", ".txt", "--suffix", ".json", "--quiet")
+    fine(
+        "build", "notes.fps", "texts", "--text", "--suffix", ".txt", "--suffix", ".json", "--quiet"
+    )
     with fpstore.open("notes.fps") as store:
         assert len(store.ids) == 1

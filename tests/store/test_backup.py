@@ -31,13 +31,25 @@ def content(path):
     with fpstore.open(path) as store:
         report = store.verify()
         assert report.ok, report.faults
-        return rows_of(store), len(store), store.radius, store.design, store.fingerprinter, store.stats()["id_kind"]
+        return (
+            rows_of(store),
+            len(store),
+            store.radius,
+            store.design,
+            store.fingerprinter,
+            store.stats()["id_kind"],
+        )
 
 
 @pytest.fixture
 def path(tmp_path):
     fpstore.build(
-        tmp_path / "s", FINGERPRINTS, STRINGS, radius=2, design="blocks-3-1", fingerprinter=fpstore.SimHash(seed=5)
+        tmp_path / "s",
+        FINGERPRINTS,
+        STRINGS,
+        radius=2,
+        design="blocks-3-1",
+        fingerprinter=fpstore.SimHash(seed=5),
     ).close()
     return tmp_path / "s"
 
@@ -57,7 +69,9 @@ def test_a_backup_holds_what_the_store_holds(path, tmp_path):
             writer.merge()
 
     with fpstore.open(path) as store:
-        for number, step in enumerate((lambda: None, lambda: change(path), merge, lambda: change(path))):
+        for number, step in enumerate(
+            (lambda: None, lambda: change(path), merge, lambda: change(path))
+        ):
             step()
             assert store.backup(tmp_path / f"b{number}") is None
             expected = rows_of(store)
@@ -73,7 +87,11 @@ def test_a_backup_holds_what_the_store_holds(path, tmp_path):
 def test_holes_stay_holes(path, tmp_path):
     with fpstore.open(path) as store:
         store.backup(str(tmp_path / "b"))
-    for name in (f"gen-00000001/{IDS_FILE}", f"gen-00000001/{STRINGS_FILE}", f"gen-00000001/{NUMBERS_FILE}"):
+    for name in (
+        f"gen-00000001/{IDS_FILE}",
+        f"gen-00000001/{STRINGS_FILE}",
+        f"gen-00000001/{NUMBERS_FILE}",
+    ):
         source, copy = (folder / name for folder in (path, tmp_path / "b"))
         assert source.read_bytes() == copy.read_bytes()
         assert copy.stat().st_blocks <= source.stat().st_blocks + 16
@@ -113,7 +131,9 @@ def test_targets_that_are_refused(path, tmp_path):
             with pytest.raises((fpstore.StoreExistsError, fpstore.InputError)):
                 store.backup(tmp_path / target)
         for target in ("s", "s/gen-00000001/b", "s/b"):
-            with pytest.raises(fpstore.InputError, match="a backup cannot lie inside the store itself"):
+            with pytest.raises(
+                fpstore.InputError, match="a backup cannot lie inside the store itself"
+            ):
                 store.backup(tmp_path / target, overwrite=True)
         with pytest.raises(fpstore.StoreExistsError, match="is not an fpstore store"):
             store.backup(tmp_path / "folder", overwrite=True)
@@ -181,7 +201,15 @@ def test_backups_beside_a_process_that_inserts_deletes_and_merges(path, tmp_path
     def committed():
         return int((progress.read_text().split() or ["0"])[-1])
 
-    code = [sys.executable, "-P", "-c", textwrap.dedent(WRITER), str(path), str(progress), str(steps)]
+    code = [
+        sys.executable,
+        "-P",
+        "-c",
+        textwrap.dedent(WRITER),
+        str(path),
+        str(progress),
+        str(steps),
+    ]
     generations, during = set(), 0
     with subprocess.Popen(code) as writer:
         running = True
@@ -203,7 +231,10 @@ def test_backups_beside_a_process_that_inserts_deletes_and_merges(path, tmp_path
 
 @pytest.mark.parametrize("old", ["removed", "still there"])
 def test_a_merge_between_opening_and_copying(path, tmp_path, monkeypatch, old):
-    """What is open is copied: all that was committed before, whatever follows. What is gone is looked for again."""
+    """What is open is copied: all that was committed before, whatever follows.
+
+    What is gone is looked for again.
+    """
     change(path)
     opened = backups._open_files
     calls, before = [], []
@@ -232,6 +263,8 @@ def test_the_verb(folder):
     assert fine("export", "b.fps") == fine("export", "crawl.fps")
     assert "b.fps exists" in failure("backup", "crawl.fps", "b.fps")
     assert fine("backup", "crawl.fps", "b.fps", "--force", "-q") == ""
-    assert json.loads(fine("backup", "crawl.fps", "b.fps", "--force", "--json")) == json.loads(fine("stats", "b.fps", "--json"))
+    assert json.loads(fine("backup", "crawl.fps", "b.fps", "--force", "--json")) == json.loads(
+        fine("stats", "b.fps", "--json")
+    )
     shutil.rmtree("b.fps")
     assert "no such store" in failure("backup", "b.fps", "c.fps")

@@ -31,7 +31,10 @@ def test_both_codecs_hold_the_same_and_elias_fano_takes_less(tmp_path, width):
     for codec in CODECS:
         with fpstore.build(tmp_path / codec, rows, codec=codec, width=width, **OPTIONS) as store:
             assert store.verify().ok
-            assert np.array_equal(np.concatenate([found for found, _, _ in store.items()]).reshape(-1), in_order(rows, width))
+            assert np.array_equal(
+                np.concatenate([found for found, _, _ in store.items()]).reshape(-1),
+                in_order(rows, width),
+            )
             told = store.stats()
         assert told["codec"] == codec
         sizes.append(told["bytes"]["tables"])
@@ -83,7 +86,9 @@ def test_a_table_of_another_codec_is_refused(tmp_path):
     with pytest.raises(CorruptStoreError, match="codec is huffman, the store expects elias-fano"):
         fpstore.open(tmp_path / ELIAS_FANO)
     prober = _kernel.Prober()
-    tables = [PackedTable(tmp_path / codec / "gen-00000001" / "table-000.fpt").kernel for codec in CODECS]
+    tables = [
+        PackedTable(tmp_path / codec / "gen-00000001" / "table-000.fpt").kernel for codec in CODECS
+    ]
     prober.add(tables[0], 10, 0, np.zeros(1, np.uint64))
     with pytest.raises(ValueError, match="tables of several codecs"):
         prober.add(tables[1], 10, 0, np.zeros(1, np.uint64))
@@ -119,7 +124,10 @@ def test_the_command_line_builds_plans_and_tells(tmp_path, monkeypatch):
 
 
 def test_plans_know_both_codecs():
-    plans = [{p.name: p for p in fpstore.plan(1 << 24, codec=codec, memory_budget="1TiB")} for codec in CODECS]
+    plans = [
+        {p.name: p for p in fpstore.plan(1 << 24, codec=codec, memory_budget="1TiB")}
+        for codec in CODECS
+    ]
     huffman, elias_fano = (found["manku-10"] for found in plans)
     assert elias_fano.bytes_per_fingerprint < huffman.bytes_per_fingerprint
     assert elias_fano.microseconds < huffman.microseconds

@@ -19,7 +19,11 @@ from fpstore.format.mapping import PLACES_FILES, IdIndex, bits_of_ranks
 from fpstore.format.packed_table import PackedTable
 from fpstore.store import snapshot_of
 
-KINDS = {"strings": (lambda i: f"d{i}", False), "indexed": (lambda i: i, True), "integers": (lambda i: i, False)}
+KINDS = {
+    "strings": (lambda i: f"d{i}", False),
+    "indexed": (lambda i: i, True),
+    "integers": (lambda i: i, False),
+}
 OPTIONS = {"design": "flip-1", "radius": 2, "block_bytes": 128, "threads": 1}
 MAX = 2**64 - 1
 
@@ -30,7 +34,9 @@ def check(store, expected, names):
     assert (len(store), len(store.ids)) == (len({f for f, _ in expected}), len(expected))
     wanted = [sorted(f for f, i in expected if i == name) for name in names]
     assert [name in store.ids for name in names] == [bool(fingerprints) for fingerprints in wanted]
-    assert [store.ids[name] for name in names if name in store.ids] == [fingerprints for fingerprints in wanted if fingerprints]
+    assert [store.ids[name] for name in names if name in store.ids] == [
+        fingerprints for fingerprints in wanted if fingerprints
+    ]
     lims, found = store.fingerprints_of(names)
     assert [found[a:b].tolist() for a, b in pairwise(lims)] == wanted
 
@@ -43,12 +49,25 @@ class Changes:
         self.names = [name(i) for i in range(60)]
 
     def rows(self, count):
-        return [(self.random.randrange(40), self.name(self.random.randrange(60))) for _ in range(count)]
+        return [
+            (self.random.randrange(40), self.name(self.random.randrange(60))) for _ in range(count)
+        ]
 
     def step(self, store, held):
         rows = self.rows(self.random.choice([1, 1, 5]))
         fingerprints, ids = (list(column) for column in zip(*rows, strict=True))
-        what = self.random.choice(["insert", "upsert", "upsert", "delete", "delete many", "fingerprints", "pairs", "merge"])
+        what = self.random.choice(
+            [
+                "insert",
+                "upsert",
+                "upsert",
+                "delete",
+                "delete many",
+                "fingerprints",
+                "pairs",
+                "merge",
+            ]
+        )
         if what == "insert":
             assert store.insert(fingerprints, ids) == len({*rows} - held)
             return held | {*rows}
@@ -65,9 +84,14 @@ class Changes:
         if what == "pairs":
             rows = self.random.sample(sorted(held), min(3, len(held))) + rows + rows[:1]
             fingerprints, ids = (list(column) for column in zip(*rows, strict=True))
-            assert store.delete(fingerprints=fingerprints, ids=ids) == (len({*rows} & held), len({*rows} - held))
+            assert store.delete(fingerprints=fingerprints, ids=ids) == (
+                len({*rows} & held),
+                len({*rows} - held),
+            )
             return held - {*rows}
-        asked = {*fingerprints} if what == "fingerprints" else {*(ids[:1] if what == "delete" else ids)}
+        asked = (
+            {*fingerprints} if what == "fingerprints" else {*(ids[:1] if what == "delete" else ids)}
+        )
         gone = {pair for pair in held if pair[what != "fingerprints"] in asked}
         answer = len(gone), len(asked - {pair[what != "fingerprints"] for pair in gone})
         if what == "fingerprints":
@@ -84,7 +108,9 @@ def test_any_changes(tmp_path, kind, seed):
     changes = Changes(seed, name)
     held = {*changes.rows(50)}
     fingerprints, ids = zip(*sorted(held), strict=True)
-    fpstore.build(tmp_path / "s", list(fingerprints), list(ids), index_ids=index_ids, **OPTIONS).close()
+    fpstore.build(
+        tmp_path / "s", list(fingerprints), list(ids), index_ids=index_ids, **OPTIONS
+    ).close()
     with fpstore.open(tmp_path / "s", "r+") as store, fpstore.open(tmp_path / "s") as reader:
         for _ in range(40):
             held = changes.step(store, held)
@@ -105,7 +131,10 @@ def test_without_ids_no_kind_of_id_is_wrong(tmp_path):
             with pytest.raises(fpstore.NotStoredError):
                 store.ids[name]
             assert store.delete(ids=name) == store.delete(ids=[name]) == (0, 1)
-            assert [column.tolist() for column in store.fingerprints_of([name, name])] == [[0, 0, 0], []]
+            assert [column.tolist() for column in store.fingerprints_of([name, name])] == [
+                [0, 0, 0],
+                [],
+            ]
 
 
 def test_upsert_of_odd_rows(tmp_path):
@@ -113,7 +142,8 @@ def test_upsert_of_odd_rows(tmp_path):
         pass
     with fpstore.open(tmp_path / "s", "r+") as store:
         assert store.upsert(1, "b") == 0
-        assert store.upsert([5, 6, 1], ["c", "c", "a"]) == 2  # the last row of an id counts; the other pair of `a` goes
+        # the last row of an id counts; the other pair of `a` goes
+        assert store.upsert([5, 6, 1], ["c", "c", "a"]) == 2
         assert rows_of(store) == {(1, "a"), (1, "b"), (6, "c")}
         assert store.upsert([], []) == 0
         version = snapshot_of(store).version + 1
@@ -156,10 +186,16 @@ def test_the_index_stays(tmp_path):
     rng = np.random.default_rng(5)
     fingerprints = rng.integers(0, 2**64, 900, np.uint64)
     ids = np.concatenate(
-        [rng.integers(0, 2**64, 450, np.uint64), np.array([0, MAX], np.uint64), rng.integers(0, 100, 448).astype(np.uint64)]
+        [
+            rng.integers(0, 2**64, 450, np.uint64),
+            np.array([0, MAX], np.uint64),
+            rng.integers(0, 100, 448).astype(np.uint64),
+        ]
     )
     fpstore.build(path, fingerprints, ids, index_ids=True, **OPTIONS).close()
-    fpstore.build(tmp_path / "other", fingerprints[:50] ^ np.uint64(1), np.arange(50), **OPTIONS).close()
+    fpstore.build(
+        tmp_path / "other", fingerprints[:50] ^ np.uint64(1), np.arange(50), **OPTIONS
+    ).close()
     with fpstore.open(path, "r+") as store:
         store.absorb(tmp_path / "other", threads=1)
         store.backup(tmp_path / "copy")
@@ -194,12 +230,16 @@ def test_an_empty_store_gets_its_index_with_the_first_merge(tmp_path):
         assert store.verify().ok
 
 
-@pytest.mark.parametrize(("kind", "lost"), crossed(["indexed", "without an index", "strings"], [None, *PLACES_FILES]))
+@pytest.mark.parametrize(
+    ("kind", "lost"), crossed(["indexed", "without an index", "strings"], [None, *PLACES_FILES])
+)
 def test_repair_without_a_manifest_keeps_the_index(tmp_path, kind, lost):
     """The new store had none, and nobody was told."""
     ids = [f"n{i}" for i in range(100)] if kind == "strings" else np.arange(100) * 7
     path = tmp_path / "s"
-    fpstore.build(path, np.arange(100, dtype=np.uint64), ids, index_ids=kind == "indexed", **OPTIONS).close()
+    fpstore.build(
+        path, np.arange(100, dtype=np.uint64), ids, index_ids=kind == "indexed", **OPTIONS
+    ).close()
     (path / "manifest.json").write_bytes(b"{")
     if lost is not None:
         (path / "gen-00000001" / lost).unlink(missing_ok=True)
@@ -214,10 +254,13 @@ def test_repair_without_a_manifest_keeps_the_index(tmp_path, kind, lost):
 
 
 def test_the_index_is_sorted_in_files(tmp_path, monkeypatch):
-    monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 1 << 14)  # so that the least budget holds 4,096 rows
+    # so that the least budget holds 4,096 rows
+    monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 1 << 14)
     ids = np.random.default_rng(6).permutation(20_000).astype(np.uint64)
     fingerprints = np.random.default_rng(7).integers(0, 2**64, len(ids), np.uint64)
-    fpstore.build(tmp_path / "s", fingerprints, ids, index_ids=True, memory="64MiB", **OPTIONS).close()
+    fpstore.build(
+        tmp_path / "s", fingerprints, ids, index_ids=True, memory="64MiB", **OPTIONS
+    ).close()
     with fpstore.open(tmp_path / "s") as store:
         lims, found = store.fingerprints_of(ids)
         assert (found == fingerprints).all()
@@ -233,8 +276,13 @@ def test_ids_are_looked_up_in_pieces(tmp_path, monkeypatch, kind):
     monkeypatch.setattr("fpstore.format.mapping.FIND_BLOCKS", 2)
     name, index_ids = KINDS[kind]
     fingerprints = np.random.default_rng(4).integers(0, 2**64, 400, np.uint64).tolist()
-    rows = [(fingerprint, name(place // (1 + place % 5))) for place, fingerprint in enumerate(fingerprints)]
-    with fpstore.build(tmp_path / "s", *map(list, zip(*rows, strict=True)), index_ids=index_ids, **OPTIONS) as store:
+    rows = [
+        (fingerprint, name(place // (1 + place % 5)))
+        for place, fingerprint in enumerate(fingerprints)
+    ]
+    with fpstore.build(
+        tmp_path / "s", *map(list, zip(*rows, strict=True)), index_ids=index_ids, **OPTIONS
+    ) as store:
         assert snapshot_of(store).generation.tables[0].kernel.block_count > 10
         check(store, set(rows), [name(place) for place in range(400)])
 
@@ -253,7 +301,9 @@ def indexed(tmp_path):
     return tmp_path / "s"
 
 
-@pytest.mark.parametrize(("file", "how"), crossed(PLACES_FILES, ["gone", "cut", "flipped", "of another store"]))
+@pytest.mark.parametrize(
+    ("file", "how"), crossed(PLACES_FILES, ["gone", "cut", "flipped", "of another store"])
+)
 def test_a_damaged_index_is_refused(indexed, tmp_path, file, how):
     path = indexed / "gen-00000001" / file
     data = bytearray(path.read_bytes())
@@ -266,7 +316,9 @@ def test_a_damaged_index_is_refused(indexed, tmp_path, file, how):
         path.write_bytes(data)
     else:
         fingerprints = np.random.default_rng(9).integers(0, 2**64, 400, np.uint64)
-        fpstore.build(tmp_path / "o", fingerprints, [f"m{i}" for i in range(401)][1:], **OPTIONS).close()
+        fpstore.build(
+            tmp_path / "o", fingerprints, [f"m{i}" for i in range(401)][1:], **OPTIONS
+        ).close()
         with fpstore.open(tmp_path / "o", "r+") as other:
             other.delete(ids="m7")
             other.merge(threads=1)
@@ -284,12 +336,15 @@ def test_an_index_that_says_something_else_than_the_id_map_is_noticed(tmp_path):
     """Under checksums that are right: what a faulty writer would leave."""
     fingerprints = np.random.default_rng(8).integers(0, 2**64, 400, np.uint64)
     numbers = np.arange(400)
-    for name, ids in (("s", numbers), ("o", [1, 0, *range(2, 400)])):  # the same ids for other fingerprints
+    # the same ids for other fingerprints
+    for name, ids in (("s", numbers), ("o", [1, 0, *range(2, 400)])):
         fpstore.build(tmp_path / name, fingerprints, ids, index_ids=True, **OPTIONS).close()
     with fpstore.open(tmp_path / "o") as other:
         record = snapshot_of(other).generation.record.places
     for file in PLACES_FILES:
-        shutil.copyfile(tmp_path / "o" / "gen-00000001" / file, tmp_path / "s" / "gen-00000001" / file)
+        shutil.copyfile(
+            tmp_path / "o" / "gen-00000001" / file, tmp_path / "s" / "gen-00000001" / file
+        )
     rewrite(tmp_path / "s", lambda content: content["generation"].update(places=record))
     with fpstore.open(tmp_path / "s") as store:
         (fault,) = store.verify().faults
@@ -308,18 +363,28 @@ def test_verify_checks_the_whole_table_of_an_index(indexed):
 
 
 @pytest.mark.parametrize(("rank_bits", "what"), [(1, "block"), (15, "rank")])
-def test_an_index_that_names_places_beyond_the_table_is_named_itself(indexed, monkeypatch, rank_bits, what):
+def test_an_index_that_names_places_beyond_the_table_is_named_itself(
+    indexed, monkeypatch, rank_bits, what
+):
     with fpstore.open(indexed) as store:
         generation = snapshot_of(store).generation
         forged = IdIndex(generation.folder, {**generation.record.places, "rank_bits": rank_bits})
         monkeypatch.setattr(generation, "places", forged)
         names, blocks = [f"n{i}" for i in range(400)], generation.identity.block_count
-        wrong = [name for number, name in enumerate(names) if _is_beyond(forged.get_places(number), generation)]
+        wrong = [
+            name
+            for number, name in enumerate(names)
+            if _is_beyond(forged.get_places(number), generation)
+        ]
         assert wrong, (what, blocks)
         for name in wrong[::10]:
-            for ask in (lambda name=name: store.ids[name], lambda name=name: store.fingerprints_of([name])):
+            for ask in (
+                lambda name=name: store.ids[name],
+                lambda name=name: store.fingerprints_of([name]),
+            ):
                 with pytest.raises(
-                    fpstore.CorruptStoreError, match=r"places\.mdb, block \d+: a place that the table does not have"
+                    fpstore.CorruptStoreError,
+                    match=r"places\.mdb, block \d+: a place that the table does not have",
                 ):
                     ask()
         forged.close()
@@ -340,8 +405,13 @@ def test_the_command_line(tmp_path, monkeypatch):
     fine("build", "s.fps", "pages.tsv")
     done = json.loads(fine("insert", "s.fps", "again.tsv", "--upsert", "--json"))
     assert done == {"rows": 2, "changed": 1, "fingerprints": 2, "ids": 2}
-    assert fine("export", "s.fps").splitlines() == ["0000000000000002\thttps://b", "0000000000000005\thttps://a"]
-    assert "give --json" in failure("insert", "s.fps", "again.tsv", "--upsert", "--unmatched", code=2)
+    assert fine("export", "s.fps").splitlines() == [
+        "0000000000000002\thttps://b",
+        "0000000000000005\thttps://a",
+    ]
+    assert "give --json" in failure(
+        "insert", "s.fps", "again.tsv", "--upsert", "--unmatched", code=2
+    )
     Path("rows.tsv").write_text("0x7\n")
     assert "needs an id in each row" in failure("insert", "s.fps", "rows.tsv", "--upsert")
     Path("numbers.tsv").write_text("0x1\t10\n0x2\t20\n")
@@ -354,11 +424,16 @@ def test_the_command_line(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("moved", [2, 1, 0])
 def test_an_upsert_that_failed_says_which_rows_are_in(tmp_path, monkeypatch, moved):
-    """The number of ids does not tell: an id that moves adds none, and one that leaves two fingerprints takes one away."""
+    """The number of ids does not tell.
+
+    An id that moves adds none, and one that leaves two fingerprints takes one away.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(import_module("fpstore.cli.changes"), "CHUNK_ROWS", 2)
     fpstore.build("s.fps", [1, 2, 3], ["a", "b", "a"], **OPTIONS).close()
-    Path("pages.tsv").write_text("".join(f"0x{7 if row < moved else row + 1}\t{name}\n" for row, name in enumerate("ab")))
+    Path("pages.tsv").write_text(
+        "".join(f"0x{7 if row < moved else row + 1}\t{name}\n" for row, name in enumerate("ab"))
+    )
     Path("bad.tsv").write_text("not hex\n")
     message = failure("insert", "s.fps", "pages.tsv", "bad.tsv", "--upsert")
     changed = 2 if moved == 2 else 1  # `a` leaves one of its fingerprints in any case
@@ -372,7 +447,11 @@ def test_paths_are_string_ids(tmp_path):
     paths = [Path("a", "b.txt"), Path("c.txt")]
     with fpstore.build(tmp_path / "s", [1, 2], paths) as store:
         assert store[1] == ["a/b.txt"]
-        assert (paths[0] in store.ids, Path("d") in store.ids, store.ids[paths[1]]) == (True, False, [2])
+        assert (paths[0] in store.ids, Path("d") in store.ids, store.ids[paths[1]]) == (
+            True,
+            False,
+            [2],
+        )
         assert store.fingerprints_of(paths)[1].tolist() == [1, 2]
     with fpstore.open(tmp_path / "s", "r+") as store:
         assert store.insert(3, Path("d")) == store.insert([4], np.array([Path("e")], object)) == 1

@@ -78,7 +78,14 @@ def not_ascending(kernel, data):
 
 def not_zero(section):
     def change(kernel, data):
-        data[{"tags": kernel.tags_offset, "rest": kernel.rest_offset, "checksums": kernel.checksums_offset}[section] - 3] = 1
+        data[
+            {
+                "tags": kernel.tags_offset,
+                "rest": kernel.rest_offset,
+                "checksums": kernel.checksums_offset,
+            }[section]
+            - 3
+        ] = 1
 
     return change
 
@@ -141,7 +148,12 @@ def test_bits_below_the_width(tmp_path):
     """With 19 bits of bucket and 16 of tag, those of 32 have three zeros."""
     fpstore.build(tmp_path / "s", numbers_of(32), width=32, design="columns-1-19", radius=1).close()
     file = tmp_path / "s" / GENERATION / table_name(0)
-    forged(file, lambda kernel, data: data.__setitem__(kernel.tags_offset + 8, data[kernel.tags_offset + 8] | 1))
+    forged(
+        file,
+        lambda kernel, data: data.__setitem__(
+            kernel.tags_offset + 8, data[kernel.tags_offset + 8] | 1
+        ),
+    )
     assert "entry 4: padding is not zero" in faults(tmp_path / "s")[0]
 
 
@@ -249,16 +261,25 @@ def test_statistics(good):
         tables = store.design.tables
     assert [t["kind"] for t in stats["design"]["tables"]] == [t.kind for t in tables]
     assert stats["design"]["tables"][0]["kind"] == ("copies" if bits <= 64 else "rows")
-    held = [path / GENERATION / table_name(i) for i in range(len(tables))][: None if bits <= 64 else 1]
+    held = [path / GENERATION / table_name(i) for i in range(len(tables))][
+        : None if bits <= 64 else 1
+    ]
     size = sum(file.stat().st_size for file in held) * 8 / len(held) / stats["fingerprints"]
     assert stats["bits_per_fingerprint"] == pytest.approx(size)
     assert stats["ratio_to_raw"] == pytest.approx(size / bits)
-    assert stats["bytes"]["tables"] == sum(file.stat().st_size for file in (path / GENERATION).glob("table-*"))
+    assert stats["bytes"]["tables"] == sum(
+        file.stat().st_size for file in (path / GENERATION).glob("table-*")
+    )
     assert found["buckets"] == 1 << table.kernel.bucket_bits
-    assert found["entries_per_bucket"]["mean"] == pytest.approx(stats["fingerprints"] / found["buckets"])
+    assert found["entries_per_bucket"]["mean"] == pytest.approx(
+        stats["fingerprints"] / found["buckets"]
+    )
     values = np.array([number >> bits - 16 for number in numbers_of(bits)])
     assert found["skew"]["distinct_prefixes"] == len(set(values.tolist()))
-    counts = np.bincount(np.array([n >> bits - table.kernel.bucket_bits for n in numbers_of(bits)]), minlength=found["buckets"])
+    counts = np.bincount(
+        np.array([n >> bits - table.kernel.bucket_bits for n in numbers_of(bits)]),
+        minlength=found["buckets"],
+    )
     assert found["empty_buckets"] == int((counts == 0).sum())
     assert found["entries_per_bucket"]["most"] == counts.max()
 

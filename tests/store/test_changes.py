@@ -45,7 +45,10 @@ def test_insert_counts_new_pairs(writer):
 
 
 def test_row_numbers_go_on_after_all_that_were_given(writer):
-    """In whichever way a number was given, also if it is the one that comes next; a row that was not inserted has none."""
+    """In whichever way a number was given, also if it is the one that comes next.
+
+    A row that was not inserted has none.
+    """
     assert writer.insert([9, 9]) == 2
     assert writer[9] == [3, 4]
     writer.insert(10, 5)
@@ -70,7 +73,9 @@ def test_row_numbers_go_on_after_all_that_were_given(writer):
 def test_probe_insert_many_without_ids_into_an_empty_store_makes_its_ids_row_numbers(tmp_path):
     with fpstore.open(build(tmp_path / "empty.fps", ()), "r+") as store:
         for start in (0, 1):
-            assert store.probe_insert_many([start << 20, start << 30 | 0xFF], radius=0).inserted.tolist() == [True, True]
+            assert store.probe_insert_many(
+                [start << 20, start << 30 | 0xFF], radius=0
+            ).inserted.tolist() == [True, True]
         store.insert(7)
         assert store.stats()["id_kind"] == "row"
         assert content_of(store) == {0: {0}, 0xFF: {1}, 1 << 20: {2}, 1 << 30 | 0xFF: {3}, 7: {4}}
@@ -93,7 +98,10 @@ def test_probe_insert_returns_what_was_there_before(writer):
     assert writer.probe_insert(0xFF01, 8) == [Match(0xFF00, 1, [7])]
     assert 0xFF01 not in writer
     assert writer.probe_insert(0xFF01, 8, radius=0) == []
-    assert writer.probe_insert(0xFF01, 9, always=True) == [Match(0xFF01, 0, [8]), Match(0xFF00, 1, [7])]
+    assert writer.probe_insert(0xFF01, 9, always=True) == [
+        Match(0xFF01, 0, [8]),
+        Match(0xFF00, 1, [7]),
+    ]
     assert writer[0xFF01] == [8, 9]
     assert writer.probe_insert(0xFF01, 9, always=True)[0] == Match(0xFF01, 0, [8, 9])
     assert len(writer.ids) == 6
@@ -105,7 +113,11 @@ def test_new_matches_stand_among_the_old(tmp_path):
     with fpstore.open(tmp_path / "s", "r+") as store:
         store.insert([3, 8, 0, 6, 2**62, 14], range(10, 16))
         right = sorted((value.bit_count(), value) for value in (7, 1, 2**63, 6, 3, 8, 0, 2**62, 14))
-        for found in (store.probe(0), next(iter(store.probe_many([0]))), next(iter(store.scan([0], 3)))):
+        for found in (
+            store.probe(0),
+            next(iter(store.probe_many([0]))),
+            next(iter(store.scan([0], 3))),
+        ):
             assert [(match.distance, match.fingerprint) for match in found] == right
 
 
@@ -135,7 +147,9 @@ def test_probe_insert_many_goes_row_by_row(writer):
 def test_rows_find_deleted_fingerprints_that_came_back_in_an_earlier_row(tmp_path, always):
     with fpstore.open(build(tmp_path / "s", [0xF0, 0xFF00, 0xF00000, FAR]), "r+") as store:
         store.delete(fingerprints=[0xF0, 0xFF00, 0xF00000])
-        matches = store.probe_insert_many([0xF0, 0xF1, 0xFF00, FAR, 0xF00000, 0xF0, 0xF00000], range(10, 17), always=always)
+        matches = store.probe_insert_many(
+            [0xF0, 0xF1, 0xFF00, FAR, 0xF00000, 0xF0, 0xF00000], range(10, 17), always=always
+        )
         wanted = [[], [0xF0], [], [FAR], [], [0xF0, 0xF1] if always else [0xF0], [0xF00000]]
         assert [[match.fingerprint for match in part] for part in matches] == wanted
         assert matches.inserted.tolist() == [always or not part for part in wanted]
@@ -160,9 +174,14 @@ def test_delete_counts_pairs(tmp_path, kind):
 
 
 def test_delete_takes_nothing_by_position(writer):
-    """Insert takes (fingerprints, ids): hashes in the first place would delete the documents that have these numbers."""
+    """Insert takes (fingerprints, ids).
+
+    Hashes in the first place would delete the documents that have these numbers.
+    """
     for call in (lambda: writer.delete([1]), lambda: writer.delete([1], [0])):
-        with pytest.raises(fpstore.InputError, match=r"delete\(ids=\[...\]\), delete\(fingerprints=\[...\]\)"):
+        with pytest.raises(
+            fpstore.InputError, match=r"delete\(ids=\[...\]\), delete\(fingerprints=\[...\]\)"
+        ):
             call()
     assert content_of(writer) == {1: {0}, 2: {1}, 3: {2}}
 
@@ -176,7 +195,11 @@ def test_delete_removes_one_pair_of_a_fingerprint_with_others(tmp_path, kind):
         store.insert([1, 5], [second, second])
         rows = [2, 1, 2, 2, 2, 7], [second, third, missing, missing, second, second]
         assert store.delete(fingerprints=rows[0], ids=rows[1]) == (1, 3)
-        assert {f: set(store[f]) for f in (1, 2, 5)} == {1: {first, second}, 2: {third}, 5: {second}}
+        assert {f: set(store[f]) for f in (1, 2, 5)} == {
+            1: {first, second},
+            2: {third},
+            5: {second},
+        }
         assert store.delete(fingerprints=2, ids=third) == (1, 0)
         assert store.delete(fingerprints=[], ids=[]) == (0, 0)
         assert (2 in store, len(store), len(store.ids)) == (False, 2, 3)
@@ -186,7 +209,11 @@ def test_delete_removes_one_pair_of_a_fingerprint_with_others(tmp_path, kind):
 @pytest.mark.parametrize(("kind", "merged"), crossed(list(KINDS), [False, True]))
 def test_deleting_everything_and_starting_again(tmp_path, kind, merged):
     fingerprints = make_set("families")
-    ids = None if kind == "row" else [f"{i}" if kind == "string" else i for i in range(len(fingerprints))]
+    ids = (
+        None
+        if kind == "row"
+        else [f"{i}" if kind == "string" else i for i in range(len(fingerprints))]
+    )
     path = build(tmp_path / "s", fingerprints, ids)
     with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
         assert store.delete(fingerprints=fingerprints).removed == len(fingerprints)
@@ -214,7 +241,10 @@ def test_the_first_ids_decide_their_kind(tmp_path):
             for wrong in [1, None] if name == "string" else ["y"]:
                 with pytest.raises(fpstore.InputError, match="its ids are"):
                     store.insert(8, wrong)
-            for without in (lambda: store.insert(9), lambda: store.probe_insert_many([FAR], radius=0)):
+            for without in (
+                lambda: store.insert(9),
+                lambda: store.probe_insert_many([FAR], radius=0),
+            ):
                 if name != "row":
                     with pytest.raises(fpstore.InputError, match="give one for each row"):
                         without()
@@ -354,7 +384,9 @@ def test_matches_stay_as_they_were_found(tmp_path, kind):
             seen = {}
             for keys, lims, named in pieces:
                 listed = named if isinstance(named, list) else named.tolist()
-                seen |= {key: set(listed[lims[m] : lims[m + 1]]) for m, key in enumerate(keys.tolist())}
+                seen |= {
+                    key: set(listed[lims[m] : lims[m + 1]]) for m, key in enumerate(keys.tolist())
+                }
             assert seen == wanted
 
 
@@ -362,7 +394,10 @@ def test_matches_stay_as_they_were_found(tmp_path, kind):
 
 
 def test_a_delta_that_has_no_room_for_another_change(path, monkeypatch):
-    """There are 2^32 - 2 of them. The next is refused, whatever it is, until the store is merged."""
+    """There are 2^32 - 2 of them.
+
+    The next is refused, whatever it is, until the store is merged.
+    """
     monkeypatch.setattr("fpstore.query.delta.LAST_VERSION", 3)
     calls = {
         "insert": lambda: store.insert([20], [20]),
@@ -373,11 +408,18 @@ def test_a_delta_that_has_no_room_for_another_change(path, monkeypatch):
     with fpstore.open(path, "r+") as store:
         for value in (10, 11):
             store.insert([value])
-        with pytest.raises(fpstore.StorageError, match="no room for these changes: merge the store; nothing was changed"):
-            store.probe_insert_many([20], [20], 0)  # each row of it takes a version, and so does the whole
+        with pytest.raises(
+            fpstore.StorageError,
+            match="no room for these changes: merge the store; nothing was changed",
+        ):
+            # each row of it takes a version, and so does the whole
+            store.probe_insert_many([20], [20], 0)
         store.insert([12])
         for call in calls.values():
-            with pytest.raises(fpstore.StorageError, match="no room for these changes: merge the store; nothing was changed"):
+            with pytest.raises(
+                fpstore.StorageError,
+                match="no room for these changes: merge the store; nothing was changed",
+            ):
                 call()
         assert list(content_of(store)) == [1, 2, 3, 10, 11, 12]
         store.merge()
@@ -431,9 +473,14 @@ class Asked:
         return getattr(self.kernel, name)
 
 
-@pytest.mark.parametrize(("design", "radius", "way"), [("flip-1", 3, "probe"), ("scan", 3, "probe"), ("flip-1", 4, "scan")])
+@pytest.mark.parametrize(
+    ("design", "radius", "way"),
+    [("flip-1", 3, "probe"), ("scan", 3, "probe"), ("flip-1", 4, "scan")],
+)
 @pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
-def test_a_delta_is_looked_up_beside_tables_that_are_scanned(tmp_path, monkeypatch, design, radius, way):
+def test_a_delta_is_looked_up_beside_tables_that_are_scanned(
+    tmp_path, monkeypatch, design, radius, way
+):
     path = tmp_path / "a.fps"
     fpstore.build(path, [], design=design).close()
     rows = np.random.default_rng(1).integers(0, 2**64, 2_000, dtype=np.uint64)

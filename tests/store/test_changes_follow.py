@@ -1,4 +1,7 @@
-"""Readers of a store that changes: in threads, after other processes died, many at once, and for a long time."""
+"""Readers of a store that changes.
+
+In threads, after other processes died, many at once, and for a long time.
+"""
 
 import gc
 import os
@@ -42,7 +45,10 @@ PAIRS = np.unique(np.random.default_rng(2).integers(0, 2**64, 40, np.uint64))
 
 
 def ask_for_pairs(store, stop):
-    """Ask for fingerprints that are inserted and deleted together; return how often they were there and not."""
+    """Ask for fingerprints that are inserted and deleted together.
+
+    Return how often they were there and not.
+    """
     twins = np.stack([PAIRS, ~PAIRS], 1)
     counts = [0, 0]
     while not stop.is_set() or not all(counts):
@@ -52,7 +58,9 @@ def ask_for_pairs(store, stop):
             assert (there[:, 0] == there[:, 1]).all()
             lims, ids = matches.read_ids()
             assert (np.diff(lims) == 1).all()
-            assert sorted(ids.tolist()) == sorted(np.repeat(np.flatnonzero(there[:, 0]) + 1000, 2).tolist())
+            assert sorted(ids.tolist()) == sorted(
+                np.repeat(np.flatnonzero(there[:, 0]) + 1000, 2).tolist()
+            )
             counts[0] += int(there[:, 0].sum())
             counts[1] += int((~there[:, 0]).sum())
         content = content_of(store)
@@ -67,8 +75,14 @@ def ask_for_pairs(store, stop):
 def test_threads_see_consistent_moments(path, others):
     stop = threading.Event()
     rng = np.random.default_rng(3)
-    with fpstore.open(path, "r+") as store, fpstore.open(path) as other, ThreadPoolExecutor(4) as pool:
-        asked = {"writer": [store] * 3, "reader": [other] * 3, "both": [store, other, other]}[others]
+    with (
+        fpstore.open(path, "r+") as store,
+        fpstore.open(path) as other,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        asked = {"writer": [store] * 3, "reader": [other] * 3, "both": [store, other, other]}[
+            others
+        ]
         results = [pool.submit(ask_for_pairs, each, stop) for each in asked]
         try:
             for step in range(40):
@@ -127,17 +141,28 @@ def test_a_writer_removes_only_folders_of_generations(path):
 
 
 def held(store, value):
-    """Return whether a fingerprint is there, and what the process holds: descriptors, and maps of files that are gone."""
+    """Return whether a fingerprint is there, and what the process holds.
+
+    Descriptors, and maps of files that are gone.
+    """
     there = value in store
     gc.collect()
-    maps = [line for line in Path("/proc/self/maps").read_text().splitlines() if ".fps" in line and "deleted" in line]
+    maps = [
+        line
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if ".fps" in line and "deleted" in line
+    ]
     return there, len(os.listdir("/proc/self/fd")), len(maps)  # noqa: PTH208
 
 
 @pytest.mark.parametrize("ids", ["strings", slow("rows")])
 def test_a_reader_that_follows_gives_everything_back(path, tmp_path, ids):
     if ids == "strings":
-        path = build(tmp_path / "named.fps", make_set("families"), [f"n{i}" for i in range(len(make_set("families")))])
+        path = build(
+            tmp_path / "named.fps",
+            make_set("families"),
+            [f"n{i}" for i in range(len(make_set("families")))],
+        )
     child = reader(path, held)  # before this process opens it: a fork has the maps of both
     with fpstore.open(path, "r+") as store:
         counts = []

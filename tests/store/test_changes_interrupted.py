@@ -1,4 +1,7 @@
-"""Ctrl-C in the middle of changes: the store and this process hold the same afterwards, and the thread may go on."""
+"""Ctrl-C in the middle of changes.
+
+The store and this process hold the same afterwards, and the thread may go on.
+"""
 
 import signal
 import threading
@@ -31,7 +34,9 @@ CHANGES = {
     "insert": lambda s, ids: s.insert([1000, 1001], ids[50:52]),
     "probe_insert": lambda s, ids: s.probe_insert(1000, ids[50], 0),
     "probe_insert_many": lambda s, ids: s.probe_insert_many(words([1000, 1001]), ids[50:52], 0),
-    "probe_upsert_many": lambda s, ids: s.probe_upsert_many(words([1 << 40, 1000, 1001]), [ids[50], ids[50], ids[51]], 0),
+    "probe_upsert_many": lambda s, ids: s.probe_upsert_many(
+        words([1 << 40, 1000, 1001]), [ids[50], ids[50], ids[51]], 0
+    ),
     "delete": lambda s, ids: s.delete(ids=ids[3:5]),
 }
 
@@ -51,7 +56,10 @@ def after(kind, change):
 
 @contextmanager
 def interrupted(owner, name, moment):
-    """Have SIGINT come inside a call of this thread, once, before or after its work; yield the list of the times it came."""
+    """Have SIGINT come inside a call of this thread, once, before or after its work.
+
+    Yield the list of the times it came.
+    """
     original, came = getattr(owner, name), []
 
     def come():
@@ -113,7 +121,9 @@ def build(path, kind):
 
 @pytest.mark.parametrize(
     ("sync", "kind", "change", "name", "moment"),
-    crossed(["commit", "batch"], list(IDS), list(CHANGES), list(CALLS), ["before", "after"], share=14),
+    crossed(
+        ["commit", "batch"], list(IDS), list(CHANGES), list(CALLS), ["before", "after"], share=14
+    ),
 )
 def test_control_c_between_the_commit_and_memory(tmp_path, sync, kind, change, name, moment):
     """Other strings were found under a number, or verify failed."""
@@ -127,7 +137,9 @@ def test_control_c_between_the_commit_and_memory(tmp_path, sync, kind, change, n
         check_goes_on(path, store, [after(kind, None), after(kind, change)], reader)
 
 
-@pytest.mark.parametrize(("kind", "name"), crossed(list(IDS), ["append", "force", "apply", "publish", "show"]))
+@pytest.mark.parametrize(
+    ("kind", "name"), crossed(list(IDS), ["append", "force", "apply", "publish", "show"])
+)
 def test_a_second_control_c_while_the_first_is_met(tmp_path, kind, name):
     """The change is taken back, or taken up anew; that is interrupted too."""
     path = build(tmp_path / "s", kind)
@@ -171,7 +183,10 @@ CALLS_OF_A_MERGE = {
 }
 
 
-@pytest.mark.parametrize(("kind", "name", "moment"), crossed(list(IDS), list(CALLS_OF_A_MERGE), ["before", "after"], share=4))
+@pytest.mark.parametrize(
+    ("kind", "name", "moment"),
+    crossed(list(IDS), list(CALLS_OF_A_MERGE), ["before", "after"], share=4),
+)
 def test_control_c_where_a_merge_makes_its_generation_current(tmp_path, kind, name, moment):
     owner, name = CALLS_OF_A_MERGE[name], name.rpartition(".")[2]
     path = build(tmp_path / "s", kind)
@@ -225,7 +240,8 @@ def interrupt_often(work, count, seconds):
         signal.signal(signal.SIGALRM, old)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file that was being opened
+# a file that was being opened
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("what", "sync", "kind"),
     crossed(
@@ -236,14 +252,19 @@ def interrupt_often(work, count, seconds):
     ),
 )
 def test_interrupts_anywhere_lock_nobody_out(tmp_path, what, sync, kind):
-    """A note that a thread is in the middle of a change could stay behind: then it could change the store no more."""
+    """A note that a thread is in the middle of a change could stay behind.
+
+    Then it could change the store no more.
+    """
     path = build(tmp_path / "s", kind)
     rng = np.random.default_rng(1)
     name = str if kind == "string" else int
     calls = {
         "insert": lambda s, f: s.insert([f, f ^ 1], [name(f), name(f + 1)]),
         "probe_insert": lambda s, f: s.probe_insert(f, name(f)),
-        "probe_insert_many": lambda s, f: s.probe_insert_many([f, f ^ 1], [name(f), name(f + 1)], threads=1),
+        "probe_insert_many": lambda s, f: s.probe_insert_many(
+            [f, f ^ 1], [name(f), name(f + 1)], threads=1
+        ),
         "delete": lambda s, f: (s.insert(f, name(f)), s.delete(fingerprints=[f])),
         "flush": lambda s, f: (s.insert(f, name(f)), s.flush()),
         "merge": lambda s, f: (s.insert(f, name(f)), s.merge(threads=1)),
@@ -251,7 +272,11 @@ def test_interrupts_anywhere_lock_nobody_out(tmp_path, what, sync, kind):
     count = 20 if what == "merge" else 200
     with fpstore.open(path, "r+", sync=sync) as store:
         fingerprints = iter(rng.integers(2**62, 2**63, 10**6).tolist())
-        interrupt_often(lambda: calls[what](store, next(fingerprints)), count, 0.003 if what == "merge" else 0.0003)
+        interrupt_often(
+            lambda: calls[what](store, next(fingerprints)),
+            count,
+            0.003 if what == "merge" else 0.0003,
+        )
         before = len(store)
         store.insert(12345, name(12345))
         assert len(store) == before + 1

@@ -78,8 +78,17 @@ def test_nothing_is_left_of_the_old_generation(path):
         for number in range(2, 6):
             store.insert([number])
             store.merge()
-            files = ["ids.mdb", "log", "table-000.fpt", "table-001.fpt", "filter-000.fpf", "filter-001.fpf"]
-            assert listing(path) == sorted([f"gen-{number:08}", *files, "manifest.json", "writer.lock"])
+            files = [
+                "ids.mdb",
+                "log",
+                "table-000.fpt",
+                "table-001.fpt",
+                "filter-000.fpf",
+                "filter-001.fpf",
+            ]
+            assert listing(path) == sorted(
+                [f"gen-{number:08}", *files, "manifest.json", "writer.lock"]
+            )
             assert store.stats()["generation"] == number
             assert store.stats()["delta"]["changes"] == 0
 
@@ -183,7 +192,9 @@ def test_changes_during_a_merge_are_kept(tmp_path, path, monkeypatch, place, syn
         assert content_of(again) == model.content
 
 
-@pytest.mark.parametrize(("place", "again"), crossed(list(PLACES), [["n0", "new", "n58", "n2"], ["n59"]]))
+@pytest.mark.parametrize(
+    ("place", "again"), crossed(list(PLACES), [["n0", "new", "n58", "n2"], ["n59"]])
+)
 def test_strings_that_come_into_use_again_during_a_merge(named, monkeypatch, place, again):
     held = hold(monkeypatch, place)
     gone = [*(f"n{i}" for i in range(0, 60, 2)), "n59"]
@@ -348,7 +359,10 @@ def test_two_merges_take_turns(path, monkeypatch):
 
 
 def test_a_join_that_cannot_be_taken_up_is_seen_by_its_own_process_too(tmp_path, path, monkeypatch):
-    """It is current, but the disk refuses everything from then on: the writer answers as every other process does."""
+    """It is current, but the disk refuses everything from then on.
+
+    The writer answers as every other process does.
+    """
 
     def replaced(*args):
         publish_manifest(*args)

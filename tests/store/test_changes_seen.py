@@ -16,7 +16,9 @@ from fpstore.format.log_writer import LogWriter
 
 @pytest.fixture
 def path(tmp_path):
-    fpstore.build(tmp_path / "s.fps", words([1, 2, 3]), radius=2, design="flip-2", block_bytes=128).close()
+    fpstore.build(
+        tmp_path / "s.fps", words([1, 2, 3]), radius=2, design="flip-2", block_bytes=128
+    ).close()
     return tmp_path / "s.fps"
 
 
@@ -91,7 +93,9 @@ def test_a_commit_of_what_is_so_already_makes_it_durable(path, monkeypatch, sync
             ),
             2**40,
         ):
-            store.insert([value - 1, value], [value - 1, value], sync="commit" if value == 2**40 else sync)
+            store.insert(
+                [value - 1, value], [value - 1, value], sync="commit" if value == 2**40 else sync
+            )
             store.insert(value, value, sync=sync)
             store.delete(fingerprints=value - 1, sync=sync)
             store.insert(value + 2**50, value + 2**50, sync=sync)
@@ -101,13 +105,16 @@ def test_a_commit_of_what_is_so_already_makes_it_durable(path, monkeypatch, sync
 
 
 @pytest.mark.parametrize("sync", ["commit", "none"])
-def test_readers_do_not_see_what_a_killed_writer_had_not_published_until_the_next_writer_opens(path, monkeypatch, sync):
+def test_readers_do_not_see_what_a_killed_writer_had_not_published_until_the_next_writer_opens(
+    path, monkeypatch, sync
+):
     """It may not be durable, and only a writer can make it so: docs/operations.md, "Durability"."""
 
     def work(pipe):
         store = fpstore.open(path, "r+", sync=sync)
         store.insert(100, sync="commit")
-        # With "commit", the process dies when the record is written and synced, and nobody has been told.
+        # With "commit", the process dies when the record is written and synced, and nobody has been
+        # told.
         monkeypatch.setattr(LogWriter, "publish", lambda log: os.kill(os.getpid(), signal.SIGKILL))
         store.insert(101)
         pipe.send("returned")
@@ -136,7 +143,10 @@ def test_readers_do_not_see_what_a_killed_writer_had_not_published_until_the_nex
 
 @pytest.mark.parametrize("sync", ["commit", "batch", "none"])
 def test_a_killed_process_loses_nothing(path, sync):
-    """What was inserted is in the file when the call returns; only when the machine stops, sync decides what is lost."""
+    """What was inserted is in the file when the call returns.
+
+    Only when the machine stops, sync decides what is lost.
+    """
 
     def work(pipe):
         store = fpstore.open(path, "r+", sync=sync)
@@ -186,7 +196,9 @@ def test_there_is_one_writer(path):
 
     child = Child(work)
     child.receive()
-    with pytest.raises(fpstore.StoreLockedError, match=f"process {child.pid} has it open for writing"):
+    with pytest.raises(
+        fpstore.StoreLockedError, match=f"process {child.pid} has it open for writing"
+    ):
         fpstore.open(path, "r+")
     with fpstore.open(path) as store:  # readers are welcome
         assert 1000 in store
@@ -214,7 +226,9 @@ def test_a_fork_in_the_middle_of_changes_can_close(path):
         thread.start()
         try:
             for _ in range(12):
-                child = Child(lambda pipe: (pipe.send(1 in store), store.close(), pipe.send("closed")))
+                child = Child(
+                    lambda pipe: (pipe.send(1 in store), store.close(), pipe.send("closed"))
+                )
                 assert child.receive(20) is True
                 assert child.receive(20) == "closed"
                 assert child.end() == 0
@@ -250,15 +264,25 @@ def kill_in_a_merge(path, other, owner, name):
 def test_a_merge_that_a_dead_writer_had_announced_never_becomes_current(path):
     with fpstore.open(path) as other:
         kill_in_a_merge(path, other, merge, "publish_manifest")
-        assert sorted(entry.name for entry in path.glob("*.json*")) == ["manifest.json", "manifest.json.tmp"]
+        assert sorted(entry.name for entry in path.glob("*.json*")) == [
+            "manifest.json",
+            "manifest.json.tmp",
+        ]
         for _ in range(2):
             assert seen(other, 50) == [True]
         assert other._tracker._coming is not None
         with fpstore.open(path) as later, fpstore.open(path, "r+") as store:
-            assert other.stats()["generation"] == store.stats()["generation"] == later.stats()["generation"] == 1
+            assert (
+                other.stats()["generation"]
+                == store.stats()["generation"]
+                == later.stats()["generation"]
+                == 1
+            )
             assert [entry.name for entry in path.glob("gen-*")] == ["gen-00000001"]
             store.insert(101)
-            assert seen(store, 50, 101) == seen(other, 50, 101) == seen(later, 50, 101) == [True, True]
+            assert (
+                seen(store, 50, 101) == seen(other, 50, 101) == seen(later, 50, 101) == [True, True]
+            )
             store.merge()
             store.insert(102)
             assert other.stats()["generation"] == 2
@@ -269,7 +293,15 @@ def test_a_merge_that_a_dead_writer_had_announced_never_becomes_current(path):
 @pytest.mark.parametrize("told", ["before this process has it", "after this process has it"])
 def test_a_merge_that_a_dead_writer_did_not_tell_of(path, told):
     with fpstore.open(path) as other:
-        kill_in_a_merge(path, other, *((Committer, "switch") if told == "before this process has it" else (LogWriter, "close")))
+        kill_in_a_merge(
+            path,
+            other,
+            *(
+                (Committer, "switch")
+                if told == "before this process has it"
+                else (LogWriter, "close")
+            ),
+        )
         assert other.stats()["generation"] == 2
         assert seen(other, 50) == [True]
         with fpstore.open(path, "r+") as store:

@@ -1,4 +1,7 @@
-"""Descriptors of removed files: a thread closes them, so that no question waits for the system to free them."""
+"""Descriptors of removed files.
+
+A thread closes them, so that no question waits for the system to free them.
+"""
 
 import os
 from contextlib import nullcontext
@@ -34,7 +37,9 @@ def test_a_thread_closes_a_large_file_that_was_removed(removed, monkeypatch):
     wait_for(lambda: not is_open(removed))
 
 
-@pytest.mark.parametrize(("size", "remove"), [(closing.SLOW_BYTES, False), (closing.SLOW_BYTES - 1, True)])
+@pytest.mark.parametrize(
+    ("size", "remove"), [(closing.SLOW_BYTES, False), (closing.SLOW_BYTES - 1, True)]
+)
 def test_other_files_are_closed_at_once(tmp_path, size, remove):
     path = tmp_path / "file"
     path.write_bytes(bytes(size))

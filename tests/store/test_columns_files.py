@@ -1,4 +1,7 @@
-"""Files of column tables: the writer against the reference, headers with every field wrong, damage to every part."""
+"""Files of column tables.
+
+The writer against the reference, headers with every field wrong, damage to every part.
+"""
 
 import struct
 import threading
@@ -26,7 +29,13 @@ from column_sets import (
 from speeds import SOME_WIDTHS
 
 from fpstore import _kernel
-from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, InputError, StoreNotFoundError
+from fpstore.errors import (
+    CorruptStoreError,
+    FormatVersionError,
+    FpstoreError,
+    InputError,
+    StoreNotFoundError,
+)
 from fpstore.format import column_table
 from fpstore.format.column_table import ColumnTable, ColumnWriter
 from fpstore.format.layout import KIND_COPIES, KIND_REFERENCES, KIND_ROWS, ColumnLayout
@@ -34,11 +43,20 @@ from fpstore.format.layout import KIND_COPIES, KIND_REFERENCES, KIND_ROWS, Colum
 
 def numbers(words, width):
     """Return fingerprints as integers."""
-    return [sum(word << 64 * i for i, word in enumerate(reversed(row))) >> (64 - min(width, 64)) for row in words.tolist()]
+    return [
+        sum(word << 64 * i for i, word in enumerate(reversed(row))) >> (64 - min(width, 64))
+        for row in words.tolist()
+    ]
 
 
 def referred(layout):
-    fields = (layout.kind, layout.width, tuple(layout.permutation), layout.bucket_bits, layout.tag_bits)
+    fields = (
+        layout.kind,
+        layout.width,
+        tuple(layout.permutation),
+        layout.bucket_bits,
+        layout.tag_bits,
+    )
     return reference.Layout(*fields, layout.threshold, layout.table, layout.table_count)
 
 
@@ -69,7 +87,11 @@ def test_the_writer_writes_what_the_format_page_says(tmp_path, width, tables, bu
     if width > 64:
         layouts.append(rows_layout(width, len(words), digest, bucket_bits))
     for layout in layouts:
-        entries = as_given(words) if layout.kind == KIND_ROWS else keys_of(words, layout.permutation, bucket_bits, width)
+        entries = (
+            as_given(words)
+            if layout.kind == KIND_ROWS
+            else keys_of(words, layout.permutation, bucket_bits, width)
+        )
         path = write(tmp_path / "t", layout, entries, pieces=1 + count % 3)
         assert path.read_bytes() == reference.build(referred(layout), numbers(words, width))
 
@@ -77,7 +99,9 @@ def test_the_writer_writes_what_the_format_page_says(tmp_path, width, tables, bu
 def test_large_sections_are_written_page_by_page(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     words = make_set("uniform", 64, 30_000, rng)
-    layout = ColumnLayout(KIND_COPIES, 64, len(words), _kernel.digest(as_given(words)), bytes(range(64)))
+    layout = ColumnLayout(
+        KIND_COPIES, 64, len(words), _kernel.digest(as_given(words)), bytes(range(64))
+    )
     for size in (1, 4096, 10_000, 1 << 30):
         monkeypatch.setattr(column_table, "SECTION_BYTES", size)
         path = write(tmp_path / str(size), layout, as_given(words), pieces=37)
@@ -90,7 +114,9 @@ def test_counters_are_those_of_the_conditions(tmp_path):
     words = make_set("clustered", 64, 400, rng)
     built = Built(tmp_path, words, 64, 5, 8, rng)
     layouts = [
-        reference.Layout(KIND_COPIES, 64, tuple(r.kernel.permutation), 8, r.kernel.tag_bits, 0, i, 5)
+        reference.Layout(
+            KIND_COPIES, 64, tuple(r.kernel.permutation), 8, r.kernel.tag_bits, 0, i, 5
+        )
         for i, r in enumerate(built.readers)
     ]
     for query in as_given(make_queries(words, 64, 20, 8, rng)).tolist():
@@ -118,15 +144,25 @@ def test_a_writer_refuses_what_its_layout_does_not_say(tmp_path):
     with pytest.raises(CorruptStoreError, match="entries instead of 10"):
         writer.feed(np.arange(20, dtype=np.uint64))
     writer.abort()
-    writer = ColumnWriter(tmp_path / "wide", layout._replace(width=32, permutation=bytes(range(32))))
+    writer = ColumnWriter(
+        tmp_path / "wide", layout._replace(width=32, permutation=bytes(range(32)))
+    )
     with pytest.raises(InputError, match="below"):
         writer.feed(np.array([1], np.uint64))
     writer.abort()
     for change in (
-        {"kind": 3}, {"kind": KIND_REFERENCES}, {"width": 16, "permutation": bytes(range(16))}, {"bucket_bits": 7}, {"table": 1},
+        {"kind": 3},
+        {"kind": KIND_REFERENCES},
+        {"width": 16, "permutation": bytes(range(16))},
+        {"bucket_bits": 7},
+        {"table": 1},
         {"bucket_bits": 20},
-        {"tag_bits": 17}, {"threshold": 17}, {"fingerprint_count": 2**32}, {"permutation": bytes(64)}, {"table_count": 2**16},
-    ):  # fmt: skip
+        {"tag_bits": 17},
+        {"threshold": 17},
+        {"fingerprint_count": 2**32},
+        {"permutation": bytes(64)},
+        {"table_count": 2**16},
+    ):
         with pytest.raises((ValueError, TypeError), match=r"column table|arguments"):
             ColumnWriter(tmp_path / "t", layout._replace(**change))
 
@@ -236,11 +272,16 @@ def test_forged_pages_are_met_with_errors_or_wrong_answers_only(tmp_path, width)
 @pytest.mark.parametrize("width", [64, 256])
 def test_bytes_that_change_after_they_were_verified_are_never_read_out_of_bounds(tmp_path, width):
     built, queries, right = built_files(tmp_path, width)
-    data = [np.fromfile(r.path, np.uint8) for r in [*built.readers, *([built.rows] if built.rows else [])]]
+    data = [
+        np.fromfile(r.path, np.uint8)
+        for r in [*built.readers, *([built.rows] if built.rows else [])]
+    ]
     opened = [_kernel.ColumnTable(part, "t") for part in data]
 
     def probe(radius, thresholds):
-        return _kernel.ColumnProber(opened[:4], opened[4] if opened[4:] else None, thresholds).probe(queries, radius)
+        return _kernel.ColumnProber(
+            opened[:4], opened[4] if opened[4:] else None, thresholds
+        ).probe(queries, radius)
 
     ended = threading.Event()
 
@@ -274,11 +315,18 @@ def test_a_reference_to_another_row_is_damage(tmp_path):
     table = reader.kernel
     data = bytearray(reader.path.read_bytes())
     size = (table.rest_bits + 7) // 8
-    rests = np.frombuffer(data, np.uint8)[table.rest_offset : table.rest_offset + size * table.count].reshape(-1, size)
-    data[table.rest_offset : table.rest_offset + size * table.count] = np.roll(rests, 1, axis=0).tobytes()
+    rests = np.frombuffer(data, np.uint8)[
+        table.rest_offset : table.rest_offset + size * table.count
+    ].reshape(-1, size)
+    data[table.rest_offset : table.rest_offset + size * table.count] = np.roll(
+        rests, 1, axis=0
+    ).tobytes()
     reader.path.write_bytes(resealed(data, table))
     open_again(built)
-    with pytest.raises(CorruptStoreError, match=r"table-0, entry \d+: a reference leads to a row of another bucket or tag"):
+    with pytest.raises(
+        CorruptStoreError,
+        match=r"table-0, entry \d+: a reference leads to a row of another bucket or tag",
+    ):
         built.probe(queries, 6, even_thresholds(6, 4))
     with pytest.raises(CorruptStoreError, match=r"another bucket or tag|out of order"):
         verify(built.readers[0], built.rows)
@@ -311,8 +359,14 @@ def test_a_ring_is_checked(tmp_path):
     wide.mkdir()
     referring, _, _ = built_files(wide, 128, 100)
     tables = [r.kernel for r in built.readers]
-    for wrong in ([tables[0], tables[0], *tables[2:]], [tables[1], tables[0], *tables[2:]], [], [tables[0]] * 65,
-                  [smaller.readers[0].kernel, *tables[1:]], [referring.rows.kernel]):  # fmt: skip
+    for wrong in (
+        [tables[0], tables[0], *tables[2:]],
+        [tables[1], tables[0], *tables[2:]],
+        [],
+        [tables[0]] * 65,
+        [smaller.readers[0].kernel, *tables[1:]],
+        [referring.rows.kernel],
+    ):
         with pytest.raises(ValueError, match=r"ring|sets|row file"):
             _kernel.ColumnProber(wrong)
     with pytest.raises(ValueError, match="row file"):
@@ -332,5 +386,6 @@ def test_a_ring_is_checked(tmp_path):
         referring.readers[0].kernel.locate(np.empty((1, 2), np.uint64))
     narrow = tmp_path / "narrow"
     narrow.mkdir()
-    with pytest.raises(ValueError, match="below its width"):  # fingerprints of 32 bits have no lower half
+    # fingerprints of 32 bits have no lower half
+    with pytest.raises(ValueError, match="below its width"):
         built_files(narrow, 32, 10)[0].probe(np.array([1], np.uint64), 1, even_thresholds(1, 4))

@@ -18,16 +18,33 @@ def described(name, radius, width=64, **changes):
 
 def test_described_tables_of_every_kind_are_those_of_the_name():
     """Kind and bits of the tag were dropped, and the tables became blocks."""
-    for name, radius, width in (("manku-4", 3, 64), ("columns-4", 8, 64), ("columns-16", 31, 256), ("dealt-6-10", 10, 128)):
-        assert design(described(name, radius, width), radius, width).tables == design(name, radius, width).tables
+    for name, radius, width in (
+        ("manku-4", 3, 64),
+        ("columns-4", 8, 64),
+        ("columns-16", 31, 256),
+        ("dealt-6-10", 10, 128),
+    ):
+        assert (
+            design(described(name, radius, width), radius, width).tables
+            == design(name, radius, width).tables
+        )
 
 
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        (described("columns-4", 8)[:3] + described("flip-4", 8)[:1], "of blocks, or of copies, or rows and then references"),
-        (described("columns-4", 8, t3={"flips": 3}), "flips of 4 column tables at radius 8 are 1, 1, 1, 2, got 1, 1, 1, 3"),
-        (described("columns-4", 8, t1={"tags": 16}), "permutation .source bits. and prefix_bits, flips, kind, tag_bits"),
+        (
+            described("columns-4", 8)[:3] + described("flip-4", 8)[:1],
+            "of blocks, or of copies, or rows and then references",
+        ),
+        (
+            described("columns-4", 8, t3={"flips": 3}),
+            "flips of 4 column tables at radius 8 are 1, 1, 1, 2, got 1, 1, 1, 3",
+        ),
+        (
+            described("columns-4", 8, t1={"tags": 16}),
+            "permutation .source bits. and prefix_bits, flips, kind, tag_bits",
+        ),
         (described("manku-4", 3, t1={"permutation": "xy"}), "a table description is a dict"),
     ],
 )
@@ -39,7 +56,11 @@ def test_described_tables_that_cannot_be_probed_are_refused(tables, message):
 
 
 def test_a_manifest_with_tables_of_both_kinds_is_damaged():
-    data = {"name": "custom", "radius": 8, "tables": described("columns-4", 8)[:3] + described("flip-4", 8)[:1]}
+    data = {
+        "name": "custom",
+        "radius": 8,
+        "tables": described("columns-4", 8)[:3] + described("flip-4", 8)[:1],
+    }
     with pytest.raises(CorruptStoreError, match="malformed"):
         Design.from_json(data)
 
@@ -53,11 +74,28 @@ def test_more_fingerprints_than_a_column_table_has_are_refused_early():
 
 def wide(**changes):
     rows = {"permutation": list(range(128)), "prefix_bits": 16, "kind": "rows", **changes}
-    return [rows, {"permutation": list(range(128)), "prefix_bits": 12, "flips": 1, "kind": "references", "tag_bits": 16}]
+    return [
+        rows,
+        {
+            "permutation": list(range(128)),
+            "prefix_bits": 12,
+            "flips": 1,
+            "kind": "references",
+            "tag_bits": 16,
+        },
+    ]
 
 
 def one(width, **changes):
-    return [{"permutation": list(range(width)), "prefix_bits": 12, "flips": 1, "kind": "copies", **changes}]
+    return [
+        {
+            "permutation": list(range(width)),
+            "prefix_bits": 12,
+            "flips": 1,
+            "kind": "copies",
+            **changes,
+        }
+    ]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +104,11 @@ def one(width, **changes):
         (128, wide(flips=1), "a table of rows has the identity permutation, 16 prefix_bits"),
         (128, wide(prefix_bits=8), "a table of rows has"),
         (128, wide(tag_bits=5), "a table of rows has"),
-        (64, one(64, prefix_bits=7), "has 8 to 19 prefix_bits, and with tag_bits at most 64, got 7 and 0"),
+        (
+            64,
+            one(64, prefix_bits=7),
+            "has 8 to 19 prefix_bits, and with tag_bits at most 64, got 7 and 0",
+        ),
         (64, one(64, prefix_bits=20), "got 20 and 0"),
         (32, one(32, prefix_bits=19, tag_bits=16), "with tag_bits at most 32, got 19 and 16"),
         (128, one(128), "column tables of 128 bits are references and rows, got copies"),
@@ -102,9 +144,14 @@ def test_numbers_in_names_are_written_in_one_way():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "radius", "width"), [("striped-31-2", 64, 256), ("blocks-9-5", 16, 64)])
+@pytest.mark.parametrize(
+    ("name", "radius", "width"), [("striped-31-2", 64, 256), ("blocks-9-5", 16, 64)]
+)
 def test_a_proof_ends(name, radius, width):
-    """Which flips a radius needs was looked for without an end; what is left is exact all the same."""
+    """Which flips a radius needs was looked for without an end.
+
+    What is left is exact all the same.
+    """
     made = design(name, radius, width)
     assert len(made.lookups(1 << 20, radius)) <= len(made.tables)
 

@@ -1,4 +1,7 @@
-"""Designs cover what they promise, by enumeration: every way that errors can fall over the classes of bits."""
+"""Designs cover what they promise, by enumeration.
+
+Every way that errors can fall over the classes of bits.
+"""
 
 import itertools
 from functools import lru_cache
@@ -62,12 +65,17 @@ def specs(made):
 
 
 def classes(tables):
-    """Group the 64 bits by the tables that they lead in: membership (classes, tables) and size of each class."""
+    """Group the 64 bits by the tables that they lead in.
+
+    Membership (classes, tables) and size of each class.
+    """
     members = {}
     for bit in range(64):
         key = tuple(bit in leading for leading, _ in tables)
         members.setdefault(key, []).append(bit)
-    return np.array(list(members), dtype=np.int64).reshape(len(members), len(tables)), list(members.values())
+    return np.array(list(members), dtype=np.int64).reshape(len(members), len(tables)), list(
+        members.values()
+    )
 
 
 @lru_cache(maxsize=64)
@@ -76,7 +84,9 @@ def placements(class_count, errors):
     rows = comb(class_count + errors - 1, errors)
     assert rows < 2_000_000
     chosen = np.fromiter(
-        itertools.chain.from_iterable(itertools.combinations_with_replacement(range(class_count), errors)),
+        itertools.chain.from_iterable(
+            itertools.combinations_with_replacement(range(class_count), errors)
+        ),
         np.int64,
         rows * errors,
     ).reshape(rows, errors)
@@ -90,7 +100,9 @@ def possible(tables, errors):
     membership, bits = classes(tables)
     counts = placements(len(bits), errors)
     counts = counts[(counts <= [len(part) for part in bits]).all(axis=1)]
-    met = counts.astype(np.float32) @ membership.astype(np.float32) <= [flips for _, flips in tables]
+    met = counts.astype(np.float32) @ membership.astype(np.float32) <= [
+        flips for _, flips in tables
+    ]
     return counts, met
 
 
@@ -173,25 +185,47 @@ def near(made, lookups_tables, radius, rng, most=1500):
 @pytest.mark.parametrize(
     ("name", "radius"),
     [
-        ("manku-20", 3), ("striped-5-2", 3), ("nested-3-3", 2), ("flip-2", 3), ("scan", 5), ("custom", 4),
+        ("manku-20", 3),
+        ("striped-5-2", 3),
+        ("nested-3-3", 2),
+        ("flip-2", 3),
+        ("scan", 5),
+        ("custom", 4),
         *(slow(name, most) for name, (_, most) in MANKU.items() if name != "manku-20"),
-        *(slow(*case) for case in (("blocks-4-2", 5), ("blocks-9-2", 7), ("striped-4-1", 5), ("nested-4-6", 3))),
-        *(slow(f"flip-{count}", radius) for radius in (1, 3, 7) for count in range(1, radius + 2) if count != 2 or radius != 3),
+        *(
+            slow(*case)
+            for case in (
+                ("blocks-4-2", 5),
+                ("blocks-9-2", 7),
+                ("striped-4-1", 5),
+                ("nested-4-6", 3),
+            )
+        ),
+        *(
+            slow(f"flip-{count}", radius)
+            for radius in (1, 3, 7)
+            for count in range(1, radius + 2)
+            if count != 2 or radius != 3
+        ),
         *(slow(*case) for case in (("flip-4", 10), ("flip-5", 12))),
     ],
-)  # fmt: skip
+)
 def test_kernel_reports_each_placement_exactly_once(name, radius, most):
     made = design(CUSTOM, radius) if name == "custom" else design(name, radius)
     rng = np.random.default_rng(len(made.tables) * 10 + radius)
     for size in (2**5, 2**10, 2**24):
         for smaller in {radius, max(radius - 2, 0)}:
             lookups, tables = looked_up(made, size, smaller)
-            query, fingerprints = near(made, tables, min(radius + 1, 7) if radius < 8 else radius, rng, most)
+            query, fingerprints = near(
+                made, tables, min(radius + 1, 7) if radius < 8 else radius, rng, most
+            )
             prober = _kernel.Prober()
             for lookup in lookups:
                 permutation = np.frombuffer(made.tables[lookup.table].permutation, np.uint8)
                 image = tableimage.build(fingerprints, permutation, 256)
-                prober.add(tableimage.open_table(image), lookup.prefix_bits, lookup.flips, lookup.masks)
+                prober.add(
+                    tableimage.open_table(image), lookup.prefix_bits, lookup.flips, lookup.masks
+                )
             lims, found, distances, _, _ = prober.probe(np.array([query], np.uint64), smaller)
             expected, expected_distances = brute_force.brute_force(fingerprints, query, smaller)
             assert len(expected) > smaller
@@ -203,7 +237,9 @@ def test_kernel_reports_each_placement_exactly_once(name, radius, most):
 # --- covers() -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "radius"), [*((n, most) for n, (_, most) in MANKU.items()), ("flip-3", 5)])
+@pytest.mark.parametrize(
+    ("name", "radius"), [*((n, most) for n, (_, most) in MANKU.items()), ("flip-3", 5)]
+)
 def test_covers_sees_a_missing_table(name, radius):
     tables = design(name, radius).tables
     assert covers(tables, radius)
@@ -217,7 +253,11 @@ def test_covers_sees_a_missing_table(name, radius):
 
 
 @given(
-    st.lists(st.tuples(st.permutations(range(8)), st.integers(1, 6), st.integers(0, 3)), min_size=1, max_size=5),
+    st.lists(
+        st.tuples(st.permutations(range(8)), st.integers(1, 6), st.integers(0, 3)),
+        min_size=1,
+        max_size=5,
+    ),
     st.integers(0, 5),
 )
 @settings(max_examples=150, deadline=None)
@@ -241,10 +281,17 @@ def test_covers_decides_large_nested_designs(count):
 def test_covers_knows_how_many_bits_a_class_has():
     shifted = TableSpec(bytes([*range(1, 64), 0]), 2, 1)
     for shapes, radius, covered in (
-        ([(2, 2)], 7, True), ([(64, 0)], 0, True), ([(64, 0)], 1, False), ([(0, 0)], 7, True), ([(64, 7)], 7, True),
+        ([(2, 2)], 7, True),
+        ([(64, 0)], 0, True),
+        ([(64, 0)], 1, False),
+        ([(0, 0)], 7, True),
+        ([(64, 7)], 7, True),
         ([(64, 6)], 7, False),
-    ):  # fmt: skip
-        assert covers([TableSpec(IDENTITY, *shape) for shape in shapes], radius) == covered, (shapes, radius)
+    ):
+        assert covers([TableSpec(IDENTITY, *shape) for shape in shapes], radius) == covered, (
+            shapes,
+            radius,
+        )
     assert covers([TableSpec(IDENTITY, 2, 1), shifted], 2)
     assert not covers([TableSpec(IDENTITY, 2, 1), shifted], 3)
     assert not covers(design(CUSTOM, 4).tables, 5)
@@ -255,14 +302,19 @@ def test_covers_knows_how_many_bits_a_class_has():
 
 def test_designs_of_the_paper():
     for name, radius, table_count, prefixes in (
-        ("manku-4", 3, 4, {16}), ("manku-10", 3, 10, {25, 26}), ("manku-16", 3, 16, {28}), ("manku-20", 3, 20, {31, 32, 33}),
+        ("manku-4", 3, 4, {16}),
+        ("manku-10", 3, 10, {25, 26}),
+        ("manku-16", 3, 16, {28}),
+        ("manku-20", 3, 20, {31, 32, 33}),
         ("manku-28", 6, 28, {16}),
-    ):  # fmt: skip
+    ):
         made = design(name, radius)
         assert len(made.tables) == table_count
         assert {t.prefix_bits for t in made.tables} == prefixes
         assert not any(t.flips for t in made.tables)
-        with pytest.raises(InputError, match=f"{name} is exact up to radius {radius}, got {radius + 1}"):
+        with pytest.raises(
+            InputError, match=f"{name} is exact up to radius {radius}, got {radius + 1}"
+        ):
             design(name, radius + 1)
 
 
@@ -298,9 +350,21 @@ def test_sort_bits_decide_the_order():
         rng.integers(0, 64, 500, np.uint64) << np.uint64(58),
         rng.integers(0, 2, 500, np.uint64) << rng.integers(0, 64, 500, np.uint64),
     ]
-    known = {IDENTITY: 1, ROTATED: 44, bytes(reversed(range(64))): 63, SHUFFLED: None, bytes([*range(62), 63, 62]): None}
-    for spec in [*design("manku-20", 3).tables, *design("nested-4-4", 3).tables, *(TableSpec(p, 20) for p in known)]:
-        keys = _kernel.permute(np.unique(np.concatenate(some)), np.frombuffer(spec.permutation, np.uint8))
+    known = {
+        IDENTITY: 1,
+        ROTATED: 44,
+        bytes(reversed(range(64))): 63,
+        SHUFFLED: None,
+        bytes([*range(62), 63, 62]): None,
+    }
+    for spec in [
+        *design("manku-20", 3).tables,
+        *design("nested-4-4", 3).tables,
+        *(TableSpec(p, 20) for p in known),
+    ]:
+        keys = _kernel.permute(
+            np.unique(np.concatenate(some)), np.frombuffer(spec.permutation, np.uint8)
+        )
         leading = keys >> np.uint64(64 - spec.sort_bits)
         assert np.array_equal(keys[np.argsort(leading, kind="stable")], np.sort(keys))
         assert 1 <= spec.sort_bits <= 64
@@ -318,7 +382,9 @@ def test_masks_are_all_flips_of_the_prefix():
             assert masks == sorted(masks)
             assert all(mask.bit_count() <= lookup.flips for mask in masks)
             assert all(mask & (2 ** (64 - lookup.prefix_bits) - 1) == 0 for mask in masks)
-            assert lookup.variant_count == sum(comb(lookup.prefix_bits, i) for i in range(lookup.flips + 1))
+            assert lookup.variant_count == sum(
+                comb(lookup.prefix_bits, i) for i in range(lookup.flips + 1)
+            )
 
 
 # --- Refusals -------------------------------------------------------------------------------------
@@ -342,8 +408,17 @@ def test_masks_are_all_flips_of_the_prefix():
         ("nested-3-3", "exact up to radius 2, got 3"),
         ("nested-1-4", "A of 2 to 64"),
         ("nested-4-60", "B of 2 to the number of bits outside a block"),
-        ("columns-9", "9 blocks of 64 bits have 7 each, and the number of a bucket has 8 or more: use at most 8 blocks"),
-        ("dealt-4-17", "dealt-4-17: 4 blocks of 64 bits have 16 each, and the number of a bucket has 8 to 16"),
+        (
+            "columns-9",
+            (
+                "9 blocks of 64 bits have 7 each, and the number of a bucket has 8 or more: use at "
+                "most 8 blocks"
+            ),
+        ),
+        (
+            "dealt-4-17",
+            "dealt-4-17: 4 blocks of 64 bits have 16 each, and the number of a bucket has 8 to 16",
+        ),
     ],
 )
 def test_bad_names(name, message):
@@ -359,15 +434,36 @@ def test_bad_names(name, message):
         ([{"permutation": list(range(64))}], "a table description is a dict"),
         ([{"permutation": "x", "prefix_bits": 16}], "a table description is a dict"),
         ([{"permutation": [300] * 64, "prefix_bits": 16}], "a table description is a dict"),
-        ([{"permutation": list(range(64)), "prefix_bits": "many"}], "a table description is a dict"),
+        (
+            [{"permutation": list(range(64)), "prefix_bits": "many"}],
+            "a table description is a dict",
+        ),
         ([None], "a table description is a dict"),
         ([{"permutation": [0] * 64, "prefix_bits": 16}], "each of 32, 64, 128 or 256 bits once"),
-        ([{"permutation": list(range(63)), "prefix_bits": 16}], "each of 32, 64, 128 or 256 bits once"),
-        ([{"permutation": list(range(64)), "prefix_bits": 65}], "prefix_bits must be 0 to 64, got 65"),
-        ([{"permutation": list(range(64)), "prefix_bits": -1}], "prefix_bits must be 0 to 64, got -1"),
-        ([{"permutation": list(range(64)), "prefix_bits": 2, "flips": 3}], "flips must be 0 to prefix_bits"),
-        ([{"permutation": ROTATED, "prefix_bits": 0}], "first table of a design must have the identity"),
-        ([{"permutation": list(range(64)), "prefix_bits": 64, "flips": 2}], "not exact for radius 3"),
+        (
+            [{"permutation": list(range(63)), "prefix_bits": 16}],
+            "each of 32, 64, 128 or 256 bits once",
+        ),
+        (
+            [{"permutation": list(range(64)), "prefix_bits": 65}],
+            "prefix_bits must be 0 to 64, got 65",
+        ),
+        (
+            [{"permutation": list(range(64)), "prefix_bits": -1}],
+            "prefix_bits must be 0 to 64, got -1",
+        ),
+        (
+            [{"permutation": list(range(64)), "prefix_bits": 2, "flips": 3}],
+            "flips must be 0 to prefix_bits",
+        ),
+        (
+            [{"permutation": ROTATED, "prefix_bits": 0}],
+            "first table of a design must have the identity",
+        ),
+        (
+            [{"permutation": list(range(64)), "prefix_bits": 64, "flips": 2}],
+            "not exact for radius 3",
+        ),
     ],
 )
 def test_bad_tables(tables, message):
@@ -394,7 +490,11 @@ def test_json_round_trip():
 
 def test_striped_blocks_deal_the_bits():
     tables = design("striped-5-2", 3).tables
-    assert (tables[0].permutation, tables[0].prefix_bits, tables[0].flips) == (bytes(range(64)), 64, 0)
+    assert (tables[0].permutation, tables[0].prefix_bits, tables[0].flips) == (
+        bytes(range(64)),
+        64,
+        0,
+    )
     assert len(tables) == 11
     for table in tables[1:]:
         # Of any run of 32 bits about half lead.
@@ -408,7 +508,11 @@ def test_striped_blocks_deal_the_bits():
 # --- A large radius: disjoint blocks cover it, and beyond 16 there is a scan ----------------------
 
 
-@given(st.lists(st.tuples(st.integers(0, 16), st.integers(0, 5)), min_size=1, max_size=4), st.integers(0, 20), st.booleans())
+@given(
+    st.lists(st.tuples(st.integers(0, 16), st.integers(0, 5)), min_size=1, max_size=4),
+    st.integers(0, 20),
+    st.booleans(),
+)
 @settings(max_examples=200, deadline=None)
 def test_covers_of_disjoint_blocks_is_that_of_the_general_search(shapes, radius, whole):
     """They are decided by a sum; a table that another one makes superfluous changes nothing."""
@@ -424,7 +528,8 @@ def test_covers_of_disjoint_blocks_is_that_of_the_general_search(shapes, radius,
 
 
 def test_blocks_of_a_large_radius_cover_it_by_construction(monkeypatch):
-    monkeypatch.setattr("fpstore.design.covering._worthwhile", None)  # the general search is not needed
+    # the general search is not needed
+    monkeypatch.setattr("fpstore.design.covering._worthwhile", None)
     for name in ("flip-1", "flip-4", "flip-9", "flip-17", "striped-4-1", "striped-8-1"):
         tables = design(name, lookup_radius(64)).tables
         assert covers(tables, lookup_radius(64))
@@ -434,17 +539,23 @@ def test_blocks_of_a_large_radius_cover_it_by_construction(monkeypatch):
 def test_a_scan_covers_every_radius():
     for radius in (0, 1, 3, 17, 64):
         made = design("scan", radius)
-        assert [(t.permutation, t.prefix_bits, t.flips) for t in made.tables] == [(identity(64), 0, 0)]
+        assert [(t.permutation, t.prefix_bits, t.flips) for t in made.tables] == [
+            (identity(64), 0, 0)
+        ]
         assert covers(made.tables, 64)
         for smaller in range(1, radius + 1):
             assert made.scans(1 << 20, smaller)
-            assert [(x.prefix_bits, x.variant_count) for x in made.lookups(1 << 20, smaller)] == [(0, 1)]
+            assert [(x.prefix_bits, x.variant_count) for x in made.lookups(1 << 20, smaller)] == [
+                (0, 1)
+            ]
         assert not made.scans(1 << 20, 0)
 
 
 def test_above_radius_16_there_is_only_a_scan():
     for name in ("flip-4", "manku-4", "blocks-8-1", "nested-9-9"):
-        with pytest.raises(InputError, match="above radius 16, look-ups cost more than a scan: use scan or auto"):
+        with pytest.raises(
+            InputError, match="above radius 16, look-ups cost more than a scan: use scan or auto"
+        ):
             design(name, 17)
     with pytest.raises(InputError, match="got radius 20: use scan or auto"):
         design([TableSpec(identity(64), 20, 19)], 20)

@@ -1,4 +1,7 @@
-"""Dictionaries of string ids: strings of equal hashes, odd strings, through builds, inserts, merges, joins and exports."""
+"""Dictionaries of string ids.
+
+Strings of equal hashes, odd strings, through builds, inserts, merges, joins and exports.
+"""
 
 import json
 import threading
@@ -28,7 +31,9 @@ def asked(store, content):
     assert held(store) == {fingerprint: [name] for fingerprint, name in content.items()}
     names = list(content.values())
     lims, found = store.fingerprints_of(names)
-    assert [found[a:b].tolist() for a, b in pairwise(lims)] == [[fingerprint] for fingerprint in content]
+    assert [found[a:b].tolist() for a, b in pairwise(lims)] == [
+        [fingerprint] for fingerprint in content
+    ]
     for fingerprint, name in list(content.items())[::5]:
         assert store.ids[name] == [fingerprint]
 
@@ -83,14 +88,19 @@ def test_strings_of_equal_hashes_through_inserts_deletes_and_merges(tmp_path, eq
 
 def test_strings_of_equal_hashes_through_a_join_and_a_split(tmp_path, equal_hashes):
     """Some strings are in both stores, with other numbers."""
-    contents = [{i: f"{'abc'[i % 3]}{i}" for i in range(40)}, {100 + i: f"{'abc'[i % 3]}{i}" for i in range(60)[::-1]}]
+    contents = [
+        {i: f"{'abc'[i % 3]}{i}" for i in range(40)},
+        {100 + i: f"{'abc'[i % 3]}{i}" for i in range(60)[::-1]},
+    ]
     for place, content in enumerate(contents):
         with fpstore.build(tmp_path / f"{place}", list(content), list(content.values())) as store:
             asked(store, content)
     with fpstore.open(tmp_path / "0", "r+") as store:
         store.insert([7777], ["b58"])
         store.absorb(tmp_path / "1")
-        assert held(store) == {f: [name] for f, name in (contents[0] | contents[1] | {7777: "b58"}).items()}
+        assert held(store) == {
+            f: [name] for f, name in (contents[0] | contents[1] | {7777: "b58"}).items()
+        }
         assert store.ids["b58"] == [158, 7777]
         assert snapshot_of(store).generation.record.first_string == 60
         new = [name for name in contents[1].values() if int(name[1:]) >= 40 and name != "b58"]
@@ -105,10 +115,32 @@ def test_strings_of_equal_hashes_through_a_join_and_a_split(tmp_path, equal_hash
 # --- Odd strings ----------------------------------------------------------------------------------
 
 ODD = [
-    "\t", "a\tb", "\n", "a\nb\r\n", "\0", "a\0", "\0a", "\u2028", "\u2029", "\x85", "🙂", "👩\u200d👩\u200d👧", "ÿ", "\xff\xff",
-    "文档", "ÿa",
-    "\U0010ffff", "e\u0301", "é", " ", "x" * MAX_BYTES, "🙂" * (MAX_BYTES // 4), "y" * (MAX_BYTES - 1), "id", "null",
-]  # fmt: skip
+    "\t",
+    "a\tb",
+    "\n",
+    "a\nb\r\n",
+    "\0",
+    "a\0",
+    "\0a",
+    "\u2028",
+    "\u2029",
+    "\x85",
+    "🙂",
+    "👩\u200d👩\u200d👧",
+    "ÿ",
+    "\xff\xff",
+    "文档",
+    "ÿa",
+    "\U0010ffff",
+    "e\u0301",
+    "é",
+    " ",
+    "x" * MAX_BYTES,
+    "🙂" * (MAX_BYTES // 4),
+    "y" * (MAX_BYTES - 1),
+    "id",
+    "null",
+]
 
 
 def test_odd_strings_through_everything(tmp_path):
@@ -135,7 +167,9 @@ def test_odd_strings_through_everything(tmp_path):
     assert sorted(row["id"] for row in rows) == sorted(content.values())
 
 
-@pytest.mark.parametrize("bad", ["", "\ud800", "a\udfff", "x" * (MAX_BYTES + 1), "🙂" * (MAX_BYTES // 4) + "a"])
+@pytest.mark.parametrize(
+    "bad", ["", "\ud800", "a\udfff", "x" * (MAX_BYTES + 1), "🙂" * (MAX_BYTES // 4) + "a"]
+)
 def test_what_is_no_string_id_is_refused_and_not_found(tmp_path, bad):
     with pytest.raises(fpstore.InputError):
         fpstore.build(tmp_path / "s", [1, 2], ["a", bad])
@@ -154,7 +188,11 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=3
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.lists(NAMES, min_size=1, max_size=60), st.lists(NAMES, max_size=30), st.randoms(use_true_random=False))
+@given(
+    st.lists(NAMES, min_size=1, max_size=60),
+    st.lists(NAMES, max_size=30),
+    st.randoms(use_true_random=False),
+)
 def test_any_strings(tmp_path_factory, names, more, random):
     path = tmp_path_factory.mktemp("any") / "s"
     fpstore.build(path, list(range(len(names))), names).close()
@@ -164,9 +202,13 @@ def test_any_strings(tmp_path_factory, names, more, random):
         gone = {random.choice(names) for _ in range(3)}
         store.delete(ids=list(gone))
         store.merge()
-        assert held(store) == {fingerprint: [name] for fingerprint, name in rows if name not in gone}
+        assert held(store) == {
+            fingerprint: [name] for fingerprint, name in rows if name not in gone
+        }
         for name in {*names, *more}:
-            stored = [fingerprint for fingerprint, other in rows if other == name and name not in gone]
+            stored = [
+                fingerprint for fingerprint, other in rows if other == name and name not in gone
+            ]
             assert store.fingerprints_of([name])[1].tolist() == stored
 
 

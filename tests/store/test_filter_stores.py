@@ -7,7 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import fine
-from filtering import NEAR, STORED, N, assert_alike, files_of, generation_of, given, random_rows, shapes_of
+from filtering import (
+    NEAR,
+    STORED,
+    N,
+    assert_alike,
+    files_of,
+    generation_of,
+    given,
+    random_rows,
+    shapes_of,
+)
 from speeds import slow
 
 import fpstore
@@ -19,7 +29,10 @@ from fpstore.format.manifest import read_manifest
 
 
 def check_filters(path: Path, wanted: bool | str) -> dict[int, FilterShape]:
-    """Check that a store has the filters that its setting and size ask for, whole and no others; return their shapes."""
+    """Check that a store has the filters that its setting and size ask for, whole and no others.
+
+    Return their shapes.
+    """
     with fpstore.open(path) as store:
         manifest, count = read_manifest(path), generation_of(store).count
         assert manifest.filter == wanted
@@ -32,16 +45,25 @@ def check_filters(path: Path, wanted: bool | str) -> dict[int, FilterShape]:
         return expected
 
 
-@pytest.mark.parametrize(("wanted", "prefer", "kept"), [
-    (True, "balance", True), (True, "space", True), (False, "speed", False), ("auto", "balance", "auto"),
-    ("auto", "speed", True), ("auto", "space", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wanted", "prefer", "kept"),
+    [
+        (True, "balance", True),
+        (True, "space", True),
+        (False, "speed", False),
+        ("auto", "balance", "auto"),
+        ("auto", "speed", True),
+        ("auto", "space", False),
+    ],
+)
 def test_what_a_store_remembers(tmp_path, wanted, prefer, kept):
     """A preference settles what is left to choose."""
     path = tmp_path / "s"
     fpstore.build(path, STORED, design="flip-2", filter=wanted, prefer=prefer).close()
     shapes = check_filters(path, kept)
-    told = {True: "all that save time", False: "none", "auto": "those that pay for their bytes"}[kept]
+    told = {True: "all that save time", False: "none", "auto": "those that pay for their bytes"}[
+        kept
+    ]
     assert re.search(f"filters +{told} *\n", fine("stats", path))
     assert set(shapes) == ({0, 1} if kept is True else set() if kept is False else set(shapes))
     (chosen,) = [p for p in fpstore.plan(N, filter=wanted, prefer=prefer) if p.name == "flip-2"]
@@ -79,7 +101,9 @@ def test_changes_and_merges(tmp_path):
     with (
         fpstore.open(path, "r+") as writer,
         fpstore.open(path) as reader,
-        fpstore.build(tmp_path / "without.fps", np.concatenate([STORED, more]), design="flip-2", filter=False) as plain,
+        fpstore.build(
+            tmp_path / "without.fps", np.concatenate([STORED, more]), design="flip-2", filter=False
+        ) as plain,
     ):
         writer.insert(more, np.arange(len(more)) + 10**6)
         queries = np.concatenate([NEAR, more ^ np.uint64(1 << 30)])
@@ -160,7 +184,15 @@ def test_each_way_to_build_writes_the_same(tmp_path, monkeypatch, width):
     stored = given(random_rows(3_000, width, 1), width)
 
     def built(name, threads=1):
-        fpstore.build(tmp_path / name, stored, width=width, design="flip-2", filter=True, memory="64MiB", threads=threads).close()
+        fpstore.build(
+            tmp_path / name,
+            stored,
+            width=width,
+            design="flip-2",
+            filter=True,
+            memory="64MiB",
+            threads=threads,
+        ).close()
         return contents(name)
 
     def contents(name):
@@ -169,12 +201,15 @@ def test_each_way_to_build_writes_the_same(tmp_path, monkeypatch, width):
     expected = built("memory")
     assert len(expected) == 2
     assert built("threads", 3) == expected
-    fpstore.build(tmp_path / "merged", stored[:100], width=width, design="flip-2", filter=True).close()
+    fpstore.build(
+        tmp_path / "merged", stored[:100], width=width, design="flip-2", filter=True
+    ).close()
     with fpstore.open(tmp_path / "merged", "r+") as store:
         store.insert(stored[100:])
         store.merge()
     assert contents("merged") == expected
-    for name, row_bytes in (("PAIR_BYTES", 1 << 16), ("SORT_BYTES", 1 << 15)):  # so that some thousand rows go through files
+    # so that some thousand rows go through files
+    for name, row_bytes in (("PAIR_BYTES", 1 << 16), ("SORT_BYTES", 1 << 15)):
         monkeypatch.setattr(f"fpstore.building.external_sort.{name}", row_bytes)
     monkeypatch.setattr("fpstore.building.table_keys.LEAST_MEMORY", 1)
     assert built("disk, threads", 2) == expected

@@ -1,4 +1,7 @@
-"""One fingerprint in each of its forms, and lists of them, in every method of a store; those of another width are refused."""
+"""One fingerprint in each of its forms, and lists of them, in every method of a store.
+
+Those of another width are refused.
+"""
 
 import imagehash
 import numpy as np
@@ -22,15 +25,29 @@ def forms_of(value, bits):
     data, width = value.to_bytes(bits // 8, "big"), Width(bits)
     hashed = Bits(value, bits)
     forms = [
-        value, data, bytearray(data), memoryview(data), np.void(data), as_uint8([value], bits)[0], as_bits([value], bits)[0],
-        hashed.hash, hashed, imagehash.ImageHash(hashed.hash), width.text(value), hex(value),
-    ]  # fmt: skip
+        value,
+        data,
+        bytearray(data),
+        memoryview(data),
+        np.void(data),
+        as_uint8([value], bits)[0],
+        as_bits([value], bits)[0],
+        hashed.hash,
+        hashed,
+        imagehash.ImageHash(hashed.hash),
+        width.text(value),
+        hex(value),
+    ]
     return [*forms, width.row(value)[0]] if bits > 64 else [*forms, np.uint64(value)]
 
 
 def lists_of(values, bits):
     """Return lists of one array for each fingerprint."""
-    lists = [list(as_uint8(values, bits)), list(as_bits(values, bits)), [Bits(value, bits).hash for value in values]]
+    lists = [
+        list(as_uint8(values, bits)),
+        list(as_bits(values, bits)),
+        [Bits(value, bits).hash for value in values],
+    ]
     return [*lists, list(Width(bits).rows(values))] if bits > 64 else lists
 
 
@@ -51,7 +68,9 @@ def test_every_form_of_one_fingerprint_is_one_for_each_method(tmp_path, bits):
         assert len(store.nearest_many(as_bits(values, bits), 2)) == len(values)
 
 
-@pytest.mark.parametrize(("bits", "ids"), [(64, True), (256, False), slow(32, False), slow(128, True)])
+@pytest.mark.parametrize(
+    ("bits", "ids"), [(64, True), (256, False), slow(32, False), slow(128, True)]
+)
 def test_lists_and_generators_of_rows_are_built_and_inserted(tmp_path, bits, ids):
     values = sorted(set(numbers(bits, COUNT)))
     names = [f"row {place}" for place in range(len(values))] if ids else None
@@ -67,7 +86,11 @@ def test_lists_and_generators_of_rows_are_built_and_inserted(tmp_path, bits, ids
 
 def test_ids_of_single_rows_are_as_many(tmp_path):
     rows = as_uint8([1, 2, 3], 64)
-    for ids, message in (([1, 2], "2 ids for 3"), ([1, 2, 3, 4], "more ids"), ("abc", "one for each fingerprint, got str")):
+    for ids, message in (
+        ([1, 2], "2 ids for 3"),
+        ([1, 2, 3, 4], "more ids"),
+        ("abc", "one for each fingerprint, got str"),
+    ):
         with pytest.raises(fpstore.InputError, match=message):
             fpstore.build(tmp_path / "s", iter(rows), ids)
 
@@ -77,8 +100,16 @@ def test_a_row_of_bytes_is_not_many_fingerprints(tmp_path, bits):
     """A row of eight bytes was probed as eight small numbers, which found nothing."""
     row = as_uint8([1], bits)[0]
     with fpstore.build(tmp_path / "s", [1, 2], width=bits) as store:
-        for use in (store.probe_many, store.ids_of, lambda q: store.scan(q, 3), lambda q: list(store.probe_batches(q))):
-            with pytest.raises(fpstore.InputError, match=r"one fingerprint\? pass row.tobytes\(\); several\? use shape"):
+        for use in (
+            store.probe_many,
+            store.ids_of,
+            lambda q: store.scan(q, 3),
+            lambda q: list(store.probe_batches(q)),
+        ):
+            with pytest.raises(
+                fpstore.InputError,
+                match=r"one fingerprint\? pass row.tobytes\(\); several\? use shape",
+            ):
                 use(row)
     with pytest.raises(fpstore.InputError, match="several"):
         fpstore.build(tmp_path / "new", row, width=bits)
@@ -90,15 +121,29 @@ def test_one_fingerprint_of_another_width_is_named_with_both(tmp_path, bits):
     with fpstore.build(tmp_path / "s", [1, 2], width=bits) as built:
         path = built.path
     with fpstore.open(path, "r+") as store:
-        for form in (bytes(other // 8), np.zeros(other // 8, np.uint8), np.zeros(other, bool), Bits(0, other)):
+        for form in (
+            bytes(other // 8),
+            np.zeros(other // 8, np.uint8),
+            np.zeros(other, bool),
+            Bits(0, other),
+        ):
             for use in (
-                store.probe, lambda q: store.nearest(q, 1), store.insert, store.__contains__, store.__getitem__,
-                lambda q: store.delete(fingerprints=q), lambda q: store.upsert(q, 7),
-            ):  # fmt: skip
-                with pytest.raises(fpstore.InputError, match=rf"of {other} bits .*, but this store holds {bits} bits$"):
+                store.probe,
+                lambda q: store.nearest(q, 1),
+                store.insert,
+                store.__contains__,
+                store.__getitem__,
+                lambda q: store.delete(fingerprints=q),
+                lambda q: store.upsert(q, 7),
+            ):
+                with pytest.raises(
+                    fpstore.InputError,
+                    match=rf"of {other} bits .*, but this store holds {bits} bits$",
+                ):
                     use(form)
         with pytest.raises(
-            fpstore.InputError, match=rf"it has .* of {other} bits|of {other} bits .*this store holds {bits} bits$"
+            fpstore.InputError,
+            match=rf"it has .* of {other} bits|of {other} bits .*this store holds {bits} bits$",
         ):
             store.probe_many(np.zeros((5, other // 8), np.uint8))
 
@@ -109,12 +154,20 @@ def test_numbers_of_32_bits_are_not_fingerprints_of_64(tmp_path):
     np.save(tmp_path / "a.npy", narrow)
     pq.write_table(pa.table({"fingerprint": narrow}), tmp_path / "a.parquet")
     for given in (
-        lambda: narrow, lambda: pa.array(narrow), lambda: open_reader(tmp_path / "a.npy"),
+        lambda: narrow,
+        lambda: pa.array(narrow),
+        lambda: open_reader(tmp_path / "a.npy"),
         lambda: open_reader(tmp_path / "a.parquet"),
-    ):  # fmt: skip
-        with pytest.raises(fpstore.InputError, match=r"fingerprints of 32 bits.*, but the width is 64: pass width=32"):
+    ):
+        with pytest.raises(
+            fpstore.InputError,
+            match=r"fingerprints of 32 bits.*, but the width is 64: pass width=32",
+        ):
             fpstore.build(tmp_path / "s", given())
-    with fpstore.build(tmp_path / "s", [1, 2]) as store, pytest.raises(fpstore.InputError, match="but this store holds 64 bits"):
+    with (
+        fpstore.build(tmp_path / "s", [1, 2]) as store,
+        pytest.raises(fpstore.InputError, match="but this store holds 64 bits"),
+    ):
         store.probe_many(narrow)
 
 

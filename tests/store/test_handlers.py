@@ -30,7 +30,10 @@ def handled(handler):
 
 
 def until_refused(change, use):
-    """Change a store again and again until a handler has been refused in the middle of it; return what it was told."""
+    """Change a store again and again until a handler has been refused in the middle of it.
+
+    Return what it was told.
+    """
     told = []
 
     def handler(*_):
@@ -55,7 +58,10 @@ def store(tmp_path):
 
 @pytest.fixture
 def inside(store):
-    """Return a function that makes a call only in the middle of a change: elsewhere a handler may change the store."""
+    """Return a function that makes a call only in the middle of a change.
+
+    Elsewhere a handler may change the store.
+    """
     return lambda call: call() if is_held(store._writer.turn) else None
 
 
@@ -69,7 +75,8 @@ def test_a_handler_in_the_middle_of_a_change_may_not_change_or_close_the_store(s
     }
     rng = np.random.default_rng(1)
     told = until_refused(
-        lambda: store.insert(rng.integers(0, 2**61, ROWS, dtype=np.uint64)), lambda: inside(calls.get(use, getattr(store, use)))
+        lambda: store.insert(rng.integers(0, 2**61, ROWS, dtype=np.uint64)),
+        lambda: inside(calls.get(use, getattr(store, use))),
     )
     assert "in the middle of a change" in told
     assert sum(len(part) for part, _, _ in store.items()) == len(store)
@@ -116,7 +123,9 @@ def in_a_handler(work):
 
 
 @pytest.mark.parametrize(("call", "use"), crossed(["flush", "close", "backup"], list(SIDE_CALLS)))
-def test_a_handler_in_a_flush_a_close_or_a_backup_is_refused(store, tmp_path, monkeypatch, call, use):
+def test_a_handler_in_a_flush_a_close_or_a_backup_is_refused(
+    store, tmp_path, monkeypatch, call, use
+):
     """Nothing is lost, and nobody waits for himself."""
     path = store.path
     store.insert([2**63], [5])
@@ -130,7 +139,9 @@ def test_a_handler_in_a_flush_a_close_or_a_backup_is_refused(store, tmp_path, mo
 
     force, handler = LogWriter.force, in_a_handler(ask)
     monkeypatch.setattr(LogWriter, "force", lambda self: (handler(), force(self), handler())[1])
-    {"flush": store.flush, "close": store.close, "backup": lambda: store.backup(tmp_path / "copy")}[call]()
+    {"flush": store.flush, "close": store.close, "backup": lambda: store.backup(tmp_path / "copy")}[
+        call
+    ]()
     assert len(refused) == 2
     assert "in the middle of a change" in refused[0]
     monkeypatch.undo()
@@ -168,13 +179,27 @@ def test_a_handler_while_a_backup_copies(store, tmp_path, use):
 
 @pytest.mark.parametrize(
     ("joined", "use", "threads"),
-    crossed([False, True], ["close", "merge", "merge if due", "insert", "flush", "delete", "backup"], [1, 2], share=3),
+    crossed(
+        [False, True],
+        ["close", "merge", "merge if due", "insert", "flush", "delete", "backup"],
+        [1, 2],
+        share=3,
+    ),
 )
-def test_the_progress_function_of_a_merge_is_refused_what_waits_for_the_merge(store, tmp_path, joined, use, threads):
-    """In threads of the merge too: they would wait for each other. Only a merge of this store alone goes on beside inserts."""
+def test_the_progress_function_of_a_merge_is_refused_what_waits_for_the_merge(
+    store, tmp_path, joined, use, threads
+):
+    """In threads of the merge too: they would wait for each other.
+
+    Only a merge of this store alone goes on beside inserts.
+    """
     fpstore.build(tmp_path / "other", [2**62, 2**61], [70, 80]).close()
     store.insert([2**63], [5])
-    calls = {**SIDE_CALLS, "flush": lambda s: s.flush(), "backup": lambda s: s.backup(tmp_path / "copy", overwrite=True)}
+    calls = {
+        **SIDE_CALLS,
+        "flush": lambda s: s.flush(),
+        "backup": lambda s: s.backup(tmp_path / "copy", overwrite=True),
+    }
     calls["merge if due"] = lambda s: s.merge(at=0.5)  # also where it is not due
     refused, taken, asked = set(), set(), set()
 
@@ -208,10 +233,15 @@ def test_the_progress_function_of_a_merge_is_refused_what_waits_for_the_merge(st
 @pytest.mark.parametrize(
     ("call", "use", "inside"),
     crossed(
-        ["probe_many", "merge"], ["probe_many", "scan", "merge", "merge of another", "build"], ["submit", "shutdown"], share=3
+        ["probe_many", "merge"],
+        ["probe_many", "scan", "merge", "merge of another", "build"],
+        ["submit", "shutdown"],
+        share=3,
     ),
 )
-def test_a_handler_that_wants_threads_while_threads_are_started(store, tmp_path, monkeypatch, call, use, inside):
+def test_a_handler_that_wants_threads_while_threads_are_started(
+    store, tmp_path, monkeypatch, call, use, inside
+):
     """It waited forever for a lock of the module that starts threads, which its own thread held."""
     queries = np.arange(1024, dtype=np.uint64)
     fpstore.build(tmp_path / "other", [1, 2]).close()
@@ -225,7 +255,9 @@ def test_a_handler_that_wants_threads_while_threads_are_started(store, tmp_path,
         "scan": lambda: len(store.scan(queries[:600], 1, threads=2)),
         "merge": store.merge,
         "merge of another": other.merge,
-        "build": lambda: fpstore.build(tmp_path / "built", queries, design="manku-4", threads=2).close(),
+        "build": lambda: fpstore.build(
+            tmp_path / "built", queries, design="manku-4", threads=2
+        ).close(),
     }
 
     def ask():
@@ -271,7 +303,13 @@ def test_a_child_whose_store_was_replaced_answers_an_error_at_every_call(tmp_pat
             fpstore.build(path, [1, 2], ids=[100, 200], overwrite=True).close()
         else:
             shutil.rmtree(path)
-        asking = [lambda: reader[1], lambda: len(reader), lambda: reader.probe(1), lambda: reader.stats(), lambda: 1 in reader]
+        asking = [
+            lambda: reader[1],
+            lambda: len(reader),
+            lambda: reader.probe(1),
+            lambda: reader.stats(),
+            lambda: 1 in reader,
+        ]
 
         def work(pipe):
             told = []

@@ -1,4 +1,7 @@
-"""Stores that are merged into one, and one that is split: what they hold then, the ids, and what is refused."""
+"""Stores that are merged into one, and one that is split.
+
+What they hold then, the ids, and what is refused.
+"""
 
 import itertools
 import shutil
@@ -28,7 +31,9 @@ def make(path, kind, fingerprints, start, **options):
     """Build a store, and insert and delete what stays in its log; return what it holds."""
     ids = ids_of(kind, start, len(fingerprints))
     built = len(fingerprints) * 2 // 3
-    fpstore.build(path, words(fingerprints[:built]), ids and ids[:built], **OPTIONS, **options).close()
+    fpstore.build(
+        path, words(fingerprints[:built]), ids and ids[:built], **OPTIONS, **options
+    ).close()
     with fpstore.open(path, "r+") as store:
         if built < len(fingerprints):
             store.insert(words(fingerprints[built:]), ids and ids[built:])
@@ -48,22 +53,38 @@ def united(*contents):
 
 
 def model_of(kind, content):
-    return Model(kind, [(fingerprint, item) for fingerprint, ids in content.items() for item in ids])
+    return Model(
+        kind, [(fingerprint, item) for fingerprint, ids in content.items() for item in ids]
+    )
 
 
 # --- Joining ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "design"), crossed(["row", "integer", "string"], ["flip-2", "blocks-3-1"]))
+@pytest.mark.parametrize(
+    ("kind", "design"), crossed(["row", "integer", "string"], ["flip-2", "blocks-3-1"])
+)
 def test_a_joined_store_holds_what_all_held(tmp_path, kind, design):
-    """Fingerprints and ids that several have are there once; the others are streamed or sorted, and do not change."""
+    """Fingerprints and ids that several have are there once.
+
+    The others are streamed or sorted, and do not change.
+    """
     contents = [make(tmp_path / "s", kind, FINGERPRINTS[:40], 0)]
-    for name, fingerprints, start in (("a", FINGERPRINTS[30:60], 30), ("b", FINGERPRINTS[38:90], 20), ("c", [], 0)):
+    for name, fingerprints, start in (
+        ("a", FINGERPRINTS[30:60], 30),
+        ("b", FINGERPRINTS[38:90], 20),
+        ("c", [], 0),
+    ):
         contents.append(make(tmp_path / name, kind, fingerprints, start))
     if design != "flip-2":
         with fpstore.open(tmp_path / "a", "r+") as store:
             store.redesign(design, threads=1)
-    before = {path: path.read_bytes() for name in "abc" for path in (tmp_path / name).rglob("*") if path.is_file()}
+    before = {
+        path: path.read_bytes()
+        for name in "abc"
+        for path in (tmp_path / name).rglob("*")
+        if path.is_file()
+    }
     expected = united(*contents)
     with fpstore.open(tmp_path / "s", "r+") as store:
         store.absorb(*(tmp_path / name for name in "abc"), threads=1)
@@ -84,13 +105,21 @@ def test_a_joined_store_holds_what_all_held(tmp_path, kind, design):
 
 def test_a_string_of_several_stores_is_one_id(tmp_path):
     for name, fingerprint in (("s", 1), ("a", 2), ("b", 3)):
-        fpstore.build(tmp_path / name, [fingerprint, 10 * fingerprint], ["shared", name], **OPTIONS).close()
+        fpstore.build(
+            tmp_path / name, [fingerprint, 10 * fingerprint], ["shared", name], **OPTIONS
+        ).close()
     with fpstore.open(tmp_path / "a", "r+") as store:
         store.insert([200, 201], ["late", "b"])
     with fpstore.open(tmp_path / "s", "r+") as store:
         store.absorb(tmp_path / "a", tmp_path / "b", threads=1)
         lims, found = store.fingerprints_of(["shared", "late", "b", "s", "none"])
-        assert [found[a:b].tolist() for a, b in itertools.pairwise(lims)] == [[1, 2, 3], [200], [30, 201], [10], []]
+        assert [found[a:b].tolist() for a, b in itertools.pairwise(lims)] == [
+            [1, 2, 3],
+            [200],
+            [30, 201],
+            [10],
+            [],
+        ]
         assert store.verify().ok
 
 
@@ -121,7 +150,9 @@ def test_renumbered_ids_follow_the_largest_so_far(tmp_path, kind):
     b = make(tmp_path / "b", "integer", FINGERPRINTS[16:22], 50)
     with fpstore.open(tmp_path / "s", "r+") as store:
         store.absorb(tmp_path / "a", tmp_path / "b", renumber=True, threads=1)
-        moved = {f: {i + 10 for i in ids} for f, ids in a.items()} | {f: {i + 16 for i in ids} for f, ids in b.items()}
+        moved = {f: {i + 10 for i in ids} for f, ids in a.items()} | {
+            f: {i + 16 for i in ids} for f, ids in b.items()
+        }
         assert content_of(store) == united(content, moved)
         assert store.verify().ok
 
@@ -134,10 +165,15 @@ def test_ids_are_not_renumbered_beyond_the_largest(tmp_path, largest):
     with fpstore.open(tmp_path / "s", "r+") as store:
         if largest + 8 <= TOP:  # 6 numbers for one store and 2 for the other
             store.absorb(tmp_path / "a", tmp_path / "b", renumber=True, threads=1)
-            moved = {fingerprint: {i + largest + 1 for i in ids} for fingerprint, ids in content.items()}
+            moved = {
+                fingerprint: {i + largest + 1 for i in ids} for fingerprint, ids in content.items()
+            }
             assert content_of(store) == {1: {largest}, 2: {TOP}, **moved}
         else:
-            with pytest.raises(fpstore.InputError, match=r"its ids would go over 2\^64-1: absorb it without renumber"):
+            with pytest.raises(
+                fpstore.InputError,
+                match=r"its ids would go over 2\^64-1: absorb it without renumber",
+            ):
                 store.absorb(tmp_path / "a", tmp_path / "b", renumber=True, threads=1)
             assert content_of(store) == {1: {largest}}
             assert store.stats()["generation"] == 1
@@ -169,8 +205,16 @@ def test_row_numbers_are_not_renumbered_beyond_the_largest(tmp_path):
 
 
 REFUSED = {
-    "strings with integers": (("string", None), ("integer", None), "its ids are integers, the ids of .*/s are strings"),
-    "rows with strings": (("row", None), ("string", None), "its ids are strings, the ids of .*/s are integers"),
+    "strings with integers": (
+        ("string", None),
+        ("integer", None),
+        "its ids are integers, the ids of .*/s are strings",
+    ),
+    "rows with strings": (
+        ("row", None),
+        ("string", None),
+        "its ids are strings, the ids of .*/s are integers",
+    ),
     "another fingerprinter": (("row", 1), ("row", 2), "its fingerprints were made in another way"),
 }
 
@@ -178,14 +222,18 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_stores_that_do_not_fit_are_not_joined(tmp_path, case):
     (mine, my_seed), (theirs, their_seed), message = REFUSED[case]
-    made = {name: seed and fpstore.SimHash(seed=seed) for name, seed in (("s", my_seed), ("a", their_seed))}
+    made = {
+        name: seed and fpstore.SimHash(seed=seed)
+        for name, seed in (("s", my_seed), ("a", their_seed))
+    }
     content = make(tmp_path / "s", mine, FINGERPRINTS[:9], 0, fingerprinter=made["s"])
     make(tmp_path / "a", theirs, FINGERPRINTS[9:18], 0, fingerprinter=made["a"])
     with fpstore.open(tmp_path / "s", "r+") as store:
         with pytest.raises(fpstore.InputError, match=message):
             store.absorb(tmp_path / "a", threads=1)
         assert content_of(store) == content
-        assert (store.stats()["generation"], store.stats()["merge_error"]) == (1, None)  # it is no failure of the store
+        # it is no failure of the store
+        assert (store.stats()["generation"], store.stats()["merge_error"]) == (1, None)
         with pytest.raises(fpstore.InputError, match="paths of other stores"):
             store.absorb(renumber=True)
         store.merge(threads=1)  # nothing is in the way
@@ -195,7 +243,12 @@ def test_stores_that_do_not_fit_are_not_joined(tmp_path, case):
 @pytest.mark.parametrize(("mine", "theirs"), [(1, 1), (1, None), (None, 2)])
 def test_fingerprinters_that_are_the_same_or_not_known(tmp_path, mine, theirs):
     for name, seed, fingerprint in (("s", mine, 1), ("a", theirs, 2)):
-        fpstore.build(tmp_path / name, [fingerprint], [fingerprint], fingerprinter=seed and fpstore.SimHash(seed=seed)).close()
+        fpstore.build(
+            tmp_path / name,
+            [fingerprint],
+            [fingerprint],
+            fingerprinter=seed and fpstore.SimHash(seed=seed),
+        ).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
         kept = store.fingerprinter
         store.absorb(tmp_path / "a", threads=1)
@@ -211,10 +264,16 @@ def test_parts_are_what_begins_with_their_bits(tmp_path, kind, bits):
     content = make(tmp_path / "s", kind, [*FINGERPRINTS[:60], 0, TOP, 2**63 - 1, 2**63], 0)
     with fpstore.open(tmp_path / "s") as store:
         paths = store.split(tmp_path / "parts", bits, threads=1)
-    assert [path.name for path in paths] == [f"{prefix:0{bits}b}.fps" for prefix in range(1 << bits)]
+    assert [path.name for path in paths] == [
+        f"{prefix:0{bits}b}.fps" for prefix in range(1 << bits)
+    ]
     parts = []
     for prefix, path in enumerate(paths):
-        expected = {fingerprint: ids for fingerprint, ids in content.items() if fingerprint >> 64 - bits == prefix}
+        expected = {
+            fingerprint: ids
+            for fingerprint, ids in content.items()
+            if fingerprint >> 64 - bits == prefix
+        }
         with fpstore.open(path, "r+") as part:
             assert content_of(part) == expected
             assert part.verify().ok
@@ -223,10 +282,17 @@ def test_parts_are_what_begins_with_their_bits(tmp_path, kind, bits):
             if kind == "string":  # and no string of another part
                 used = set().union(*expected.values())
                 everything = [f"document {i}" for i in range(64)]
-                assert [name in part.ids for name in everything] == [name in used for name in everything]
+                assert [name in part.ids for name in everything] == [
+                    name in used for name in everything
+                ]
                 dictionary = snapshot_of(part).generation.dictionary
                 assert dictionary is not None
-                strings = [string for _, column in dictionary.strings.columns() for string in column.tolist() if string]
+                strings = [
+                    string
+                    for _, column in dictionary.strings.columns()
+                    for string in column.tolist()
+                    if string
+                ]
                 assert len(strings) == len(used)
             elif kind == "row":
                 part.insert([7 | prefix << 64 - bits])

@@ -1,4 +1,7 @@
-"""A store that changes, against a plain model: random changes by one writer, readers that follow, crashes and merges."""
+"""A store that changes, against a plain model.
+
+Random changes by one writer, readers that follow, crashes and merges.
+"""
 
 import os
 import tempfile
@@ -9,26 +12,61 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
-from living import MAX, Child, Model, answers, check_merged, content_of, expected, plain, reader, words
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from living import (
+    MAX,
+    Child,
+    Model,
+    answers,
+    check_merged,
+    content_of,
+    expected,
+    plain,
+    reader,
+    words,
+)
 
 import fpstore
 from fpstore.store import snapshot_of
 
-pytestmark = pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")  # probes beyond the store's radius are meant
+# probes beyond the store's radius are meant
+pytestmark = pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 
 BLOCK_BYTES = 128
 DESIGNS = [
-    ("flip-2", 1), ("flip-2", 2), ("flip-2", 3), ("flip-2", 4), ("flip-3", 2),
-    ("manku-4", 3), ("blocks-3-1", 2), ("blocks-4-2", 2), ("blocks-5-1", 4), ("blocks-6-3", 3),
-    ("columns-2-10", 5), ("columns-4-8", 3), ("dealt-5-9", 4),
-]  # fmt: skip
+    ("flip-2", 1),
+    ("flip-2", 2),
+    ("flip-2", 3),
+    ("flip-2", 4),
+    ("flip-3", 2),
+    ("manku-4", 3),
+    ("blocks-3-1", 2),
+    ("blocks-4-2", 2),
+    ("blocks-5-1", 4),
+    ("blocks-6-3", 3),
+    ("columns-2-10", 5),
+    ("columns-4-8", 3),
+    ("dealt-5-9", 4),
+]
 
 
 def make_pool():
     """Return fingerprints within 6 bits of few centres, and around both ends of the range."""
     rng = np.random.default_rng(3)
-    centres = [0, MAX, 0x0123456789ABCDEF, 0x0123456789ABCDEF ^ 0xFF << 28, int(rng.integers(0, 2**64, dtype=np.uint64))]
+    centres = [
+        0,
+        MAX,
+        0x0123456789ABCDEF,
+        0x0123456789ABCDEF ^ 0xFF << 28,
+        int(rng.integers(0, 2**64, dtype=np.uint64)),
+    ]
     pool = list(centres)
     for centre in centres:
         for bits in (1, 1, 1, 2, 2, 3, 4, 5, 6):
@@ -42,7 +80,20 @@ MORE = np.random.default_rng(4).integers(0, 2**64, 560, np.uint64).tolist()
 IDS = {
     "row": [*range(12), 1000, 2**40],
     "integer": [*range(10), 2**31, 2**63, MAX - 1, MAX],
-    "string": ["a", "b", "c", "d", "0", "Grüße", "文档", "x" * 600, "x" * 600 + "y", "\x00", "e", "f"],
+    "string": [
+        "a",
+        "b",
+        "c",
+        "d",
+        "0",
+        "Grüße",
+        "文档",
+        "x" * 600,
+        "x" * 600 + "y",
+        "\x00",
+        "e",
+        "f",
+    ],
 }
 
 fingerprints = st.sampled_from(POOL)
@@ -52,10 +103,15 @@ syncs = st.sampled_from([None, None, None, "commit", "batch", "none"])
 
 
 class Machine(RuleBasedStateMachine):
-    """Every rule does the same to the store and to the model; then all stores must answer as the model does."""
+    """Every rule does the same to the store and to the model.
+
+    Then all stores must answer as the model does.
+    """
 
     @initialize(
-        kind=st.sampled_from(["row", "integer", "string"]), shape=st.sampled_from(DESIGNS), size=st.sampled_from([0, 3, 600])
+        kind=st.sampled_from(["row", "integer", "string"]),
+        shape=st.sampled_from(DESIGNS),
+        size=st.sampled_from([0, 3, 600]),
     )
     def start(self, kind, shape, size):
         self.folder = tempfile.TemporaryDirectory()
@@ -68,7 +124,8 @@ class Machine(RuleBasedStateMachine):
         fpstore.build(self.path, words(stored), ids, **options).close()
         given = range(size) if ids is None else ids
         self.model = Model(kind, zip(stored, given, strict=True), size if kind == "row" else 0)
-        self.states = [self.model.copy()]  # what others may see: the last commit, and then each change after it
+        # what others may see: the last commit, and then each change after it
+        self.states = [self.model.copy()]
         self.batched = False
         self.other = reader(self.path)
         self.near = fpstore.open(self.path)
@@ -111,11 +168,15 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.kind == "row")
     @rule(values=st.lists(fingerprints, max_size=6), sync=syncs)
     def insert_rows(self, values, sync):
-        assert self.store.insert(words(values), sync=sync) == self.model.insert(values) == len(values)
+        assert (
+            self.store.insert(words(values), sync=sync) == self.model.insert(values) == len(values)
+        )
         self.wrote(sync)
 
     @precondition(lambda self: not self.undecided)
-    @rule(value=fingerprints, place=places, bits=st.sets(st.integers(0, 63), max_size=3), sync=syncs)
+    @rule(
+        value=fingerprints, place=places, bits=st.sets(st.integers(0, 63), max_size=3), sync=syncs
+    )
     def insert_one(self, value, place, bits, sync):
         value ^= sum(1 << bit for bit in bits)
         (item,) = self.ids([place])
@@ -123,13 +184,17 @@ class Machine(RuleBasedStateMachine):
         self.wrote(sync)
 
     @precondition(lambda self: not self.undecided)
-    @rule(value=fingerprints, place=places, less=st.integers(0, 4), always=st.booleans(), sync=syncs)
+    @rule(
+        value=fingerprints, place=places, less=st.integers(0, 4), always=st.booleans(), sync=syncs
+    )
     def probe_insert(self, value, place, less, always, sync):
         radius = max(self.radius - less, 0)
         (item,) = self.ids([place])
         before = self.model.matches(value, radius)
         self.model.probe_insert(value, item, radius, always)
-        got = self.store.probe_insert(value, item, None if less == 0 else radius, always=always, sync=sync)
+        got = self.store.probe_insert(
+            value, item, None if less == 0 else radius, always=always, sync=sync
+        )
         assert plain(got) == before
         self.wrote(sync)
 
@@ -143,16 +208,30 @@ class Machine(RuleBasedStateMachine):
         self.wrote(sync)
 
     @precondition(lambda self: not self.undecided)
-    @rule(rows=pairs, less=st.integers(0, 4), always=st.booleans(), threads=st.sampled_from([1, 2]), sync=syncs)
+    @rule(
+        rows=pairs,
+        less=st.integers(0, 4),
+        always=st.booleans(),
+        threads=st.sampled_from([1, 2]),
+        sync=syncs,
+    )
     def probe_insert_many(self, rows, less, always, threads, sync):
         radius = max(self.radius - less, 0)
         values = [value for value, _ in rows]
         ids = self.ids(place for _, place in rows)
-        found = [self.model.probe_insert(value, item, radius, always) for value, item in zip(values, ids, strict=True)]
-        got = self.store.probe_insert_many(words(values), ids, radius, always=always, threads=threads, sync=sync)
+        found = [
+            self.model.probe_insert(value, item, radius, always)
+            for value, item in zip(values, ids, strict=True)
+        ]
+        got = self.store.probe_insert_many(
+            words(values), ids, radius, always=always, threads=threads, sync=sync
+        )
         assert got.inserted.tolist() == [inserted for _, inserted in found]
         content = self.model.content
-        wanted = [[(value, distance, sorted(content[value])) for distance, value in near] for near, _ in found]
+        wanted = [
+            [(value, distance, sorted(content[value])) for distance, value in near]
+            for near, _ in found
+        ]
         assert [plain(part) for part in got] == wanted
         self.wrote(sync)
 
@@ -165,7 +244,12 @@ class Machine(RuleBasedStateMachine):
         wanted = []
         for value, item in zip(values, ids, strict=True):
             near = self.model.probe_upsert(value, item, radius)
-            wanted.append([(fingerprint, distance, sorted(self.model.content[fingerprint])) for distance, fingerprint in near])
+            wanted.append(
+                [
+                    (fingerprint, distance, sorted(self.model.content[fingerprint]))
+                    for distance, fingerprint in near
+                ]
+            )
         got = self.store.probe_upsert_many(words(values), ids, radius, threads=threads, sync=sync)
         assert got.inserted.tolist() == [not near for near in wanted]
         assert [plain(part) for part in got] == wanted
@@ -179,13 +263,17 @@ class Machine(RuleBasedStateMachine):
 
     @rule(chosen=st.lists(fingerprints, max_size=5), sync=syncs)
     def delete_fingerprints(self, chosen, sync):
-        assert self.store.delete(fingerprints=chosen, sync=sync).removed == self.model.delete_fingerprints(chosen)
+        assert self.store.delete(
+            fingerprints=chosen, sync=sync
+        ).removed == self.model.delete_fingerprints(chosen)
         self.wrote(sync)
 
     @rule(bit=st.integers(0, 63), sync=syncs)
     def delete_half(self, bit, sync):
         chosen = [value for value in self.model.content if value >> bit & 1]
-        assert self.store.delete(fingerprints=words(chosen), sync=sync).removed == self.model.delete_fingerprints(chosen)
+        assert self.store.delete(
+            fingerprints=words(chosen), sync=sync
+        ).removed == self.model.delete_fingerprints(chosen)
         self.wrote(sync)
 
     @rule(chosen=st.lists(places, min_size=1, max_size=3), sync=syncs)
@@ -195,7 +283,11 @@ class Machine(RuleBasedStateMachine):
         assert self.store.delete(ids=ids, sync=sync).removed == self.model.delete_ids(ids)
         self.wrote(sync)
         values, again = [value for value, _ in gone], [item for _, item in gone]
-        assert self.store.insert(words(values), again, sync=sync) == self.model.insert(values, again) == len(gone)
+        assert (
+            self.store.insert(words(values), again, sync=sync)
+            == self.model.insert(values, again)
+            == len(gone)
+        )
         self.wrote(sync)
 
     @rule(threads=st.sampled_from([1, 2]))
@@ -216,12 +308,20 @@ class Machine(RuleBasedStateMachine):
         self.committed()
         self.store = fpstore.open(self.path, "r+")
 
-    @rule(data=st.data(), kill=st.booleans(), sync=st.sampled_from(["commit", "commit", "batch", "none"]))
+    @rule(
+        data=st.data(),
+        kill=st.booleans(),
+        sync=st.sampled_from(["commit", "commit", "batch", "none"]),
+    )
     def crash(self, data, kill, sync):
         """Let another process be the writer, and die."""
         self.store.close()
         self.committed()
-        changes = data.draw(st.lists(st.one_of(inserts, id_deletes, deletes, merges, flushes), min_size=1, max_size=5))
+        changes = data.draw(
+            st.lists(
+                st.one_of(inserts, id_deletes, deletes, merges, flushes), min_size=1, max_size=5
+            )
+        )
         if self.undecided:
             changes = [change for change in changes if change[0] != "insert"]
         acknowledged = data.draw(st.integers(0, len(changes)))
@@ -293,13 +393,21 @@ class Machine(RuleBasedStateMachine):
     def everybody_answers_as_the_model_does(self):
         self.step += 1
         rng = np.random.default_rng(self.step)
-        queries = rng.choice(words(POOL), 8).tolist() + rng.choice(words(MORE), 2).tolist() + [0, MAX]
-        queries = [query ^ 1 << int(rng.integers(64)) if m % 3 == 1 else query for m, query in enumerate(queries)]
+        queries = (
+            rng.choice(words(POOL), 8).tolist() + rng.choice(words(MORE), 2).tolist() + [0, MAX]
+        )
+        queries = [
+            query ^ 1 << int(rng.integers(64)) if m % 3 == 1 else query
+            for m, query in enumerate(queries)
+        ]
         ids = [IDS[self.kind][place] for place in rng.choice(12, 4)]
         wide = self.radius + 3
         question = (queries, ids, wide)
         assert answers(self.store, *question) == expected(self.model, self.radius, *question)
-        possible = [expected(model, self.radius, *question) for model in (self.states if self.batched else self.states[:1])]
+        possible = [
+            expected(model, self.radius, *question)
+            for model in (self.states if self.batched else self.states[:1])
+        ]
         for ask in (lambda: self.other.ask(*question), lambda: answers(self.near, *question)):
             seen = ask()
             if self.batched and seen not in possible:
@@ -333,14 +441,19 @@ QUIET = {
     "deadline": None,
     "suppress_health_check": list(HealthCheck),
     "report_multiple_bugs": False,
-    "phases": [Phase.reuse, Phase.generate, Phase.shrink],  # without the phase that explains, which traces every line
+    # without the phase that explains, which traces every line
+    "phases": [Phase.reuse, Phase.generate, Phase.shrink],
 }
 
 
 def test_any_changes():
-    run_state_machine_as_test(Machine, settings=settings(max_examples=4, stateful_step_count=25, **QUIET))
+    run_state_machine_as_test(
+        Machine, settings=settings(max_examples=4, stateful_step_count=25, **QUIET)
+    )
 
 
 @pytest.mark.slow
 def test_many_more_changes():
-    run_state_machine_as_test(Machine, settings=settings(max_examples=400, stateful_step_count=50, **QUIET))
+    run_state_machine_as_test(
+        Machine, settings=settings(max_examples=400, stateful_step_count=50, **QUIET)
+    )

@@ -1,4 +1,7 @@
-"""nearest() and limit= against brute force: every design, kind of set and instruction set; small and living stores."""
+"""nearest() and limit= against brute force: every design, kind of set and instruction set.
+
+Small and living stores.
+"""
 
 import pickle
 
@@ -29,7 +32,9 @@ def queries_of(fingerprints):
 
 
 def nearest(fingerprints, query, radius=64):
-    return [*zip(*(column.tolist() for column in brute_force(fingerprints, query, radius)), strict=True)]
+    return [
+        *zip(*(column.tolist() for column in brute_force(fingerprints, query, radius)), strict=True)
+    ]
 
 
 def rows(matches):
@@ -37,7 +42,8 @@ def rows(matches):
 
 
 @pytest.mark.parametrize(
-    ("size", "kind", "design"), crossed(SIZES, KINDS, ["flip-2", "manku-10", "scan", "auto", "columns-4-12"], share=5)
+    ("size", "kind", "design"),
+    crossed(SIZES, KINDS, ["flip-2", "manku-10", "scan", "auto", "columns-4-12"], share=5),
 )
 def test_nearest_and_limits_are_those_of_brute_force(tmp_path, kind, design, size):
     fingerprints = made(kind, size)
@@ -51,7 +57,10 @@ def test_nearest_and_limits_are_those_of_brute_force(tmp_path, kind, design, siz
         for count in (1, 2, 7, size + 5):
             for radius in (None, 0, 3, 20):
                 expected = [row[:count] for row in within(64 if radius is None else radius)]
-                assert rows(store.nearest_many(queries, count, max_radius=radius, threads=2)) == expected
+                assert (
+                    rows(store.nearest_many(queries, count, max_radius=radius, threads=2))
+                    == expected
+                )
             first = [(m.fingerprint, m.distance) for m in store.nearest(int(queries[0]), count)]
             assert first == every[0][:count]
             for radius in (1, 3, 30, 64):
@@ -70,17 +79,30 @@ def test_nearest_and_limits_are_those_of_brute_force(tmp_path, kind, design, siz
 def test_the_matches_of_one_query_are_a_list_that_says_whether_a_limit_left_out_others(tmp_path):
     with fpstore.build(tmp_path / "s", [1, 2, 3]) as store:
         whole, limited = store.probe(1), store.probe(1, limit=2)
-        assert {type(found) for found in (whole, limited, store.nearest(1, 2), *store.probe_many([1]))} == {fpstore.MatchList}
-        assert [found.more for found in (whole, limited, store.nearest(1, 2))] == [False, True, False]
+        assert {
+            type(found) for found in (whole, limited, store.nearest(1, 2), *store.probe_many([1]))
+        } == {fpstore.MatchList}
+        assert [found.more for found in (whole, limited, store.nearest(1, 2))] == [
+            False,
+            True,
+            False,
+        ]
         assert [found.more for found in store.probe_many([1, 40], limit=2)] == [True, False]
-        assert store.probe_many([1, 2]).more.tolist() == store.nearest_many([1, 1], 2).more.tolist() == [False, False]
+        assert (
+            store.probe_many([1, 2]).more.tolist()
+            == store.nearest_many([1, 1], 2).more.tolist()
+            == [False, False]
+        )
         assert whole[:2] == limited == list(limited)
         assert pickle.loads(pickle.dumps(limited)).more
 
 
 @pytest.mark.parametrize("radius", [3, slow(10), 40])
 def test_a_changing_store_answers_as_its_content_says(tmp_path, radius):
-    """Deleted fingerprints are not among the nearest, and added ones are; a result keeps its moment."""
+    """Deleted fingerprints are not among the nearest, and added ones are.
+
+    A result keeps its moment.
+    """
     base, added = made("clustered", 500), made("clustered", 300, seed=9)
     with fpstore.build(tmp_path / "s", base, radius=radius) as store:
         queries = queries_of(base)
@@ -91,10 +113,15 @@ def test_a_changing_store_answers_as_its_content_says(tmp_path, radius):
         content = np.setdiff1d(np.union1d(base, added), gone)
         before = store.nearest_many(queries, 4)
         for count in (1, 4, 2000):
-            assert rows(store.nearest_many(queries, count)) == [nearest(content, q)[:count] for q in queries]
+            assert rows(store.nearest_many(queries, count)) == [
+                nearest(content, q)[:count] for q in queries
+            ]
             for within in (2, radius):
                 expected = [nearest(content, q, within) for q in queries]
-                for found in (store.probe_many(queries, within, limit=count), store.scan(queries, within, limit=count)):
+                for found in (
+                    store.probe_many(queries, within, limit=count),
+                    store.scan(queries, within, limit=count),
+                ):
                     assert rows(found) == [row[:count] for row in expected]
                     assert found.more.tolist() == [len(row) > count for row in expected]
         expected = rows(before)
@@ -107,7 +134,9 @@ def test_a_changing_store_answers_as_its_content_says(tmp_path, radius):
 
 
 def rows_near(fingerprints, queries):
-    return np.unique([nearest(fingerprints, q)[i][0] for q in queries for i in (0, 2)]).astype(np.uint64)
+    return np.unique([nearest(fingerprints, q)[i][0] for q in queries for i in (0, 2)]).astype(
+        np.uint64
+    )
 
 
 def test_many_queries_keep_to_the_limit_in_parts(tmp_path, monkeypatch):
@@ -131,7 +160,10 @@ def test_the_kernel_leaves_out_what_is_absent(tmp_path):
         for q, query in enumerate(queries):
             expected = nearest(np.setdiff1d(fingerprints, absent), query, 22)
             part = slice(lims[q], lims[q + 1])
-            assert list(zip(found[part].tolist(), distances[part].tolist(), strict=True)) == expected[:3]
+            assert (
+                list(zip(found[part].tolist(), distances[part].tolist(), strict=True))
+                == expected[:3]
+            )
             assert more[q] == (len(expected) > 3)
         with pytest.raises(ValueError, match="limit"):
             table.nearest(queries, 22, 0, 0, 1, absent)
@@ -144,7 +176,11 @@ def test_a_count_is_at_least_one(tmp_path, count):
     with fpstore.build(tmp_path / "s", [1, 2]) as store:
         with pytest.raises(InputError, match="count must be a whole number"):
             store.nearest_many([1], count)
-        for ask in (store.probe, lambda *a, limit: store.probe_many([a[0]], limit=limit), store.scan):
+        for ask in (
+            store.probe,
+            lambda *a, limit: store.probe_many([a[0]], limit=limit),
+            store.scan,
+        ):
             if count is not None:
                 with pytest.raises(InputError, match="limit must be a whole number"):
                     ask(*(([1], 3) if ask == store.scan else (1,)), limit=count)
@@ -154,9 +190,15 @@ def test_a_count_is_at_least_one(tmp_path, count):
 
 @pytest.mark.parametrize(
     ("queries", "design", "width", "radius"),
-    [(1, "columns-4", 64, 16), (1000, "columns-16", 256, 64), (1, "columns-16", 256, 64), slow(1000, "columns-4", 64, 16),
-     slow(1, "flip-4", 64, 16), (1000, "flip-4", 64, 16)],
-)  # fmt: skip
+    [
+        (1, "columns-4", 64, 16),
+        (1000, "columns-16", 256, 64),
+        (1, "columns-16", 256, 64),
+        slow(1000, "columns-4", 64, 16),
+        slow(1, "flip-4", 64, 16),
+        (1000, "flip-4", 64, 16),
+    ],
+)
 def test_radii_grow_as_far_as_they_cost_less_than_a_scan(tmp_path, design, width, radius, queries):
     """Column tables were taken for tables of blocks, and one query for one of a batch."""
     rows = np.random.default_rng(3).integers(0, 256, (1 << 16, width // 8), np.uint8)
@@ -164,11 +206,18 @@ def test_radii_grow_as_far_as_they_cost_less_than_a_scan(tmp_path, design, width
         snapshot = snapshot_of(store)
         tried, generation = list(_radii(snapshot, width, queries)), snapshot.generation
         blocks, words = generation.manifest.blocks, generation.design.width.words
-        costs = [probe_nanoseconds(generation.design, 1 << 16, r, queries, blocks) for r in range(radius + 1)]
+        costs = [
+            probe_nanoseconds(generation.design, 1 << 16, r, queries, blocks)
+            for r in range(radius + 1)
+        ]
         scan = scan_nanoseconds(1 << 16, words, queries)
         assert tried == list(range(len(tried)))
         assert sum(costs[: len(tried)]) <= scan
-        assert len(tried) > radius or sum(costs[: len(tried) + 1]) > scan or generation.scans(len(tried))
+        assert (
+            len(tried) > radius
+            or sum(costs[: len(tried) + 1]) > scan
+            or generation.scans(len(tried))
+        )
         if design == "columns-16":
             assert len(tried) >= 25
 

@@ -1,4 +1,7 @@
-"""Ids of odd characters: what Unicode calls a line break, blanks, controls; from a file, through a store, to a file and back."""
+"""Ids of odd characters: what Unicode calls a line break, blanks, controls.
+
+From a file, through a store, to a file and back.
+"""
 
 import json
 import re
@@ -77,7 +80,9 @@ def test_text_output_refuses_an_id_that_would_be_read_as_another(tmp_path, monke
     for odd in SEPARATORS[:5]:
         fpstore.build("a.fps", [0, 1], ["a", odd], overwrite=True).close()
         for verb in (["export", "a.fps"], ["probe", "a.fps", "0x0"]):
-            assert re.search("cannot be written as tsv.*JSON lines", failure(*verb, "-o", "out.tsv"))
+            assert re.search(
+                "cannot be written as tsv.*JSON lines", failure(*verb, "-o", "out.tsv")
+            )
             assert not Path("out.tsv").exists()
         assert odd in fine("export", "a.fps", "--json").encode().decode("unicode_escape")
         assert json.loads(fine("delete", "a.fps", odd, "--json"))["removed"] == 1
@@ -90,26 +95,43 @@ def test_delete_of_pairs_says_what_was_not_stored(tmp_path, monkeypatch, extensi
         fpstore.build(name, [7, 7, 9], ids).close()
         fine("export", name, "-o", f"rows.{extension}")
         rows = Path(f"rows.{extension}").read_text().splitlines(keepends=True)
-        Path(f"gone.{extension}").write_text("".join([rows[0], rows[0].replace("7", "5", 1)]))  # a stored pair and another
+        # a stored pair and another
+        Path(f"gone.{extension}").write_text("".join([rows[0], rows[0].replace("7", "5", 1)]))
         done = run("delete", name, "--pairs", "--input", f"gone.{extension}")
         assert (done.stdout, done.stderr) == (
-            f"{name}: 1 id removed, 2 fingerprints with 2 ids left\n", f"fpstore: {name}: 1 pair is not stored\n"
-        )  # fmt: skip
+            f"{name}: 1 id removed, 2 fingerprints with 2 ids left\n",
+            f"fpstore: {name}: 1 pair is not stored\n",
+        )
         done = run("delete", name, "--pairs", "--input", f"gone.{extension}", "--json")
         assert json.loads(done.stdout) == {"removed": 0, "missing": 2, "fingerprints": 2, "ids": 2}
         assert (done.exit_code, done.stderr) == (0, f"fpstore: {name}: 2 pairs are not stored\n")
-    assert run("delete", "b.fps", "4", "5", "6", "6").stderr == "fpstore: b.fps: 2 ids are not stored\n"
-    assert run("delete", "b.fps", "--fingerprints", "0x3").stderr == "fpstore: b.fps: 1 fingerprint is not stored\n"
+    assert (
+        run("delete", "b.fps", "4", "5", "6", "6").stderr
+        == "fpstore: b.fps: 2 ids are not stored\n"
+    )
+    assert (
+        run("delete", "b.fps", "--fingerprints", "0x3").stderr
+        == "fpstore: b.fps: 1 fingerprint is not stored\n"
+    )
     assert fine("delete", "b.fps", "5", "--quiet") == ""
     Path("bare.tsv").write_text("0000000000000007\n")
-    assert "--pairs needs an id in each row" in failure("delete", "b.fps", "--pairs", "--input", "bare.tsv")
-    assert "--pairs takes a fingerprint and an id" in failure("delete", "b.fps", "--pairs", "0x7", code=2)
+    assert "--pairs needs an id in each row" in failure(
+        "delete", "b.fps", "--pairs", "--input", "bare.tsv"
+    )
+    assert "--pairs takes a fingerprint and an id" in failure(
+        "delete", "b.fps", "--pairs", "0x7", code=2
+    )
     Path("rows.tsv").write_text("7\t17\n")
     for name, ids in (("a.fps", ["x", "017", "x"]), ("b.fps", [4, 17, 4])):
         fpstore.build(name, [7, 7, 9], ids, overwrite=True).close()
         done = run("delete", name, "--pairs", "0x7", ids[0], "0x8", ids[0])
-        assert (done.stdout[-11:], done.stderr) == ("2 ids left\n", f"fpstore: {name}: 1 pair is not stored\n")
-    done = json.loads(fine("delete", "b.fps", "--pairs", "9", "4", "--decimal", "--input", "rows.tsv", "--json"))
+        assert (done.stdout[-11:], done.stderr) == (
+            "2 ids left\n",
+            f"fpstore: {name}: 1 pair is not stored\n",
+        )
+    done = json.loads(
+        fine("delete", "b.fps", "--pairs", "9", "4", "--decimal", "--input", "rows.tsv", "--json")
+    )
     assert (done["removed"], done["missing"]) == (2, 0)
 
 
@@ -119,7 +141,9 @@ def test_a_bad_line_of_delete_is_named(tmp_path, monkeypatch):
     Path("gone.txt").write_text("1\n\nx\n")
     Path("hex.txt").write_text("0x1\n\nx\n")
     assert "gone.txt:3: the id 'x' is not" in failure("delete", "a.fps", "--input", "gone.txt")
-    assert "hex.txt:3: 'x' is not a fingerprint" in failure("delete", "a.fps", "--fingerprints", "--input", "hex.txt")
+    assert "hex.txt:3: 'x' is not a fingerprint" in failure(
+        "delete", "a.fps", "--fingerprints", "--input", "hex.txt"
+    )
     assert len(fpstore.open("a.fps")) == 2
 
 

@@ -121,7 +121,19 @@ QUICK = ("insert", "build", "backup", "repair")
     ("operation", "step"),
     [
         *((name, 20) for name in QUICK),
-        *(slow(name, 1) for name in (*QUICK, "probe", "verify", "repair_sound", "merge", "redesign", "join", "split")),
+        *(
+            slow(name, 1)
+            for name in (
+                *QUICK,
+                "probe",
+                "verify",
+                "repair_sound",
+                "merge",
+                "redesign",
+                "join",
+                "split",
+            )
+        ),
     ],
 )
 def test_no_more_open_files(stores, tmp_path, operation, step):
@@ -161,9 +173,11 @@ def test_stores_opened_until_the_limit(stores):
 def test_the_command_line_says_it_in_one_line(stores, tmp_path):
     done = subprocess.run(
         [sys.executable, "-P", "-m", "fpstore", "backup", stores / "s", "new"],
-        capture_output=True, text=True, cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (14, 14)),
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
     assert "ulimit -n" in done.stderr
@@ -180,9 +194,12 @@ def is_noted(error):
 
 
 def test_what_is_damage_and_what_is_this_process():
-    for number in (errno.EMFILE, errno.ENFILE):  # neither this process's nor the whole system's limit is damage
+    # neither this process's nor the whole system's limit is damage
+    for number in (errno.EMFILE, errno.ENFILE):
         error = refused("store", OSError(number, os.strerror(number)), "; nothing was changed")
-        assert re.fullmatch(f"store: {os.strerror(number)}: close other stores.*; nothing was changed", str(error))
+        assert re.fullmatch(
+            f"store: {os.strerror(number)}: close other stores.*; nothing was changed", str(error)
+        )
         assert (error.errno, is_noted(error)) == (number, False)
     assert is_noted(refused("store", OSError(errno.EACCES, os.strerror(errno.EACCES))))
     assert is_noted(fpstore.CorruptStoreError("store: damaged"))

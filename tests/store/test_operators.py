@@ -42,13 +42,17 @@ def failed_in_the_background(path, patch):
         return store.stats()
 
 
-def test_a_merge_in_the_background_that_fails_is_seen_by_every_process(path, monkeypatch, caplog, capfd):
+def test_a_merge_in_the_background_that_fails_is_seen_by_every_process(
+    path, monkeypatch, caplog, capfd
+):
     with monkeypatch.context() as patch, caplog.at_level(logging.INFO, "fpstore"):
         found = failed_in_the_background(path, patch)
     assert capfd.readouterr() == ("", "")  # where logging is not configured nothing is printed
     assert "No space left on device" in found["merge_error"]
     assert str(path) in found["merge_error"]
-    assert [record.levelname for record in caplog.records if "merge failed" in record.message] == ["ERROR"]
+    assert [record.levelname for record in caplog.records if "merge failed" in record.message] == [
+        "ERROR"
+    ]
     with fpstore.open(path) as reader:
         assert reader.stats()["merge_error"] == found["merge_error"]
         assert len(reader) == len(ROWS) + 1
@@ -65,7 +69,9 @@ def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, monkeypatch):
     """The next waits until there are twice as many changes; when it has ended, all is as before."""
     monkeypatch.setattr(writing, "LEAST_CHANGES", 50)
     with fpstore.open(path, "r+", merge_at=0.0001) as store:
-        for number, (inserted, fails, generation) in enumerate([(50, True, 1), (49, False, 1), (1, False, 2), (50, False, 3)]):
+        for number, (inserted, fails, generation) in enumerate(
+            [(50, True, 1), (49, False, 1), (1, False, 2), (50, False, 3)]
+        ):
             with monkeypatch.context() as patch:
                 if fails:
                     fill_the_disk(patch)
@@ -76,7 +82,9 @@ def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, monkeypatch):
             assert store.stats()["generation"] == generation
 
 
-def test_a_merge_that_finds_no_thread_is_told_once_until_there_are_twice_as_many_changes(path, monkeypatch, caplog):
+def test_a_merge_that_finds_no_thread_is_told_once_until_there_are_twice_as_many_changes(
+    path, monkeypatch, caplog
+):
     monkeypatch.setattr(writing, "LEAST_CHANGES", 2)
     told = []
     with fpstore.open(path, "r+", merge_at=0.0001) as store:
@@ -114,7 +122,9 @@ def test_a_delta_that_outgrows_the_tables_is_logged_once_for_each_store(path, mo
             assert not caplog.records
             store.insert([1, 2, 3])
             (told,) = caplog.records
-            assert told.getMessage().startswith(f"{path}: {changes:,} changes since the last merge, for {len(ROWS):,} fi")
+            assert told.getMessage().startswith(
+                f"{path}: {changes:,} changes since the last merge, for {len(ROWS):,} fi"
+            )
             store.insert([4, 5])
         with fpstore.open(path, "r+") as store:
             store.insert([6])
@@ -131,17 +141,27 @@ def test_merges_and_what_a_dead_writer_left_are_logged(path, caplog):
     with caplog.at_level(logging.INFO, "fpstore"), fpstore.open(path, "r+") as store:
         assert 7 in store
         store.merge()
-    levels = [(record.levelname, record.message.removeprefix(f"{path}: ")) for record in caplog.records]
+    levels = [
+        (record.levelname, record.message.removeprefix(f"{path}: ")) for record in caplog.records
+    ]
     assert levels[0][0] == "WARNING"
     assert levels[0][1].startswith("a writer died: log recovered up to byte ")
-    assert levels[1:] == [("INFO", "merge begins, generation 1"), ("INFO", f"merged, generation 2: {len(ROWS) + 1} fingerprints")]
+    assert levels[1:] == [
+        ("INFO", "merge begins, generation 1"),
+        ("INFO", f"merged, generation 2: {len(ROWS) + 1} fingerprints"),
+    ]
 
 
 def test_stats_of_a_writer_and_of_a_reader(path):
     with fpstore.open(path, "r+", sync="none") as store, fpstore.open(path) as reader:
         store.insert([7, 8])
         found = store.stats()
-        assert found["writer"] == {"process": os.getpid(), "sync": "none", "waiting_rows": 2, "merging": False}
+        assert found["writer"] == {
+            "process": os.getpid(),
+            "sync": "none",
+            "waiting_rows": 2,
+            "merging": False,
+        }
         assert found["log"]["records"] == 1
         assert found["log"]["bytes"] > 4096
         assert reader.stats()["writer"] is None
@@ -165,18 +185,27 @@ def test_metrics_for_prometheus(path):
     values = {}
     for line in out.splitlines():
         if not line.startswith("#"):
-            name, labels, value = re.fullmatch(r'(\w+)\{store="[^"]*"(?:,part="(\w+)")?\} (\S+)', line).groups()
+            name, labels, value = re.fullmatch(
+                r'(\w+)\{store="[^"]*"(?:,part="(\w+)")?\} (\S+)', line
+            ).groups()
             values[name, labels] = float(value)
     assert values["fpstore_fingerprints", None] == found["fingerprints"] == len(ROWS) + 2
     assert values["fpstore_generation", None] == 2
     assert values["fpstore_delta_changes", None] == values["fpstore_log_records", None] == 1
     assert values["fpstore_merge_failed", None] == 0
-    assert values["fpstore_generation_timestamp_seconds", None] == pytest.approx((path / "manifest.json").stat().st_mtime)
-    assert sum(value for (name, _), value in values.items() if name == "fpstore_bytes") == found["bytes"]["total"]
+    assert values["fpstore_generation_timestamp_seconds", None] == pytest.approx(
+        (path / "manifest.json").stat().st_mtime
+    )
+    assert (
+        sum(value for (name, _), value in values.items() if name == "fpstore_bytes")
+        == found["bytes"]["total"]
+    )
     helps = re.findall(r"^# HELP (\w+) ", out, flags=re.M)
     assert helps == re.findall(r"^# TYPE (\w+) gauge$", out, flags=re.M)
     assert set(helps) == {name for name, _ in values}
 
 
 def test_metrics_take_no_other_output(path):
-    assert "--prometheus cannot be combined" in failure("stats", path, "--prometheus", "--json", code=2)
+    assert "--prometheus cannot be combined" in failure(
+        "stats", path, "--prometheus", "--json", code=2
+    )

@@ -17,7 +17,15 @@ from fpstore.design.costs import BATCH_QUERIES, SPEED_FOR_TWICE_THE_BYTES, scan_
 from fpstore.design.covering import covers
 from fpstore.design.estimates import Requirements, estimate, filters_of, limit_bits, table_bits
 from fpstore.design.families import MANKU, MAX_VARIANTS, design
-from fpstore.design.planner import MORE_BYTES, MORE_TIME, candidates_for, choose, cost, crossover, knee
+from fpstore.design.planner import (
+    MORE_BYTES,
+    MORE_TIME,
+    candidates_for,
+    choose,
+    cost,
+    crossover,
+    knee,
+)
 from fpstore.format.manifest import read_manifest
 
 GIB = 1 << 30
@@ -35,13 +43,15 @@ def exact_limit(n):
 def test_the_limit_is_exact():
     for n in (1, 2, 3, 7, 10, 100, 1000, 5000):
         assert limit_bits(n) == pytest.approx(exact_limit(n), abs=1e-9)
-    for log2_n, bits in ((20, 45.4), (23, 42.4), (26, 39.4), (30, 35.4), (33, 32.4), (34, 31.4)):  # as on the design page
+    # as on the design page
+    for log2_n, bits in ((20, 45.4), (23, 42.4), (26, 39.4), (30, 35.4), (33, 32.4), (34, 31.4)):
         assert round(limit_bits(1 << log2_n), 1) == bits
     assert limit_bits(0) == 0
 
 
 @pytest.mark.parametrize(
-    ("log2_n", "codec", "block_bytes"), crossed([16, 18, 20], list(CODECS), [128, 256, 512, 1024, 2048, 4096], share=9)
+    ("log2_n", "codec", "block_bytes"),
+    crossed([16, 18, 20], list(CODECS), [128, 256, 512, 1024, 2048, 4096], share=9),
 )
 def test_table_sizes_are_those_of_real_tables(log2_n, codec, block_bytes):
     n = 1 << log2_n
@@ -50,21 +60,27 @@ def test_table_sizes_are_those_of_real_tables(log2_n, codec, block_bytes):
     lengths = None if codec == HUFFMAN else tableimage.NO_CODE
     real = len(tableimage.build(fingerprints, block_bytes=block_bytes, lengths=lengths)) * 8 / n
     blocks = real * n / 8 / block_bytes
-    rounding = blocks / n / 2 + 1 / blocks  # a block leaves room for up to an entry, half in the mean; the last one for all
+    # a block leaves room for up to an entry, half in the mean; the last one for all
+    rounding = blocks / n / 2 + 1 / blocks
     assert table_bits(n, Blocks(block_bytes, codec)) == pytest.approx(real, rel=rounding)
 
 
 # --- Plans ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n", "radius"), crossed([0, 1, 2, 1000, 1 << 24, 1 << 33], [0, 1, 2, 3, 4, 8, 12, 16, 17, 64]))
+@pytest.mark.parametrize(
+    ("n", "radius"), crossed([0, 1, 2, 1000, 1 << 24, 1 << 33], [0, 1, 2, 3, 4, 8, 12, 16, 17, 64])
+)
 def test_every_plan_is_exact(n, radius):
     plans = plan(n, radius)
     assert plans
     for p in plans:
         assert p.design.radius == radius
         assert covers(p.design.tables, radius)
-        bits = {table: shape.prefix_bits for table, shape in filters_of(p.design, n, Blocks(DEFAULT_BLOCK_BYTES)).items()}
+        bits = {
+            table: shape.prefix_bits
+            for table, shape in filters_of(p.design, n, Blocks(DEFAULT_BLOCK_BYTES)).items()
+        }
         assert p.filters == len(bits)
         assert p.lookups == sum(x.variant_count for x in p.design.lookups(n, filter_bits=bits)) > 0
         assert p.bytes_per_fingerprint > 0
@@ -79,7 +95,9 @@ def test_every_plan_is_exact(n, radius):
 def test_candidates_hold_the_named_designs():
     for radius in (0, 3, 5):
         tables = {made.tables for made in candidates_for(radius)}
-        named = [name for name, (_, most) in MANKU.items() if radius <= most] + [f"flip-{n}" for n in range(1, radius + 2)]
+        named = [name for name, (_, most) in MANKU.items() if radius <= most] + [
+            f"flip-{n}" for n in range(1, radius + 2)
+        ]
         assert {design(name, radius).tables for name in named} <= tables
 
 
@@ -87,9 +105,13 @@ def test_estimated_size_is_that_of_a_real_store(tmp_path):
     fingerprints = np.random.default_rng(3).integers(0, 2**64, 1 << 18, np.uint64)
     with fpstore.build(tmp_path / "s", fingerprints, design="flip-2", filter=True) as store:
         stats = store.stats()
-    made = estimate(design("flip-2", 3), 1 << 18, Requirements(blocks=Blocks(DEFAULT_BLOCK_BYTES, filter=True)))
+    made = estimate(
+        design("flip-2", 3), 1 << 18, Requirements(blocks=Blocks(DEFAULT_BLOCK_BYTES, filter=True))
+    )
     sizes = stats["bytes"]
-    assert made.bytes_per_fingerprint * (1 << 18) == pytest.approx(sizes["tables"] + sizes["filters"], rel=0.02)
+    assert made.bytes_per_fingerprint * (1 << 18) == pytest.approx(
+        sizes["tables"] + sizes["filters"], rel=0.02
+    )
     assert stats["bytes"]["total"] <= made.disk_bytes <= 1.1 * stats["bytes"]["total"]
 
 
@@ -108,12 +130,16 @@ def test_plans_that_fit_come_first_and_best_first():
 # --- The knee -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("radius", "storage", "step"), crossed(range(17), ["hot", "cold"], [6, 1], share=7))
+@pytest.mark.parametrize(
+    ("radius", "storage", "step"), crossed(range(17), ["hot", "cold"], [6, 1], share=7)
+)
 def test_auto_takes_the_balance(radius, storage, step):
     """No other design takes half the bytes and less than so many times the time, nor a quarter in less than the square, ..."""
     times = SPEED_FOR_TWICE_THE_BYTES
     for log2_n in range(10, 35, step):
-        plans = [p for p in plan(1 << log2_n, radius, storage=storage, memory_budget=1 << 62) if p.fits]
+        plans = [
+            p for p in plan(1 << log2_n, radius, storage=storage, memory_budget=1 << 62) if p.fits
+        ]
         assert plans[0].chosen
         best = knee(plans, storage)
         if plans[0] != best:  # packed tables in place of columns that are hardly better
@@ -125,14 +151,17 @@ def test_auto_takes_the_balance(radius, storage, step):
             halvings = math.log2(best.bytes_per_fingerprint / other.bytes_per_fingerprint)
             assert slower >= times**halvings * (1 - 1e-9)
             if halvings > 1:
-                assert slower > times  # the rule in words: never twice the bytes of a design within so many times its speed
+                # the rule in words: never twice the bytes of a design within so many times its
+                # speed
+                assert slower > times
 
 
 def test_a_large_radius_takes_no_hundred_bytes():
     """It took 125 bytes per fingerprint at radius 5 and 215 at radius 7, where 18 and 24 are hardly slower."""
     for radius, log2_n in ((4, 20), (5, 22), (6, 24), (7, 20), (7, 24)):
         assert choose(1 << log2_n, radius).bytes_per_fingerprint < 30
-    assert choose(1 << 24, 4).bytes_per_fingerprint < 90  # there ten flips cost three times what fifteen tables do
+    # there ten flips cost three times what fifteen tables do
+    assert choose(1 << 24, 4).bytes_per_fingerprint < 90
 
 
 @pytest.mark.parametrize(("entries_log2", "variant_count"), crossed([-2, 2, 6, 8, 12], [1, 16]))
@@ -148,12 +177,15 @@ def test_the_model_expects_the_blocks_that_a_probe_opens(entries_log2, variant_c
     prober.add(table, log2_n - entries_log2, 4 * (variant_count > 1), masks)
     *_, opened, _ = prober.probe(queries, 3)
     lookups = len(queries) * variant_count
-    expected = work(len(fingerprints), len(fingerprints) / table.block_count, 2.0**entries_log2, lookups)
+    expected = work(
+        len(fingerprints), len(fingerprints) / table.block_count, 2.0**entries_log2, lookups
+    )
     assert opened / lookups == pytest.approx(expected.blocks, rel=0.15)
 
 
 @pytest.mark.parametrize(
-    ("budget", "reason"), [("disk_budget", "over the disk budget"), ("memory_budget", "over the memory budget")]
+    ("budget", "reason"),
+    [("disk_budget", "over the disk budget"), ("memory_budget", "over the memory budget")],
 )
 def test_budgets_are_kept(budget, reason):
     sizes = []
@@ -169,7 +201,9 @@ def test_budgets_are_kept(budget, reason):
 
 
 def test_nothing_fits():
-    with pytest.raises(InputError, match=r"no design fits the disk budget: scan is the smallest at \d+ bytes"):
+    with pytest.raises(
+        InputError, match=r"no design fits the disk budget: scan is the smallest at \d+ bytes"
+    ):
         choose(1 << 24, 3, Requirements(disk_budget=1000))
 
 
@@ -182,7 +216,9 @@ def test_a_small_memory_does_not_stop_a_build(monkeypatch):
 
 
 def test_the_command_line_tells_of_columns_that_packed_tables_replace():
-    assert "auto takes flip-2 in place of columns-2, which is hardly better." in fine("plan", "2^20")
+    assert "auto takes flip-2 in place of columns-2, which is hardly better." in fine(
+        "plan", "2^20"
+    )
     assert "in place of" not in fine("plan", "2^24")
     assert "in place of" not in fine("plan", "2^20", "--prefer", "speed")
 
@@ -190,7 +226,10 @@ def test_the_command_line_tells_of_columns_that_packed_tables_replace():
 def test_bad_arguments():
     for wrong, message in (
         *(((n,), "n must be a whole number from 0 to 2\\^64") for n in (-1, 1.5, "3", None, True)),
-        *(((10, radius), "radius must be a whole number from 0 to 64") for radius in (-1, 65, 2.5, "3")),
+        *(
+            ((10, radius), "radius must be a whole number from 0 to 64")
+            for radius in (-1, 65, 2.5, "3")
+        ),
     ):
         with pytest.raises(InputError, match=message):
             plan(*wrong)
@@ -200,7 +239,9 @@ def test_bad_arguments():
 
 def test_plans_of_more_lookups_than_a_probe_may_make_are_left_out():
     assert design("flip-1", 5).lookups(1 << 44)[0].variant_count <= MAX_VARIANTS
-    with pytest.raises(InputError, match=f"needs 1099296 look-ups .* at most {MAX_VARIANTS} are allowed"):
+    with pytest.raises(
+        InputError, match=f"needs 1099296 look-ups .* at most {MAX_VARIANTS} are allowed"
+    ):
         design("flip-1", 5).lookups(1 << 45)
     for log2_n, there in ((44, True), (45, False)):
         assert ("flip-1" in {p.name for p in plan(1 << log2_n, 5)}) == there
@@ -217,11 +258,19 @@ def skewed_set(kind, n=1 << 15):
 
 def test_estimated_candidates_of_a_skewed_set_are_those_of_a_probe(tmp_path):
     fingerprints = skewed_set("leading half alike", 1 << 17)
-    plans = {p.name: p for p in plan(len(fingerprints), 3, sample=np.random.default_rng(6).permutation(fingerprints))}
+    plans = {
+        p.name: p
+        for p in plan(
+            len(fingerprints), 3, sample=np.random.default_rng(6).permutation(fingerprints)
+        )
+    }
     for name in ("manku-10", "striped-5-2"):
         met = 0
         for lookup in plans[name].design.lookups(len(fingerprints)):
-            permuted = _kernel.permute(fingerprints, np.frombuffer(plans[name].design.tables[lookup.table].permutation, np.uint8))
+            permuted = _kernel.permute(
+                fingerprints,
+                np.frombuffer(plans[name].design.tables[lookup.table].permutation, np.uint8),
+            )
             leading = permuted >> np.uint64(64 - lookup.prefix_bits)
             _, counts = np.unique(leading, return_counts=True)
             met += float((counts.astype(float) ** 2).sum() / counts.sum())
@@ -242,7 +291,9 @@ def test_auto_builds_for_the_skew_of_the_set(tmp_path):
         queries = fingerprints[:50] ^ np.uint64(0b1000100000000000000000000000000000000000000001)
         expected = brute_force.brute_force_many(np.unique(fingerprints), queries, 3)
         found = store.probe_many(queries)
-        for column, wanted in zip((found.lims, found.fingerprints, found.distances), expected, strict=True):
+        for column, wanted in zip(
+            (found.lims, found.fingerprints, found.distances), expected, strict=True
+        ):
             assert np.array_equal(column, wanted)
         assert store.verify().ok
 
@@ -250,16 +301,27 @@ def test_auto_builds_for_the_skew_of_the_set(tmp_path):
 # --- What auto prefers, and where a scan becomes cheaper ------------------------------------------
 
 
-@pytest.mark.parametrize(("log2_n", "radius", "storage"), crossed([10, 20, 30], [1, 3, 7, 12, 20], ["hot", "cold"], share=5))
+@pytest.mark.parametrize(
+    ("log2_n", "radius", "storage"),
+    crossed([10, 20, 30], [1, 3, 7, 12, 20], ["hot", "cold"], share=5),
+)
 def test_speed_is_the_fastest_and_space_the_smallest_that_fits(log2_n, radius, storage):
     how = {"storage": storage, "memory_budget": 1 << 62, "disk_budget": (20 << log2_n) + (1 << 20)}
-    speed, space, balance = (plan(1 << log2_n, radius, prefer=p, **how) for p in ("speed", "space", "balance"))
+    speed, space, balance = (
+        plan(1 << log2_n, radius, prefer=p, **how) for p in ("speed", "space", "balance")
+    )
     fast, small = ([p for p in plans if p.fits] for plans in (speed, space))
     time = (lambda p: p.mean_microseconds) if storage == "hot" else (lambda p: p.cold_milliseconds)
     assert [p.chosen for p in speed] == [True] + [False] * (len(speed) - 1)
     assert time(speed[0]) == min(map(time, fast))
-    assert space[0].bytes_per_fingerprint == min(p.bytes_per_fingerprint for p in small) <= balance[0].bytes_per_fingerprint
-    assert time(space[0]) == min(time(p) for p in small if p.bytes_per_fingerprint == space[0].bytes_per_fingerprint)
+    assert (
+        space[0].bytes_per_fingerprint
+        == min(p.bytes_per_fingerprint for p in small)
+        <= balance[0].bytes_per_fingerprint
+    )
+    assert time(space[0]) == min(
+        time(p) for p in small if p.bytes_per_fingerprint == space[0].bytes_per_fingerprint
+    )
     assert time(speed[0]) <= time(balance[0]) <= time(space[0])
     assert {p.name for p in speed} == {p.name for p in space} == {p.name for p in balance}
 
@@ -270,14 +332,19 @@ def test_the_smallest_with_filters_has_filters(n):
     plans = plan(n, prefer="space", filter=True)
     assert plans[0].chosen
     assert plans[0].filters
-    assert plans[0].bytes_per_fingerprint == min(p.bytes_per_fingerprint for p in plans if p.filters and p.fits)
+    assert plans[0].bytes_per_fingerprint == min(
+        p.bytes_per_fingerprint for p in plans if p.filters and p.fits
+    )
     assert plan(10, prefer="space", filter=True)[0].name == "scan"  # no design has filters
     assert not plan(n, prefer="space")[0].filters
 
 
 def test_an_unknown_preference_is_refused(tmp_path):
     for prefer in ("fast", None, 1):
-        for use in (lambda **how: plan(10, **how), lambda **how: fpstore.build(tmp_path / "s", [1], **how)):
+        for use in (
+            lambda **how: plan(10, **how),
+            lambda **how: fpstore.build(tmp_path / "s", [1], **how),
+        ):
             with pytest.raises(InputError, match="prefer must be one of balance, speed, space"):
                 use(prefer=prefer)
 
@@ -338,7 +405,10 @@ def test_a_merge_that_chooses_again_respects_the_preference(tmp_path):
         assert read_manifest(tmp_path / "named").auto is None
 
 
-@pytest.mark.parametrize(("width", "radius", "most"), [(64, 3, 160), (64, 8, 165), (128, 3, 185), (256, 3, 285), (256, 24, 120)])
+@pytest.mark.parametrize(
+    ("width", "radius", "most"),
+    [(64, 3, 160), (64, 8, 165), (128, 3, 185), (256, 3, 285), (256, 24, 120)],
+)
 def test_memory_of_a_change_is_what_a_plan_says(tmp_path, width, radius, most):
     """It was said to be 100 bytes; of 256 bits at radius 24, it was 708."""
     rng = np.random.default_rng(7)
@@ -347,7 +417,9 @@ def test_memory_of_a_change_is_what_a_plan_says(tmp_path, width, radius, most):
         assert store.stats()["delta"]["memory"] == 0
     with fpstore.open(tmp_path / "s", "r+", sync="none") as store:
         for start in range(0, len(fingerprints), 10_000):
-            store.insert(fingerprints[start : start + 10_000], [f"{start + i:040d}" for i in range(10_000)])
+            store.insert(
+                fingerprints[start : start + 10_000], [f"{start + i:040d}" for i in range(10_000)]
+            )
         taken = store.stats()["delta"]["memory"] / store.stats()["delta"]["changes"]
     said = fpstore.plan(1 << 20, radius, width=width)[0].delta_bytes_per_change
     assert taken == pytest.approx(said[100_000], rel=0.02)

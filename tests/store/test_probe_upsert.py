@@ -22,9 +22,11 @@ def test_probe_upsert_decides_anew_in_one_step(tmp_path):
             assert store.probe_upsert(6, a) == []  # its own old version is not near it
             assert (reader[6], 7 in reader, len(reader), len(reader.ids)) == ([a], False, 2, 3)
             assert store.probe_upsert(5, a, 0) == []
-            assert store.probe_upsert(at ^ 1, b) == [Match(at, 1, [c])]  # another document has the old fingerprint, too
+            # another document has the old fingerprint, too
+            assert store.probe_upsert(at ^ 1, b) == [Match(at, 1, [c])]
             assert (reader[at], len(reader.ids)) == ([c], 2)
-            assert store.probe_upsert(at ^ 1, a) == [Match(at, 1, [c])]  # another one is near: the old version is gone
+            # another one is near: the old version is gone
+            assert store.probe_upsert(at ^ 1, a) == [Match(at, 1, [c])]
             assert (dict(pairs_of(reader)), len(reader)) == ({at: c}, 1)
             assert store.probe_upsert(at ^ 1, c) == []
             store.insert([at ^ 1, 9], [a, c])

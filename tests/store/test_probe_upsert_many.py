@@ -8,7 +8,12 @@ import pytest
 import fpstore
 from fpstore import InputError, Match
 
-KINDS = {"integer": lambda number: number, "indexed": lambda number: number, "row": lambda number: number, "string": str}
+KINDS = {
+    "integer": lambda number: number,
+    "indexed": lambda number: number,
+    "row": lambda number: number,
+    "string": str,
+}
 
 
 def content(store):
@@ -46,7 +51,10 @@ def test_many_rows_are_decided_as_row_by_row(tmp_path, width, kind):
             for step in range(6):
                 values, names = drawn(chance, width, int(chance.integers(0, 25)), KINDS[kind])
                 radius = [None, 1, 5][step % 3]
-                wanted = [single.probe_upsert(value, name, radius) for value, name in zip(values, names, strict=True)]
+                wanted = [
+                    single.probe_upsert(value, name, radius)
+                    for value, name in zip(values, names, strict=True)
+                ]
                 matches = many.probe_upsert_many(values, names, radius, threads=1 + step % 2)
                 assert list(matches) == [matches[row] for row in range(len(values))] == wanted
                 assert list(pickle.loads(pickle.dumps(matches))) == wanted
@@ -76,15 +84,27 @@ def test_a_batch_reads_the_id_map_once(tmp_path, monkeypatch):
     fpstore.build(tmp_path / "s", np.arange(100, dtype=np.uint64) << np.uint64(40)).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
         calls, find = [], type(store._snapshot().generation.ids).find
-        monkeypatch.setattr(type(store._snapshot().generation.ids), "find", lambda *given: calls.append(1) or find(*given))
-        store.probe_upsert_many(np.arange(100, dtype=np.uint64) << np.uint64(41) | np.uint64(1), range(100))
+        monkeypatch.setattr(
+            type(store._snapshot().generation.ids),
+            "find",
+            lambda *given: calls.append(1) or find(*given),
+        )
+        store.probe_upsert_many(
+            np.arange(100, dtype=np.uint64) << np.uint64(41) | np.uint64(1), range(100)
+        )
         assert len(calls) == 1
 
 
 def test_a_batch_with_a_wrong_row_changes_nothing(tmp_path):
     fpstore.build(tmp_path / "s", [7], ["a"]).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
-        for values, ids in (([1 << 30, -1], ["a", "b"]), ([1 << 30], None), ([1 << 30], [5]), ([1, 2], ["a"]), ([1], ["a", "b"])):
+        for values, ids in (
+            ([1 << 30, -1], ["a", "b"]),
+            ([1 << 30], None),
+            ([1 << 30], [5]),
+            ([1, 2], ["a"]),
+            ([1], ["a", "b"]),
+        ):
             with pytest.raises(InputError):
                 store.probe_upsert_many(values, ids)
         assert content(store) == [(7, ["a"])]

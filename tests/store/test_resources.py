@@ -1,4 +1,7 @@
-"""How much memory there is: the least of the machine's and of the limits of the control groups of this process."""
+"""How much memory there is.
+
+The least of the machine's and of the limits of the control groups of this process.
+"""
 
 import os
 
@@ -13,19 +16,35 @@ SLURM = "slurmstepd.scope/job_7/step_0"
     ("groups", "limits", "expected"),
     [
         ("0::/\n", {"memory.max": "9000\n"}, [9000]),
-        (f"0::/{SLURM}/user\n", {f"{SLURM}/memory.max": "7000\n", f"{SLURM}/user/memory.max": "max\n"}, [7000]),
-        (f"0::/{SLURM}\n", {f"{SLURM}/memory.max": "7000\n", "slurmstepd.scope/memory.max": "6000\n"}, [7000, 6000]),
+        (
+            f"0::/{SLURM}/user\n",
+            {f"{SLURM}/memory.max": "7000\n", f"{SLURM}/user/memory.max": "max\n"},
+            [7000],
+        ),
+        (
+            f"0::/{SLURM}\n",
+            {f"{SLURM}/memory.max": "7000\n", "slurmstepd.scope/memory.max": "6000\n"},
+            [7000, 6000],
+        ),
         (f"0::/{SLURM}\n", {"other/memory.max": "5000\n"}, []),  # not a group of this process
-        ("0::/docker/host/path\n", {"memory.max": "4000\n"}, [4000]),  # in a container, which sees its group as the top
+        # in a container, which sees its group as the top
+        ("0::/docker/host/path\n", {"memory.max": "4000\n"}, [4000]),
         ("0::/../sibling\n", {"memory.max": "4000\n", "../memory.max": "1\n"}, [4000]),
-        ("5:cpu,cpuacct:/a\n4:memory:/slurm/job_7\n0::/\n", {"memory/slurm/memory.limit_in_bytes": "3000\n"}, [3000]),
+        (
+            "5:cpu,cpuacct:/a\n4:memory:/slurm/job_7\n0::/\n",
+            {"memory/slurm/memory.limit_in_bytes": "3000\n"},
+            [3000],
+        ),
         ("4:memory:/a:b\n", {"memory/a:b/memory.limit_in_bytes": "2000\n"}, [2000]),
         ("4:memory", {"memory/memory.limit_in_bytes": "2000"}, [2000]),
         ("", {"memory.max": "1000\n"}, []),
     ],
-)  # fmt: skip
+)
 def test_limits_of_nested_control_groups_count(tmp_path, monkeypatch, groups, limits, expected):
-    files = {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{name}": text for name, text in limits.items()}}
+    files = {
+        "proc/self/cgroup": groups,
+        **{f"sys/fs/cgroup/{name}": text for name, text in limits.items()},
+    }
     (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

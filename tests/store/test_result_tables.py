@@ -23,7 +23,9 @@ def made(folder, bits, ids):
     top = 1 << (bits - 1)
     values = [top | 1, top | 3, top | 3, 4]
     kinds = {"strings": ["a", "bb", "\u4e2d", "d"], "integers": [7, 2**64 - 1, 9, 1]}
-    return fpstore.build(folder / "s", width.outside(width.rows(values)), kinds[ids], radius=3, width=bits)
+    return fpstore.build(
+        folder / "s", width.outside(width.rows(values)), kinds[ids], radius=3, width=bits
+    )
 
 
 def plain(values, bits):
@@ -89,7 +91,10 @@ def test_successive_batches_have_their_own_queries(tmp_path):
         asked = np.arange(5000, dtype=np.uint64)[::-1].copy()
         parts = list(store.probe_batches(asked, 0, matches=100))
         assert len(parts) > 1
-        assert np.concatenate([part.to_arrow()["query"].to_numpy() for part in parts]).tolist() == asked.tolist()
+        assert (
+            np.concatenate([part.to_arrow()["query"].to_numpy() for part in parts]).tolist()
+            == asked.tolist()
+        )
 
 
 @pytest.mark.parametrize("ids", ["strings", "integers"])
@@ -104,7 +109,11 @@ def test_pairs_have_a_row_for_each_pair_of_ids(tmp_path, bits, ids, monkeypatch)
     assert table.equals(whole)
     assert table["a"].num_chunks == 2
     assert table.column_names == ["a", "b", "distance", "id_a", "id_b"]
-    assert table.schema.types[:3] == [TYPES[bits], TYPES[bits], pa.uint8() if bits < 256 else pa.uint16()]
+    assert table.schema.types[:3] == [
+        TYPES[bits],
+        TYPES[bits],
+        pa.uint8() if bits < 256 else pa.uint16(),
+    ]
     top = 1 << (bits - 1)
     assert plain(table["a"].to_pylist(), bits) == [top | 1] * 2
     assert plain(table["b"].to_pylist(), bits) == [top | 3] * 2
@@ -137,7 +146,9 @@ def test_empty_results_keep_their_types(tmp_path, bits, ids):
         table = store.probe_many(width.outside(width.rows(asked)), 0).to_arrow()
         assert (table.schema, table.num_rows) == (full, 0)
     (pairs,) = store.pairs(1)
-    empty = fpstore.Pairs(PairColumns(pairs.rows_a[:0], pairs.rows_b[:0], pairs.distances[:0]), snapshot_of(store)).to_arrow()
+    empty = fpstore.Pairs(
+        PairColumns(pairs.rows_a[:0], pairs.rows_b[:0], pairs.distances[:0]), snapshot_of(store)
+    ).to_arrow()
     assert (empty.schema, empty.num_rows) == (pairs.to_arrow().schema, 0)
     clusters = store.clusters(0).to_arrow()
     assert clusters.num_rows == 2  # two documents have one fingerprint
@@ -154,7 +165,8 @@ def test_other_packages_take_the_stream(tmp_path, result):
     table = thing.to_arrow()
     assert table.num_rows > 0
     assert pa.table(thing).equals(table)
-    assert pl.from_arrow(thing).struct.unnest().equals(pl.from_arrow(table))  # a column of rows, since polars cannot know better
+    # a column of rows, since polars cannot know better
+    assert pl.from_arrow(thing).struct.unnest().equals(pl.from_arrow(table))
     assert pl.DataFrame(thing).equals(pl.from_arrow(table))
     reader = pa.RecordBatchReader.from_stream(thing)
     assert reader.read_all().equals(table)
@@ -176,10 +188,20 @@ def test_columns_are_renamed(tmp_path):
         *("query_row", "hash", "fingerprint", "distance", "url")
     ]
     assert pairs.to_polars(names={"id_a": "left"}).columns == ["a", "b", "distance", "left", "id_b"]
-    assert list(clusters.to_pandas(names={"representative": "keep"}).columns) == ["id", "cluster", "keep"]
+    assert list(clusters.to_pandas(names={"representative": "keep"}).columns) == [
+        "id",
+        "cluster",
+        "keep",
+    ]
     assert matches.to_arrow(names={"id": "query", "query": "id"}).column_names[1] == "id"
     for names, message in (
-        ({"url": "id"}, r"there is no column 'url' to rename \(columns here: query_row, query, fingerprint, distance, id\)"),
+        (
+            {"url": "id"},
+            (
+                r"there is no column 'url' to rename \(columns here: query_row, query, fingerprint, "
+                r"distance, id\)"
+            ),
+        ),
         ({"query_id": "q"}, "there is no column 'query_id'"),
         ({"id": "query"}, "two columns would have one name"),
         ({"id": ""}, "the new name of 'id' must be a string"),
@@ -203,7 +225,11 @@ def test_there_is_one_id_for_each_query(tmp_path):
 @pytest.mark.parametrize(
     ("package", "ways", "line"),
     [
-        ("pyarrow", ["to_arrow", "to_pandas", "to_polars", "__arrow_c_stream__"], "pip install pyarrow"),
+        (
+            "pyarrow",
+            ["to_arrow", "to_pandas", "to_polars", "__arrow_c_stream__"],
+            "pip install pyarrow",
+        ),
         ("pandas", ["to_pandas"], "pip install pandas"),
         ("polars", ["to_polars"], "pip install polars"),
     ],
@@ -227,7 +253,10 @@ def fingerprint_columns(bits):
     """Yield columns of every kind with the same fingerprints."""
     width = Width(bits)
     values = [value % 2**bits for value in NUMBERS]
-    raw, texts = [value.to_bytes(bits // 8, "big") for value in values], [f"{value:0{bits // 4}x}" for value in values]
+    raw, texts = (
+        [value.to_bytes(bits // 8, "big") for value in values],
+        [f"{value:0{bits // 4}x}" for value in values],
+    )
     yield pa.array(raw, pa.binary(bits // 8))
     yield pa.array([b"x" * (bits // 8), *raw], pa.binary(bits // 8))[1:]
     yield pa.chunked_array([raw[:1], [], raw[1:]], pa.binary(bits // 8))
@@ -259,7 +288,9 @@ def test_columns_of_every_kind_are_fingerprints(tmp_path, bits):
     store = fpstore.build(tmp_path / "all", values, width=bits, radius=1)
     for number, column in enumerate(fingerprint_columns(bits)):
         assert width.numbers(check_fingerprints(column, width)) == values, column
-        assert [[m.fingerprint for m in found] for found in store.probe_many(column, 0)] == [[value] for value in values]
+        assert [[m.fingerprint for m in found] for found in store.probe_many(column, 0)] == [
+            [value] for value in values
+        ]
         assert len(store.nearest_many(column, 1)) == len(store.scan(column, 0)) == 3
         if number % 7:
             continue
@@ -275,7 +306,9 @@ def test_a_table_is_taken_back(tmp_path, bits):
     store = made(tmp_path, bits, "strings")
     table = store.probe_many(next(store.items())[0], 0).to_arrow()
     for number, frame in enumerate((table, pl.from_arrow(table), table.to_pandas())):
-        with fpstore.build(tmp_path / str(number), frame["fingerprint"], frame["id"], width=bits) as copy:
+        with fpstore.build(
+            tmp_path / str(number), frame["fingerprint"], frame["id"], width=bits
+        ) as copy:
             assert list(copy) == list(store)
             assert [ids for _, _, ids in copy.items()] == [ids for _, _, ids in store.items()]
 
@@ -299,7 +332,10 @@ STRINGS = ["a", "\u4e2d", "a"]
         pd.Series(STRINGS, dtype="string[pyarrow]"),
         pd.Index(STRINGS),
     ],
-    ids=lambda column: f"{type(column).__module__.split('.')[0]} {getattr(column, 'dtype', getattr(column, 'type', ''))}",
+    ids=lambda column: (
+        f"{type(column).__module__.split('.')[0]} "
+        f"{getattr(column, 'dtype', getattr(column, 'type', ''))}"
+    ),
 )
 def test_columns_of_strings_are_ids(tmp_path, column):
     assert check_ids(column, 3) == STRINGS

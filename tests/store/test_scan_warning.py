@@ -45,11 +45,13 @@ def test_each_way_to_probe_warns_once_per_store(path, name):
         assert [w.category for w in seen] == [ScanWarning]
         assert seen[0].filename == __file__
         text = str(seen[0].message)
-        assert text.startswith(f"radius {FAR} is over the store's 2: every one of 5,000 fingerprints is compared")
+        assert text.startswith(
+            f"radius {FAR} is over the store's 2: every one of 5,000 fingerprints is compared"
+        )
         best = fpstore.plan(5000, FAR)[0]
         assert (
-            f"radius {FAR} (design {best.name}, {best.bytes_per_fingerprint:.1f} bytes per fingerprint) answers from its tables"
-            in text
+            f"radius {FAR} (design {best.name}, {best.bytes_per_fingerprint:.1f} bytes per "
+            "fingerprint) answers from its tables" in text
         )
         assert "\n" not in text
 
@@ -60,7 +62,10 @@ def test_what_scans_on_purpose_does_not_warn(path):
         store.scan(FINGERPRINTS[:3], 9)
         store.nearest_many(FINGERPRINTS[:3], 5)
         store.probe(1, 2)
-    with fpstore.build(path.parent / "t", FINGERPRINTS, radius=40) as store, warnings.catch_warnings():
+    with (
+        fpstore.build(path.parent / "t", FINGERPRINTS, radius=40) as store,
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("error")
         assert store.design.name == "scan"
         store.probe(1, 40)
@@ -75,7 +80,10 @@ def test_where_warnings_are_errors_each_probe_is_one(path):
 
 
 def test_where_no_design_is_cheaper_the_advice_is_a_scan(path):
-    with fpstore.open(path) as store, pytest.warns(ScanWarning, match="No design answers radius 30 faster than this scan"):
+    with (
+        fpstore.open(path) as store,
+        pytest.warns(ScanWarning, match="No design answers radius 30 faster than this scan"),
+    ):
         store.probe(1, 30)
 
 

@@ -17,14 +17,25 @@ def test_few_ids(tmp_path):
     for name, fingerprints, ids, wanted in (
         ("rows", [5, 3, 5, 9, 3, 5], None, {3: [1, 4], 5: [0, 2, 5], 9: [3]}),
         ("integers", [7, 7, 7, 8, 7, 8], [5, MAX, 5, 5, 0, 5], {7: [0, 5, MAX], 8: [5]}),
-        ("strings", [1, 1, 0, 1, MAX, 1], ["b", "a", "d", "b", "d", "c"], {0: ["d"], 1: ["b", "a", "c"], MAX: ["d"]}),
+        (
+            "strings",
+            [1, 1, 0, 1, MAX, 1],
+            ["b", "a", "d", "b", "d", "c"],
+            {0: ["d"], 1: ["b", "a", "c"], MAX: ["d"]},
+        ),
     ):
         with fpstore.build(tmp_path / name, fingerprints, ids) as store:
             assert {fingerprint: store[fingerprint] for fingerprint in store} == wanted
-            assert list(store) == list(wanted)  # ascending, and not the ids of the fingerprints 0, 1, 2, ...
+            # ascending, and not the ids of the fingerprints 0, 1, 2, ...
+            assert list(store) == list(wanted)
             assert {type(fingerprint) for fingerprint in store} == {int}
-            assert [store.probe(fingerprint, 0) for fingerprint in wanted] == [[Match(f, 0, w)] for f, w in wanted.items()]
-            assert (len(store), store.stats()["ids"]) == (len(wanted), sum(map(len, wanted.values())))
+            assert [store.probe(fingerprint, 0) for fingerprint in wanted] == [
+                [Match(f, 0, w)] for f, w in wanted.items()
+            ]
+            assert (len(store), store.stats()["ids"]) == (
+                len(wanted),
+                sum(map(len, wanted.values())),
+            )
 
 
 @pytest.mark.parametrize("spread", [1, slow(2**20), 2**40, MAX])
@@ -37,7 +48,9 @@ def test_integer_ids(tmp_path, spread):
     fingerprints, ids = zip(*rows, strict=True)
     with fpstore.build(tmp_path / "s", fingerprints, ids, block_bytes=128) as store:
         check_ids(store, wanted)
-    assert reference_store.read_store(tmp_path / "s") == {f: sorted(numbers) for f, numbers in wanted.items()}
+    assert reference_store.read_store(tmp_path / "s") == {
+        f: sorted(numbers) for f, numbers in wanted.items()
+    }
 
 
 def check_ids(store, wanted):
@@ -69,7 +82,9 @@ def test_a_record_that_is_larger_than_all_later_ones(tmp_path, monkeypatch):
     """Of a length that only a file whose largest record is known may have, and written before others."""
     monkeypatch.setattr("fpstore.format.mapping.PENDING_BLOCKS", 2)
     ids = np.random.default_rng(1).integers(0, 2**63, 30_000, np.uint64)
-    fingerprints = np.concatenate([np.zeros(len(ids), np.uint64), np.arange(1, 5000, dtype=np.uint64) << np.uint64(48)])
+    fingerprints = np.concatenate(
+        [np.zeros(len(ids), np.uint64), np.arange(1, 5000, dtype=np.uint64) << np.uint64(48)]
+    )
     ids = np.concatenate([ids, np.arange(4999, dtype=np.uint64)])
     with fpstore.build(tmp_path / "s", fingerprints, ids, block_bytes=128, threads=1) as store:
         assert store[0] == np.unique(ids[:30_000]).tolist()
@@ -97,7 +112,9 @@ def test_id_lookups_of_what_is_not_stored(store):
 
 def test_ids_of_the_other_kind_are_not_found(tmp_path):
     """A number of a string is no id."""
-    for number, (ids, others) in enumerate(((["a", "b"], [0, 1]), ([0, 1], ["a", "0"]), (None, ["a", "1"]))):
+    for number, (ids, others) in enumerate(
+        ((["a", "b"], [0, 1]), ([0, 1], ["a", "0"]), (None, ["a", "1"]))
+    ):
         with fpstore.build(tmp_path / f"{number}", [10, 20], ids) as store:
             assert [column.tolist() for column in store.fingerprints_of(others)] == [[0, 0, 0], []]
             assert not any(item in store.ids for item in others)
@@ -121,7 +138,11 @@ def test_iterating_a_store_that_changes(tmp_path):
 
 def test_what_has_no_order_of_its_own_is_not_iterated(tmp_path):
     with fpstore.build(tmp_path / "s", [1, 2]) as store:
-        for wrong in (lambda: iter(store.ids), lambda: reversed(store.ids), lambda: reversed(store)):
+        for wrong in (
+            lambda: iter(store.ids),
+            lambda: reversed(store.ids),
+            lambda: reversed(store),
+        ):
             with pytest.raises(TypeError):
                 wrong()
 
@@ -130,5 +151,8 @@ def test_what_has_no_order_of_its_own_is_not_iterated(tmp_path):
 
 
 def test_ids_of_no_length_are_refused(tmp_path):
-    with fpstore.build(tmp_path / "s", [1]) as store, pytest.raises(fpstore.InputError, match="ids must be a list or an array"):
+    with (
+        fpstore.build(tmp_path / "s", [1]) as store,
+        pytest.raises(fpstore.InputError, match="ids must be a list or an array"),
+    ):
         store.fingerprints_of(np.array(0, np.uint64))

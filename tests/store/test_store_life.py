@@ -31,7 +31,8 @@ def test_contains_and_getitem(tmp_path):
             for use in (store.__getitem__, store.__contains__):
                 with pytest.raises(
                     fpstore.InputError,
-                    match=r"a fingerprint is an int from 0 to 2\^64 - 1|takes 65 bits|it has 1 of 16 hexadecimal",
+                    match=r"a fingerprint is an int from 0 to 2\^64 - 1|takes 65 bits|it has 1 of "
+                    r"16 hexadecimal",
                 ):
                     use(other)
 
@@ -40,7 +41,10 @@ def test_len_and_repr(tmp_path, store):
     distinct = len(np.unique(make_set("families")))
     assert len(store) == distinct
     path = tmp_path / "s.fps"
-    assert repr(store) == f"<fpstore.Store {str(path)!r}: {distinct} fingerprints of 64 bits, radius 3, design flip-2>"
+    assert repr(store) == (
+        f"<fpstore.Store {str(path)!r}: {distinct} fingerprints of 64 bits, radius 3, design "
+        "flip-2>"
+    )
     matches = store.probe_many([0, 1], 0)
     assert repr(matches) == "<fpstore.Matches: 0 matches of 2 queries>"
     store.close()
@@ -48,7 +52,9 @@ def test_len_and_repr(tmp_path, store):
 
 
 def test_matches_iterate_as_lists(tmp_path):
-    with fpstore.build(tmp_path / "s", [0b0000, 0b0001, 0b1111], ["zero", "one", "fifteen"]) as store:
+    with fpstore.build(
+        tmp_path / "s", [0b0000, 0b0001, 0b1111], ["zero", "one", "fifteen"]
+    ) as store:
         matches = store.probe_many([0b0011, 0b1111, 2**63], radius=2)
         assert len(matches) == 3
         assert list(matches) == [
@@ -71,7 +77,9 @@ def test_no_queries(store):
         assert (lims.tolist(), len(ids)) == ([0], 0)
 
 
-@pytest.mark.parametrize(("name", "source"), [("auto", EMPTY), ("manku-20", []), ("flip-1", ()), ("flip-4", iter([]))])
+@pytest.mark.parametrize(
+    ("name", "source"), [("auto", EMPTY), ("manku-20", []), ("flip-1", ()), ("flip-4", iter([]))]
+)
 @pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 def test_empty_store(tmp_path, name, source):
     with fpstore.build(tmp_path / "s", source, design=name) as built:
@@ -130,7 +138,11 @@ def test_open_takes_a_relative_path(tmp_path, store, monkeypatch):
 def test_what_is_no_store(tmp_path, store):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_bytes(b"x")
-    for name, message in (("nothing", "no such store"), ("folder", "not an fpstore store"), ("file", "not an fp")):
+    for name, message in (
+        ("nothing", "no such store"),
+        ("folder", "not an fpstore store"),
+        ("file", "not an fp"),
+    ):
         with pytest.raises(fpstore.StoreNotFoundError, match=message):
             fpstore.open(tmp_path / name)
     with pytest.raises(fpstore.InputError, match="mode must be one of r, r\\+, got 'w'"):
@@ -156,10 +168,17 @@ def test_the_fingerprinter_is_remembered(tmp_path):
 def test_a_fingerprinter_that_could_not_be_used_later_is_refused(tmp_path):
     sound = fpstore.SimHash().describe()
     for bad in (
-        "simhash", 3, {"version": 1}, {"name": "x"}, {"name": "x", "version": 1, "parameters": {}}, sound | {"version": 99},
-        sound | {"parameters": {}}, sound | {"parameters": sound["parameters"] | {"size": 0}},
-        sound | {"parameters": sound["parameters"] | {"more": 1}}, sound | {"more": 1},
-    ):  # fmt: skip
+        "simhash",
+        3,
+        {"version": 1},
+        {"name": "x"},
+        {"name": "x", "version": 1, "parameters": {}},
+        sound | {"version": 99},
+        sound | {"parameters": {}},
+        sound | {"parameters": sound["parameters"] | {"size": 0}},
+        sound | {"parameters": sound["parameters"] | {"more": 1}},
+        sound | {"more": 1},
+    ):
         with pytest.raises(fpstore.InputError):
             fpstore.build(tmp_path / "u", [1], fingerprinter=bad)
     assert list(tmp_path.iterdir()) == []
@@ -173,11 +192,19 @@ def test_bad_arguments(store):
         with pytest.raises(fpstore.InputError, match=type(bad).__name__):
             store.probe(bad)
     for bad in (-1, 65, 1.0, "1", True):
-        for use in (lambda r: store.probe(1, r), lambda r: store.probe_many([1], r), lambda r: store.scan([1], r)):
-            with pytest.raises(fpstore.InputError, match="radius must be a whole number from 0 to 64"):
+        for use in (
+            lambda r: store.probe(1, r),
+            lambda r: store.probe_many([1], r),
+            lambda r: store.scan([1], r),
+        ):
+            with pytest.raises(
+                fpstore.InputError, match="radius must be a whole number from 0 to 64"
+            ):
                 use(bad)
     for bad in (0, -1, 2000, 1.5, True, "2"):
-        with pytest.raises(fpstore.InputError, match="threads must be a whole number from 1 to 1024"):
+        with pytest.raises(
+            fpstore.InputError, match="threads must be a whole number from 1 to 1024"
+        ):
             store.probe_many([1], threads=bad)
 
 
@@ -192,7 +219,11 @@ def named(tmp_path, monkeypatch):
     monkeypatch.setattr("fpstore.format.strings.RECORDS_AT_ONCE", 2)
     fingerprints = np.random.default_rng(4).integers(0, 2**64, 5000, np.uint64)
     with fpstore.build(
-        tmp_path / "s", fingerprints, [f"name {i}" for i in range(5000)], design="flip-2", block_bytes=128
+        tmp_path / "s",
+        fingerprints,
+        [f"name {i}" for i in range(5000)],
+        design="flip-2",
+        block_bytes=128,
     ) as store:
         yield store
 
@@ -200,9 +231,19 @@ def named(tmp_path, monkeypatch):
 def test_verify_tells_its_progress(named):
     calls = []
     assert named.verify(progress=lambda *call: calls.append(call)).ok
-    assert list(dict.fromkeys(phase for phase, _, _ in calls)) == ["tables", "ids", "strings", "index by id", "changes"]
+    assert list(dict.fromkeys(phase for phase, _, _ in calls)) == [
+        "tables",
+        "ids",
+        "strings",
+        "index by id",
+        "changes",
+    ]
     # Two tables with filters, each of which is read once.
-    for name, most, total in (("tables", 10000, 10000), ("ids", 5000, 5000), ("strings", 20000, 20000)):
+    for name, most, total in (
+        ("tables", 10000, 10000),
+        ("ids", 5000, 5000),
+        ("strings", 20000, 20000),
+    ):
         done = [d for phase, d, _ in calls if phase == name]
         assert done == sorted(done)
         assert (done[0], done[-1], len(set(done)) > 2) == (0, most, True)

@@ -1,4 +1,7 @@
-"""What probe, probe_many and scan return, against brute force: every design, radius and kind of set."""
+"""What probe, probe_many and scan return, against brute force.
+
+Every design, radius and kind of set.
+"""
 
 import brute_force
 import numpy as np
@@ -12,14 +15,22 @@ import fpstore
 from fpstore.design import families as design_module
 from fpstore.design.blocks import CODECS
 
-pytestmark = pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")  # probes beyond the store's radius are meant
+# probes beyond the store's radius are meant
+pytestmark = pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 
 KINDS = (
     *tableimage.KINDS,
     *("near", "half", "low-half", "few-prefixes", "families"),
     *("none", "one", "ends", "all-equal", "zero", "adjacent", "top", "powers"),
 )
-DESIGNS = (("manku-4", 3), ("manku-20", 3), ("manku-28", 6), ("flip-2", 3), ("flip-1", 5), ("flip-5", 7))
+DESIGNS = (
+    ("manku-4", 3),
+    ("manku-20", 3),
+    ("manku-28", 6),
+    ("flip-2", 3),
+    ("flip-1", 5),
+    ("flip-5", 7),
+)
 OTHER_DESIGNS = (
     ("manku-10", 3),
     ("manku-16", 3),
@@ -57,7 +68,9 @@ def check(store, fingerprints, queries, radius):
     for q in range(0, len(queries), 5):
         part = slice(lims[q], lims[q + 1])
         matches = store.probe(int(queries[q]), radius)
-        assert [(m.fingerprint, m.distance) for m in matches] == list(zip(found[part], distances[part], strict=True))
+        assert [(m.fingerprint, m.distance) for m in matches] == list(
+            zip(found[part], distances[part], strict=True)
+        )
     return lims[-1]
 
 
@@ -71,7 +84,9 @@ def test_matches_are_those_of_brute_force(tmp_path, small_pieces, shape, kind, c
     fingerprints = make_set(kind)
     distinct = np.unique(fingerprints)
     queries = queries_for(distinct, rng)
-    with fpstore.build(tmp_path / "s", fingerprints, radius=radius, design=name, block_bytes=256, codec=codec) as store:
+    with fpstore.build(
+        tmp_path / "s", fingerprints, radius=radius, design=name, block_bytes=256, codec=codec
+    ) as store:
         assert len(store) == len(distinct)
         for smaller in range(radius + 1):
             check(store, distinct, queries, smaller)
@@ -82,12 +97,15 @@ def test_matches_are_those_of_brute_force(tmp_path, small_pieces, shape, kind, c
 
 
 @pytest.mark.parametrize(
-    ("kind", "block_bytes"), crossed(["random", "near", "dense", "few-prefixes"], [128, 512, 1024, 2048, 4096], share=3)
+    ("kind", "block_bytes"),
+    crossed(["random", "near", "dense", "few-prefixes"], [128, 512, 1024, 2048, 4096], share=3),
 )
 def test_every_block_size(tmp_path, small_pieces, block_bytes, kind):
     distinct = np.unique(make_set(kind, 3000))
     queries = queries_for(distinct, np.random.default_rng(1))
-    with fpstore.build(tmp_path / "s", distinct, radius=3, design="manku-10", block_bytes=block_bytes) as store:
+    with fpstore.build(
+        tmp_path / "s", distinct, radius=3, design="manku-10", block_bytes=block_bytes
+    ) as store:
         for radius in (0, 2, 3, 5):
             check(store, distinct, queries, radius)
 
@@ -97,7 +115,10 @@ sets = st.one_of(
     st.builds(
         lambda centre, masks: np.unique(np.array([centre ^ m for m in masks], np.uint64)),
         st.integers(0, MAX),
-        st.lists(st.lists(st.integers(0, 63), max_size=8).map(lambda b: sum({1 << i for i in b})), max_size=60),
+        st.lists(
+            st.lists(st.integers(0, 63), max_size=8).map(lambda b: sum({1 << i for i in b})),
+            max_size=60,
+        ),
     ),
 )
 
@@ -128,15 +149,23 @@ def test_batches_hold_few_matches_and_are_together_all(tmp_path, threads, most):
     """Ten of a thousand queries have a hundred times the matches of the others."""
     rng = np.random.default_rng(7)
     fingerprints = rng.integers(0, 2**64, 4000, dtype=np.uint64)
-    crowd = fingerprints[0] ^ np.array([1 << i | 1 << j for i in range(40) for j in range(i)], np.uint64)
+    crowd = fingerprints[0] ^ np.array(
+        [1 << i | 1 << j for i in range(40) for j in range(i)], np.uint64
+    )
     with fpstore.build(tmp_path / "s", np.concatenate([fingerprints, crowd])) as store:
-        queries = np.concatenate([fingerprints[1:500], np.repeat(fingerprints[:1], 10), fingerprints[500:1000]])
+        queries = np.concatenate(
+            [fingerprints[1:500], np.repeat(fingerprints[:1], 10), fingerprints[500:1000]]
+        )
         whole = store.probe_many(queries, threads=1)
         batches = list(store.probe_batches(queries, threads=threads, matches=most))
         assert sum(map(len, batches)) == len(queries)
-        assert np.array_equal(np.concatenate([np.diff(b.lims) for b in batches]), np.diff(whole.lims))
+        assert np.array_equal(
+            np.concatenate([np.diff(b.lims) for b in batches]), np.diff(whole.lims)
+        )
         for column in ("fingerprints", "distances"):
-            assert np.array_equal(np.concatenate([getattr(b, column) for b in batches]), getattr(whole, column))
+            assert np.array_equal(
+                np.concatenate([getattr(b, column) for b in batches]), getattr(whole, column)
+            )
         assert all(len(b) == 1 or len(b.fingerprints) <= most for b in batches)
         assert next(iter(batches[0])) == store.probe(int(queries[0]))
         assert list(store.probe_batches([], matches=most)) == []

@@ -26,7 +26,10 @@ def store(tmp_path):
     opened.insert(rows[400:], ids[400:])
     opened.insert(rows[:50], [f"again{i}" for i in range(50)])
     opened.delete(ids=ids[60:90])
-    held = [*zip(rows.tolist(), ids, strict=True), *((int(rows[i]), f"again{i}") for i in range(50))]
+    held = [
+        *zip(rows.tolist(), ids, strict=True),
+        *((int(rows[i]), f"again{i}") for i in range(50)),
+    ]
     with opened:
         yield opened, [(f, i) for f, i in held if i not in set(ids[60:90])]
 
@@ -36,7 +39,11 @@ def test_pairs_and_clusters_of_a_store_with_changes(store, radius):
     opened, held = store
     near = 3 if radius is None else radius
     stored = sorted({f for f, _ in held})
-    expected = {(f, g, (f ^ g).bit_count()) for f, g in combinations(stored, 2) if (f ^ g).bit_count() <= near}
+    expected = {
+        (f, g, (f ^ g).bit_count())
+        for f, g in combinations(stored, 2)
+        if (f ^ g).bit_count() <= near
+    }
     batches = list(opened.pairs(radius, threads=2))
     found = [tuple(pair) for batch in batches for pair in batch]
     assert len(found) == len(expected) == sum(map(len, batches))
@@ -53,7 +60,9 @@ def test_pairs_and_clusters_of_a_store_with_changes(store, radius):
     found = opened.clusters(radius)
     distances = near_pairs.brute(np.array([f for f, _ in held], np.uint64))
     components = near_pairs.wanted_groups(distances, near)
-    assert {frozenset(members) for members in found} == {frozenset(held[place][1] for place in places) for places in components}
+    assert {frozenset(members) for members in found} == {
+        frozenset(held[place][1] for place in places) for places in components
+    }
     assert len(found) == len(list(found)) == len(found[:])
     assert found.documents == len(held)
     assert found.duplicates == sum(len(members) - 1 for members in found)
@@ -66,12 +75,20 @@ def test_pairs_and_clusters_of_a_store_with_changes(store, radius):
 @pytest.mark.parametrize("values", [[], [5], [5, 255 << 40]])
 def test_greedy_groups_where_nothing_is_near(tmp_path, values):
     with fpstore.build(tmp_path / "s", values) as store:
-        assert list(store.clusters(group="greedy", keep="central")) == list(store.clusters(group="greedy")) == []
+        assert (
+            list(store.clusters(group="greedy", keep="central"))
+            == list(store.clusters(group="greedy"))
+            == []
+        )
 
 
 def test_groups_of_pictures_have_no_chains_by_default(tmp_path):
     chain = [0, 0b1111, 0b11111111]
-    for name, maker, expected in (("p", ImageHash(), [[0, 1]]), ("t", SimHash(), [[0, 1, 2]]), ("n", None, [[0, 1, 2]])):
+    for name, maker, expected in (
+        ("p", ImageHash(), [[0, 1]]),
+        ("t", SimHash(), [[0, 1, 2]]),
+        ("n", None, [[0, 1, 2]]),
+    ):
         with fpstore.build(tmp_path / name, chain, radius=4, fingerprinter=maker) as store:
             assert list(store.clusters()) == expected
             assert list(store.clusters(group="connected")) == [[0, 1, 2]]
@@ -86,7 +103,8 @@ def test_groupings_that_are_refused(tmp_path):
         for arguments in ({"group": "greedy"}, {"keep": "central"}):
             with pytest.raises(
                 InputError,
-                match="needs documents of one fingerprint each, but some have several: 1 fingerprint more than documents",
+                match="needs documents of one fingerprint each, but some have several: 1 "
+                "fingerprint more than documents",
             ):
                 store.clusters(1, **arguments)
         for arguments in ({"group": "chains"}, {"keep": "highest"}):
@@ -95,7 +113,9 @@ def test_groupings_that_are_refused(tmp_path):
 
 
 def test_integer_ids_in_order(tmp_path):
-    with fpstore.build(tmp_path / "s", [5, 4, 1 << 40, 5, 1 << 41 | 1 << 50], ids=[9, 3, 7, 2, 8]) as store:
+    with fpstore.build(
+        tmp_path / "s", [5, 4, 1 << 40, 5, 1 << 41 | 1 << 50], ids=[9, 3, 7, 2, 8]
+    ) as store:
         assert list(store.clusters(1)) == [[2, 3, 9]]
         assert list(store.clusters(3)) == [[2, 3, 7, 8, 9]]
         assert store.clusters(1)[0] == [2, 3, 9]
@@ -114,7 +134,9 @@ def test_the_representative_is_the_id_that_was_seen_first(tmp_path):
 
 def test_a_document_of_several_fingerprints_connects_them(tmp_path):
     far = 0xFFFF_0000_FFFF_0000
-    with fpstore.build(tmp_path / "s", [1, far, 0, far + 1, 1 << 30 | 7 << 9], ids=["a", "a", "b", "c", "d"]) as store:
+    with fpstore.build(
+        tmp_path / "s", [1, far, 0, far + 1, 1 << 30 | 7 << 9], ids=["a", "a", "b", "c", "d"]
+    ) as store:
         assert list(store.clusters(1)) == [["a", "b", "c"]]
         assert list(store.clusters(0)) == []
 
@@ -124,7 +146,11 @@ def test_forms_of_every_width(tmp_path, width):
     values = [3, 1, 1 << (width - 1), (1 << width) - 1]
     with fpstore.build(tmp_path / "s", values, width=width, radius=2) as store:
         (batch,) = store.pairs()
-        assert [tuple(pair) for pair in batch] == [(1, 3, 1), (1, 1 << (width - 1), 2)] == [tuple(batch[0]), tuple(batch[1])]
+        assert (
+            [tuple(pair) for pair in batch]
+            == [(1, 3, 1), (1, 1 << (width - 1), 2)]
+            == [tuple(batch[0]), tuple(batch[1])]
+        )
         assert batch.a.dtype == store.probe_many(values).fingerprints.dtype
         assert batch.distances.dtype == store.probe_many(values).distances.dtype
         assert list(store.clusters()) == [[0, 1, 2]]
@@ -149,7 +175,11 @@ def test_pairs_are_of_one_moment(store):
 
 def test_an_empty_store_has_none(tmp_path):
     with fpstore.build(tmp_path / "s", []) as store:
-        assert (list(store.pairs()), list(store.clusters()), store.clusters().duplicates) == ([], [], 0)
+        assert (list(store.pairs()), list(store.clusters()), store.clusters().duplicates) == (
+            [],
+            [],
+            0,
+        )
         assert repr(store.clusters()) == "<fpstore.Clusters: 0 clusters of 0 among 0 documents>"
 
 
@@ -158,23 +188,39 @@ def test_an_empty_store_has_none(tmp_path):
 
 def test_the_verbs(tmp_path):
     source = tmp_path / "in.tsv"
-    source.write_text("0000000000000008\ta\n000000000000000b\tb\n0000000000000008\tc\n00000000ffff0000\td\n")
+    source.write_text(
+        "0000000000000008\ta\n000000000000000b\tb\n0000000000000008\tc\n00000000ffff0000\td\n"
+    )
     path = tmp_path / "s"
     fine("build", path, source, "--quiet")
     assert fine("pairs", path, "-r", 2, "-q") == (
         "0000000000000008\t000000000000000b\t2\ta\tb\n0000000000000008\t000000000000000b\t2\tc\tb\n"
     )
     found = [json.loads(line) for line in fine("pairs", path, "--json", "--quiet").splitlines()]
-    assert found[0] == {"a": "0000000000000008", "b": "000000000000000b", "distance": 2, "id_a": "a", "id_b": "b"}
+    assert found[0] == {
+        "a": "0000000000000008",
+        "b": "000000000000000b",
+        "distance": 2,
+        "id_a": "a",
+        "id_b": "b",
+    }
     told = run("pairs", path, "-r", 1)
     assert (told.stdout, told.stderr.count("\n")) == ("", 1)
-    assert told.stderr.startswith("fpstore: 0 pairs of fingerprints; 1 document with the fingerprint of another one: ")
+    assert told.stderr.startswith(
+        "fpstore: 0 pairs of fingerprints; 1 document with the fingerprint of another one: "
+    )
     told = run("cluster", path)
     assert told.stdout == "a\t0\ta\nb\t0\ta\nc\t0\ta\n"
-    assert told.stderr == "fpstore: 4 documents, 1 cluster, the largest of 3 documents, 2 duplicates\n"
+    assert (
+        told.stderr == "fpstore: 4 documents, 1 cluster, the largest of 3 documents, 2 duplicates\n"
+    )
     assert fine("cluster", path, "-r", 1, "--quiet") == "a\t0\ta\nc\t0\ta\n"
     fine("cluster", path, "-o", tmp_path / "c.parquet", "--quiet")
-    assert pq.read_table(tmp_path / "c.parquet").to_pylist()[1] == {"id": "b", "cluster": 0, "representative": "a"}
+    assert pq.read_table(tmp_path / "c.parquet").to_pylist()[1] == {
+        "id": "b",
+        "cluster": 0,
+        "representative": "a",
+    }
     assert "radius" in failure("pairs", path, "-r", 65)
 
 
@@ -184,4 +230,6 @@ def test_many_ids_of_a_pair_are_written_in_parts(tmp_path, monkeypatch):
     with fpstore.build(path, [1] * 5 + [3] * 4 + [1 << 60] * 2) as store:
         lines = fine("pairs", path, "--radius", 1, "-q").splitlines()
         assert len(store) == 3
-    assert sorted(line.split("\t")[3:] for line in lines) == sorted([str(a), str(b)] for a in range(5) for b in range(5, 9))
+    assert sorted(line.split("\t")[3:] for line in lines) == sorted(
+        [str(a), str(b)] for a in range(5) for b in range(5, 9)
+    )

@@ -1,6 +1,9 @@
-"""Stores of every width against a dictionary: built, changed, merged, joined, split, copied and opened again.
+"""Stores of every width against a dictionary.
 
-The sets have few leading words of 64 bits, or one: look-ups, ids and merges must tell their fingerprints apart by the rest.
+Built, changed, merged, joined, split, copied and opened again.
+
+The sets have few leading words of 64 bits, or one: look-ups, ids and merges must tell their
+fingerprints apart by the rest.
 """
 
 import dataclasses
@@ -26,7 +29,14 @@ from fpstore.format.log import HEADER_BYTES, LOG_FILE, parse_header
 from fpstore.format.packed_table import PackedTable
 
 OTHERS = [slow(32), slow(128), 256]
-DESIGNS = [("flip-2", 3), ("blocks-4-2", 2), ("manku-4", 3), ("scan", 5), ("columns-2-9", 4), ("dealt-4-8", 3)]
+DESIGNS = [
+    ("flip-2", 3),
+    ("blocks-4-2", 2),
+    ("manku-4", 3),
+    ("scan", 5),
+    ("columns-2-9", 4),
+    ("dealt-4-8", 3),
+]
 
 
 @pytest.mark.parametrize(
@@ -36,9 +46,20 @@ DESIGNS = [("flip-2", 3), ("blocks-4-2", 2), ("manku-4", 3), ("scan", 5), ("colu
 )
 @pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 def test_a_store_that_lives(tmp_path, width, design, kind):
-    (name, radius), rng, path, pool = design, random.Random(width), tmp_path / "s", alike_numbers(width, 260)
+    (name, radius), rng, path, pool = (
+        design,
+        random.Random(width),
+        tmp_path / "s",
+        alike_numbers(width, 260),
+    )
     names = [f"document {number}" if kind == "string" else number for number in range(310)]
-    made = {"radius": radius, "width": width, "design": name, "block_bytes": 128, "index_ids": kind == "integer" and width == 256}
+    made = {
+        "radius": radius,
+        "width": width,
+        "design": name,
+        "block_bytes": 128,
+        "index_ids": kind == "integer" and width == 256,
+    }
     fpstore.build(path, pool[:200], names[:100] * 2, **made).close()
     model = Model(kind, zip(pool[:200], names[:100] * 2, strict=True))
 
@@ -76,7 +97,9 @@ def test_a_store_that_lives(tmp_path, width, design, kind):
         assert {table.width.bits for table in store.design.tables} == {width}
         check(store)
         parts = store.split(tmp_path / "parts", 2)
-    fpstore.build(tmp_path / "joined", [], radius=radius, width=width, design=name, block_bytes=128).close()
+    fpstore.build(
+        tmp_path / "joined", [], radius=radius, width=width, design=name, block_bytes=128
+    ).close()
     with fpstore.open(tmp_path / "joined", "r+") as store, fpstore.open(tmp_path / "copy") as copy:
         store.absorb(*parts)
         check(store, copy)
@@ -109,7 +132,10 @@ def test_arrays_of_each_width_come_back_as_they_went_in(tmp_path):
     ):
         with fpstore.build(tmp_path / str(width), values, width=width) as store:
             found = store.probe_many(values, 0)
-            assert (found.fingerprints.dtype, found.fingerprints.shape) == (values.dtype, values.shape)
+            assert (found.fingerprints.dtype, found.fingerprints.shape) == (
+                values.dtype,
+                values.shape,
+            )
             assert np.array_equal(found.fingerprints, values)
             assert found.distances.dtype == (np.uint16 if width == 256 else np.uint8)
 
@@ -124,11 +150,15 @@ def test_the_log_of_another_width_under_right_checksums(tmp_path, part):
     file = path / "gen-00000001" / LOG_FILE
     header, data = parse_header(file.read_bytes(), file), bytearray(file.read_bytes())
     if part == "header":
-        data[: HEADER_BYTES // 8] = header._replace(width=128).pack().ljust(HEADER_BYTES // 8, b"\0")
+        data[: HEADER_BYTES // 8] = (
+            header._replace(width=128).pack().ljust(HEADER_BYTES // 8, b"\0")
+        )
     else:
         [record] = reference_log.read_log(bytes(data), 0)[0]
         forged = reference_log.encode_change(
-            dataclasses.replace(record, rows=[((1 << 64) + 5, 1, 0)], words=2), HEADER_BYTES, header.seed
+            dataclasses.replace(record, rows=[((1 << 64) + 5, 1, 0)], words=2),
+            HEADER_BYTES,
+            header.seed,
         )
         data[HEADER_BYTES : HEADER_BYTES + len(forged)] = forged
         assert reference_log.decode_change(bytes(data), HEADER_BYTES, header.seed)
@@ -146,7 +176,10 @@ P1 = 0x9E3779B185EBCA87  # of XXH64
 
 @pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_a_merge_that_chooses_a_design_keeps_the_width(tmp_path, bits):
-    """It made tables for 64 bits: by name, and where `auto` chose again because the set had grown."""
+    """It made tables for 64 bits.
+
+    By name, and where `auto` chose again because the set had grown.
+    """
     numbers = [number >> 8 << 8 for number in alike_numbers(bits)]
     fpstore.build(tmp_path / "s", numbers[:10], width=bits, radius=2).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
@@ -167,7 +200,8 @@ def test_a_key_behind_the_leading_word_is_damaged(tmp_path):
     kernel = PackedTable(path / GENERATION / table_name(0)).kernel
     blocks = kernel.block_count
     with fpstore.open(path) as store:
-        place = kernel.keys_offset + 8 * blocks + 24 * (blocks // 2) + 16  # the last word of a key in the middle
+        # the last word of a key in the middle
+        place = kernel.keys_offset + 8 * blocks + 24 * (blocks // 2) + 16
         with (path / GENERATION / table_name(0)).open("r+b") as file:
             file.seek(place)
             file.write((2**64 - 1).to_bytes(8, "little"))
@@ -182,13 +216,20 @@ def test_a_key_behind_the_leading_word_is_damaged(tmp_path):
 
 
 def test_bits_behind_a_narrow_fingerprint_are_refused(tmp_path):
-    """A block under a right checksum whose first entry had more than 32 bits: its distances were wrong."""
+    """A block under a right checksum whose first entry had more than 32 bits.
+
+    Its distances were wrong.
+    """
     path = tmp_path / "s"
-    fpstore.build(path, alike_numbers(32), width=32, radius=2, design="flip-1", block_bytes=128).close()
+    fpstore.build(
+        path, alike_numbers(32), width=32, radius=2, design="flip-1", block_bytes=128
+    ).close()
     file = path / GENERATION / table_name(0)
     kernel = PackedTable(file).kernel
     seed = _kernel.block_seed(
-        np.frombuffer(kernel.permutation, np.uint8), np.frombuffer(kernel.code_bits, np.uint8), kernel.set_digest
+        np.frombuffer(kernel.permutation, np.uint8),
+        np.frombuffer(kernel.code_bits, np.uint8),
+        kernel.set_digest,
     )
     data = bytearray(file.read_bytes())
     data[4096 + 8] |= 1
@@ -220,7 +261,16 @@ def test_statistics(tmp_path, bits):
 DESIGNS_OF = {
     32: ("auto", "manku-4", "flip-2", "scan", "columns-2", "columns-4", "columns-2-10"),
     64: ("auto", "columns-4", "columns-3-19", "columns-4-10", "columns-8"),
-    128: ("auto", "manku-4", "blocks-5-2", "flip-2", "scan", "columns-8", "columns-7", "columns-4-10"),
+    128: (
+        "auto",
+        "manku-4",
+        "blocks-5-2",
+        "flip-2",
+        "scan",
+        "columns-8",
+        "columns-7",
+        "columns-4-10",
+    ),
     256: ("auto", "manku-4", "flip-3", "striped-4-1", "scan", "columns-16", "columns-8-12"),
 }
 SETS = [(bits, design) for bits, designs in DESIGNS_OF.items() for design in designs]
@@ -238,13 +288,17 @@ def tied(rng: random.Random, bits: int, count: int) -> list[int]:
     centres = [rng.getrandbits(bits) for _ in range(max(count // 10, 1))]
     low = (1 << max(bits - 64, bits // 2)) - 1
     return [
-        near(rng, centres, bits) & low | centres[0] & ~low if rng.random() < 0.3 else near(rng, centres, bits)
+        near(rng, centres, bits) & low | centres[0] & ~low
+        if rng.random() < 0.3
+        else near(rng, centres, bits)
         for _ in range(count)
     ]
 
 
 def brute(stored: list[int], query: int, radius: int) -> list[tuple[int, int]]:
-    return sorted((distance, value) for value in stored if (distance := (value ^ query).bit_count()) <= radius)
+    return sorted(
+        (distance, value) for value in stored if (distance := (value ^ query).bit_count()) <= radius
+    )
 
 
 def pairs(matches: list[fpstore.Match]) -> list[tuple[int, int]]:
@@ -266,10 +320,16 @@ def test_answers_are_those_of_brute_force(tmp_path, made, count):
             assert [pairs(found) for found in store.probe_many(queries, radius)] == expected
             assert [pairs(store.probe(query, radius)) for query in queries] == expected
             assert [pairs(found) for found in store.scan(queries, radius)] == expected
-        assert [pairs(found) for found in store.scan(queries, bits)] == [brute(stored, query, bits) for query in queries]
-        assert [pairs(found) for found in store.nearest_many(queries, 5)] == [brute(stored, query, bits)[:5] for query in queries]
+        assert [pairs(found) for found in store.scan(queries, bits)] == [
+            brute(stored, query, bits) for query in queries
+        ]
+        assert [pairs(found) for found in store.nearest_many(queries, 5)] == [
+            brute(stored, query, bits)[:5] for query in queries
+        ]
         limited = store.probe_many(queries, most, limit=2)
-        assert [pairs(found) for found in limited] == [brute(stored, query, most)[:2] for query in queries]
+        assert [pairs(found) for found in limited] == [
+            brute(stored, query, most)[:2] for query in queries
+        ]
         assert limited.more.tolist() == [len(brute(stored, query, most)) > 2 for query in queries]
         for value in stored[:20]:
             assert store[value] == [row for row, other in enumerate(values) if other == value]
@@ -288,7 +348,9 @@ def test_answers_are_those_of_brute_force(tmp_path, made, count):
         slow(256, "columns-16"),
     ],
 )
-def test_a_merge_and_a_build_in_little_memory_write_the_same_tables(tmp_path, monkeypatch, bits, design):
+def test_a_merge_and_a_build_in_little_memory_write_the_same_tables(
+    tmp_path, monkeypatch, bits, design
+):
     width, rng = Width(bits), np.random.default_rng(bits)
     rows = rng.integers(0, 2**64, (4000, width.words), np.uint64)
     rows[::3, 0] = 7 << 32  # ties
@@ -304,7 +366,9 @@ def test_a_merge_and_a_build_in_little_memory_write_the_same_tables(tmp_path, mo
     monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", 1 << 15)
     for module in ("columns", "external_sort"):
         monkeypatch.setattr(f"fpstore.building.{module}.COPY_ROWS", 1 << 10)
-    fpstore.build(tmp_path / "parts", width.outside(rows[100:]), width=bits, design=design, memory="64MiB").close()
+    fpstore.build(
+        tmp_path / "parts", width.outside(rows[100:]), width=bits, design=design, memory="64MiB"
+    ).close()
     assert tables("parts") == tables("whole")
     with fpstore.build(tmp_path / "merged", first, width=bits, design=design):
         pass
@@ -315,7 +379,9 @@ def test_a_merge_and_a_build_in_little_memory_write_the_same_tables(tmp_path, mo
         deleted = set(width.numbers(rows[:100]))
         assert list(store) == sorted(set(width.numbers(rows)) - deleted)
         assert store.verify().ok
-    with fpstore.build(tmp_path / "again", list(store_numbers(tmp_path / "merged")), width=bits, design=design):
+    with fpstore.build(
+        tmp_path / "again", list(store_numbers(tmp_path / "merged")), width=bits, design=design
+    ):
         assert tables("again") == tables("merged")
 
 
@@ -336,8 +402,12 @@ COLUMNS = {32: "columns-2-9", 64: "columns-3-19", 128: "columns-7-18", 256: "col
 
 
 @pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
-@pytest.mark.parametrize(("width", "design"), [item if item[0] % 192 == 64 else slow(*item) for item in COLUMNS.items()])
-def test_radii_above_that_of_column_tables_are_scans_however_they_are_asked(tmp_path, width, design, monkeypatch):
+@pytest.mark.parametrize(
+    ("width", "design"), [item if item[0] % 192 == 64 else slow(*item) for item in COLUMNS.items()]
+)
+def test_radii_above_that_of_column_tables_are_scans_however_they_are_asked(
+    tmp_path, width, design, monkeypatch
+):
     """Some looked up in nearly all buckets, thousands of times as long."""
     rows = np.random.default_rng(width).integers(0, 256, (500, width // 8), np.uint8)
     radius, asked = width * 45 // 64, rows[:10]
@@ -350,9 +420,15 @@ def test_radii_above_that_of_column_tables_are_scans_however_they_are_asked(tmp_
                 store.insert(rows[:5], np.arange(600, 605))
             expected = [[tuple(match) for match in found] for found in store.scan(asked, radius)]
             parts = list(store.probe_batches(asked, radius))
-            assert [[tuple(match) for match in found] for part in parts for found in part] == expected
-            assert [[tuple(match) for match in store.probe(row.tobytes(), radius)] for row in asked] == expected
-            assert [[tuple(match) for match in found] for found in store.probe_many(asked, radius)] == expected
+            assert [
+                [tuple(match) for match in found] for part in parts for found in part
+            ] == expected
+            assert [
+                [tuple(match) for match in store.probe(row.tobytes(), radius)] for row in asked
+            ] == expected
+            assert [
+                [tuple(match) for match in found] for found in store.probe_many(asked, radius)
+            ] == expected
         assert len(store.probe_insert(rows[0].tobytes(), 700, radius)) == len(expected[0])
 
 

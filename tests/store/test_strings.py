@@ -22,7 +22,14 @@ from fpstore.base.strings import StringColumn
 from fpstore.building.strings import StringSample
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES
-from fpstore.format.strings import MOST_STRINGS, RecordReader, StringLayout, Strings, StringWriter, strings_per_record
+from fpstore.format.strings import (
+    MOST_STRINGS,
+    RecordReader,
+    StringLayout,
+    Strings,
+    StringWriter,
+    strings_per_record,
+)
 from fpstore.store import snapshot_of
 
 COUNT = 1000
@@ -65,7 +72,12 @@ def test_records_are_what_the_format_says(tmp_path, per_record, dictionary):
             writer.add(StringColumn.of(strings[start : start + 100]))
         shape = writer.finish()
         in_use = {number: string for number, string in enumerate(strings) if string}
-        assert reference_store.read_strings(reference_store.read_records(tmp_path / f"{count}", shape), count) == in_use
+        assert (
+            reference_store.read_strings(
+                reference_store.read_records(tmp_path / f"{count}", shape), count
+            )
+            == in_use
+        )
         reader = Strings(tmp_path / f"{count}", shape, count)
         found = [string for _, column in reader.columns() for string in column.tolist()]
         assert (reader.layout, found) == (layout, strings)
@@ -74,25 +86,45 @@ def test_records_are_what_the_format_says(tmp_path, per_record, dictionary):
             if number in in_use:
                 assert reader.string(number).encode() == in_use[number]
                 continue
-            with pytest.raises(fpstore.CorruptStoreError, match=f"id number {number} has no string"):
+            with pytest.raises(
+                fpstore.CorruptStoreError, match=f"id number {number} has no string"
+            ):
                 reader.string(number)
-            with pytest.raises(fpstore.CorruptStoreError, match=f"id number {number} has no string"):
+            with pytest.raises(
+                fpstore.CorruptStoreError, match=f"id number {number} has no string"
+            ):
                 reader.several(np.array([number], np.uint64))
         reader.close()
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), min_size=1, max_size=256), st.booleans())
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=40), min_size=1, max_size=256
+    ),
+    st.booleans(),
+)
 def test_a_record_of_the_readable_encoder_is_read(strings, trained):
     encoded = [string.encode() for string in strings]
     dictionary = DICTIONARIES["trained" if trained else "untrained"]
     frame = encode_strings(encoded, dictionary)
     assert reference_store.decode_strings(frame, dictionary) == encoded
-    assert RecordReader(StringLayout(256, 0, dictionary)).strings(7, sealed_value(7, frame)) == encoded
+    assert (
+        RecordReader(StringLayout(256, 0, dictionary)).strings(7, sealed_value(7, frame)) == encoded
+    )
 
 
 def test_about_a_kilobyte_of_strings_shares_a_record(tmp_path):
-    for size, per_record in ((1, 256), (4, 256), (5, 204), (24, 42), (100, 10), (512, 2), (1024, 1), (5000, 1)):
+    for size, per_record in (
+        (1, 256),
+        (4, 256),
+        (5, 204),
+        (24, 42),
+        (100, 10),
+        (512, 2),
+        (1024, 1),
+        (5000, 1),
+    ):
         names = [chr(0x21 + i) if size == 1 else f"{i:0{size}}" for i in range(90)]
         path = build(tmp_path / f"{size}", names)
         assert layout_of(path).per_record == per_record == strings_per_record(90, 90 * size)
@@ -123,7 +155,9 @@ def test_a_dictionary_is_trained_where_there_is_enough_to_learn(tmp_path, count)
 
 def test_strings_without_anything_in_common_have_no_dictionary(tmp_path):
     rng = random.Random(1)
-    names = ["".join(map(chr, rng.choices(range(0x4E00, 0x9FFF), k=9000)))[: 9000 + i] for i in range(3)]
+    names = [
+        "".join(map(chr, rng.choices(range(0x4E00, 0x9FFF), k=9000)))[: 9000 + i] for i in range(3)
+    ]
     assert layout_of(build(tmp_path / "s", names)).dictionary == b""
     assert reference_store.read_store(tmp_path / "s") == {i: [name] for i, name in enumerate(names)}
 
@@ -151,7 +185,9 @@ def test_a_dictionary_is_trained_for_the_distinct_strings(tmp_path):
     often = layout_of(build(tmp_path / "often", names * 5))
     assert len(often.dictionary) == len(once.dictionary) > 0
     assert (often.per_record, often.trained) == (once.per_record, 2000)
-    with fpstore.open(build(tmp_path / "merged", [*(f"{i:0300}" for i in range(100)), "a"]), "r+") as store:
+    with fpstore.open(
+        build(tmp_path / "merged", [*(f"{i:0300}" for i in range(100)), "a"]), "r+"
+    ) as store:
         store.delete(fingerprints=rows(100))
         store.insert(rows(5000, 7000), names)
         store.merge()
@@ -190,9 +226,15 @@ def test_strings_are_read_and_written_in_pieces(tmp_path, monkeypatch, limits, s
         store.insert(rows(2000, 2010), NAMES[295:305])
         store.absorb(build(tmp_path / "other", NAMES[290:600]))
     held = reference_store.read_store(path)
-    assert {f: names for f, names in held.items() if 310 <= f < 450} == {300 + i: [NAMES[2 * i]] for i in range(10, 150)}
-    assert {f: set(names) for f, names in held.items() if f < 300} == {i: {NAMES[i], NAMES[290 + i]} for i in range(300)}
-    assert {f: names for f, names in held.items() if f >= 2000} == {1705 + i: [NAMES[i]] for i in range(295, 305)}
+    assert {f: names for f, names in held.items() if 310 <= f < 450} == {
+        300 + i: [NAMES[2 * i]] for i in range(10, 150)
+    }
+    assert {f: set(names) for f, names in held.items() if f < 300} == {
+        i: {NAMES[i], NAMES[290 + i]} for i in range(300)
+    }
+    assert {f: names for f, names in held.items() if f >= 2000} == {
+        1705 + i: [NAMES[i]] for i in range(295, 305)
+    }
     with fpstore.open(path) as store:
         assert {f: store[f] for f in held} == held
         lims, ids = store.ids_of(list(held))
@@ -217,7 +259,9 @@ def test_a_merge_copies_records_of_which_all_strings_stay(tmp_path):
     assert layout_of(path) == layout
     changed = {int.from_bytes(key, "big") for key in after if after[key] != before.get(key)}
     assert changed == {100 // layout.per_record, COUNT // layout.per_record}
-    assert reference_store.read_store(path) == {i: [name] for i, name in enumerate(NAMES) if i != 100} | {5000: ["new"]}
+    assert reference_store.read_store(path) == {
+        i: [name] for i, name in enumerate(NAMES) if i != 100
+    } | {5000: ["new"]}
 
 
 @pytest.mark.parametrize("times", [3, 4])
@@ -229,7 +273,9 @@ def test_a_dictionary_serves_until_there_are_four_times_as_many_strings(tmp_path
         store.merge()
     assert (layout_of(path) == layout) is (times == 3)
     assert layout_of(path).trained == (200 if times == 3 else 800)
-    assert reference_store.read_store(path) == {i: [name] for i, name in enumerate(NAMES[: 200 * times])}
+    assert reference_store.read_store(path) == {
+        i: [name] for i, name in enumerate(NAMES[: 200 * times])
+    }
 
 
 def test_merges_and_joins_are_what_the_format_says(tmp_path):
@@ -240,7 +286,10 @@ def test_merges_and_joins_are_what_the_format_says(tmp_path):
         store.delete(fingerprints=rows(0, 300, 2))
         store.insert([7000, 7001], [NAMES[0], "new"])
         store.absorb(other)
-        expected = {f: set(names) for f, names in content.items() if f % 2} | {7000: {NAMES[0]}, 7001: {"new"}}
+        expected = {f: set(names) for f, names in content.items() if f % 2} | {
+            7000: {NAMES[0]},
+            7001: {"new"},
+        }
         for i, name in enumerate(NAMES[250:600]):
             expected.setdefault(i, set()).add(name)
         store.insert([9000], ["in the log only"])
@@ -273,7 +322,9 @@ def damages(strings, dictionary):
         "two frames": frame + frame,
         "a frame of another dictionary": other.compress(content),
         "a frame without a size": unsized.compress(content) + unsized.flush(),
-        "a frame that is too large": zstd.compress(b"x" * MOST_STRINGS * (MAX_ID_BYTES + 1) + b"\xff"),
+        "a frame that is too large": zstd.compress(
+            b"x" * MOST_STRINGS * (MAX_ID_BYTES + 1) + b"\xff"
+        ),
         "a frame of 2^40 bytes": frame_of_size(2**40),
         "a frame of 2^60 bytes": frame_of_size(2**60),
     }
@@ -290,7 +341,10 @@ def copy(good, tmp_path):
 
 
 def check_damaged(path, first, count):
-    """Whoever asks for one of these strings is told of the damage, and nobody else; verify finds it too."""
+    """Whoever asks for one of these strings is told of the damage, and nobody else.
+
+    Verify finds it too.
+    """
     other = (first + count) % COUNT
     with fpstore.open(path, "r+") as store:
         for ask in (
@@ -309,10 +363,18 @@ def check_damaged(path, first, count):
         assert [fault["path"] for fault in faults] == [str(path / STRINGS_FILE)]
 
 
-QUICK = ("a string less", "no separator at the end", "half a frame", "a frame without a size", "a frame of 2^60 bytes")
+QUICK = (
+    "a string less",
+    "no separator at the end",
+    "half a frame",
+    "a frame without a size",
+    "a frame of 2^60 bytes",
+)
 
 
-@pytest.mark.parametrize("damage", [name if name in QUICK else slow(name) for name in damages([b"a", b"b"], b"")])
+@pytest.mark.parametrize(
+    "damage", [name if name in QUICK else slow(name) for name in damages([b"a", b"b"], b"")]
+)
 def test_a_record_whose_content_cannot_be_is_damage(copy, damage):
     layout = layout_of(copy)
     first = layout.per_record * 2
@@ -402,7 +464,11 @@ def test_one_copy_of_the_layout_is_enough(copy, damage, copies):
             value = bytearray(records.pop(key))
             value[20] ^= 1
             per_record = 0 if damage == "no string in a record" else 257
-            forged = b"" if damage == "empty" else encode_layout(per_record, layout.trained, layout.dictionary)
+            forged = (
+                b""
+                if damage == "empty"
+                else encode_layout(per_record, layout.trained, layout.dictionary)
+            )
             if damage != "missing":
                 records[key] = bytes(value) if damage == "flip" else sealed_value(number, forged)
 
@@ -415,9 +481,14 @@ def test_one_copy_of_the_layout_is_enough(copy, damage, copies):
             assert store.ids_of(rows(COUNT))[1] == NAMES
 
 
-@pytest.mark.parametrize("dictionary", [slow(b""), slow(b"no dictionary"), struct.pack("<I", 0xEC30A437) + bytes(300)])
+@pytest.mark.parametrize(
+    "dictionary", [slow(b""), slow(b"no dictionary"), struct.pack("<I", 0xEC30A437) + bytes(300)]
+)
 def test_another_dictionary_than_that_of_the_records_is_damage(copy, dictionary):
-    """Under checksums that are right. The second begins like a dictionary of zstandard and is none."""
+    """Under checksums that are right.
+
+    The second begins like a dictionary of zstandard and is none.
+    """
     layout = layout_of(copy)
 
     def change(records):
@@ -440,5 +511,8 @@ def test_both_copies_of_the_layout_damaged_by_a_flipped_bit(copy, monkeypatch):
         assert at > 0
         data[at + 30] ^= 1
     file.write_bytes(data)
-    with fpstore.open(copy) as store, pytest.raises(fpstore.CorruptStoreError, match=r"strings\.mdb"):
+    with (
+        fpstore.open(copy) as store,
+        pytest.raises(fpstore.CorruptStoreError, match=r"strings\.mdb"),
+    ):
         store.ids_of([1])

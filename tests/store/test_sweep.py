@@ -17,7 +17,10 @@ TOOLS = Path(__file__).parents[2] / "tools"
 
 
 def sweep(*options, faults=None, folder=None):
-    """Run it, with a fault in the package of its processes; return its exit status, report and reproduction."""
+    """Run it, with a fault in the package of its processes.
+
+    Return its exit status, report and reproduction.
+    """
     environment = dict(os.environ)
     if faults is not None:
         (folder / "sitecustomize.py").write_text(
@@ -43,14 +46,19 @@ def test_a_case_is_drawn_from_its_seed_and_number(tmp_path):
     ("faults", "words"),
     [
         slow("Snapshot.has = lambda self, value: True", "in store"),
-        slow("Snapshot.scan_columns = lambda self, queries, radius, threads: self.probe_columns(queries, 0, threads)", "scan("),
+        slow(
+            "Snapshot.scan_columns = lambda self, queries, radius, threads: "
+            "self.probe_columns(queries, 0, threads)",
+            "scan(",
+        ),
         ("Snapshot.probe = lambda self, value, radius: os.abort()", "ended by signal 6 (SIGABRT)"),
         slow("Snapshot.ids_of_one = lambda self, value: os._exit(3)", "ended with status 3"),
         slow("import fpstore.jobs.joining as j; j.pairs_within = lambda *_: iter(())", "pairs("),
         slow("import fpstore.jobs.joining as k; k.connected = lambda rows, *_: rows", "sets"),
         slow(
             "import fpstore.jobs.dedup as d; f = d.find_duplicates; "
-            "d.find_duplicates = lambda *a: (lambda some, found: (some, found._replace(kept=found.kept | True)))(*f(*a))",
+            "d.find_duplicates = lambda *a: (lambda some, found: (some, "
+            "found._replace(kept=found.kept | True)))(*f(*a))",
             "dedup",
         ),
     ],
@@ -73,7 +81,11 @@ SOAK = Path(__file__).parents[2] / "tools" / "soak"
 
 def soak(tmp_path, *options):
     """Run it, and return its report."""
-    done = subprocess.run([sys.executable, "-P", SOAK, "--folder", tmp_path, *map(str, options)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-P", SOAK, "--folder", tmp_path, *map(str, options)],
+        capture_output=True,
+        text=True,
+    )
     assert done.stderr == ""
     report = json.loads(done.stdout)
     assert (report["ok"], report["faults"], done.returncode) == (True, [], 0)
@@ -85,10 +97,14 @@ def soak(tmp_path, *options):
 @pytest.mark.parametrize("ids", [[], ["--strings"]], ids=["integers", "strings"])
 def test_a_writer_and_readers_for_a_while(tmp_path, ids):
     report = soak(tmp_path, "--seconds", 30, *ids)
-    assert all(report[what] > 0 for what in ("changes", "merges", "answers", "readers killed"))  # how many, the machine decides
+    # how many, the machine decides
+    assert all(report[what] > 0 for what in ("changes", "merges", "answers", "readers killed"))
 
 
-@pytest.mark.parametrize(("when", "file"), crossed(["before", "after"], ["ids.mdb", "strings.mdb", "numbers.mdb"], share=3))
+@pytest.mark.parametrize(
+    ("when", "file"),
+    crossed(["before", "after"], ["ids.mdb", "strings.mdb", "numbers.mdb"], share=3),
+)
 def test_a_generation_that_is_removed_while_it_is_opened(tmp_path, monkeypatch, file, when):
     """A reader that comes between the look and the opening of a file, or of it once more, finds the next generation."""
     path = tmp_path / "s"
@@ -111,5 +127,9 @@ def test_a_generation_that_is_removed_while_it_is_opened(tmp_path, monkeypatch, 
 
     monkeypatch.setattr(sealed, "open_file", open_slowly)
     with fpstore.open(path) as store:
-        assert {match.fingerprint: match.ids for match in store.probe(7)} == {5: ["a"], 6: ["b"], 7: ["c"]}
+        assert {match.fingerprint: match.ids for match in store.probe(7)} == {
+            5: ["a"],
+            6: ["b"],
+            7: ["c"],
+        }
         assert (len(merged), snapshot_of(store).generation.folder.name) == (1, "gen-00000003")

@@ -18,7 +18,10 @@ DRAWS = {
     "uniform": lambda n, bits: draw(n, bits),
     "begin alike": lambda n, bits: [value >> 40 for value in draw(n, bits)],
     "end alike": lambda n, bits: [value >> 40 << 40 for value in draw(n, bits)],
-    "a crowd": lambda n, bits: [*draw(n // 2, bits), *(value % 2**20 << (bits // 2) for value in draw(n // 2, bits))],
+    "a crowd": lambda n, bits: [
+        *draw(n // 2, bits),
+        *(value % 2**20 << (bits // 2) for value in draw(n // 2, bits)),
+    ],
 }
 
 
@@ -29,7 +32,9 @@ def draw(n, bits):
 def keys_of(spec, fingerprints, width):
     rows = Width(width).rows(sorted(fingerprints))
     if spec.kind != "references":
-        return rows, rows_to_numbers(_kernel.permute(rows, np.frombuffer(spec.permutation, np.uint8), False))
+        return rows, rows_to_numbers(
+            _kernel.permute(rows, np.frombuffer(spec.permutation, np.uint8), False)
+        )
     permutation = np.frombuffer(spec.permutation, np.uint8)
     return rows, _kernel.reference_keys(rows, 0, len(rows), permutation, spec.prefix_bits).tolist()
 
@@ -37,7 +42,14 @@ def keys_of(spec, fingerprints, width):
 def passes_of(rows, spec, folder, threads, budget_rows):
     """Return the parts of two passes with arrays of so many rows in all, of which a run takes three and a part two."""
     resources = Resources(64 * -(-spec.key_words * budget_rows // 7), threads)
-    made = TableKeys(partial(iter, [rows[:7], rows[7:7], rows[7:]]), len(rows), spec, folder, resources, _kernel.Stop())
+    made = TableKeys(
+        partial(iter, [rows[:7], rows[7:7], rows[7:]]),
+        len(rows),
+        spec,
+        folder,
+        resources,
+        _kernel.Stop(),
+    )
     found = []
     for _ in range(2):
         found.append([part.copy() for part in made()])
@@ -49,9 +61,16 @@ def passes_of(rows, spec, folder, threads, budget_rows):
 
 @pytest.mark.parametrize(
     ("kind", "design", "width"),
-    [("uniform", "manku-10", 64), ("begin alike", "flip-2", 64), ("end alike", "flip-2", 128), ("a crowd", "columns-16", 256)],
+    [
+        ("uniform", "manku-10", 64),
+        ("begin alike", "flip-2", 64),
+        ("end alike", "flip-2", 128),
+        ("a crowd", "columns-16", 256),
+    ],
 )
-def test_passes_have_all_keys_in_order_in_parts_that_fit(tmp_path, monkeypatch, kind, design, width):
+def test_passes_have_all_keys_in_order_in_parts_that_fit(
+    tmp_path, monkeypatch, kind, design, width
+):
     monkeypatch.setattr(table_keys, "LEAST_MEMORY", 0)
     monkeypatch.setattr(table_keys, "THREAD_MEMORY", 1)
     monkeypatch.setattr(external_sort, "SAMPLE_STEP", 8)
@@ -85,7 +104,9 @@ def test_arrays_are_within_the_budget(tmp_path, monkeypatch, threads, budget_row
     spec = make("flip-2", 3, 128).tables[-1]
     rows, _ = keys_of(spec, set(draw(20_000, 128)), 128)
     budget = 16 * budget_rows
-    made = TableKeys(partial(iter, [rows]), len(rows), spec, tmp_path, Resources(budget, threads), _kernel.Stop())
+    made = TableKeys(
+        partial(iter, [rows]), len(rows), spec, tmp_path, Resources(budget, threads), _kernel.Stop()
+    )
     assert sum(len(part) for part in made()) == len(rows)
     made.close()
     assert budget // 2 <= taken["runs"] <= budget

@@ -1,4 +1,7 @@
-"""The tracker by itself: which snapshot is current when there are records, merges, renames, forks and exceptions."""
+"""The tracker by itself.
+
+Which snapshot is current when there are records, merges, renames, forks and exceptions.
+"""
 
 import threading
 
@@ -15,7 +18,9 @@ from fpstore.query.tracker import Tracker
 
 
 def build(path, fingerprints=(1, 2, 3), **options):
-    fpstore.build(path, words(fingerprints), radius=2, design="flip-2", threads=1, **options).close()
+    fpstore.build(
+        path, words(fingerprints), radius=2, design="flip-2", threads=1, **options
+    ).close()
     return path
 
 
@@ -44,7 +49,10 @@ def held(snapshot):
 
 @pytest.fixture
 def during_apply(monkeypatch):
-    """Return during(number, do): do something once, when so many records of a tracker are applied and the next one is not."""
+    """Return during(number, do).
+
+    Do something once, when so many records of a tracker are applied and the next one is not.
+    """
 
     def during(number, do):
         original, calls = Delta.apply, []
@@ -94,7 +102,9 @@ def opened_in_the_question(monkeypatch, ask):
 
 
 @pytest.mark.parametrize("changes", [0, 5])
-def test_a_reader_opens_a_generation_that_is_announced_before_it_is_current(path, tracker, writer, monkeypatch, changes):
+def test_a_reader_opens_a_generation_that_is_announced_before_it_is_current(
+    path, tracker, writer, monkeypatch, changes
+):
     """A question after the switch waits for nothing that could be done before it."""
     writer.insert([10])
     asked, bits = [], tracker.snapshot().delta.bits
@@ -102,7 +112,8 @@ def test_a_reader_opens_a_generation_that_is_announced_before_it_is_current(path
     def publish(folder):
         asked.append(opened_in_the_question(monkeypatch, lambda: held(tracker.snapshot())))
         with monkeypatch.context() as patch:
-            patch.setattr("fpstore.query.tracker.read_manifest", None)  # a generation that was met is not looked for again
+            # a generation that was met is not looked for again
+            patch.setattr("fpstore.query.tracker.read_manifest", None)
             asked.append(held(tracker.snapshot()))  # it asks on while another thread opens
         tracker._coming._worker.wait()
         publish_manifest(folder)
@@ -118,7 +129,10 @@ def test_a_reader_opens_a_generation_that_is_announced_before_it_is_current(path
     now = [1, 2, 3, 10, *range(20, 20 + changes)]
     assert asked == [(0, now), now]
     writer.insert([11])
-    assert opened_in_the_question(monkeypatch, lambda: held(tracker.snapshot())) == (0, sorted([*now, 11]))
+    assert opened_in_the_question(monkeypatch, lambda: held(tracker.snapshot())) == (
+        0,
+        sorted([*now, 11]),
+    )
     assert tracker.manifest.generation.number == 2
     assert tracker.snapshot().delta.bits is bits  # no sample was taken again
     assert tracker._coming is None
@@ -150,7 +164,10 @@ def test_a_merge_between_the_manifest_and_the_log_is_noticed(path, monkeypatch):
 
 
 def test_a_fork_reads_the_log_again_and_keeps_the_open_files(path, tracker, writer):
-    """Also when a thread of the parent was in the middle of a refresh: its lock is held, and the delta may be half changed."""
+    """Also when a thread of the parent was in the middle of a refresh.
+
+    Its lock is held, and the delta may be half changed.
+    """
     writer.insert([10])
     before = tracker.snapshot()
     locked, release = threading.Event(), threading.Event()

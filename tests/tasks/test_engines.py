@@ -1,4 +1,7 @@
-"""What engines have in common: stages in order, errors of workers, tasks that are tried again. An engine here is a loop."""
+"""What engines have in common: stages in order, errors of workers, tasks that are tried again.
+
+An engine here is a loop.
+"""
 
 import json
 import re
@@ -17,7 +20,9 @@ from fpstore.tasks.plan import digest_of
 @pytest.fixture
 def plan(tmp_path):
     corpus_in(tmp_path / "corpus", count=60)
-    return plan_dedup(tmp_path / "plan", tmp_path / "corpus", tmp_path / "clean", text="text", part_bytes=4000)
+    return plan_dedup(
+        tmp_path / "plan", tmp_path / "corpus", tmp_path / "clean", text="text", part_bytes=4000
+    )
 
 
 def outcomes(plan, indexes):
@@ -61,7 +66,10 @@ def test_other_errors_are_raised_at_once_and_before_those_that_may_pass(plan):
 
     def failing(indexes):
         calls.append(indexes)
-        return [engines.Outcome(0, "StorageError", "no room"), engines.Outcome(2, "InputError", "row 3: no text")]
+        return [
+            engines.Outcome(0, "StorageError", "no room"),
+            engines.Outcome(2, "InputError", "row 3: no text"),
+        ]
 
     with pytest.raises(fpstore.InputError, match=r"^row 3: no text$"):
         engines.run_stages(plan, failing)
@@ -70,7 +78,9 @@ def test_other_errors_are_raised_at_once_and_before_those_that_may_pass(plan):
 
 def test_an_error_of_a_task_that_another_process_has_done_is_passed_over(plan):
     def lying(indexes):
-        return outcomes(plan, indexes) and [engines.Outcome(index, "InputError", "a copy has failed") for index in indexes]
+        return outcomes(plan, indexes) and [
+            engines.Outcome(index, "InputError", "a copy has failed") for index in indexes
+        ]
 
     engines.run_stages(plan, lying)
     assert plan.finish()["documents"] == 60
@@ -78,7 +88,8 @@ def test_an_error_of_a_task_that_another_process_has_done_is_passed_over(plan):
 
 def test_results_that_are_not_here_are_an_error(plan):
     with pytest.raises(
-        fpstore.StorageError, match=r"task 0 of the stage hash has run, and its result is not here: .* all machines"
+        fpstore.StorageError,
+        match=r"task 0 of the stage hash has run, and its result is not here: .* all machines",
     ):
         engines.run_stages(plan, lambda indexes: [engines.Outcome(index) for index in indexes])
 
@@ -87,7 +98,9 @@ def test_an_error_of_a_task_is_returned_with_its_class(tmp_path, plan):
     (tmp_path / "corpus" / "part-0.parquet").write_bytes(b"")
     with pytest.raises(fpstore.InputError) as raised:
         plan.run(0)
-    assert engines.attempt(plan.path, plan.digest, 0, None) == engines.Outcome(0, "InputError", str(raised.value))
+    assert engines.attempt(plan.path, plan.digest, 0, None) == engines.Outcome(
+        0, "InputError", str(raised.value)
+    )
 
 
 def test_memory_of_numpy_that_runs_out_is_tried_again(tmp_path, plan, monkeypatch):
@@ -95,7 +108,10 @@ def test_memory_of_numpy_that_runs_out_is_tried_again(tmp_path, plan, monkeypatc
         patch.setattr(dedup.DedupWork, "_hash", lambda *_: np.empty(1 << 60, np.uint8))
         (found,) = outcomes(plan, [0])
     assert (found.task, found.error) == (0, "MemoryLimitError")
-    assert re.fullmatch(rf"{plan.path}: memory ran out in task 0: Unable to allocate 1.00 EiB for an array .*", found.message)
+    assert re.fullmatch(
+        rf"{plan.path}: memory ran out in task 0: Unable to allocate 1.00 EiB for an array .*",
+        found.message,
+    )
     calls = []
 
     def failing_once(indexes):
@@ -120,7 +136,11 @@ def other_version(content):
     [
         (other_plan, "StoreExistsError", "holds another plan than the one that was begun"),
         (other_version, "FormatVersionError", r"was made by numpy 1\.0, and here is"),
-        (None, "StoreNotFoundError", "the machine .* has no plan there: .* where all machines reach them"),
+        (
+            None,
+            "StoreNotFoundError",
+            "the machine .* has no plan there: .* where all machines reach them",
+        ),
     ],
 )
 def test_a_worker_says_what_is_wrong_with_the_plan(tmp_path, plan, change, error, message):
@@ -140,23 +160,38 @@ def test_a_worker_says_what_is_wrong_with_the_plan(tmp_path, plan, change, error
 @pytest.mark.parametrize(
     ("asked", "packages"),
     [
-        ({}, []), ({"html": True}, ["lxml", "trafilatura"]), ({"html": "resiliparse"}, ["resiliparse"]),
-        ({"tokenizer": "unicode"}, ["regex"]), ({"tokenizer": "jieba", "html": True}, ["jieba", "lxml", "trafilatura"]),
+        ({}, []),
+        ({"html": True}, ["lxml", "trafilatura"]),
+        ({"html": "resiliparse"}, ["resiliparse"]),
+        ({"tokenizer": "unicode"}, ["regex"]),
+        ({"tokenizer": "jieba", "html": True}, ["jieba", "lxml", "trafilatura"]),
         ({"tokenizer": "unicode", "text": ["text", "key"]}, ["regex"]),
     ],
-)  # fmt: skip
-def test_packages_that_make_something_of_texts_are_the_same_in_workers(tmp_path, make, asked, packages):
+)
+def test_packages_that_make_something_of_texts_are_the_same_in_workers(
+    tmp_path, make, asked, packages
+):
     corpus_in(tmp_path / "corpus", count=9)
     tokenizer = asked.get("tokenizer")
-    maker = fpstore.MinHash(tokenizer=tokenizer, weighting="count" if tokenizer == "jieba" else "set")
+    maker = fpstore.MinHash(
+        tokenizer=tokenizer, weighting="count" if tokenizer == "jieba" else "set"
+    )
     asked = {name: one for name, one in asked.items() if name != "tokenizer"}
     more = {"family": maker, "threshold": 0.8} if make == "lsh" else {"fingerprinter": maker}
     make = {"dedup": plan_dedup, "build": plan_build, "lsh": plan_lsh}[make]
-    plan = make(tmp_path / "plan", tmp_path / "corpus", tmp_path / "out", **{"text": "text", **more, **asked})
+    plan = make(
+        tmp_path / "plan",
+        tmp_path / "corpus",
+        tmp_path / "out",
+        **{"text": "text", **more, **asked},
+    )
     file = tmp_path / "plan" / "plan.json"
     content = json.loads(file.read_bytes())
     del content["digest"]
-    assert sorted(set(content["libraries"]) - {"fpstore", "numpy", "pyarrow", "unicodedata"}) == packages
+    assert (
+        sorted(set(content["libraries"]) - {"fpstore", "numpy", "pyarrow", "unicodedata"})
+        == packages
+    )
     for name in packages:
         version = content["libraries"][name]
         assert engines.attempt(plan.path, plan.digest, 0, 64 << 20).error is None
@@ -199,9 +234,13 @@ def session_that_raises(error):
 
 @pytest.mark.parametrize("package", ["fpstore", "pandas", "pyarrow"])
 def test_a_package_that_workers_of_spark_lack_is_named(plan, package):
-    error = f"PythonException: Traceback ...\nModuleNotFoundError: No module named '{package}'\n\tat org.apache.spark"
+    error = (
+        f"PythonException: Traceback ...\nModuleNotFoundError: No module named '{package}'\n\tat "
+        "org.apache.spark"
+    )
     with pytest.raises(
-        fpstore.MissingExtraError, match=f"Python without {package}: .*set PYSPARK_PYTHON, or spark.pyspark.python"
+        fpstore.MissingExtraError,
+        match=f"Python without {package}: .*set PYSPARK_PYTHON, or spark.pyspark.python",
     ):
         fpstore.spark.run(session_that_raises(error), plan)
     with pytest.raises(RuntimeError, match="No module named 'other'"):

@@ -1,4 +1,7 @@
-"""Plans in an object store: a server of S3 on the loopback device, if it is installed (moto[s3], flask and flask-cors)."""
+"""Plans in an object store.
+
+A server of S3 on the loopback device, if it is installed (moto[s3], flask and flask-cors).
+"""
 
 import importlib.util
 import json
@@ -66,7 +69,12 @@ def server():
 
 def asking(monkeypatch, url):
     """Let all clients of this process and its children ask a server."""
-    found = {"ENDPOINT_URL": url, "ACCESS_KEY_ID": "name", "SECRET_ACCESS_KEY": "secret", "DEFAULT_REGION": "us-east-1"}
+    found = {
+        "ENDPOINT_URL": url,
+        "ACCESS_KEY_ID": "name",
+        "SECRET_ACCESS_KEY": "secret",
+        "DEFAULT_REGION": "us-east-1",
+    }
     for name, value in (found | {"EC2_METADATA_DISABLED": "true"}).items():
         monkeypatch.setenv(f"AWS_{name}", value)
 
@@ -81,18 +89,26 @@ def bucket(server, monkeypatch, request):
 
 
 def uploaded(system, folder, to):
-    fs.copy_files(str(folder), to, source_filesystem=fs.LocalFileSystem(), destination_filesystem=system)
+    fs.copy_files(
+        str(folder), to, source_filesystem=fs.LocalFileSystem(), destination_filesystem=system
+    )
 
 
 def objects(system, name):
     """Return the contents of all objects in a bucket, but those that mark folders."""
     found = system.get_file_info(fs.FileSelector(name, recursive=True))
-    return {one.path[len(name) + 1 :]: system.open_input_file(one.path).read() for one in found if one.type == fs.FileType.File}
+    return {
+        one.path[len(name) + 1 :]: system.open_input_file(one.path).read()
+        for one in found
+        if one.type == fs.FileType.File
+    }
 
 
 def planned(name, **asked):
     top = f"s3://{name}/{FOLDER}"
-    return plan_dedup(f"{top}/plan", f"{top}/corpus", f"{top}/out", **ASKED, removed=f"{top}/removed.csv", **asked)
+    return plan_dedup(
+        f"{top}/plan", f"{top}/corpus", f"{top}/out", **ASKED, removed=f"{top}/removed.csv", **asked
+    )
 
 
 @pytest.fixture
@@ -100,7 +116,8 @@ def corpus(bucket, tmp_path):
     """Return a bucket with a corpus, and what one process makes of it."""
     system, name = bucket
     corpus_at(tmp_path / "corpus", files=1, rows=20)
-    corpus_at(tmp_path / "corpus" / "part", files=1, rows=20)  # sorts before part-0.csv as a folder, and behind it as a name
+    # sorts before part-0.csv as a folder, and behind it as a name
+    corpus_at(tmp_path / "corpus" / "part", files=1, rows=20)
     fpstore.dedup(tmp_path / "corpus", tmp_path / "one", fingerprint="hash", id="url")
     expected = {f"{FOLDER}/{key}": value for key, value in done_at(tmp_path).items()}
     expected[f"{FOLDER}/removed.csv"] = expected.pop(f"{FOLDER}/removed")
@@ -114,7 +131,11 @@ def written(system, name):
     found = objects(system, name)
     manifest = json.loads(found.pop(f"{FOLDER}/out/_fpstore.json"))
     left = [key for key in found if "/plan/" in key]
-    return {key: value for key, value in found.items() if "/corpus/" not in key and key not in left}, manifest["complete"], left
+    return (
+        {key: value for key, value in found.items() if "/corpus/" not in key and key not in left},
+        manifest["complete"],
+        left,
+    )
 
 
 RUN = """
@@ -130,7 +151,10 @@ plan.finish()
 
 @pytest.mark.parametrize("runs", [2, slow(6)])
 def test_runs_at_once(corpus, runs):
-    """The bytes are those of one process; the removal of the plan leaves only the input and the output."""
+    """The bytes are those of one process.
+
+    The removal of the plan leaves only the input and the output.
+    """
     system, name, expected = corpus
     plan = planned(name, slice_rows=30)
     command = [sys.executable, "-P", "-c", textwrap.dedent(RUN), plan.path]
@@ -153,11 +177,16 @@ def test_results_that_are_removed_or_damaged(corpus):
     good = system.open_input_file(path).read()
     with system.open_output_stream(path) as file:
         file.write(good[:-30])
-    with pytest.raises(fpstore.CorruptStoreError, match=r"^s3://.*/plan/results/hash-00000\.pieces: damaged: remove it"):
+    with pytest.raises(
+        fpstore.CorruptStoreError,
+        match=r"^s3://.*/plan/results/hash-00000\.pieces: damaged: remove it",
+    ):
         open_plan(plan.path).run(links)
     system.delete_file(path)
     assert "its job is not finished" in failure("task", "remove", plan.path, code=3)
-    with pytest.raises(fpstore.UnfinishedError, match=r"task 0 of the stage hash \(--index 0\) has not run"):
+    with pytest.raises(
+        fpstore.UnfinishedError, match=r"task 0 of the stage hash \(--index 0\) has not run"
+    ):
         plan.finish()
     assert plan.status()[0].done == links - 1
     for index in range(len(plan)):
@@ -172,7 +201,9 @@ def test_an_object_that_changes(corpus):
     plan = planned(name)
     with system.open_output_stream(f"{name}/{FOLDER}/corpus/part-0.csv") as file:
         file.write(b"url,hash\n")
-    with pytest.raises(fpstore.InputError, match=r"^s3://.*corpus/part-0\.csv: changed since the plan was made"):
+    with pytest.raises(
+        fpstore.InputError, match=r"^s3://.*corpus/part-0\.csv: changed since the plan was made"
+    ):
         [plan.run(index) for index in range(len(plan))]
 
 
@@ -180,7 +211,9 @@ def test_an_object_that_changes(corpus):
 def test_outputs_in_inputs_or_plans(corpus, output):
     system, name, _ = corpus
     top, before = f"s3://{name}/{FOLDER}", objects(system, name)
-    with pytest.raises(fpstore.InputError, match=r"is in .*(the next run would read it|folder of the plan)"):
+    with pytest.raises(
+        fpstore.InputError, match=r"is in .*(the next run would read it|folder of the plan)"
+    ):
         plan_dedup(f"{top}/plan", f"{top}/corpus", f"{top}/{output}", **ASKED)
     assert objects(system, name) == before
 
@@ -196,7 +229,10 @@ def test_a_copy_that_fails_leaves_no_object(bucket, tmp_path, monkeypatch):
         raise OSError("cannot be read")
 
     monkeypatch.setattr(place, "_copy", half)
-    with pytest.raises(fpstore.StorageError, match=f"^s3://{name}/plan/result: cannot be read"), place.writing("result") as path:
+    with (
+        pytest.raises(fpstore.StorageError, match=f"^s3://{name}/plan/result: cannot be read"),
+        place.writing("result") as path,
+    ):
         path.write_bytes(b"all of it")
     assert objects(system, name) == {}
 
@@ -207,9 +243,14 @@ def test_a_copy_that_fails_leaves_no_object(bucket, tmp_path, monkeypatch):
 def test_a_bucket_that_is_missing(server, monkeypatch, tmp_path):
     asking(monkeypatch, server)
     source = corpus_at(tmp_path / "corpus")
-    with pytest.raises(fpstore.InputError, match=r"^s3://missing/x: no \.parquet, .* in this folder"):
+    with pytest.raises(
+        fpstore.InputError, match=r"^s3://missing/x: no \.parquet, .* in this folder"
+    ):
         plan_dedup(tmp_path / "plan", "s3://missing/x", tmp_path / "out", **ASKED)
-    with pytest.raises(fpstore.StorageError, match=r"^s3://missing/plan/plan\.json: .*NO_SUCH_BUCKET.*bucket does not exist"):
+    with pytest.raises(
+        fpstore.StorageError,
+        match=r"^s3://missing/plan/plan\.json: .*NO_SUCH_BUCKET.*bucket does not exist",
+    ):
         plan_dedup("s3://missing/plan", source, tmp_path / "out", **ASKED)
     with pytest.raises(fpstore.StoreNotFoundError, match=r"^s3://missing/plan: has no plan\.json"):
         open_plan("s3://missing/plan")
@@ -218,8 +259,14 @@ def test_a_bucket_that_is_missing(server, monkeypatch, tmp_path):
 def test_credentials_that_are_wrong(monkeypatch, tmp_path):
     with serving(INITIAL_NO_AUTH_ACTION_COUNT="0") as url:
         asking(monkeypatch, url)
-        for work in (lambda: open_plan("s3://bucket/plan"), lambda: place_of("s3://bucket/plan").names()):
-            with pytest.raises(fpstore.StorageError, match=r"^s3://bucket/plan.*(ACCESS_DENIED|INVALID_ACCESS_KEY_ID)") as caught:
+        for work in (
+            lambda: open_plan("s3://bucket/plan"),
+            lambda: place_of("s3://bucket/plan").names(),
+        ):
+            with pytest.raises(
+                fpstore.StorageError,
+                match=r"^s3://bucket/plan.*(ACCESS_DENIED|INVALID_ACCESS_KEY_ID)",
+            ) as caught:
                 work()
             assert "\n" not in str(caught.value)
 
@@ -227,5 +274,8 @@ def test_credentials_that_are_wrong(monkeypatch, tmp_path):
 @pytest.mark.slow  # pyarrow tries again for six seconds
 def test_a_server_that_is_gone(monkeypatch):
     asking(monkeypatch, f"http://127.0.0.1:{free_port()}")
-    with pytest.raises(fpstore.StorageError, match=r"^s3://bucket/plan/plan\.json: .*NETWORK_CONNECTION.*[cC]onnect"):
+    with pytest.raises(
+        fpstore.StorageError,
+        match=r"^s3://bucket/plan/plan\.json: .*NETWORK_CONNECTION.*[cC]onnect",
+    ):
         open_plan("s3://bucket/plan")

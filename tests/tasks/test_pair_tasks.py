@@ -1,4 +1,7 @@
-"""Pairs and joins by tasks: the rows are those of one process, however stores are sharded and tables are cut."""
+"""Pairs and joins by tasks.
+
+The rows are those of one process, however stores are sharded and tables are cut.
+"""
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -40,13 +43,21 @@ def ids_of(kind, count, name="u"):
 
 
 def store_of(path, rows, ids, width, shards):
-    """Build a store, or a sharded one: rows are dealt to its shards, so that equal ones are in several; the last one is empty."""
+    """Build a store, or a sharded one.
+
+    Rows are dealt to its shards, so that equal ones are in several; the last one is empty.
+    """
     if not shards:
         return fpstore.build(path, rows, ids, width=width)
     path.mkdir()
     for shard in range(shards):
         some = slice(shard, None, max(shards - 1, 1)) if shard < max(shards - 1, 1) else slice(0, 0)
-        fpstore.build(path / f"shard-{shard:05d}.fps", rows[some], None if ids is None else ids[some], width=width).close()
+        fpstore.build(
+            path / f"shard-{shard:05d}.fps",
+            rows[some],
+            None if ids is None else ids[some],
+            width=width,
+        ).close()
     return fpstore.ShardedStore.combine(path)
 
 
@@ -59,16 +70,29 @@ def written(folder):
     return sorted(tuple(row.values()) for file in files for row in pq.read_table(file).to_pylist())
 
 
-RADII = [(64, radius) for radius in range(9)] + [(32, 0), (32, 3), (32, 6), (128, 5), (128, 12), (256, 3), (256, 10), (256, 45)]
+RADII = [(64, radius) for radius in range(9)] + [
+    (32, 0),
+    (32, 3),
+    (32, 6),
+    (128, 5),
+    (128, 12),
+    (256, 3),
+    (256, 10),
+    (256, 45),
+]
 
 
-@pytest.mark.parametrize(("asked", "slice_rows", "shards"), crossed(RADII, [1 << 20, 200, 20], [0, 3], share=6))
+@pytest.mark.parametrize(
+    ("asked", "slice_rows", "shards"), crossed(RADII, [1 << 20, 200, 20], [0, 3], share=6)
+)
 def test_all_pairs_equal_one_process(tmp_path, asked, slice_rows, shards):
     width, radius = asked
     rows = near_rows(400, width, radius)
     with store_of(tmp_path / "s", rows, None, width, shards) as store:
         wanted = lines(store.pairs(radius))
-        plan = plan_pairs(tmp_path / "plan", store, tmp_path / "pairs", radius=radius, slice_rows=slice_rows)
+        plan = plan_pairs(
+            tmp_path / "plan", store, tmp_path / "pairs", radius=radius, slice_rows=slice_rows
+        )
         assert finished(plan) == {"pairs": len(wanted)}
     assert written(tmp_path / "pairs") == wanted
     assert len(wanted) > 40 or radius == 0
@@ -76,7 +100,10 @@ def test_all_pairs_equal_one_process(tmp_path, asked, slice_rows, shards):
         assert len(plan) > 10
 
 
-@pytest.mark.parametrize(("asked", "size", "shards"), crossed(RADII, [1 << 20, 150, 30], [(0, 3), (2, 0), (4, 2)], share=12))
+@pytest.mark.parametrize(
+    ("asked", "size", "shards"),
+    crossed(RADII, [1 << 20, 150, 30], [(0, 3), (2, 0), (4, 2)], share=12),
+)
 def test_a_join_equals_one_process(tmp_path, asked, size, shards):
     width, radius = asked
     rows = near_rows(500, width, radius)
@@ -85,9 +112,18 @@ def test_a_join_equals_one_process(tmp_path, asked, size, shards):
         store_of(tmp_path / "a", sides[0], ids_of("string", 200), width, shards[0]) as store,
         store_of(tmp_path / "b", sides[1], ids_of("int", 370), width, shards[1]) as other,
     ):
-        for number, (one, another) in enumerate([(store, other), (other, store)][: 1 if size < 100 else 2]):
+        for number, (one, another) in enumerate(
+            [(store, other), (other, store)][: 1 if size < 100 else 2]
+        ):
             wanted = lines(one.join(another, radius))
-            plan = plan_join(tmp_path / f"p{number}", one, another, tmp_path / f"o{number}", radius=radius, slice_rows=size)
+            plan = plan_join(
+                tmp_path / f"p{number}",
+                one,
+                another,
+                tmp_path / f"o{number}",
+                radius=radius,
+                slice_rows=size,
+            )
             assert finished(plan) == {"pairs": len(wanted)}
             assert written(tmp_path / f"o{number}") == wanted
             assert len(wanted) > 50
@@ -116,7 +152,9 @@ def test_stores_of_no_rows(tmp_path, counts):
             found = tmp_path / f"o{number}", tmp_path / f"j{number}"
             finished(plan_pairs(tmp_path / f"p{number}", other, found[0], slice_rows=slice_rows))
             assert written(found[0]) == lines(other.pairs())
-            finished(plan_join(tmp_path / f"q{number}", store, other, found[1], slice_rows=slice_rows))
+            finished(
+                plan_join(tmp_path / f"q{number}", store, other, found[1], slice_rows=slice_rows)
+            )
             assert written(found[1]) == lines(store.join(other))
 
 
@@ -142,7 +180,9 @@ def test_parts_of_a_store_have_each_fingerprint_once(tmp_path, monkeypatch):
     from fpstore.tasks import pairs
 
     monkeypatch.setattr(pairs, "PIECE_BYTES", 8)
-    with fpstore.build(tmp_path / "s", np.arange(400_000, dtype=np.uint64) << np.uint64(40)) as store:
+    with fpstore.build(
+        tmp_path / "s", np.arange(400_000, dtype=np.uint64) << np.uint64(40)
+    ) as store:
         for parts in (1, 2, 3):
             found = [[*pairs._some(snapshot_of(store), part, parts)] for part in range(parts)]
             assert sum(map(len, found)) > 3
@@ -167,9 +207,16 @@ def test_a_file_that_is_gone_or_cut_is_not_complete(tmp_path, what, damage):
     for path, some in zip(asked, np.array_split(rows, 3), strict=True):
         np.save(path, some)
     with fpstore.build(tmp_path / "s", rows) as store:
-        places = tmp_path / "p", store, *{"join": [store], "probe": [asked]}.get(what, []), tmp_path / "o"
+        places = (
+            tmp_path / "p",
+            store,
+            *{"join": [store], "probe": [asked]}.get(what, []),
+            tmp_path / "o",
+        )
         more = {"part_bytes": 1} if what == "probe" else {"slice_rows": 20}
-        plan = {"pairs": plan_pairs, "join": plan_join, "probe": plan_probe}[what](*places, format="csv", **more)
+        plan = {"pairs": plan_pairs, "join": plan_join, "probe": plan_probe}[what](
+            *places, format="csv", **more
+        )
         for index in range(len(plan)):
             plan.run(index)
         files = sorted((tmp_path / "o").glob("*.csv"))
@@ -183,7 +230,10 @@ def test_a_file_that_is_gone_or_cut_is_not_complete(tmp_path, what, damage):
         named = f"results/{stage.stage}-00001.pieces"
         with pytest.raises(InputError) as raised:
             plan.finish()
-        assert str(raised.value) == f"{files[1]}: was written, and {wrong} {named} in the plan, and run again"
+        assert (
+            str(raised.value)
+            == f"{files[1]}: was written, and {wrong} {named} in the plan, and run again"
+        )
         assert b'"complete": false' in (tmp_path / "o" / "_fpstore.json").read_bytes()
         (tmp_path / "p" / named).unlink()
         files[1].unlink(missing_ok=True)
@@ -193,7 +243,9 @@ def test_a_file_that_is_gone_or_cut_is_not_complete(tmp_path, what, damage):
         assert b'"complete": true' in (tmp_path / "o" / "_fpstore.json").read_bytes()
 
 
-@pytest.mark.parametrize(("width", "radius"), [(64, 4), (64, 6), (64, 8), (64, 16), (128, 12), (256, 10), (256, 30)])
+@pytest.mark.parametrize(
+    ("width", "radius"), [(64, 4), (64, 6), (64, 8), (64, 16), (128, 12), (256, 10), (256, 30)]
+)
 @pytest.mark.parametrize("queries", [None, 1 << 27])
 def test_many_rows_are_cut(width, radius, queries):
     """Radius 4 and more had one slice of all rows in each table whose buckets may differ."""
@@ -204,16 +256,28 @@ def test_many_rows_are_cut(width, radius, queries):
     assert found.whole == ((width, radius) != (256, 10))
 
 
-@pytest.mark.parametrize(("width", "radius", "bits"), [(32, 3, 2), (64, 4, 3), (64, 8, 2), (128, 12, 3), (256, 10, 4)])
+@pytest.mark.parametrize(
+    ("width", "radius", "bits"), [(32, 3, 2), (64, 4, 3), (64, 8, 2), (128, 12, 3), (256, 10, 4)]
+)
 def test_slices_that_are_joined_as_a_whole(width, radius, bits):
     """Each pair comes from one slice of one table, also if it agrees in several."""
     rows = distinct(check_fingerprints(near_rows(2000, width, radius), Width(width)))
-    exact = [one for one in designs(1 << 33, radius, width) if one.tables[0].prefix_bits and not any(one.flips)]
+    exact = [
+        one
+        for one in designs(1 << 33, radius, width)
+        if one.tables[0].prefix_bits and not any(one.flips)
+    ]
     slicing, found = Slicing(exact[0], [bits] * (radius + 1), True), []
     for table in range(radius + 1):
         for some in slices_by(table_keys(slicing.design, table, rows), bits):
-            found += [pair for pairs in slicing.pairs([rows[some]], table, UNBOUNDED) for pair in as_lines(pairs)]
-    wanted = [pair for pairs in pairs_within(rows, everything(radius, width)) for pair in as_lines(pairs)]
+            found += [
+                pair
+                for pairs in slicing.pairs([rows[some]], table, UNBOUNDED)
+                for pair in as_lines(pairs)
+            ]
+    wanted = [
+        pair for pairs in pairs_within(rows, everything(radius, width)) for pair in as_lines(pairs)
+    ]
     assert sorted(found) == sorted(wanted)
     assert len(wanted) > 200
 

@@ -1,4 +1,7 @@
-"""Folders that tasks share: a name appears once and whole, and the files of results say what is damaged."""
+"""Folders that tasks share.
+
+A name appears once and whole, and the files of results say what is damaged.
+"""
 
 import json
 import os
@@ -20,8 +23,15 @@ KINDS = ["disk", "stored"]
 
 @pytest.fixture(params=KINDS)
 def place(request, tmp_path):
-    """Return a place on a disk, or in a store of pyarrow that happens to be one: all but the names are as in S3."""
-    return DiskPlace(tmp_path / "place") if request.param == "disk" else StoredPlace(f"file://{tmp_path}/place")
+    """Return a place on a disk, or in a store of pyarrow that happens to be one.
+
+    All but the names are as in S3.
+    """
+    return (
+        DiskPlace(tmp_path / "place")
+        if request.param == "disk"
+        else StoredPlace(f"file://{tmp_path}/place")
+    )
 
 
 @pytest.fixture
@@ -64,7 +74,11 @@ def test_names(place, rooted):
 
 
 def test_what_is_not_there(place, rooted):
-    for work in (lambda: place.read_all("a"), lambda: place.read("a", 0, 1), lambda: place.on_disk("a", rooted).open()):
+    for work in (
+        lambda: place.read_all("a"),
+        lambda: place.read("a", 0, 1),
+        lambda: place.on_disk("a", rooted).open(),
+    ):
         with pytest.raises((fpstore.StoreNotFoundError, FileNotFoundError), match="a"):
             work()
 
@@ -85,7 +99,10 @@ def test_something_else_has_the_name(rooted, kind):
     """It is not taken for what another task has published."""
     place = DiskPlace(rooted)
     (rooted / "a").write_text("old") if kind == "folder" else (rooted / "a").mkdir()
-    with pytest.raises(fpstore.StorageError, match=r"place/a: (File exists|Not a directory)"), place.writing("a") as path:
+    with (
+        pytest.raises(fpstore.StorageError, match=r"place/a: (File exists|Not a directory)"),
+        place.writing("a") as path,
+    ):
         path.mkdir() if kind == "folder" else path.write_bytes(b"new")
     assert (rooted / "a").is_file() == (kind == "folder")
 
@@ -157,9 +174,11 @@ def test_paths_and_uris(tmp_path):
 # --- Files of results -----------------------------------------------------------------------------
 
 ARRAYS = {
-    "words": np.arange(5, dtype=np.uint64), "none": np.empty(0, np.uint8), "wide": np.arange(6, dtype=np.uint16).reshape(3, 2),
+    "words": np.arange(5, dtype=np.uint64),
+    "none": np.empty(0, np.uint8),
+    "wide": np.arange(6, dtype=np.uint16).reshape(3, 2),
     "signed": np.array([-1, 2], np.int64),
-}  # fmt: skip
+}
 IDS = StringColumn.of(["a", "", "größe"])
 
 
@@ -170,7 +189,9 @@ def write(path, facts=None):
         writer.add_ids("ids", IDS)
         writer.add_ids("numbers", ARRAYS["words"])
         writer.add_ids("missing", None)
-        writer.add_slices("slices", ARRAYS["wide"], [np.array([2]), np.array([], np.intp), np.array([0, 1])])
+        writer.add_slices(
+            "slices", ARRAYS["wide"], [np.array([2]), np.array([], np.intp), np.array([0, 1])]
+        )
     return path
 
 
@@ -178,8 +199,16 @@ def read(place):
     pieces = Pieces(place, "x.pieces")
     slices = [pieces.read("slices", number) for number in range(3)]
     found = {name: pieces.read(name) for name in ARRAYS} | {"slices": np.concatenate(slices)}
-    ids = pieces.read_ids("ids").texts(), pieces.read_ids("numbers").tolist(), pieces.read_ids("missing")
-    return pieces.facts, {name: (one.dtype, one.shape, one.tobytes()) for name, one in found.items()}, ids
+    ids = (
+        pieces.read_ids("ids").texts(),
+        pieces.read_ids("numbers").tolist(),
+        pieces.read_ids("missing"),
+    )
+    return (
+        pieces.facts,
+        {name: (one.dtype, one.shape, one.tobytes()) for name, one in found.items()},
+        ids,
+    )
 
 
 def test_pieces(place, rooted):
@@ -203,12 +232,17 @@ def test_pieces_of_a_large_index(rooted):
 
 
 def damaged(place):
-    with pytest.raises(fpstore.CorruptStoreError, match=r"x\.pieces: damaged: remove it, and run its task again$"):
+    with pytest.raises(
+        fpstore.CorruptStoreError, match=r"x\.pieces: damaged: remove it, and run its task again$"
+    ):
         read(place)
 
 
 def test_any_bit_of_pieces(rooted):
-    """Each array, the index and the trailer: no change of one bit, and no cut, is taken for a result."""
+    """Each array, the index and the trailer.
+
+    No change of one bit, and no cut, is taken for a result.
+    """
     place, path = DiskPlace(rooted), write(rooted / "x.pieces")
     good = path.read_bytes()
     for at in range(len(good)):
@@ -223,10 +257,17 @@ def test_any_bit_of_pieces(rooted):
 
 
 FORGED = [
-    *(["words", wrong] for wrong in (5, None, [-8, "<u8", [5], 0], [0, "<u8", [1 << 61], 0], [0, "<u8", [-1], 0])),
-    *(["words", [0, *wrong, 0]] for wrong in (("O", [5]), ("<u8", "x"), ("<u8", [[5]]), ("<u8", []))),
-    ["words", [1 << 70, "<u8", [0], 0]], ["slices.slices", [0, "<u8", [1], zlib.crc32(struct.pack("<Q", 0))]],
-]  # fmt: skip
+    *(
+        ["words", wrong]
+        for wrong in (5, None, [-8, "<u8", [5], 0], [0, "<u8", [1 << 61], 0], [0, "<u8", [-1], 0])
+    ),
+    *(
+        ["words", [0, *wrong, 0]]
+        for wrong in (("O", [5]), ("<u8", "x"), ("<u8", [[5]]), ("<u8", []))
+    ),
+    ["words", [1 << 70, "<u8", [0], 0]],
+    ["slices.slices", [0, "<u8", [1], zlib.crc32(struct.pack("<Q", 0))]],
+]
 
 
 @pytest.mark.parametrize("case", range(len(FORGED)))
@@ -238,11 +279,15 @@ def test_a_forged_index(rooted, case):
     content = json.loads(data[-24 - length : -24])
     content["arrays"][FORGED[case][0]] = FORGED[case][1]
     index = json.dumps(content).encode()
-    path.write_bytes(data[: -24 - length] + index + b"%08x%08xfpspiece" % (len(index), zlib.crc32(index)))
+    path.write_bytes(
+        data[: -24 - length] + index + b"%08x%08xfpspiece" % (len(index), zlib.crc32(index))
+    )
     damaged(DiskPlace(rooted))
 
 
-@pytest.mark.parametrize("index", [b"[]", b"5", b"{}", b'{"facts": 5, "arrays": {}}', b"[" * 99_999, b"\xff"])
+@pytest.mark.parametrize(
+    "index", [b"[]", b"5", b"{}", b'{"facts": 5, "arrays": {}}', b"[" * 99_999, b"\xff"]
+)
 def test_an_index_that_is_none(rooted, index):
     (rooted / "x.pieces").write_bytes(index + b"%08x%08xfpspiece" % (len(index), zlib.crc32(index)))
     damaged(DiskPlace(rooted))

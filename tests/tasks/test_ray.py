@@ -1,4 +1,7 @@
-"""Plans on Ray: workers of this machine are ended and refused, and the bytes are the same. `tools/spark ray` runs this file."""
+"""Plans on Ray: workers of this machine are ended and refused, and the bytes are the same.
+
+`tools/spark ray` runs this file.
+"""
 
 import os
 from pathlib import Path
@@ -21,17 +24,30 @@ def faults(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("HOME", str(scratch))
-        variables = {"env_vars": {"PYTHONPATH": chaos.in_workers(folder, Path(chaos.__file__).parent)}}
-        ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80 << 20, runtime_env=variables, _temp_dir=str(scratch))
+        variables = {
+            "env_vars": {"PYTHONPATH": chaos.in_workers(folder, Path(chaos.__file__).parent)}
+        }
+        ray.init(
+            num_cpus=2,
+            include_dashboard=False,
+            object_store_memory=80 << 20,
+            runtime_env=variables,
+            _temp_dir=str(scratch),
+        )
         yield folder
         ray.shutdown()
 
 
 def test_equals_one_process_when_workers_end_or_are_refused(tmp_path, faults):
-    source, asked = corpus_in(tmp_path / "corpus", count=120), {"threshold": 0.6, "id": "key", "keep": "smallest"}
+    source, asked = (
+        corpus_in(tmp_path / "corpus", count=120),
+        {"threshold": 0.6, "id": "key", "keep": "smallest"},
+    )
     fpstore.dedup(source, tmp_path / "one", text="text", **asked)
     chaos.ask(faults, "exit before", "exit after", "refuse before")
-    summary = fpstore.ray.dedup(source, tmp_path / "many", text="text", part_bytes=4000, memory="64MiB", **asked)
+    summary = fpstore.ray.dedup(
+        source, tmp_path / "many", text="text", part_bytes=4000, memory="64MiB", **asked
+    )
     assert summary["documents"] == 120
     assert chaos.left(faults) == []
     assert files_in(tmp_path / "many") == files_in(tmp_path / "one")

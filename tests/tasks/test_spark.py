@@ -26,11 +26,19 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # those of PySpark
 ]
 SETTINGS = {
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false", "spark.sql.adaptive.enabled": "false",
-    "spark.executor.memory": "1g", "spark.driver.memory": "512m", "spark.ui.enabled": "false", "spark.task.maxFailures": "8",
-    "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.showConsoleProgress": "false",
-    "spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
-}  # fmt: skip
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.executor.memory": "1g",
+    "spark.driver.memory": "512m",
+    "spark.ui.enabled": "false",
+    "spark.task.maxFailures": "8",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+}
 
 
 def environment(folder):
@@ -40,10 +48,14 @@ def environment(folder):
     for path in Path(pyspark.__file__).parent.iterdir():
         (home / path.name).symlink_to(path)
     return {
-        "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(folder / "scratch"), "SPARK_HOME": str(home),
-        "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # these jobs end before better code is worth its making
-    }  # fmt: skip
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(folder / "scratch"),
+        "SPARK_HOME": str(home),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        # these jobs end before better code is worth its making
+        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +68,10 @@ def cluster(tmp_path_factory):
         for name, value in environment(folder).items():
             patch.setenv(name, value)
         builder = SparkSession.builder.master("local-cluster[2,1,1024]").appName("fpstore")
-        settings = {**SETTINGS, "spark.executorEnv.PYTHONPATH": chaos.in_workers(faults, Path(chaos.__file__).parent)}
+        settings = {
+            **SETTINGS,
+            "spark.executorEnv.PYTHONPATH": chaos.in_workers(faults, Path(chaos.__file__).parent),
+        }
         for name, value in settings.items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
@@ -72,7 +87,10 @@ def cluster(tmp_path_factory):
 def wanted(tmp_path_factory):
     """Return a corpus, what to ask for, and the files that one process writes."""
     folder = tmp_path_factory.mktemp("wanted")
-    source, plain = corpus_in(folder / "corpus", count=120), {"threshold": 0.6, "id": "key", "keep": "smallest"}
+    source, plain = (
+        corpus_in(folder / "corpus", count=120),
+        {"threshold": 0.6, "id": "key", "keep": "smallest"},
+    )
     fpstore.dedup(source, folder / "one", text="text", **plain)
     return source, {"text": "text", **plain, "part_bytes": 9000}, files_in(folder / "one")
 
@@ -83,7 +101,11 @@ def test_equals_one_process(tmp_path, cluster, search):
     chaos.ask(faults)
     source, asked = corpus_in(tmp_path / "corpus", count=120), {"text": "text", "search": search}
     found = fpstore.dedup(source, tmp_path / "one", **asked)
-    many, removed, small = tmp_path / "many", tmp_path / "many.csv", {"part_bytes": 4000, "slice_rows": 500, "memory": "64MiB"}
+    many, removed, small = (
+        tmp_path / "many",
+        tmp_path / "many.csv",
+        {"part_bytes": 4000, "slice_rows": 500, "memory": "64MiB"},
+    )
     summary = fpstore.spark.dedup(spark, source, many, removed=removed, **asked, **small)
     assert (summary["documents"], summary["removed"]) == (120, len(found.removed))
     assert files_in(many) == files_in(tmp_path / "one")
@@ -120,20 +142,35 @@ def test_stores_of_shards(tmp_path, cluster):
     told = fpstore.spark.build(spark, tmp_path / "corpus", tmp_path / "many", **asked)
     assert told["shards"] > 1
     assert set(files_in(tmp_path / "many")) == set(files_in(tmp_path / "one"))
-    finished(plan_probe(tmp_path / "1", tmp_path / "one", tmp_path / "corpus", tmp_path / "found-one", text="text"))
+    finished(
+        plan_probe(
+            tmp_path / "1",
+            tmp_path / "one",
+            tmp_path / "corpus",
+            tmp_path / "found-one",
+            text="text",
+        )
+    )
     finished(plan_pairs(tmp_path / "2", tmp_path / "one", tmp_path / "pairs-one"))
-    fpstore.spark.probe(spark, tmp_path / "many", tmp_path / "corpus", tmp_path / "found-many", text="text")
+    fpstore.spark.probe(
+        spark, tmp_path / "many", tmp_path / "corpus", tmp_path / "found-many", text="text"
+    )
     fpstore.spark.pairs(spark, tmp_path / "many", tmp_path / "pairs-many")
     for name in ("found", "pairs"):
         assert files_in(tmp_path / f"{name}-many") == files_in(tmp_path / f"{name}-one") != {}
-    told = fpstore.spark.lsh(spark, tmp_path / "corpus", tmp_path / "i.lsh", text="text", threshold=0.5)
+    told = fpstore.spark.lsh(
+        spark, tmp_path / "corpus", tmp_path / "i.lsh", text="text", threshold=0.5
+    )
     with fpstore.lsh.open(tmp_path / "i.lsh") as index:
         assert len(index) == told["documents"] > 100
 
 
 @pytest.mark.slow
 def test_two_drivers_run_a_plan_at_once(tmp_path, cluster, wanted):
-    """As with speculation, which Spark begins on another host only: both run a task, and the faster one publishes."""
+    """As with speculation, which Spark begins on another host only.
+
+    Both run a task, and the faster one publishes.
+    """
     spark, faults = cluster
     source, asked, files = wanted
     chaos.ask(faults, "straggle before")
@@ -202,7 +239,8 @@ def test_refused(tmp_path, cluster):
 
 
 @pytest.mark.skipif(
-    int(pyspark.__version__.split(".")[0]) < 4, reason="the server of Spark Connect is in the package from 4.0 on"
+    int(pyspark.__version__.split(".")[0]) < 4,
+    reason="the server of Spark Connect is in the package from 4.0 on",
 )
 def test_spark_connect(tmp_path):
     pytest.importorskip("grpc_status")
@@ -210,12 +248,20 @@ def test_spark_connect(tmp_path):
     fpstore.dedup(source, tmp_path / "one", text="text")
     code = (
         "import sys, fpstore\nfrom pyspark.sql import SparkSession\nimport fpstore.spark\n"
-        f"builder = SparkSession.builder.remote('local[2]').config(map={SETTINGS})\nspark = builder.getOrCreate()\n"
+        f"builder = SparkSession.builder.remote('local[2]').config(map={SETTINGS})\nspark = "
+        "builder.getOrCreate()\n"
         "print(type(spark).__module__, hasattr(spark, '_jsc'))\n"
         "try: fpstore.spark.dedup(spark, 'corpus', 'many', text='text')\nfinally: spark.stop()\n"
     )
     variables = {**os.environ, **environment(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
     assert (done.returncode, done.stdout) == (0, "pyspark.sql.connect.session False\n"), done.stderr
     assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
 
@@ -242,7 +288,11 @@ def test_workers_without_fpstore_are_explained(tmp_path):
         f'#!/bin/sh\nPYTHONPATH={tmp_path}/without:$PYTHONPATH exec {sys.executable} "$@"\n'
     )
     (tmp_path / "bin" / "python3").chmod(0o755)
-    variables = {**os.environ, **environment(tmp_path), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    variables = {
+        **os.environ,
+        **environment(tmp_path),
+        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+    }
     del variables["PYSPARK_PYTHON"]
     code = (
         "import fpstore, fpstore.spark\nfrom pyspark.sql import SparkSession\n"
@@ -250,6 +300,16 @@ def test_workers_without_fpstore_are_explained(tmp_path):
         "try: fpstore.spark.dedup(spark, 'corpus', 'many', text='text')\n"
         "except fpstore.MissingExtraError as error: print(error)\nfinally: spark.stop()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=180)
-    told = f"Spark's workers run a Python without fpstore: .* PYSPARK_PYTHON, .* such as {re.escape(sys.executable)} .*\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    told = (
+        "Spark's workers run a Python without fpstore: .* PYSPARK_PYTHON, .* such as "
+        f"{re.escape(sys.executable)} .*\n"
+    )
     assert re.fullmatch(told, done.stdout), done.stderr

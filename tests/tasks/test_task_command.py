@@ -1,4 +1,7 @@
-"""What the verbs of tasks say: which tasks are left, what a plan has, and which task makes a result that is damaged."""
+"""What the verbs of tasks say.
+
+Which tasks are left, what a plan has, and which task makes a result that is damaged.
+"""
 
 import json
 import os
@@ -34,7 +37,9 @@ def test_the_tasks_that_are_left_are_named(source):
         plan.run(index)
     left = [0, *range(2, hashing - 1)]
     assert plan.status()[0].left == tuple(left)
-    line = next(line for line in fine("task", "status", "p").splitlines() if line.startswith("hash"))
+    line = next(
+        line for line in fine("task", "status", "p").splitlines() if line.startswith("hash")
+    )
     assert line.split()[2:4] == ["2", f"{len(left)}"]
     assert line.endswith(f"  0, 2, 3, 4, 5, 6, 7, 8 and {len(left) - 8} more")
     stages = json.loads(fine("task", "status", "p", "--json"))
@@ -52,17 +57,31 @@ def test_status_says_how_fast_and_how_long(source, tmp_path):
     plan, made = open_plan("p"), 1_000_000_000
     hashing = plan.status()[0].tasks
     os.utime("p/plan.json", (made, made))
-    assert (plan.status()[0].rate, plan.status()[0].latest, plan.status()[0].seconds_left) == (None, None, None)
+    assert (plan.status()[0].rate, plan.status()[0].latest, plan.status()[0].seconds_left) == (
+        None,
+        None,
+        None,
+    )
     assert "rate" not in fine("task", "status", "p")
     for index in range(3):
         plan.run(index)
         os.utime(f"p/results/hash-{index:05d}.pieces", (made, made + 3600 + 120 * index))
     stage = plan.status()[0]
-    assert (stage.latest, stage.rate, stage.seconds_left) == (made + 3840, 3 / 3840, (hashing - 3) / (3 / 3840))
-    line = next(line for line in fine("task", "status", "p").splitlines() if line.startswith("hash"))
+    assert (stage.latest, stage.rate, stage.seconds_left) == (
+        made + 3840,
+        3 / 3840,
+        (hashing - 3) / (3 / 3840),
+    )
+    line = next(
+        line for line in fine("task", "status", "p").splitlines() if line.startswith("hash")
+    )
     hours, minutes = divmod(round(stage.seconds_left) // 60, 60)
     assert f"{hashing - 3}  2.8/h  {hours} h {minutes} min  3, 4, 5, " in line
-    assert re.search(r"^The last result appeared at 2001-09-0[89] [0-9:]{8} [+-][0-9]{4}\.$", fine("task", "status", "p"), re.M)
+    assert re.search(
+        r"^The last result appeared at 2001-09-0[89] [0-9:]{8} [+-][0-9]{4}\.$",
+        fine("task", "status", "p"),
+        re.M,
+    )
     for index in range(3, hashing):
         plan.run(index)
         os.utime(f"p/results/hash-{index:05d}.pieces", (made + 3840, made + 3840))
@@ -80,8 +99,12 @@ def test_a_rate_is_that_of_the_last_hundred(tmp_path):
         seconds = 1_000_000_000 + (index if index < 49 else 100_000 + 2 * (index - 49))
         os.utime(folder / f"hash-{index:05d}.pieces", (seconds, seconds))
     plan = Plan.__new__(Plan)
-    plan._folder = PlanFolder(DiskPlace(tmp_path), {"kind": "dedup", "asked": {}, "stages": [["hash", 200]]})
-    assert plan.status() == [StageStatus("hash", 0, 200, 150, tuple(range(150, 200)), 1_000_100_200, 0.5, 0)]
+    plan._folder = PlanFolder(
+        DiskPlace(tmp_path), {"kind": "dedup", "asked": {}, "stages": [["hash", 200]]}
+    )
+    assert plan.status() == [
+        StageStatus("hash", 0, 200, 150, tuple(range(150, 200)), 1_000_100_200, 0.5, 0)
+    ]
     assert plan.status()[0].seconds_left == 100
 
 
@@ -89,7 +112,10 @@ def test_status_counts_tasks_that_are_begun(source):
     fine("dedup", "corpus", "out", *MANY)
     plan = open_plan("p")
     place = DiskPlace(Path("p"))
-    with place.writing("results/hash-00003.pieces") as first, place.writing("results/hash-00003.pieces") as second:
+    with (
+        place.writing("results/hash-00003.pieces") as first,
+        place.writing("results/hash-00003.pieces") as second,
+    ):
         first.write_bytes(b"")
         second.write_bytes(b"")
         assert [stage.begun for stage in plan.status()] == [1] + [0] * (len(plan.status()) - 1)
@@ -102,7 +128,9 @@ def test_not_yet_and_broken_have_exit_codes_of_their_own(source):
     """Both were 1: a script could not tell whether to wait."""
     fine("dedup", "corpus", "out", *MANY)
     plan = open_plan("p")
-    assert "(--index 0) has not run: run the stages in order" in failure("task", "finish", "p", code=3)
+    assert "(--index 0) has not run: run the stages in order" in failure(
+        "task", "finish", "p", code=3
+    )
     assert "has not run" in failure("task", "run", "p", "--index", plan.status()[1].first, code=3)
     with pytest.raises(fpstore.UnfinishedError):
         plan.finish()
@@ -122,7 +150,16 @@ def test_not_yet_and_broken_have_exit_codes_of_their_own(source):
 def test_remove_takes_a_plan_whose_job_is_finished(source):
     for kind in ("disk", "stored"):
         where = "p" if kind == "disk" else f"file://{source.parent}/p"
-        more = ("--text-field", "text", "--plan", "p", "--removed", f"{kind}.tsv", "--part-bytes", "3kB")
+        more = (
+            "--text-field",
+            "text",
+            "--plan",
+            "p",
+            "--removed",
+            f"{kind}.tsv",
+            "--part-bytes",
+            "3kB",
+        )
         fine("dedup", "corpus", f"out-{kind}", *more)
         assert f"{where}: its job is not finished" in failure("task", "remove", where, code=3)
         plan = open_plan("p")
@@ -144,7 +181,9 @@ def test_remove_takes_a_plan_whose_job_is_finished(source):
         fine("dedup", "corpus", f"new-{kind}", *more[:-3], f"{kind}-2.tsv", *more[-2:])
         content = json.loads(Path("p/plan.json").read_text())
         content["libraries"]["numpy"] = "1.0"
-        content["digest"] = digest_of({name: value for name, value in content.items() if name != "digest"})
+        content["digest"] = digest_of(
+            {name: value for name, value in content.items() if name != "digest"}
+        )
         Path("p/plan.json").write_text(json.dumps(content))
         assert "was made by numpy 1.0" in failure("task", "remove", where, code=1)
         assert fine("task", "remove", where, "--force").startswith(f"{where}: removed, ")
@@ -188,21 +227,42 @@ def test_a_damaged_result_names_its_task(source, tmp_path):
         for result in (tmp_path / "p/results").glob(readers):
             result.unlink()
         said = failure("task", "run", "p", "--index", reader)
-        assert said.endswith(f"{name}.pieces: damaged: remove it, and run its task again (--index {index})\n")
+        assert said.endswith(
+            f"{name}.pieces: damaged: remove it, and run its task again (--index {index})\n"
+        )
         with pytest.raises(CorruptStoreError, match=rf"\(--index {index}\)$"):
             plan.run(reader)
 
 
 URI_TAKERS = (
-    "build b.fps {}", "build b.fps {} --text", "build b.fps {}.parquet --text-field text", "build {} a.tsv", "stats {}",
-    "probe a.fps --input {}", "insert a.fps {}", "export a.fps --output {}", "ids a.fps --input {}", "join a.fps {}",
-    "decontaminate corpus {} --text --output out", "dedup {} out --text-field text", "dedup corpus {} --text-field text",
-    "dedup corpus out --text-field text --against {}", "calibrate {} --text",
+    "build b.fps {}",
+    "build b.fps {} --text",
+    "build b.fps {}.parquet --text-field text",
+    "build {} a.tsv",
+    "stats {}",
+    "probe a.fps --input {}",
+    "insert a.fps {}",
+    "export a.fps --output {}",
+    "ids a.fps --input {}",
+    "join a.fps {}",
+    "decontaminate corpus {} --text --output out",
+    "dedup {} out --text-field text",
+    "dedup corpus {} --text-field text",
+    "dedup corpus out --text-field text --against {}",
+    "calibrate {} --text",
     "lsh build {} corpus --text-field text --threshold 0.5",
-    "lsh probe {} word", "hash {} --text", "weights {} --text", "backup a.fps {}", "report a.fps --output {}",
-    "pairs a.fps --output {} --resume", "absorb a.fps {}", "split a.fps {} --bits 1", "repair {}", "compare {} a.tsv",
+    "lsh probe {} word",
+    "hash {} --text",
+    "weights {} --text",
+    "backup a.fps {}",
+    "report a.fps --output {}",
+    "pairs a.fps --output {} --resume",
+    "absorb a.fps {}",
+    "split a.fps {} --bits 1",
+    "repair {}",
+    "compare {} a.tsv",
     "task probe p {} a.tsv out",
-)  # fmt: skip
+)
 
 
 def test_an_object_store_needs_a_plan(source):
@@ -213,17 +273,24 @@ def test_an_object_store_needs_a_plan(source):
         for line in URI_TAKERS:
             said = run(*line.format(uri).split()).stderr.splitlines()[-1]
             assert f"fpstore: {uri}" in said, line
-            assert ": is a URI, and a path is expected: name a copy on a disk, or plan tasks" in said, line
+            assert (
+                ": is a URI, and a path is expected: name a copy on a disk, or plan tasks" in said
+            ), line
         with pytest.raises(InputError, match=r"//bucket/[a-z]+: is a URI, and a path is expected"):
             fpstore.open(uri)
-        with pytest.raises(InputError, match=r":/bucket/[a-z]+: is a URI in a pathlib.Path, .*: give a str"):
+        with pytest.raises(
+            InputError, match=r":/bucket/[a-z]+: is a URI in a pathlib.Path, .*: give a str"
+        ):
             fpstore.open(Path(uri))
     (source.parent / "s3:").mkdir()
-    with pytest.raises(StoreNotFoundError, match="no such store"):  # the name of a folder may end with a colon
+    # the name of a folder may end with a colon
+    with pytest.raises(StoreNotFoundError, match="no such store"):
         fpstore.open("s3:/store")
 
 
-@pytest.mark.parametrize("uri", ["https://example.org/a.parquet", "file:///tmp/a.parquet", "s3://bucket/a.parquet"])
+@pytest.mark.parametrize(
+    "uri", ["https://example.org/a.parquet", "file:///tmp/a.parquet", "s3://bucket/a.parquet"]
+)
 def test_uris_are_printed_as_they_are(uri):
     """All were in an object store, and file:///tmp was file://tmp."""
     with pytest.raises(InputError, match=f"^{re.escape(uri)}: is a URI, and a path is expected"):
@@ -237,7 +304,9 @@ def test_names_with_colons_are_no_uris(source):
 
 
 def test_a_plan_refuses_a_path_made_of_a_uri(source):
-    with pytest.raises(InputError, match=r"s3:/bucket/k: is a URI in a pathlib.Path, .*: give a str"):
+    with pytest.raises(
+        InputError, match=r"s3:/bucket/k: is a URI in a pathlib.Path, .*: give a str"
+    ):
         plan_dedup("plan", Path("s3://bucket/k"), "out", text="text")
 
 
@@ -252,14 +321,40 @@ def test_parts_and_slices_have_a_size(source):
     for verb, more in (("build", ("--by", "prefix")), ("lsh", ("--threshold", "0.5"))):
         counts = []
         for size in ("3kB", "1GB"):
-            fine("task", verb, f"{verb}{size}", f"s{verb}{size}", "corpus", "--text-field", "text", *more, "--part-bytes", size)
+            fine(
+                "task",
+                verb,
+                f"{verb}{size}",
+                f"s{verb}{size}",
+                "corpus",
+                "--text-field",
+                "text",
+                *more,
+                "--part-bytes",
+                size,
+            )
             counts.append(open_plan(f"{verb}{size}").status()[0].tasks)
         assert counts[0] > counts[1] == 1
     fine("build", "store.fps", "corpus/part-0.parquet", "--text-field", "text", "--quiet")
-    fine("task", "probe", "pp", "store.fps", "corpus", "found", "--text-field", "text", "--part-bytes", "3kB")
+    fine(
+        "task",
+        "probe",
+        "pp",
+        "store.fps",
+        "corpus",
+        "found",
+        "--text-field",
+        "text",
+        "--part-bytes",
+        "3kB",
+    )
     assert open_plan("pp").status()[0].tasks > 10
-    assert "must be 1 or more" in failure("dedup", "corpus", "o", *MANY, "--slice-rows", "0", code=2)
-    assert "--part-bytes is for plans" in failure("dedup", "corpus", "o", "--text-field", "text", "--part-bytes", "1kB", code=2)
+    assert "must be 1 or more" in failure(
+        "dedup", "corpus", "o", *MANY, "--slice-rows", "0", code=2
+    )
+    assert "--part-bytes is for plans" in failure(
+        "dedup", "corpus", "o", "--text-field", "text", "--part-bytes", "1kB", code=2
+    )
 
 
 def test_the_method_refuses_a_plan_as_the_command_does(source):
@@ -269,7 +364,9 @@ def test_the_method_refuses_a_plan_as_the_command_does(source):
     plan.run(0)
     Path("p/notes.txt").write_text("of others")
     for remove in (plan.remove, lambda: fpstore.tasks.remove_plan("p")):
-        with pytest.raises(fpstore.UnfinishedError, match=r"its job is not finished.* with force=True \(--force\)$"):
+        with pytest.raises(
+            fpstore.UnfinishedError, match=r"its job is not finished.* with force=True \(--force\)$"
+        ):
             remove()
     assert Path("p/results/hash-00000.pieces").is_file()
     assert plan.remove(force=True) == ["notes.txt"]

@@ -1,4 +1,7 @@
-"""Tasks that are killed, refused, interrupted, doubled or damaged: the output is that of a clean run, and nothing is left."""
+"""Tasks that are killed, refused, interrupted, doubled or damaged.
+
+The output is that of a clean run, and nothing is left.
+"""
 
 import os
 import re
@@ -53,9 +56,14 @@ assert everything(root) == ["corpus/part-0.csv", "out/_fpstore.json", "out/part-
 
 @pytest.mark.parametrize("every", [41, slow(1)])
 def test_a_fault_at_calls_of_a_plan(sweep, every):
-    """From the writing of the plan to its removal: the next run goes on, and leaves what a clean run leaves."""
+    """From the writing of the plan to its removal.
+
+    The next run goes on, and leaves what a clean run leaves.
+    """
     _, outcomes = sweep(SETUP, OPERATION, CHECK, every=every)
-    assert states(outcomes, "killed") >= ({"planned"} if every > 1 else {"begun", "planned", "complete"})
+    assert states(outcomes, "killed") >= (
+        {"planned"} if every > 1 else {"begun", "planned", "complete"}
+    )
     assert "planned" in states(outcomes, "error")
 
 
@@ -81,13 +89,19 @@ def begun(clean, tmp_path):
     return planned(tmp_path, **SMALL), clean[1], tmp_path
 
 
-RUN = "import sys; from fpstore.tasks import open_plan; p = open_plan(sys.argv[1]); [p.run(i) for i in range(len(p))]; p.finish()"
+RUN = (
+    "import sys; from fpstore.tasks import open_plan; p = open_plan(sys.argv[1]); [p.run(i) for i "
+    "in range(len(p))]; p.finish()"
+)
 
 
 @pytest.mark.parametrize("processes", [2, slow(8)])
 def test_runs_of_one_plan_at_once(begun, processes):
     plan, expected, root = begun
-    running = [subprocess.Popen([sys.executable, "-P", "-c", RUN, plan.path], stderr=subprocess.PIPE) for _ in range(processes)]
+    running = [
+        subprocess.Popen([sys.executable, "-P", "-c", RUN, plan.path], stderr=subprocess.PIPE)
+        for _ in range(processes)
+    ]
     assert [(one.communicate()[1], one.returncode) for one in running] == [(b"", 0)] * processes
     assert written(root) == expected
     assert all(stage.done == stage.tasks for stage in plan.status())
@@ -102,7 +116,10 @@ def test_a_worker_that_is_killed(begun):
         for child in active_children():
             os.kill(child.pid, signal.SIGKILL)
 
-    with pytest.raises(fpstore.StorageError, match=r"a process was ended while it ran a task of the stage (hash|links).*run"):
+    with pytest.raises(
+        fpstore.StorageError,
+        match=r"a process was ended while it ran a task of the stage (hash|links).*run",
+    ):
         plan.run_all(2, progress=kill)
     assert plan.status()[0].done > 0
     assert plan.status()[-1].done == 0
@@ -116,12 +133,20 @@ def test_a_worker_that_is_killed(begun):
 
 @pytest.mark.parametrize("guard", ["", 'if __name__ == "__main__":\n    '])
 def test_a_script_without_a_guard_is_told_so(begun, guard):
-    """Its processes import it, and end before they take a task: "fewer processes if memory was short"."""
+    """Its processes import it, and end before they take a task.
+
+    "fewer processes if memory was short".
+    """
     plan, _, root = begun
     script = root / "script.py"
-    script.write_text(f"import fpstore.tasks\n{guard}fpstore.tasks.open_plan({plan.path!r}).run_all(processes=2)\n")
+    script.write_text(
+        "import "
+        f"fpstore.tasks\n{guard}fpstore.tasks.open_plan({plan.path!r}).run_all(processes=2)\n"
+    )
     ended = subprocess.run([sys.executable, "-P", script], capture_output=True, text=True)
-    message = f'InputError: {plan.path}: no process could begin: .*under if __name__ == "__main__":$'
+    message = (
+        f'InputError: {plan.path}: no process could begin: .*under if __name__ == "__main__":$'
+    )
     if guard:
         assert (ended.returncode, ended.stderr) == (0, "")
     else:
@@ -131,7 +156,9 @@ def test_a_script_without_a_guard_is_told_so(begun, guard):
 def test_an_error_of_a_worker_comes_whole(begun):
     plan, _, root = begun
     (root / "corpus" / "part-1.csv").write_text("url,hash\n")
-    with pytest.raises(fpstore.InputError, match=r"part-1\.csv: changed since the plan was made") as caught:
+    with pytest.raises(
+        fpstore.InputError, match=r"part-1\.csv: changed since the plan was made"
+    ) as caught:
         plan.run_all(1)
     assert caught.value.path == str(root / "corpus" / "part-1.csv")
     assert caught.value.expected != caught.value.got
@@ -148,7 +175,9 @@ def fail_late(patch, work, stage, error):
     patch.setattr(work, f"_{stage}", late)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError(5, "no more"), fpstore.InputError("wrong")])
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt, MemoryError, OSError(5, "no more"), fpstore.InputError("wrong")]
+)
 @pytest.mark.parametrize("stage", ["links", "copy"])
 def test_an_error_in_the_middle_of_a_task(begun, monkeypatch, stage, error):
     plan, expected, root = begun
@@ -157,7 +186,13 @@ def test_an_error_in_the_middle_of_a_task(begun, monkeypatch, stage, error):
         plan.run(index)
     with monkeypatch.context() as patch:
         fail_late(patch, dedup.DedupWork, stage, error)
-        expecting = fpstore.StorageError if isinstance(error, OSError) else type(error) if isinstance(error, Exception) else error
+        expecting = (
+            fpstore.StorageError
+            if isinstance(error, OSError)
+            else type(error)
+            if isinstance(error, Exception)
+            else error
+        )
         with pytest.raises(expecting):
             plan.run(first)
     assert not list(root.rglob(".unfinished-*"))
@@ -213,7 +248,9 @@ def test_a_damaged_result(begun, stage, damage):
         assert not (root / "removed.csv").exists()
     except fpstore.InputError as error:
         assert stage == "copy"
-        assert "was written, and is gone: remove results/copy-00000.pieces in the plan" in str(error)
+        assert "was written, and is gone: remove results/copy-00000.pieces in the plan" in str(
+            error
+        )
     path.unlink()
     run_all(plan)
     assert path.read_bytes() == good
@@ -240,7 +277,10 @@ def test_something_else_in_place_of_a_result(begun, what, stage):
     if what in ("nowhere", "link"):  # nothing is there, or all that is needed
         run_all(plan)
     else:
-        with pytest.raises(fpstore.StorageError, match=f"{stage}-00000.pieces: (not a file: remove it|Too many levels)"):
+        with pytest.raises(
+            fpstore.StorageError,
+            match=f"{stage}-00000.pieces: (not a file: remove it|Too many levels)",
+        ):
             run_all(plan)
         path.rmdir() if what == "folder" else path.unlink()
         run_all(plan)
@@ -255,10 +295,16 @@ def test_results_of_another_plan_or_task(begun, clean):
     other = planned(root / "other", slice_rows=10, keep="central")
     run_all(other)
     results = root / "plan" / "results"
-    for source, what in ((results / "hash-00001.pieces", "task"), (root / "other/plan/results/hash-00000.pieces", "plan")):
+    for source, what in (
+        (results / "hash-00001.pieces", "task"),
+        (root / "other/plan/results/hash-00000.pieces", "plan"),
+    ):
         good = (results / "hash-00000.pieces").read_bytes()
         shutil.copy(source, results / "hash-00000.pieces")
-        with pytest.raises(fpstore.CorruptStoreError, match=rf"hash-00000\.pieces: is of another {what}: remove it, and run"):
+        with pytest.raises(
+            fpstore.CorruptStoreError,
+            match=rf"hash-00000\.pieces: is of another {what}: remove it, and run",
+        ):
             open_plan(root / "plan").finish()
         (results / "hash-00000.pieces").write_bytes(good)
     assert plan.finish()["documents"] == 60
@@ -276,9 +322,19 @@ def test_the_end_removes_what_other_machines_have_left(begun):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(5, "no more")])
 @pytest.mark.parametrize(("damage", "stage"), crossed(DAMAGES, ["send", "pairs"], share=3))
 def test_damaged_and_interrupted_tasks_of_pairs(tmp_path, monkeypatch, damage, stage, error):
-    """A task that fails publishes nothing; a damaged result is named, and its task makes it again."""
+    """A task that fails publishes nothing.
+
+    A damaged result is named, and its task makes it again.
+    """
     fpstore.build(tmp_path / "s.fps", [row << 40 ^ row for row in range(300)]).close()
-    plan = plan_pairs(tmp_path / "plan", tmp_path / "s.fps", tmp_path / "out", radius=2, format="csv", slice_rows=100)
+    plan = plan_pairs(
+        tmp_path / "plan",
+        tmp_path / "s.fps",
+        tmp_path / "out",
+        radius=2,
+        format="csv",
+        slice_rows=100,
+    )
     with monkeypatch.context() as patch:
         fail_late(patch, pairs.PairsWork, stage, error)
         with pytest.raises(fpstore.StorageError if isinstance(error, OSError) else error):

@@ -51,7 +51,9 @@ CHANGES = {
 def test_an_input_that_is_not_as_it_was(root, what):
     plan, path = planned(root), root / "corpus" / "part-1.csv"
     CHANGES[what](path)
-    says = {"gone": "is not there", "a folder": "not a file", "a pipe": "not a file"}.get(what, "changed since the plan was made")
+    says = {"gone": "is not there", "a folder": "not a file", "a pipe": "not a file"}.get(
+        what, "changed since the plan was made"
+    )
     assert plan.run(0)
     refused(fpstore.FpstoreError, rf"part-1\.csv: {says}", plan.run, 1)
     assert [stage.done for stage in plan.status()] == [1, *[0] * 8]
@@ -63,7 +65,9 @@ def test_a_digest_is_of_all_of_a_file_or_of_even_pieces(tmp_path, size):
     place, path = DiskPlace(tmp_path), tmp_path / "file"
     path.write_bytes(bytes(size))
     found = {digest_of_file(place, "file")}
-    read = [0, size - 1] + ([size // 2] if size <= 1 << 24 else [n * (size - (1 << 20)) // 15 for n in range(16)])
+    read = [0, size - 1] + (
+        [size // 2] if size <= 1 << 24 else [n * (size - (1 << 20)) // 15 for n in range(16)]
+    )
     for at in read:
         with path.open("r+b") as file:
             file.seek(at)
@@ -79,29 +83,55 @@ def test_inputs_of_one_name(tmp_path):
     assert not (tmp_path / "plan").exists()
 
 
-@pytest.mark.parametrize(("form", "kinds"), [(None, ".parquet, .jsonl, .csv, .tsv"), ("jsonl", "file")])
+@pytest.mark.parametrize(
+    ("form", "kinds"), [(None, ".parquet, .jsonl, .csv, .tsv"), ("jsonl", "file")]
+)
 def test_an_empty_folder_says_the_same_by_path_and_by_uri(tmp_path, form, kinds):
     (tmp_path / "k").mkdir()
     for source in (tmp_path / "k", (tmp_path / "k").as_uri()):
-        refused(fpstore.InputError, f"k: no {kinds} in this folder", planned, tmp_path, source, format=form)
+        refused(
+            fpstore.InputError,
+            f"k: no {kinds} in this folder",
+            planned,
+            tmp_path,
+            source,
+            format=form,
+        )
 
 
-@pytest.mark.parametrize("made", [pa.table, pd.DataFrame, pl.DataFrame, pl.LazyFrame], ids=lambda made: made.__name__)
+@pytest.mark.parametrize(
+    "made", [pa.table, pd.DataFrame, pl.DataFrame, pl.LazyFrame], ids=lambda made: made.__name__
+)
 def test_a_table(root, made):
-    refused(fpstore.InputError, "a plan is for files: a table in memory", planned, root, made({"url": ["a"], "hash": ["0" * 16]}))
+    refused(
+        fpstore.InputError,
+        "a plan is for files: a table in memory",
+        planned,
+        root,
+        made({"url": ["a"], "hash": ["0" * 16]}),
+    )
     assert not (root / "plan").exists()
 
 
 @pytest.mark.parametrize(
     ("source", "match"),
     [
-        (5, "a corpus is a path"), ([None], "a corpus is a path"), ([], "no input was given"), ({"a": 1}, "a corpus is a path"),
-        (b"x", "a corpus is a path"), ("-", "standard input cannot be"), ("nothing.csv", "nothing.csv"),
-        (["part-0.csv", "s3://bucket/b.csv"], "paths and URIs of object stores are not mixed"), ("odd://b/x.csv", "odd://b/x.csv"),
-        ("s3://bucket/x.csv?region=here", "s3://bucket: a plan keeps the URI .* variables of the environment"),
+        (5, "a corpus is a path"),
+        ([None], "a corpus is a path"),
+        ([], "no input was given"),
+        ({"a": 1}, "a corpus is a path"),
+        (b"x", "a corpus is a path"),
+        ("-", "standard input cannot be"),
+        ("nothing.csv", "nothing.csv"),
+        (["part-0.csv", "s3://bucket/b.csv"], "paths and URIs of object stores are not mixed"),
+        ("odd://b/x.csv", "odd://b/x.csv"),
+        (
+            "s3://bucket/x.csv?region=here",
+            "s3://bucket: a plan keeps the URI .* variables of the environment",
+        ),
         ("s3://key:secret@bucket/x.csv", "^s3://bucket: a plan keeps the URI"),
     ],
-)  # fmt: skip
+)
 def test_no_input(root, monkeypatch, source, match):
     monkeypatch.chdir(root / "corpus")
     assert "secret" not in str(refused(fpstore.FpstoreError, match, planned, root, source))
@@ -109,7 +139,15 @@ def test_no_input(root, monkeypatch, source, match):
 
 
 @pytest.mark.parametrize(
-    "name", ["with spaces", "größe 文", os.fsdecode(b"caf\xe9"), "a[b]*?", "%20#", pytest.param("x" * 200, id="long")]
+    "name",
+    [
+        "with spaces",
+        "größe 文",
+        os.fsdecode(b"caf\xe9"),
+        "a[b]*?",
+        "%20#",
+        pytest.param("x" * 200, id="long"),
+    ],
 )
 def test_names_of_folders(root, name):
     """Also with subfolders, compressed files, and a link to the folder."""
@@ -125,7 +163,10 @@ def test_names_of_folders(root, name):
     assert found.pop("removed") == expected["removed"]
     assert found.pop("out put/sub/part-0.csv") == expected["out/part-0.csv"]
     assert found == {"out put/sub/part-1.csv": expected["out/part-1.csv"]}
-    assert json.loads((folder / "plan" / "plan.json").read_text())["asked"]["inputs"][0][1] == "sub/part-0.csv"
+    assert (
+        json.loads((folder / "plan" / "plan.json").read_text())["asked"]["inputs"][0][1]
+        == "sub/part-0.csv"
+    )
 
 
 def test_inputs_that_are_links(root):
@@ -146,24 +187,61 @@ def test_relative_paths_and_two_folders(root, monkeypatch):
     plan = plan_dedup("plan", ["corpus", "second"], "out", **ASKED)
     monkeypatch.chdir("/")
     assert run_all(open_plan(root / "plan"))["documents"] == 40
-    assert sorted(written(root)) == [f"out/{folder}/part-{n}.csv" for folder in ("corpus", "second") for n in (0, 1)]
+    assert sorted(written(root)) == [
+        f"out/{folder}/part-{n}.csv" for folder in ("corpus", "second") for n in (0, 1)
+    ]
     assert plan.path == str(root / "plan")
     shutil.copytree(root / "corpus", root / "other" / "corpus")
-    refused(fpstore.InputError, "would both be written to", planned, root, [root / "corpus", root / "other" / "corpus"], "plan2")
+    refused(
+        fpstore.InputError,
+        "would both be written to",
+        planned,
+        root,
+        [root / "corpus", root / "other" / "corpus"],
+        "plan2",
+    )
 
 
 # --- Folders in each other ------------------------------------------------------------------------
 
 
 INSIDE = {
-    "output in the input": ({"output": "corpus/out"}, fpstore.InputError, "is in .*corpus, and the next run would read it"),
-    "output is the input": ({"output": "corpus"}, fpstore.InputError, "is in .*corpus, and the next run would read it"),
+    "output in the input": (
+        {"output": "corpus/out"},
+        fpstore.InputError,
+        "is in .*corpus, and the next run would read it",
+    ),
+    "output is the input": (
+        {"output": "corpus"},
+        fpstore.InputError,
+        "is in .*corpus, and the next run would read it",
+    ),
     "output above": ({"output": ""}, fpstore.InputError, "is in the output: name a place outside"),
-    "output in the plan": ({"output": "plan/out"}, fpstore.InputError, "is in the folder of the plan, which is removed"),
-    "output is the plan": ({"output": "plan"}, fpstore.InputError, "is in the folder of the plan, which is removed"),
-    "plan in the output": ({"plan": "out/plan"}, fpstore.InputError, "is in the output: name a place outside"),
-    "plan is the input": ({"plan": "corpus"}, fpstore.StoreExistsError, "exists, and has files: name a new folder for the plan"),
-    "plan above": ({"plan": ""}, fpstore.InputError, "is in the folder of the plan, which is removed"),
+    "output in the plan": (
+        {"output": "plan/out"},
+        fpstore.InputError,
+        "is in the folder of the plan, which is removed",
+    ),
+    "output is the plan": (
+        {"output": "plan"},
+        fpstore.InputError,
+        "is in the folder of the plan, which is removed",
+    ),
+    "plan in the output": (
+        {"plan": "out/plan"},
+        fpstore.InputError,
+        "is in the output: name a place outside",
+    ),
+    "plan is the input": (
+        {"plan": "corpus"},
+        fpstore.StoreExistsError,
+        "exists, and has files: name a new folder for the plan",
+    ),
+    "plan above": (
+        {"plan": ""},
+        fpstore.InputError,
+        "is in the folder of the plan, which is removed",
+    ),
     "plan in a file": (
         {"output": "o.csv", "source": "corpus/part-0.csv", "plan": "o.csv/p"},
         fpstore.InputError,
@@ -200,13 +278,26 @@ def test_outputs_that_are_there(root):
     (root / "removed.csv").write_text("old")
     refused(fpstore.StoreExistsError, r"removed\.csv exists", planned, root, output="new")
     (root / "clean.csv").write_text("old")
-    refused(fpstore.StoreExistsError, r"clean\.csv exists", planned, root, root / "corpus/part-0.csv", output="clean.csv")
+    refused(
+        fpstore.StoreExistsError,
+        r"clean\.csv exists",
+        planned,
+        root,
+        root / "corpus/part-0.csv",
+        output="clean.csv",
+    )
     assert not (root / "plan").exists()
     (root / "removed.csv").unlink()
     (root / "new").mkdir()
     for manifest in ("{", "[]", '{"plan": "other"}', "[" * 10_000, "\0"):
         (root / "new" / "_fpstore.json").write_text(manifest)
-        refused(fpstore.StoreExistsError, "new: is the output of another plan", planned, root, output="new")
+        refused(
+            fpstore.StoreExistsError,
+            "new: is the output of another plan",
+            planned,
+            root,
+            output="new",
+        )
     assert not (root / "plan").exists()
     run_all(planned(root, output="last"))
     assert (root / "removed.csv").read_text() != "old"
@@ -216,10 +307,20 @@ def test_a_file_that_appears_at_the_output(root):
     """It is not taken for what a task has written."""
     plan = planned(root, root / "corpus" / "part-0.csv", output="clean.csv")
     (root / "clean.csv").write_text("url,hash\n")
-    refused(fpstore.StoreExistsError, r"clean\.csv: exists, and is not what the plan writes: remove it", run_all, plan)
+    refused(
+        fpstore.StoreExistsError,
+        r"clean\.csv: exists, and is not what the plan writes: remove it",
+        run_all,
+        plan,
+    )
     (root / "clean.csv").unlink()
     (root / "removed.csv").write_text("mine")
-    refused(fpstore.StoreExistsError, r"removed\.csv: exists, and is not what the plan writes: remove it", run_all, plan)
+    refused(
+        fpstore.StoreExistsError,
+        r"removed\.csv: exists, and is not what the plan writes: remove it",
+        run_all,
+        plan,
+    )
     (root / "removed.csv").unlink()
     assert run_all(plan) == run_all(plan)
 
@@ -233,7 +334,15 @@ def test_the_same_plan_again(root, output):
     again = planned(root, source, output=output)
     assert (again.digest, again.status()) == (plan.digest, plan.status())
     assert again.finish() == planned(root, source, output=output).finish()
-    refused(fpstore.StoreExistsError, "plan: holds another plan", planned, root, source, output=output, keep="smallest")
+    refused(
+        fpstore.StoreExistsError,
+        "plan: holds another plan",
+        planned,
+        root,
+        source,
+        output=output,
+        keep="smallest",
+    )
 
 
 # --- Tasks ----------------------------------------------------------------------------------------
@@ -241,43 +350,75 @@ def test_the_same_plan_again(root, output):
 
 @pytest.mark.parametrize("index", [-1, 13, 2**70, "0", None, 1.5, True])
 def test_an_index_that_is_none(root, index):
-    refused(fpstore.InputError, "index must be a whole number from 0 to 12", planned(root).run, index)
+    refused(
+        fpstore.InputError, "index must be a whole number from 0 to 12", planned(root).run, index
+    )
 
 
 def test_tasks_out_of_order(root):
     plan = planned(root)
-    refused(fpstore.UnfinishedError, r"plan: task 0 of the stage hash \(--index 0\) has not run: run the", plan.finish)
+    refused(
+        fpstore.UnfinishedError,
+        r"plan: task 0 of the stage hash \(--index 0\) has not run: run the",
+        plan.finish,
+    )
     plan.run(0)
-    refused(fpstore.UnfinishedError, r"plan: task 1 of the stage hash \(--index 1\) has not run", plan.run, 2)
+    refused(
+        fpstore.UnfinishedError,
+        r"plan: task 1 of the stage hash \(--index 1\) has not run",
+        plan.run,
+        2,
+    )
     for index in range(1, len(plan) - 1):
         plan.run(index)
-    refused(fpstore.UnfinishedError, r"plan: task 1 of the stage list \(--index [0-9]+\) has not run", plan.finish)
+    refused(
+        fpstore.UnfinishedError,
+        r"plan: task 1 of the stage list \(--index [0-9]+\) has not run",
+        plan.finish,
+    )
     assert not (root / "removed.csv").exists()
     assert not json.loads((root / "out" / "_fpstore.json").read_text())["complete"]
     plan.run(len(plan) - 1)
     (root / "out" / "part-0.csv").unlink()
-    refused(fpstore.InputError, r"part-0\.csv: was written, and is gone: remove results/copy-00000\.pieces in", plan.finish)
+    refused(
+        fpstore.InputError,
+        r"part-0\.csv: was written, and is gone: remove results/copy-00000\.pieces in",
+        plan.finish,
+    )
 
 
 # --- The file of a plan ---------------------------------------------------------------------------
 
 
 def test_no_plan(root):
-    refused(fpstore.StoreNotFoundError, r"corpus: has no plan\.json: fpstore dedup --plan", open_plan, root / "corpus")
+    refused(
+        fpstore.StoreNotFoundError,
+        r"corpus: has no plan\.json: fpstore dedup --plan",
+        open_plan,
+        root / "corpus",
+    )
     refused(fpstore.StoreNotFoundError, r"nowhere: has no plan\.json", open_plan, root / "nowhere")
-    refused(fpstore.StoreNotFoundError, r"has no plan\.json", open_plan, root / "corpus" / "part-0.csv")
+    refused(
+        fpstore.StoreNotFoundError, r"has no plan\.json", open_plan, root / "corpus" / "part-0.csv"
+    )
     (root / "plan.json").mkdir()
     refused(fpstore.StorageError, r"plan\.json: not a file: remove it", open_plan, root)
 
 
 def with_digest(content):
-    return {**content, "digest": digest_of({name: value for name, value in content.items() if name != "digest"})}
+    return {
+        **content,
+        "digest": digest_of({name: value for name, value in content.items() if name != "digest"}),
+    }
 
 
 VERSIONS = {
     "version": (2, "has version 2, and this fpstore knows version 1: make the plan anew"),
     "a version of digits": (10**400, "has version a larger number, and this"),
-    "libraries": ({"fpstore": "0.1.0"}, "was made by fpstore 0.1.0, and here is .*: results may differ; install the same"),
+    "libraries": (
+        {"fpstore": "0.1.0"},
+        "was made by fpstore 0.1.0, and here is .*: results may differ; install the same",
+    ),
     "numpy": ({"numpy": "1.0"}, "was made by numpy 1.0, and here is 2"),
     "missing": ({"sklearn": "1.0"}, "was made by sklearn 1.0, and here is none"),
     "kind": ("other", "was made by another fpstore"),
@@ -289,13 +430,29 @@ def test_a_plan_of_another_version(root, case):
     path = root / "plan" / "plan.json"
     planned(root)
     value, match = VERSIONS[case]
-    name = {"numpy": "libraries", "missing": "libraries", "a version of digits": "version"}.get(case, case)
+    name = {"numpy": "libraries", "missing": "libraries", "a version of digits": "version"}.get(
+        case, case
+    )
     path.write_text(json.dumps(with_digest({**json.loads(path.read_text()), name: value})))
     refused(fpstore.FormatVersionError, match, open_plan, root / "plan")
 
 
 VALUES = [None, True, -1, 10**30, 1e300, "x", [], {}, [[]], "\ud800", {"a": {"b": []}}]
-TEXTS = ["", "{", "null", "[]", "5", '"x"', "{}", "[" * 100_000, '{"format": "fpstore plan"}', "\0", "\xff", "9" * 5000, "NaN"]
+TEXTS = [
+    "",
+    "{",
+    "null",
+    "[]",
+    "5",
+    '"x"',
+    "{}",
+    "[" * 100_000,
+    '{"format": "fpstore plan"}',
+    "\0",
+    "\xff",
+    "9" * 5000,
+    "NaN",
+]
 
 
 def places_in(content, above=()):
@@ -322,14 +479,21 @@ def changed(content, place, value, drop):
 @pytest.mark.parametrize("cases", [300, slow(20_000)])
 @pytest.mark.parametrize("forged", [False, True])
 def test_a_damaged_plan(root, cases, forged):
-    """Any value of any other type, also under a digest that is right: an FpstoreError in one line, or the same plan."""
+    """Any value of any other type, also under a digest that is right.
+
+    An FpstoreError in one line, or the same plan.
+    """
     plan, rng, path = planned(root), random.Random(cases), root / "plan" / "plan.json"
     good = json.loads(path.read_text())
     places = [place for place in places_in(good) if place]
     kinds = set()
     version = next(place for place in places if list(place) == ["version"])
     for number in range(cases):
-        case = (rng.choice(places), rng.choice(VALUES), rng.random() < 0.3) if number else (version, 99, False)
+        case = (
+            (rng.choice(places), rng.choice(VALUES), rng.random() < 0.3)
+            if number
+            else (version, 99, False)
+        )
         content = changed(good, *case)
         if forged:
             content = with_digest(content)
@@ -349,7 +513,12 @@ def test_a_damaged_plan(root, cases, forged):
 def test_a_file_that_is_no_plan(root, text):
     planned(root)
     (root / "plan" / "plan.json").write_text(text, "latin-1")
-    refused(fpstore.CorruptStoreError, r"plan\.json: damaged, changed, or not a plan", open_plan, root / "plan")
+    refused(
+        fpstore.CorruptStoreError,
+        r"plan\.json: damaged, changed, or not a plan",
+        open_plan,
+        root / "plan",
+    )
     refused(fpstore.StoreExistsError, "plan: holds another plan", planned, root)
 
 
@@ -361,7 +530,9 @@ def test_any_byte_of_a_plan(root):
         path.write_bytes(good[:place] + bytes([good[place] ^ 1 << place % 8]) + good[place + 1 :])
         try:
             assert open_plan(root / "plan").digest == plan.digest
-            assert good[place : place + 1].isspace() or b'"digest"' in good[:place][-40:], good[place - 20 : place + 5]
+            assert good[place : place + 1].isspace() or b'"digest"' in good[:place][-40:], good[
+                place - 20 : place + 5
+            ]
         except (fpstore.CorruptStoreError, fpstore.FormatVersionError) as error:
             assert str(path) in str(error)
 
@@ -374,7 +545,10 @@ WHOLE = {"radius": 3, "width": 64, "slice_rows": 10, "star_rows": 9, "part_bytes
 
 @pytest.mark.parametrize("asked", [WHOLE, {"threshold": 0.5}, {"threshold": 0.25, "verify": True}])
 def test_numbers_of_numpy_make_the_same_plan(root, asked):
-    given = {name: np.float32(one) if isinstance(one, float) else np.array(one)[()] for name, one in asked.items()}
+    given = {
+        name: np.float32(one) if isinstance(one, float) else np.array(one)[()]
+        for name, one in asked.items()
+    }
     one = plan_dedup(root / "p", root / "corpus", root / "o", text="url", **asked)
     same = plan_dedup(root / "p", root / "corpus", root / "o", text="url", **given)
     assert type(given.get("radius", given.get("threshold"))).__module__ == "numpy"
@@ -385,12 +559,24 @@ def test_numbers_of_numpy_make_the_same_plan(root, asked):
 
 def test_numbers_of_numpy_in_other_plans(root):
     asked = {"documents": np.int64(50), "index_ids": np.bool_(True), "candidates": np.float32(5)}
-    plan = plan_lsh(root / "l", root / "corpus", root / "o.lsh", text="url", threshold=np.float64(0.8), **asked)
+    plan = plan_lsh(
+        root / "l", root / "corpus", root / "o.lsh", text="url", threshold=np.float64(0.8), **asked
+    )
     assert open_plan(root / "l").digest == plan.digest
-    asked = {"radius": np.int64(2), "index_ids": np.bool_(True), "decimal": np.bool_(False), "shard_rows": np.uint8(20)}
+    asked = {
+        "radius": np.int64(2),
+        "index_ids": np.bool_(True),
+        "decimal": np.bool_(False),
+        "shard_rows": np.uint8(20),
+    }
     plan = plan_build(root / "b", root / "corpus", root / "o.fps", fingerprint="hash", **asked)
     assert open_plan(root / "b").digest == plan.digest
 
 
 def test_no_processes(root):
-    refused(fpstore.InputError, "processes must be a whole number from 1 to 1024, got 0", planned(root).run_all, 0)
+    refused(
+        fpstore.InputError,
+        "processes must be a whole number from 1 to 1024, got 0",
+        planned(root).run_all,
+        0,
+    )

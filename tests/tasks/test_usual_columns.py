@@ -13,18 +13,29 @@ from fpstore.tasks import plan_build, plan_probe
 
 @pytest.mark.parametrize("ids", [["a", "b"], None])
 def test_plans_take_the_column_of_fingerprints(tmp_path, ids):
-    table = pa.table({"fingerprint": pa.array([1, 2], pa.uint64())} | ({} if ids is None else {"id": ids}))
+    table = pa.table(
+        {"fingerprint": pa.array([1, 2], pa.uint64())} | ({} if ids is None else {"id": ids})
+    )
     pq.write_table(table, tmp_path / "a.parquet")
     plan = plan_build(tmp_path / "plan", tmp_path / "a.parquet", tmp_path / "s")
     plan.run_all()
     plan.finish()
     with fpstore.open(tmp_path / "s") as store:
         assert [match.ids for match in store.probe(1, radius=0)] == [[(ids or [0])[0]]]
-    plan = plan_probe(tmp_path / "probe", tmp_path / "s", tmp_path / "a.parquet", tmp_path / "found", radius=0, format="csv")
+    plan = plan_probe(
+        tmp_path / "probe",
+        tmp_path / "s",
+        tmp_path / "a.parquet",
+        tmp_path / "found",
+        radius=0,
+        format="csv",
+    )
     plan.run_all()
     assert plan.finish()["matched"] == 2
     rows = [path.read_text() for path in (tmp_path / "found").glob("*.csv")]
-    assert all(row.count(",") == (4 if ids is None else 5) for text in rows for row in text.splitlines())
+    assert all(
+        row.count(",") == (4 if ids is None else 5) for text in rows for row in text.splitlines()
+    )
 
 
 @pytest.mark.parametrize("command", ["task build p s.fps k", "task probe p a.fps k out"])
@@ -32,7 +43,9 @@ def test_plans_report_what_they_leave_out_once(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     Path("k").mkdir()
     for name in ("a.csv", ".hidden.csv", "about.json"):
-        Path("k", name).write_text("fingerprint,id\n00ff00ff00ff00ff,a\n" if name.endswith("csv") else "{}")
+        Path("k", name).write_text(
+            "fingerprint,id\n00ff00ff00ff00ff,a\n" if name.endswith("csv") else "{}"
+        )
     fpstore.build("a.fps", [1]).close()
     done = run(*command.split())
     assert done.exit_code == 0, done.output

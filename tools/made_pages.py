@@ -1,4 +1,7 @@
-"""Pages of HTML as sites have them, made by a seed: articles, lists, categories, products, missing pages and cookie walls."""
+"""Pages of HTML as sites have them, made by a seed.
+
+Articles, lists, categories, products, missing pages and cookie walls.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,24 @@ from typing import NamedTuple
 
 CONSONANTS, VOWELS = "bdfghjklmnprstvwz", "aeiou"
 MENU, ITEMS, TEASER = 40, 20, 14  # links of a menu, items of a list, words of an item
-LISTS = (  # what is before the items, an item of its number, name and text, and what is behind the items
+# what is before the items, an item of its number, name and text, and what is behind the items
+LISTS = (
     ("", '<div class="item"><h3><a href="/{0}">{1}</a></h3><p>{2}</p></div>', ""),
     ('<ul class="list">', '<li><a href="/{0}">{1}</a> {2}</li>', "</ul>"),
-    ('<div class="posts">', '<article class="teaser"><a href="/{0}"><h2>{1}</h2></a><p>{2}</p></article>', "</div>"),
+    (
+        '<div class="posts">',
+        '<article class="teaser"><a href="/{0}"><h2>{1}</h2></a><p>{2}</p></article>',
+        "</div>",
+    ),
     ("<table>", '<tr><td><a href="/{0}">{1}</a></td><td>{2}</td></tr>', "</table>"),
 )
 
 
 class Sample(NamedTuple):
-    """Pages of one kind, each with the number of the document that it shows: pages of one document are copies."""
+    """Pages of one kind, each with the number of the document that it shows.
+
+    Pages of one document are copies.
+    """
 
     kind: str
     pages: list[str]
@@ -28,12 +39,18 @@ class Sample(NamedTuple):
 
 
 class Language:
-    """Words of a made language: the word of rank r is as frequent as in texts that people write (Zipf's law)."""
+    """Words of a made language.
+
+    The word of rank r is as frequent as in texts that people write (Zipf's law).
+    """
 
     def __init__(self, seed: int, count: int = 20_000) -> None:
         self.draws = random.Random(seed)
         syllables = [consonant + vowel for consonant in CONSONANTS for vowel in VOWELS]
-        words = {"".join(self.draws.choices(syllables, k=self.draws.choice((1, 2, 2, 3, 3, 4)))): None for _ in range(2 * count)}
+        words = {
+            "".join(self.draws.choices(syllables, k=self.draws.choice((1, 2, 2, 3, 3, 4)))): None
+            for _ in range(2 * count)
+        }
         self._words = list(words)[:count]
         self._weights = [1 / (rank + 3) for rank in range(len(self._words))]
 
@@ -60,14 +77,20 @@ class Language:
 
 
 class Site:
-    """The template of a site: a menu as a list in ``nav`` or a line in ``div``, links beside the content, and a footer."""
+    """The template of a site.
+
+    A menu as a list in ``nav`` or a line in ``div``, links beside the content, and a footer.
+    """
 
     def __init__(self, language: Language, number: int) -> None:
         self.name, self.number = language.name(2), number
         self._tags = (("nav", "footer", "aside"), ("div", "div", "div"))[number % 2]
         menu = [language.name(language.draws.choice((1, 1, 2))) for _ in range(MENU)]
         beside = [language.name(language.draws.choice((2, 3))) for _ in range(MENU // 4)]
-        self._menu, self._beside = (links if number % 2 == 0 else line_of_links)(menu), links(beside)
+        self._menu, self._beside = (
+            (links if number % 2 == 0 else line_of_links)(menu),
+            links(beside),
+        )
         self._end = f"<p>{self.name} {language.text(30)}</p>{links(menu[:8])}"
 
     def page(self, title: str, content: str) -> str:
@@ -75,8 +98,10 @@ class Site:
         top, bottom, side = self._tags
         return (
             f"<!DOCTYPE html><html><head><title>{escape(title)} | {self.name}</title></head><body>"
-            f'<{top} class="menu">{self._menu}</{top}><div id="content"><h1>{escape(title)}</h1>{content}</div>'
-            f'<{side} class="side">{self._beside}</{side}><{bottom} class="footer">{self._end}</{bottom}></body></html>'
+            f'<{top} class="menu">{self._menu}</{top}><div '
+            f'id="content"><h1>{escape(title)}</h1>{content}</div>'
+            f'<{side} class="side">{self._beside}</{side}><{bottom} '
+            f'class="footer">{self._end}</{bottom}></body></html>'
         )
 
 
@@ -94,11 +119,17 @@ def paragraphs(text: str, count: int = 4) -> str:
     """Return a text in paragraphs."""
     sentences = text.split(". ")
     size = max(1, len(sentences) // count)
-    return "".join(f"<p>{'. '.join(sentences[place : place + size])}.</p>" for place in range(0, len(sentences), size))
+    return "".join(
+        f"<p>{'. '.join(sentences[place : place + size])}.</p>"
+        for place in range(0, len(sentences), size)
+    )
 
 
 def copies_of_articles(language: Language, count: int, share: float = 0.0) -> Sample:
-    """Return articles, each on two sites; the second one has other words in a share of the places."""
+    """Return articles, each on two sites.
+
+    The second one has other words in a share of the places.
+    """
     sites = [Site(language, number) for number in range(8)]
     pages = []
     for number in range(count // 2):
@@ -107,10 +138,14 @@ def copies_of_articles(language: Language, count: int, share: float = 0.0) -> Sa
             sites[number % 8].page(title, paragraphs(text)),
             sites[(number + 3) % 8].page(title, paragraphs(language.edited(text, share))),
         ]
-    return Sample("articles, each on two sites", pages, [number // 2 for number in range(len(pages))])
+    return Sample(
+        "articles, each on two sites", pages, [number // 2 for number in range(len(pages))]
+    )
 
 
-def different(kind: str, of_site: Callable[[Language, Site], Iterator[str]]) -> Callable[[Language, int], Sample]:
+def different(
+    kind: str, of_site: Callable[[Language, Site], Iterator[str]]
+) -> Callable[[Language, int], Sample]:
     """Return a function that makes pages of four sites, no two of which are copies."""
 
     def made(language: Language, count: int) -> Sample:
@@ -125,7 +160,9 @@ def different(kind: str, of_site: Callable[[Language, Site], Iterator[str]]) -> 
 def _lists(language: Language, site: Site) -> Iterator[str]:
     before, item, after = LISTS[site.number % len(LISTS)]
     for number in range(1, 10_000):
-        items = (item.format(place, language.name(4), language.text(TEASER)) for place in range(ITEMS))
+        items = (
+            item.format(place, language.name(4), language.text(TEASER)) for place in range(ITEMS)
+        )
         pages = links([str(number + step) for step in range(1, 8)] + ["Older", "Newer"])
         yield site.page("News", before + "".join(items) + after + pages)
 
@@ -133,7 +170,8 @@ def _lists(language: Language, site: Site) -> Iterator[str]:
 def _categories(language: Language, site: Site) -> Iterator[str]:
     while True:
         items = "".join(
-            f'<li class="card"><a href="/p{item}">{language.name(3)}</a> <span>{language.draws.randrange(5, 500)}.99</span></li>'
+            f'<li class="card"><a href="/p{item}">{language.name(3)}</a> '
+            f"<span>{language.draws.randrange(5, 500)}.99</span></li>"
             for item in range(ITEMS)
         )
         yield site.page("Offers", f'<ul class="grid">{items}</ul>{links(["1", "2", "3", "Next"])}')
@@ -142,8 +180,14 @@ def _categories(language: Language, site: Site) -> Iterator[str]:
 def _products(language: Language, site: Site, words: int = 60) -> Iterator[str]:
     shipping = language.text(120)
     while True:
-        rows = "".join(f"<tr><th>{name}</th><td>{language.name(1)}</td></tr>" for name in ("Brand", "Colour", "Material", "Size"))
-        content = f"<p>{language.text(words)}</p><table>{rows}</table><h2>Shipping and returns</h2>{paragraphs(shipping)}"
+        rows = "".join(
+            f"<tr><th>{name}</th><td>{language.name(1)}</td></tr>"
+            for name in ("Brand", "Colour", "Material", "Size")
+        )
+        content = (
+            f"<p>{language.text(words)}</p><table>{rows}</table><h2>Shipping and "
+            f"returns</h2>{paragraphs(shipping)}"
+        )
         yield site.page(language.name(3), content)
 
 
@@ -153,19 +197,30 @@ def missing_pages(language: Language, count: int) -> Sample:
     pages = []
     for number in range(count):
         site, text = sites[number % 4]
-        pages.append(site.page("Page not found", f"<p>Nothing is at /{language.words(1)[0]}/{number}. {text}</p>"))
+        pages.append(
+            site.page(
+                "Page not found", f"<p>Nothing is at /{language.words(1)[0]}/{number}. {text}</p>"
+            )
+        )
     return Sample("missing pages", pages, [number % 4 for number in range(count)])
 
 
 def cookie_walls(language: Language, count: int) -> Sample:
-    """Return walls before articles: one text of a provider, with the name of the site and of its partners."""
+    """Return walls before articles.
+
+    One text of a provider, with the name of the site and of its partners.
+    """
     text = language.text(110)
     pages = []
     for _ in range(count):
         name, partners = language.name(2), language.draws.randrange(20, 900)
-        content = f"<p>{name} and its {partners} partners: {text}</p><button>Accept all</button><button>Settings</button>"
+        content = (
+            f"<p>{name} and its {partners} partners: {text}</p><button>Accept "
+            "all</button><button>Settings</button>"
+        )
         pages.append(
-            f"<html><head><title>{name}</title></head><body><div class=wall><h2>{name}</h2>{content}</div></body></html>"
+            f"<html><head><title>{name}</title></head><body><div "
+            f"class=wall><h2>{name}</h2>{content}</div></body></html>"
         )
     return Sample("cookie walls", pages, [0] * count)
 
@@ -173,11 +228,18 @@ def cookie_walls(language: Language, count: int) -> Sample:
 lists = different("list pages", _lists)
 categories = different("category pages", _categories)
 products = different("products of one template", _products)
-short_products = different("products of one template, with 20 words of their own", partial(_products, words=20))
+short_products = different(
+    "products of one template, with 20 words of their own", partial(_products, words=20)
+)
 
 
-def turned_away(fingerprints: list[int | None], documents: list[int], radius: int) -> tuple[int, int]:
-    """Return how many pages a store turns away, each because of the nearest one before it: copies, and others."""
+def turned_away(
+    fingerprints: list[int | None], documents: list[int], radius: int
+) -> tuple[int, int]:
+    """Return how many pages a store turns away, each because of the nearest one before it.
+
+    Copies, and others.
+    """
     kept: list[int] = []
     right = wrong = 0
     for place, fingerprint in enumerate(fingerprints):

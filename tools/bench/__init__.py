@@ -1,1 +1,4 @@
-"""Benchmarks of fpstore beside its rivals: named operations, one JSON object out; see `python tools/bench --help`."""
+"""Benchmarks of fpstore beside its rivals: named operations, one JSON object out.
+
+See `python tools/bench --help`.
+"""

@@ -1,4 +1,7 @@
-"""`python tools/bench OPERATION...`: the folder is run as a script, its modules are imported as the package `bench`."""
+"""`python tools/bench OPERATION...`.
+
+The folder is run as a script, its modules are imported as the package `bench`.
+"""
 
 import sys
 from pathlib import Path

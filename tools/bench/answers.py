@@ -14,7 +14,10 @@ BRUTE_LOG2 = 22
 
 
 class Answers(NamedTuple):
-    """Distinct fingerprints found for each query: those of query q are at ``lims[q]:lims[q + 1]``, in any order."""
+    """Distinct fingerprints found for each query.
+
+    Those of query q are at ``lims[q]:lims[q + 1]``, in any order.
+    """
 
     lims: npt.NDArray[np.int64]
     fingerprints: Words
@@ -28,7 +31,9 @@ def of_store(store: fpstore.Store, queries: Words) -> Answers:
 
 def require_same(one: Answers, other: Answers, what: str) -> None:
     """Stop the run when the answers differ."""
-    if not np.array_equal(one.lims, other.lims) or not np.array_equal(_ordered(one), _ordered(other)):
+    if not np.array_equal(one.lims, other.lims) or not np.array_equal(
+        _ordered(one), _ordered(other)
+    ):
         raise AssertionError(f"{what}: answers differ")
 
 
@@ -46,7 +51,10 @@ def brute(keys: Words, queries: Words, radius: int) -> Answers:
 
 
 def check_store(store: fpstore.Store, queries: Words, keys: Words | None = None) -> int:
-    """Check a few queries against brute force over the keys of a small set, or against a scan; return how many."""
+    """Check a few queries against brute force over the keys of a small set, or against a scan.
+
+    Return how many.
+    """
     few = queries[:16]
     if keys is not None and len(keys) <= 1 << BRUTE_LOG2:
         expected = brute(keys, few, store.radius)

@@ -27,22 +27,36 @@ from fpstore.jobs.pairs import join_design
 COPIES = 5  # of so many rows one is a copy, of the usual similarity
 MOST_EXACT = 20  # log2 of the rows of the largest join
 TEXT_WORDS, TEXTS = 500, 2000  # about 3 kB each
-MEMORY, LIMIT = 1 << 30, 8 << 30  # of the sorts, unless --memory says another; and what the process may have
+# of the sorts, unless --memory says another; and what the process may have
+MEMORY, LIMIT = 1 << 30, 8 << 30
 Words = npt.NDArray[np.uint64]
 WIDTH = Width(256)
 
 
 def bands(bench: Bench) -> Result:
-    """Find the near-duplicates of synthetic sketches of texts: by bands, and by the exact join; beside hashing texts of 3 kB."""
+    """Find the near-duplicates of synthetic sketches of texts: by bands, and by the exact join.
+
+    Beside hashing texts of 3 kB.
+    """
     found, hashing = _bands(), _hashing(bench)
     memory = MEMORY if bench.options.memory is None else parse_memory(bench.options.memory)
-    out: Result = {"bands": found._asdict(), "radius": _radius(), "hashing_microseconds_per_text": round(hashing * 1e6, 2)}
+    out: Result = {
+        "bands": found._asdict(),
+        "radius": _radius(),
+        "hashing_microseconds_per_text": round(hashing * 1e6, 2),
+    }
     out |= {"memory_bytes": memory, "limit_bytes": LIMIT}
     sizes = {f"2^{log2}": 1 << log2 for log2 in bench.sizes(18, 20, 22)}
     if bench.options.rows is not None:
         sizes = {f"{bench.options.rows:,}": bench.options.rows}
     for name, count in sizes.items():
-        task = {"do": "bands", "seed": bench.seed, "rows": count, "memory": memory, "folder": str(bench.folder)}
+        task = {
+            "do": "bands",
+            "seed": bench.seed,
+            "rows": count,
+            "memory": memory,
+            "folder": str(bench.folder),
+        }
         row = run_child(task)
         out[name] = row | {"of_hashing": ratio(row["microseconds_per_row"], hashing * 1e6)}
     return out
@@ -60,7 +74,9 @@ def _radius() -> int:
 
 def _hashing(bench: Bench) -> float:
     rng = np.random.default_rng(bench.seed)
-    texts = [" ".join(f"word{n}" for n in rng.integers(0, 10_000, TEXT_WORDS)) for _ in range(TEXTS)]
+    texts = [
+        " ".join(f"word{n}" for n in rng.integers(0, 10_000, TEXT_WORDS)) for _ in range(TEXTS)
+    ]
     minhash = fpstore.MinHash()
     return bench.seconds(lambda: minhash.fingerprints(texts, threads=1)) / TEXTS
 
@@ -81,7 +97,9 @@ def one_size(task: Result) -> Result:
         members, _ = members_of(sets)
         del sets
         some = members.documents
-        groups = without_chains(members, lambda here: rows_at(fingerprints, some[here]), some, radius)
+        groups = without_chains(
+            members, lambda here: rows_at(fingerprints, some[here]), some, radius
+        )
     out: Result = {
         "rows": count,
         "seconds": round(seconds, 1),
@@ -90,7 +108,9 @@ def one_size(task: Result) -> Result:
         "in_groups": ratio(len(groups.documents), count),
         "peak_bytes_searching": searching.bytes - before,
         "peak_bytes_grouping": grouping.bytes - before,
-        "beyond_memory_bytes_per_row": ratio(max(searching.bytes - before - task["memory"], 0), count),
+        "beyond_memory_bytes_per_row": ratio(
+            max(searching.bytes - before - task["memory"], 0), count
+        ),
         "temporary_bytes_per_row": 8 * keys.bands + WIDTH.bytes + 4,
     }
     return out | (_joined(np.array(fingerprints), processor) if count <= 1 << MOST_EXACT else {})
@@ -102,10 +122,15 @@ def _joined(rows: Words, banded: float) -> Result:
     least = fpstore.MinHash().radius(USUAL_JACCARD, USUAL_RECALL)
     connected(distinct, join_design(distinct, least, WIDTH), Resources(1 << 32, 2))
     joined = time.process_time() - start
-    return {"join_microseconds_per_row": microseconds(joined, len(rows), 2), "join_to_bands": ratio(joined, banded)}
+    return {
+        "join_microseconds_per_row": microseconds(joined, len(rows), 2),
+        "join_to_bands": ratio(joined, banded),
+    }
 
 
-def _originals(seed: int, count: int) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], np.random.Generator]]:
+def _originals(
+    seed: int, count: int
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], np.random.Generator]]:
     """Yield some rows after the other, the row of which each is a copy, or its own, and random numbers for them."""
     first = count - count // COPIES
     for start in range(0, count, BLOCK_ROWS):
@@ -126,7 +151,10 @@ def _sketches(seed: int, count: int) -> tuple[Words, BandKeys]:
         words[copies] ^= np.packbits(flips, axis=1).view(np.uint64)
         rows.append(words.reshape(-1))
         shares = rng.random((len(own), some.number), np.float32) < USUAL_JACCARD**some.size
-        keys.add(np.where(shares, originals[:, None], own[:, None]).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+        keys.add(
+            np.where(shares, originals[:, None], own[:, None]).astype(np.uint64)
+            * np.uint64(0x9E3779B97F4A7C15)
+        )
     keys.finish()
     return rows.finish().reshape(-1, WIDTH.words), keys
 

@@ -23,7 +23,10 @@ PLENTY_BYTES = 48  # a row, with which a build stays in memory
 
 
 def build(bench: Bench) -> Result:
-    """Whole builds, synced to disk, against one `np.sort` of the same keys: with ids, per table without, one thread and two."""
+    """Whole builds, synced to disk, against one `np.sort` of the same keys.
+
+    With ids, per table without, one thread and two.
+    """
     log2 = bench.log2()
     keys = bench.keys("uniform", log2)
     design = bench.designs("manku-10")[0]
@@ -53,13 +56,17 @@ def build(bench: Bench) -> Result:
     }
 
 
-def _timed(bench: Bench, keys: Words, design: str, radius: int, threads: int) -> tuple[float, tuple[int, int]]:
+def _timed(
+    bench: Bench, keys: Words, design: str, radius: int, threads: int
+) -> tuple[float, tuple[int, int]]:
     """Median time of a build, and the bytes and tables of the store."""
     path = bench.folder / "build.fps"
     times = []
     for _ in range(1 if bench.smoke else bench.repeats):
         start = time.perf_counter()
-        store = fpstore.build(path, keys, design=design, radius=radius, threads=threads, memory=bench.options.memory)
+        store = fpstore.build(
+            path, keys, design=design, radius=radius, threads=threads, memory=bench.options.memory
+        )
         times.append(time.perf_counter() - start)
         shape = (int(store.stats()["bytes"]["total"]), len(store.design.tables))
         store.close()
@@ -91,15 +98,22 @@ def memory(bench: Bench) -> Result:
     for name, size in (("small", budget), ("plenty", plenty)):
         paths[name] = bench.folder / f"{name}.fps"
         task = {
-            "do": "build", "path": str(paths[name]), "seed": bench.seed, "log2": log2, "design": design, "memory": size,
+            "do": "build",
+            "path": str(paths[name]),
+            "seed": bench.seed,
+            "log2": log2,
+            "design": design,
+            "memory": size,
             "threads": 2,
-        }  # fmt: skip
+        }
         out[name] = {"memory_bytes": size, **run_child(task, bench.folder)}
         peak = out[name]["peak_anonymous_bytes"]
         out[name]["peak_anonymous_to_memory"] = ratio(peak, size, 3)
         out[name]["peak_resident_to_memory"] = ratio(out[name]["peak_resident_bytes"], size, 3)
     files = sorted(p.relative_to(paths["small"]) for p in paths["small"].rglob("*") if p.is_file())
-    same = [str(f) for f in files if filecmp.cmp(paths["small"] / f, paths["plenty"] / f, shallow=False)]
+    same = [
+        str(f) for f in files if filecmp.cmp(paths["small"] / f, paths["plenty"] / f, shallow=False)
+    ]
     out["same_files"] = same
     out["other_files"] = [str(f) for f in files if str(f) not in same]
     tables = [str(f) for f in files if f.name.startswith("table")]
@@ -117,13 +131,21 @@ def start(bench: Bench) -> Result:
     bare = "import time; t=time.perf_counter(); import numpy; print(time.perf_counter()-t)"
 
     # As installed: with bytecode.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
 
     def fresh(*command: str) -> float:
         runs = []
         for _ in range(1 if bench.smoke else max(bench.repeats, 5)):
             start = time.perf_counter()
-            out = subprocess.run([sys.executable, *command], capture_output=True, check=True, cwd=bench.folder, env=environment)
+            out = subprocess.run(
+                [sys.executable, *command],
+                capture_output=True,
+                check=True,
+                cwd=bench.folder,
+                env=environment,
+            )
             took = time.perf_counter() - start
             runs.append(float(out.stdout) if command[0] == "-c" else took)
         return statistics.median(runs)

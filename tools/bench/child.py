@@ -1,4 +1,7 @@
-"""Work done in a process of its own, so that its memory can be measured: a JSON task in, a JSON result out."""
+"""Work done in a process of its own, so that its memory can be measured.
+
+A JSON task in, a JSON result out.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,13 @@ def build(task: Result) -> Result:
     with Peak() as peak:
         start = time.perf_counter()
         source = Chunks(task["seed"], task["log2"], task.get("extra", 0), task.get("extra_salt", 0))
-        fpstore.build(task["path"], source, design=task["design"], memory=task["memory"], threads=task["threads"]).close()
+        fpstore.build(
+            task["path"],
+            source,
+            design=task["design"],
+            memory=task["memory"],
+            threads=task["threads"],
+        ).close()
         took = time.perf_counter() - start
     return {
         "seconds": round(took, 3),
@@ -99,7 +108,11 @@ def change(task: Result) -> Result:
 
 def longest_at(moment: float, ends: list[float], seconds: list[float]) -> float:
     """Return the longest of the calls that were under way from half a second before a moment to one second after it."""
-    near = (took for end, took in zip(ends, seconds, strict=True) if end > moment - 0.5 and end - took < moment + 1)
+    near = (
+        took
+        for end, took in zip(ends, seconds, strict=True)
+        if end > moment - 0.5 and end - took < moment + 1
+    )
     return max(near, default=0.0)
 
 
@@ -134,7 +147,9 @@ def open_store(task: Result) -> Result:
     return {
         "open_milliseconds": round(statistics.median(times) * 1e3, 3),
         "first_open_milliseconds": round(times[0] * 1e3, 3),
-        "resident_growth_bytes": dict(zip(fields, (b - a for a, b in zip(before, opened, strict=True)), strict=True)),
+        "resident_growth_bytes": dict(
+            zip(fields, (b - a for a, b in zip(before, opened, strict=True)), strict=True)
+        ),
         "resident_growth_after_1000_probes_bytes": dict(
             zip(fields, (b - a for a, b in zip(before, probed, strict=True)), strict=True)
         ),
@@ -144,7 +159,13 @@ def open_store(task: Result) -> Result:
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
     work = {
-        "build": build, "open": open_store, "merge": merge, "change": change, "batches": batches, "bands": banded.one_size,
-        "tasks-dedup": tasked.dedup_once, "tasks-store": tasked.build_once,
-    }  # fmt: skip
+        "build": build,
+        "open": open_store,
+        "merge": merge,
+        "change": change,
+        "batches": batches,
+        "bands": banded.one_size,
+        "tasks-dedup": tasked.dedup_once,
+        "tasks-store": tasked.build_once,
+    }
     print(json.dumps(work[given["do"]](given)))

@@ -1,7 +1,10 @@
-"""Ways to find the near-duplicates of a corpus, each in a process of its own: fpstore, and packages from PyPI as they are shown.
+"""Ways to find the near-duplicates of a corpus, each in a process of its own.
 
-The command is ``python -m bench.cleaners NAME CORPUS.parquet``; it prints JSON: the groups, as row numbers with the row that is
-kept first, the processor time, and the most memory that the process had.
+Fpstore, and packages from PyPI as they are shown.
+
+The command is ``python -m bench.cleaners NAME CORPUS.parquet``; it prints JSON: the groups, as row
+numbers with the row that is kept first, the processor time, and the most memory that the process
+had.
 """
 
 from __future__ import annotations
@@ -81,7 +84,9 @@ def rensa(path: Path) -> Groups:
     for row, text in enumerate(texts_of(path)):
         minhash = RMinHash(FUNCTIONS, 42)
         minhash.update(words(text))
-        sets.add([other for other in index.query(minhash) if minhash.jaccard(made[other]) >= THRESHOLD])
+        sets.add(
+            [other for other in index.query(minhash) if minhash.jaccard(made[other]) >= THRESHOLD]
+        )
         index.insert(row, minhash)
         made.append(minhash)
     return sets.groups()
@@ -101,7 +106,10 @@ def datasketch(path: Path) -> Groups:
 
 
 def simhash(path: Path) -> Groups:
-    """Simhash of 64 bits and its index; each feature once: with weights above 255 the package fails under NumPy 2."""
+    """Simhash of 64 bits and its index; each feature once.
+
+    With weights above 255 the package fails under NumPy 2.
+    """
     from simhash import Simhash, SimhashIndex
 
     index, sets = SimhashIndex([], k=SIMHASH_RADIUS, log=None), Sets()
@@ -121,4 +129,12 @@ if __name__ == "__main__":
     except ImportError as error:
         print(json.dumps({"missing": f"{error.name} is missing: pip install {error.name}"}))
     else:
-        print(json.dumps({"groups": found, "seconds": time.process_time() - began, "peak_bytes": status_bytes("VmHWM")}))
+        print(
+            json.dumps(
+                {
+                    "groups": found,
+                    "seconds": time.process_time() - began,
+                    "peak_bytes": status_bytes("VmHWM"),
+                }
+            )
+        )

@@ -1,4 +1,7 @@
-"""The operations join, dedup and copies: pairs of two sets, and the near-duplicates of a corpus of real texts."""
+"""The operations join, dedup and copies.
+
+Pairs of two sets, and the near-duplicates of a corpus of real texts.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,13 @@ CHANGED = (0.01, 0.02, 0.03, 0.04, 0.05, 0.1)  # shares of the words of a copy
 FEW = 0.05
 COPIES = 150  # of each share
 LEAST_WORDS = 50  # of a text that is copied
-MINHASH, SIMHASH = (32, 38, 44, 50, 56), ((1, 64, 3), (1, 64, 6), (1, 256, 24), (3, 64, 10), (3, 256, 44), (3, 256, 54))
-ALIKE = 0.5  # share of the pieces of three words that two texts have in common, from which on they are near-duplicates
+MINHASH, SIMHASH = (
+    (32, 38, 44, 50, 56),
+    ((1, 64, 3), (1, 64, 6), (1, 256, 24), (3, 64, 10), (3, 256, 44), (3, 256, 54)),
+)
+# share of the pieces of three words that two texts have in common, from which on they are
+# near-duplicates
+ALIKE = 0.5
 
 
 def join(bench: Bench) -> Result:
@@ -44,9 +52,14 @@ def join(bench: Bench) -> Result:
         others = data.near(bench.seed, keys, min(1 << QUERY_LOG2, len(keys)))
         others[::2] = data.uniform(bench.seed + 1, log2)[: len(others)][::2]
         with fpstore.build(bench.folder / "join.fps", keys, radius=RADIUS) as store:
-            probing = bench.seconds(lambda store=store, others=others: store.probe_many(others, RADIUS, threads=1))  # type: ignore[misc]
+            probing = bench.seconds(
+                lambda store=store, others=others: store.probe_many(others, RADIUS, threads=1)  # type: ignore[misc]
+            )
             joining = bench.seconds(lambda store=store, others=others: _joined(store, others))  # type: ignore[misc]
-            found, wanted = _joined(store, others), len(store.probe_many(np.unique(others), RADIUS).fingerprints)
+            found, wanted = (
+                _joined(store, others),
+                len(store.probe_many(np.unique(others), RADIUS).fingerprints),
+            )
             if found != wanted:
                 raise AssertionError(f"a join finds {found} pairs, and probes {wanted}")
             out[f"2^{log2}"] = {
@@ -66,7 +79,10 @@ def _joined(store: fpstore.Store, others: data.Words) -> int:
 
 
 def dedup(bench: Bench) -> Result:
-    """Remove the near-duplicates from real texts in Parquet: documentation and sources of this machine; beside their parts."""
+    """Remove the near-duplicates from real texts in Parquet.
+
+    Documentation and sources of this machine; beside their parts.
+    """
     texts = texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES)
     source, clean = bench.folder / "corpus.parquet", bench.folder / "clean.parquet"
     pq.write_table(pa.table({"id": np.arange(len(texts)), "text": texts}), source)
@@ -78,7 +94,10 @@ def dedup(bench: Bench) -> Result:
 
     whole, two = (bench.seconds(lambda threads=threads: clear(threads)) for threads in (1, 2))  # type: ignore[misc]
     reading = bench.seconds(
-        lambda: [batch.column(0).to_pylist() for batch in pq.ParquetFile(source).iter_batches(columns=["text"])]
+        lambda: [
+            batch.column(0).to_pylist()
+            for batch in pq.ParquetFile(source).iter_batches(columns=["text"])
+        ]
     )
     copying = bench.seconds(lambda: pq.write_table(pq.read_table(source), clean))
     hashing = bench.seconds(lambda: maker.fingerprints(texts, empty="mask", threads=1))
@@ -107,18 +126,28 @@ def dedup(bench: Bench) -> Result:
     began = time.perf_counter()
     fpstore.dedup(pa.table({"text": some}), text="text", threads=1)
     own = time.perf_counter() - began
-    return out | {"simhash": {"documents": len(some), "seconds": round(rival, 3), "to_dedup": ratio(rival, own, 1)}}
+    return out | {
+        "simhash": {
+            "documents": len(some),
+            "seconds": round(rival, 3),
+            "to_dedup": ratio(rival, own, 1),
+        }
+    }
 
 
 def copies(bench: Bench) -> Result:
-    """Find planted copies of real texts (`--texts`), by the share of their words that was changed: `dedup`, and its rivals.
+    """Find planted copies of real texts (`--texts`), by the share of their words that was changed.
 
-    Recall is the share of the copies with 1 to 5% that are in one group with their original. Precision is the share of the
-    removed texts that have half of their pieces of three words in common with the text that was kept instead. Times are
-    processor time.
+    `dedup`, and its rivals.
+
+    Recall is the share of the copies with 1 to 5% that are in one group with their original.
+    Precision is the share of the removed texts that have half of their pieces of three words in
+    common with the text that was kept instead. Times are processor time.
     """
     roots = (bench.options.texts,) if bench.options.texts else None
-    texts = list(dict.fromkeys(texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES, DOCUMENTATION, roots)))
+    texts = list(
+        dict.fromkeys(texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES, DOCUMENTATION, roots))
+    )
     rng = np.random.default_rng([bench.seed, 1 << 46])
     planted = _planted(rng, texts, 5 if bench.smoke else COPIES)
     table = pa.table({"text": [*texts, *(copy for _, _, copy in planted)]})
@@ -133,23 +162,36 @@ def copies(bench: Bench) -> Result:
     pq.write_table(table, path)
     for name in CLEANERS:
         command = [sys.executable, "-m", "bench.cleaners", name, str(path)]
-        done = subprocess.run(command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, check=True)
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, check=True
+        )
         answer = json.loads(done.stdout)
         if "missing" in answer:
             out[name] = answer["missing"]
             continue
-        took = {"processor_seconds": round(answer["seconds"], 2), "peak_megabytes": answer["peak_bytes"] >> 20}
+        took = {
+            "processor_seconds": round(answer["seconds"], 2),
+            "peak_megabytes": answer["peak_bytes"] >> 20,
+        }
         out[name] = took | _quality(answer["groups"], pieces, len(every), planted)
     fpstore.dedup(table.slice(0, COMPARED), text="text")  # the first takes longer
     settings: list[tuple[str, fpstore.MinHash | fpstore.SimHash, int]] = [
         (f"minhash, radius {radius}", fpstore.MinHash(), radius) for radius in MINHASH
     ]
     for words, bits, radius in SIMHASH:
-        settings.append((f"simhash, size {words}, {bits} bits, radius {radius}", fpstore.SimHash(size=words, width=bits), radius))
+        settings.append(
+            (
+                f"simhash, size {words}, {bits} bits, radius {radius}",
+                fpstore.SimHash(size=words, width=bits),
+                radius,
+            )
+        )
     for name, maker, radius in settings:
         for group in ("connected", "greedy"):
             began = time.process_time()
-            found = fpstore.dedup(table, text="text", fingerprinter=maker, radius=radius, group=group)
+            found = fpstore.dedup(
+                table, text="text", fingerprinter=maker, radius=radius, group=group
+            )
             spent = {"processor_seconds": round(time.process_time() - began, 2)}
             out[f"{name}, {group}"] = spent | _quality(
                 [list(map(int, one)) for one in found.clusters], pieces, len(every), planted
@@ -157,8 +199,13 @@ def copies(bench: Bench) -> Result:
     return out
 
 
-def _planted(rng: np.random.Generator, texts: list[str], count: int) -> list[tuple[int, float, str]]:
-    """Return copies of texts, each of another one: (place of the original, share of words that are changed, copy)."""
+def _planted(
+    rng: np.random.Generator, texts: list[str], count: int
+) -> list[tuple[int, float, str]]:
+    """Return copies of texts, each of another one.
+
+    (place of the original, share of words that are changed, copy).
+    """
     long = [place for place, text in enumerate(texts) if len(text.split()) >= LEAST_WORDS]
     chosen = rng.permutation(long)[: count * len(CHANGED)].tolist()
     words = " ".join(texts[place] for place in rng.permutation(long)[:COMPARED].tolist()).split()
@@ -189,12 +236,19 @@ class Pieces:
         if place not in self._found:
             words = re.findall(r"\w+", self._texts[place].casefold())
             runs = list(zip(words, words[1:], words[2:], strict=False)) or [tuple(words)]
-            self._found[place] = np.unique(np.fromiter(map(hash, runs), np.int64, len(runs)).view(np.uint64))
+            self._found[place] = np.unique(
+                np.fromiter(map(hash, runs), np.int64, len(runs)).view(np.uint64)
+            )
         return self._found[place]
 
 
-def _quality(groups: list[list[int]], pieces: Pieces, texts: int, planted: list[tuple[int, float, str]]) -> Result:
-    """Return the recall of the planted copies, and the precision of what is removed; the first row of a group is kept."""
+def _quality(
+    groups: list[list[int]], pieces: Pieces, texts: int, planted: list[tuple[int, float, str]]
+) -> Result:
+    """Return the recall of the planted copies, and the precision of what is removed.
+
+    The first row of a group is kept.
+    """
     group_of: dict[int, int] = {}
     removed = right = 0
     for number, (kept, *others) in enumerate(groups):
@@ -211,20 +265,40 @@ def _quality(groups: list[list[int]], pieces: Pieces, texts: int, planted: list[
     few = [hit for share, each in hits.items() if share <= FEW for hit in each]
     return {
         "recall": round(sum(few) / max(len(few), 1), 3),
-        "not_both_kept": round(sum(one for share, each in gone.items() if share <= FEW for one in each) / max(len(few), 1), 3),
-        "recall_by_share": {f"{share:.0%}": round(sum(each) / max(len(each), 1), 3) for share, each in hits.items()},
+        "not_both_kept": round(
+            sum(one for share, each in gone.items() if share <= FEW for one in each)
+            / max(len(few), 1),
+            3,
+        ),
+        "recall_by_share": {
+            f"{share:.0%}": round(sum(each) / max(len(each), 1), 3) for share, each in hits.items()
+        },
         "removed": removed,
         "precision": ratio(right, removed, 3),
     }
 
 
-def texts_here(most: int, suffixes: Sequence[str] = SUFFIXES, roots: Sequence[Path] | None = None) -> list[str]:
-    """Return the texts in some folders; by default the documentation and Python's packages on this machine, ordered by path."""
-    own = [Path("/usr/share/doc"), Path("/usr/include"), *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib"))]
+def texts_here(
+    most: int, suffixes: Sequence[str] = SUFFIXES, roots: Sequence[Path] | None = None
+) -> list[str]:
+    """Return the texts in some folders.
+
+    By default the documentation and Python's packages on this machine, ordered by path.
+    """
+    own = [
+        Path("/usr/share/doc"),
+        Path("/usr/include"),
+        *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")),
+    ]
     out, size = [], 0
     for folder in own if roots is None else roots:
         for path in sorted(folder.rglob("*")) if size < most else ():
-            if path.suffix in suffixes and path.is_file() and size < most and path.stat().st_size <= MOST_TEXT:
+            if (
+                path.suffix in suffixes
+                and path.is_file()
+                and size < most
+                and path.stat().st_size <= MOST_TEXT
+            ):
                 out.append(path.read_text("utf-8", "replace"))
                 size += len(out[-1])
     return out

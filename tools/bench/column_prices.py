@@ -1,4 +1,7 @@
-"""The operation column-costs: the prices of the planner's model of column tables, fitted to probes of one query and of many."""
+"""The operation column-costs.
+
+The prices of the planner's model of column tables, fitted to probes of one query and of many.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,13 @@ from bench.planning import fitted, isas, least
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.width import Width
-from fpstore.design.costs import COLUMN_NANOSECONDS, LINE_TAGS, ColumnWork, column_work, missed_share
+from fpstore.design.costs import (
+    COLUMN_NANOSECONDS,
+    LINE_TAGS,
+    ColumnWork,
+    column_work,
+    missed_share,
+)
 from fpstore.design.sample import Sample, evenly
 from fpstore.store import snapshot_of
 
@@ -62,8 +71,14 @@ def column_prices(bench: Bench) -> Result:
             times = [point[isa][how] * 1000 for point in points]
             prices = fitted(works, times)
             errors = np.array(works) @ prices / np.array(times)
-            shares = {str(share): round(float(np.quantile(errors, share)), 2) for share in (0, 0.1, 0.5, 0.9, 1)}
-            named = {name: round(float(price), 2) for name, price in zip(ColumnWork._fields, prices, strict=True)}
+            shares = {
+                str(share): round(float(np.quantile(errors, share)), 2)
+                for share in (0, 0.1, 0.5, 0.9, 1)
+            }
+            named = {
+                name: round(float(price), 2)
+                for name, price in zip(ColumnWork._fields, prices, strict=True)
+            }
             out[f"{isa}, {how}"] = {"nanoseconds": named, "fitted_to_measured": shares}
     return {**out, "points": points}
 
@@ -86,7 +101,9 @@ def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
     rows = KINDS[case.kind](np.random.default_rng([bench.seed, case.width]), 1 << log2, case.width)
     path = bench.folder / "columns.fps"
     out = []
-    with fpstore.build(path, rows, width=case.width, radius=case.radius, design=case.design, overwrite=True) as store:
+    with fpstore.build(
+        path, rows, width=case.width, radius=case.radius, design=case.design, overwrite=True
+    ) as store:
         generation = snapshot_of(store).generation
         sample = Sample(evenly(width.from_bytes(rows), SAMPLE), width)
         for radius in case.radii:
@@ -94,18 +111,31 @@ def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
             one_prober = generation.single_prober(radius)
             assert isinstance(prober, _kernel.ColumnProber)
             assert one_prober is not None
-            asked = near(np.random.default_rng([bench.seed, radius]), rows, 64 if bench.smoke else 4096, radius)
+            asked = near(
+                np.random.default_rng([bench.seed, radius]),
+                rows,
+                64 if bench.smoke else 4096,
+                radius,
+            )
             queries = width.from_bytes(asked.reshape(-1))
             pilot = queries[:64]
             entries = _counts(prober, pilot, radius)[1] / len(pilot)
             queries = queries[: max(int(MOST_ENTRIES / max(entries, 1)), len(pilot))]
-            lookups, candidates, left = (count / len(queries) for count in _counts(prober, queries, radius))
+            lookups, candidates, left = (
+                count / len(queries) for count in _counts(prober, queries, radius)
+            )
             copies, kept = (0.0, left) if case.width > 64 else (left, 0.0)
             missed = missed_share(store.design, len(rows))
             work = ColumnWork(1.0, lookups, lookups * missed, candidates / LINE_TAGS, copies, kept)
             expected = column_work(store.design, len(rows), radius, sample)
-            point: Result = {"case": f"{case.width} bits, 2^{log2} {case.kind}, {case.design}", "radius": radius}
-            point["work"] = {name: round(amount, 1) for name, amount in zip(ColumnWork._fields, work, strict=True)}
+            point: Result = {
+                "case": f"{case.width} bits, 2^{log2} {case.kind}, {case.design}",
+                "radius": radius,
+            }
+            point["work"] = {
+                name: round(amount, 1)
+                for name, amount in zip(ColumnWork._fields, work, strict=True)
+            }
             point["expected_to_counted"] = {
                 name: ratio(getattr(expected, name), getattr(work, name))
                 for name in ("lookups", "lines", "copies", "rows")
@@ -115,10 +145,16 @@ def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
             for isa in isas():
                 _kernel.select_isa(isa)
                 batch, single = least(
-                    [partial(prober.probe, queries, radius), partial(_one_by_one, one_prober, alone)],
+                    [
+                        partial(prober.probe, queries, radius),
+                        partial(_one_by_one, one_prober, alone),
+                    ],
                     bench.repeats,
                 )
-                point[isa] = {"batch": microseconds(batch, len(queries)), "single": microseconds(single, len(alone))}
+                point[isa] = {
+                    "batch": microseconds(batch, len(queries)),
+                    "single": microseconds(single, len(alone)),
+                }
             out.append((point, work))
     shutil.rmtree(path)
     return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 
 import numpy as np
 
@@ -36,7 +37,13 @@ def families(seed: int, log2: int) -> Words:
     keys = data.uniform(seed, log2)
     count, start = len(keys) // FAMILY_SHARE, 0
     while start < count:
-        size = int(np.exp(rng.uniform(np.log(LEAST_FAMILY), np.log(min(MOST_FAMILY, max(count // 8, LEAST_FAMILY))))))
+        size = int(
+            np.exp(
+                rng.uniform(
+                    np.log(LEAST_FAMILY), np.log(min(MOST_FAMILY, max(count // 8, LEAST_FAMILY)))
+                )
+            )
+        )
         end = min(start + size, count)
         centre = np.full(end - start, keys[-1 - start])
         keys[start:end] = data.flipped(rng, centre, rng.integers(0, RADIUS + 1, end - start))
@@ -50,10 +57,12 @@ def pairs(bench: Bench) -> Result:
     out: Result = {}
     for log2 in bench.sizes(*SIZES):
         with _store(bench, planted(bench.seed, log2)) as store:
-            one, two = (bench.seconds(lambda threads=threads: _count(store, threads)) for threads in (1, 2))  # type: ignore[misc]
+            one, two = (bench.seconds(partial(_count, store, threads)) for threads in (1, 2))
             stored = np.concatenate([rows for rows, _, _ in store.items()])
             some = stored[:: -(-len(stored) // PROBED)].copy()
-            probing = bench.seconds(lambda some=some: store.probe_many(some, RADIUS, threads=1)) / len(some)  # type: ignore[misc]
+            probing = bench.seconds(
+                lambda some=some: store.probe_many(some, RADIUS, threads=1)  # type: ignore[misc]
+            ) / len(some)
             out[f"2^{log2}"] = {
                 "fingerprints": len(store),
                 "pairs": _check(store, some[:: -(-len(some) // CHECKED)]),
@@ -101,15 +110,25 @@ def _count(store: fpstore.Store, threads: int) -> int:
 
 
 def _check(store: fpstore.Store, some: Words) -> int:
-    """Compare the pairs of some fingerprints with what probes find; return the number of all pairs."""
+    """Compare the pairs of some fingerprints with what probes find.
+
+    Return the number of all pairs.
+    """
     matches = store.probe_many(some, RADIUS)
     query = np.repeat(some, np.diff(matches.lims))
-    probed = {frozenset(pair) for pair in zip(query.tolist(), matches.fingerprints.tolist(), strict=True) if pair[0] != pair[1]}
+    probed = {
+        frozenset(pair)
+        for pair in zip(query.tolist(), matches.fingerprints.tolist(), strict=True)
+        if pair[0] != pair[1]
+    }
     joined, count = set(), 0
     for batch in store.pairs(RADIUS):
         count += len(batch)
         kept = np.isin(batch.a, some) | np.isin(batch.b, some)
-        joined |= {frozenset(pair) for pair in zip(batch.a[kept].tolist(), batch.b[kept].tolist(), strict=True)}
+        joined |= {
+            frozenset(pair)
+            for pair in zip(batch.a[kept].tolist(), batch.b[kept].tolist(), strict=True)
+        }
     if probed != joined:
         raise AssertionError("pairs and probes disagree")
     return count
@@ -131,6 +150,10 @@ def _check_clusters(store: fpstore.Store, found: fpstore.Clusters) -> None:
     groups: dict[int, set[int]] = {}
     for fingerprints, lims, ids in store.items():
         for place, fingerprint in enumerate(fingerprints.tolist()):
-            groups.setdefault(first_of(fingerprint), set()).update(map(int, ids[lims[place] : lims[place + 1]]))
-    if {frozenset(group) for group in groups.values() if len(group) > 1} != set(map(frozenset, found)):
+            groups.setdefault(first_of(fingerprint), set()).update(
+                map(int, ids[lims[place] : lims[place + 1]])
+            )
+    if {frozenset(group) for group in groups.values() if len(group) > 1} != set(
+        map(frozenset, found)
+    ):
         raise AssertionError("clusters and pairs disagree")

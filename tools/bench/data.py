@@ -73,7 +73,10 @@ def distinct(draw: Iterator[Words], count: int, rng: np.random.Generator) -> Wor
 
 
 def clustered(seed: int, log2: int) -> Words:
-    """Return 2^log2 distinct keys in families of geometric size: members differ from their centre in 1 to 6 bits."""
+    """Return 2^log2 distinct keys in families of geometric size.
+
+    Members differ from their centre in 1 to 6 bits.
+    """
     rng = np.random.default_rng([seed, 1 << 40])
     count = 1 << log2
 

@@ -23,14 +23,21 @@ CORES = 2
 TASKS = {5_000_000: 8, 50_000_000: 2}  # of so many fingerprints each
 SMOKE_TASKS = {1 << 16: 2}
 SETTINGS = {
-    "spark.executor.memory": "1g", "spark.driver.memory": "512m", "spark.ui.enabled": "false",
-    "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.showConsoleProgress": "false",
+    "spark.executor.memory": "1g",
+    "spark.driver.memory": "512m",
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-}  # fmt: skip
+}
 
 
 def spark(bench: Bench) -> Result:
-    """Run plans by two processes, and by two executors of Spark: builds of 5 and 50 million a task, and a deduplication."""
+    """Run plans by two processes, and by two executors of Spark.
+
+    Builds of 5 and 50 million a task, and a deduplication.
+    """
     if not is_installed("pyspark") or shutil.which("java") is None:
         return {"left out": "needs pyspark and Java"}
     corpus = bench.folder / "corpus"
@@ -38,18 +45,25 @@ def spark(bench: Bench) -> Result:
     out: Result = {"executors": CORES, "documents": documents, "bytes": size}
     began = perf_counter()
     with _session(bench.folder) as session:
-        session.range(0, CORES, 1, CORES).mapInArrow(_as_they_are, "id bigint").collect()  # the workers have started
+        # the workers have started
+        session.range(0, CORES, 1, CORES).mapInArrow(_as_they_are, "id bigint").collect()
         out["seconds to start"] = round(perf_counter() - began, 1)
         for rows, count in (SMOKE_TASKS if bench.smoke else TASKS).items():
             sources = list(_keys(bench, rows, count))
 
             def build(folder: Path, sources: list[Path] = sources, rows: int = rows) -> Plan:
-                return plan_build(folder / "plan", sources, folder / "store", shard_rows=rows, part_bytes=1 << 40)
+                return plan_build(
+                    folder / "plan", sources, folder / "store", shard_rows=rows, part_bytes=1 << 40
+                )
 
             out[f"builds of {rows:,}"] = {"tasks": count, **_compared(bench, session, build)}
             for path in sources:
                 path.unlink()
-        out["dedup"] = _compared(bench, session, lambda folder: plan_dedup(folder / "plan", corpus, folder / "out", text="text"))
+        out["dedup"] = _compared(
+            bench,
+            session,
+            lambda folder: plan_dedup(folder / "plan", corpus, folder / "out", text="text"),
+        )
     for way in ("processes", "spark"):
         rate = ratio(size / 1e6, out["dedup"][f"processor seconds by {way}"], 1)
         out["dedup"][f"megabytes a second and core by {way}"] = rate
@@ -87,7 +101,8 @@ def _compared(bench: Bench, session: Any, make: Callable[[Path], Plan]) -> Resul
             began, used = perf_counter(), _processor_ticks()
             run(plan)
             took, ticks = perf_counter() - began, _processor_ticks()
-            # Workers of Spark that were idle may end meanwhile. Processes have ended, and are counted where they were waited for.
+            # Workers of Spark that were idle may end meanwhile. Processes have ended, and are
+            # counted where they were waited for.
             counted = ticks if way == "spark" else [os.getpid()]
             spent = sum(ticks[process] - used.get(process, 0) for process in counted)
             times[way].append((spent / os.sysconf("SC_CLK_TCK"), took))
@@ -97,7 +112,9 @@ def _compared(bench: Bench, session: Any, make: Callable[[Path], Plan]) -> Resul
     out: Result = {}
     for number, what in enumerate(("processor seconds", "seconds")):
         out |= {f"{what} by {way}": round(some[number], 2) for way, some in medians.items()}
-        out[f"{what}, spark to processes"] = ratio(medians["spark"][number], medians["processes"][number])
+        out[f"{what}, spark to processes"] = ratio(
+            medians["spark"][number], medians["processes"][number]
+        )
     return out
 
 
@@ -108,9 +125,12 @@ def _processor_ticks() -> dict[int, int]:
         with suppress(OSError):  # it has ended
             fields = path.read_text(encoding="latin-1").rpartition(")")[2].split()
             number = int(path.parent.name)
-            parents[number], used[number] = int(fields[1]), sum(map(int, fields[11:15]))  # with its children that were waited for
+            # with its children that were waited for
+            parents[number], used[number] = int(fields[1]), sum(map(int, fields[11:15]))
     own = {os.getpid()}
-    while more := {number for number, parent in parents.items() if parent in own and number not in own}:
+    while more := {
+        number for number, parent in parents.items() if parent in own and number not in own
+    }:
         own |= more
     return {number: used[number] for number in own}
 
@@ -126,9 +146,12 @@ def _session(folder: Path) -> Iterator[Any]:
     for path in Path(pyspark.__file__).parent.iterdir():
         (home / path.name).symlink_to(path)
     os.environ |= {
-        "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(folder / "scratch"), "SPARK_HOME": str(home),
-        "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable,
-    }  # fmt: skip
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(folder / "scratch"),
+        "SPARK_HOME": str(home),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
     builder = SparkSession.builder.master(f"local-cluster[{CORES},1,1024]").appName("fpstore")
     here = {"spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1])}
     for name, value in {**SETTINGS, **here}.items():

@@ -24,7 +24,10 @@ SLOW_QUERIES = 16  # of a rival that takes milliseconds
 
 
 class Case(NamedTuple):
-    """A set, a radius, and the blocks of FAISS's MultiHash that make it exact for it: their number, bits and flips."""
+    """A set, a radius, and the blocks of FAISS's MultiHash that make it exact for it.
+
+    Their number, bits and flips.
+    """
 
     width: int
     log2: int
@@ -34,7 +37,8 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case(64, 22, "uniform", 3, (4, 16, 0)),  # what inserts and merges of the others are compared with
+    # what inserts and merges of the others are compared with
+    Case(64, 22, "uniform", 3, (4, 16, 0)),
     Case(64, 24, "uniform", 5, (4, 16, 1)),
     Case(64, 24, "uniform", 7, (4, 16, 1)),
     Case(64, 24, "uniform", 8, (4, 16, 2)),
@@ -63,12 +67,17 @@ def families(rng: np.random.Generator, count: int, width: int) -> Bytes:
     for _ in range(width // 16):
         places = rng.integers(0, width, count)
         wanted = rng.random(count) < 0.5
-        out[np.arange(count), places // 8] ^= np.where(wanted, 0x80 >> (places % 8), 0).astype(np.uint8)
+        out[np.arange(count), places // 8] ^= np.where(wanted, 0x80 >> (places % 8), 0).astype(
+            np.uint8
+        )
     return out
 
 
 def picture(rng: np.random.Generator, count: int, width: int) -> Bytes:
-    """Return fingerprints like perceptual hashes: half of the bits set, neighbours correlated, some bits likelier than others."""
+    """Return fingerprints like perceptual hashes.
+
+    Half of the bits set, neighbours correlated, some bits likelier than others.
+    """
     bias = rng.normal(0, 0.5, width).astype(np.float32)
     parts = []
     for start in range(0, count, CHUNK):
@@ -119,13 +128,17 @@ def radii(bench: Bench) -> Result:
     for width, default, wanted in RADII:
         log2 = bench.log2(default)
         rows = uniform(np.random.default_rng([bench.seed, width]), 1 << log2, width)
-        points = [_point(bench, rows, width, radius) for radius in (wanted[:3] if bench.smoke else wanted)]
+        points = [
+            _point(bench, rows, width, radius) for radius in (wanted[:3] if bench.smoke else wanted)
+        ]
         out[str(width)] = {"log2": log2, "points": points}
     return out
 
 
 def _point(bench: Bench, rows: Bytes, width: int, radius: int) -> Result:
-    queries = near(np.random.default_rng([bench.seed, radius]), rows, 64 if bench.smoke else 4096, radius)
+    queries = near(
+        np.random.default_rng([bench.seed, radius]), rows, 64 if bench.smoke else 4096, radius
+    )
     path = bench.folder / "radii.fps"
     with fpstore.build(path, rows, width=width, radius=radius, overwrite=True) as store:
         batch = bench.fitting(lambda q: store.probe_many(q, threads=1), queries)
@@ -145,7 +158,10 @@ def _point(bench: Bench, rows: Bytes, width: int, radius: int) -> Result:
 
 
 def far(bench: Bench) -> Result:
-    """Probe sets of each case with the design that `auto` takes, or those asked for; every answer is checked."""
+    """Probe sets of each case with the design that `auto` takes, or those asked for.
+
+    Every answer is checked.
+    """
     out: Result = {}
     last: tuple[Any, ...] = ()
     rows = np.empty((0, 0), np.uint8)
@@ -154,20 +170,28 @@ def far(bench: Bench) -> Result:
             continue
         log2 = bench.log2(case.log2)
         if last != (case.width, log2, case.kind):
-            rows = KINDS[case.kind](np.random.default_rng([bench.seed, case.width]), 1 << log2, case.width)
+            rows = KINDS[case.kind](
+                np.random.default_rng([bench.seed, case.width]), 1 << log2, case.width
+            )
             last = case.width, log2, case.kind
         for design in bench.designs("auto"):
             name = f"{case.width} bits, 2^{log2} {case.kind}, radius {case.radius}"
-            out[name if design == "auto" else f"{name}, {design}"] = _measure(bench, case, rows, design)
+            out[name if design == "auto" else f"{name}, {design}"] = _measure(
+                bench, case, rows, design
+            )
     return out
 
 
 def _measure(bench: Bench, case: Case, rows: Bytes, design: str) -> Result:
     rng = np.random.default_rng([bench.seed, case.radius])
-    queries = near(rng, rows, 64 if bench.smoke else min(bench.options.queries, MOST_QUERIES), case.radius)
+    queries = near(
+        rng, rows, 64 if bench.smoke else min(bench.options.queries, MOST_QUERIES), case.radius
+    )
     path = bench.folder / "far.fps"
     start = time.perf_counter()
-    store = fpstore.build(path, rows, width=case.width, radius=case.radius, design=design, overwrite=True)
+    store = fpstore.build(
+        path, rows, width=case.width, radius=case.radius, design=design, overwrite=True
+    )
     built = time.perf_counter() - start
     with store:
         batch = bench.fitting(lambda q: store.probe_many(q, threads=1), queries)
@@ -179,7 +203,15 @@ def _measure(bench: Bench, case: Case, rows: Bytes, design: str) -> Result:
         alone = bench.seconds(lambda: [store.probe(number) for number in numbers])
         answers = store.probe_many(batch, threads=1)
         scans = queries[:SCANNED]
-        scan = bench.seconds(lambda: [store.scan(scans[i : i + 1], case.radius, threads=1) for i in range(SCANNED)], 1) / SCANNED
+        scan = (
+            bench.seconds(
+                lambda: [
+                    store.scan(scans[i : i + 1], case.radius, threads=1) for i in range(SCANNED)
+                ],
+                1,
+            )
+            / SCANNED
+        )
         _check(store, queries[:CHECKED], case.radius)
         stats = store.stats()
         out: Result = {
@@ -200,7 +232,11 @@ def _measure(bench: Bench, case: Case, rows: Bytes, design: str) -> Result:
 
 def _changed(bench: Bench, path: Path, case: Case) -> Result:
     """Insert rows at once, probe what is new alone, and merge."""
-    new = uniform(np.random.default_rng([bench.seed, case.width, 1]), 256 if bench.smoke else INSERTED, case.width)
+    new = uniform(
+        np.random.default_rng([bench.seed, case.width, 1]),
+        256 if bench.smoke else INSERTED,
+        case.width,
+    )
     with fpstore.open(path, "r+", sync="batch") as store:
         start = time.perf_counter()
         store.insert(new)
@@ -219,12 +255,21 @@ def _changed(bench: Bench, path: Path, case: Case) -> Result:
 
 def _check(store: fpstore.Store, queries: Bytes, radius: int) -> None:
     """Compare answers of look-ups, of one query and of many, with those of a scan."""
-    expected = [[(m.fingerprint, m.distance) for m in found] for found in store.scan(queries, radius)]
-    for found in (store.probe_many(queries, radius), [store.probe(query.tobytes(), radius) for query in queries]):
-        assert [[(m.fingerprint, m.distance) for m in matches] for matches in found] == expected, "look-ups differ from a scan"
+    expected = [
+        [(m.fingerprint, m.distance) for m in found] for found in store.scan(queries, radius)
+    ]
+    for found in (
+        store.probe_many(queries, radius),
+        [store.probe(query.tobytes(), radius) for query in queries],
+    ):
+        assert [[(m.fingerprint, m.distance) for m in matches] for matches in found] == expected, (
+            "look-ups differ from a scan"
+        )
 
 
-def _rivals(bench: Bench, case: Case, rows: Bytes, queries: Bytes, ours: float, store: fpstore.Store) -> Result:
+def _rivals(
+    bench: Bench, case: Case, rows: Bytes, queries: Bytes, ours: float, store: fpstore.Store
+) -> Result:
     try:
         import faiss
     except ImportError:
@@ -235,7 +280,9 @@ def _rivals(bench: Bench, case: Case, rows: Bytes, queries: Bytes, ours: float, 
     asked = queries[:SLOW_QUERIES]
     ids = len(store.probe_many(asked, case.radius).read_ids()[1])
     rivals: dict[str, Callable[[], Any]] = {
-        f"IndexBinaryMultiHash {blocks} x {bits}, nflip {flips}": lambda: faiss.IndexBinaryMultiHash(case.width, blocks, bits),
+        f"IndexBinaryMultiHash {blocks} x {bits}, nflip {flips}": lambda: (
+            faiss.IndexBinaryMultiHash(case.width, blocks, bits)
+        ),
         "IndexBinaryFlat": lambda: faiss.IndexBinaryFlat(case.width),
     }
     for name, make in rivals.items():

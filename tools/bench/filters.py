@@ -1,4 +1,7 @@
-"""The operation filters: what filters cost in bytes, builds and merges, and what they save, by their bits for each prefix."""
+"""The operation filters.
+
+What filters cost in bytes, builds and merges, and what they save, by their bits for each prefix.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,16 @@ def filter_sizes(bench: Bench) -> Result:
     """Probe two tables whose filters have some bits for each prefix, by queries of which hardly any has a match."""
     log2 = bench.log2()
     keys = bench.keys("uniform", log2)
-    absent = random_words(np.random.default_rng(bench.seed + 1), SMALL_BATCH if bench.smoke else LARGE_BATCH)
-    return {"n": 1 << log2, **{codec: {bits: _measured(bench, keys, codec, bits, absent) for bits in BITS} for codec in CODECS}}
+    absent = random_words(
+        np.random.default_rng(bench.seed + 1), SMALL_BATCH if bench.smoke else LARGE_BATCH
+    )
+    return {
+        "n": 1 << log2,
+        **{
+            codec: {bits: _measured(bench, keys, codec, bits, absent) for bits in BITS}
+            for codec in CODECS
+        },
+    }
 
 
 def _measured(bench: Bench, keys: Words, codec: str, bits: int, absent: Words) -> Result:
@@ -35,7 +46,9 @@ def _measured(bench: Bench, keys: Words, codec: str, bits: int, absent: Words) -
     try:
 
         def build() -> None:
-            fpstore.build(path, keys, design="flip-2", codec=codec, filter=bits > 0, threads=1, overwrite=True).close()
+            fpstore.build(
+                path, keys, design="flip-2", codec=codec, filter=bits > 0, threads=1, overwrite=True
+            ).close()
 
         out["build_seconds"] = round(bench.seconds(build), 3)
         out["merge_seconds"] = round(_merge_seconds(bench, path), 3)
@@ -43,7 +56,10 @@ def _measured(bench: Bench, keys: Words, codec: str, bits: int, absent: Words) -
     finally:
         filters.BITS_PER_PREFIX = usual
         filters.filter_shapes.cache_clear()
-    small = [absent[i * SMALL_BATCH :][:SMALL_BATCH] for i in range(min(SMALL_BATCHES, len(absent) // SMALL_BATCH))]
+    small = [
+        absent[i * SMALL_BATCH :][:SMALL_BATCH]
+        for i in range(min(SMALL_BATCHES, len(absent) // SMALL_BATCH))
+    ]
     alone = absent[: 64 if bench.smoke else SINGLE].tolist()
     with fpstore.open(path) as store:
         sizes = store.stats()["bytes"]
@@ -51,10 +67,15 @@ def _measured(bench: Bench, keys: Words, codec: str, bits: int, absent: Words) -
             **out,
             "filter_bytes_per_fingerprint": round(sizes["filters"] / len(keys), 2),
             "microseconds_in_small_batches": microseconds(
-                bench.seconds(lambda: [store.probe_many(batch, threads=1) for batch in small]), len(small) * SMALL_BATCH
+                bench.seconds(lambda: [store.probe_many(batch, threads=1) for batch in small]),
+                len(small) * SMALL_BATCH,
             ),
-            "microseconds": microseconds(bench.seconds(lambda: store.probe_many(absent, threads=1)), len(absent)),
-            "single_microseconds": microseconds(bench.seconds(lambda: [store.probe(query) for query in alone]), len(alone)),
+            "microseconds": microseconds(
+                bench.seconds(lambda: store.probe_many(absent, threads=1)), len(absent)
+            ),
+            "single_microseconds": microseconds(
+                bench.seconds(lambda: [store.probe(query) for query in alone]), len(alone)
+            ),
         }
 
 

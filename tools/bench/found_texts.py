@@ -26,27 +26,43 @@ def found_texts(bench: Bench) -> Result:
             out[name] = str(error)
     own = out["fpstore"]
     for other in (found for found in out.values() if isinstance(found, dict) and found is not own):
-        other["fpstore_builds_faster"] = ratio(own["megabytes_per_second"], other["megabytes_per_second"], 1)
-        other["fpstore_finds_faster"] = ratio(other["probe_microseconds"], own["probe_microseconds"], 1)
+        other["fpstore_builds_faster"] = ratio(
+            own["megabytes_per_second"], other["megabytes_per_second"], 1
+        )
+        other["fpstore_finds_faster"] = ratio(
+            other["probe_microseconds"], own["probe_microseconds"], 1
+        )
         other["bytes_to_fpstore"] = ratio(other["bytes_per_document"], own["bytes_per_document"], 1)
     return out
 
 
 def _one(bench: Bench, tool: TextIndex, made: Corpus) -> Result:
-    """Build and look up with one thread, in the least processor time of some runs. A query is a text, whose answer is ids."""
+    """Build and look up with one thread, in the least processor time of some runs.
+
+    A query is a text, whose answer is ids.
+    """
     some = made.texts[-tool.timed_texts :]
     prepared = tool.prepared(some)
     built = bench.processor_seconds(lambda: tool.build(prepared))
     tool.take(made.texts)
-    rows = np.random.default_rng([bench.seed, 1 << 50]).permutation(np.arange(made.first_copy, len(made.texts)))
+    rows = np.random.default_rng([bench.seed, 1 << 50]).permutation(
+        np.arange(made.first_copy, len(made.texts))
+    )
     rows = np.sort(rows[: tool.queries])
-    out: Result = {"megabytes_per_second": round(sum(map(len, some)) / built / 1e6, 1), "built_texts": len(some)}
+    out: Result = {
+        "megabytes_per_second": round(sum(map(len, some)) / built / 1e6, 1),
+        "built_texts": len(some),
+    }
     for threshold in THRESHOLDS:
         look_up = tool.found(threshold)
-        out[f"threshold {threshold}"] = _quality([look_up(made.texts[row]) for row in rows.tolist()], rows, made, threshold)
+        out[f"threshold {threshold}"] = _quality(
+            [look_up(made.texts[row]) for row in rows.tolist()], rows, made, threshold
+        )
         if threshold == TIMED_THRESHOLD:
             asked = [made.texts[row] for row in rows[:TIMED_QUERIES].tolist()]
-            took = bench.processor_seconds(lambda look_up=look_up, asked=asked: list(map(look_up, asked)))  # type: ignore[misc]
+            took = bench.processor_seconds(
+                lambda look_up=look_up, asked=asked: list(map(look_up, asked))  # type: ignore[misc]
+            )
             out["probe_microseconds"] = microseconds(took, len(asked), 1)
             out["bytes_per_document"] = round(tool.bytes / len(made.texts), 1)
             out |= _parts(bench, tool, asked)
@@ -57,15 +73,26 @@ def _parts(bench: Bench, tool: TextIndex, asked: list[str]) -> Result:
     """Return what signing takes of the look-ups, and look-ups of many at once, of tools that have these."""
     out: Result = {}
     if tool.sign(asked[0]) is not None:
-        out["of_these_signing"] = microseconds(bench.processor_seconds(lambda: list(map(tool.sign, asked))), len(asked), 1)
+        out["of_these_signing"] = microseconds(
+            bench.processor_seconds(lambda: list(map(tool.sign, asked))), len(asked), 1
+        )
     if tool.found_in_batch(asked) is not None:
-        out["batch_microseconds"] = microseconds(bench.processor_seconds(lambda: tool.found_in_batch(asked)), len(asked), 1)
+        out["batch_microseconds"] = microseconds(
+            bench.processor_seconds(lambda: tool.found_in_batch(asked)), len(asked), 1
+        )
     return out
 
 
 def _quality(found: list[list[int]], rows: np.ndarray, made: Corpus, threshold: float) -> Result:
     """Return recall and precision of pairs: each query with what was there before it."""
-    pairs = np.array([(row, other) for row, some in zip(rows.tolist(), found, strict=True) for other in set(some) if other < row])
+    pairs = np.array(
+        [
+            (row, other)
+            for row, some in zip(rows.tolist(), found, strict=True)
+            for other in set(some)
+            if other < row
+        ]
+    )
     pairs = np.unique(pairs.reshape(-1, 2).astype(np.int64), axis=0)
     right = made.similarities_of(pairs)
     asked = np.isin(made.pairs[:, 0], rows)

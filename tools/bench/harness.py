@@ -1,4 +1,7 @@
-"""The common parts of all operations: scratch folder, stores, clocks, and the description of the machine."""
+"""The common parts of all operations.
+
+Scratch folder, stores, clocks, and the description of the machine.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ RUN_SECONDS = 10.0  # a timed run takes fewer queries when it would take longer
 PILOT_QUERIES = 16
 SMOKE_LOG2 = 14
 SMOKE_QUERIES = 256
-TEMPORARY_BYTES = 26  # a row of a build that does not fit into memory: sorted columns of 24, and what is left of the parts
+# a row of a build that does not fit into memory: sorted columns of 24, and what is left of the
+# parts
+TEMPORARY_BYTES = 26
 ARRAY_LOG2 = 26  # larger sets are generated in chunks
 
 
@@ -48,7 +53,11 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.options, self.folder = options, folder
-        self.seed, self.repeats, self.smoke = options.seed, 1 if options.smoke else options.repeats, options.smoke
+        self.seed, self.repeats, self.smoke = (
+            options.seed,
+            1 if options.smoke else options.repeats,
+            options.smoke,
+        )
         self.report: Result = {}
         self._stores: dict[str, fpstore.Store] = {}
         self._keys: tuple[str, int, Words] | None = None
@@ -68,7 +77,10 @@ class Bench:
 
     def packed(self, design: str) -> list[tuple[str, str]]:
         """Return each codec asked for, with the name under which a design packed by it is reported."""
-        return [(codec, design if codec == HUFFMAN else f"{design}, {codec}") for codec in self.options.codecs]
+        return [
+            (codec, design if codec == HUFFMAN else f"{design}, {codec}")
+            for codec in self.options.codecs
+        ]
 
     def keys(self, kind: str, log2: int) -> Words:
         """Return a set of keys; the last one made is kept."""
@@ -95,7 +107,9 @@ class Bench:
             else:
                 source = self.keys(kind, log2)
             path = self.folder / f"{name}.fps"
-            self._stores[name] = fpstore.build(path, source, design=design, memory=self.options.memory, **options)
+            self._stores[name] = fpstore.build(
+                path, source, design=design, memory=self.options.memory, **options
+            )
         return self._stores[name]
 
     def forget(self, *keep: fpstore.Store) -> None:
@@ -114,10 +128,17 @@ class Bench:
         return f"needs {need >> 20} MiB of disk, {free >> 20} are free" if need > free else ""
 
     def seconds(self, work: Callable[[], object], repeats: int | None = None) -> float:
-        """Median time of the work (or the least processor time), after one run that does not count. A smoke run does it once."""
+        """Median time of the work (or the least processor time), after one run that does not count.
+
+        A smoke run does it once.
+        """
         if not self.smoke:
             work()
-        clock, typical = (time.process_time, min) if self.options.processor_time else (time.perf_counter, statistics.median)
+        clock, typical = (
+            (time.process_time, min)
+            if self.options.processor_time
+            else (time.perf_counter, statistics.median)
+        )
         times = []
         for _ in range(1 if self.smoke else repeats or self.repeats):
             start = clock()
@@ -126,7 +147,10 @@ class Bench:
         return typical(times)
 
     def processor_seconds(self, work: Callable[[], object], repeats: int | None = None) -> float:
-        """Least processor time of some runs of the work: for figures that other work on the machine shall not change."""
+        """Least processor time of some runs of the work.
+
+        For figures that other work on the machine shall not change.
+        """
         times = []
         for _ in range(1 if self.smoke else repeats or self.repeats):
             start = time.process_time()
@@ -145,7 +169,9 @@ class Bench:
             took = time.perf_counter() - start
             # A larger batch may take less time a query: it is tried as long as that is cheap.
             if count >= len(queries) or took > RUN_SECONDS / 8:
-                return queries[: max(PILOT_QUERIES, int(RUN_SECONDS / max(took / len(pilot), 1e-9)))]
+                return queries[
+                    : max(PILOT_QUERIES, int(RUN_SECONDS / max(took / len(pilot), 1e-9)))
+                ]
             count *= 4
 
 
@@ -197,7 +223,8 @@ class Growth:
 
     @staticmethod
     def _trim() -> None:
-        # What was freed earlier goes back to the system, or it would be used again and not be seen to grow.
+        # What was freed earlier goes back to the system, or it would be used again and not be seen
+        # to grow.
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -224,7 +251,10 @@ class Peak:
 
 
 def run_child(task: Result, watched: Path | None = None) -> Result:
-    """Do a task of bench.child in a process of its own; its result, and the most bytes seen in a folder meanwhile."""
+    """Do a task of bench.child in a process of its own.
+
+    Its result, and the most bytes seen in a folder meanwhile.
+    """
     command = [sys.executable, "-P", "-m", "bench.child", json.dumps(task)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
     most = 0
@@ -291,7 +321,9 @@ def machine() -> Result:
         "processors": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.release()}",
-        "transparent_huge_pages": pages.read_text(encoding="ascii").strip() if pages.exists() else None,
+        "transparent_huge_pages": pages.read_text(encoding="ascii").strip()
+        if pages.exists()
+        else None,
         "isa": _kernel.isa(),
         "available_isas": _kernel.available_isas(),
     }

@@ -1,4 +1,7 @@
-"""Operation on fingerprints of texts: bytes hashed per second, beside the package simhash (hash)."""
+"""Operation on fingerprints of texts.
+
+Bytes hashed per second, beside the package simhash (hash).
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,13 @@ from bench.harness import Bench, Result, ratio
 from bench.rivals import MissingError
 
 MOST_BYTES, SMOKE_BYTES = 64 << 20, 1 << 18
-MOST_CHARS = 20_000  # of a text that the rival takes: with a feature more than 255 times it fails under NumPy 2
+# of a text that the rival takes: with a feature more than 255 times it fails under NumPy 2
+MOST_CHARS = 20_000
 RIVAL_TEXTS = 200
 CHINESE_REPEATS = 8
-SMOKE_CHINESE = ["\u72d0\u72f8\u770b\u89c1\u4e4c\u9e26\u53fc\u7740\u5976\u916a\uff0c\u98de\u8d70\u4e86\u3002" * 9] * 99
+SMOKE_CHINESE = [
+    "\u72d0\u72f8\u770b\u89c1\u4e4c\u9e26\u53fc\u7740\u5976\u916a\uff0c\u98de\u8d70\u4e86\u3002" * 9
+] * 99
 
 MAKERS: dict[str, dict[str, fpstore.SimHash | fpstore.MinHash]] = {
     "english": {
@@ -38,12 +44,19 @@ ACCENTS = str.maketrans("aeiou", "\u00e0\u00e9\u00ee\u00f6\u00fc")
 
 
 def hash_(bench: Bench) -> Result:
-    """Hash real texts with one thread and with two: sources and documentation of this machine; Chinese ones from Debian."""
+    """Hash real texts with one thread and with two: sources and documentation of this machine.
+
+    Chinese ones from Debian.
+    """
     english = texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES)
     chinese = SMOKE_CHINESE if bench.smoke else _chinese(bench) * CHINESE_REPEATS
     out: Result = {}
     accents = [text.translate(ACCENTS) for text in english]
-    for language, texts in (("english", english), ("english with accents", accents), ("chinese", chinese)):
+    for language, texts in (
+        ("english", english),
+        ("english with accents", accents),
+        ("chinese", chinese),
+    ):
         size = _bytes(texts)
         for name, maker in MAKERS[language].items():
             one, two = (_seconds(bench, maker, texts, threads) for threads in (1, 2))
@@ -53,27 +66,39 @@ def hash_(bench: Bench) -> Result:
                 "two_threads_faster": ratio(one, two),
             }
     try:
-        out["package simhash"] = _package(bench, [text[:MOST_CHARS] for text in english[:: max(len(english) // RIVAL_TEXTS, 1)]])
+        out["package simhash"] = _package(
+            bench, [text[:MOST_CHARS] for text in english[:: max(len(english) // RIVAL_TEXTS, 1)]]
+        )
     except MissingError as error:
         out["package simhash"] = str(error)
     return out
 
 
-def _seconds(bench: Bench, maker: fpstore.SimHash | fpstore.MinHash, texts: list[str], threads: int) -> float:
+def _seconds(
+    bench: Bench, maker: fpstore.SimHash | fpstore.MinHash, texts: list[str], threads: int
+) -> float:
     return bench.seconds(lambda: maker.fingerprints(texts, empty="mask", threads=threads))
 
 
 def _chinese(bench: Bench) -> list[str]:
-    return [text for name in ("chinese", "classical") for text in corpora.texts_of(name, bench.folder)]
+    return [
+        text for name in ("chinese", "classical") for text in corpora.texts_of(name, bench.folder)
+    ]
 
 
 def _package(bench: Bench, texts: list[str]) -> Result:
-    """Compare with the package on the same texts: its default features are four successive word characters, counted."""
+    """Compare with the package on the same texts.
+
+    Its default features are four successive word characters, counted.
+    """
     try:
         import simhash
     except ImportError as error:
         raise MissingError("simhash is missing: pip install simhash") from error
-    same, own = fpstore.SimHash.of_simhash_package(), fpstore.SimHash(shingle="chars", size=4, weighting="count")
+    same, own = (
+        fpstore.SimHash.of_simhash_package(),
+        fpstore.SimHash(shingle="chars", size=4, weighting="count"),
+    )
     taken = [text for text in texts if max(same.features(text).values(), default=0) < 256]
     if same.fingerprints(taken).tolist() != [simhash.Simhash(text).value for text in taken]:
         raise AssertionError("the package simhash makes other fingerprints")

@@ -1,4 +1,7 @@
-"""Operation on fingerprints of pictures: ImageReader beside Pillow's decoding of the same files, one thread and two (images)."""
+"""Operation on fingerprints of pictures.
+
+ImageReader beside Pillow's decoding of the same files, one thread and two (images).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ Pixels = npt.NDArray[np.uint8]
 
 
 def images(bench: Bench) -> Result:
-    """Hash drawn JPEG pictures of 640 x 480 to 1280 x 960, beside Pillow's decoding alone; one thread and two."""
+    """Hash drawn JPEG pictures of 640 x 480 to 1280 x 960, beside Pillow's decoding alone.
+
+    One thread and two.
+    """
     folder = bench.folder / "images"
     folder.mkdir()
     pixels = _draw(folder, bench)
@@ -51,7 +57,9 @@ def images(bench: Bench) -> Result:
     }
     for method, width in SETTINGS:
         try:
-            out[f"{method} {width}"] = _method(bench, folder, files, fpstore.ImageHash(method=method, width=width))
+            out[f"{method} {width}"] = _method(
+                bench, folder, files, fpstore.ImageHash(method=method, width=width)
+            )
         except fpstore.MissingExtraError as error:
             out[f"{method} {width}"] = str(error)
     shutil.rmtree(folder)
@@ -59,10 +67,18 @@ def images(bench: Bench) -> Result:
 
 
 def _method(bench: Bench, folder: Path, files: list[Path], hasher: fpstore.ImageHash) -> Result:
-    """Return how fast a method is, in turn with decoding: what else the machine does then falls on both."""
+    """Return how fast a method is, in turn with decoding.
+
+    What else the machine does then falls on both.
+    """
     _check(folder, files, hasher)
     decoding, one, two = _medians(
-        bench, [lambda: _decode(files, 1), lambda: _read(folder, hasher, 1), lambda: _read(folder, hasher, 2)]
+        bench,
+        [
+            lambda: _decode(files, 1),
+            lambda: _read(folder, hasher, 1),
+            lambda: _read(folder, hasher, 2),
+        ],
     )
     return {
         "pictures_per_second": round(len(files) / one, 1),
@@ -98,7 +114,9 @@ def _read(folder: Path, hasher: fpstore.ImageHash, threads: int) -> dict[str, by
     """Return the fingerprint of each file as bytes."""
     found: dict[str, bytes] = {}
     for chunk in ImageReader(folder, hasher, threads=threads):
-        found |= {name: row.tobytes() for name, row in zip(_names(chunk), chunk.fingerprints, strict=True)}
+        found |= {
+            name: row.tobytes() for name, row in zip(_names(chunk), chunk.fingerprints, strict=True)
+        }
     return found
 
 
@@ -117,7 +135,8 @@ def _check(folder: Path, files: list[Path], hasher: fpstore.ImageHash) -> None:
     for file in files[:CHECKED]:
         with Image.open(file) as picture:
             if hasher.method == "pdq":
-                picture.thumbnail((1024, 1024))  # larger ones are hashed after they were made smaller, by `ImageHash` alone
+                # larger ones are hashed after they were made smaller, by `ImageHash` alone
+                picture.thumbnail((1024, 1024))
             taken = picture if hasher.method == "pdq" else file
             if str(file) in found and hasher.fingerprint(taken) != _of_package(picture, hasher):
                 raise AssertionError(f"{hasher.method}: the package gives another fingerprint")
@@ -131,13 +150,23 @@ def _of_package(picture: Any, hasher: fpstore.ImageHash) -> int:
         return int("".join(map(str, bits)), 2)
     import imagehash
 
-    names = {"perceptual": "phash", "difference": "dhash", "average": "average_hash", "wavelet": "whash"}
-    made = getattr(imagehash, names[hasher.method])(picture, hash_size=8 if hasher.width == 64 else 16)
+    names = {
+        "perceptual": "phash",
+        "difference": "dhash",
+        "average": "average_hash",
+        "wavelet": "whash",
+    }
+    made = getattr(imagehash, names[hasher.method])(
+        picture, hash_size=8 if hasher.width == 64 else 16
+    )
     return int(str(made), 16)
 
 
 def _draw(folder: Path, bench: Bench) -> int:
-    """Write pictures of seeded scenes, each a part of a canvas with light and colours of its own; return their pixels."""
+    """Write pictures of seeded scenes, each a part of a canvas with light and colours of its own.
+
+    Return their pixels.
+    """
     from PIL import Image
 
     rng = np.random.default_rng([bench.seed, len("images")])
@@ -149,7 +178,9 @@ def _draw(folder: Path, bench: Bench) -> int:
         x, y = int(rng.integers(CANVAS[0] - width + 1)), int(rng.integers(CANVAS[1] - height + 1))
         part = canvas[y : y + height, x : x + width, rng.permutation(3)]
         darker = part[:, :: int(rng.choice([-1, 1]))] * rng.uniform(0.6, 1.0)
-        Image.fromarray(darker.astype(np.uint8)).save(folder / f"{number:05}.jpg", "JPEG", quality=QUALITY)
+        Image.fromarray(darker.astype(np.uint8)).save(
+            folder / f"{number:05}.jpg", "JPEG", quality=QUALITY
+        )
         pixels += width * height
     return pixels
 
@@ -165,7 +196,12 @@ def _canvases(rng: np.random.Generator, count: int) -> Iterator[Pixels]:
         draw = ImageDraw.Draw(picture)
         for _ in range(SHAPES):
             x, y = int(rng.integers(width)), int(rng.integers(height))
-            box = (x, y, x + int(rng.integers(8, width // 6)), y + int(rng.integers(8, height // 6)))
+            box = (
+                x,
+                y,
+                x + int(rng.integers(8, width // 6)),
+                y + int(rng.integers(8, height // 6)),
+            )
             colour = tuple(rng.integers(0, 256, 3).tolist())
             (draw.ellipse if rng.random() < 0.5 else draw.rectangle)(box, fill=colour)
         soft = np.asarray(picture.filter(ImageFilter.GaussianBlur(1.2)), np.float32)

@@ -1,4 +1,7 @@
-"""The operation jobs: what cleans a corpus of real texts, in megabytes a second of one thread; MinHashes by others."""
+"""The operation jobs: what cleans a corpus of real texts, in megabytes a second of one thread.
+
+MinHashes by others.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,25 @@ FUNCTIONS = 128
 
 
 def jobs(bench: Bench) -> Result:
-    """Deduplicate, verify, decontaminate, and remove boilerplate from texts of this machine; make MinHashes as others do."""
+    """Deduplicate, verify, decontaminate, and remove boilerplate from texts of this machine.
+
+    Make MinHashes as others do.
+    """
     roots = (bench.options.texts,) if bench.options.texts else None
     texts = texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES, roots=roots)
     size = _bytes(texts)
-    lines, parquet, questions = (bench.folder / name for name in ("corpus.jsonl", "corpus.parquet", "questions.jsonl"))
+    lines, parquet, questions = (
+        bench.folder / name for name in ("corpus.jsonl", "corpus.parquet", "questions.jsonl")
+    )
     lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8")
     pq.write_table(pa.table({"text": texts}), parquet)
     asked, ngrams = _questions(texts)
     questions.write_text("".join(json.dumps({"text": text}) + "\n" for text in asked), "utf-8")
 
     def dedup(**how: Any) -> Callable[[], object]:
-        return lambda: fpstore.dedup(lines, bench.folder / "out.jsonl", text="text", threads=1, overwrite=True, **how)
+        return lambda: fpstore.dedup(
+            lines, bench.folder / "out.jsonl", text="text", threads=1, overwrite=True, **how
+        )
 
     def boilerplate(unit: str) -> Callable[[], object]:
         return lambda: fpstore.remove_boilerplate(
@@ -42,7 +52,9 @@ def jobs(bench: Bench) -> Result:
         "dedup": dedup(),
         "dedup, bands": dedup(search="bands"),
         "dedup, verified": dedup(verify=True),
-        "dedup of Parquet": lambda: fpstore.dedup(parquet, bench.folder / "out.parquet", text="text", threads=1, overwrite=True),
+        "dedup of Parquet": lambda: fpstore.dedup(
+            parquet, bench.folder / "out.parquet", text="text", threads=1, overwrite=True
+        ),
         "decontaminate": lambda: fpstore.decontaminate(lines, questions, text="text", threads=1),
         "boilerplate, paragraphs": boilerplate("paragraph"),
         "boilerplate, lines": boilerplate("line"),
@@ -52,7 +64,9 @@ def jobs(bench: Bench) -> Result:
         out[name] = {"megabytes_per_second": round(size / bench.seconds(one) / 1e6, 1)}
     verified, plain = (out[name]["megabytes_per_second"] for name in ("dedup, verified", "dedup"))
     out["dedup, verified"]["seconds_to_dedup"] = ratio(plain, verified)
-    return out | {"minhash": _minhashes(bench, texts[:: max(len(texts) // RIVAL_TEXTS, 1)][:RIVAL_TEXTS])}
+    return out | {
+        "minhash": _minhashes(bench, texts[:: max(len(texts) // RIVAL_TEXTS, 1)][:RIVAL_TEXTS])
+    }
 
 
 def _questions(texts: list[str]) -> tuple[list[str], int]:
@@ -67,7 +81,10 @@ def _questions(texts: list[str]) -> tuple[list[str], int]:
 
 
 def _minhashes(bench: Bench, texts: list[str]) -> Result:
-    """Make MinHashes of the same texts, cut into runs of three words: 256 functions here, 128 there."""
+    """Make MinHashes of the same texts, cut into runs of three words.
+
+    256 functions here, 128 there.
+    """
     size, minhash = _bytes(texts), fpstore.MinHash()
     own = bench.seconds(lambda: minhash.fingerprints(texts, empty="mask", threads=1))
     out: Result = {"fpstore": {"megabytes_per_second": round(size / own / 1e6, 1)}}
@@ -77,7 +94,10 @@ def _minhashes(bench: Bench, texts: list[str]) -> Result:
         except ImportError as error:
             out[name] = f"{error.name} is missing: pip install {error.name}"
             continue
-        out[name] = {"megabytes_per_second": round(size / took / 1e6, 1), "to_fpstore": ratio(took, own)}
+        out[name] = {
+            "megabytes_per_second": round(size / took / 1e6, 1),
+            "to_fpstore": ratio(took, own),
+        }
     return out
 
 

@@ -21,8 +21,15 @@ def sizes(bench: Bench) -> Result:
     """All bytes of a table per fingerprint against the limit, as built and as computed, at several sizes of blocks and widths."""
     out: Result = {}
     for log2 in (bench.log2(),) if bench.smoke or bench.options.log2 else (22, 24, 26):
-        for codec, block_bytes in ((HUFFMAN, 1024), (HUFFMAN, 512), (ELIAS_FANO, 512), (ELIAS_FANO, 256)):
-            store = bench.store("flip-1", "uniform", log2, block_bytes=block_bytes, codec=codec, radius=0)
+        for codec, block_bytes in (
+            (HUFFMAN, 1024),
+            (HUFFMAN, 512),
+            (ELIAS_FANO, 512),
+            (ELIAS_FANO, 256),
+        ):
+            store = bench.store(
+                "flip-1", "uniform", log2, block_bytes=block_bytes, codec=codec, radius=0
+            )
             stats = store.stats()
             out[f"2^{log2}, {codec}, {block_bytes}"] = {
                 "bits_per_fingerprint": round(stats["bits_per_fingerprint"], 3),
@@ -31,16 +38,29 @@ def sizes(bench: Bench) -> Result:
                 "ids_bytes_per_fingerprint": round(stats["bytes_per_fingerprint"]["ids"], 3),
             }
             bench.forget()
-    return {**out, **_sizes_of_widths(bench), "computed": {codec: _computed(codec) for codec in (HUFFMAN, ELIAS_FANO)}}
+    return {
+        **out,
+        **_sizes_of_widths(bench),
+        "computed": {codec: _computed(codec) for codec in (HUFFMAN, ELIAS_FANO)},
+    }
 
 
 def _computed(codec: str) -> Result:
     """Compute sizes of uniform fingerprints of 64 bits, most of them too many to build here, by the estimate of the planner."""
     blocks = Blocks(DEFAULT_BLOCK_BYTES, codec)
     out: Result = {}
-    for name, n in {"2^26": 1 << 26, "10^9": 10**9, "2^30": 1 << 30, "2^33": 1 << 33, "2^36": 1 << 36}.items():
+    for name, n in {
+        "2^26": 1 << 26,
+        "10^9": 10**9,
+        "2^30": 1 << 30,
+        "2^33": 1 << 33,
+        "2^36": 1 << 36,
+    }.items():
         bits = table_bits(n, blocks)
-        out[name] = {"bits_per_fingerprint": round(bits, 2), "share_of_raw": round(bits / WORD_BITS, 3)}
+        out[name] = {
+            "bits_per_fingerprint": round(bits, 2),
+            "share_of_raw": round(bits / WORD_BITS, 3),
+        }
     log2 = 26.0
     while table_bits(round(2**log2), blocks) > WORD_BITS / 2:
         log2 += 0.01
@@ -54,10 +74,21 @@ def _sizes_of_widths(bench: Bench) -> Result:
         rows = uniform(np.random.default_rng([bench.seed, width]), 1 << log2, width)
         for block_bytes in (1024, 2048, None):
             path = bench.folder / "width.fps"
-            made = fpstore.build(path, rows, width=width, radius=0, design="flip-1", block_bytes=block_bytes, overwrite=True)
+            made = fpstore.build(
+                path,
+                rows,
+                width=width,
+                radius=0,
+                design="flip-1",
+                block_bytes=block_bytes,
+                overwrite=True,
+            )
             with made as store:
                 stats = store.stats()
-            out[f"{width} bits, 2^{log2}, {stats['block_bytes']}{'' if block_bytes else ' (default)'}"] = {
+            out[
+                f"{width} bits, 2^{log2}, "
+                f"{stats['block_bytes']}{'' if block_bytes else ' (default)'}"
+            ] = {
                 "bits_per_fingerprint": round(stats["bits_per_fingerprint"], 3),
                 "limit_bits": round(stats["limit_bits_per_fingerprint"], 3),
                 "ratio_to_limit": round(stats["ratio_to_limit"], 4),

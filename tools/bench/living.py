@@ -97,7 +97,10 @@ def probe_insert(bench: Bench) -> Result:
     for design in bench.designs("flip-2", "manku-10"):
         path = _copy(bench.store(design, "uniform", log2), bench.folder / "insert.fps")
         calls = 500 if bench.smoke else GROUPED_CALLS
-        row: Result = {"commit": _durable(bench, path), "batch": _grouped(bench, path, _fresh(bench, calls, 1))}
+        row: Result = {
+            "commit": _durable(bench, path),
+            "batch": _grouped(bench, path, _fresh(bench, calls, 1)),
+        }
         # Every fourth has a near-duplicate in the tables.
         mixed = _fresh(bench, calls, 2)
         if not bench.smoke:
@@ -108,8 +111,12 @@ def probe_insert(bench: Bench) -> Result:
             began = time.perf_counter()
             for start in range(0, len(fresh), BATCH):
                 part = fresh[start : start + BATCH]
-                store.probe_insert_many(part, np.arange(start, start + len(part), dtype=np.uint64), threads=1)
-            row["batches of 1,000"] = {"per_second": round(len(fresh) / (time.perf_counter() - began))}
+                store.probe_insert_many(
+                    part, np.arange(start, start + len(part), dtype=np.uint64), threads=1
+                )
+            row["batches of 1,000"] = {
+                "per_second": round(len(fresh) / (time.perf_counter() - began))
+            }
         out[design] = row
         bench.forget()
         shutil.rmtree(path)
@@ -187,16 +194,24 @@ def delta(bench: Bench) -> Result:
             batch = bench.fitting(lambda q: plain.probe_many(q, threads=1), queries)  # noqa: B023
             for name, opened in (("without", plain), ("with", store)):
                 took = bench.seconds(lambda: opened.probe_many(batch, threads=1))  # noqa: B023
-                middle, tail = single_times(bench, opened, queries[:256] if bench.smoke else queries[:20_000])
+                middle, tail = single_times(
+                    bench, opened, queries[:256] if bench.smoke else queries[:20_000]
+                )
                 figures[name] = {
                     "batch_microseconds": microseconds(took, len(batch)),
                     "single_microseconds": middle,
                     "single_p99_microseconds": tail,
                 }
             without, having = figures["without"], figures["with"]
-            figures["batch_ratio"] = ratio(having["batch_microseconds"], without["batch_microseconds"])
-            figures["single_ratio"] = ratio(having["single_microseconds"], without["single_microseconds"])
-            figures["p99_ratio"] = ratio(having["single_p99_microseconds"], without["single_p99_microseconds"])
+            figures["batch_ratio"] = ratio(
+                having["batch_microseconds"], without["batch_microseconds"]
+            )
+            figures["single_ratio"] = ratio(
+                having["single_microseconds"], without["single_microseconds"]
+            )
+            figures["p99_ratio"] = ratio(
+                having["single_p99_microseconds"], without["single_p99_microseconds"]
+            )
             out[design] = figures
         bench.forget()
         shutil.rmtree(path)
@@ -204,7 +219,10 @@ def delta(bench: Bench) -> Result:
 
 
 def merge(bench: Bench) -> Result:
-    """Merge a delta of 2^20 into 2^26, and build all anew; peak memory of both, in processes of their own."""
+    """Merge a delta of 2^20 into 2^26, and build all anew.
+
+    Peak memory of both, in processes of their own.
+    """
     log2 = bench.log2(26)
     count = 5000 if bench.smoke else 1 << 20
     out: Result = {"n": 1 << log2, "delta": count, "memory": bench.options.memory or "1GiB"}
@@ -213,17 +231,32 @@ def merge(bench: Bench) -> Result:
             out[design] = {"skipped": reason}
             continue
         task: Result = {
-            "path": str(bench.folder / "merge.fps"), "seed": bench.seed, "log2": log2, "design": design, "memory": out["memory"],
+            "path": str(bench.folder / "merge.fps"),
+            "seed": bench.seed,
+            "log2": log2,
+            "design": design,
+            "memory": out["memory"],
             "threads": 2,
-        }  # fmt: skip
+        }
         run_child({**task, "do": "build"})
         fresh = _fresh(bench, count)
         with fpstore.open(bench.folder / "merge.fps", "r+") as store:
             for start in range(0, count, 1 << 14):
                 store.insert(fresh[start : start + (1 << 14)])
         merged = run_child({**task, "do": "merge"})
-        built = run_child({**task, "do": "build", "path": str(bench.folder / "anew.fps"), "extra": count, "extra_salt": FRESH})
-        with fpstore.open(bench.folder / "merge.fps") as a, fpstore.open(bench.folder / "anew.fps") as b:
+        built = run_child(
+            {
+                **task,
+                "do": "build",
+                "path": str(bench.folder / "anew.fps"),
+                "extra": count,
+                "extra_salt": FRESH,
+            }
+        )
+        with (
+            fpstore.open(bench.folder / "merge.fps") as a,
+            fpstore.open(bench.folder / "anew.fps") as b,
+        ):
             folders = [s.path / f"gen-{s.stats()['generation']:08d}" for s in (a, b)]
             same = all(
                 (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
@@ -242,16 +275,28 @@ def merge(bench: Bench) -> Result:
 
 
 def pause(bench: Bench) -> Result:
-    """Probing one at a time while another process inserts batches of 1,000 and merges: the longest pauses of the reader."""
+    """Probing one at a time while another process inserts batches of 1,000 and merges.
+
+    The longest pauses of the reader.
+    """
     log2 = bench.log2()
-    return {"n": 1 << log2, **{design: _pauses(bench, design, log2) for design in bench.designs("flip-2", "columns-4")}}
+    return {
+        "n": 1 << log2,
+        **{design: _pauses(bench, design, log2) for design in bench.designs("flip-2", "columns-4")},
+    }
 
 
 def _pauses(bench: Bench, design: str, log2: int) -> Result:
     path = _copy(bench.store(design, "uniform", log2), bench.folder / "pause.fps")
     bench.forget()
     queries = bench.queries("uniform", log2, 4096).tolist()
-    task = {"do": "change", "path": str(path), "seed": bench.seed, "log2": log2, "batches": 20 if bench.smoke else 1000}
+    task = {
+        "do": "change",
+        "path": str(path),
+        "seed": bench.seed,
+        "log2": log2,
+        "batches": 20 if bench.smoke else 1000,
+    }
     done: list[Any] = []
     thread = threading.Thread(target=lambda: done.append(run_child(task)))
     times, ends, sizes = [], [], set()
@@ -276,5 +321,7 @@ def _pauses(bench: Bench, design: str, log2: int) -> Result:
         "p99_milliseconds": round(percentile(times, 0.99) * 1e3, 3),
         "p999_milliseconds": round(percentile(times, 0.999) * 1e3, 3),
         "longest_milliseconds": round(max(times) * 1e3, 1),
-        "longest_at_the_end_of_the_merge_milliseconds": round(longest_at(done[0]["merge_ended"], ends, times) * 1e3, 1),
+        "longest_at_the_end_of_the_merge_milliseconds": round(
+            longest_at(done[0]["merge_ended"], ends, times) * 1e3, 1
+        ),
     }

@@ -24,7 +24,10 @@ DEVIATIONS = 6  # within which a share that is found must be of the one that is 
 
 
 def lsh(bench: Bench) -> Result:
-    """Build and ask indexes of sketches, and of texts beside datasketch, rensa and Lance; with --large, 2^26 sketches alone."""
+    """Build and ask indexes of sketches, and of texts beside datasketch, rensa and Lance.
+
+    With --large, 2^26 sketches alone.
+    """
     if bench.options.large:
         return {"sketches": {f"2^{LARGE_LOG2}": _of_sketches(bench, LARGE_LOG2)}}
     sketches = {f"2^{log2}": _of_sketches(bench, log2) for log2 in bench.sizes(20)}
@@ -33,7 +36,10 @@ def lsh(bench: Bench) -> Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Ready(Family[Sketched]):
-    """Items are batches of sketches that are made already: what remains is the work of the index."""
+    """Items are batches of sketches that are made already.
+
+    What remains is the work of the index.
+    """
 
     name: ClassVar[str] = "ready"
     version: ClassVar[int] = 1
@@ -44,7 +50,8 @@ class Ready(Family[Sketched]):
         """Return some columns of the sketches."""
         columns = slice(functions.start, functions.stop)
         return Values(
-            np.concatenate([item.sketches[:, columns] for item in items]), np.concatenate([item.known for item in items])
+            np.concatenate([item.sketches[:, columns] for item in items]),
+            np.concatenate([item.known for item in items]),
         )
 
     def collision(self, similarity: float) -> float:
@@ -55,7 +62,9 @@ class Ready(Family[Sketched]):
         """Return the shares of equal values."""
         return np.array([(item.sketches == other.sketches).mean() for other in others])
 
-    def sketched(self, items: Iterable[Sketched], count: int, threads: int | None = 1) -> Iterator[Sketched]:
+    def sketched(
+        self, items: Iterable[Sketched], count: int, threads: int | None = 1
+    ) -> Iterator[Sketched]:
         """Yield the batches."""
         yield from items
 
@@ -63,7 +72,11 @@ class Ready(Family[Sketched]):
 def _piece(seed: int, number: int, rows: int) -> Sketched:
     rng = np.random.default_rng([seed, 1 << 48, number])
     sketches = rng.integers(0, 2**32, (rows, BANDS[0] * BANDS[1]), dtype=np.uint32)
-    return Sketched(sketches, rng.integers(0, 256, (rows, Ready().width // 8), dtype=np.uint8), np.ones(rows, bool))
+    return Sketched(
+        sketches,
+        rng.integers(0, 256, (rows, Ready().width // 8), dtype=np.uint8),
+        np.ones(rows, bool),
+    )
 
 
 def _pieces(seed: int, log2: int) -> Iterator[Sketched]:
@@ -86,7 +99,9 @@ def _near(seed: int, log2: int, count: int) -> tuple[Sketched, npt.NDArray[np.ui
         flips = rng.random((len(some), Ready().width)) < Ready().differing(THRESHOLD)
         parts.append((sketches, signatures ^ np.packbits(flips, axis=1), np.ones(len(some), bool)))
         places.append(np.uint64(number * rows) + some.astype(np.uint64))
-    return Sketched(*(np.concatenate(column) for column in zip(*parts, strict=True))), np.concatenate(places)
+    return Sketched(
+        *(np.concatenate(column) for column in zip(*parts, strict=True))
+    ), np.concatenate(places)
 
 
 def _part(some: Sketched, rows: slice) -> Sketched:
@@ -100,11 +115,19 @@ def _of_sketches(bench: Bench, log2: int) -> Result:
 
     def build() -> fpstore.lsh.LshStore:
         return fpstore.lsh.build(
-            path, _pieces(bench.seed, log2), family=family, plan=form, threads=1, memory=bench.options.memory, overwrite=True
+            path,
+            _pieces(bench.seed, log2),
+            family=family,
+            plan=form,
+            threads=1,
+            memory=bench.options.memory,
+            overwrite=True,
         )
 
     built = bench.processor_seconds(build, 1 if log2 == LARGE_LOG2 else None)
-    making = bench.processor_seconds(lambda: sum(len(piece.known) for piece in _pieces(bench.seed, log2)), 1)
+    making = bench.processor_seconds(
+        lambda: sum(len(piece.known) for piece in _pieces(bench.seed, log2)), 1
+    )
     asked, expected = _near(bench.seed, log2, 256 if bench.smoke else 1 << QUERIES_LOG2)
     singles = [_part(asked, slice(at, at + 1)) for at in range(min(len(expected), SINGLE_QUERIES))]
     with fpstore.lsh.open(path, family=family) as index:
@@ -133,4 +156,6 @@ def _check(matches: fpstore.lsh.Matches, expected: npt.NDArray[np.uint64], compu
     ids = np.asarray(matches.read_ids())
     found = len(np.unique(owners[ids == expected[owners]])) / len(expected)
     if abs(found - computed) > DEVIATIONS * (computed * (1 - computed) / len(expected)) ** 0.5:
-        raise AssertionError(f"{found:.4f} of the near documents are found, and {computed:.4f} are computed")
+        raise AssertionError(
+            f"{found:.4f} of the near documents are found, and {computed:.4f} are computed"
+        )

@@ -55,12 +55,18 @@ def strings(bench: Bench) -> Result:
         if name == "urls" and not bench.options.log2:
             larger = _strings(bench, make, count * GROWTH, beside_integers=False)
             row["grown"] = larger
-            row["growth_of_bytes"] = ratio(larger["strings_bytes_per_id"], row["strings_bytes_per_id"])
-            row["growth_of_a_probe"] = ratio(larger["single_microseconds"], row["single_microseconds"])
+            row["growth_of_bytes"] = ratio(
+                larger["strings_bytes_per_id"], row["strings_bytes_per_id"]
+            )
+            row["growth_of_a_probe"] = ratio(
+                larger["single_microseconds"], row["single_microseconds"]
+            )
     return out
 
 
-def _strings(bench: Bench, make: Callable[[int], Iterator[str]], count: int, beside_integers: bool = True) -> Result:
+def _strings(
+    bench: Bench, make: Callable[[int], Iterator[str]], count: int, beside_integers: bool = True
+) -> Result:
     keys = data.random_words(np.random.default_rng([bench.seed, 1]), count)
     tsv, plain = bench.folder / "strings.tsv", bench.folder / "integers.tsv"
     raw, packed = _write(tsv, keys, make(count))
@@ -91,7 +97,9 @@ def _strings(bench: Bench, make: Callable[[int], Iterator[str]], count: int, bes
         with fpstore.open(bench.folder / "integers.tsv.fps") as store:
             integers = _asked(bench, store, keys)
             row["beside_integers"] = integers
-            row["single_more_microseconds"] = round(row["single_microseconds"] - integers["single_microseconds"], 2)
+            row["single_more_microseconds"] = round(
+                row["single_microseconds"] - integers["single_microseconds"], 2
+            )
         shutil.rmtree(bench.folder / "integers.tsv.fps")
     shutil.rmtree(path)
     return row
@@ -109,7 +117,10 @@ def _taken(store: Path, *names: str) -> int:
 
 
 def _write(path: Path, keys: data.Words, names: Iterator[str]) -> tuple[int, int]:
-    """Write fingerprints and ids; return the bytes of the ids, and of all of them in one frame of `zstd -3`."""
+    """Write fingerprints and ids.
+
+    Return the bytes of the ids, and of all of them in one frame of `zstd -3`.
+    """
     raw = packed = 0
     compressor = zstandard.ZstdCompressor(level=3).compressobj()
     with path.open("w", encoding="utf-8") as file:
@@ -157,8 +168,14 @@ def by_id(bench: Bench) -> Result:
         ids = np.arange(count, dtype=np.uint64) if kind == "integers" else list(paths(count))
         fpstore.build(path, keys, ids, design="flip-1", index_ids=True).close()
         del ids
-        names: list[Any] = chosen.tolist() if kind == "integers" else [texts[number] for number in chosen.tolist()]
-        out[kind] = {"n": count, "bytes": folder_bytes(path), **_by_id(bench, path, names, keys[chosen])}
+        names: list[Any] = (
+            chosen.tolist() if kind == "integers" else [texts[number] for number in chosen.tolist()]
+        )
+        out[kind] = {
+            "n": count,
+            "bytes": folder_bytes(path),
+            **_by_id(bench, path, names, keys[chosen]),
+        }
         shutil.rmtree(path)
     return out
 

@@ -1,4 +1,7 @@
-"""The operation p-stable: vectors within a distance, by an index on disk, beside indexes of FAISS in memory."""
+"""The operation p-stable.
+
+Vectors within a distance, by an index on disk, beside indexes of FAISS in memory.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +46,17 @@ class Case(NamedTuple):
 
 
 def p_stable(bench: Bench) -> Result:
-    """Find the vectors within a radius of queries with one thread; times are microseconds a query, bytes beside the vectors."""
+    """Find the vectors within a radius of queries with one thread.
+
+    Times are microseconds a query, bytes beside the vectors.
+    """
     case = _case(bench.seed, COUNT // 100 if bench.smoke else COUNT)
-    out: Result = {"vectors": len(case.stored), "dimension": DIMENSION, "radius": RADIUS, "near_pairs": len(case.near)}
+    out: Result = {
+        "vectors": len(case.stored),
+        "dimension": DIMENSION,
+        "radius": RADIUS,
+        "near_pairs": len(case.near),
+    }
     out["fpstore"] = _own(bench, case)
     try:
         import faiss
@@ -58,35 +69,52 @@ def p_stable(bench: Bench) -> Result:
 def _case(seed: int, count: int) -> Case:
     rng = np.random.default_rng([seed, 1 << 51])
     clusters = count // MEMBERS
-    centres, noise = rng.normal(size=(clusters, DIMENSION)), rng.uniform(LEAST_NOISE, MOST_NOISE, clusters)
+    centres, noise = (
+        rng.normal(size=(clusters, DIMENSION)),
+        rng.uniform(LEAST_NOISE, MOST_NOISE, clusters),
+    )
 
     def members(of: npt.NDArray[np.int64]) -> Vectors:
-        return (centres[of] + noise[of, None] * rng.normal(size=(len(of), DIMENSION))).astype(np.float32)
+        return (centres[of] + noise[of, None] * rng.normal(size=(len(of), DIMENSION))).astype(
+            np.float32
+        )
 
-    stored, chosen = members(np.arange(count) % clusters), rng.integers(0, clusters, min(QUERIES, clusters))
+    stored, chosen = (
+        members(np.arange(count) % clusters),
+        rng.integers(0, clusters, min(QUERIES, clusters)),
+    )
     asked = members(chosen)
     unrelated = np.linalg.norm(stored[: len(asked)] - np.roll(asked, 1, axis=0), axis=1).mean()
     case = Case(stored, asked, np.empty(0, np.int64), float(unrelated))
     squares, near = np.vecdot(stored, stored), []
     for query, vector in enumerate(asked):
-        rows = np.flatnonzero(squares - 2 * (stored @ vector) + vector @ vector <= RADIUS**2 + ROUNDING)
+        rows = np.flatnonzero(
+            squares - 2 * (stored @ vector) + vector @ vector <= RADIUS**2 + ROUNDING
+        )
         near.append(case.near_of(np.full(len(rows), query), rows))
     return case._replace(near=np.concatenate(near))
 
 
 def _own(bench: Bench, case: Case) -> Result:
-    """Plan an index for the recall at the radius, build it and ask it; what it finds is compared by the vectors."""
+    """Plan an index for the recall at the radius, build it and ask it.
+
+    What it finds is compared by the vectors.
+    """
     path = bench.folder / "vectors.lsh"
     family = fpstore.families.PStable(dimension=DIMENSION, radius=RADIUS)
     form = fpstore.lsh.plan(len(case.stored), family, RADIUS, RECALL, background=case.unrelated)
     built = bench.processor_seconds(
-        lambda: fpstore.lsh.build(path, case.stored, family=family, plan=form, threads=1, overwrite=True)
+        lambda: fpstore.lsh.build(
+            path, case.stored, family=family, plan=form, threads=1, overwrite=True
+        )
     )
     with fpstore.lsh.open(path) as index:
 
         def ask() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
             matches = index.probe_many(case.asked, threads=1)
-            return np.repeat(np.arange(len(case.asked)), np.diff(matches.lims)), np.asarray(matches.read_ids()).astype(np.int64)
+            return np.repeat(np.arange(len(case.asked)), np.diff(matches.lims)), np.asarray(
+                matches.read_ids()
+            ).astype(np.int64)
 
         took = bench.processor_seconds(lambda: case.near_of(*ask()))
         alone = bench.processor_seconds(lambda: [index.probe(vector) for vector in case.asked])
@@ -105,7 +133,9 @@ def _own(bench: Bench, case: Case) -> Result:
 
 def _of_faiss(bench: Bench, case: Case, faiss: Any) -> Result:
     def ivf() -> Any:
-        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(DIMENSION), DIMENSION, min(IVF_LISTS, len(case.stored) // 40))
+        index = faiss.IndexIVFFlat(
+            faiss.IndexFlatL2(DIMENSION), DIMENSION, min(IVF_LISTS, len(case.stored) // 40)
+        )
         index.train(case.stored)
         index.nprobe = IVF_PROBES
         return index
@@ -117,7 +147,9 @@ def _of_faiss(bench: Bench, case: Case, faiss: Any) -> Result:
 
     def by_distance(index: Any) -> Pairs:
         lims, _, rows = index.range_search(case.asked, RADIUS**2)
-        return case.near_of(np.repeat(np.arange(len(case.asked)), np.diff(lims.astype(np.int64))), rows)
+        return case.near_of(
+            np.repeat(np.arange(len(case.asked)), np.diff(lims.astype(np.int64))), rows
+        )
 
     def nearest(index: Any) -> Pairs:
         _, rows = index.search(case.asked, NEAREST)
@@ -127,14 +159,23 @@ def _of_faiss(bench: Bench, case: Case, faiss: Any) -> Result:
     made: dict[str, tuple[Callable[[], Any], Callable[[Any], Pairs], int]] = {
         f"faiss IVF{IVF_LISTS}, nprobe {IVF_PROBES}": (ivf, by_distance, 4 * DIMENSION),
         f"faiss HNSW{HNSW_LINKS}, ef {HNSW_EF}": (hnsw, nearest, 4 * DIMENSION),
-        f"faiss IndexLSH, {LSH_BITS} bits": (lambda: faiss.IndexLSH(DIMENSION, LSH_BITS), nearest, 0),
+        f"faiss IndexLSH, {LSH_BITS} bits": (
+            lambda: faiss.IndexLSH(DIMENSION, LSH_BITS),
+            nearest,
+            0,
+        ),
         "faiss IndexFlatL2": (lambda: faiss.IndexFlatL2(DIMENSION), by_distance, 4 * DIMENSION),
     }
     return {name: _one(bench, case, faiss, *one) for name, one in made.items()}
 
 
 def _one(
-    bench: Bench, case: Case, faiss: Any, make: Callable[[], Any], ask: Callable[[Any], Pairs], bytes_of_vectors: int
+    bench: Bench,
+    case: Case,
+    faiss: Any,
+    make: Callable[[], Any],
+    ask: Callable[[Any], Pairs],
+    bytes_of_vectors: int,
 ) -> Result:
     start = time.process_time()
     index = make()
@@ -144,6 +185,8 @@ def _one(
     return {
         "recall": case.recall(ask(index)),
         "microseconds": microseconds(took, len(case.asked), 1),
-        "bytes_per_vector": round(faiss.serialize_index(index).nbytes / len(case.stored) - bytes_of_vectors, 1),
+        "bytes_per_vector": round(
+            faiss.serialize_index(index).nbytes / len(case.stored) - bytes_of_vectors, 1
+        ),
         "build_seconds": round(built, 2),
     }

@@ -19,7 +19,14 @@ from bench.harness import SMOKE_LOG2, Bench, Result, kernel_tables, microseconds
 from fpstore import _kernel
 from fpstore.base.width import Width
 from fpstore.design.blocks import CODECS
-from fpstore.design.costs import BATCH_QUERIES, NANOSECONDS, SCAN_ENTRY_NS, SPEED_FOR_TWICE_THE_BYTES, ProbeWork, work
+from fpstore.design.costs import (
+    BATCH_QUERIES,
+    NANOSECONDS,
+    SCAN_ENTRY_NS,
+    SPEED_FOR_TWICE_THE_BYTES,
+    ProbeWork,
+    work,
+)
 from fpstore.design.estimates import Plan
 from fpstore.design.planner import weighted_cost
 from fpstore.design.sample import evenly
@@ -44,7 +51,10 @@ def isas() -> list[str]:
 
 
 def least(runs: Sequence[Callable[[], object]], repeats: int) -> list[float]:
-    """Return the least processor time of each, taken in turn: the machine may be shared, and what others do only adds."""
+    """Return the least processor time of each, taken in turn.
+
+    The machine may be shared, and what others do only adds.
+    """
     best = [float("inf")] * len(runs)
     for _ in range(repeats):
         for place, run in enumerate(runs):
@@ -76,7 +86,10 @@ def fitted(rows: Sequence[tuple[float, ...]], times: list[float]) -> npt.NDArray
 
 
 def _measured(bench: Bench, size: int, codec: str) -> list[tuple[Result, ProbeWork]]:
-    """Time look-ups in one table: for each case its figures, with nanoseconds by instruction set, and the work expected of it."""
+    """Time look-ups in one table.
+
+    For each case its figures, with nanoseconds by instruction set, and the work expected of it.
+    """
     table = kernel_tables(bench.store("flip-1", "uniform", size, radius=0, codec=codec))[0]
     per_block = table.fingerprint_count / table.block_count
     keys = bench.queries("uniform", size, BATCH_QUERIES)
@@ -93,7 +106,16 @@ def _measured(bench: Bench, size: int, codec: str) -> list[tuple[Result, ProbeWo
         lookups = len(queries) * count
         expected = work(table.fingerprint_count, per_block, 2.0**found, lookups)
         figures = {"log2": size, "entries": 2.0**found, "queries": len(queries), "lookups": count}
-        cases.append(({**figures, "blocks": round(opened / lookups, 2), "blocks_expected": round(expected.blocks, 2)}, expected))
+        cases.append(
+            (
+                {
+                    **figures,
+                    "blocks": round(opened / lookups, 2),
+                    "blocks_expected": round(expected.blocks, 2),
+                },
+                expected,
+            )
+        )
         runs.append(partial(prober.probe, queries, 3))
     for isa in isas():
         _kernel.select_isa(isa)
@@ -104,7 +126,10 @@ def _measured(bench: Bench, size: int, codec: str) -> list[tuple[Result, ProbeWo
 
 
 def _scanned(bench: Bench, size: int, width: int) -> Result:
-    """Time a scan with a batch of queries and with one: nanoseconds per query and entry, by instruction set."""
+    """Time a scan with a batch of queries and with one.
+
+    Nanoseconds per query and entry, by instruction set.
+    """
     rng = np.random.default_rng([bench.seed, width])
     rows = rng.integers(0, 256, (1 << size, width // 8), np.uint8)
     path = bench.folder / "scanned.fps"
@@ -115,7 +140,9 @@ def _scanned(bench: Bench, size: int, width: int) -> Result:
     out: Result = {"log2": size, "width": width, "queries": len(queries)}
     for isa in isas():
         _kernel.select_isa(isa)
-        runs = [partial(table.scan, asked, 8, 0, table.block_count) for asked in (queries, queries[:1])]
+        runs = [
+            partial(table.scan, asked, 8, 0, table.block_count) for asked in (queries, queries[:1])
+        ]
         many, single = least(runs, bench.repeats)
         out[isa] = round(many / len(queries) / table.fingerprint_count * 1e9, 3)
         out[f"{isa}, single"] = round(single / table.fingerprint_count * 1e9, 3)
@@ -128,11 +155,20 @@ def costs(bench: Bench) -> Result:
     """Fit the constants of the planner to look-ups in one table that meet 1/4 to 16,384 entries, and to scans."""
     chosen = _kernel.isa()
     try:
-        cases = {codec: [case for size in bench.sizes(*SIZES) for case in _measured(bench, size, codec)] for codec in CODECS}
-        scans = [_scanned(bench, size, width) for size in bench.sizes(*SCANNED_SIZES) for width in (64, 128, 256)]
+        cases = {
+            codec: [case for size in bench.sizes(*SIZES) for case in _measured(bench, size, codec)]
+            for codec in CODECS
+        }
+        scans = [
+            _scanned(bench, size, width)
+            for size in bench.sizes(*SCANNED_SIZES)
+            for width in (64, 128, 256)
+        ]
     finally:
         _kernel.select_isa(chosen)
-    out: Result = {codec: _fitted_to(NANOSECONDS[codec], measured) for codec, measured in cases.items()}
+    out: Result = {
+        codec: _fitted_to(NANOSECONDS[codec], measured) for codec, measured in cases.items()
+    }
     return {**out, "assumed of a scan": SCAN_ENTRY_NS, "scans": scans}
 
 
@@ -145,8 +181,14 @@ def _fitted_to(assumed: ProbeWork, cases: list[tuple[Result, ProbeWork]]) -> Res
         prices = fitted(rows, times)
         errors = np.array(rows) @ prices / np.array(times)
         out[isa] = {
-            "nanoseconds": {name: round(float(price), 2) for name, price in zip(ProbeWork._fields, prices, strict=True)},
-            "fitted_to_measured": {str(share): round(float(np.quantile(errors, share)), 2) for share in (0, 0.1, 0.5, 0.9, 1)},
+            "nanoseconds": {
+                name: round(float(price), 2)
+                for name, price in zip(ProbeWork._fields, prices, strict=True)
+            },
+            "fitted_to_measured": {
+                str(share): round(float(np.quantile(errors, share)), 2)
+                for share in (0, 0.1, 0.5, 0.9, 1)
+            },
         }
     return {**out, "points": [figures for figures, _ in cases]}
 
@@ -176,15 +218,26 @@ RANKED = (
 def _contenders(plans: list[Plan]) -> list[Plan]:
     """Return the choice, the smaller designs, and the fastest; not those that are slower by far."""
     best = plans[0]
-    within = [p for p in plans if p.mean_microseconds < best.mean_microseconds * SLOWEST and p.bytes_per_fingerprint < MOST_BYTES]
-    smaller = sorted((p for p in within if p.bytes_per_fingerprint < best.bytes_per_fingerprint), key=weighted_cost)[:FASTEST]
+    within = [
+        p
+        for p in plans
+        if p.mean_microseconds < best.mean_microseconds * SLOWEST
+        and p.bytes_per_fingerprint < MOST_BYTES
+    ]
+    smaller = sorted(
+        (p for p in within if p.bytes_per_fingerprint < best.bytes_per_fingerprint),
+        key=weighted_cost,
+    )[:FASTEST]
     fastest = sorted(within, key=lambda p: p.mean_microseconds)[:FASTEST]
     return list({p.name: p for p in (best, *smaller, *fastest)}.values())
 
 
 def _judged(plans: list[Plan], took: dict[str, tuple[float, float]]) -> Result:
     """Say how good a choice the first plan was by measured times."""
-    measured = {p.name: replace(p, microseconds=took[p.name][0], single_microseconds=took[p.name][1]) for p in plans}
+    measured = {
+        p.name: replace(p, microseconds=took[p.name][0], single_microseconds=took[p.name][1])
+        for p in plans
+    }
     choice, best = measured[plans[0].name], min(measured.values(), key=weighted_cost)
     beaten = [
         p.name
@@ -192,7 +245,11 @@ def _judged(plans: list[Plan], took: dict[str, tuple[float, float]]) -> Result:
         if p.bytes_per_fingerprint * 2 < choice.bytes_per_fingerprint
         and p.mean_microseconds * SLACK <= choice.mean_microseconds * SPEED_FOR_TWICE_THE_BYTES
     ]
-    return {"best": best.name, "chosen_to_best": ratio(weighted_cost(choice), weighted_cost(best)), "beaten_by": beaten}
+    return {
+        "best": best.name,
+        "chosen_to_best": ratio(weighted_cost(choice), weighted_cost(best)),
+        "beaten_by": beaten,
+    }
 
 
 def _one_by_one(store: fpstore.Store, queries: list[int]) -> None:
@@ -203,14 +260,25 @@ def _one_by_one(store: fpstore.Store, queries: list[int]) -> None:
 def _ranked(bench: Bench, case: Ranked, rows: Any, radius: int) -> Result:
     width = Width(case.width)
     sample = evenly(rows, 1 << 16)
-    plans = _contenders(fpstore.plan(len(rows), radius, memory_budget=1 << 62, width=case.width, sample=sample))
-    asked = near(np.random.default_rng([bench.seed, radius]), rows, 64 if bench.smoke else BATCH_QUERIES, radius)
+    plans = _contenders(
+        fpstore.plan(len(rows), radius, memory_budget=1 << 62, width=case.width, sample=sample)
+    )
+    asked = near(
+        np.random.default_rng([bench.seed, radius]),
+        rows,
+        64 if bench.smoke else BATCH_QUERIES,
+        radius,
+    )
     queries = width.outside(width.from_bytes(asked.reshape(-1)))
     alone = width.numbers(width.from_bytes(asked[:SINGLE].reshape(-1)))
     stores = []
     for p in plans:
         path = bench.folder / f"{p.name}.fps"
-        stores.append(fpstore.build(path, rows, width=case.width, radius=radius, design=p.design.tables, overwrite=True))
+        stores.append(
+            fpstore.build(
+                path, rows, width=case.width, radius=radius, design=p.design.tables, overwrite=True
+            )
+        )
     out: dict[str, Any] = {
         p.name: {
             "bytes_per_fingerprint": round(p.bytes_per_fingerprint, 1),
@@ -224,7 +292,10 @@ def _ranked(bench: Bench, case: Ranked, rows: Any, radius: int) -> Result:
         batch = least([partial(s.probe_many, queries, threads=1) for s in stores], bench.repeats)
         single = least([partial(_one_by_one, s, alone) for s in stores], bench.repeats)
         took = {
-            p.name: (microseconds(b, len(queries)), max(microseconds(s, len(alone)) - PROBE_MICROSECONDS, 0.1))
+            p.name: (
+                microseconds(b, len(queries)),
+                max(microseconds(s, len(alone)) - PROBE_MICROSECONDS, 0.1),
+            )
             for p, b, s in zip(plans, batch, single, strict=True)
         }
         for p in plans:
@@ -237,19 +308,30 @@ def _ranked(bench: Bench, case: Ranked, rows: Any, radius: int) -> Result:
 
 
 def ranking(bench: Bench) -> Result:
-    """Compare what `auto` takes at each radius with the designs that could be better: predicted and measured times."""
+    """Compare what `auto` takes at each radius with the designs that could be better.
+
+    Predicted and measured times.
+    """
     chosen = _kernel.isa()
     out: Result = {}
     try:
         for case in RANKED:
-            if bench.options.log2 not in (None, case.log2) or bench.options.width not in (None, case.width):
+            if bench.options.log2 not in (None, case.log2) or bench.options.width not in (
+                None,
+                case.width,
+            ):
                 continue  # --log2 and --width take the cases of one size and width
             log2 = SMOKE_LOG2 if bench.smoke else case.log2
             name = f"{case.width} bits, 2^{log2} {case.kind}"
             if name in out:
                 continue  # of a smoke run: all sizes are alike
-            rows = KINDS[case.kind](np.random.default_rng([bench.seed, case.width]), 1 << log2, case.width)
-            out[name] = {f"radius {r}": _ranked(bench, case, rows, r) for r in case.radii[: 1 if bench.smoke else None]}
+            rows = KINDS[case.kind](
+                np.random.default_rng([bench.seed, case.width]), 1 << log2, case.width
+            )
+            out[name] = {
+                f"radius {r}": _ranked(bench, case, rows, r)
+                for r in case.radii[: 1 if bench.smoke else None]
+            }
     finally:
         _kernel.select_isa(chosen)
     return out

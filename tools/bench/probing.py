@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -36,7 +37,11 @@ class Field:
     def check(self, store: fpstore.Store) -> None:
         """Require the answers of the store that came first, which is checked by other means."""
         if self.expected is None:
-            check_store(store, self.queries, self.bench.keys(self.kind, self.log2) if self.log2 <= 22 else None)
+            check_store(
+                store,
+                self.queries,
+                self.bench.keys(self.kind, self.log2) if self.log2 <= 22 else None,
+            )
             self.expected = of_store(store, self.queries)
         else:
             require_same(of_store(store, self.queries), self.expected, store.path.name)
@@ -52,7 +57,9 @@ class Field:
         store = self.bench.store(design, self.kind, self.log2, codec=codec, filter=False)
         self.check(store)
         batch = self.bench.fitting(lambda q: store.probe_many(q, threads=1), self.queries)
-        absent = random_words(np.random.default_rng(self.bench.seed + 1), min(len(batch), FEWER_QUERIES))
+        absent = random_words(
+            np.random.default_rng(self.bench.seed + 1), min(len(batch), FEWER_QUERIES)
+        )
         expected_absent = of_store(store, absent)
         with fpstore.open(store.path, pages="huge") as copied:
             asked = batch[:FEWER_QUERIES]
@@ -73,7 +80,11 @@ class Field:
 
     def batches(self, store: fpstore.Store, batch: Words, absent: Words) -> Result:
         """Time batches of several sizes, and a large one of queries of which hardly any has a match."""
-        sizes = {str(size): self.threads(store, batch[:size]) for size in (*SMALLER_BATCHES, len(batch)) if size <= len(batch)}
+        sizes = {
+            str(size): self.threads(store, batch[:size])
+            for size in (*SMALLER_BATCHES, len(batch))
+            if size <= len(batch)
+        }
         whole = sizes.pop(str(len(batch)))
         without = self.bench.seconds(lambda: store.probe_many(absent, threads=1))
         return {
@@ -83,7 +94,9 @@ class Field:
             "smaller_batches": sizes,
         }
 
-    def filtered(self, design: str, codec: str, batch: Words, absent: Words, expected_absent: Answers) -> Result:
+    def filtered(
+        self, design: str, codec: str, batch: Words, absent: Words, expected_absent: Answers
+    ) -> Result:
         """Time the same of a store with filters; the answers must be the same."""
         store = self.bench.store(design, self.kind, self.log2, codec=codec, filter=True)
         require_same(of_store(store, batch), self.first(len(batch)), "with filters")
@@ -97,7 +110,7 @@ class Field:
 
     def threads(self, store: fpstore.Store, batch: Words) -> Result:
         """Time a batch on one thread and on two."""
-        one, two = (self.bench.seconds(lambda t=t: store.probe_many(batch, threads=t)) for t in (1, 2))  # type: ignore[misc]
+        one, two = (self.bench.seconds(partial(store.probe_many, batch, threads=t)) for t in (1, 2))
         return {
             "microseconds": microseconds(one, len(batch)),
             "two_threads_microseconds": microseconds(two, len(batch)),
@@ -105,28 +118,51 @@ class Field:
         }
 
     def first_batches(self, store: fpstore.Store, batch: Words) -> Result:
-        """Time the first batch of a new process against the median of those after it; the page cache is warm."""
+        """Time the first batch of a new process against the median of those after it.
+
+        The page cache is warm.
+        """
         if self.bench.smoke and store.design.name != COMPANION:
-            return {}  # a child says nothing about answers: that it runs is shown by those of one design
+            # a child says nothing about answers: that it runs is shown by those of one design
+            return {}
         queries = self.bench.folder / "queries.npy"
         np.save(queries, batch)
-        task = {"do": "batches", "path": str(store.path), "queries": str(queries), "repeats": max(self.bench.repeats, 5)}
+        task = {
+            "do": "batches",
+            "path": str(store.path),
+            "queries": str(queries),
+            "repeats": max(self.bench.repeats, 5),
+        }
         times = run_child(task)["seconds"]
         steady = statistics.median(times[1:])
-        return {"microseconds": microseconds(times[0], len(batch)), "times_steady": ratio(times[0], steady)}
+        return {
+            "microseconds": microseconds(times[0], len(batch)),
+            "times_steady": ratio(times[0], steady),
+        }
 
     def rival(self, contender: Contender) -> Result:
-        """Build a rival, require its answers, and time it; on a smaller set, beside a store of that, when it takes no more."""
+        """Build a rival, require its answers, and time it.
+
+        On a smaller set, beside a store of that, when it takes no more.
+        """
         log2 = contender.log2(self.log2)
         if log2 < self.log2:
-            smaller = Field(self.bench, self.kind, log2, self.bench.queries(self.kind, log2, len(self.queries)))
+            smaller = Field(
+                self.bench, self.kind, log2, self.bench.queries(self.kind, log2, len(self.queries))
+            )
             beside = smaller.store(COMPANION)
             out = smaller.rival(contender)
             if "microseconds" not in out:
                 return out
-            reason = f"limited to n = 2^{log2}" + ("" if log2 == contender.most_log2 else " by the memory free now")
+            reason = f"limited to n = 2^{log2}" + (
+                "" if log2 == contender.most_log2 else " by the memory free now"
+            )
             faster = ratio(out["microseconds"], beside["microseconds"])
-            return {"limit": reason, **out, f"{COMPANION} at this n": {**beside, "times_faster": faster}}
+            return {
+                "limit": reason,
+                **out,
+                f"{COMPANION} at this n": {**beside, "times_faster": faster},
+            }
         try:
             rival = contender.make(self.bench.keys(self.kind, log2))
         except MissingError as error:
@@ -150,12 +186,17 @@ def compare(design: Result, rival: Result, name: str) -> None:
         return
     mine = design["bytes_with_ids" if rival["has_ids"] else "bytes_per_fingerprint"]
     for figures in (design, design["filter"]):
-        figures.setdefault("times_faster", {})[name] = ratio(rival["microseconds"], figures["microseconds"])
+        figures.setdefault("times_faster", {})[name] = ratio(
+            rival["microseconds"], figures["microseconds"]
+        )
     design.setdefault("share_of_memory", {})[name] = ratio(mine, rival["bytes_per_fingerprint"], 3)
 
 
 def probe(bench: Bench) -> Result:
-    """`probe_many`, radius 3: designs against the rivals, uniform and clustered keys, one and two threads."""
+    """`probe_many`, radius 3.
+
+    Designs against the rivals, uniform and clustered keys, one and two threads.
+    """
     log2 = bench.log2()
     out: Result = {"n": 1 << log2}
     for kind in bench.options.data:
@@ -176,7 +217,9 @@ def probe(bench: Bench) -> Result:
                 compare(designs[label], others[table.name], table.name)
             bench.forget()
         for contender in rivals.outside():
-            if bench.options.rivals and not any(name in contender.name for name in bench.options.rivals):
+            if bench.options.rivals and not any(
+                name in contender.name for name in bench.options.rivals
+            ):
                 continue
             others[contender.name] = field.rival(contender)
             for figures in designs.values():
@@ -187,34 +230,47 @@ def probe(bench: Bench) -> Result:
 
 
 def growth(bench: Bench) -> Result:
-    """Microseconds a probe as the set grows, uniform keys, one thread: a batch, and one at a time."""
+    """Microseconds a probe as the set grows, uniform keys, one thread.
+
+    A batch, and one at a time.
+    """
     log2 = bench.log2(26)
     out: Result = {}
     for design in bench.designs("manku-10", "flip-2"):
         points: list[Result] = []
-        for size in range(min(GROWTH_FROM, log2) if log2 % 2 == 0 else min(GROWTH_FROM + 1, log2), log2 + 1, 2):
+        for size in range(
+            min(GROWTH_FROM, log2) if log2 % 2 == 0 else min(GROWTH_FROM + 1, log2), log2 + 1, 2
+        ):
             if reason := bench.no_room(design, size):
                 points.append({"log2": size, "skipped": reason})
                 continue
             store = bench.store(design, "uniform", size)
             queries = bench.queries("uniform", size)
-            checked = check_store(store, queries, bench.keys("uniform", size) if size <= 22 else None)
+            checked = check_store(
+                store, queries, bench.keys("uniform", size) if size <= 22 else None
+            )
             batch = bench.fitting(lambda q, s=store: s.probe_many(q, threads=1), queries)  # type: ignore[misc]
             took = bench.seconds(lambda s=store, b=batch: s.probe_many(b, threads=1))  # type: ignore[misc]
             median, tail = single_times(bench, store, queries[:SINGLE_QUERIES])
-            points.append({
-                "log2": size,
-                "microseconds": microseconds(took, len(batch)),
-                "single_median_microseconds": median,
-                "single_p99_microseconds": tail,
-                "bytes_per_fingerprint": round(store.stats()["bytes_per_fingerprint"]["tables"], 2),
-                "answers_checked": checked,
-            })  # fmt: skip
+            points.append(
+                {
+                    "log2": size,
+                    "microseconds": microseconds(took, len(batch)),
+                    "single_median_microseconds": median,
+                    "single_p99_microseconds": tail,
+                    "bytes_per_fingerprint": round(
+                        store.stats()["bytes_per_fingerprint"]["tables"], 2
+                    ),
+                    "answers_checked": checked,
+                }
+            )
             bench.forget()
         timed = [p for p in points if "microseconds" in p]
         out[design] = {"points": points}
         if timed:
-            out[design]["largest_to_smallest"] = ratio(timed[-1]["microseconds"], timed[0]["microseconds"])
+            out[design]["largest_to_smallest"] = ratio(
+                timed[-1]["microseconds"], timed[0]["microseconds"]
+            )
     return out
 
 
@@ -225,7 +281,11 @@ def frontier(bench: Bench) -> Result:
     points: list[Result] = []
     for name in bench.designs("flip-2", "flip-3", "manku-4", "manku-10", "manku-20"):
         point: Result = {"name": name, "kind": "design"}
-        points.append({**point, "skipped": reason} if (reason := bench.no_room(name, log2)) else {**point, **field.store(name)})
+        points.append(
+            {**point, "skipped": reason}
+            if (reason := bench.no_room(name, log2))
+            else {**point, **field.store(name)}
+        )
         bench.forget()
     tables = [rivals.uncompressed(design, bench.folder) for design in ("flip-2", "manku-10")]
     for kind, contenders in (("rival", rivals.outside()), ("uncompressed", tables)):

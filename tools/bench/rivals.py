@@ -102,17 +102,24 @@ class SimhashPackage:
             raise MissingError("simhash is missing: pip install simhash") from error
         self._simhash, self._keys = simhash, keys
         with Growth() as grown:
-            self._index = simhash.SimhashIndex([(str(row), simhash.Simhash(key)) for row, key in enumerate(keys.tolist())], k=3)
+            self._index = simhash.SimhashIndex(
+                [(str(row), simhash.Simhash(key)) for row, key in enumerate(keys.tolist())], k=3
+            )
         self.bytes = grown.bytes
 
     def run(self, queries: Words, threads: int) -> list[list[str]]:
         assert threads == 1
-        return [self._index.get_near_dups(self._simhash.Simhash(query)) for query in queries.tolist()]
+        return [
+            self._index.get_near_dups(self._simhash.Simhash(query)) for query in queries.tolist()
+        ]
 
     def answers(self, queries: Words) -> Answers:
         rows = self.run(queries, 1)
         found = [self._keys[np.array(r, dtype=np.int64)] for r in rows]
-        return Answers(np.cumsum([0, *map(len, rows)], dtype=np.int64), np.concatenate([np.empty(0, np.uint64), *found]))
+        return Answers(
+            np.cumsum([0, *map(len, rows)], dtype=np.int64),
+            np.concatenate([np.empty(0, np.uint64), *found]),
+        )
 
 
 class _Table(ctypes.Structure):
@@ -134,20 +141,31 @@ def compile_rival(folder: Path) -> ctypes.CDLL:
         if compiler is None:
             raise MissingError("g++ is missing")
         flags = ["-std=c++17", "-O3", "-march=native", "-Wall", "-Wextra", "-shared", "-fPIC"]
-        subprocess.run([compiler, *flags, str(Path(__file__).with_name("rival.cpp")), "-o", str(library)], check=True)
+        subprocess.run(
+            [compiler, *flags, str(Path(__file__).with_name("rival.cpp")), "-o", str(library)],
+            check=True,
+        )
     loaded = ctypes.CDLL(str(library))
     loaded.rival_probe.restype = ctypes.c_void_p
     loaded.rival_probe.argtypes = [
-        ctypes.POINTER(_Table), ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32,
+        ctypes.POINTER(_Table),
+        ctypes.c_uint32,
+        ctypes.c_uint64,
         ctypes.c_void_p,
-    ]  # fmt: skip
+        ctypes.c_uint64,
+        ctypes.c_uint32,
+        ctypes.c_void_p,
+    ]
     loaded.rival_take.restype = None
     loaded.rival_take.argtypes = [ctypes.c_void_p] * 3
     return loaded
 
 
 class Uncompressed:
-    """The tables of a design as sorted arrays with a binary search: the same look-ups as the store's."""
+    """The tables of a design as sorted arrays with a binary search.
+
+    The same look-ups as the store's.
+    """
 
     def __init__(self, keys: Words, design: str, library: ctypes.CDLL) -> None:
         self._library, self._count = library, len(keys)
@@ -163,20 +181,35 @@ class Uncompressed:
             self._kept += [permutation, entries, lookup.masks]
             self.bytes += entries.nbytes
             self._tables[place] = _Table(
-                entries.ctypes.data, permutation.ctypes.data, lookup.masks.ctypes.data, len(lookup.masks), lookup.prefix_bits,
+                entries.ctypes.data,
+                permutation.ctypes.data,
+                lookup.masks.ctypes.data,
+                len(lookup.masks),
+                lookup.prefix_bits,
                 lookup.flips,
-            )  # fmt: skip
+            )
 
     def _probe(self, queries: Words) -> tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]:
         lims = np.empty(len(queries) + 1, np.int64)
         search = self._library.rival_probe(
-            self._tables, len(self._tables), self._count, queries.ctypes.data, len(queries), 3, lims.ctypes.data
+            self._tables,
+            len(self._tables),
+            self._count,
+            queries.ctypes.data,
+            len(queries),
+            3,
+            lims.ctypes.data,
         )
-        fingerprints, distances = np.empty(int(lims[-1]), np.uint64), np.empty(int(lims[-1]), np.uint8)
+        fingerprints, distances = (
+            np.empty(int(lims[-1]), np.uint64),
+            np.empty(int(lims[-1]), np.uint8),
+        )
         self._library.rival_take(search, fingerprints.ctypes.data, distances.ctypes.data)
         return lims, fingerprints, distances
 
-    def run(self, queries: Words, threads: int) -> list[tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]]:
+    def run(
+        self, queries: Words, threads: int
+    ) -> list[tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]]:
         parts = cut(queries, threads, queries_at_once(self._design, self._count))
         if threads == 1:
             return [self._probe(part) for part in parts]
@@ -189,15 +222,28 @@ class Uncompressed:
 
 
 def outside() -> list[Contender]:
-    """Return the indexes that others wrote; bytes per fingerprint as measured at 2^22 to 2^24, with room to grow."""
+    """Return the indexes that others wrote.
+
+    Bytes per fingerprint as measured at 2^22 to 2^24, with room to grow.
+    """
     return [
         Contender(
-            "faiss IndexBinaryMultiHash 2x32 nflip=1", lambda k: Faiss(k, lambda f: _multi_hash(f, 2, 32, 1)), 230, True, 27
+            "faiss IndexBinaryMultiHash 2x32 nflip=1",
+            lambda k: Faiss(k, lambda f: _multi_hash(f, 2, 32, 1)),
+            230,
+            True,
+            27,
         ),
         Contender(
-            "faiss IndexBinaryMultiHash 4x16 nflip=0", lambda k: Faiss(k, lambda f: _multi_hash(f, 4, 16, 0)), 100, True, 26
+            "faiss IndexBinaryMultiHash 4x16 nflip=0",
+            lambda k: Faiss(k, lambda f: _multi_hash(f, 4, 16, 0)),
+            100,
+            True,
+            26,
         ),
-        Contender("faiss IndexBinaryFlat", lambda k: Faiss(k, lambda f: f.IndexBinaryFlat(64)), 24, True),
+        Contender(
+            "faiss IndexBinaryFlat", lambda k: Faiss(k, lambda f: f.IndexBinaryFlat(64)), 24, True
+        ),
         Contender("simhash SimhashIndex", SimhashPackage, 3000, True, 16, (1,)),
     ]
 
@@ -206,5 +252,8 @@ def uncompressed(design: str, folder: Path) -> Contender:
     """Return the uncompressed tables of a design, to be compiled when they are made."""
     tables = len(make_design(design, 3).tables)
     return Contender(
-        f"uncompressed {design}", lambda keys: Uncompressed(keys, design, compile_rival(folder)), 8.0 * (tables + 3), False
+        f"uncompressed {design}",
+        lambda keys: Uncompressed(keys, design, compile_rival(folder)),
+        8.0 * (tables + 3),
+        False,
     )

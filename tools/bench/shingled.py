@@ -1,4 +1,7 @@
-"""A corpus of synthetic texts with exactly known Jaccard similarities: words as frequent as in real texts, and edited copies."""
+"""A corpus of synthetic texts with exactly known Jaccard similarities.
+
+Words as frequent as in real texts, and edited copies.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,9 @@ Reals = npt.NDArray[np.float64]
 class Corpus(NamedTuple):
     """Texts, of which the later ones are copies.
 
-    ``pairs`` has every two texts of one origin, the later one first, ascending, and ``similarities`` the share of runs of three
-    words that they have in common. ``words`` are the numbers of the words of each text.
+    ``pairs`` has every two texts of one origin, the later one first, ascending, and
+    ``similarities`` the share of runs of three words that they have in common. ``words`` are the
+    numbers of the words of each text.
     """
 
     texts: list[str]
@@ -60,14 +64,21 @@ def corpus(seed: int, count: int) -> Corpus:
     origins = [*range(first_copy), *rng.integers(0, first_copy, count - first_copy).tolist()]
     for origin in origins[first_copy:]:
         wanted = rng.uniform(LEAST_SIMILARITY, 1)
-        kept = (2 * wanted / (1 + wanted)) ** (1 / SIZE)  # share of words: a run is kept with all of its words
+        # share of words: a run is kept with all of its words
+        kept = (2 * wanted / (1 + wanted)) ** (1 / SIZE)
         copy = words[origin].copy()
         changed = rng.random(len(copy)) >= kept
         copy[changed] = rng.choice(drawn, int(changed.sum()))
         words.append(copy)
     pairs, similarities = _pairs(words, origins)
     vocabulary = np.array(names, object)
-    return Corpus([" ".join(vocabulary[one].tolist()) for one in words], words, first_copy, pairs, similarities)
+    return Corpus(
+        [" ".join(vocabulary[one].tolist()) for one in words],
+        words,
+        first_copy,
+        pairs,
+        similarities,
+    )
 
 
 def runs(words: npt.NDArray[np.int32]) -> Places:
@@ -90,7 +101,9 @@ def _vocabulary() -> tuple[list[str], Reals]:
     for text in texts_here(VOCABULARY_BYTES, DOCUMENTATION):
         for word in re.findall(r"[a-z]+", text.lower()):
             counts[word] = counts.get(word, 0) + 1
-    names = sorted(word for word, times in counts.items() if times > 1 and len(word) <= MOST_LETTERS)
+    names = sorted(
+        word for word, times in counts.items() if times > 1 and len(word) <= MOST_LETTERS
+    )
     shares = np.array([counts[name] for name in names], np.float64)
     return names, shares / shares.sum()
 

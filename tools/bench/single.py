@@ -17,7 +17,10 @@ MOST_NAMED_LOG2 = 22  # string ids are made one by one
 
 
 def single_times(bench: Bench, store: fpstore.Store, queries: Words) -> tuple[float, float]:
-    """Median and 99th percentile of one `probe` with ids, in microseconds; each the median of the repeats."""
+    """Median and 99th percentile of one `probe` with ids, in microseconds.
+
+    Each the median of the repeats.
+    """
     medians, tails = [], []
     values = queries.tolist()
     for _ in range(bench.repeats + 1):
@@ -33,7 +36,10 @@ def single_times(bench: Bench, store: fpstore.Store, queries: Words) -> tuple[fl
 
 
 def single(bench: Bench) -> Result:
-    """`probe` one at a time from Python, with ids, page cache warm: one thread and eight, integer ids and URLs."""
+    """`probe` one at a time from Python, with ids, page cache warm.
+
+    One thread and eight, integer ids and URLs.
+    """
     log2 = bench.log2()
     out: Result = {"n": 1 << log2}
     for kind in bench.options.data:
@@ -46,7 +52,10 @@ def single(bench: Bench) -> Result:
             for codec, label in bench.packed(design):
                 store = bench.store(design, kind, log2, codec=codec, filter=False)
                 _check(store, queries[:64])
-                out[kind][label] = {**_timed(bench, store, queries), **_by_threads(bench, store, queries.tolist())}
+                out[kind][label] = {
+                    **_timed(bench, store, queries),
+                    **_by_threads(bench, store, queries.tolist()),
+                }
                 filtered = bench.store(design, kind, log2, codec=codec, filter=True)
                 _check(filtered, queries[:64])
                 out[kind][label]["filter"] = _timed(bench, filtered, queries)
@@ -61,7 +70,9 @@ def _check(store: fpstore.Store, queries: Words) -> None:
     matches = [store.probe(query) for query in queries.tolist()]
     pairs = zip(batch.lims[:-1], batch.lims[1:], strict=True)
     found = [sorted(match.fingerprint for match in some) for some in matches]
-    assert found == [sorted(batch.fingerprints[a:b].tolist()) for a, b in pairs], "probe and probe_many differ"
+    assert found == [sorted(batch.fingerprints[a:b].tolist()) for a, b in pairs], (
+        "probe and probe_many differ"
+    )
     assert matches == list(store.probe_many(queries)), "the ids of probe and probe_many differ"
 
 
@@ -97,8 +108,12 @@ def _string_ids(bench: Bench, log2: int) -> Result:
     for design in bench.designs("manku-10"):
         row = out[design] = {}
         for kind, ids in (("integers", None), ("urls", names)):
-            with fpstore.build(bench.folder / f"single-{kind}.fps", keys, ids, design=design, overwrite=True) as store:
+            with fpstore.build(
+                bench.folder / f"single-{kind}.fps", keys, ids, design=design, overwrite=True
+            ) as store:
                 _check(store, queries[:64])
                 row[kind] = _timed(bench, store, queries)
-        row["more_microseconds"] = round(row["urls"]["median_microseconds"] - row["integers"]["median_microseconds"], 2)
+        row["more_microseconds"] = round(
+            row["urls"]["median_microseconds"] - row["integers"]["median_microseconds"], 2
+        )
     return out

@@ -1,8 +1,10 @@
-"""What 10,000 queries must find in a uniform set that is too large for brute force: one pass over it, as it was generated.
+"""What 10,000 queries must find in a uniform set that is too large for brute force.
 
-Two fingerprints that differ in at most three bits agree in at least two of five blocks of bits. So a fingerprint can be a match
-only if two of its blocks are those of some query: ten bitmaps, of 2^26 bits at most, tell so. What passes is compared exactly.
-Nothing of fpstore is used.
+One pass over it, as it was generated.
+
+Two fingerprints that differ in at most three bits agree in at least two of five blocks of bits. So
+a fingerprint can be a match only if two of its blocks are those of some query: ten bitmaps, of 2^26
+bits at most, tell so. What passes is compared exactly. Nothing of fpstore is used.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ PAIRS = tuple(itertools.combinations(range(len(BLOCKS)), RADIUS - 1))
 
 
 class Found(NamedTuple):
-    """One entry per query, stored fingerprint and row that has it: by query, distance, fingerprint, row."""
+    """One entry per query, stored fingerprint and row that has it.
+
+    By query, distance, fingerprint, row.
+    """
 
     queries: npt.NDArray[np.int64]
     distances: npt.NDArray[np.int64]
@@ -36,7 +41,10 @@ class Found(NamedTuple):
 
 
 def planted_and_not(seed: int, log2: int, count: int = CHECKED) -> tuple[Words, Words]:
-    """Return queries, and the stored keys of which the first half differs in zero to three bits; the others are uniform."""
+    """Return queries, and the stored keys of which the first half differs in zero to three bits.
+
+    The others are uniform.
+    """
     rng = np.random.default_rng([seed, 1 << 46])
     stored = data.sample(seed, log2, count // 2)
     planted = data.flipped(rng, stored, np.arange(len(stored)) % (RADIUS + 1))
@@ -56,7 +64,10 @@ def streamed(parts: Iterable[Words], queries: Words) -> Found:
         for pair, bitmap, order, keys in zip(PAIRS, bitmaps, orders, sorted_keys, strict=True):
             own = _pair(blocks, pair)
             rows = np.flatnonzero(bitmap[own >> 3] >> (own & 7).astype(np.uint8) & 1)
-            first, last = np.searchsorted(keys, own[rows]), np.searchsorted(keys, own[rows], side="right")
+            first, last = (
+                np.searchsorted(keys, own[rows]),
+                np.searchsorted(keys, own[rows], side="right"),
+            )
             counts = last - first
             rows = np.repeat(rows, counts)
             shifts = np.repeat(first - np.cumsum(counts) + counts, counts)
@@ -65,14 +76,19 @@ def streamed(parts: Iterable[Words], queries: Words) -> Found:
             near = distance <= RADIUS
             found.append((query[near], distance[near], part[rows[near]], rows[near] + start))
         start += len(part)
-    query, distance, fingerprints, rows = (np.concatenate(column) for column in zip(*found, strict=True))
+    query, distance, fingerprints, rows = (
+        np.concatenate(column) for column in zip(*found, strict=True)
+    )
     # A row that meets a query in several pairs of blocks was found several times.
     _, once = np.unique(np.stack([query, rows], 1), axis=0, return_index=True)
     return _ordered(query[once], distance[once], fingerprints[once], rows[once])
 
 
 def _blocks(keys: Words) -> list[npt.NDArray[np.uint32]]:
-    return [(keys >> np.uint64(shift) & np.uint64((1 << width) - 1)).astype(np.uint32) for shift, width in BLOCKS]
+    return [
+        (keys >> np.uint64(shift) & np.uint64((1 << width) - 1)).astype(np.uint32)
+        for shift, width in BLOCKS
+    ]
 
 
 def _pair(blocks: list[npt.NDArray[np.uint32]], pair: tuple[int, ...]) -> npt.NDArray[np.uint32]:
@@ -87,7 +103,10 @@ def _bitmap(keys: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
 
 
 def _ordered(
-    queries: npt.NDArray[np.int64], distances: npt.NDArray[np.int64], fingerprints: Words, rows: npt.NDArray[np.int64]
+    queries: npt.NDArray[np.int64],
+    distances: npt.NDArray[np.int64],
+    fingerprints: Words,
+    rows: npt.NDArray[np.int64],
 ) -> Found:
     order = np.lexsort((rows, fingerprints, distances, queries))
     return Found(queries[order], distances[order], fingerprints[order], rows[order])
@@ -102,12 +121,18 @@ def of_store(store: fpstore.Store, queries: Words) -> Found:
     query = np.repeat(np.arange(len(queries)), np.diff(matches.lims))
     distance = matches.distances.astype(np.int64)
     return _ordered(
-        np.repeat(query, counts), np.repeat(distance, counts), np.repeat(matches.fingerprints, counts), ids.astype(np.int64)
+        np.repeat(query, counts),
+        np.repeat(distance, counts),
+        np.repeat(matches.fingerprints, counts),
+        ids.astype(np.int64),
     )
 
 
 def check_streamed(store: fpstore.Store, seed: int, log2: int) -> dict[str, int]:
-    """Check every answer of planted and other queries, with distances and ids; return how many there were."""
+    """Check every answer of planted and other queries, with distances and ids.
+
+    Return how many there were.
+    """
     queries, stored = planted_and_not(seed, log2)
     expected = streamed(data.chunks(seed, log2), queries)
     planted = set(zip(expected.queries.tolist(), expected.fingerprints.tolist(), strict=True))
@@ -117,11 +142,20 @@ def check_streamed(store: fpstore.Store, seed: int, log2: int) -> dict[str, int]
     if len(few):
         plain = brute(data.uniform(seed, log2), few, RADIUS)
         again = streamed(data.chunks(seed, log2), few)
-        pairs = np.unique(np.stack([again.queries.astype(np.uint64), again.fingerprints], 1), axis=0)
+        pairs = np.unique(
+            np.stack([again.queries.astype(np.uint64), again.fingerprints], 1), axis=0
+        )
         numbers = np.repeat(np.arange(len(few)), np.diff(plain.lims)).astype(np.uint64)
         if not np.array_equal(pairs, np.stack([numbers, plain.fingerprints], 1)):
             raise AssertionError("the pass over the rows differs from brute force")
     for name, got, want in zip(Found._fields, of_store(store, queries), expected, strict=True):
         if not np.array_equal(got, want):
-            raise AssertionError(f"{store.path.name}: {name} differ from those of the pass over the rows")
-    return {"queries": len(queries), "planted": len(stored), "matches": len(expected.rows), "against_brute_force": len(few)}
+            raise AssertionError(
+                f"{store.path.name}: {name} differ from those of the pass over the rows"
+            )
+    return {
+        "queries": len(queries),
+        "planted": len(stored),
+        "matches": len(expected.rows),
+        "against_brute_force": len(few),
+    }

@@ -1,4 +1,7 @@
-"""The operations tasks and scale: what jobs over many machines cost, and what that makes of billions of documents."""
+"""The operations tasks and scale.
+
+What jobs over many machines cost, and what that makes of billions of documents.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ from fpstore.tasks.shuffle import MOST_SLICES
 FILES = 8
 TASK_ROWS = (5_000_000, 50_000_000)
 QUERIES = 100_000
-SLICED, SLICES = "tasks in slices", 8  # as of a corpus that one task cannot compare: rows are sent with their keys
+# as of a corpus that one task cannot compare: rows are sent with their keys
+SLICED, SLICES = "tasks in slices", 8
 # A cluster, for the simulation
 SLOW_SHARE, SLOWER = 0.02, 4.0  # of the machines, and how many times longer they take
 LOST = 0.01  # of the runs of tasks end early, half way on average, and are repeated
@@ -34,24 +38,37 @@ SPREAD = 0.15  # standard deviation of the logarithm of the time of a task
 SCALES = (8_000_000_000, 100_000_000_000)
 LINKED = 30 * MOST_SLICES  # slices of 29 bands, and of equal fingerprints
 TASKS_OF = {
-    "hash": MOST_PARTS, "links": LINKED, "components": MOST_SLICES,
-    "members": MOST_PARTS, "decide": MOST_SLICES, "copy": MOST_PARTS,
-}  # fmt: skip
+    "hash": MOST_PARTS,
+    "links": LINKED,
+    "components": MOST_SLICES,
+    "members": MOST_PARTS,
+    "decide": MOST_SLICES,
+    "copy": MOST_PARTS,
+}
 
 
 def tasks(bench: Bench) -> Result:
-    """Deduplicate real texts, build and probe by tasks: processor time beside one process, what stages take and write."""
+    """Deduplicate real texts, build and probe by tasks.
+
+    Processor time beside one process, what stages take and write.
+    """
     corpus = bench.folder / "corpus"
     documents, size = corpus_in(corpus, bench.smoke)
     out: Result = {"documents": documents, "bytes": size}
     for search in ("bands",) if bench.smoke else ("exact", "bands"):
         out[search] = _dedups(bench, corpus, size, documents, search)
     rows = (1 << 16,) if bench.smoke else TASK_ROWS
-    return out | {f"{count:,} fingerprints": run_child({"do": "tasks-store", **_task(bench), "rows": count}) for count in rows}
+    return out | {
+        f"{count:,} fingerprints": run_child({"do": "tasks-store", **_task(bench), "rows": count})
+        for count in rows
+    }
 
 
 def corpus_in(folder: Path, smoke: bool) -> tuple[int, int]:
-    """Write the texts of this machine to files of Parquet in a new folder; return how many there are, and their bytes."""
+    """Write the texts of this machine to files of Parquet in a new folder.
+
+    Return how many there are, and their bytes.
+    """
     texts = texts_here(SMOKE_BYTES if smoke else MOST_BYTES)
     folder.mkdir()
     for number, some in enumerate(np.array_split(np.arange(len(texts)), FILES)):
@@ -67,7 +84,12 @@ def _task(bench: Bench) -> Result:
 def _dedups(bench: Bench, corpus: Path, size: int, documents: int, search: str) -> Result:
     out: Result = {}
     for way in ("one process", "tasks", SLICED, "two processes"):
-        task = {"corpus": str(corpus), "way": way, "search": search, "slice_rows": max(documents // SLICES, 1)}
+        task = {
+            "corpus": str(corpus),
+            "way": way,
+            "search": search,
+            "slice_rows": max(documents // SLICES, 1),
+        }
         out[way] = run_child({"do": "tasks-dedup", **_task(bench), **task})
         used = out[way]["processor_seconds"]
         out[way] |= {
@@ -76,7 +98,9 @@ def _dedups(bench: Bench, corpus: Path, size: int, documents: int, search: str) 
         }
     digests = {out[way].pop("digest") for way in out}
     assert len(digests) == 1, "the ways keep other rows"
-    out["tasks_to_one_process"] = ratio(out["tasks"]["processor_seconds"], out["one process"]["processor_seconds"])
+    out["tasks_to_one_process"] = ratio(
+        out["tasks"]["processor_seconds"], out["one process"]["processor_seconds"]
+    )
     return out
 
 
@@ -90,13 +114,23 @@ def dedup_once(task: Result) -> Result:
         fpstore.dedup(task["corpus"], out, text="text", search=task["search"], threads=1)
     else:
         slice_rows = task["slice_rows"] if task["way"] == SLICED else None
-        plan = plan_dedup(plan_folder, task["corpus"], out, text="text", search=task["search"], slice_rows=slice_rows)
+        plan = plan_dedup(
+            plan_folder,
+            task["corpus"],
+            out,
+            text="text",
+            search=task["search"],
+            slice_rows=slice_rows,
+        )
         if task["way"] != "two processes":
             stages = _by_stage(plan, plan_folder)
         else:
             plan.run_all(2)
         plan.finish()
-    result: Result = {"processor_seconds": round(processor_seconds() - used, 2), "seconds": round(perf_counter() - began, 2)}
+    result: Result = {
+        "processor_seconds": round(processor_seconds() - used, 2),
+        "seconds": round(perf_counter() - began, 2),
+    }
     files = sorted(path for path in out.iterdir() if path.suffix == ".parquet")
     result["digest"] = sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
     shutil.rmtree(folder)
@@ -117,9 +151,10 @@ def _by_stage(plan: Plan, folder: Path) -> Result:
         for index in range(stage.first, stage.first + stage.tasks):
             plan.run(index)
         out[stage.stage] = {
-            "tasks": stage.tasks, "processor_seconds": round(processor_seconds() - used, 2),
+            "tasks": stage.tasks,
+            "processor_seconds": round(processor_seconds() - used, 2),
             "bytes": folder_bytes(folder) - before,
-        }  # fmt: skip
+        }
     return out
 
 
@@ -136,27 +171,52 @@ def build_once(task: Result) -> Result:
         work()
         out[name] = round(processor_seconds() - used, 2)
 
-    timed("build", lambda: fpstore.build(folder / "one.fps", np.load(folder / "keys.npy"), threads=1).close())
+    timed(
+        "build",
+        lambda: fpstore.build(folder / "one.fps", np.load(folder / "keys.npy"), threads=1).close(),
+    )
     for by in ("rows", "prefix"):
-        plan = plan_build(folder / f"plan-{by}", folder / "keys.npy", folder / by, by=by, shard_rows=count, part_bytes=1 << 40)
-        timed(f"tasks, by {by}", lambda plan=plan: [[plan.run(index) for index in range(len(plan))], plan.finish()])
+        plan = plan_build(
+            folder / f"plan-{by}",
+            folder / "keys.npy",
+            folder / by,
+            by=by,
+            shard_rows=count,
+            part_bytes=1 << 40,
+        )
+        timed(
+            f"tasks, by {by}",
+            lambda plan=plan: [[plan.run(index) for index in range(len(plan))], plan.finish()],
+        )
         out[f"by {by} to build"] = ratio(out[f"tasks, by {by}"], out["build"])
     queries = data.near(task["seed"], keys, min(QUERIES, count))
     np.save(folder / "queries.npy", queries)
     with fpstore.open(folder / "rows") as store:
         timed("probe", lambda: store.probe_many(queries, threads=1).to_arrow())
     plan = plan_probe(folder / "plan", folder / "rows", folder / "queries.npy", folder / "found")
-    timed("tasks of probes", lambda: [[plan.run(index) for index in range(len(plan))], plan.finish()])
+    timed(
+        "tasks of probes", lambda: [[plan.run(index) for index in range(len(plan))], plan.finish()]
+    )
     out["probes"] = len(queries)
     shutil.rmtree(folder)
     return out
 
 
 def scale(bench: Bench) -> Result:
-    """Compute what 8 and 100 billion documents take, by a report of tasks (--json-in); simulate stragglers and retries."""
+    """Compute what 8 and 100 billion documents take, by a report of tasks (--json-in).
+
+    Simulate stragglers and retries.
+    """
     (path,) = bench.options.json_in or [Path("docs/measured/tasks.json")]
     measured = json.loads(path.read_text(encoding="utf-8"))["tasks"]
-    out: Result = {"machines": {"slow": SLOW_SHARE, "times_slower": SLOWER, "runs_lost": LOST, "spread": SPREAD}}
+    out: Result = {
+        "machines": {
+            "slow": SLOW_SHARE,
+            "times_slower": SLOWER,
+            "runs_lost": LOST,
+            "spread": SPREAD,
+        }
+    }
     for documents in SCALES:
         out[f"{documents / 1e9:.0f} billion"] = _scaled(measured, documents, bench.seed)
     return out
@@ -188,13 +248,19 @@ def _simulated(stages: Result, cores: int, seed: int) -> Result:
     ideal = sum(one["core_hours"] for one in stages.values()) / cores
     out: Result = {"hours_without_chance": round(ideal, 2)}
     for name, again in (("hours", False), ("hours_with_second_runs", True)):
-        hours = [_stage_hours(one["core_hours"], slow, again, seed, TASKS_OF[stage]) for stage, one in stages.items()]
+        hours = [
+            _stage_hours(one["core_hours"], slow, again, seed, TASKS_OF[stage])
+            for stage, one in stages.items()
+        ]
         out[name] = round(sum(hours), 2)
     return out
 
 
 def _stage_hours(core_hours: float, slow: Any, again: bool, seed: int, count: int) -> float:
-    """Return when the last task of a stage is done: each core takes the next task, and a lost task waits again."""
+    """Return when the last task of a stage is done.
+
+    Each core takes the next task, and a lost task waits again.
+    """
     rng, cores = np.random.default_rng(seed), len(slow)
     times = core_hours / count * rng.lognormal(-(SPREAD**2) / 2, SPREAD, count)
     free = [(0.0, core) for core in range(cores)]
@@ -204,7 +270,9 @@ def _stage_hours(core_hours: float, slow: Any, again: bool, seed: int, count: in
         now, core = heapq.heappop(free)
         if waiting:
             task = waiting.pop()
-        else:  # of the tasks that run once, the one that will end last runs a second time, if that may help
+        else:
+            # of the tasks that run once, the one that will end last runs a second time, if that may
+            # help
             while late and -late[0][0] <= now + times[late[0][1]]:
                 heapq.heappop(late)
             if not late:

@@ -1,4 +1,7 @@
-"""Indexes that find similar texts: of fpstore, and of others as their documentation shows them, by runs of three words."""
+"""Indexes that find similar texts.
+
+Of fpstore, and of others as their documentation shows them, by runs of three words.
+"""
 
 from __future__ import annotations
 
@@ -61,10 +64,17 @@ class Fpstore(TextIndex):
         self._path, self._family = folder / "texts.lsh", fpstore.families.MinHashFamily()
         self._count = 0
 
-    def build(self, prepared: list[str], threshold: float = TIMED_THRESHOLD) -> fpstore.lsh.LshStore:
+    def build(
+        self, prepared: list[str], threshold: float = TIMED_THRESHOLD
+    ) -> fpstore.lsh.LshStore:
         index = fpstore.lsh.build(
-            self._path, prepared, family=self._family, threshold=threshold, threads=1, overwrite=True
-        )  # fmt: skip
+            self._path,
+            prepared,
+            family=self._family,
+            threshold=threshold,
+            threads=1,
+            overwrite=True,
+        )
         self._count = index.bands[0] * index.bands[1]
         return index
 
@@ -129,7 +139,10 @@ class Datasketch(InMemory):
 
 
 class Rensa(InMemory):
-    """`RMinHashLSH` with the fewest bands of a computed recall of 0.9; what it finds is compared by its estimate."""
+    """`RMinHashLSH` with the fewest bands of a computed recall of 0.9.
+
+    What it finds is compared by its estimate.
+    """
 
     name, timed_texts, queries = "rensa", 10_000, 10_000
 
@@ -147,7 +160,11 @@ class Rensa(InMemory):
 
     def insert(self, made: list[Any], threshold: float) -> Callable[[Any], list[int]]:
         divisors = (bands for bands in range(1, FUNCTIONS + 1) if FUNCTIONS % bands == 0)
-        bands = next(bands for bands in divisors if 1 - (1 - threshold ** (FUNCTIONS // bands)) ** bands >= LEAST_RECALL)
+        bands = next(
+            bands
+            for bands in divisors
+            if 1 - (1 - threshold ** (FUNCTIONS // bands)) ** bands >= LEAST_RECALL
+        )
         index = self._package.RMinHashLSH(threshold, FUNCTIONS, bands)
         for row, minhash in enumerate(made):
             index.insert(row, minhash)
@@ -159,7 +176,10 @@ class Rensa(InMemory):
 
 
 class Lance(TextIndex):
-    """The index `MINHASHLSH` of a data set on disk, of 16 bands, and its estimate; the nearest ten are asked for."""
+    """The index `MINHASHLSH` of a data set on disk, of 16 bands, and its estimate.
+
+    The nearest ten are asked for.
+    """
 
     name, timed_texts, queries = "lance", 20_000, 2000
 
@@ -174,7 +194,9 @@ class Lance(TextIndex):
 
     def prepared(self, texts: list[str]) -> Any:
         table = self._arrow.table({"id": range(len(texts)), "text": texts})
-        return self._package.write_dataset(table, self._folder / f"{len(texts)}.lance", mode="overwrite")
+        return self._package.write_dataset(
+            table, self._folder / f"{len(texts)}.lance", mode="overwrite"
+        )
 
     def build(self, prepared: Any) -> object:
         prepared.create_scalar_index("text", "MINHASHLSH")
@@ -188,7 +210,9 @@ class Lance(TextIndex):
     def found(self, threshold: float) -> Found:
         def look_up(text: str) -> list[int]:
             query = self._query(text, "text")
-            table = self._data.to_table(nearest=query, columns=["id", "_distance"], limit=MOST_FOUND)
+            table = self._data.to_table(
+                nearest=query, columns=["id", "_distance"], limit=MOST_FOUND
+            )
             nearest = zip(table["id"].to_pylist(), table["_distance"].to_pylist(), strict=True)
             return [row for row, distance in nearest if distance <= 1 - threshold]
 
@@ -198,6 +222,8 @@ class Lance(TextIndex):
 def text_indexes(folder: Path) -> list[tuple[str, Callable[[], TextIndex]]]:
     """Return the names of the tools, and what makes them."""
     return [
-        (Fpstore.name, lambda: Fpstore(folder)), (Datasketch.name, Datasketch), (Rensa.name, Rensa),
+        (Fpstore.name, lambda: Fpstore(folder)),
+        (Datasketch.name, Datasketch),
+        (Rensa.name, Rensa),
         (Lance.name, lambda: Lance(folder)),
-    ]  # fmt: skip
+    ]

@@ -1,4 +1,7 @@
-"""The operation thresholds: what `dedup` finds of planted copies of a known Jaccard similarity, and what it removes wrongly."""
+"""The operation thresholds.
+
+What `dedup` finds of planted copies of a known Jaccard similarity, and what it removes wrongly.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ PAIRS, SMOKE_PAIRS = 5000, 100
 LEAST = 0.1  # similarity of a planted copy: from here to 1, evenly
 WITHIN = 0.1  # below the threshold, a removed row is not counted as wrong
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-UNRELATED, VOCABULARY, WORDS_BEHIND = 20_000, 50_000, 143  # texts, and their random words behind a line of WORDS_OF_LINE
+# texts, and their random words behind a line of WORDS_OF_LINE
+UNRELATED, VOCABULARY, WORDS_BEHIND = 20_000, 50_000, 143
 LINES, WORDS_OF_LINE = 5, 7
 COMMON_THRESHOLDS = (0.3, 0.4, 0.5)
 Floats = npt.NDArray[np.float64]
@@ -33,11 +37,13 @@ def thresholds(bench: Bench) -> Result:
         for search in ("exact", "bands"):
             for verify in (False, True):
                 start = time.process_time()
-                found = fpstore.dedup(table, text="text", threshold=threshold, search=search, verify=verify, threads=1)
+                found = fpstore.dedup(
+                    table, text="text", threshold=threshold, search=search, verify=verify, threads=1
+                )
                 seconds = time.process_time() - start
-                row[search + (", verified" if verify else "")] = _judged(found, similarities, threshold) | {
-                    "processor_seconds": round(seconds, 2)
-                }
+                row[search + (", verified" if verify else "")] = _judged(
+                    found, similarities, threshold
+                ) | {"processor_seconds": round(seconds, 2)}
         out[str(threshold)] = row
     return out | {"common line": _with_common_lines(bench)}
 
@@ -55,9 +61,14 @@ def _with_common_lines(bench: Bench) -> Result:
             for line in range(LINES):
                 front = " ".join(f"l{line}{place}" for place in range(WORDS_OF_LINE))
                 table = pa.table({"text": [f"{front} {text}" for text in texts]})
-                found = fpstore.dedup(table, text="text", threshold=threshold, verify=verify, threads=1)
+                found = fpstore.dedup(
+                    table, text="text", threshold=threshold, verify=verify, threads=1
+                )
                 removed.append(len(found.removed.rows))
-            row[name] = {"removed": removed, "processor_seconds": round((time.process_time() - start) / LINES, 2)}
+            row[name] = {
+                "removed": removed,
+                "processor_seconds": round((time.process_time() - start) / LINES, 2),
+            }
         out[str(threshold)] = row
     return out
 

@@ -1,4 +1,7 @@
-"""Operation on fingerprints of vectors: hyperplane hashing beside the bare product of the same matrices (hyperplanes)."""
+"""Operation on fingerprints of vectors.
+
+Hyperplane hashing beside the bare product of the same matrices (hyperplanes).
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,18 @@ BLOCK_ROWS = 1 << 12  # of a product, at a rate that larger ones do not exceed
 
 
 def hyperplanes(bench: Bench) -> Result:
-    """Vectors hashed per second beside the bare float32 product; OPENBLAS_NUM_THREADS=1 takes one thread for both."""
+    """Vectors hashed per second beside the bare float32 product.
+
+    OPENBLAS_NUM_THREADS=1 takes one thread for both.
+    """
     out: Result = {}
     count = 1 << min(bench.log2(16), 20)
     for dimension, width in SHAPES:
-        vectors = np.random.default_rng([bench.seed, dimension]).normal(size=(count, dimension)).astype(np.float32)
+        vectors = (
+            np.random.default_rng([bench.seed, dimension])
+            .normal(size=(count, dimension))
+            .astype(np.float32)
+        )
         doubles = vectors[: count // 4].astype(np.float64)
         normals = np.ascontiguousarray(weights(dimension, width, bench.seed).T)
         hasher = fpstore.HyperplaneHash(dimension=dimension, width=width, seed=bench.seed)
@@ -29,7 +39,11 @@ def hyperplanes(bench: Bench) -> Result:
             for start in range(0, len(vectors), BLOCK_ROWS):
                 vectors[start : start + BLOCK_ROWS] @ normals
 
-        works = (product, lambda h=hasher, v=vectors: h.fingerprints(v), lambda h=hasher, v=doubles: h.fingerprints(v))
+        works = (
+            product,
+            lambda h=hasher, v=vectors: h.fingerprints(v),
+            lambda h=hasher, v=doubles: h.fingerprints(v),
+        )
         # In turn: what else the machine does then falls on all of them.
         rounds = [[bench.seconds(work, 1) for work in works] for _ in range(bench.repeats)]
         bare, hashed, slow = (statistics.median(times) for times in zip(*rounds, strict=True))
@@ -55,7 +69,9 @@ def _share_again(hasher: fpstore.HyperplaneHash, vectors: np.ndarray) -> float:
             return super()._sides_of_pairs(vectors, normals)
 
     squares = np.vecdot(vectors, vectors)
-    Counting(weights(hasher.dimension, hasher.width, hasher.seed)).sides(vectors, vectors, squares, np.ones(len(vectors), bool))
+    Counting(weights(hasher.dimension, hasher.width, hasher.seed)).sides(
+        vectors, vectors, squares, np.ones(len(vectors), bool)
+    )
     return bits / (len(vectors) * hasher.width)
 
 

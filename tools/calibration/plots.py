@@ -33,7 +33,10 @@ def draw(found: Found, folder: Path) -> None:
 
 
 def last_radius(strangers: Sequence[float], rate: float) -> int:
-    """Return the largest radius within which no more than a share of strangers are; -1 if there is none."""
+    """Return the largest radius within which no more than a share of strangers are.
+
+    -1 if there is none.
+    """
     return sum(share <= rate for share in strangers) - 1
 
 
@@ -46,7 +49,9 @@ def _recall(found: Found, path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 6.4), layout="constrained")
-    panels = figure.subplots(-(-len(found) // 3), min(len(found), 3), sharex=True, sharey=True, squeeze=False)
+    panels = figure.subplots(
+        -(-len(found) // 3), min(len(found), 3), sharex=True, sharey=True, squeeze=False
+    )
     for axes, (corpus, each) in zip(panels.flat, found.items(), strict=False):
         axes.set_title(corpus)
         axes.grid(True, alpha=0.3)
@@ -64,7 +69,10 @@ def _recall(found: Found, path: Path) -> None:
         axes.set_visible(False)
     handles, labels = panels.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
-    figure.supxlabel("radius in bits; the dot: the largest with at most one in ten thousand pairs of strangers", fontsize=11)
+    figure.supxlabel(
+        "radius in bits; the dot: the largest with at most one in ten thousand pairs of strangers",
+        fontsize=11,
+    )
     figure.supylabel("copies found", fontsize=11)
     figure.savefig(path, dpi=100)
 
@@ -93,5 +101,9 @@ def _distances(found: Found, path: Path) -> None:
         axes.set_title(RECALL[setting])
     handles, labels = panels.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False)
-    figure.supxlabel("distance in bits; to the left of the line is at most one in ten thousand pairs of strangers", fontsize=11)
+    figure.supxlabel(
+        "distance in bits; to the left of the line is at most one in ten thousand pairs of "
+        "strangers",
+        fontsize=11,
+    )
     figure.savefig(path, dpi=100)

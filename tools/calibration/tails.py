@@ -1,4 +1,7 @@
-"""How true the extrapolated shares of strangers are: from few documents, and observed among many."""
+"""How true the extrapolated shares of strangers are.
+
+From few documents, and observed among many.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +29,27 @@ def tails_of(texts: list[str], seed: int, threads: int) -> list[dict[str, Any]]:
     both = [_evidence(few), _evidence(many)]
     for name in SETTINGS:
         small, large = (_measured(evidence, parse_setting(name), threads) for evidence in both)
-        radius = next(r for r in range(large.width + 1) if large.strangers.within(r).found >= LEAST_MET)
+        radius = next(
+            r for r in range(large.width + 1) if large.strangers.within(r).found >= LEAST_MET
+        )
         observed, expected = large.strangers.within(radius).value, small.tail.share(radius)
-        out.append({"setting": name, "documents": len(many), "radius": radius, "extrapolated": expected, "observed": observed})
+        out.append(
+            {
+                "setting": name,
+                "documents": len(many),
+                "radius": radius,
+                "extrapolated": expected,
+                "observed": observed,
+            }
+        )
     return out
 
 
 def _evidence(texts: list[str]) -> SampledPairs:
     """Return documents without any copies."""
-    return SampledPairs(texts, len(texts), {"none": np.empty((2, 0), np.intp)}, None, resembling_pairs(texts, BOUND))
+    return SampledPairs(
+        texts, len(texts), {"none": np.empty((2, 0), np.intp)}, None, resembling_pairs(texts, BOUND)
+    )
 
 
 def _measured(evidence: SampledPairs, setting: Setting, threads: int) -> Measured:

@@ -1,4 +1,7 @@
-"""`python tools/damage`: the folder is run as a script, its modules are imported as the package `damage`."""
+"""`python tools/damage`.
+
+The folder is run as a script, its modules are imported as the package `damage`.
+"""
 
 import sys
 from pathlib import Path

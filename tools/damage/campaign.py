@@ -45,9 +45,13 @@ class Campaign:
         weights = [1 if name in LARGE else 4 for name in self._names]
         name = chance.choices(self._names, weights)[0]
         if name not in self._stores:
-            self._stores[name] = (Index if SPECS[name].lsh else Store)(self._folder / name.replace(" ", "-"), name, self._seed)
+            self._stores[name] = (Index if SPECS[name].lsh else Store)(
+                self._folder / name.replace(" ", "-"), name, self._seed
+            )
         store = self._stores[name]
-        return store, choose_forgery(store, chance) if self._forged and isinstance(store, Store) else choose(store, chance)
+        return store, choose_forgery(store, chance) if self._forged and isinstance(
+            store, Store
+        ) else choose(store, chance)
 
     def begin(self, number: int) -> tuple[int, int]:
         """Start a case; return the process and where it says what came of it."""
@@ -70,7 +74,10 @@ class Campaign:
             case: Any = IndexCase if store.spec.lsh else ShardedCase if store.spec.shards else Case
             case(store, path, write, damage.kind, forged=self._forged).run()
         except BaseException:
-            os.write(write, json.dumps(["case", "foreign", traceback.format_exc()[-1500:]]).encode() + b"\n")
+            os.write(
+                write,
+                json.dumps(["case", "foreign", traceback.format_exc()[-1500:]]).encode() + b"\n",
+            )
         finally:
             os._exit(0)
 
@@ -81,14 +88,23 @@ class Campaign:
         outcomes = {operation: (verdict, detail) for operation, verdict, detail in said}
         if os.WIFSIGNALED(status):
             name = signal.Signals(os.WTERMSIG(status)).name
-            outcomes[said[-1][0] if said else "case"] = ("slow" if name in ("SIGPROF", "SIGALRM") else "dead", name)
+            outcomes[said[-1][0] if said else "case"] = (
+                "slow" if name in ("SIGPROF", "SIGALRM") else "dead",
+                name,
+            )
         store, damage = self.plan(number)
         return {
-            "case": number, "store": store.name, "file": damage.file, "damage": damage.kind, "forged": self._forged,
+            "case": number,
+            "store": store.name,
+            "file": damage.file,
+            "damage": damage.kind,
+            "forged": self._forged,
             "outcomes": outcomes,
-        }  # fmt: skip
+        }
 
-    def run(self, numbers: range, workers: int, seconds: float, keep: bool = False) -> Iterator[dict[str, Any]]:
+    def run(
+        self, numbers: range, workers: int, seconds: float, keep: bool = False
+    ) -> Iterator[dict[str, Any]]:
         """Do these cases, as far as the time allows."""
         began, running = time.monotonic(), dict[int, tuple[int, int]]()
         waiting = iter(numbers)
@@ -110,7 +126,10 @@ class Campaign:
 
 def mapped() -> int:
     """Return how many bytes this process has mapped."""
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    return (
+        int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        * resource.getpagesize()
+    )
 
 
 def quiet() -> None:
@@ -124,7 +143,8 @@ def quiet() -> None:
 
 def faults_of(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Return (operation, verdict, detail) of what must not be."""
-    harmless = result["damage"] == "nothing" or kind_of(result["file"]) == "filter"  # without filters, all that is asked is right
+    # without filters, all that is asked is right
+    harmless = result["damage"] == "nothing" or kind_of(result["file"]) == "filter"
     bad: tuple[str, ...] = (*FAULTS, "refused", "losses") if harmless else FAULTS
     bad = FAULTS[2:] if result["forged"] else bad
     return [(operation, *said) for operation, said in result["outcomes"].items() if said[0] in bad]
@@ -154,7 +174,11 @@ class Tally:
     def add(self, result: dict[str, Any]) -> None:
         self.cases += 1
         verdict, file = verdict_of(result), kind_of(result["file"])
-        for name, value in (("file", file), ("damage", result["damage"]), ("store", result["store"])):
+        for name, value in (
+            ("file", file),
+            ("damage", result["damage"]),
+            ("store", result["store"]),
+        ):
             self.by[name].setdefault(value, Counter())[verdict] += 1
         report = result["outcomes"].get("report", result["outcomes"].get("repair", ("none", "")))[0]
         self.repairs.setdefault(file, Counter())[report] += 1
@@ -164,19 +188,33 @@ class Tally:
     def report(self) -> dict[str, Any]:
         faults: list[dict[str, Any]] = [
             {
-                "file": file, "operation": operation, "verdict": verdict, "what": what, "count": len(results),
+                "file": file,
+                "operation": operation,
+                "verdict": verdict,
+                "what": what,
+                "count": len(results),
                 "damages": dict(Counter(result["damage"] for result in results)),
                 "cases": [result["case"] for result in results[:6]],
             }
             for (file, operation, verdict, what), results in self.groups.items()
-        ]  # fmt: skip
-        faults.sort(key=lambda fault: ((*FAULTS, "refused", "losses").index(fault["verdict"]), -fault["count"]))
+        ]
+        faults.sort(
+            key=lambda fault: (
+                (*FAULTS, "refused", "losses").index(fault["verdict"]),
+                -fault["count"],
+            )
+        )
         bad = {result["case"] for results in self.groups.values() for result in results}
         return {
-            "cases": self.cases, "cases with faults": len(bad),
-            "by": {name: {value: dict(counts) for value, counts in sorted(each.items())} for name, each in self.by.items()},
-            "repair": {file: dict(counts) for file, counts in sorted(self.repairs.items())}, "faults": faults,
-        }  # fmt: skip
+            "cases": self.cases,
+            "cases with faults": len(bad),
+            "by": {
+                name: {value: dict(counts) for value, counts in sorted(each.items())}
+                for name, each in self.by.items()
+            },
+            "repair": {file: dict(counts) for file, counts in sorted(self.repairs.items())},
+            "faults": faults,
+        }
 
 
 def main() -> int:
@@ -187,28 +225,47 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--case", type=int, help="do this one alone, and show all that came of it")
     parser.add_argument("--stores", help=f"some of: {', '.join(SPECS)}; separated by commas")
-    parser.add_argument("--forge", action="store_true", help="forge metadata, under checksums that are right")
+    parser.add_argument(
+        "--forge", action="store_true", help="forge metadata, under checksums that are right"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--folder", type=Path, help="where the stores go, best in memory; a temporary folder by default")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="where the stores go, best in memory; a temporary folder by default",
+    )
     parser.add_argument("--keep", action="store_true", help="keep the folder")
     options = parser.parse_args()
-    every = [name for name, spec in SPECS.items() if not (options.forge and (spec.lsh or spec.shards))]
+    every = [
+        name for name, spec in SPECS.items() if not (options.forge and (spec.lsh or spec.shards))
+    ]
     names = options.stores.split(",") if options.stores else every
     folder = Path(tempfile.mkdtemp(dir=options.folder))
     began = time.monotonic()
     try:
         campaign = Campaign(folder, options.seed, names, options.forge)
         if options.case is not None:
-            result = next(campaign.run(range(options.case, options.case + 1), 1, options.seconds, options.keep))
+            result = next(
+                campaign.run(
+                    range(options.case, options.case + 1), 1, options.seconds, options.keep
+                )
+            )
             print(json.dumps({"folder": str(folder), **result}, indent=2))
             return 1 if faults_of(result) else 0
         tally = Tally()
-        for result in campaign.run(range(options.first, options.first + options.cases), options.workers, options.seconds):
+        for result in campaign.run(
+            range(options.first, options.first + options.cases), options.workers, options.seconds
+        ):
             tally.add(result)
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
     took = time.monotonic() - began
-    report = {"seed": options.seed, "first": options.first, "seconds": round(took, 1), **tally.report()}
+    report = {
+        "seed": options.seed,
+        "first": options.first,
+        "seconds": round(took, 1),
+        **tally.report(),
+    }
     print(json.dumps(report, indent=2))
     return 1 if report["cases with faults"] else 0

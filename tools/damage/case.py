@@ -39,10 +39,19 @@ def expect(holds: bool, otherwise: str) -> None:
 
 
 class Case:
-    """One damaged store, asked everything; what comes of each operation is written to a descriptor, line by line."""
+    """One damaged store, asked everything.
+
+    What comes of each operation is written to a descriptor, line by line.
+    """
 
     def __init__(self, store: Store, path: Path, output: int, damage: str, *, forged: bool) -> None:
-        self._store, self._path, self._output, self._damage, self._forged = store, path, output, damage, forged
+        self._store, self._path, self._output, self._damage, self._forged = (
+            store,
+            path,
+            output,
+            damage,
+            forged,
+        )
         self._sound = damage == "nothing"
         self._verdicts: dict[str, str] = {}
 
@@ -70,9 +79,12 @@ class Case:
         except Untrue as error:
             self._say(operation, "false", str(error))
         except (fpstore.InputError, fpstore.errors.ClosedStoreError, MemoryError) as error:
-            # The input was right, nothing is closed, and the store is small; of a forged one the input may be of another kind.
+            # The input was right, nothing is closed, and the store is small; of a forged one the
+            # input may be of another kind.
             foreign = not (self._forged and isinstance(error, fpstore.InputError))
-            self._say(operation, "foreign" if foreign else "refused", traceback.format_exc()[-1500:])
+            self._say(
+                operation, "foreign" if foreign else "refused", traceback.format_exc()[-1500:]
+            )
         except fpstore.FpstoreError as error:
             self._say(operation, "refused", f"{type(error).__name__}: {error}")
         except BaseException:
@@ -94,7 +106,9 @@ class Case:
     def _content(self, store: fpstore.Store) -> Pairs:
         fingerprints, numbers = [self._width.empty(0)], [np.empty(0, np.uint64)]
         for keys, lims, ids in store.items():
-            fingerprints.append(np.repeat(check_fingerprints(keys, self._width), np.diff(lims), axis=0))
+            fingerprints.append(
+                np.repeat(check_fingerprints(keys, self._width), np.diff(lims), axis=0)
+            )
             numbers.append(np.array(self._numbers(ids), np.uint64))
         return in_order(np.concatenate(fingerprints), np.concatenate(numbers))
 
@@ -106,7 +120,10 @@ class Case:
         held = self._content(store)
         if not held.equal(right):
             held_keys, right_keys = held.keys(self._width), right.keys(self._width)
-            raise Wrong(f"{len(held_keys - right_keys)} pairs too many, {len(right_keys - held_keys)} missing")
+            raise Wrong(
+                f"{len(held_keys - right_keys)} pairs too many, {len(right_keys - held_keys)} "
+                "missing"
+            )
 
     def run(self) -> None:
         with self._doing("open"):
@@ -123,9 +140,17 @@ class Case:
 
     def operations(self) -> list[Callable[[Any], None]]:
         return [
-            self.probe_many, self.probe, self.look_up, self.ids_of, self.ids, self.find, self.items, self.scan, self.length,
+            self.probe_many,
+            self.probe,
+            self.look_up,
+            self.ids_of,
+            self.ids,
+            self.find,
+            self.items,
+            self.scan,
+            self.length,
             self.verify,
-        ]  # fmt: skip
+        ]
 
     def back_up(self, store: Any) -> None:
         with self._doing("backup"):
@@ -140,28 +165,50 @@ class Case:
         lims, ids = found.read_ids()
         got = sorted(
             (query, distance, fingerprint)
-            for query, (start, end) in enumerate(zip(found.lims.tolist(), found.lims.tolist()[1:], strict=False))
+            for query, (start, end) in enumerate(
+                zip(found.lims.tolist(), found.lims.tolist()[1:], strict=False)
+            )
             for distance, fingerprint in zip(
-                found.distances[start:end].tolist(), self._known(found.fingerprints[start:end]), strict=True
+                found.distances[start:end].tolist(),
+                self._known(found.fingerprints[start:end]),
+                strict=True,
             )
         )
-        expect(got == [(q, *match) for q, matches in enumerate(truth.matches) for match in matches], "other matches")
+        expect(
+            got == [(q, *match) for q, matches in enumerate(truth.matches) for match in matches],
+            "other matches",
+        )
         numbers = self._numbers(ids)
-        for fingerprint, start, end in zip(self._known(found.fingerprints), lims.tolist(), lims.tolist()[1:], strict=False):
-            expect(sorted(numbers[start:end]) == truth.of(fingerprint), f"other ids of {fingerprint:#x}")
+        for fingerprint, start, end in zip(
+            self._known(found.fingerprints), lims.tolist(), lims.tolist()[1:], strict=False
+        ):
+            expect(
+                sorted(numbers[start:end]) == truth.of(fingerprint),
+                f"other ids of {fingerprint:#x}",
+            )
 
     def probe(self, store: fpstore.Store) -> None:
         truth = self._store
-        for query, matches in zip(self._width.numbers(truth.queries[::4]), truth.matches[::4], strict=True):
+        for query, matches in zip(
+            self._width.numbers(truth.queries[::4]), truth.matches[::4], strict=True
+        ):
             got = store.probe(query)
-            expect([(match.distance, match.fingerprint) for match in got] == matches, f"other matches of {query:#x}")
+            expect(
+                [(match.distance, match.fingerprint) for match in got] == matches,
+                f"other matches of {query:#x}",
+            )
             for match in got:
-                expect(sorted(self._numbers(match.ids)) == truth.of(match.fingerprint), f"other ids of {match.fingerprint:#x}")
+                expect(
+                    sorted(self._numbers(match.ids)) == truth.of(match.fingerprint),
+                    f"other ids of {match.fingerprint:#x}",
+                )
 
     def look_up(self, store: fpstore.Store) -> None:
         for query in self._width.numbers(self._store.queries):
             numbers = self._store.of(query)
-            expect((query in store) == bool(numbers), f"{query:#x} in the store is {query in store}")
+            expect(
+                (query in store) == bool(numbers), f"{query:#x} in the store is {query in store}"
+            )
             try:
                 got = sorted(self._numbers(store[query]))
             except KeyError:
@@ -176,7 +223,10 @@ class Case:
             raise Wrong(f"{error} is not stored") from None
         wanted = [self._store.of(fingerprint) for fingerprint in self._width.numbers(stored)]
         numbers = self._numbers(ids)
-        got = [sorted(numbers[start:end]) for start, end in zip(lims.tolist(), lims.tolist()[1:], strict=False)]
+        got = [
+            sorted(numbers[start:end])
+            for start, end in zip(lims.tolist(), lims.tolist()[1:], strict=False)
+        ]
         expect(got == wanted, "other ids")
 
     def _some_ids(self) -> tuple[Words, Any]:
@@ -186,14 +236,20 @@ class Case:
     def ids(self, store: fpstore.Store) -> None:
         for identifier in list(self._some_ids()[1])[:4]:
             expect(identifier in store.ids, f"id {str(identifier)[-40:]} is not there")
-        expect(("no such id" if self._store.spec.ids == "string" else 2**60 + 1) not in store.ids, "an id that was never stored")
+        expect(
+            ("no such id" if self._store.spec.ids == "string" else 2**60 + 1) not in store.ids,
+            "an id that was never stored",
+        )
 
     def find(self, store: fpstore.Store) -> None:
         numbers, ids = self._some_ids()
         lims, fingerprints = store.fingerprints_of(ids)
         for number, start, end in zip(numbers, lims.tolist(), lims.tolist()[1:], strict=False):
             wanted = self._store.now.fingerprints[self._store.now.numbers == number]
-            expect(np.array_equal(fingerprints[start:end], self._width.outside(wanted)), f"other fingerprints of id {number}")
+            expect(
+                np.array_equal(fingerprints[start:end], self._width.outside(wanted)),
+                f"other fingerprints of id {number}",
+            )
 
     def items(self, store: fpstore.Store) -> None:
         self._check_content(store, self._store.now)
@@ -205,11 +261,17 @@ class Case:
         expect(got == self._store.near(queries, 12), "other matches")
 
     def length(self, store: fpstore.Store) -> None:
-        expect(len(store) == len(distinct(self._store.now.fingerprints)), f"{len(store)} fingerprints")
+        expect(
+            len(store) == len(distinct(self._store.now.fingerprints)), f"{len(store)} fingerprints"
+        )
         store.stats()
 
     def _bad(self) -> list[str]:
-        return [operation for operation, verdict in self._verdicts.items() if verdict not in ("right", "dead")]
+        return [
+            operation
+            for operation, verdict in self._verdicts.items()
+            if verdict not in ("right", "dead")
+        ]
 
     def verify(self, store: fpstore.Store) -> None:
         report = store.verify()
@@ -232,7 +294,9 @@ class Case:
         self._say(
             "report",
             "complete" if report.complete else "losses",
-            "; ".join([*report.losses, "| faults:", *(fault["message"] for fault in report.faults)]),
+            "; ".join(
+                [*report.losses, "| faults:", *(fault["message"] for fault in report.faults)]
+            ),
         )
         self._check_repaired(report, output, lost)
 
@@ -241,19 +305,28 @@ class Case:
 
     def _check_repaired(self, report: fpstore.RepairReport, output: Path, lost: Path) -> None:
         right = self._store.now
-        if self._store.spec.ids == "string" and any("taken for integers" in loss for loss in report.losses):
+        if self._store.spec.ids == "string" and any(
+            "taken for integers" in loss for loss in report.losses
+        ):
             return  # it says that all strings are lost
         with fpstore.open(output) as store:
             held, found = self._content(store), store.verify()
             if store.fingerprinter is None and report.complete:
                 raise Untrue("complete, but how the fingerprints were made is lost")
             if report.complete and (store.radius, len(store.design.tables)) != self._shape():
-                raise Untrue(f"complete, but the design is {store.design.name}, radius {store.radius}")
-        if not found.ok or (report.fingerprints, report.ids) != (len(distinct(held.fingerprints)), len(held.numbers)):
+                raise Untrue(
+                    f"complete, but the design is {store.design.name}, radius {store.radius}"
+                )
+        if not found.ok or (report.fingerprints, report.ids) != (
+            len(distinct(held.fingerprints)),
+            len(held.numbers),
+        ):
             raise Untrue(f"the new store is not what it says: {found.faults}")
         if report.complete:
             if not held.equal(right) or lost.exists():
-                raise Untrue(f"complete, but {len(held.numbers)} pairs instead of {len(right.numbers)}")
+                raise Untrue(
+                    f"complete, but {len(held.numbers)} pairs instead of {len(right.numbers)}"
+                )
             return
         check_losses(self._store, held, report, lost)
 
@@ -263,7 +336,10 @@ class Case:
         return design.radius, len(design.tables)
 
     def change(self) -> None:
-        """Insert, delete and merge; once something is refused, what was done before must be there, and nothing else."""
+        """Insert, delete and merge.
+
+        Once something is refused, what was done before must be there, and nothing else.
+        """
         right, store = self._store.now, None
         with self._doing("open to change"):
             store = self._open(self._path, "r+")
@@ -297,12 +373,16 @@ def check_losses(store: Store, held: Pairs, report: fpstore.RepairReport, lost: 
         raise Untrue(f"{len(more)} pairs in the new store that are not stored: {told}")
     if changes:
         return
-    rows = [line.split("\t") for line in lost.read_text("utf-8").splitlines()] if lost.exists() else []
+    rows = (
+        [line.split("\t") for line in lost.read_text("utf-8").splitlines()] if lost.exists() else []
+    )
     named = {int(row[1], 16) for row in rows if row[1]}
     missing = {fingerprint for fingerprint, _ in wanted - kept}
     unknown = re.search(r"(\d+) of \d+ fingerprints of the tables", told)
     if len(missing - named) > (int(unknown[1]) if unknown else 0):
-        raise Untrue(f"{len(missing - named)} fingerprints have lost something and are not listed: {told}")
+        raise Untrue(
+            f"{len(missing - named)} fingerprints have lost something and are not listed: {told}"
+        )
     gone = {int(row[1], 16) for row in rows if row[0] == "fingerprint"}
     if gone & {fingerprint for fingerprint, _ in kept}:
         raise Untrue("a fingerprint that is called lost is there")

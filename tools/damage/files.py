@@ -41,17 +41,32 @@ def kind_of(file: str) -> str:
     if is_shard_name(name) or name in (DOCUMENTS, KEYS):
         return "part"
     return {
-        "manifest.json": "manifest", "lsh.json": "manifest", "shards.json": "manifest",
-        "writer.lock": "writer lock", "ids.mdb": "ids", "log": "log",
-        "strings.mdb": "strings", "hashes.fpt": "numbers", "numbers.mdb": "numbers",
-        "places.fpt": "places", "places.mdb": "places",
-    }.get(name, "filter" if name.endswith(".fpf") else "table")  # fmt: skip
+        "manifest.json": "manifest",
+        "lsh.json": "manifest",
+        "shards.json": "manifest",
+        "writer.lock": "writer lock",
+        "ids.mdb": "ids",
+        "log": "log",
+        "strings.mdb": "strings",
+        "hashes.fpt": "numbers",
+        "numbers.mdb": "numbers",
+        "places.fpt": "places",
+        "places.mdb": "places",
+    }.get(name, "filter" if name.endswith(".fpf") else "table")
 
 
 WEIGHTS = {
-    "table": 4, "filter": 2, "ids": 4, "strings": 4, "numbers": 4, "places": 4, "manifest": 4, "log": 4,
-    "writer lock": 1, "part": 2,
-}  # fmt: skip
+    "table": 4,
+    "filter": 2,
+    "ids": 4,
+    "strings": 4,
+    "numbers": 4,
+    "places": 4,
+    "manifest": 4,
+    "log": 4,
+    "writer lock": 1,
+    "part": 2,
+}
 
 
 def choose(store: Damaged, chance: random.Random) -> Damage:
@@ -72,9 +87,17 @@ def choose(store: Damaged, chance: random.Random) -> Damage:
     if kind == "foreign":
         others = [store.stranger / file, store.twin / file]
     for older in store.older if kind == "older" else []:
-        others += [p for p in sorted(older.rglob(Path(file).name)) if p.read_bytes() != (store.path / file).read_bytes()]
+        others += [
+            p
+            for p in sorted(older.rglob(Path(file).name))
+            if p.read_bytes() != (store.path / file).read_bytes()
+        ]
     if which == "log":  # an earlier log of this very generation is what the store was then
-        others = [other for other in others if kind == "foreign" or other.parent.name != Path(file).parent.name]
+        others = [
+            other
+            for other in others
+            if kind == "foreign" or other.parent.name != Path(file).parent.name
+        ]
     others = [other for other in others if other.exists()]
     if not others:
         return Damage(file, "nothing", partial(DAMAGES["nothing"], chance))
@@ -83,8 +106,13 @@ def choose(store: Damaged, chance: random.Random) -> Damage:
 
 def _choose_part(store: Damaged, part: str, chance: random.Random) -> Damage:
     """Return the loss of a part, or its exchange for another one, of this store or of a strange one."""
-    older = store.older if store.spec.shards else []  # an index with older documents is one that had no later ones
-    others = [folder / name for folder in (store.path, store.stranger, store.twin, *older) for name in store.parts]
+    # an index with older documents is one that had no later ones
+    older = store.older if store.spec.shards else []
+    others = [
+        folder / name
+        for folder in (store.path, store.stranger, store.twin, *older)
+        for name in store.parts
+    ]
     others.remove(store.path / part)
     if chance.random() < 0.25:
         return Damage(part, "part removed", shutil.rmtree)
@@ -107,10 +135,16 @@ def place(chance: random.Random, data: bytearray) -> int:
         return chance.randrange(used)
     if how < 0.8:
         return min(chance.randrange(-(-used // PAGE)) * PAGE + chance.randrange(64), len(data) - 1)
-    return min(chance.randrange(2 * PAGE), len(data) - 1) if how < 0.9 else len(data) - 1 - chance.randrange(min(64, len(data)))
+    return (
+        min(chance.randrange(2 * PAGE), len(data) - 1)
+        if how < 0.9
+        else len(data) - 1 - chance.randrange(min(64, len(data)))
+    )
 
 
-def edit(change: Callable[[random.Random, bytearray], None], chance: random.Random, path: Path) -> None:
+def edit(
+    change: Callable[[random.Random, bytearray], None], chance: random.Random, path: Path
+) -> None:
     data = bytearray(path.read_bytes())
     if data:
         change(chance, data)
@@ -167,7 +201,16 @@ def extended(chance: random.Random, data: bytearray) -> None:
 DAMAGES: dict[str, Callable[[random.Random, Path], None]] = {
     **{
         change.__name__.replace("_", " "): partial(edit, change)
-        for change in (flips, zeroed, overwritten, page_zeroed, pages_swapped, page_duplicated, truncated, extended)
+        for change in (
+            flips,
+            zeroed,
+            overwritten,
+            page_zeroed,
+            pages_swapped,
+            page_duplicated,
+            truncated,
+            extended,
+        )
     },
     "emptied": lambda chance, path: os.truncate(path, 0),
     "removed": lambda chance, path: path.unlink(),

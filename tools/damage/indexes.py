@@ -25,7 +25,10 @@ class Content(NamedTuple):
 
 
 class Index:
-    """An index to be damaged: its folder, older states, a stranger, a twin (same texts, other ids), the truth."""
+    """An index to be damaged.
+
+    Its folder, older states, a stranger, a twin (same texts, other ids), the truth.
+    """
 
     def __init__(self, folder: Path, name: str, seed: int) -> None:
         self.spec, self.name, self.folder = SPECS[name], name, folder
@@ -39,12 +42,21 @@ class Index:
         texts, first = self._texts(count), count
         self.queries = [*texts[::4], *map(self._near, texts[1::4]), *self._texts(5)]
         for path, items, numbers in (
-            (self.path, texts, range(count)), (self.stranger, self._texts(count), range(count)),
+            (self.path, texts, range(count)),
+            (self.stranger, self._texts(count), range(count)),
             (self.twin, texts, range(count)[::-1]),
-        ):  # fmt: skip
+        ):
             ids = None if self.spec.ids == "row" else self._ids(numbers)
             family = fpstore.MinHash()
-            fpstore.lsh.build(path, items, ids, family=family, threshold=0.6, index_ids=self.spec.index_ids, threads=1).close()
+            fpstore.lsh.build(
+                path,
+                items,
+                ids,
+                family=family,
+                threshold=0.6,
+                index_ids=self.spec.index_ids,
+                threads=1,
+            ).close()
         for merging in [False] * self.spec.changed + [True] * self.spec.merged:
             self.older.append(folder / f"older-{len(self.older)}")
             shutil.copytree(self.path, self.older[-1])
@@ -66,7 +78,10 @@ class Index:
 
     def _texts(self, count: int) -> list[str]:
         """Return texts of which half are near others."""
-        own = [" ".join("".join(self._chance.choices(LETTERS, k=5)) for _ in range(40)) for _ in range(count - count // 2)]
+        own = [
+            " ".join("".join(self._chance.choices(LETTERS, k=5)) for _ in range(40))
+            for _ in range(count - count // 2)
+        ]
         return [*own, *map(self._near, own[: count // 2])]
 
     def _near(self, text: str) -> str:
@@ -75,25 +90,35 @@ class Index:
         return " ".join(words)
 
     def _ids(self, numbers: range) -> list[Any]:
-        return [f"document {number}" for number in numbers] if self.spec.ids == "string" else list(numbers)
+        return (
+            [f"document {number}" for number in numbers]
+            if self.spec.ids == "string"
+            else list(numbers)
+        )
 
     def _changes(self, first: int) -> list[tuple[str, tuple[Any, ...]]]:
         """Return changes whose new ids are from a number on."""
         old = self._ids(range(first - 100, first))
         added = self._ids(range(first, first + 21))
         return [
-            ("insert", (self._texts(20), added[:20])), ("upsert", (self._texts(10), old[5:15])),
-            ("probe_insert", (self.queries[0], added[20])), ("delete", (added[15:20] + old[12:18],)),
-        ]  # fmt: skip
+            ("insert", (self._texts(20), added[:20])),
+            ("upsert", (self._texts(10), old[5:15])),
+            ("probe_insert", (self.queries[0], added[20])),
+            ("delete", (added[15:20] + old[12:18],)),
+        ]
 
-    def _steps(self, changes: list[tuple[str, tuple[Any, ...]]]) -> list[tuple[str, Any, Any, Content]]:
+    def _steps(
+        self, changes: list[tuple[str, tuple[Any, ...]]]
+    ) -> list[tuple[str, Any, Any, Content]]:
         """Return changes: what is called, with what, what it returns, and what is stored then."""
         sound, steps = self.folder / "changed", []
         shutil.copytree(self.path, sound)
         with fpstore.lsh.open(sound, "r+") as index:
             for call, arguments in changes:
                 returned = getattr(index, call)(*arguments)
-                steps.append((call, arguments, getattr(returned, "removed", returned), self.content(index)))
+                steps.append(
+                    (call, arguments, getattr(returned, "removed", returned), self.content(index))
+                )
         return steps
 
     def content(self, index: Any) -> Content:
@@ -101,13 +126,26 @@ class Index:
         with fpstore.open(index.path / DOCUMENTS) as documents:
             for fingerprints, _, ids in documents.items():
                 names = ids if isinstance(ids, list) else ids.tolist()
-                rows.update(zip(names, (int.from_bytes(bytes(row), "big") for row in fingerprints), strict=True))
-        return Content(rows, [sorted(map(tuple, matches)) for matches in index.probe_many(self.queries, threads=1)])
+                rows.update(
+                    zip(
+                        names,
+                        (int.from_bytes(bytes(row), "big") for row in fingerprints),
+                        strict=True,
+                    )
+                )
+        return Content(
+            rows,
+            [sorted(map(tuple, matches)) for matches in index.probe_many(self.queries, threads=1)],
+        )
 
 
 def pairs_of(index: Any) -> list[tuple[Any, Any]]:
     """Return the ids of each pair."""
-    return sorted(pair for pairs in index.pairs(threads=1) for pair in zip(pairs.ids_a(), pairs.ids_b(), strict=True))
+    return sorted(
+        pair
+        for pairs in index.pairs(threads=1)
+        for pair in zip(pairs.ids_a(), pairs.ids_b(), strict=True)
+    )
 
 
 class IndexCase(Case):
@@ -122,11 +160,15 @@ class IndexCase(Case):
         return [self.probe, self.ids, self.items, self.pairs, self.length, self.verify]
 
     def probe(self, index: Any) -> None:
-        for query, matches in zip(self._store.queries[::9], self._store.now.answers[::9], strict=True):
+        for query, matches in zip(
+            self._store.queries[::9], self._store.now.answers[::9], strict=True
+        ):
             expect(sorted(map(tuple, index.probe(query))) == matches, "other matches of a query")
 
     def ids(self, index: Any) -> None:
-        expect(all(name in index.ids for name in [*self._store.now.rows][::40]), "an id is not there")
+        expect(
+            all(name in index.ids for name in [*self._store.now.rows][::40]), "an id is not there"
+        )
 
     def pairs(self, index: Any) -> None:
         expect(pairs_of(index) == self._store.pairs, "other pairs")
@@ -138,7 +180,9 @@ class IndexCase(Case):
     def _check_content(self, index: Any, right: Content) -> None:
         held = self._store.content(index)
         if held != right:
-            raise Wrong(f"{len(held.rows)} documents instead of {len(right.rows)}, or other answers")
+            raise Wrong(
+                f"{len(held.rows)} documents instead of {len(right.rows)}, or other answers"
+            )
 
     def _repaired(self, output: Path, lost: Path) -> fpstore.RepairReport:
         return fpstore.lsh.repair(self._path, output, memory="64MiB", threads=1)
@@ -148,18 +192,28 @@ class IndexCase(Case):
         with self._open(output) as index:
             held, found = self._store.content(index), index.verify()
         if not found.ok or report.fingerprints != len(held.rows):
-            raise Untrue(f"the new index is not what it says: {report.fingerprints}, {len(held.rows)}, {found.faults}")
+            raise Untrue(
+                f"the new index is not what it says: {report.fingerprints}, {len(held.rows)}, "
+                f"{found.faults}"
+            )
         if report.complete and held != right:
-            raise Untrue(f"complete, but {len(held.rows)} documents instead of {len(right.rows)}, or other answers")
+            raise Untrue(
+                f"complete, but {len(held.rows)} documents instead of {len(right.rows)}, or other "
+                "answers"
+            )
         if "the log:" in told or "log record" in told or "current generation" in told:
             if more := held.rows.items() - self._store.ever:
                 raise Untrue(f"{len(more)} documents in the new index that never were: {told}")
             return
         if held.rows.items() - right.rows.items() or any(
-            set(matches) - set(known) for matches, known in zip(held.answers, right.answers, strict=True)
+            set(matches) - set(known)
+            for matches, known in zip(held.answers, right.answers, strict=True)
         ):
             raise Untrue(f"documents or answers in the new index that are not stored: {told}")
         listed = sum(file.read_bytes().count(b"\n") for file in output.parent.glob("*.lost.tsv"))
         unknown = re.search(r"(\d+) of \d+ fingerprints of the tables", told)
         if len(right.rows) - len(held.rows) > listed + (int(unknown[1]) if unknown else 0):
-            raise Untrue(f"{len(right.rows) - len(held.rows)} documents are lost, {listed} are listed: {told}")
+            raise Untrue(
+                f"{len(right.rows) - len(held.rows)} documents are lost, {listed} are listed: "
+                f"{told}"
+            )

@@ -22,7 +22,10 @@ class ShardedCase(Case):
         pass
 
     def length(self, store: Any) -> None:
-        """Ask what opens the shards first: the length is that of the moment when they were combined."""
+        """Ask what opens the shards first.
+
+        The length is that of the moment when they were combined.
+        """
         store.stats()
         super().length(store)
 
@@ -32,14 +35,17 @@ class ShardedCase(Case):
         output.mkdir()
         for name in self._store.parts:
             own = lost.with_name(name + ".tsv")
-            report = fpstore.repair(self._path / name, output / name, lost=own, memory="64MiB", threads=1)
+            report = fpstore.repair(
+                self._path / name, output / name, lost=own, memory="64MiB", threads=1
+            )
             if report.sound:
                 shutil.copytree(self._path / name, output / name)
             sound = sound and report.sound
             whole.faults += report.faults
             whole.losses += report.losses
             if own.exists():
-                with lost.open("ab") as file:  # another shard may have a fingerprint that this one has lost
+                # another shard may have a fingerprint that this one has lost
+                with lost.open("ab") as file:
                     file.write(own.read_bytes().replace(b"fingerprint\t", b"ids\t"))
         whole.sound = sound and self._sound
         try:
@@ -53,5 +59,6 @@ class ShardedCase(Case):
         return whole
 
     def _check_repaired(self, report: fpstore.RepairReport, output: Path, lost: Path) -> None:
-        if self._combined and not self._damage.startswith("part"):  # shards that another store has lent are sound
+        # shards that another store has lent are sound
+        if self._combined and not self._damage.startswith("part"):
             super()._check_repaired(report, output, lost)

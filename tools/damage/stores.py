@@ -35,7 +35,8 @@ class Spec(NamedTuple):
     block_bytes: int = 128
     index_ids: bool = False
     width: int = 64
-    trusting: bool = False  # LMDB files are not checked when they are opened, as those over 4 MiB are not
+    # LMDB files are not checked when they are opened, as those over 4 MiB are not
+    trusting: bool = False
     shards: int = 0  # of a sharded store; their changes come before they are combined
     lsh: bool = False
 
@@ -47,41 +48,69 @@ SPECS = {
     "strings": Spec("string", "blocks-3-1", 2, each=3),
     "inserts": Spec("string", "manku-10", each=2, changed=True),
     "merged": Spec("string", each=3, changed=True, merged=True),
-    "redesigned": Spec("integer", "flip-1", each=2, changed=True, merged=True, merge_design="manku-4", block_bytes=256),
+    "redesigned": Spec(
+        "integer",
+        "flip-1",
+        each=2,
+        changed=True,
+        merged=True,
+        merge_design="manku-4",
+        block_bytes=256,
+    ),
     "trusting rows": Spec("row", "flip-2", changed=True, trusting=True),
     "trusting integers": Spec("integer", "flip-2", each=40, trusting=True),
     "trusting strings": Spec("string", "blocks-3-1", 2, each=3, trusting=True),
     "trusting merged": Spec("string", each=3, changed=True, merged=True, trusting=True),
-    "large ids": Spec("integer", "flip-2", fingerprint_count=13_000, each=42),  # ids.mdb of more than 4 MiB
-    "large strings": Spec("string", "flip-2", fingerprint_count=12_000, name_bytes=800),  # strings.mdb of more than 4 MiB
-    "large merged": Spec("string", "flip-2", fingerprint_count=12_000, name_bytes=800, changed=True, merged=True),
+    # ids.mdb of more than 4 MiB
+    "large ids": Spec("integer", "flip-2", fingerprint_count=13_000, each=42),
+    # strings.mdb of more than 4 MiB
+    "large strings": Spec("string", "flip-2", fingerprint_count=12_000, name_bytes=800),
+    "large merged": Spec(
+        "string", "flip-2", fingerprint_count=12_000, name_bytes=800, changed=True, merged=True
+    ),
 }
 SPECS |= {
     "32 bits": Spec("integer", "flip-2", each=3, changed=True, width=32),
     "merged 32 bits": Spec("string", each=2, changed=True, merged=True, width=32),
     "128 bits": Spec("integer", each=3, changed=True, width=128),
-    "merged 128 bits": Spec("string", "blocks-3-1", 2, each=2, changed=True, merged=True, width=128, block_bytes=256),
+    "merged 128 bits": Spec(
+        "string", "blocks-3-1", 2, each=2, changed=True, merged=True, width=128, block_bytes=256
+    ),
     "256 bits": Spec("string", "flip-2", each=2, changed=True, width=256, block_bytes=256),
-    "merged 256 bits": Spec("row", changed=True, merged=True, merge_design="flip-1", width=256, trusting=True),
+    "merged 256 bits": Spec(
+        "row", changed=True, merged=True, merge_design="flip-1", width=256, trusting=True
+    ),
 }
 SPECS |= {
     "copies": Spec("integer", "columns-4-10", each=3, changed=True, index_ids=True),
     "merged copies": Spec("string", "dealt-6-9", 4, each=2, changed=True, merged=True),
-    "columns after blocks": Spec("row", "flip-2", changed=True, merged=True, merge_design="columns-3-9"),
+    "columns after blocks": Spec(
+        "row", "flip-2", changed=True, merged=True, merge_design="columns-3-9"
+    ),
     "copies of 32 bits": Spec("string", "columns-2-9", each=2, changed=True, merged=True, width=32),
     "references of 128 bits": Spec("row", "columns-8-9", 7, changed=True, width=128),
-    "merged references of 128 bits": Spec("integer", "dealt-8-8", each=2, changed=True, merged=True, width=128),
-    "references of 256 bits": Spec("integer", "columns-16-8", 20, fingerprint_count=3000, each=2, width=256),
-    "merged references of 256 bits": Spec("string", "columns-8-11", each=3, changed=True, merged=True, width=256),
+    "merged references of 128 bits": Spec(
+        "integer", "dealt-8-8", each=2, changed=True, merged=True, width=128
+    ),
+    "references of 256 bits": Spec(
+        "integer", "columns-16-8", 20, fingerprint_count=3000, each=2, width=256
+    ),
+    "merged references of 256 bits": Spec(
+        "string", "columns-8-11", each=3, changed=True, merged=True, width=256
+    ),
 }
 SPECS |= {
     "sharded rows": Spec("row", shards=3),
     "sharded integers": Spec("integer", "flip-2", each=3, changed=True, index_ids=True, shards=3),
     "sharded strings": Spec("string", each=2, changed=True, merged=True, shards=2, trusting=True),
     "index of rows": Spec("row", fingerprint_count=150, lsh=True),
-    "index of integers": Spec("integer", fingerprint_count=200, changed=True, index_ids=True, lsh=True),
+    "index of integers": Spec(
+        "integer", fingerprint_count=200, changed=True, index_ids=True, lsh=True
+    ),
     "index of strings": Spec("string", fingerprint_count=200, changed=True, merged=True, lsh=True),
-    "trusting index": Spec("string", fingerprint_count=200, changed=True, merged=True, trusting=True, lsh=True),
+    "trusting index": Spec(
+        "string", fingerprint_count=200, changed=True, merged=True, trusting=True, lsh=True
+    ),
 }
 LARGE = tuple(name for name in SPECS if name.startswith("large"))
 
@@ -96,7 +125,9 @@ class Pairs(NamedTuple):
         return set(zip(width.numbers(self.fingerprints), self.numbers.tolist(), strict=True))
 
     def equal(self, other: Pairs) -> bool:
-        return np.array_equal(self.fingerprints, other.fingerprints) and np.array_equal(self.numbers, other.numbers)
+        return np.array_equal(self.fingerprints, other.fingerprints) and np.array_equal(
+            self.numbers, other.numbers
+        )
 
 
 def in_order(fingerprints: Words, numbers: Words) -> Pairs:
@@ -105,7 +136,10 @@ def in_order(fingerprints: Words, numbers: Words) -> Pairs:
 
 
 class Store:
-    """A store to be damaged: its folder, older states, a stranger, a twin (same fingerprints, other ids), the truth."""
+    """A store to be damaged.
+
+    Its folder, older states, a stranger, a twin (same fingerprints, other ids), the truth.
+    """
 
     def __init__(self, folder: Path, name: str, seed: int) -> None:
         self.spec = spec = SPECS[name]
@@ -130,7 +164,11 @@ class Store:
         self.now = self.ever = in_order(fingerprints, ids)
         self._build(self.path, fingerprints, ids)
         self._keep_state()
-        self._build(self.stranger, np.repeat(self._fingerprints(spec.fingerprint_count), counts, axis=0), ids[::-1].copy())
+        self._build(
+            self.stranger,
+            np.repeat(self._fingerprints(spec.fingerprint_count), counts, axis=0),
+            ids[::-1].copy(),
+        )
         self._build(self.twin, fingerprints, ids[::-1].copy())
         if spec.changed:
             self._change(self.path)
@@ -150,10 +188,15 @@ class Store:
         self.steps = self._steps()
 
     def _fingerprints(self, count: int) -> Words:
-        """Return different ones, half of them near others; of the wide ones a third has one of three leading words."""
+        """Return different ones, half of them near others.
+
+        Of the wide ones a third has one of three leading words.
+        """
         some = self.width.from_bytes(self.rng.integers(0, 256, (count, self.width.bytes), np.uint8))
         if self.width.words > 1:
-            some[::3, 0] = self.rng.choice(np.array([0, 7 << 40, 2**64 - 1], np.uint64), len(some[::3]))
+            some[::3, 0] = self.rng.choice(
+                np.array([0, 7 << 40, 2**64 - 1], np.uint64), len(some[::3])
+            )
         found: Words = distinct(np.concatenate([self._flipped(some[: count // 2]), some]))
         return found[self.rng.permutation(len(found))[:count]]
 
@@ -168,7 +211,10 @@ class Store:
         if self.spec.ids != "string":
             return numbers
         more = (self.spec.name_bytes - 12) // 2  # which nothing compresses to less than half
-        names = [f"{number:012}{random.Random(number).randbytes(more).hex()}" for number in numbers.tolist()]
+        names = [
+            f"{number:012}{random.Random(number).randbytes(more).hex()}"
+            for number in numbers.tolist()
+        ]
         self.numbers.update(zip(names, numbers.tolist(), strict=True))
         return names
 
@@ -203,14 +249,25 @@ class Store:
     def _build_one(self, path: Path, fingerprints: Words, numbers: Words) -> None:
         spec = self.spec
         fpstore.build(
-            path, self.width.outside(fingerprints), None if spec.ids == "row" else self.ids(numbers), width=spec.width,
-            radius=spec.radius, design=spec.design, block_bytes=spec.block_bytes, memory="64MiB", threads=1,
-            fingerprinter=fpstore.SimHash(width=spec.width), index_ids=spec.index_ids, filter=True,
-        ).close()  # fmt: skip
+            path,
+            self.width.outside(fingerprints),
+            None if spec.ids == "row" else self.ids(numbers),
+            width=spec.width,
+            radius=spec.radius,
+            design=spec.design,
+            block_bytes=spec.block_bytes,
+            memory="64MiB",
+            threads=1,
+            fingerprinter=fpstore.SimHash(width=spec.width),
+            index_ids=spec.index_ids,
+            filter=True,
+        ).close()
 
     def _change(self, path: Path, ours: bool = True) -> None:
         """Insert and delete, in several commits."""
-        added = in_order(self._fingerprints(CHANGED), self.rng.integers(2**62, 2**63, CHANGED, np.uint64))
+        added = in_order(
+            self._fingerprints(CHANGED), self.rng.integers(2**62, 2**63, CHANGED, np.uint64)
+        )
         removed = self.rng.choice(distinct(self.now.fingerprints), CHANGED // 2, replace=False)
 
         def change(store: fpstore.Store, part: int) -> None:
@@ -221,7 +278,10 @@ class Store:
 
         self._each(path, change)
         if ours:
-            self.now, self.ever = self._with(added), Pairs(*map(np.concatenate, zip(self.ever, added, strict=True)))
+            self.now, self.ever = (
+                self._with(added),
+                Pairs(*map(np.concatenate, zip(self.ever, added, strict=True))),
+            )
             self.now = self._without(is_in(self.now.fingerprints, removed))
 
     def _with(self, added: Pairs) -> Pairs:
@@ -236,8 +296,12 @@ class Store:
             stored[i::5] = self._flipped(stored[i::5])
         ever = distinct(self.ever.fingerprints)
         deleted = ever[~is_in(ever, self.now.fingerprints)][:5]
-        strangers = self.width.from_bytes(self.rng.integers(0, 256, (10, self.width.bytes), np.uint8))
-        return np.concatenate([stored, deleted, strangers, self.width.rows([0, 2**self.width.bits - 1])])
+        strangers = self.width.from_bytes(
+            self.rng.integers(0, 256, (10, self.width.bytes), np.uint8)
+        )
+        return np.concatenate(
+            [stored, deleted, strangers, self.width.rows([0, 2**self.width.bits - 1])]
+        )
 
     def near(self, queries: Words, radius: int) -> list[list[tuple[int, int]]]:
         """Return (distance, fingerprint) of the matches of each query."""
@@ -246,7 +310,9 @@ class Store:
         for query in queries:
             distances = np.bitwise_count(stored ^ query).reshape(len(stored), -1).sum(1, np.int64)
             hits = np.flatnonzero(distances <= radius)
-            out.append(sorted(zip(distances[hits].tolist(), self.width.numbers(stored[hits]), strict=True)))
+            out.append(
+                sorted(zip(distances[hits].tolist(), self.width.numbers(stored[hits]), strict=True))
+            )
         return out
 
     def of(self, fingerprint: int) -> list[int]:
@@ -261,13 +327,20 @@ class Store:
         before = self.now
         added = in_order(self._fingerprints(20), self.rng.integers(2**61, 2**62, 20, np.uint64))
         steps: list[tuple[str, Any, int, Pairs]] = [
-            ("insert", (self.width.outside(added.fingerprints), self.ids(added.numbers)), 20, self._with(added))
+            (
+                "insert",
+                (self.width.outside(added.fingerprints), self.ids(added.numbers)),
+                20,
+                self._with(added),
+            )
         ]
         self.now = steps[0][3]
         removed = self.rng.choice(self.now.fingerprints, 5)
         gone = is_in(self.now.fingerprints, removed)
         self.now = self._without(gone)
-        steps.append(("delete", {"fingerprints": self.width.outside(removed)}, int(gone.sum()), self.now))
+        steps.append(
+            ("delete", {"fingerprints": self.width.outside(removed)}, int(gone.sum()), self.now)
+        )
         gone = np.isin(self.now.numbers, self.rng.choice(self.now.numbers, 5))
         removed = np.unique(self.now.numbers[gone])
         self.now = self._without(gone)

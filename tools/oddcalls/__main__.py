@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Call every public function with values of wrong types, shapes and ranges, and report what is no clear refusal.
 
-A call starts from arguments that are right, and one to three of them are replaced by odd values. It may return, or raise an
-error of fpstore, or a TypeError or ValueError with a message. Anything else is a finding: another exception, a crash, a call that
-does not end, a lock that stays. Each is printed with the call, an expression that ``--call`` evaluates alone. The last line is a
-report in JSON; the exit status is 1 when anything was found.
+A call starts from arguments that are right, and one to three of them are replaced by odd values. It
+may return, or raise an error of fpstore, or a TypeError or ValueError with a message. Anything else
+is a finding: another exception, a crash, a call that does not end, a lock that stays. Each is
+printed with the call, an expression that ``--call`` evaluates alone. The last line is a report in
+JSON; the exit status is 1 when anything was found.
 """
 
 from __future__ import annotations
@@ -38,32 +39,147 @@ SECONDS = 30  # of a call
 MEMORY = 6 << 30  # of a process, in addresses
 MOST_KINDS = 100  # that are printed
 ODD = (
-    "None", "True", "False", "np.True_", "0", "1", "-1", "2", "99", "2**31", "2**63", "2**64", "10**30", "-10**30", "0.0", "0.5",
-    "1.0", "-0.5", "float('nan')", "float('inf')", "-float('inf')", "1e308", "1j", "decimal.Decimal('1')", "np.int64(3)",
-    "np.uint64(7)", "np.float32(0.5)", "np.float64('nan')", "np.datetime64('2020-01-01')", "''", "' '", "'odd'", "'3'", "'1GiB'",
-    "'a\\0b'", "'\\ud800'", "'x' * 300", "'x' * 5000", "'line\\nfeed'", "'link'", "'missing/odd'", "'r.jsonl'", "'s.fps'",
-    "'i.lsh'", "'odd.parquet'", "'.'", "pathlib.Path('odd')", "pathlib.Path('link')", "b'odd'", "bytearray(b'odd')",
-    "memoryview(b'odd')", "[]", "[[]]", "[None]", "[-1]", "[0]", "[1, 2]", "[2**64]", "[0.5]", "['']", "['a']", "['a', 'b']",
-    "['a', 1]", "[[1], [2]]", "[['a'], ['b']]", "[True]", "[b'a']", "[float('nan')]", "[object()]", "loop", "()", "(1,)",
-    "(1, 2, 3)", "{}", "{'a': 1}", "{1: 2}", "{'text': 'text'}", "{'name': 'minhash'}", "set()", "{1, 2}", "frozenset()",
-    "range(3)", "range(0)", "iter([1, 2])", "iter([])", "(i for i in ['a'])", "object()", "int", "len", "Ellipsis",
-    "NotImplemented", "fpstore", "lambda *odd: None", "lambda *odd: []", "slice(None)", "np.array(3)", "np.array('a')",
-    "np.array([])", "np.array([1, 2])", "np.array([-1, 2])", "np.array([0.5, np.nan])", "np.array(['a', 'b'])",
-    "np.array([None, 1], object)", "np.array([True, False])", "np.zeros((0, 8))", "np.zeros((2, 2))", "np.zeros((2, 8))",
-    "np.zeros((2, 8), np.uint8)", "np.zeros((2, 2, 2))", "np.zeros(2, 'M8[s]')", "np.zeros(2, [('a', int)])",
-    "np.array([1, 2], np.uint64)[::-1]", "np.array([1, 2], '>u8')", "np.ma.array([1, 2], mask=[0, 1])", "pa.array([1, 2])",
-    "pa.array(['a', None])", "pa.array([1.5])", "pa.table({'text': ['a b c'], 'id': [1]})", "pa.table({'a': []})",
-    "collections.Counter('a')", "fpstore.SimHash()", "fpstore.SimHash", "fpstore.MinHash()", "fpstore.MinHashFamily()",
-    "fpstore.HyperplaneHash(dimension=8)", "fpstore.open('s.fps')", "fpstore.lsh.open('i.lsh')", "TEXTS", "TEXTS[0]",
-    "VECTORS", "fpstore.hashing.TextReader('r.jsonl', fpstore.SimHash(), text='text')",
-)  # fmt: skip
+    "None",
+    "True",
+    "False",
+    "np.True_",
+    "0",
+    "1",
+    "-1",
+    "2",
+    "99",
+    "2**31",
+    "2**63",
+    "2**64",
+    "10**30",
+    "-10**30",
+    "0.0",
+    "0.5",
+    "1.0",
+    "-0.5",
+    "float('nan')",
+    "float('inf')",
+    "-float('inf')",
+    "1e308",
+    "1j",
+    "decimal.Decimal('1')",
+    "np.int64(3)",
+    "np.uint64(7)",
+    "np.float32(0.5)",
+    "np.float64('nan')",
+    "np.datetime64('2020-01-01')",
+    "''",
+    "' '",
+    "'odd'",
+    "'3'",
+    "'1GiB'",
+    "'a\\0b'",
+    "'\\ud800'",
+    "'x' * 300",
+    "'x' * 5000",
+    "'line\\nfeed'",
+    "'link'",
+    "'missing/odd'",
+    "'r.jsonl'",
+    "'s.fps'",
+    "'i.lsh'",
+    "'odd.parquet'",
+    "'.'",
+    "pathlib.Path('odd')",
+    "pathlib.Path('link')",
+    "b'odd'",
+    "bytearray(b'odd')",
+    "memoryview(b'odd')",
+    "[]",
+    "[[]]",
+    "[None]",
+    "[-1]",
+    "[0]",
+    "[1, 2]",
+    "[2**64]",
+    "[0.5]",
+    "['']",
+    "['a']",
+    "['a', 'b']",
+    "['a', 1]",
+    "[[1], [2]]",
+    "[['a'], ['b']]",
+    "[True]",
+    "[b'a']",
+    "[float('nan')]",
+    "[object()]",
+    "loop",
+    "()",
+    "(1,)",
+    "(1, 2, 3)",
+    "{}",
+    "{'a': 1}",
+    "{1: 2}",
+    "{'text': 'text'}",
+    "{'name': 'minhash'}",
+    "set()",
+    "{1, 2}",
+    "frozenset()",
+    "range(3)",
+    "range(0)",
+    "iter([1, 2])",
+    "iter([])",
+    "(i for i in ['a'])",
+    "object()",
+    "int",
+    "len",
+    "Ellipsis",
+    "NotImplemented",
+    "fpstore",
+    "lambda *odd: None",
+    "lambda *odd: []",
+    "slice(None)",
+    "np.array(3)",
+    "np.array('a')",
+    "np.array([])",
+    "np.array([1, 2])",
+    "np.array([-1, 2])",
+    "np.array([0.5, np.nan])",
+    "np.array(['a', 'b'])",
+    "np.array([None, 1], object)",
+    "np.array([True, False])",
+    "np.zeros((0, 8))",
+    "np.zeros((2, 2))",
+    "np.zeros((2, 8))",
+    "np.zeros((2, 8), np.uint8)",
+    "np.zeros((2, 2, 2))",
+    "np.zeros(2, 'M8[s]')",
+    "np.zeros(2, [('a', int)])",
+    "np.array([1, 2], np.uint64)[::-1]",
+    "np.array([1, 2], '>u8')",
+    "np.ma.array([1, 2], mask=[0, 1])",
+    "pa.array([1, 2])",
+    "pa.array(['a', None])",
+    "pa.array([1.5])",
+    "pa.table({'text': ['a b c'], 'id': [1]})",
+    "pa.table({'a': []})",
+    "collections.Counter('a')",
+    "fpstore.SimHash()",
+    "fpstore.SimHash",
+    "fpstore.MinHash()",
+    "fpstore.MinHashFamily()",
+    "fpstore.HyperplaneHash(dimension=8)",
+    "fpstore.open('s.fps')",
+    "fpstore.lsh.open('i.lsh')",
+    "TEXTS",
+    "TEXTS[0]",
+    "VECTORS",
+    "fpstore.hashing.TextReader('r.jsonl', fpstore.SimHash(), text='text')",
+)
 HEAVY = ("processes", "threads")  # these take no large numbers here
 
 
 def drawn_call(target: Target, rng: random.Random) -> str:
     """Return a call as an expression."""
     arguments = dict(target.base)
-    for name in rng.sample(target.parameters, min(rng.choice((1, 1, 1, 2, 3)), len(target.parameters))):
+    for name in rng.sample(
+        target.parameters, min(rng.choice((1, 1, 1, 2, 3)), len(target.parameters))
+    ):
         odd = rng.choice(ODD)
         arguments[name] = "2" if name in HEAVY and odd in {"99", "np.uint64(7)"} else odd
     if target.name.endswith(("__contains__", "__getitem__")):
@@ -82,7 +198,10 @@ def finding_of(call: str) -> str | None:
         if isinstance(error, IndexError) and ".__getitem__(" in call:  # as of every sequence
             return None
         place = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {str(error)[:100]}"
+        return (
+            f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: "
+            f"{str(error)[:100]}"
+        )
     finally:
         signal.alarm(0)
     return None
@@ -164,7 +283,10 @@ def batch_findings(calls: list[str]) -> list[tuple[str, str]]:
 
 def campaign(count: int, seed: int, seconds: float, only: str) -> int:
     """Make drawn calls, print findings and the report; return the exit status."""
-    rng, known = random.Random(seed), [target for target in targets() if only in target.name and target.parameters]
+    rng, known = (
+        random.Random(seed),
+        [target for target in targets() if only in target.name and target.parameters],
+    )
     made, number, kinds, begun = 0, 0, set[str](), time.monotonic()
     while made < count and time.monotonic() - begun < seconds:
         calls = [drawn_call(rng.choice(known), rng) for _ in range(min(BATCH, count - made))]
@@ -175,19 +297,35 @@ def campaign(count: int, seed: int, seconds: float, only: str) -> int:
                 print(f"{finding}\n    {call}", flush=True)
             kinds.add(kind)
         made += len(calls)
-    report = {"calls": made, "targets": len(known), "findings": number, "kinds": len(kinds), "seed": seed}
+    report = {
+        "calls": made,
+        "targets": len(known),
+        "findings": number,
+        "kinds": len(kinds),
+        "seed": seed,
+    }
     print(json.dumps({**report, "seconds": round(time.monotonic() - begun)}))
     return 1 if kinds else 0
 
 
 def main() -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--calls", type=int, default=50_000, help="how many (default: 50,000)")
-    parser.add_argument("--seed", type=int, default=0, help="what is drawn follows from it (default: 0)")
-    parser.add_argument("--seconds", type=float, default=86_400, help="end after so many (default: a day)")
-    parser.add_argument("--only", default="", metavar="NAME", help="only targets with this in their names")
-    parser.add_argument("--call", metavar="EXPRESSION", help="make this call alone, and show its traceback")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="what is drawn follows from it (default: 0)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=86_400, help="end after so many (default: a day)"
+    )
+    parser.add_argument(
+        "--only", default="", metavar="NAME", help="only targets with this in their names"
+    )
+    parser.add_argument(
+        "--call", metavar="EXPRESSION", help="make this call alone, and show its traceback"
+    )
     options = parser.parse_args()
     if options.call is None:
         return campaign(options.calls, options.seed, options.seconds, options.only)

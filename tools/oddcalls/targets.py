@@ -1,7 +1,7 @@
 """What is called: every public function, constructor and method, each with arguments that are right.
 
-Arguments and receivers are Python expressions, so that a call is one line. A required argument without an expression here is an
-error: whoever adds a public function says how it is called.
+Arguments and receivers are Python expressions, so that a call is one line. A required argument
+without an expression here is an error: whoever adds a public function says how it is called.
 """
 
 from __future__ import annotations
@@ -39,11 +39,16 @@ INSIDE = {
     "values",
 }
 
-# What makes an object of a class. Those with parameters are constructors, which are called with odd values too.
+# What makes an object of a class. Those with parameters are constructors, which are called with odd
+# values too.
 CONSTRUCTORS = {
     "BitSample": {"dimension": "64"},
     "BitSampling": {"dimension": "256"},
-    "Comparison": {"fingerprinter": "fpstore.SimHash()", "text_a": "TEXTS[0]", "text_b": "TEXTS[1]"},
+    "Comparison": {
+        "fingerprinter": "fpstore.SimHash()",
+        "text_a": "TEXTS[0]",
+        "text_b": "TEXTS[1]",
+    },
     "DocumentReader": {"paths": "['a.txt', 'b.txt']", "fingerprinter": "fpstore.SimHash()"},
     "Fields": {"fingerprinter": "fpstore.SimHash()", "weights": "{'title': 2, 'text': 1}"},
     "GivenSketches": {"count": "8"},
@@ -89,19 +94,67 @@ MADE = {
 }
 # Classes without methods of their own, or whose objects are made by their authors.
 PLAIN = (
-    "Boilerplate", "Chunk", "Deleted", "Document", "Family", "Feature", "Fingerprinter", "LshPlan", "Match", "Pair",
-    "RepairReport", "Report", "Signed", "Sketched", "StageStatus", "Values",
-)  # fmt: skip
+    "Boilerplate",
+    "Chunk",
+    "Deleted",
+    "Document",
+    "Family",
+    "Feature",
+    "Fingerprinter",
+    "LshPlan",
+    "Match",
+    "Pair",
+    "RepairReport",
+    "Report",
+    "Signed",
+    "Sketched",
+    "StageStatus",
+    "Values",
+)
 RIGHT = {  # by the name of the parameter; the call that differs is below
-    "bands": "2", "benchmark": "'b.jsonl'", "bits": "1", "count": "2", "cosine": "0.9",
-    "design": "'auto'", "distance": "3", "distances": "[3, 5]", "family": "fpstore.MinHash()", "fingerprint": "7",
-    "fingerprint_count": "1000", "fingerprints": "[7, 9]", "folder": "'parts'", "id": "5", "identifier": "7", "ids": "[5, 6]",
-    "item": "TEXTS[0]", "items": "TEXTS", "n": "1000", "other": "'other.fps'", "others": "TEXTS", "output": "'out'",
-    "path": "'new'", "path_or_stream": "'new.tsv'", "paths": "'f.tsv'", "picture": "'p.png'", "place": "0", "plan": "'plan'",
-    "queries": "'q.fps'", "query": "0", "radius": "3", "rows": "[{'title': 'a b', 'text': 'c d'}]", "similarity": "0.9",
-    "source": "'r.jsonl'", "store": "'s.fps'", "text": "'text'", "texts": "TEXTS", "threshold": "0.8", "value": "0.9",
-    "index": "0", "jaccard": "0.8", "recall": "0.9",
-}  # fmt: skip
+    "bands": "2",
+    "benchmark": "'b.jsonl'",
+    "bits": "1",
+    "count": "2",
+    "cosine": "0.9",
+    "design": "'auto'",
+    "distance": "3",
+    "distances": "[3, 5]",
+    "family": "fpstore.MinHash()",
+    "fingerprint": "7",
+    "fingerprint_count": "1000",
+    "fingerprints": "[7, 9]",
+    "folder": "'parts'",
+    "id": "5",
+    "identifier": "7",
+    "ids": "[5, 6]",
+    "item": "TEXTS[0]",
+    "items": "TEXTS",
+    "n": "1000",
+    "other": "'other.fps'",
+    "others": "TEXTS",
+    "output": "'out'",
+    "path": "'new'",
+    "path_or_stream": "'new.tsv'",
+    "paths": "'f.tsv'",
+    "picture": "'p.png'",
+    "place": "0",
+    "plan": "'plan'",
+    "queries": "'q.fps'",
+    "query": "0",
+    "radius": "3",
+    "rows": "[{'title': 'a b', 'text': 'c d'}]",
+    "similarity": "0.9",
+    "source": "'r.jsonl'",
+    "store": "'s.fps'",
+    "text": "'text'",
+    "texts": "TEXTS",
+    "threshold": "0.8",
+    "value": "0.9",
+    "index": "0",
+    "jaccard": "0.8",
+    "recall": "0.9",
+}
 BASES: dict[str, dict[str, str]] = {
     "Clusters.largest": {"count": "1"},
     "Design.from_json": {"data": "fpstore.open('s.fps').design.to_json()"},
@@ -146,7 +199,12 @@ BASES: dict[str, dict[str, str]] = {
 }
 VECTORS = ("HyperplaneHash", "RandomHyperplanes", "PStable", "Unary", "RandomProjection")
 for _name in VECTORS:
-    BASES[_name] = {"item": "VECTORS[0]", "items": "VECTORS", "others": "VECTORS", "vectors": "VECTORS"}
+    BASES[_name] = {
+        "item": "VECTORS[0]",
+        "items": "VECTORS",
+        "others": "VECTORS",
+        "vectors": "VECTORS",
+    }
 BASES["UnarySampling"] = {"item": "LONG[0]", "items": "LONG", "others": "LONG"}
 BASES["BitSample"] = {"item": "CODES[0]", "items": "CODES"}
 BASES["BitSampling"] = {"item": "CODES256[0]", "items": "CODES256", "others": "CODES256"}
@@ -174,7 +232,9 @@ def _found() -> Iterator[Target]:
         seen.add(id(value))
         if not inspect.isclass(value):
             yield _target(module, name, name, value, f"{module}.{name}")
-        elif (short := f"lsh.{name}" if module == "fpstore.lsh" and name == "Matches" else name) not in PLAIN:
+        elif (
+            short := f"lsh.{name}" if module == "fpstore.lsh" and name == "Matches" else name
+        ) not in PLAIN:
             yield from _of_class(module, short, value)
 
 
@@ -185,22 +245,38 @@ def _of_class(module: str, name: str, kind: type) -> Iterator[Target]:
         made = f"{module}.{name}({_shown(given)})"
         yield Target(name, f"{module}.{name}", given, list(_parameters(kind)))
     names = "|".join(base.__name__ for base in kind.__mro__)
-    about = "".join(re.findall(rf"^`[\w.]*\b(?:{names})\b.*$", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE))
+    about = "".join(
+        re.findall(
+            rf"^`[\w.]*\b(?:{names})\b.*$", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
     for member in sorted(dir(kind)):
         function = inspect.getattr_static(kind, member)
         function = getattr(function, "__func__", function)
-        is_public = member in OPERATORS or (member[0] != "_" and re.search(rf"[`.]{member}\(", about))
+        is_public = member in OPERATORS or (
+            member[0] != "_" and re.search(rf"[`.]{member}\(", about)
+        )
         if inspect.isfunction(function) and is_public and member not in INSIDE:
             yield _target(module, name, f"{name}.{member}", function, f"{made}.{member}")
 
 
 def _target(module: str, owner: str, name: str, function: Any, called: str) -> Target:
-    known = {**BASES.get(owner, {}), **BASES.get(name, {}), **BASES.get(f"{module.removeprefix('fpstore.')}.{name}", {})}
+    known = {
+        **BASES.get(owner, {}),
+        **BASES.get(name, {}),
+        **BASES.get(f"{module.removeprefix('fpstore.')}.{name}", {}),
+    }
     base, parameters = {}, _parameters(function)
     for parameter, needed in parameters.items():
         if needed and (parameter not in known and parameter not in RIGHT):
-            raise LookupError(f"{name}: say in tools/oddcalls/targets.py what is right for {parameter}")
-        if needed or parameter in BASES.get(name, {}) or parameter in BASES.get(f"{module.removeprefix('fpstore.')}.{name}", {}):
+            raise LookupError(
+                f"{name}: say in tools/oddcalls/targets.py what is right for {parameter}"
+            )
+        if (
+            needed
+            or parameter in BASES.get(name, {})
+            or parameter in BASES.get(f"{module.removeprefix('fpstore.')}.{name}", {})
+        ):
             base[parameter] = known.get(parameter) or RIGHT[parameter]
     return Target(name, called, base, list(parameters))
 
@@ -209,7 +285,11 @@ def _parameters(function: Any) -> dict[str, bool]:
     """Return the names of parameters, and whether each is needed."""
     given = inspect.signature(function).parameters.values()
     kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-    return {p.name: p.default is p.empty for p in given if p.name not in {"self", "cls"} and p.kind not in kinds}
+    return {
+        p.name: p.default is p.empty
+        for p in given
+        if p.name not in {"self", "cls"} and p.kind not in kinds
+    }
 
 
 def _shown(arguments: dict[str, str]) -> str:

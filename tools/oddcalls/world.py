@@ -1,4 +1,7 @@
-"""The folder in which calls are made: small stores and files, and the names that expressions use."""
+"""The folder in which calls are made.
+
+Small stores and files, and the names that expressions use.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,20 @@ TEXTS = [
 ]
 VECTORS = np.arange(16, dtype=np.int32).reshape(2, 8) % 9
 NAMES: dict[str, Any] = {
-    "fpstore": fpstore, "np": np, "pa": pa, "pathlib": pathlib, "collections": collections, "decimal": decimal, "TEXTS": TEXTS,
-    "VECTORS": VECTORS, "LONG": np.arange(64, dtype=np.int32).reshape(2, 32) % 9,
-    "CODES": np.arange(16, dtype=np.uint8).reshape(2, 8), "CODES256": np.arange(64, dtype=np.uint8).reshape(2, 32),
-    "SKETCHES": np.arange(1, 17, dtype=np.uint64).reshape(2, 8), "loop": [],
-}  # fmt: skip
+    "fpstore": fpstore,
+    "np": np,
+    "pa": pa,
+    "pathlib": pathlib,
+    "collections": collections,
+    "decimal": decimal,
+    "TEXTS": TEXTS,
+    "VECTORS": VECTORS,
+    "LONG": np.arange(64, dtype=np.int32).reshape(2, 32) % 9,
+    "CODES": np.arange(16, dtype=np.uint8).reshape(2, 8),
+    "CODES256": np.arange(64, dtype=np.uint8).reshape(2, 32),
+    "SKETCHES": np.arange(1, 17, dtype=np.uint64).reshape(2, 8),
+    "loop": [],
+}
 NAMES["loop"].append(NAMES["loop"])
 
 

@@ -47,7 +47,9 @@ class Asker:
         self.model = Model(case.shape, case.rows, case.ids)
         self.now = self.model.fingerprints
 
-    def same(self, call: str, ok: object, got: object = "", expected: object = "", count: int = 1) -> None:
+    def same(
+        self, call: str, ok: object, got: object = "", expected: object = "", count: int = 1
+    ) -> None:
         """Count answers, or stop at a difference."""
         if not ok:
             raise DifferenceError(f"{call}: got {_short(got)}, expected {_short(expected)}")
@@ -66,7 +68,11 @@ class Asker:
         question = self.case.question(state, place)
         isas = _kernel.available_isas()
         _kernel.select_isa(isas[question.isa % len(isas)])
-        self.batch(store, question, f"{state}: question {place}, {_kernel.isa()}, threads={question.threads}")
+        self.batch(
+            store,
+            question,
+            f"{state}: question {place}, {_kernel.isa()}, threads={question.threads}",
+        )
 
     def batch(self, store: Store, question: Question, where: str) -> None:
         """Ask about a batch in each way there is for many queries, and some of it one at a time."""
@@ -83,7 +89,11 @@ class Asker:
         self.note(call)
         parts = list(store.probe_batches(given, radius=radius, threads=threads, matches=most))
         self.columns(call, queries, parts, expected)
-        self.same(call, all(len(p) == 1 or len(p.fingerprints) <= most for p in parts), "a part that is too large")
+        self.same(
+            call,
+            all(len(p) == 1 or len(p.fingerprints) <= most for p in parts),
+            "a part that is too large",
+        )
         self.wide(store, question, where)
         self.sharing(store, question, where)
         for query in queries[:: max(len(queries) // SINGLE, 1)][:SINGLE]:
@@ -97,7 +107,9 @@ class Asker:
     def wide(self, store: Store, question: Question, where: str) -> None:
         """Scan, at any radius; and probe beyond the radius of the store, which is a scan too."""
         radius = question.scan_radius
-        queries, expected = self.truth(question.queries[: MOST_SCANNED // (len(self.now) + 1)], radius, SCAN_MATCHES)
+        queries, expected = self.truth(
+            question.queries[: MOST_SCANNED // (len(self.now) + 1)], radius, SCAN_MATCHES
+        )
         call = f"{where}: scan({len(queries)} queries, radius={radius})"
         self.note(call)
         given = self.shape.given(queries)
@@ -105,7 +117,9 @@ class Asker:
         self.columns(call, queries, [matches], expected)
         self.ids(call, matches)
         if radius > store.radius:
-            self.columns(call, queries, [store.probe_many(given, radius, threads=question.threads)], expected)
+            self.columns(
+                call, queries, [store.probe_many(given, radius, threads=question.threads)], expected
+            )
         self.few(store, question, queries, expected, where)
 
     def sharing(self, store: Store, question: Question, where: str) -> None:
@@ -117,41 +131,66 @@ class Asker:
         asked = question.queries[: min(MOST_SCANNED // (len(self.now) + 1), SHARING)]
         call = f"{where}: sharing({len(asked)} queries, {bits} bits)"
         self.note(call)
-        now, queries = (check_fingerprints(self.shape.given(rows), snapshot.width) for rows in (self.now, asked))
-        leading, own = (leading_words(rows) >> np.uint64(64 - bits) if bits else np.zeros(len(rows)) for rows in (now, queries))
+        now, queries = (
+            check_fingerprints(self.shape.given(rows), snapshot.width) for rows in (self.now, asked)
+        )
+        leading, own = (
+            leading_words(rows) >> np.uint64(64 - bits) if bits else np.zeros(len(rows))
+            for rows in (now, queries)
+        )
         alike = own[:, None] == leading[None]
         for most in (None, question.part_matches):
             found = snapshot.sharing(queries, bits, most)
             if found is None:
-                self.same(call, most is not None, "None", "columns")  # the tables may have what was deleted since
+                # the tables may have what was deleted since
+                self.same(call, most is not None, "None", "columns")
                 continue
             lims, rows, distances = found
             away = self.shape.distances(asked, self.now)
             query, place = np.nonzero(alike)
             order = np.lexsort((place, away[query, place], query))
             expected = now[place[order]], away[query, place][order]
-            self.same(call, np.array_equal(np.diff(lims), alike.sum(1)), np.diff(lims), alike.sum(1))
+            self.same(
+                call, np.array_equal(np.diff(lims), alike.sum(1)), np.diff(lims), alike.sum(1)
+            )
             self.same(call, np.array_equal(rows, expected[0]), rows, expected[0], 0)
-            self.same(call, np.array_equal(distances, expected[1]), distances, expected[1], len(asked))
+            self.same(
+                call, np.array_equal(distances, expected[1]), distances, expected[1], len(asked)
+            )
 
-    def few(self, store: Store, question: Question, queries: Words, expected: MatchColumns, where: str) -> None:
+    def few(
+        self, store: Store, question: Question, queries: Words, expected: MatchColumns, where: str
+    ) -> None:
         """Ask for the nearest matches, as many as a limit allows."""
         radius, limit = question.scan_radius, question.part_matches % 11 + 1
         lims, fingerprints, distances = expected
         counts = np.diff(lims)
         kept = np.arange(lims[-1]) - np.repeat(lims[:-1], counts) < limit
-        first = (np.append(0, np.cumsum(np.minimum(counts, limit))), fingerprints[kept], distances[kept])
+        first = (
+            np.append(0, np.cumsum(np.minimum(counts, limit))),
+            fingerprints[kept],
+            distances[kept],
+        )
         call = f"{where}: scan({len(queries)} queries, radius={radius}, limit={limit})"
         self.note(call)
         given = self.shape.given(queries)
         matches = store.scan(given, radius, threads=question.threads, limit=limit)
         self.columns(call, queries, [matches], first)
-        self.same(call, np.array_equal(matches.more, counts > limit), "more", "which queries have more")
+        self.same(
+            call, np.array_equal(matches.more, counts > limit), "more", "which queries have more"
+        )
         call = f"{where}: nearest({len(queries)} queries, {limit}, max_radius={radius})"
         self.note(call)
-        self.columns(call, queries, [store.nearest_many(given, limit, max_radius=radius, threads=question.threads)], first)
+        self.columns(
+            call,
+            queries,
+            [store.nearest_many(given, limit, max_radius=radius, threads=question.threads)],
+            first,
+        )
 
-    def columns(self, call: str, queries: Words, parts: list[Matches], expected: MatchColumns) -> None:
+    def columns(
+        self, call: str, queries: Words, parts: list[Matches], expected: MatchColumns
+    ) -> None:
         """Compare columns, in the order by query, distance and fingerprint."""
         lims, start = [np.zeros(1, np.int64)], 0
         for part in parts:
@@ -168,16 +207,21 @@ class Asker:
             return
         for place, query in enumerate(self.shape.numbers(self.shape.given(queries))):
             lists = (
-                [_matches(columns, place) for columns in (got, expected)] if len(got[0]) == len(expected[0]) else [got, expected]
+                [_matches(columns, place) for columns in (got, expected)]
+                if len(got[0]) == len(expected[0])
+                else [got, expected]
             )
-            self.same(f"{call}, query {place} = {query:#x}", lists[0] == lists[1], lists[0], lists[1], 0)
+            self.same(
+                f"{call}, query {place} = {query:#x}", lists[0] == lists[1], lists[0], lists[1], 0
+            )
         self.same(call, False, got, expected)
 
     def ids(self, call: str, matches: Matches) -> None:
         """Compare the ids of matches, as columns and as lists, when they are not too many."""
         sizes = {fingerprint: len(names) for fingerprint, names in self.model.ids.items()}
         if (
-            sum(map(sizes.__getitem__, self.shape.numbers(matches.fingerprints[:MOST_IDS]))) > MOST_IDS
+            sum(map(sizes.__getitem__, self.shape.numbers(matches.fingerprints[:MOST_IDS])))
+            > MOST_IDS
             or len(matches.fingerprints) > MOST_IDS
         ):
             return
@@ -188,16 +232,34 @@ class Asker:
             return
         rows = [[(m.fingerprint, m.distance, _sorted(m.ids)) for m in found] for found in matches]
         names = self.model.ids_of(matches.fingerprints)
-        flat = list(zip(self.shape.numbers(matches.fingerprints), matches.distances.tolist(), names, strict=True))
-        expected = [flat[a:b] for a, b in zip(matches.lims.tolist(), matches.lims[1:].tolist(), strict=False)]
+        flat = list(
+            zip(
+                self.shape.numbers(matches.fingerprints),
+                matches.distances.tolist(),
+                names,
+                strict=True,
+            )
+        )
+        expected = [
+            flat[a:b]
+            for a, b in zip(matches.lims.tolist(), matches.lims[1:].tolist(), strict=False)
+        ]
         self.same(f"{call}, as lists", rows == expected, rows, expected, len(rows))
 
-    def listed(self, call: str, fingerprints: npt.NDArray[Any], lims: npt.NDArray[np.int64], ids: Words | list[str]) -> None:
+    def listed(
+        self,
+        call: str,
+        fingerprints: npt.NDArray[Any],
+        lims: npt.NDArray[np.int64],
+        ids: Words | list[str],
+    ) -> None:
         """Compare the ids of fingerprints."""
         plain = ids if isinstance(ids, list) else ids.tolist()
         got = [_sorted(plain[a:b]) for a, b in zip(lims.tolist(), lims[1:].tolist(), strict=False)]
         expected = self.model.ids_of(fingerprints)
-        self.same(call, got == expected and len(plain) == sum(map(len, expected)), got, expected, len(got))
+        self.same(
+            call, got == expected and len(plain) == sum(map(len, expected)), got, expected, len(got)
+        )
 
     def one(self, store: Store, row: Words, radius: int, where: str) -> None:
         """Ask about one fingerprint, an array of it alone: probe, `in` and `[]`."""
@@ -206,7 +268,11 @@ class Asker:
         self.note(call)
         _, found, distances = brute(self.shape, self.now, row, radius)
         got = [(m.fingerprint, m.distance, _sorted(m.ids)) for m in store.probe(query, radius)]
-        expected = list(zip(self.shape.numbers(found), distances.tolist(), self.model.ids_of(found), strict=True))
+        expected = list(
+            zip(
+                self.shape.numbers(found), distances.tolist(), self.model.ids_of(found), strict=True
+            )
+        )
         self.same(call, got == expected, got, expected)
         call = f"{where}: store[{query:#x}]"
         self.note(call)
@@ -220,14 +286,24 @@ class Asker:
         self.same(call, names == wanted, names, wanted)
 
     def whole(self, store: Store, state: str) -> None:
-        """Ask about everything that is stored: counts, items, ids of fingerprints, fingerprints of ids, and verify."""
+        """Ask about everything that is stored.
+
+        Counts, items, ids of fingerprints, fingerprints of ids, and verify.
+        """
         self.note(f"{state}: items and ids")
         self.same(f"{state}: len", len(store) == len(self.now), len(store), len(self.now))
-        self.same(f"{state}: len(ids)", len(store.ids) == self.model.pairs, len(store.ids), self.model.pairs)
+        self.same(
+            f"{state}: len(ids)",
+            len(store.ids) == self.model.pairs,
+            len(store.ids),
+            self.model.pairs,
+        )
         pieces = list(store.items())
         now = self.shape.given(self.now)
         keys = np.concatenate([now[:0], *(piece[0] for piece in pieces)])
-        self.same(f"{state}: items", keys.dtype == now.dtype and np.array_equal(keys, now), keys, now)
+        self.same(
+            f"{state}: items", keys.dtype == now.dtype and np.array_equal(keys, now), keys, now
+        )
         for fingerprints, lims, ids in pieces:
             self.listed(f"{state}: items", fingerprints, lims, ids)
         some = np.random.default_rng(self.case.seed).permutation(now)[:LISTED]
@@ -242,13 +318,23 @@ class Asker:
         names: list[Any] = list(by_id)[:: max(len(by_id) // LISTED, 1)]
         absent: Any = "not there" if self.case.id_kind == "strings" else 3 * 10**18 + 7
         lims, found = store.fingerprints_of([*names, absent])
-        got = [self.shape.numbers(found[a:b]) for a, b in zip(lims.tolist(), lims[1:].tolist(), strict=False)]
+        got = [
+            self.shape.numbers(found[a:b])
+            for a, b in zip(lims.tolist(), lims[1:].tolist(), strict=False)
+        ]
         expected = [*(by_id[name] for name in names), []]
         self.same(f"{state}: fingerprints_of", got == expected, got, expected, len(got))
         self.same(f"{state}: ids", absent not in store.ids, absent)
         for name in names[:3]:
-            self.same(f"{state}: ids", name in store.ids and store.ids[name] == by_id[name], name, by_id[name])
-        for edge in set(self.shape.numbers(self.shape.given(self.shape.edges))) - set(self.model.ids):
+            self.same(
+                f"{state}: ids",
+                name in store.ids and store.ids[name] == by_id[name],
+                name,
+                by_id[name],
+            )
+        for edge in set(self.shape.numbers(self.shape.given(self.shape.edges))) - set(
+            self.model.ids
+        ):
             self.same(f"{state}: {edge} in store", edge not in store, edge)
 
 
@@ -261,7 +347,9 @@ def _short(value: object) -> str:
     return text if len(text) < 600 else text[:600] + " ..."
 
 
-def _beside(got: MatchColumns, expected: MatchColumns) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+def _beside(
+    got: MatchColumns, expected: MatchColumns
+) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
     return [(got[0], expected[0]), (got[1], expected[1]), (got[2], expected[2])]
 
 
@@ -272,7 +360,9 @@ def _matches(columns: MatchColumns, place: int) -> list[tuple[int, int]]:
 
 
 def run(case: Case, path: Path, note: Callable[[str], None]) -> int:
-    """Do all that is done with a store: build, ask, change, ask, open again, merge, ask, change, ask, merge another store, ask.
+    """Do all that is done with a store.
+
+    Build, ask, change, ask, open again, merge, ask, change, ask, merge another store, ask.
 
     Return how many answers were compared, with those of a deduplication of the same rows.
     """

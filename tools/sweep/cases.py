@@ -1,4 +1,7 @@
-"""Cases: a store, how it is changed, and what it is asked. A case follows from the seed and its number alone."""
+"""Cases: a store, how it is changed, and what it is asked.
+
+A case follows from the seed and its number alone.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,25 @@ THREADS = (1, 2, 3, None)
 BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
 STRINGS = ("rows", "integers", "strings")
 DESIGNS = (  # and the largest radius of each
-    *(("flip-1", 7), ("flip-2", 7), ("flip-3", 7), ("flip-4", 7), ("flip-5", 7), ("flip-6", 7), ("flip-7", 7), ("flip-8", 7)),
-    *(("manku-4", 3), ("manku-10", 3), ("manku-16", 3), ("manku-20", 3), ("manku-28", 6), ("custom", 7), ("auto", 7)),
+    *(
+        ("flip-1", 7),
+        ("flip-2", 7),
+        ("flip-3", 7),
+        ("flip-4", 7),
+        ("flip-5", 7),
+        ("flip-6", 7),
+        ("flip-7", 7),
+        ("flip-8", 7),
+    ),
+    *(
+        ("manku-4", 3),
+        ("manku-10", 3),
+        ("manku-16", 3),
+        ("manku-20", 3),
+        ("manku-28", 6),
+        ("custom", 7),
+        ("auto", 7),
+    ),
     *(
         ("custom", 7),
         ("blocks-1-1", 7),
@@ -44,7 +64,14 @@ DESIGNS = (  # and the largest radius of each
         ("striped-6-2", 7),
     ),
     *(("flip-4", 16), ("flip-6", 12), ("scan", 40), ("auto", 30)),
-    *(("columns-1-19", 5), ("columns-2-12", 12), ("columns-4", 16), ("columns-7-9", 9), ("dealt-4-10", 7), ("dealt-6-8", 16)),
+    *(
+        ("columns-1-19", 5),
+        ("columns-2-12", 12),
+        ("columns-4", 16),
+        ("columns-7-9", 9),
+        ("dealt-4-10", 7),
+        ("dealt-6-8", 16),
+    ),
 )
 WIDTHS, SHARES = (32, 64, 128, 256), (0.2, 0.4, 0.2, 0.2)
 # More designs of the other widths, up to every radius.
@@ -92,7 +119,9 @@ class Change:
         if self.verb == "insert":
             return store.insert(self.given, self.ids)
         if self.verb == "delete":
-            return store.delete(**({"fingerprints": self.given} if self.ids is None else {"ids": self.ids})).removed
+            return store.delete(
+                **({"fingerprints": self.given} if self.ids is None else {"ids": self.ids})
+            ).removed
         inserted = store.probe_insert_many(self.given, self.ids, always=True).inserted
         return 0 if inserted is None else int(inserted.sum())
 
@@ -102,7 +131,9 @@ class Change:
             return model.insert(self.rows, self.ids)
         if self.verb == "delete":
             return (
-                model.delete(ids=self.ids) if self.ids is not None else model.delete(fingerprints=self.shape.numbers(self.given))
+                model.delete(ids=self.ids)
+                if self.ids is not None
+                else model.delete(fingerprints=self.shape.numbers(self.given))
             )
         model.insert(self.rows, self.ids)
         return len(self.rows)
@@ -146,16 +177,28 @@ class Case:
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of ``fpstore.build`` after the path."""
         return {
-            "fingerprints": self.shape.given(self.rows), "ids": self.ids, "width": self.shape.bits, "radius": self.radius,
-            "design": self.tables or self.design, "block_bytes": self.block_bytes, "codec": self.codec, "filter": self.filter,
-            "memory": "64MiB", "threads": self.threads,
-        }  # fmt: skip
+            "fingerprints": self.shape.given(self.rows),
+            "ids": self.ids,
+            "width": self.shape.bits,
+            "radius": self.radius,
+            "design": self.tables or self.design,
+            "block_bytes": self.block_bytes,
+            "codec": self.codec,
+            "filter": self.filter,
+            "memory": "64MiB",
+            "threads": self.threads,
+        }
 
     def other(self) -> dict[str, Any]:
         """Return the arguments of ``fpstore.build`` for the store that is merged into this one."""
         rows, ids = self.joined
         design = self.joined_design or self.tables or self.design
-        return {**self.arguments(), "fingerprints": self.shape.given(rows), "ids": ids, "design": design}
+        return {
+            **self.arguments(),
+            "fingerprints": self.shape.given(rows),
+            "ids": ids,
+            "design": design,
+        }
 
     def everything(self) -> Words:
         """Return the rows that are stored at any time."""
@@ -171,13 +214,27 @@ class Case:
         threads = THREADS[rng.integers(0, len(THREADS))]
         radius = self.radius if rng.random() < 0.7 else int(rng.integers(0, self.radius + 1))
         return Question(
-            make_queries(rng, self.shape, rows, radius, batch, MOST_PAIRS // (len(rows) * self.shape.words + 1)), radius, threads,
-            int(rng.integers(0, 8)), int(rng.integers(0, self.shape.bits + 1)), int(rng.choice([1, 7, 300, 5000, 1 << 22])),
-        )  # fmt: skip
+            make_queries(
+                rng,
+                self.shape,
+                rows,
+                radius,
+                batch,
+                MOST_PAIRS // (len(rows) * self.shape.words + 1),
+            ),
+            radius,
+            threads,
+            int(rng.integers(0, 8)),
+            int(rng.integers(0, self.shape.bits + 1)),
+            int(rng.choice([1, 7, 300, 5000, 1 << 22])),
+        )
 
 
 def draw(seed: int, number: int) -> Case:
-    """Return a case. The even ones take all small sizes and all designs in turn, with large batches."""
+    """Return a case.
+
+    The even ones take all small sizes and all designs in turn, with large batches.
+    """
     rng = np.random.default_rng([seed, number])
     large = number % 2 == 0
     turn = number // 2
@@ -191,7 +248,9 @@ def draw(seed: int, number: int) -> Case:
         design, radius = _other_width(rng, shape, design, radius)
     kind = list(KINDS)[rng.integers(0, len(KINDS))]
     rows = make_rows(rng, shape, kind, size)
-    others = np.concatenate([make_rows(rng, shape, kind, int(rng.choice(SMALL))), rows[: rng.integers(0, 9)]])
+    others = np.concatenate(
+        [make_rows(rng, shape, kind, int(rng.choice(SMALL))), rows[: rng.integers(0, 9)]]
+    )
     id_kind = STRINGS[rng.integers(0, 3)]
     ids = make_ids(rng, id_kind, len(rows))
     return Case(
@@ -207,9 +266,14 @@ def draw(seed: int, number: int) -> Case:
         ids=ids,
         block_bytes=int(rng.choice(BLOCK_BYTES)),
         codec=CODECS[int(np.random.default_rng([seed, number, 2]).integers(0, len(CODECS)))],
-        filter=(True, True, "auto", False)[int(np.random.default_rng([seed, number, 3]).integers(0, 4))],
+        filter=(True, True, "auto", False)[
+            int(np.random.default_rng([seed, number, 3]).integers(0, 4))
+        ],
         threads=THREADS[rng.integers(0, len(THREADS))],
-        changes={state: _changes(rng, shape, rows, ids, id_kind, kind) for state in ("changed", "changed again")},
+        changes={
+            state: _changes(rng, shape, rows, ids, id_kind, kind)
+            for state in ("changed", "changed again")
+        },
         joined=(others, make_ids(rng, id_kind, len(others))),
         joined_design="auto" if rng.random() < 0.3 else None,
         large=large,
@@ -220,7 +284,9 @@ def _other_width(rng: Rng, shape: Shape, design: str, radius: int) -> tuple[str,
     """Return a design that there is for the width, and its radius."""
     if rng.random() < 0.5:
         design = FAR[rng.integers(0, len(FAR))]
-        radius = int(rng.integers(0, shape.bits + 1 if design in ("auto", "scan") else shape.bits // 4 + 1))
+        radius = int(
+            rng.integers(0, shape.bits + 1 if design in ("auto", "scan") else shape.bits // 4 + 1)
+        )
     if design == "custom":
         return design, radius
     try:
@@ -232,7 +298,10 @@ def _other_width(rng: Rng, shape: Shape, design: str, radius: int) -> tuple[str,
 
 
 def custom(rng: Rng, width: int, radius: int) -> list[TableSpec]:
-    """Return tables whose leading blocks, of any size, are disjoint: exact when their flips, and one each, exceed the radius."""
+    """Return tables whose leading blocks, of any size, are disjoint.
+
+    Exact when their flips, and one each, exceed the radius.
+    """
     count = int(rng.integers(1, radius + 2))
     cuts = np.sort(rng.choice(np.arange(1, width), count, replace=False))
     first, order = int(cuts[0]), rng.permutation(width - int(cuts[0])) + int(cuts[0])
@@ -248,7 +317,9 @@ def custom(rng: Rng, width: int, radius: int) -> list[TableSpec]:
     return [TableSpec(identity(width), 0), *tables[1:]] if rng.random() < 0.1 else tables
 
 
-def _changes(rng: Rng, shape: Shape, rows: Words, ids: Ids, id_kind: str, kind: str) -> list[Change]:
+def _changes(
+    rng: Rng, shape: Shape, rows: Words, ids: Ids, id_kind: str, kind: str
+) -> list[Change]:
     """Insert new rows and more ids for stored ones, remove ids and fingerprints, and put some back."""
     fresh = make_rows(rng, shape, kind, int(rng.choice([0, 1, 5, 66, 300])))
     again = rows[rng.integers(0, len(rows), min(len(rows), 10))] if len(rows) else fresh[:1]
@@ -258,7 +329,13 @@ def _changes(rng: Rng, shape: Shape, rows: Words, ids: Ids, id_kind: str, kind: 
     removed_rows = rng.permutation(np.concatenate([rows, added]))[:some]
     back = removed_rows[: some // 2]
     number = rng.integers(0, max(len(rows), 1), some)
-    known = number.astype(np.uint64) if ids is None else [ids[i] for i in number.tolist()] if len(rows) else []
+    known = (
+        number.astype(np.uint64)
+        if ids is None
+        else [ids[i] for i in number.tolist()]
+        if len(rows)
+        else []
+    )
     changes = [
         Change("insert", shape, added, named),
         Change("delete", shape, removed_rows),
@@ -278,4 +355,8 @@ def _near(rng: Rng, shape: Shape, rows: Words, count: int) -> Words:
 
 def _unique(id_kind: str, rng: Rng, count: int) -> Any:
     numbers = 10**12 * rng.integers(1, 10**6) + rng.permutation(count)
-    return [f"fresh {number}" for number in numbers.tolist()] if id_kind == "strings" else numbers.astype(np.uint64)
+    return (
+        [f"fresh {number}" for number in numbers.tolist()]
+        if id_kind == "strings"
+        else numbers.astype(np.uint64)
+    )

@@ -1,4 +1,7 @@
-"""Runs cases one after the other, in a process of its own; prints a line of JSON for whatever it begins or has found."""
+"""Runs cases one after the other, in a process of its own.
+
+Prints a line of JSON for whatever it begins or has found.
+"""
 
 from __future__ import annotations
 

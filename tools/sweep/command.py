@@ -4,8 +4,9 @@
     python tools/sweep --seconds 3600 --seed 7
     python tools/sweep --seed 7 --case 1234     # one case, again
 
-Cases run in a process of their own, so that one that ends it (a segmentation fault, an error of a sanitizer) is reported like a
-wrong answer. Prints a report as JSON; when anything was wrong, also a few lines of Python that show it again, and exits with 1.
+Cases run in a process of their own, so that one that ends it (a segmentation fault, an error of a
+sanitizer) is reported like a wrong answer. Prints a report as JSON; when anything was wrong, also a
+few lines of Python that show it again, and exits with 1.
 """
 
 from __future__ import annotations
@@ -56,28 +57,46 @@ class Found:
 def main() -> int:
     """Run the cases in a child process and report."""
     parser = argparse.ArgumentParser(
-        prog="python tools/sweep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python tools/sweep",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seconds", type=float, default=60, help="no case begins later (60)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--case", type=int, help="run this case alone")
     parser.add_argument("--first", type=int, default=0, help="the case to begin with (0)")
-    parser.add_argument("--folder", type=Path, help="where to put the stores, one at a time (in a temporary folder)")
+    parser.add_argument(
+        "--folder", type=Path, help="where to put the stores, one at a time (in a temporary folder)"
+    )
     args = parser.parse_args()
     found, start = Found(number=args.first), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="fpstore-sweep-", dir=args.folder) as folder:
-        task = {"seed": args.seed, "case": args.case, "first": args.first, "seconds": args.seconds, "folder": folder}
+        task = {
+            "seed": args.seed,
+            "case": args.case,
+            "first": args.first,
+            "seconds": args.seconds,
+            "folder": folder,
+        }
         ending = watch(task, found)
     report = {
-        "ok": ending is None, "cases": found.cases, "answers": found.answers, "seconds": round(time.perf_counter() - start, 1),
-        "seed": args.seed, **found.last, "widths": dict(sorted(found.widths.items())),
+        "ok": ending is None,
+        "cases": found.cases,
+        "answers": found.answers,
+        "seconds": round(time.perf_counter() - start, 1),
+        "seed": args.seed,
+        **found.last,
+        "widths": dict(sorted(found.widths.items())),
         "designs": dict(sorted(found.designs.items())),
-    }  # fmt: skip
+    }
     if ending is not None:
         report.update(case=found.number, doing=found.doing, fault=ending)
     print(json.dumps(report, indent=2, ensure_ascii=False))
     if ending is not None:
-        print(f"\n# Case {found.number} of seed {args.seed} again: python tools/sweep --seed {args.seed} --case {found.number}")
+        print(
+            f"\n# Case {found.number} of seed {args.seed} again: python tools/sweep --seed "
+            f"{args.seed} --case {found.number}"
+        )
         print(reproduction(args.seed, found.number, found.doing))
     return int(ending is not None)
 
@@ -87,7 +106,9 @@ def watch(task: dict[str, Any], found: Found) -> str | None:
     tools = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join([tools, *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-P", "-X", "faulthandler", "-m", "sweep.child", json.dumps(task)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}) as child:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
+    ) as child:
         assert child.stdout is not None
         hangs = _listen(child.stdout, found)
         if hangs:
@@ -97,7 +118,10 @@ def watch(task: dict[str, Any], found: Found) -> str | None:
     if hangs:
         return f"nothing was heard for {SILENT_SECONDS} seconds"
     if child.returncode < 0:
-        return f"the process was ended by signal {-child.returncode} ({signal.Signals(-child.returncode).name})"
+        return (
+            f"the process was ended by signal {-child.returncode} "
+            f"({signal.Signals(-child.returncode).name})"
+        )
     return f"the process ended with status {child.returncode}" if child.returncode else None
 
 
@@ -127,14 +151,22 @@ def reproduction(seed: int, number: int, doing: str) -> str:
         "store = fpstore.build(path, **case.arguments())",
     ]
     if state != "built" and state != "build":
-        lines += ['store = fpstore.open(path, "r+")', 'for change in case.changes["changed"]: change.apply(store)']
+        lines += [
+            'store = fpstore.open(path, "r+")',
+            'for change in case.changes["changed"]: change.apply(store)',
+        ]
     if state in ("merge", "merged", "changed again", "joined"):
         lines += ["store.merge()"]
     if state in ("changed again", "joined"):
         lines += ['for change in case.changes["changed again"]: change.apply(store)']
     if state == "joined":
-        lines += ['fpstore.build(path + "-other", **case.other()).close()', 'store.absorb(path + "-other")']
-    asked = re.fullmatch(r"question (\d+), (\w+), threads=(\w+): (\w+)\((\d+) queries, ([^)]*)\).*", call)
+        lines += [
+            'fpstore.build(path + "-other", **case.other()).close()',
+            'store.absorb(path + "-other")',
+        ]
+    asked = re.fullmatch(
+        r"question (\d+), (\w+), threads=(\w+): (\w+)\((\d+) queries, ([^)]*)\).*", call
+    )
     if asked:
         place, isa, threads, verb, count, options = asked.groups()
         lines += [

@@ -1,4 +1,7 @@
-"""Deduplication of a table with nulls, compared with brute force: of fingerprints in every form, and of texts."""
+"""Deduplication of a table with nulls, compared with brute force.
+
+Of fingerprints in every form, and of texts.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +46,20 @@ def column_of(shape: Shape, rows: Words, form: str, nulls: npt.NDArray[np.bool_]
     numbers: list[Any] = shape.numbers(shape.given(rows))
     if form in ("bytes", "fixed bytes"):
         values = [number.to_bytes(shape.bits // 8, "big") for number in numbers]
-        return pa.array(values, pa.binary() if form == "bytes" else pa.binary(shape.bits // 8), mask=nulls)
+        return pa.array(
+            values, pa.binary() if form == "bytes" else pa.binary(shape.bits // 8), mask=nulls
+        )
     if form == "integers":
         return pa.array(numbers, pa.uint32() if shape.bits == 32 else pa.uint64(), mask=nulls)
     if form == "signed":
         signed = rows.astype(np.uint32).view(np.int32) if shape.bits == 32 else rows.view(np.int64)
         return pa.array(signed, mask=nulls)
-    digits = [str(number) if form == "decimal" else f"{number:0{shape.bits // 4}x}" for number in numbers]
-    column = pa.array(digits, pa.string() if form == "dictionary" else pa.large_string(), mask=nulls)
+    digits = [
+        str(number) if form == "decimal" else f"{number:0{shape.bits // 4}x}" for number in numbers
+    ]
+    column = pa.array(
+        digits, pa.string() if form == "dictionary" else pa.large_string(), mask=nulls
+    )
     return column.dictionary_encode() if form == "dictionary" else column
 
 
@@ -70,9 +79,14 @@ def draw_corpus(rng: Rng, shape: Shape, rows: Words, form: str) -> Corpus:
     """Return a table and the arguments of ``fpstore.dedup``."""
     count = len(rows)
     nulls = rng.random(count) < rng.choice(NULL_SHARES)
-    id_kind, id_nulls = str(rng.choice(["rows", "integers", "strings"])), rng.random(count) < rng.choice(NULL_SHARES[:3])
+    id_kind, id_nulls = (
+        str(rng.choice(["rows", "integers", "strings"])),
+        rng.random(count) < rng.choice(NULL_SHARES[:3]),
+    )
     columns: dict[str, Any] = {"other": pa.array(np.arange(count))}
-    arguments: dict[str, Any] = {"radius": int(rng.integers(0, 13 if rng.random() < 0.8 else shape.bits + 1))}
+    arguments: dict[str, Any] = {
+        "radius": int(rng.integers(0, 13 if rng.random() < 0.8 else shape.bits + 1))
+    }
     if form == "texts":
         texts = draw_texts(rng, count)
         columns["key"] = pa.array(texts, pa.string(), mask=nulls)
@@ -92,8 +106,15 @@ def draw_corpus(rng: Rng, shape: Shape, rows: Words, form: str) -> Corpus:
         known &= ~id_nulls
     keep = str(rng.choice([keep for keep in KEEPS if keep != "smallest" or ids is not None]))
     if keep == "highest":
-        columns["score"], arguments["score"] = pa.array(rng.integers(0, 5, count), mask=rng.random(count) < 0.2), "score"
-    arguments |= {"keep": keep, "group": str(rng.choice(["connected", "greedy"])), "unknown": str(rng.choice(["keep", "drop"]))}
+        columns["score"], arguments["score"] = (
+            pa.array(rng.integers(0, 5, count), mask=rng.random(count) < 0.2),
+            "score",
+        )
+    arguments |= {
+        "keep": keep,
+        "group": str(rng.choice(["connected", "greedy"])),
+        "unknown": str(rng.choice(["keep", "drop"])),
+    }
     return Corpus(shape if form != "texts" else Shape(64), rows, known, columns, arguments)
 
 
@@ -102,15 +123,22 @@ def wanted(corpus: Corpus) -> tuple[list[int], list[list[int]]]:
     rows = np.flatnonzero(corpus.known).tolist()
     distinct, places = np.unique(corpus.rows[rows], axis=0, return_inverse=True)
     places = places.reshape(-1)
-    distances, radius = groups.all_distances(corpus.shape, distinct, distinct), corpus.arguments["radius"]
+    distances, radius = (
+        groups.all_distances(corpus.shape, distinct, distinct),
+        corpus.arguments["radius"],
+    )
     sets = groups.connected(distances <= radius)
     found = groups.members([int(sets[place]) for place in places])
     greedy = corpus.arguments["group"] == "greedy"
-    found = groups.represented(found, _ranks(corpus, rows, found), distances, radius, places.tolist(), greedy)
+    found = groups.represented(
+        found, _ranks(corpus, rows, found), distances, radius, places.tolist(), greedy
+    )
     dropped = {rows[one] for group in found for one in group[1:]}
     if corpus.arguments["unknown"] == "drop":
         dropped |= set(np.flatnonzero(~corpus.known).tolist())
-    return [row for row in range(len(corpus.known)) if row not in dropped], [[rows[one] for one in group] for group in found]
+    return [row for row in range(len(corpus.known)) if row not in dropped], [
+        [rows[one] for one in group] for group in found
+    ]
 
 
 def _ranks(corpus: Corpus, rows: list[int], found: list[list[int]]) -> dict[int, Any]:
@@ -119,7 +147,10 @@ def _ranks(corpus: Corpus, rows: list[int], found: list[list[int]]) -> dict[int,
         return {one: corpus.columns["name"][rows[one]].as_py() for one in members}
     if keep == "highest":
         scores = [corpus.columns["score"][rows[one]].as_py() for one in members]
-        return {one: float("inf") if score is None else -score for one, score in zip(members, scores, strict=True)}
+        return {
+            one: float("inf") if score is None else -score
+            for one, score in zip(members, scores, strict=True)
+        }
     if keep == "central":
         far = [groups.from_majority(corpus.rows, [rows[one] for one in some]) for some in found]
         return dict(zip(members, [count for some in far for count in some], strict=True))
@@ -138,7 +169,9 @@ def given(rng: Rng, table: Any, source: str, folder: Path) -> Any:
         pq.write_table(table, path, row_group_size=max(cut, 1))
         return path
     if source == "jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()), encoding="utf-8")
+        path.write_text(
+            "".join(json.dumps(row) + "\n" for row in table.to_pylist()), encoding="utf-8"
+        )
         return path
     return table
 
@@ -153,16 +186,31 @@ def ask(asker: Asker, folder: Path) -> None:
     forms = [form for form in FORMS if case.shape.bits <= 64 or form not in ("integers", "signed")]
     form = "texts" if case.shape.bits == 64 and rng.random() < 0.3 else str(rng.choice(forms))
     corpus = draw_corpus(rng, case.shape, rows[rng.integers(0, len(rows), len(rows))], form)
-    sources = [source for source in SOURCES if source != "jsonl" or form not in ("bytes", "fixed bytes")]
+    sources = [
+        source for source in SOURCES if source != "jsonl" or form not in ("bytes", "fixed bytes")
+    ]
     source, threads = str(rng.choice(sources)), int(rng.integers(1, 3))
     call = f"dedup: {len(rows)} rows, {form}, {source}, {corpus.arguments}, threads={threads}"
     asker.note(call)
     table = given(rng, pa.table(corpus.columns), source, folder)
     found = fpstore.dedup(table, **corpus.arguments, threads=threads)
     kept, clusters = wanted(corpus)
-    got = found.kept["other"].to_pylist() if isinstance(found.kept, pa.Table) else found.kept.tolist()
+    got = (
+        found.kept["other"].to_pylist() if isinstance(found.kept, pa.Table) else found.kept.tolist()
+    )
     asker.same(call, got == kept, got, kept, len(kept))
-    asker.same(f"{call}, not compared", found.not_compared == (~corpus.known).sum(), found.not_compared, (~corpus.known).sum())
+    asker.same(
+        f"{call}, not compared",
+        found.not_compared == (~corpus.known).sum(),
+        found.not_compared,
+        (~corpus.known).sum(),
+    )
     names = corpus.columns["name"].to_pylist() if "name" in corpus.columns else range(len(rows))
     expected = [[names[row] for row in group] for group in clusters]
-    asker.same(f"{call}, clusters", list(found.clusters) == expected, list(found.clusters), expected, len(expected))
+    asker.same(
+        f"{call}, clusters",
+        list(found.clusters) == expected,
+        list(found.clusters),
+        expected,
+        len(expected),
+    )

@@ -1,4 +1,7 @@
-"""What is stored and asked: fingerprints of several kinds, ids, and batches of queries, all drawn from a generator."""
+"""What is stored and asked.
+
+Fingerprints of several kinds, ids, and batches of queries, all drawn from a generator.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ ONE = np.uint64(1)
 
 @dataclass(frozen=True)
 class Shape:
-    """Fingerprints of a width: rows, here uint64 (n,) up to 64 bits, (n, words) above, the most significant word first."""
+    """Fingerprints of a width.
+
+    Rows, here uint64 (n,) up to 64 bits, (n, words) above, the most significant word first.
+    """
 
     bits: int
 
@@ -35,7 +41,10 @@ class Shape:
 
     def rows(self, numbers: Iterable[int]) -> Words:
         """Return the rows of numbers."""
-        rows = [[number >> 64 * word & 2**64 - 1 for word in reversed(range(self.words))] for number in numbers]
+        rows = [
+            [number >> 64 * word & 2**64 - 1 for word in reversed(range(self.words))]
+            for number in numbers
+        ]
         return self.flat(np.array(rows, np.uint64).reshape(-1, self.words))
 
     def flat(self, rows: Words) -> Words:
@@ -58,7 +67,9 @@ class Shape:
     def distances(self, rows: Words, others: Words) -> npt.NDArray[np.int64]:
         """Return the distance of each row to each other one."""
         difference = np.bitwise_count(rows[:, None] ^ others[None])
-        out: npt.NDArray[np.int64] = difference.astype(np.int64) if self.words == 1 else difference.sum(-1, np.int64)
+        out: npt.NDArray[np.int64] = (
+            difference.astype(np.int64) if self.words == 1 else difference.sum(-1, np.int64)
+        )
         return out
 
 
@@ -107,11 +118,15 @@ def _adjacent(rng: Rng, count: int) -> Words:
 
 def _few_prefixes(rng: Rng, count: int) -> Words:
     bits = np.uint64(rng.integers(1, 40))
-    return words(rng, 4)[rng.integers(0, 4, count)] >> bits << bits | words(rng, count) & ((ONE << bits) - ONE)
+    return words(rng, 4)[rng.integers(0, 4, count)] >> bits << bits | words(rng, count) & (
+        (ONE << bits) - ONE
+    )
 
 
 def _shared_leading(rng: Rng, count: int) -> Words:
-    out: Words = words(rng, 1)[0] >> np.uint64(20) << np.uint64(20) | words(rng, count) & np.uint64(2**20 - 1)
+    out: Words = words(rng, 1)[0] >> np.uint64(20) << np.uint64(20) | words(rng, count) & np.uint64(
+        2**20 - 1
+    )
     return out
 
 
@@ -128,7 +143,9 @@ def _dense(rng: Rng, count: int) -> Words:
 
 def _edges(rng: Rng, count: int) -> Words:
     bits = ONE << np.arange(64, dtype=np.uint64)
-    return rng.permutation(np.unique(np.concatenate([Shape(64).edges, bits, ~bits, bits - ONE])))[:count]
+    return rng.permutation(np.unique(np.concatenate([Shape(64).edges, bits, ~bits, bits - ONE])))[
+        :count
+    ]
 
 
 def _duplicates(rng: Rng, count: int) -> Words:
@@ -184,7 +201,10 @@ KINDS: dict[str, Callable[[Rng, int], Words]] = {
 
 
 def make_rows(rng: Rng, shape: Shape, kind: str, count: int) -> Words:
-    """Return rows of a kind; wide ones have words of it at one place, and beside them often the same few words in all rows."""
+    """Return rows of a kind.
+
+    Wide ones have words of it at one place, and beside them often the same few words in all rows.
+    """
     made = KINDS[kind](rng, count)
     if shape.bits == 64:
         return made
@@ -193,7 +213,9 @@ def make_rows(rng: Rng, shape: Shape, kind: str, count: int) -> Words:
     rows = np.empty((len(made), shape.words), np.uint64)
     for word in range(shape.words):
         few = int(rng.choice([1, 3, 0]))
-        rows[:, word] = words(rng, few)[rng.integers(0, few, len(made))] if few else words(rng, len(made))
+        rows[:, word] = (
+            words(rng, few)[rng.integers(0, few, len(made))] if few else words(rng, len(made))
+        )
     rows[:, rng.integers(0, shape.words)] = made
     return rows
 
@@ -209,7 +231,10 @@ def make_ids(rng: Rng, kind: str, count: int) -> Ids:
     if kind == "rows":
         return None
     if kind == "strings":
-        return [f"d{number}" + "é" * (number % 40) for number in rng.integers(0, 2 * count + 1, count).tolist()]
+        return [
+            f"d{number}" + "é" * (number % 40)
+            for number in rng.integers(0, 2 * count + 1, count).tolist()
+        ]
     sparse = words(rng, count)
     sparse[rng.random(count) < 0.1] = np.uint64(2**64 - 1)
     return np.where(rng.random(count) < 0.5, sparse, rng.integers(0, 50, count, np.uint64))
@@ -224,7 +249,9 @@ def make_queries(rng: Rng, shape: Shape, rows: Words, radius: int, batch: int, m
     count = 1 if kind == "one" else min(batch, most)
     stored = rows[rng.integers(0, len(rows), count)] if len(rows) else uniform(rng, shape, count)
     if kind in ("mixed", "planted", "one"):
-        pool = flipped_rows(rng, shape, stored, rng.integers(0, min(radius + 2, shape.bits + 1), count))
+        pool = flipped_rows(
+            rng, shape, stored, rng.integers(0, min(radius + 2, shape.bits + 1), count)
+        )
     elif kind == "range":
         start = rng.choice(np.concatenate([shape.edges, stored[:1]])).reshape(-1)
         first = int.from_bytes(start.astype(">u8").tobytes(), "big")

@@ -1,4 +1,7 @@
-"""The oracle of pairs and groups: a matrix of distances, what is connected, and who represents whom. It uses numpy alone."""
+"""The oracle of pairs and groups.
+
+A matrix of distances, what is connected, and who represents whom. It uses numpy alone.
+"""
 
 from __future__ import annotations
 
@@ -72,9 +75,16 @@ def from_majority(rows: Words, some: Sequence[int]) -> list[int]:
 
 
 def represented(
-    sets: list[list[int]], ranks: dict[int, Any], distances: npt.NDArray[Any], radius: int, places: Sequence[int], greedy: bool
+    sets: list[list[int]],
+    ranks: dict[int, Any],
+    distances: npt.NDArray[Any],
+    radius: int,
+    places: Sequence[int],
+    greedy: bool,
 ) -> list[list[int]]:
-    """Return the groups, the representative first, and the others ascending; the groups in the order of their least members.
+    """Return the groups, the representative first, and the others ascending.
+
+    The groups in the order of their least members.
 
     Parameters
     ----------
@@ -89,17 +99,25 @@ def represented(
     places : sequence of int
         The row of each document.
     greedy : bool
-        Whether each member is to be near its representative: of several the nearest, of equally near ones the first.
+        Whether each member is to be near its representative: of several the nearest, of equally
+        near ones the first.
     """
     groups = []
     for some in sets:
         groups_of: dict[int, list[int]] = {}
         for one in (order := sorted(some, key=lambda document: (ranks[document], document))):
-            if not groups_of or (greedy and min(distances[places[one], places[first]] for first in groups_of) > radius):
+            if not groups_of or (
+                greedy
+                and min(distances[places[one], places[first]] for first in groups_of) > radius
+            ):
                 groups_of[one] = []
         for one in order:
             if one not in groups_of:
-                nearest = min(groups_of, key=lambda first: distances[places[one], places[first]]) if greedy else order[0]
+                nearest = (
+                    min(groups_of, key=lambda first: distances[places[one], places[first]])
+                    if greedy
+                    else order[0]
+                )
                 groups_of[nearest].append(one)
         groups += [[first, *sorted(others)] for first, others in groups_of.items()]
     return sorted((group for group in groups if len(group) > 1), key=min)

@@ -1,4 +1,7 @@
-"""The oracle: which ids each fingerprint has, and brute force over them. It uses numpy alone, and nothing of the package."""
+"""The oracle: which ids each fingerprint has, and brute force over them.
+
+It uses numpy alone, and nothing of the package.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,12 @@ MatchColumns = tuple[
 PAIRS = 1 << 20  # of query and fingerprint that are compared at once
 
 
-def brute(shape: Shape, fingerprints: Words, queries: Words, radius: int, most: int | None = None) -> MatchColumns:
-    """Compare every query with every fingerprint (distinct, ascending); matches by query, distance, fingerprint.
+def brute(
+    shape: Shape, fingerprints: Words, queries: Words, radius: int, most: int | None = None
+) -> MatchColumns:
+    """Compare every query with every fingerprint (distinct, ascending).
+
+    Matches by query, distance, fingerprint.
 
     With ``most``, those of as many of the queries, at least one, as have no more matches together.
     """
@@ -40,11 +47,18 @@ def brute(shape: Shape, fingerprints: Words, queries: Words, radius: int, most: 
         kept = max(int(np.searchsorted(lims, most, side="right")) - 1, min(1, len(queries)))
         lims, places = lims[: kept + 1], places[:kept]
     taken = slices(starts[places], lims)
-    return lims, shape.given(fingerprints[place[taken]]), distance[taken].astype(np.uint16 if shape.bits == 256 else np.uint8)
+    return (
+        lims,
+        shape.given(fingerprints[place[taken]]),
+        distance[taken].astype(np.uint16 if shape.bits == 256 else np.uint8),
+    )
 
 
 def slices(starts: npt.NDArray[np.int64], lims: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the places of several runs, one after the other; the m-th begins at starts[m] and is lims[m + 1] - lims[m] long."""
+    """Return the places of several runs, one after the other.
+
+    The m-th begins at starts[m] and is lims[m + 1] - lims[m] long.
+    """
     shift = np.repeat(starts - lims[:-1], np.diff(lims))
     return shift + np.arange(lims[-1])
 
@@ -55,16 +69,25 @@ class Model:
     def __init__(self, shape: Shape, rows: Words, ids: Ids) -> None:
         self.shape = shape
         self.ids: dict[int, set[int | str]] = {}
-        self.seen: dict[int | str, None] = {}  # the ids in the order in which they came, also removed ones
+        # the ids in the order in which they came, also removed ones
+        self.seen: dict[int | str, None] = {}
         self.next_row = 0
         self.insert(rows, ids)
 
     def insert(self, rows: Words, ids: Ids) -> int:
         """Add pairs; return how many were new. Without ids they are the next row numbers."""
         before = self.pairs
-        given = range(self.next_row, self.next_row + len(rows)) if ids is None else ids if isinstance(ids, list) else ids.tolist()
+        given = (
+            range(self.next_row, self.next_row + len(rows))
+            if ids is None
+            else ids
+            if isinstance(ids, list)
+            else ids.tolist()
+        )
         self.next_row += len(rows)
-        for fingerprint, name in zip(self.shape.numbers(self.shape.given(rows)), given, strict=True):
+        for fingerprint, name in zip(
+            self.shape.numbers(self.shape.given(rows)), given, strict=True
+        ):
             self.ids.setdefault(fingerprint, set()).add(name)
             self.seen.setdefault(name)
         return self.pairs - before
@@ -72,7 +95,9 @@ class Model:
     def delete(self, ids: Iterable[int | str] = (), fingerprints: Iterable[int] = ()) -> int:
         """Remove ids from all fingerprints, or fingerprints; return how many pairs went."""
         before, gone, whole = self.pairs, set(ids), set(fingerprints)
-        self.ids = {f: left for f, names in self.ids.items() if f not in whole and (left := names - gone)}
+        self.ids = {
+            f: left for f, names in self.ids.items() if f not in whole and (left := names - gone)
+        }
         return before - self.pairs
 
     def merge(self) -> None:
@@ -93,7 +118,9 @@ class Model:
     def ids_of(self, fingerprints: npt.NDArray[Any]) -> list[list[int | str]]:
         """Return the ids of each fingerprint that a store gave, in the order of their repr."""
         numbers = self.shape.numbers(fingerprints)
-        known = {fingerprint: sorted(self.ids[fingerprint], key=repr) for fingerprint in set(numbers)}
+        known = {
+            fingerprint: sorted(self.ids[fingerprint], key=repr) for fingerprint in set(numbers)
+        }
         return [known[fingerprint] for fingerprint in numbers]
 
     def by_id(self) -> dict[int | str, list[int]]:

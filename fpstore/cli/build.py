@@ -102,24 +102,26 @@ def build(given: Given) -> None:
     store remembers how: insert and the searches need no option for it. Blank texts, blank pictures
     and vectors of zeros have no fingerprint, and are left out.
 
-    $ fpstore build crawl.fps crawl.tsv $ fpstore build notes.fps notes --text --suffix .txt
-    --suffix .md $ fpstore build pages.fps corpus.parquet --text-field text --id-field id $ fpstore
-    build crawl.fps a.npy b.npy --radius 3 --design manku-10 --threads 2 --memory 1GiB --force $ cat
-    crawl.csv | fpstore build crawl.fps - --format csv --decimal --id-type str --force --quiet $
-    fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force
-    --no-progress $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --prefer
-    space --block-bytes 1024 --force --json $ fpstore build crawl.fps a.npy b.npy --codec elias-fano
-    --filter --index-ids --force $ fpstore build signed.fps signed.csv --decimal --signed $ fpstore
-    build fresh.fps --empty --text $ fpstore build notes.fps notes --text --shingle chars
-    --shingle-size 5 --weighting set --force $ fpstore build words.fps notes --text --digits zero
-    --feature-hash md5 --tokenizer unicode --stop-words frequent.txt $ fpstore build folded.fps
-    notes --text --marks fold --hyphens join $ fpstore build copies.fps notes --text --encoding
-    utf-8 --longest-sentences 3 --radius 0 $ fpstore build site.fps site --text --html $ fpstore
-    build titled.fps corpus.parquet --text-field title=4 --text-field text --id-field id --force $
-    fpstore build weighed.fps notes --text --weights weights.json $ fpstore build vectors.fps
-    embeddings.npy --vector --width 256 --radius 40 --seed 7 --force $ fpstore build vectors.fps
-    embeddings.parquet --vector --vector-field embedding --id-field name --force $ fpstore build
-    photos.fps photos --image --image-hash pdq --min-quality 50 --frame all --left-out left-out.tsv
+    $ fpstore build crawl.fps crawl.tsv
+    $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
+    $ fpstore build pages.fps corpus.parquet --text-field text --id-field id
+    $ fpstore build crawl.fps a.npy b.npy --radius 3 --design manku-10 --threads 2 --memory 1GiB --force
+    $ cat crawl.csv | fpstore build crawl.fps - --format csv --decimal --id-type str --force --quiet
+    $ fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force --no-progress
+    $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --prefer space --block-bytes 1024 --force --json
+    $ fpstore build crawl.fps a.npy b.npy --codec elias-fano --filter --index-ids --force
+    $ fpstore build signed.fps signed.csv --decimal --signed
+    $ fpstore build fresh.fps --empty --text
+    $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
+    $ fpstore build words.fps notes --text --digits zero --feature-hash md5 --tokenizer unicode --stop-words frequent.txt
+    $ fpstore build folded.fps notes --text --marks fold --hyphens join
+    $ fpstore build copies.fps notes --text --encoding utf-8 --longest-sentences 3 --radius 0
+    $ fpstore build site.fps site --text --html
+    $ fpstore build titled.fps corpus.parquet --text-field title=4 --text-field text --id-field id --force
+    $ fpstore build weighed.fps notes --text --weights weights.json
+    $ fpstore build vectors.fps embeddings.npy --vector --width 256 --radius 40 --seed 7 --force
+    $ fpstore build vectors.fps embeddings.parquet --vector --vector-field embedding --id-field name --force
+    $ fpstore build photos.fps photos --image --image-hash pdq --min-quality 50 --frame all --left-out left-out.tsv
     """
     kind = content.declared_kind(given)
     _check_inputs(given, kind)
@@ -227,12 +229,13 @@ def hash_(given: Given) -> None:
     named at the end, as are files in folders that are no texts or pictures. NaN and infinity in
     vectors are errors. Pictures are turned upright as their Exif data say.
 
-    $ fpstore hash draft.txt notes --text $ fpstore hash new.png photos --image $ fpstore hash
-    embeddings.npy --vector --width 256 --seed 7 --output embeddings.tsv $ fpstore hash notes --text
-    --suffix .txt --shingle chars --shingle-size 5 --json $ fpstore hash corpus.parquet --text-field
-    title=4 --text-field text --id-field id --threads 2 $ fpstore hash photos --image --image-hash
-    pdq --min-quality 50 --frame all --memory 1GiB $ cat pages.jsonl | fpstore hash - --text-field
-    text --format jsonl --id-field score --id-type str --quiet
+    $ fpstore hash draft.txt notes --text
+    $ fpstore hash new.png photos --image
+    $ fpstore hash embeddings.npy --vector --width 256 --seed 7 --output embeddings.tsv
+    $ fpstore hash notes --text --suffix .txt --shingle chars --shingle-size 5 --json
+    $ fpstore hash corpus.parquet --text-field title=4 --text-field text --id-field id --threads 2
+    $ fpstore hash photos --image --image-hash pdq --min-quality 50 --frame all --memory 1GiB
+    $ cat pages.jsonl | fpstore hash - --text-field text --format jsonl --id-field score --id-type str --quiet
     """
     kind = content.declared_kind(given)
     if kind == FINGERPRINTS:

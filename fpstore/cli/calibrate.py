@@ -159,16 +159,15 @@ def calibrate(given: Given) -> None:
     the radius costs. The first row is the suggestion. It is counted on the whole corpus, if that
     has up to 50,000 documents and is not of HTML.
 
-    $ fpstore calibrate stories --text --suffix .txt $ fpstore calibrate site --text --html
-    --encoding utf-8 $ fpstore calibrate corpus.parquet --text-field text --documents 50M
-    --false-pairs 1e6 --output page.html $ fpstore calibrate stories --text --setting
-    method=minhash,threshold=0.75 --most-wrong 0.01 --group connected $ fpstore calibrate
-    pages.jsonl --text-field text --setting shingle=words,size=1 --setting size=2 --recall 0.9
-    --json $ fpstore calibrate stories draft.txt --text --change words=2 --change drop=1 --sample
-    100 --copies 50 --seed 7 --no-progress $ fpstore calibrate corpus.parquet --text-field text
-    --id-field id --pairs pairs.csv --resemblance 0.8 $ fpstore calibrate --pairs labelled.jsonl
-    --output page.html --force $ fpstore calibrate photos --image --change resize=0.5 --setting
-    method=difference --setting method=perceptual,width=256
+    $ fpstore calibrate stories --text --suffix .txt
+    $ fpstore calibrate site --text --html --encoding utf-8
+    $ fpstore calibrate corpus.parquet --text-field text --documents 50M --false-pairs 1e6 --output page.html
+    $ fpstore calibrate stories --text --setting method=minhash,threshold=0.75 --most-wrong 0.01 --group connected
+    $ fpstore calibrate pages.jsonl --text-field text --setting shingle=words,size=1 --setting size=2 --recall 0.9 --json
+    $ fpstore calibrate stories draft.txt --text --change words=2 --change drop=1 --sample 100 --copies 50 --seed 7 --no-progress
+    $ fpstore calibrate corpus.parquet --text-field text --id-field id --pairs pairs.csv --resemblance 0.8
+    $ fpstore calibrate --pairs labelled.jsonl --output page.html --force
+    $ fpstore calibrate photos --image --change resize=0.5 --setting method=difference --setting method=perceptual,width=256
     """
     if given.as_json and given.output == "-":
         fail("--json and --output - both write to standard output")
@@ -334,9 +333,9 @@ def compare(given: Given) -> None:
     pull the texts apart: they are listed first. The resemblance is the share of the features that
     both texts have; the weighted resemblance is the share of the weights.
 
-    $ fpstore compare draft.txt notes/one.txt $ fpstore compare draft.txt notes/one.txt --shingle
-    chars --shingle-size 5 --weighting set --limit 5 $ cat notes/two.txt | fpstore compare -
-    draft.txt --json --quiet
+    $ fpstore compare draft.txt notes/one.txt
+    $ fpstore compare draft.txt notes/one.txt --shingle chars --shingle-size 5 --weighting set --limit 5
+    $ cat notes/two.txt | fpstore compare - draft.txt --json --quiet
     """
     if given.a == given.b == "-":
         fail("only one of A and B can be standard input")
@@ -469,9 +468,9 @@ def weights(given: Given) -> None:
     calibrate. The file has the options that say what a piece is, too. A store remembers the
     weights: insert and the searches need no file.
 
-    $ fpstore weights corpus.parquet --text-field text --output weights.json $ fpstore weights notes
-    --text --suffix .txt --sample 1000 --most 500 --seed 7 --quiet $ cat pages.jsonl | fpstore
-    weights - --text-field text --format jsonl --shingle words --shingle-size 2 --quiet
+    $ fpstore weights corpus.parquet --text-field text --output weights.json
+    $ fpstore weights notes --text --suffix .txt --sample 1000 --most 500 --seed 7 --quiet
+    $ cat pages.jsonl | fpstore weights - --text-field text --format jsonl --shingle words --shingle-size 2 --quiet
     """
     kind = content.declared_kind(given)
     if kind not in (TEXTS, ROWS):

@@ -130,18 +130,22 @@ def insert(given: Given) -> int:
     FILE gets the matches of all rows. Where ids are row numbers, insert only the rows that are not
     in.
 
-    $ fpstore insert crawl.fps new.tsv $ fpstore insert notes.fps notes $ fpstore insert crawl.fps
-    new.tsv --unmatched --with-queries $ cat new.tsv | fpstore insert crawl.fps - --unmatched --json
-    --quiet $ cat new.tsv | fpstore insert crawl.fps - --unmatched --upsert --json --quiet $ fpstore
-    insert crawl.fps new.tsv --unmatched --radius 2 --output duplicates.tsv $ fpstore insert
-    crawl.fps new.jsonl --fingerprint-field hash --id-field url --id-type str $ cut -f 1,2 new.tsv |
-    fpstore insert crawl.fps - --format tsv --sync batch --merge-at 0.1 --quiet $ fpstore insert
-    crawl.fps signed.csv --decimal --signed $ fpstore insert crawl.fps new.tsv --upsert $ fpstore
-    insert notes.fps draft.txt notes --suffix .txt --encoding utf-8 $ fpstore insert notes.fps
-    corpus.parquet --text-field text --id-field id $ fpstore insert titled.fps corpus.parquet
-    --id-field id $ fpstore insert notes.fps new.tsv --fingerprints $ fpstore insert photos.fps
-    new.png photos $ fpstore insert vectors.fps embeddings.parquet --vector-field embedding
-    --id-field number --upsert
+    $ fpstore insert crawl.fps new.tsv
+    $ fpstore insert notes.fps notes
+    $ fpstore insert crawl.fps new.tsv --unmatched --with-queries
+    $ cat new.tsv | fpstore insert crawl.fps - --unmatched --json --quiet
+    $ cat new.tsv | fpstore insert crawl.fps - --unmatched --upsert --json --quiet
+    $ fpstore insert crawl.fps new.tsv --unmatched --radius 2 --output duplicates.tsv
+    $ fpstore insert crawl.fps new.jsonl --fingerprint-field hash --id-field url --id-type str
+    $ cut -f 1,2 new.tsv | fpstore insert crawl.fps - --format tsv --sync batch --merge-at 0.1 --quiet
+    $ fpstore insert crawl.fps signed.csv --decimal --signed
+    $ fpstore insert crawl.fps new.tsv --upsert
+    $ fpstore insert notes.fps draft.txt notes --suffix .txt --encoding utf-8
+    $ fpstore insert notes.fps corpus.parquet --text-field text --id-field id
+    $ fpstore insert titled.fps corpus.parquet --id-field id
+    $ fpstore insert notes.fps new.tsv --fingerprints
+    $ fpstore insert photos.fps new.png photos
+    $ fpstore insert vectors.fps embeddings.parquet --vector-field embedding --id-field number --upsert
     """
     if given.unmatched and given.upsert and not _has_json(given):
         fail("--upsert with --unmatched answers in JSON: give --json")

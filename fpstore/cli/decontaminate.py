@@ -123,13 +123,12 @@ def decontaminate(given: Given) -> None:
     A text of fewer words than an n-gram hits only texts of the same words. Several columns are one
     text.
 
-    $ fpstore decontaminate corpus.parquet pages.jsonl --text-field text $ fpstore decontaminate
-    shards pages.jsonl --text-field text --format parquet $ fpstore decontaminate corpus.parquet
-    pages.jsonl -o clean.parquet --text-field text --hits hits.tsv --unknown drop --force $ fpstore
-    decontaminate corpus.parquet questions.jsonl --text-field text --benchmark-field question
-    --ngram 8 --threshold 0.8 $ fpstore decontaminate notes questions.jsonl -o clean --text
-    --benchmark-field question --benchmark-id-field number $ fpstore decontaminate corpus.parquet
-    pages.jsonl --text-field text --json --min-ngrams 5 --min-share 0.25 --ignore-common 10
+    $ fpstore decontaminate corpus.parquet pages.jsonl --text-field text
+    $ fpstore decontaminate shards pages.jsonl --text-field text --format parquet
+    $ fpstore decontaminate corpus.parquet pages.jsonl -o clean.parquet --text-field text --hits hits.tsv --unknown drop --force
+    $ fpstore decontaminate corpus.parquet questions.jsonl --text-field text --benchmark-field question --ngram 8 --threshold 0.8
+    $ fpstore decontaminate notes questions.jsonl -o clean --text --benchmark-field question --benchmark-id-field number
+    $ fpstore decontaminate corpus.parquet pages.jsonl --text-field text --json --min-ngrams 5 --min-share 0.25 --ignore-common 10
     """
     kind = content.declared_kind(given)
     content.refuse_foreign(given, kind)

@@ -208,23 +208,22 @@ def dedup(given: Given) -> None:
     kept, unless you say --unknown drop; "not compared" of what is printed, in JSON "not_compared",
     counts such rows.
 
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text $ fpstore dedup corpus.parquet
-    clean.parquet --text-field text --threshold 0.8 --verify --removed removed.tsv --force $ fpstore
-    dedup corpus.parquet clean.parquet --text-field text --search bands --force $ fpstore dedup
-    corpus.parquet clean.jsonl --text-field text $ fpstore dedup corpus.parquet plain.parquet
-    --text-field text --unit paragraph --more-than 20 $ fpstore dedup corpus.parquet plain.parquet
-    --text-field text --unit line --least-chars 20 --removed lines.csv --force $ fpstore dedup
-    shards clean-shards --text-field text --threads 2 --format parquet $ fpstore dedup shards
-    planned-shards --text-field text --plan shards.plan --slice-rows 1M $ fpstore dedup shards
-    by-processes --text-field text --processes 2 $ fpstore dedup corpus.parquet clean.parquet
-    --text-field text --id-field id --against crawl.minhash.fps --add --force $ fpstore dedup notes
-    clean --text --suffix .txt --longest-sentences 3 --radius 0 $ fpstore dedup hashes.csv clean.csv
-    --fingerprint-field hash --decimal --signed --radius 2 --group greedy $ fpstore dedup
-    corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --rename id=url
-    --force $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep
-    highest --unknown drop --json --force $ fpstore dedup pages.jsonl clean.jsonl --text-field text
-    --method simhash --width 128 --radius 10 --html --force $ fpstore dedup corpus.parquet
-    titled.parquet --text-field title=4 --text-field text --id-field id --memory 4GiB --resume
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --threshold 0.8 --verify --removed removed.tsv --force
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --search bands --force
+    $ fpstore dedup corpus.parquet clean.jsonl --text-field text
+    $ fpstore dedup corpus.parquet plain.parquet --text-field text --unit paragraph --more-than 20
+    $ fpstore dedup corpus.parquet plain.parquet --text-field text --unit line --least-chars 20 --removed lines.csv --force
+    $ fpstore dedup shards clean-shards --text-field text --threads 2 --format parquet
+    $ fpstore dedup shards planned-shards --text-field text --plan shards.plan --slice-rows 1M
+    $ fpstore dedup shards by-processes --text-field text --processes 2
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --against crawl.minhash.fps --add --force
+    $ fpstore dedup notes clean --text --suffix .txt --longest-sentences 3 --radius 0
+    $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --radius 2 --group greedy
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --rename id=url --force
+    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
+    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --method simhash --width 128 --radius 10 --html --force
+    $ fpstore dedup corpus.parquet titled.parquet --text-field title=4 --text-field text --id-field id --memory 4GiB --resume
     """
     if given.unit != "document":
         _remove_boilerplate(given)

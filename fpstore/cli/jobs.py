@@ -173,11 +173,11 @@ def join(given: Given) -> None:
     that both have are pairs of distance 0. So a join finds the documents of a training set that are
     near documents of a benchmark; fpstore delete removes them.
 
-    $ fpstore join crawl.fps monday.fps --radius 2 $ fpstore join crawl.fps new.tsv --rename
-    a=stored --rename b=new --output pairs.jsonl --resume $ fpstore join crawl.fps hashes.csv
-    --format csv --fingerprint-field hash --id-field url --decimal --signed $ fpstore join notes.fps
-    corpus.parquet --text-field text --id-field id --radius 6 $ fpstore join notes.fps
-    questions.jsonl --text-field question --encoding utf-8
+    $ fpstore join crawl.fps monday.fps --radius 2
+    $ fpstore join crawl.fps new.tsv --rename a=stored --rename b=new --output pairs.jsonl --resume
+    $ fpstore join crawl.fps hashes.csv --format csv --fingerprint-field hash --id-field url --decimal --signed
+    $ fpstore join notes.fps corpus.parquet --text-field text --id-field id --radius 6
+    $ fpstore join notes.fps questions.jsonl --text-field question --encoding utf-8
     """
     notices = Notices(ROWS)
     with ExitStack() as stack:

@@ -154,13 +154,12 @@ def build(given: Given) -> None:
 
     The index remembers how texts are hashed: insert and probe need no option for it.
 
-    $ fpstore lsh build fresh.lsh corpus.parquet --text-field text --id-field id --threshold 0.5 $
-    fpstore lsh build fresh.lsh notes --text --threshold 0.5 --force $ fpstore lsh build fresh.lsh
-    notes --text --suffix .txt --threshold 0.8 --recall 0.9 --shingle chars --shingle-size 5 --force
-    $ fpstore lsh build fresh.lsh notes --text --encoding utf-8 --threshold 0.5 --weighting set
-    --digits zero --force --json $ cat pages.jsonl | fpstore lsh build fresh.lsh - --format jsonl
-    --text-field text --threshold 0.5 --documents 1M --force -q $ fpstore lsh build fresh.lsh site
-    --text --html --candidates 100 --threshold 0.3 --documents 1000 --index-ids --force
+    $ fpstore lsh build fresh.lsh corpus.parquet --text-field text --id-field id --threshold 0.5
+    $ fpstore lsh build fresh.lsh notes --text --threshold 0.5 --force
+    $ fpstore lsh build fresh.lsh notes --text --suffix .txt --threshold 0.8 --recall 0.9 --shingle chars --shingle-size 5 --force
+    $ fpstore lsh build fresh.lsh notes --text --encoding utf-8 --threshold 0.5 --weighting set --digits zero --force --json
+    $ cat pages.jsonl | fpstore lsh build fresh.lsh - --format jsonl --text-field text --threshold 0.5 --documents 1M --force -q
+    $ fpstore lsh build fresh.lsh site --text --html --candidates 100 --threshold 0.3 --documents 1000 --index-ids --force
     """
     kind = content.declared_kind(given)
     if kind == FINGERPRINTS:
@@ -260,9 +259,9 @@ def insert(given: Given) -> None:
     fpstore lsh upsert replaces. Where rows have no ids, their numbers go on from the numbers in the
     index. Rows are inserted in chunks of at most 16,384: after an error, the chunks before stay.
 
-    $ fpstore lsh insert pages.lsh pages.jsonl --text-field text --threads 1 $ fpstore lsh insert
-    notes.lsh draft.txt --json $ cat pages.jsonl | fpstore lsh insert pages.lsh - --format jsonl
-    --text-field text --sync batch --quiet
+    $ fpstore lsh insert pages.lsh pages.jsonl --text-field text --threads 1
+    $ fpstore lsh insert notes.lsh draft.txt --json
+    $ cat pages.jsonl | fpstore lsh insert pages.lsh - --format jsonl --text-field text --sync batch --quiet
     """
     _change(given, upsert=False)
 
@@ -274,8 +273,8 @@ def upsert(given: Given) -> None:
     The inputs are as for fpstore lsh insert, and have ids. Of equal ids in a chunk of rows, the
     last wins.
 
-    $ fpstore lsh upsert notes.lsh notes --suffix .txt --encoding utf-8 $ fpstore lsh upsert
-    titled.lsh corpus.parquet --text-field text --id-field id --id-type str --no-progress
+    $ fpstore lsh upsert notes.lsh notes --suffix .txt --encoding utf-8
+    $ fpstore lsh upsert titled.lsh corpus.parquet --text-field text --id-field id --id-type str --no-progress
     """
     _change(given, upsert=True)
 

@@ -79,10 +79,11 @@ def probe(given: Given) -> int:
     [{"id": ..., "similarity": ...}]}. The exit code is 0 if a query has a match, 1 if none has, and
     2 after an error.
 
-    $ fpstore lsh probe pages.lsh draft.txt $ fpstore lsh probe pages.lsh notes --suffix .txt --json
-    $ fpstore lsh probe titled.lsh corpus.parquet --text-field text --id-field id --output
-    matches.parquet --threads 1 $ fpstore lsh probe pages.lsh pages.jsonl --text-field text --radius
-    20 --rename id=near --no-progress $ cat draft.txt | fpstore lsh probe pages.lsh - --quiet
+    $ fpstore lsh probe pages.lsh draft.txt
+    $ fpstore lsh probe pages.lsh notes --suffix .txt --json
+    $ fpstore lsh probe titled.lsh corpus.parquet --text-field text --id-field id --output matches.parquet --threads 1
+    $ fpstore lsh probe pages.lsh pages.jsonl --text-field text --radius 20 --rename id=near --no-progress
+    $ cat draft.txt | fpstore lsh probe pages.lsh - --quiet
     """
     if given.quiet:
         given.refuse("does not go with --quiet, which writes nothing", "output")
@@ -176,8 +177,9 @@ def pairs(given: Given) -> None:
     similarity is estimated by signatures. Where a text has many thousand copies, fpstore lsh
     cluster writes a line for each, not for each two.
 
-    $ fpstore lsh pairs pages.lsh $ fpstore lsh pairs pages.lsh --radius 20 --rename id_a=url
-    --output pairs.parquet --threads 1 --memory 1GiB $ fpstore lsh pairs notes.lsh --json --quiet
+    $ fpstore lsh pairs pages.lsh
+    $ fpstore lsh pairs pages.lsh --radius 20 --rename id_a=url --output pairs.parquet --threads 1 --memory 1GiB
+    $ fpstore lsh pairs notes.lsh --json --quiet
     """
     with indexes.open(given.store) as index, given.bars() as bars:
         resources = {"memory": given.memory, "threads": given.threads, "progress": bars}
@@ -216,8 +218,8 @@ def cluster(given: Given) -> None:
     cluster by cluster, the representative first. Cells are separated by tabs, and there is no
     header. With --json, writes an object per line.
 
-    $ fpstore lsh cluster pages.lsh $ fpstore lsh cluster pages.lsh --group connected --keep
-    smallest --output clusters.parquet --json
+    $ fpstore lsh cluster pages.lsh
+    $ fpstore lsh cluster pages.lsh --group connected --keep smallest --output clusters.parquet --json
     """
     with indexes.open(given.store) as index, given.bars() as bars:
         resources = {"memory": given.memory, "threads": given.threads, "progress": bars}

@@ -139,18 +139,21 @@ def probe(given: Given) -> int:
     A radius above the store's is answered by a scan, with a note of what to build instead. The exit
     code is 0 if a query has a match, 1 if none has, and 2 after an error.
 
-    $ fpstore probe crawl.fps 9d3a5b1c00f7e642 0x2a --radius 2 $ fpstore probe notes.fps draft.txt $
-    fpstore probe crawl.fps --input queries.npy --limit 10 --json $ fpstore probe crawl.fps
-    --decimal --signed --quiet -- -1 $ fpstore probe crawl.fps --input queries.npy --output
-    matches.parquet --threads 2 --no-progress $ cut -f 1 crawl.tsv | fpstore probe crawl.fps --input
-    - --format txt $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field
-    url --id-type str --json $ fpstore probe crawl.fps --input new.tsv --with-queries $ fpstore
-    probe crawl.fps --input new.tsv --rename query_id=url --rename id=near --output matches.parquet
-    $ tr "\n" "\0" < new.tsv | fpstore probe crawl.fps --input - --null $ fpstore probe notes.fps
-    --fingerprints 9d3a5b1c00f7e642 $ fpstore probe notes.fps notes --suffix .txt --encoding utf-8
-    --json $ fpstore probe notes.fps --input corpus.parquet --text-field text --id-field id $
-    fpstore probe vectors.fps embeddings.parquet --vector-field embedding --id-field name --json $
-    fpstore probe photos.fps new.png
+    $ fpstore probe crawl.fps 9d3a5b1c00f7e642 0x2a --radius 2
+    $ fpstore probe notes.fps draft.txt
+    $ fpstore probe crawl.fps --input queries.npy --limit 10 --json
+    $ fpstore probe crawl.fps --decimal --signed --quiet -- -1
+    $ fpstore probe crawl.fps --input queries.npy --output matches.parquet --threads 2 --no-progress
+    $ cut -f 1 crawl.tsv | fpstore probe crawl.fps --input - --format txt
+    $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
+    $ fpstore probe crawl.fps --input new.tsv --with-queries
+    $ fpstore probe crawl.fps --input new.tsv --rename query_id=url --rename id=near --output matches.parquet
+    $ tr "\n" "\0" < new.tsv | fpstore probe crawl.fps --input - --null
+    $ fpstore probe notes.fps --fingerprints 9d3a5b1c00f7e642
+    $ fpstore probe notes.fps notes --suffix .txt --encoding utf-8 --json
+    $ fpstore probe notes.fps --input corpus.parquet --text-field text --id-field id
+    $ fpstore probe vectors.fps embeddings.parquet --vector-field embedding --id-field name --json
+    $ fpstore probe photos.fps new.png
     """
     with fpstore.open(given.store) as opened:
         radius = opened.radius if given.radius is None else given.radius

@@ -40,10 +40,9 @@ def lsh(given: Given) -> None:
     texts (Parquet, JSON lines, CSV, TSV) or a folder of them. Many tasks hash texts, and the last
     one makes the index.
 
-    $ fpstore task lsh l.plan l pages.jsonl --text-field text --threshold 0.5 $ fpstore task lsh
-    few.plan few.lsh corpus.parquet --text-field text --id-field id --threshold 0.8 --documents 1M
-    --index-ids $ fpstore task lsh parts.plan parts.lsh corpus.parquet --format parquet --text-field
-    text --threshold 0.8
+    $ fpstore task lsh l.plan l pages.jsonl --text-field text --threshold 0.5
+    $ fpstore task lsh few.plan few.lsh corpus.parquet --text-field text --id-field id --threshold 0.8 --documents 1M --index-ids
+    $ fpstore task lsh parts.plan parts.lsh corpus.parquet --format parquet --text-field text --threshold 0.8
     """
     from fpstore.tasks import plan_lsh
 

@@ -81,12 +81,11 @@ def build(given: Given) -> None:
     or with texts and --text-field, or a folder of such files. Files of raw numbers and Parquet are
     cut into parts.
 
-    $ fpstore task build crawl.plan crawl a.npy b.npy --by prefix --shard-rows 5 $ fpstore task
-    build pages.plan pages corpus.parquet --text-field text --id-field id --format parquet --json $
-    fpstore task build signed.plan signed hashes.csv --fingerprint-field hash --decimal --signed
-    --id-field url --radius 2 $ fpstore task build small.plan small a.npy --design manku-10
-    --storage cold --prefer space --index-ids --width 64 $ fpstore task build sites.plan sites
-    pages.jsonl --text-field text --html --encoding utf-8 --id-type str --method minhash
+    $ fpstore task build crawl.plan crawl a.npy b.npy --by prefix --shard-rows 5
+    $ fpstore task build pages.plan pages corpus.parquet --text-field text --id-field id --format parquet --json
+    $ fpstore task build signed.plan signed hashes.csv --fingerprint-field hash --decimal --signed --id-field url --radius 2
+    $ fpstore task build small.plan small a.npy --design manku-10 --storage cold --prefer space --index-ids --width 64
+    $ fpstore task build sites.plan sites pages.jsonl --text-field text --html --encoding utf-8 --id-type str --method minhash
     """
     from fpstore.tasks.planning import SHARD_ROWS, plan_build
 
@@ -163,9 +162,9 @@ def probe(given: Given) -> None:
     hashed its own. OUTPUT is a new folder for files of matches, with the columns row, query_id,
     query, fingerprint, distance and id.
 
-    $ fpstore task probe found.plan crawl.fps queries.npy some --limit 10 -r 2 $ fpstore task probe
-    f.plan notes.fps corpus.parquet matches --text-field text $ fpstore task probe near.plan
-    notes.fps corpus.parquet near --text-field text --id-field id --format csv --part-bytes 64MB
+    $ fpstore task probe found.plan crawl.fps queries.npy some --limit 10 -r 2
+    $ fpstore task probe f.plan notes.fps corpus.parquet matches --text-field text
+    $ fpstore task probe near.plan notes.fps corpus.parquet near --text-field text --id-field id --format csv --part-bytes 64MB
     """
     from fpstore.tasks import plan_probe
 

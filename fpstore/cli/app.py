@@ -51,6 +51,7 @@ _VERBS = {  # by their purpose; the modules of the others are not imported
     "Clean a corpus": {
         "dedup": "dedup",
         "decontaminate": "decontaminate",
+        "boilerplate": "boilerplate",
         "pairs": "jobs",
         "cluster": "jobs",
         "join": "jobs",

@@ -11,25 +11,29 @@ import click
 import numpy as np
 
 from fpstore.base.arguments import printable
-from fpstore.base.resources import shown_size
 from fpstore.base.width import check_width
 from fpstore.cleaning import opened_reference
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
-from fpstore.cli.options import argument, option, whole
+from fpstore.cli.options import argument, option
 from fpstore.cli.output import not_compared_rows, print_table, shown_ids
-from fpstore.cli.outputs import RESUME, open_list, resume_folder, resuming
+from fpstore.cli.outputs import (
+    OUTPUT,
+    OUTPUT_IS_LAST,
+    RESUME,
+    open_list,
+    resume_folder,
+    resuming,
+)
 from fpstore.cli.task import PART_BYTES, PLANNING, plan_or_run
-from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
+from fpstore.cli.verb import Given, fail, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.format.manifest import is_openable
 from fpstore.hashing.bands import minhash_in
 from fpstore.hashing.corpora import open_corpus
-from fpstore.io.source import Projection, RowSource, suffix_of
+from fpstore.io.source import Projection, RowSource
 from fpstore.io.tables import renamed
-from fpstore.io.writers import unwritable
-from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNITS, UNKNOWN
-from fpstore.jobs.boilerplate import PIECE_COLUMNS, USUAL_MORE_THAN, remove_boilerplate_of
+from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
 from fpstore.jobs.clusters import CORPUS_COLUMNS
 from fpstore.jobs.dedup import Deduplication, deduplicate
 from fpstore.jobs.dedup_job import DEDUP_METHOD, DedupJob, Likeness, dedup_job
@@ -46,16 +50,9 @@ SHOWN_FAMILIES, SHOWN_IDS = 5, 4
 NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
 
 
-def _last(context: click.Context, _: click.Parameter, output: str) -> str:
-    """Take the last argument, if there is one before it: click takes a single one for the last."""
-    if not context.params["inputs"]:
-        raise click.UsageError("Missing argument 'OUTPUT': INPUT... comes before it.")
-    return output
-
-
 @verb(
     argument("inputs", "INPUT...", nargs=-1),
-    argument("output", "OUTPUT", callback=_last),
+    OUTPUT,
     *content.TEXTUAL,
     options.ROW_FORMAT,
     options.FINGERPRINT_FIELD,
@@ -140,26 +137,6 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
     options.WIDTH,
     *content.SHINGLES,
     option(
-        "--unit",
-        "Remove documents; or, instead, the paragraphs or lines of texts that more than "
-        "--more-than documents have. "
-        "Paragraphs are separated by blank lines.",
-        UNITS,
-        "document",
-    ),
-    option(
-        "--more-than N",
-        "With --unit, the most documents that may have a paragraph or a line that stays.",
-        options.COUNT,
-        USUAL_MORE_THAN,
-    ),
-    option(
-        "--least-chars N",
-        "With --unit, a paragraph or a line of fewer characters stays.",
-        whole(0, 2**31 - 1),
-        0,
-    ),
-    option(
         "--clusters FILE",
         "Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet. The "
         "representative "
@@ -169,9 +146,7 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
         "--removed FILE",
         "Also write the rows that are removed: row, id, kept_row, kept, cluster, distance. With "
         "--against: "
-        "row, id, kept, reference (1 if the kept document is there), distance. With --unit, what "
-        "is removed from texts: text, "
-        "documents, occurrences, bytes.",
+        "row, id, kept, reference (1 if the kept document is there), distance.",
     ),
     options.RENAME,
     option(
@@ -187,7 +162,7 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
     RESUME,
     *options.RESULT,
     guesses={
-        **output_is("OUTPUT is the last argument, after all inputs"),
+        **OUTPUT_IS_LAST,
         "--image": "fpstore build --image makes a store of the pictures, and fpstore cluster lists the "
         "near-duplicates in it",
     },
@@ -212,8 +187,6 @@ def dedup(given: Given) -> None:
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --threshold 0.8 --verify --removed removed.tsv --force
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --search bands --force
     $ fpstore dedup corpus.parquet clean.jsonl --text-field text
-    $ fpstore dedup corpus.parquet plain.parquet --text-field text --unit paragraph --more-than 20
-    $ fpstore dedup corpus.parquet plain.parquet --text-field text --unit line --least-chars 20 --removed lines.csv --force
     $ fpstore dedup shards clean-shards --text-field text --threads 2 --format parquet
     $ fpstore dedup shards planned-shards --text-field text --plan shards.plan --slice-rows 1M
     $ fpstore dedup shards by-processes --text-field text --processes 2
@@ -225,10 +198,6 @@ def dedup(given: Given) -> None:
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --method simhash --width 128 --radius 10 --html --force
     $ fpstore dedup corpus.parquet titled.parquet --text-field title=4 --text-field text --id-field id --memory 4GiB --resume
     """
-    if given.unit != "document":
-        _remove_boilerplate(given)
-        return
-    given.refuse("is for --unit paragraph and --unit line", "more_than", "least_chars")
     kind = content.declared_kind(given)
     content.refuse_foreign(given, kind)
     _check_columns(given)
@@ -418,95 +387,6 @@ def _summary(job: DedupJob, found: Deduplication) -> dict[str, Any]:
         "similarity": job.jaccard,
         "recall": job.recall,
     }
-
-
-def _remove_boilerplate(given: Given) -> None:
-    """Remove the paragraphs or lines that many documents have."""
-    known = {
-        "inputs",
-        "output",
-        "text",
-        "text_field",
-        "suffixes",
-        "encoding",
-        "unit",
-        "more_than",
-        "force",
-        "threads",
-        "memory",
-    }
-    known |= {"format", "quiet", "no_progress", "as_json", "least_chars", "removed", "names"}
-    given.refuse(
-        "is for documents, not for --unit paragraph or line", *(vars(given).keys() - known)
-    )
-    kind = content.declared_kind(given)
-    if kind == FINGERPRINTS or isinstance(given.text_field, tuple | dict):
-        fail(
-            "--unit: name one column of texts with --text-field, or give --text: each file is a "
-            "document"
-        )
-    content.refuse_foreign(given, kind)
-    notices = Notices(kind)
-    corpus = open_corpus(
-        given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, format=given.format
-    )
-    notices.sources.append(corpus)
-    with given.bars(corpus) as bars:
-        found = remove_boilerplate_of(
-            corpus,
-            given.text or given.text_field,
-            given.unit,
-            given.more_than,
-            given.least_chars,
-            given.resources(bars),
-            given.output,
-            given.force,
-            _piece_listings(given),
-        )
-    notices.report(given)
-    counts = {
-        name: value for name, value in found._asdict().items() if name not in ("pieces", "table")
-    }
-    given.result({**counts, "kept": found.kept, "unit": given.unit, "more_than": given.more_than})
-    if not (given.as_json or given.quiet):
-        kinds = counted(found.repeated, f"different {given.unit}")
-        rows = [
-            ("documents", f"{found.documents:,}", ""),
-            (
-                "changed",
-                f"{found.changed:,}",
-                f"{found.dropped:,} of them dropped: nothing was left",
-            ),
-            ("removed", f"{found.removed_pieces:,}", f"{kinds}, {shown_size(found.removed_bytes)}"),
-            ("kept", f"{found.kept:,}", f"in {printable(given.output)}"),
-        ]
-        print_table(
-            f"{given.unit.capitalize()}s of more than {given.more_than:,} documents",
-            ("", "", ""),
-            rows,
-            left=(0, 2),
-        )
-
-
-def _piece_listings(given: Given) -> list[Listing]:
-    """Return the list of what is removed from texts, if it is asked for."""
-    if given.removed is None:
-        given.refuse("is for the columns of --removed", "names")
-        return []
-    if unwritable(suffix_of(given.removed).removeprefix(".")):
-        fail(
-            "--removed: the texts may have line breaks and tabs: name a .csv, .jsonl or .parquet "
-            "file"
-        )
-    with usage_errors():
-        renamed(PIECE_COLUMNS, given.names)
-    return [
-        Listing(
-            given.removed,
-            partial(open_list, given, PIECE_COLUMNS),
-            lambda edit: edit.pieces().batches(),
-        )
-    ]
 
 
 def _note_chance(given: Given, job: DedupJob, documents: int, reference: Reference | None) -> None:

@@ -6,14 +6,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import click
+
 from fpstore.base.arguments import printable
 from fpstore.base.width import WIDTHS
-from fpstore.cli.options import option
+from fpstore.cli.options import argument, option
 from fpstore.cli.signals import going_on
-from fpstore.cli.verb import Given, fail, usage_errors
+from fpstore.cli.verb import Given, fail, output_is, usage_errors
 from fpstore.io import Writer, open_writer
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 
+
+def _last(context: click.Context, _: click.Parameter, output: str) -> str:
+    """Refuse a single argument, which click takes for the last."""
+    if not context.params["inputs"]:
+        raise click.UsageError("Missing argument 'OUTPUT': INPUT... comes before it.")
+    return output
+
+
+OUTPUT = argument("output", "OUTPUT", callback=_last)
+OUTPUT_IS_LAST = output_is("OUTPUT is the last argument, after all inputs")
 SUFFIX = ".resume"
 RESUME = option(
     "--resume",

@@ -9,4 +9,3 @@ REPRESENTATIVES = ("first", "smallest", "central")  # of the groups of a store
 KEEP_RULES = (*REPRESENTATIVES, "highest")
 SEARCHES = ("auto", "exact", "bands")
 UNKNOWN = ("keep", "drop", "refuse")  # what becomes of a document that cannot be compared
-UNITS = ("document", "paragraph", "line")  # what is removed when it is repeated

@@ -27,12 +27,12 @@ from fpstore.io.edited import edited_batches, edited_schema
 from fpstore.io.parquet import TableRows
 from fpstore.io.source import Projection, RowSource
 from fpstore.io.tables import Tabular, arrow_table
-from fpstore.jobs import UNITS
 from fpstore.jobs.dedup_job import PATHS_ID, PATHS_TEXT
 from fpstore.jobs.outputs import Listing, Outputs
 
 USUAL_MORE_THAN = 10  # documents: versions of a text, and quotations, are fewer
 _CUTS = {"paragraph": PARAGRAPH_END, "line": LINE_END}
+UNITS = tuple(_CUTS)
 _ASCII_BLANKS = bytes(code for code in range(128) if is_blank(chr(code)))
 _EMPTY = xxhash.xxh3_64_intdigest(b"")
 _LEAST_MERGED = 1 << 20  # hashes
@@ -340,7 +340,7 @@ def remove_boilerplate_of(
 
     Listings are of the `BoilerplateEdit`.
     """
-    check_choice(unit, UNITS[1:], "unit")
+    check_choice(unit, UNITS, "unit")
     check_whole(more_than, 1, 2**32 - 1, "more_than")
     check_whole(least_chars, 0, 2**31 - 1, "least_chars")
     if not (text is True or (isinstance(text, str) and text)):

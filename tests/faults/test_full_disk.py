@@ -277,8 +277,8 @@ JOBS = {
     "dedup shards": "dedup shards {}/out --fingerprint-field hash --threads 2",
     "dedup to json": "dedup c.parquet {}/out.jsonl --fingerprint-field hash",
     "dedup to parquet": "dedup c.tsv {}/out.parquet --fingerprint-field hash",
-    "boilerplate": "dedup c.parquet {}/out.parquet --text-field text --unit line",
-    "boilerplate of a folder": "dedup notes {}/out --text --unit paragraph --removed {}/list.csv --more-than 1",
+    "boilerplate": "boilerplate c.parquet {}/out.parquet --text-field text --unit line",
+    "boilerplate of a folder": "boilerplate notes {}/out --text --unit paragraph --removed {}/list.csv --more-than 1",
     "dedup listing": "dedup c.tsv {}/out.tsv --fingerprint-field hash --id-field id --clusters {}/list.tsv "
     "--keep smallest",
     "report": "report s.fps -o {}/out.html",

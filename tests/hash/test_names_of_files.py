@@ -126,7 +126,7 @@ def odd(tmp_path, monkeypatch):
         "dedup k out",
         "dedup k out --processes 2",
         "dedup k/part-0 out.jsonl",
-        "dedup k out --unit line",
+        "boilerplate k out --unit line",
         "dedup k out --against k2",
         "decontaminate k benchmark.jsonl",
         "calibrate k --sample 10 --copies 2",

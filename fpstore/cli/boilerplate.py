@@ -1,0 +1,146 @@
+"""The verb ``boilerplate``."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from fpstore.base.arguments import printable
+from fpstore.base.resources import shown_size
+from fpstore.cli import content, options
+from fpstore.cli.content import ROWS, TEXTS, Notices
+from fpstore.cli.options import argument, option, whole
+from fpstore.cli.output import print_table
+from fpstore.cli.outputs import OUTPUT, OUTPUT_IS_LAST, open_list
+from fpstore.cli.verb import Given, fail, verb
+from fpstore.errors import counted
+from fpstore.hashing.corpora import open_corpus
+from fpstore.io.source import suffix_of
+from fpstore.io.writers import unwritable
+from fpstore.jobs.boilerplate import (
+    PIECE_COLUMNS,
+    UNITS,
+    USUAL_MORE_THAN,
+    Boilerplate,
+    remove_boilerplate_of,
+)
+from fpstore.jobs.outputs import Listing
+
+
+@verb(
+    argument("inputs", "INPUT...", nargs=-1),
+    OUTPUT,
+    content.TEXT,
+    option("--text-field NAME", "Column or JSON field of the texts.", options.NAME),
+    options.SUFFIXES,
+    options.ENCODING,
+    options.ROW_FORMAT,
+    option(
+        "--unit",
+        "What is removed. Paragraphs are separated by blank lines.",
+        UNITS,
+        UNITS[0],
+    ),
+    option(
+        "--more-than N",
+        "The most documents that may have a paragraph or a line that stays.",
+        options.COUNT,
+        USUAL_MORE_THAN,
+    ),
+    option(
+        "--least-chars N",
+        "A paragraph or a line of fewer characters stays.",
+        whole(0, 2**31 - 1),
+        0,
+    ),
+    option(
+        "--removed FILE",
+        "Also write what is removed, the most frequent first: text, documents, occurrences, bytes.",
+    ),
+    options.RENAME,
+    option(
+        "--force",
+        "Replace OUTPUT and --removed, if they exist. A folder of rows is replaced if it holds "
+        "only files of the same format. A folder of texts must be new or empty.",
+    ),
+    *options.LIMITS,
+    *options.RESULT,
+    guesses=OUTPUT_IS_LAST,
+)
+def boilerplate(given: Given) -> None:
+    """Remove paragraphs or lines that many documents have.
+
+    A paragraph that is in more than --more-than documents is removed from all of them. Case, white
+    space and invisible characters do not count. Copies of documents count, so remove them first
+    with fpstore dedup. A document of which nothing is left is dropped; one without a text stays.
+    OUTPUT has the format of the inputs: a file, of several files or a folder a new folder, with
+    --text a folder of texts.
+
+    $ fpstore boilerplate corpus.parquet plain.parquet --text-field text --more-than 20
+    $ fpstore boilerplate corpus.parquet plain.parquet --text-field text --unit line --least-chars 20 --removed lines.csv --force
+    $ fpstore boilerplate notes plain-notes --text --suffix .txt --encoding utf-8 --quiet
+    """
+    kind = content.declared_kind(given)
+    if kind not in (TEXTS, ROWS):
+        fail("name the column of texts with --text-field, or give --text: each file is a document")
+    content.refuse_foreign(given, kind)
+    notices = Notices(kind)
+    corpus = open_corpus(
+        given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, format=given.format
+    )
+    notices.sources.append(corpus)
+    with given.bars(corpus) as bars:
+        result = remove_boilerplate_of(
+            corpus,
+            given.text or given.text_field,
+            given.unit,
+            given.more_than,
+            given.least_chars,
+            given.resources(bars),
+            given.output,
+            given.force,
+            _listings(given),
+        )
+    notices.report(given)
+    counts = {
+        name: value for name, value in result._asdict().items() if name not in ("pieces", "table")
+    }
+    given.result({**counts, "kept": result.kept, "unit": given.unit, "more_than": given.more_than})
+    if not (given.as_json or given.quiet):
+        _print_summary(given, result)
+
+
+def _listings(given: Given) -> list[Listing]:
+    if given.removed is None:
+        return []
+    if unwritable(suffix_of(given.removed).removeprefix(".")):
+        fail(
+            "--removed: the texts may have line breaks and tabs: name a .csv, .jsonl or .parquet "
+            "file"
+        )
+    return [
+        Listing(
+            given.removed,
+            partial(open_list, given, PIECE_COLUMNS),
+            lambda edit: edit.pieces().batches(),
+        )
+    ]
+
+
+def _print_summary(given: Given, result: Boilerplate) -> None:
+    removed = counted(result.repeated, f"different {given.unit}")
+    rows = [
+        ("documents", f"{result.documents:,}", ""),
+        ("changed", f"{result.changed:,}", f"{result.dropped:,} of them dropped: nothing was left"),
+        (
+            "removed",
+            f"{result.removed_pieces:,}",
+            f"{removed}, {shown_size(result.removed_bytes)}",
+        ),
+        ("kept", f"{result.kept:,}", f"in {printable(given.output)}"),
+    ]
+    print_table(
+        f"{given.unit.capitalize()}s of more than {given.more_than:,} documents",
+        ("", "", ""),
+        rows,
+        left=(0, 2),
+    )

@@ -19,11 +19,10 @@ from fpstore.io import open_writer
 from fpstore.io.check import check_fingerprints
 from fpstore.io.sink import Sink
 from fpstore.io.source import LeftOut, format_named
-from fpstore.io.tables import renamed, values_at
+from fpstore.io.tables import values_at
 from fpstore.query.matches import Match, Matches
 
 COLUMNS = ("query", "fingerprint", "distance", "id")
-MATCH_FIELDS = ("fingerprint", "distance", "ids")  # of JSON
 # Columns that describe a query: its place, and its id, of a text its path.
 ROW, QUERY_ID, DOCUMENT = "row", "query_id", "document"
 
@@ -80,7 +79,6 @@ def rows_writer(
     output: str,
     width: int,
     query_columns: Sequence[str] = (),
-    names: Mapping[str, str] | None = None,
     null: bool = False,
 ) -> Iterator[Write]:
     """One row per id: the four columns, then the columns of the query.
@@ -88,9 +86,7 @@ def rows_writer(
     Its ``row``, and its id by another name.
     """
     before = 0
-    with open_writer(
-        output, columns=[*COLUMNS, *query_columns], width=width, names=names, null=null
-    ) as writer:
+    with open_writer(output, columns=[*COLUMNS, *query_columns], width=width, null=null) as writer:
 
         def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
@@ -144,7 +140,6 @@ def json_lines_writer(
     output: str,
     bits: int,
     query_columns: Sequence[str] = (),
-    names: Mapping[str, str] | None = None,
     null: bool = False,
     limited: bool = False,
 ) -> Iterator[Write]:
@@ -187,14 +182,6 @@ def json_lines_writer(
                 if ids is not None
                 else [name for name in query_columns if name == "row"]
             )
-            renameable = [
-                *columns,
-                "query",
-                "matches",
-                *(["more"] if limited else []),
-                *MATCH_FIELDS,
-            ]
-            fields = dict(zip(renameable, renamed(renameable, names), strict=True))
             digits = width.texts(check_fingerprints(queries.fingerprints, width))
             places, next_row = queries.rows_from(before).tolist(), before
             for number, (query, found) in enumerate(zip(digits, matches, strict=True)):
@@ -202,14 +189,14 @@ def json_lines_writer(
                     leave_out(range(next_row, places[number]), queries)
                     next_row = places[number] + 1
                 record: dict[str, Any] = {
-                    fields[name]: places[number] if name == "row" or ids is None else ids[number]
+                    name: places[number] if name == "row" or ids is None else ids[number]
                     for name in columns
                 }
-                record[fields["query"]] = query
+                record["query"] = query
                 kept = found if own is None else _without(found, own[number])
-                record[fields["matches"]] = [_object(match, width, fields) for match in kept]
+                record["matches"] = [_object(match, width) for match in kept]
                 if limited:
-                    record[fields["more"]] = bool(matches.more[number])
+                    record["more"] = bool(matches.more[number])
                 if matches.inserted is not None:
                     record["inserted"] = bool(matches.inserted[number])
                     if not matches.inserted[number]:
@@ -227,6 +214,6 @@ def json_lines_writer(
         yield write
 
 
-def _object(match: Match, width: Width, fields: dict[str, str]) -> dict[str, Any]:
-    values = (width.text(match.fingerprint), match.distance, match.ids)
-    return {fields[name]: value for name, value in zip(MATCH_FIELDS, values, strict=True)}
+def _object(match: Match, width: Width) -> dict[str, Any]:
+    digits = width.text(match.fingerprint)
+    return {"fingerprint": digits, "distance": match.distance, "ids": match.ids}

@@ -56,7 +56,6 @@ from fpstore.jobs.outputs import Listing
         "--removed FILE",
         "Also write what is removed, the most frequent first: text, documents, occurrences, bytes.",
     ),
-    options.RENAME,
     option(
         "--force",
         "Replace OUTPUT and --removed, if they exist. A folder of rows is replaced if it holds "
@@ -75,8 +74,8 @@ def boilerplate(given: Given) -> None:
     OUTPUT has the format of the inputs: a file, of several files or a folder a new folder, with
     --text a folder of texts.
 
-    $ fpstore boilerplate corpus.parquet plain.parquet --text-field text --more-than 20
-    $ fpstore boilerplate corpus.parquet plain.parquet --text-field text --unit line --least-chars 20 --removed lines.csv --force
+    $ fpstore boilerplate corpus.parquet plain.parquet --text-field text
+    $ fpstore boilerplate corpus.parquet plain.parquet --text-field text --unit line --more-than 20 --least-chars 20 --removed lines.csv --force
     $ fpstore boilerplate notes plain-notes --text --suffix .txt --encoding utf-8 --quiet
     """
     kind = content.declared_kind(given)
@@ -120,7 +119,7 @@ def _listings(given: Given) -> list[Listing]:
     return [
         Listing(
             given.removed,
-            partial(open_list, given, PIECE_COLUMNS),
+            partial(open_list, PIECE_COLUMNS),
             lambda edit: edit.pieces().batches(),
         )
     ]

@@ -463,7 +463,6 @@ def report(given: Given) -> None:
     output_option("Where to write: .tsv, .csv, .txt, .jsonl, .parquet, .npy, .u32 or .u64."),
     option("--format", "Format of the output. By default from its extension.", FORMATS),
     options.JSON,
-    options.RENAME,
     options.NULL,
     *options.TALK,
 )
@@ -478,7 +477,7 @@ def export(given: Given) -> None:
     $ fpstore export crawl.fps --output crawl-copy.tsv
     $ fpstore export crawl.fps --json | head -n 3
     $ fpstore export crawl.fps --format csv --null
-    $ fpstore export crawl.fps --rename fingerprint=hash --rename id=url --output crawl-copy.parquet
+    $ fpstore export crawl.fps --output crawl-copy.parquet
     """
     if given.as_json and given.format not in (None, "jsonl"):
         fail(f"--json does not go with --format {given.format}")
@@ -493,7 +492,6 @@ def export(given: Given) -> None:
                 format=form,
                 columns=columns,
                 width=opened.width,
-                names=given.names,
                 null=given.null,
             )
         data: dict[str, Any]

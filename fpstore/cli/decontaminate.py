@@ -18,7 +18,6 @@ from fpstore.cli.verb import Given, fail, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.hashing.corpora import open_benchmark, open_corpus
 from fpstore.io.source import FIELD_FORMATS
-from fpstore.io.tables import renamed
 from fpstore.jobs import UNKNOWN
 from fpstore.jobs.decontamination import USUAL_NGRAM, decontaminate_corpus, decontamination_job
 from fpstore.jobs.hits import HIT_COLUMNS, NEAR_COLUMNS, Bounds
@@ -101,7 +100,6 @@ COMMON = 10  # rows of a corpus with an n-gram that may be a phrase: Brown et al
         "benchmark_id, "
         "shared, share; with --threshold, distance.",
     ),
-    options.RENAME,
     option(
         "--force",
         "Replace the files of --output and --hits, if they exist. A folder of rows is replaced if "
@@ -216,14 +214,9 @@ def decontaminate(given: Given) -> None:
 def _listings(given: Given) -> list[Listing]:
     """Return the list of hits, if it is asked for."""
     if given.hits is None:
-        given.refuse("is for the columns of --hits", "names")
         return []
     columns = HIT_COLUMNS if given.threshold is None else NEAR_COLUMNS
-    with usage_errors():
-        renamed(columns, given.names)
-    return [
-        Listing(given.hits, partial(open_list, given, columns), lambda found: found.hits.batches())
-    ]
+    return [Listing(given.hits, partial(open_list, columns), lambda found: found.hits.batches())]
 
 
 def _print_summary(summary: dict[str, Any], given: Given) -> None:

@@ -32,7 +32,6 @@ from fpstore.format.manifest import is_openable
 from fpstore.hashing.bands import minhash_in
 from fpstore.hashing.corpora import open_corpus
 from fpstore.io.source import Projection, RowSource
-from fpstore.io.tables import renamed
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
 from fpstore.jobs.clusters import CORPUS_COLUMNS
 from fpstore.jobs.dedup import Deduplication, deduplicate
@@ -148,7 +147,6 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
         "--against: "
         "row, id, kept, reference (1 if the kept document is there), distance.",
     ),
-    options.RENAME,
     option(
         "--force",
         "Replace OUTPUT, --clusters and --removed, if they exist. A folder of rows is replaced if "
@@ -193,14 +191,15 @@ def dedup(given: Given) -> None:
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --against crawl.minhash.fps --add --force
     $ fpstore dedup notes clean --text --suffix .txt --longest-sentences 3 --radius 0
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --radius 2 --group greedy
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --rename id=url --force
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --force
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --method simhash --width 128 --radius 10 --html --force
     $ fpstore dedup corpus.parquet titled.parquet --text-field title=4 --text-field text --id-field id --memory 4GiB --resume
     """
     kind = content.declared_kind(given)
     content.refuse_foreign(given, kind)
-    _check_columns(given)
+    if given.add and given.against is None:
+        fail("--add inserts into the store that --against names")
     maker = _maker(given, kind)
     notices = Notices(kind)
     with ExitStack() as stack:
@@ -278,7 +277,7 @@ def _plan(given: Given, kind: str, job: DedupJob, reference: Reference | None) -
         fail("--text: a plan is for rows of files, not for files that are texts")
     if reference is not None and reference.store is None:
         fail("--against: a plan compares with a store: fpstore build makes one of files")
-    given.refuse("is not for plans", "add", "clusters", "resume", "force", "names")
+    given.refuse("is not for plans", "add", "clusters", "resume", "force")
     from fpstore.tasks.api import Plan
     from fpstore.tasks.dedup import plan_of_dedup
     from fpstore.tasks.places import place_of
@@ -417,20 +416,6 @@ def _advice(job: DedupJob, reference: Reference | None) -> str:
     return "raise --threshold or --width, or --verify"
 
 
-def _check_columns(given: Given) -> None:
-    """Refuse new names of columns that --clusters and --removed do not have, and --add without a store, before the work."""
-    if given.add and given.against is None:
-        fail("--add inserts into the store that --against names")
-    columns = (
-        *(CORPUS_COLUMNS if given.clusters else ()),
-        *(_removed_columns(given) if given.removed else ()),
-    )
-    if not columns:
-        given.refuse("is for the columns of --clusters and --removed", "names")
-    with usage_errors():
-        renamed(list(dict.fromkeys(columns)), given.names or {})
-
-
 def _listings(given: Given) -> list[Listing]:
     """Return the files beside OUTPUT that the command line asks for."""
     found = []
@@ -438,12 +423,12 @@ def _listings(given: Given) -> list[Listing]:
         found.append(
             Listing(
                 given.clusters,
-                partial(open_list, given, CORPUS_COLUMNS),
+                partial(open_list, CORPUS_COLUMNS),
                 lambda found: found.clusters.batches(),
             )
         )
     if given.removed is not None:
-        opened = partial(open_list, given, _removed_columns(given))
+        opened = partial(open_list, _removed_columns(given))
         found.append(Listing(given.removed, opened, lambda found: found.removed.batches()))
     return found
 

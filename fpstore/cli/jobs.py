@@ -29,7 +29,7 @@ SAME = (
     "pairs them"
 )
 PAIR_COLUMNS = ("a", "b", "distance", "id_a", "id_b")
-JOB = (options.OUTPUT, options.RENAME, *options.LIMITS, RESUME, *options.RESULT)
+JOB = (options.OUTPUT, *options.LIMITS, RESUME, *options.RESULT)
 
 
 @contextmanager
@@ -51,9 +51,7 @@ def open_output(given: Given, columns: Any, width: int = 64) -> Writer:
     """Open the output of a job."""
     with usage_errors():
         form = "jsonl" if given.as_json else None
-        return open_writer(
-            given.output, format=form, columns=columns, width=width, names=given.names
-        )
+        return open_writer(given.output, format=form, columns=columns, width=width)
 
 
 def _write_pairs(batches: Generator[Pairs, None, None], writer: Writer) -> tuple[int, int]:
@@ -93,7 +91,7 @@ def pairs(given: Given) -> None:
     $ fpstore pairs crawl.fps --radius 2
     $ fpstore pairs crawl.fps --radius 0 --duplicates --json
     $ fpstore pairs crawl.fps --output pairs.parquet --memory 4GiB --threads 2 --resume
-    $ fpstore pairs crawl.fps --rename id_a=url --rename id_b=other --output pairs.csv
+    $ fpstore pairs crawl.fps --output pairs.csv
     """
     with fpstore.open(given.store) as opened, given.bars() as bars:
         job = pairs_job(opened, given.radius, given.duplicates, given.resources(bars))
@@ -174,7 +172,7 @@ def join(given: Given) -> None:
     near documents of a benchmark; fpstore delete removes them.
 
     $ fpstore join crawl.fps monday.fps --radius 2
-    $ fpstore join crawl.fps new.tsv --rename a=stored --rename b=new --output pairs.jsonl --resume
+    $ fpstore join crawl.fps new.tsv --output pairs.jsonl --resume
     $ fpstore join crawl.fps hashes.csv --format csv --fingerprint-field hash --id-field url --decimal --signed
     $ fpstore join notes.fps corpus.parquet --text-field text --id-field id --radius 6
     $ fpstore join notes.fps questions.jsonl --text-field question --encoding utf-8

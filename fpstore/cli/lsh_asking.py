@@ -28,7 +28,7 @@ from fpstore.errors import InputError, counted
 from fpstore.hashing.documents import NO_WORDS, SENTENCES
 from fpstore.io import open_writer
 from fpstore.io.sink import Sink
-from fpstore.io.tables import renamed, values_at
+from fpstore.io.tables import values_at
 from fpstore.jobs import GROUPINGS, REPRESENTATIVES
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
 from fpstore.lsh import LshStore, Matches
@@ -45,7 +45,7 @@ RADIUS = option(
     "Largest distance of the signatures of a match, in bits. By default the index's.",
     whole(0, 8 * MOST_SIGNATURE_BYTES),
 )
-JOB = (RADIUS, options.OUTPUT, options.RENAME, *options.LIMITS, *options.RESULT)
+JOB = (RADIUS, options.OUTPUT, *options.LIMITS, *options.RESULT)
 Write = Callable[[Any, Matches], None]  # of the ids of queries, and their matches
 
 
@@ -56,7 +56,6 @@ Write = Callable[[Any, Matches], None]  # of the ids of queries, and their match
     *READING,
     options.OUTPUT,
     options.JSON,
-    options.RENAME,
     options.THREADS,
     option(
         "-q --quiet",
@@ -82,7 +81,7 @@ def probe(given: Given) -> int:
     $ fpstore lsh probe pages.lsh draft.txt
     $ fpstore lsh probe pages.lsh notes --suffix .txt --json
     $ fpstore lsh probe titled.lsh corpus.parquet --text-field text --id-field id --output matches.parquet --threads 1
-    $ fpstore lsh probe pages.lsh pages.jsonl --text-field text --radius 20 --rename id=near --no-progress
+    $ fpstore lsh probe pages.lsh pages.jsonl --text-field text --radius 20 --no-progress
     $ cat draft.txt | fpstore lsh probe pages.lsh - --quiet
     """
     if given.quiet:
@@ -131,9 +130,6 @@ def _writer(given: Given) -> Iterator[Write]:
     if given.quiet:
         yield lambda ids, matches: None
     elif is_json(given.output, given.as_json):
-        fields = dict(
-            zip([*COLUMNS, "matches"], renamed([*COLUMNS, "matches"], given.names), strict=True)
-        )
         encode = json.JSONEncoder(ensure_ascii=False).encode
         with Sink(given.output) as sink:
 
@@ -141,13 +137,8 @@ def _writer(given: Given) -> Iterator[Write]:
                 for query, found in zip(
                     ids if isinstance(ids, list) else ids.tolist(), matches, strict=True
                 ):
-                    listed = [
-                        {fields["id"]: match.id, fields["similarity"]: match.similarity}
-                        for match in found
-                    ]
-                    sink.write(
-                        f"{encode({fields['query']: query, fields['matches']: listed})}\n".encode()
-                    )
+                    listed = [{"id": match.id, "similarity": match.similarity} for match in found]
+                    sink.write(f"{encode({'query': query, 'matches': listed})}\n".encode())
                 sink.flush()
 
             yield write_objects
@@ -155,7 +146,6 @@ def _writer(given: Given) -> Iterator[Write]:
         with open_writer(
             given.output,
             columns=dict[str, Any].fromkeys(COLUMNS, "value") | FLOATS,
-            names=given.names,
         ) as writer:
 
             def write_rows(ids: Any, matches: Matches) -> None:
@@ -178,7 +168,7 @@ def pairs(given: Given) -> None:
     cluster writes a line for each, not for each two.
 
     $ fpstore lsh pairs pages.lsh
-    $ fpstore lsh pairs pages.lsh --radius 20 --rename id_a=url --output pairs.parquet --threads 1 --memory 1GiB
+    $ fpstore lsh pairs pages.lsh --radius 20 --output pairs.parquet --threads 1 --memory 1GiB
     $ fpstore lsh pairs notes.lsh --json --quiet
     """
     with indexes.open(given.store) as index, given.bars() as bars:

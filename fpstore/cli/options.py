@@ -210,20 +210,6 @@ def check_output_path(
     return value
 
 
-def _read_names(
-    ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]
-) -> dict[str, str]:
-    names: dict[str, str] = {}
-    for text in value:
-        old, _, new = text.partition("=")
-        if not old or not new:
-            raise click.UsageError(f"--rename: must be OLD=NEW, got {show(text)}", ctx)
-        if old in names:
-            raise click.UsageError(f"--rename: the column {show(old)} is renamed twice", ctx)
-        names[old] = new
-    return names
-
-
 def output_option(text: str, default: str | None = "-", replaces: bool = True) -> Decorator:
     """Return the option ``--output``, which by default is standard output."""
     if default:
@@ -264,14 +250,6 @@ TALK = (QUIET, NO_PROGRESS)
 RESULT = (*TALK, JSON)
 LIMITS = (THREADS, MEMORY)
 FORCE_OUTPUT = option("--force", "Replace the file of --output, if it exists.")
-RENAME = option(
-    "--rename OLD=NEW",
-    "Another name for a column of the output; may be repeated. Delimited text then begins with "
-    "the names.",
-    into="names",
-    multiple=True,
-    callback=_read_names,
-)
 NULL = option(
     "-0 --null",
     "Lines of inputs and outputs end with a zero byte, as with xargs -0. Ids may hold line feeds.",

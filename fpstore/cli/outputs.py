@@ -81,8 +81,7 @@ def resuming(
         given.note(checkpoint.summary())
 
 
-def open_list(given: Given, columns: tuple[str, ...], path: str) -> Writer:
-    """Open a list beside the output, with the new names of its columns."""
-    new = {name: new for name, new in (given.names or {}).items() if name in columns}
+def open_list(columns: tuple[str, ...], path: str) -> Writer:
+    """Open a list beside the output."""
     with usage_errors():
-        return open_writer(path, columns=columns, names=new or None, width=WIDTHS[-1])
+        return open_writer(path, columns=columns, width=WIDTHS[-1])

@@ -94,7 +94,6 @@ def question(radius: Decorator, most: Decorator) -> tuple[Decorator, ...]:
         options.NULL,
         options.OUTPUT,
         options.JSON,
-        options.RENAME,
         options.THREADS,
         option(
             "-q --quiet",
@@ -147,7 +146,7 @@ def probe(given: Given) -> int:
     $ cut -f 1 crawl.tsv | fpstore probe crawl.fps --input - --format txt
     $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
     $ fpstore probe crawl.fps --input new.tsv --with-queries
-    $ fpstore probe crawl.fps --input new.tsv --rename query_id=url --rename id=near --output matches.parquet
+    $ fpstore probe crawl.fps --input new.tsv --output matches.parquet
     $ tr "\n" "\0" < new.tsv | fpstore probe crawl.fps --input - --null
     $ fpstore probe notes.fps --fingerprints 9d3a5b1c00f7e642
     $ fpstore probe notes.fps notes --suffix .txt --encoding utf-8 --json
@@ -257,11 +256,7 @@ def _run(store: Store, given: Given, answer: Callable[[Words], Matches], scannin
         )
         begun = iter(queries.chunks)
         first = list(islice(begun, 1))  # it shows whether the queries have ids
-        with_ids = (
-            first[0].ids is not None
-            if first
-            else queries.kind in (TEXTS, PICTURES, VECTORS) or "query_id" in given.names
-        )
+        with_ids = first[0].ids is not None if first else queries.kind in (TEXTS, PICTURES, VECTORS)
         writer = (
             nullcontext() if given.quiet else _writer(given, queries.kind, with_ids, store.width)
         )
@@ -315,13 +310,12 @@ def _writer(
     named = DOCUMENT if kind in (TEXTS, PICTURES) else QUERY_ID
     if form == "jsonl":
         limited = getattr(given, "limit", None) is not None
-        return json_lines_writer(given.output, width, [*row, named], given.names, null, limited)
+        return json_lines_writer(given.output, width, [*row, named], null, limited)
     columns = [*row, *([named] if with_ids else [])]
     return rows_writer(
         given.output,
         width,
         columns if given.with_queries or form == "parquet" else [],
-        given.names,
         null,
     )
 

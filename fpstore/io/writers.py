@@ -22,7 +22,6 @@ from fpstore.io.parquet import ParquetEncoder
 from fpstore.io.reader import format_of, refuse_without_lines
 from fpstore.io.sink import Complete, Encoder, Sink
 from fpstore.io.source import FORMATS, Chunk
-from fpstore.io.tables import renamed
 
 ColumnKind = Literal["fingerprint", "distance", "share", "value", "text"]
 
@@ -62,13 +61,11 @@ class Writer:
         encoder: Encoder,
         columns: Mapping[str, ColumnKind],
         width: Width,
-        names: Sequence[str],
     ) -> None:
         self._sink = sink
         self._width = width
         self._encoder = encoder
         self._columns = columns
-        self._names = names  # in the output
         self._strings: dict[str, bool] = {}
         self._closed = False
         self.rows = 0
@@ -97,7 +94,7 @@ class Writer:
         if not count:
             return
         try:
-            self._encoder.write(dict(zip(self._names, columns.values(), strict=True)))
+            self._encoder.write(columns)
         except InputError:
             raise
         except BaseException:
@@ -212,7 +209,6 @@ def open_writer(
     header: bool = False,
     width: int = 64,
     null: bool = False,
-    names: Mapping[str, str] | None = None,
     fingerprinter: Mapping[str, Any] | None = None,
 ) -> Writer:
     """Open a file or a stream for writing rows.
@@ -239,9 +235,6 @@ def open_writer(
     null : bool
         End lines with a zero byte instead of a line feed, as ``xargs -0`` reads them; cells may
         then hold line breaks. For txt, tsv, csv and jsonl.
-    names : dict of str to str, optional
-        Other names for some of the columns in the output; ``write`` takes the old ones. Delimited
-        text then begins with a header.
     fingerprinter : mapping, optional
         How the fingerprints were made, as `Fingerprinter.describe` returns it: Parquet remembers it
         in its metadata, and a store that is built of the file does.
@@ -304,9 +297,6 @@ def open_writer(
             f"the {name} format holds fingerprints of {RAW_BITS[name]} bits, but the width is "
             f"{known.bits}: use npy"
         )
-    new = dict(zip(renamed(list(kinds), names), kinds.values(), strict=True))
-    if names and (name == "npy" or name in RAW_BITS):
-        raise InputError(f"the {name} format has no names of columns", got=names)
     if check_flag(null, "null"):
         refuse_without_lines(name)
     if (
@@ -324,15 +314,15 @@ def open_writer(
         if name == "npy" or name in RAW_BITS:
             encoder: Encoder = RawEncoder(sink, name == "npy", known)
         elif name == "parquet":
-            encoder = ParquetEncoder(sink, new, known, fingerprinter)
+            encoder = ParquetEncoder(sink, kinds, known, fingerprinter)
         else:
-            encoder = lines = LineEncoder(sink, name, new, known, "\0" if null else "\n")
-            if header or names:
+            encoder = lines = LineEncoder(sink, name, kinds, known, "\0" if null else "\n")
+            if header:
                 lines.write_header()
     except BaseException:
         sink.abort()
         raise
-    return Writer(sink, encoder, kinds, known, list(new))
+    return Writer(sink, encoder, kinds, known)
 
 
 def unwritable(form: str, end: str = "\n") -> str:

@@ -82,11 +82,9 @@ def test_probe_writes_lines_objects_and_parquet(folder: Path) -> None:
         *ROWS,
         "-o",
         "m.parquet",
-        "--rename",
-        "id=near",
     )
     table = pq.read_table("m.parquet")
-    assert table.column_names == ["query", "near", "similarity"]
+    assert table.column_names == ["query", "id", "similarity"]
     assert [list(map(str, row.values())) for row in table.to_pylist()] == lines
     objects = list(
         map(

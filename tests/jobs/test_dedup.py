@@ -210,26 +210,9 @@ def test_what_was_removed_and_why(tmp_path, monkeypatch, group):
         }
         for a, b, c, d, e, f in rows
     ]
-    fine(
-        "dedup",
-        *given,
-        "--removed",
-        "r.parquet",
-        "--rename",
-        "row=line",
-        "--rename",
-        "kept=stays",
-        "--quiet",
-        "--force",
-    )
-    assert pq.read_table("r.parquet").column_names == [
-        "line",
-        "id",
-        "kept_row",
-        "stays",
-        "cluster",
-        "distance",
-    ]
+    fine("dedup", *given, "--removed", "r.parquet", "--quiet", "--force")
+    columns = ["row", "id", "kept_row", "kept", "cluster", "distance"]
+    assert pq.read_table("r.parquet").column_names == columns
     for wrong, code, message in (
         (
             ["--removed", "o.jsonl", "--force"],
@@ -241,8 +224,6 @@ def test_what_was_removed_and_why(tmp_path, monkeypatch, group):
             1,
             "r.tsv: two lists have this name",
         ),
-        (["--rename", "row=line", "--force"], 2, "is for the columns of --clusters and --removed"),
-        (["--removed", "r.tsv", "--rename", "representative=kept", "--force"], 2, "representative"),
     ):
         assert message in failure("dedup", *given, *wrong, code=code)
     assert "r.tsv exists: --force replaces it" in failure(
@@ -578,7 +559,6 @@ def test_command_line(folder: Path) -> None:
         (["--keep", "highest"], "--keep highest needs --score-field,"),
         (["--keep", "smallest"], "needs a column of ids"),
         (["--text-field", "hash"], "--fingerprint-field is for fingerprints"),
-        (["--clusters", "c.tsv", "--rename", "url=id"], "no column 'url' to rename"),
         (["--clusters", "c.pdf"], "unknown extension '.pdf'"),
     ):
         assert message in failure(

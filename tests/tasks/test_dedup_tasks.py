@@ -357,7 +357,7 @@ def test_processes_write_the_same_bytes(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "option", ["--add", "--clusters c.tsv", "--resume", "--force", "--rename id=url", "--threads 2"]
+    "option", ["--add", "--clusters c.tsv", "--resume", "--force", "--threads 2"]
 )
 def test_options_that_plans_do_not_have_are_refused(tmp_path, monkeypatch, option):
     monkeypatch.chdir(tmp_path)

@@ -79,14 +79,13 @@ def rows_writer(
     output: str,
     width: int,
     query_columns: Sequence[str] = (),
-    null: bool = False,
 ) -> Iterator[Write]:
     """One row per id: the four columns, then the columns of the query.
 
     Its ``row``, and its id by another name.
     """
     before = 0
-    with open_writer(output, columns=[*COLUMNS, *query_columns], width=width, null=null) as writer:
+    with open_writer(output, columns=[*COLUMNS, *query_columns], width=width) as writer:
 
         def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
@@ -140,21 +139,20 @@ def json_lines_writer(
     output: str,
     bits: int,
     query_columns: Sequence[str] = (),
-    null: bool = False,
     limited: bool = False,
 ) -> Iterator[Write]:
     """One object per query, even without a match; it begins with the columns of the query.
 
     Row, and id.
     """
-    width, before, end = Width(bits), 0, "\0" if null else "\n"
+    width, before = Width(bits), 0
     encode = json.JSONEncoder(ensure_ascii=False).encode
 
     with Sink(output) as sink:
 
         def put(record: dict[str, Any]) -> None:
             # A lone surrogate, as in the id of a wrong row, has the same form in JSON: \ud800.
-            sink.write((encode(record) + end).encode("utf-8", "backslashreplace"))
+            sink.write((encode(record) + "\n").encode("utf-8", "backslashreplace"))
 
         def leave_out(rows: range, queries: Asked) -> None:
             for number in rows:

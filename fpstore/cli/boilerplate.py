@@ -66,7 +66,7 @@ from fpstore.jobs.outputs import Listing
     guesses=OUTPUT_IS_LAST,
 )
 def boilerplate(given: Given) -> None:
-    """Remove paragraphs or lines that many documents have.
+    """Remove paragraphs or lines of many documents.
 
     A paragraph that is in more than --more-than documents is removed from all of them. Case, white
     space and invisible characters do not count. Copies of documents count, so remove them first

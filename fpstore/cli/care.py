@@ -463,7 +463,6 @@ def report(given: Given) -> None:
     output_option("Where to write: .tsv, .csv, .txt, .jsonl, .parquet, .npy, .u32 or .u64."),
     option("--format", "Format of the output. By default from its extension.", FORMATS),
     options.JSON,
-    options.NULL,
     *options.TALK,
 )
 def export(given: Given) -> None:
@@ -476,7 +475,7 @@ def export(given: Given) -> None:
 
     $ fpstore export crawl.fps --output crawl-copy.tsv
     $ fpstore export crawl.fps --json | head -n 3
-    $ fpstore export crawl.fps --format csv --null
+    $ fpstore export crawl.fps --format csv
     $ fpstore export crawl.fps --output crawl-copy.parquet
     """
     if given.as_json and given.format not in (None, "jsonl"):
@@ -492,7 +491,6 @@ def export(given: Given) -> None:
                 format=form,
                 columns=columns,
                 width=opened.width,
-                null=given.null,
             )
         data: dict[str, Any]
         pieces: Iterable[Any] = snapshot_of(opened).fingerprints() if plain else opened.items()

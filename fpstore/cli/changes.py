@@ -389,7 +389,6 @@ def _has_json(given: Given) -> bool:
         into="inputs",
         multiple=True,
     ),
-    options.NULL,
     *options.RESULT,
 )
 def delete(given: Given) -> None:
@@ -402,12 +401,12 @@ def delete(given: Given) -> None:
     store was built with --index-ids. A note on standard error counts the ids, fingerprints or pairs
     that are not stored ("missing" with --json); the exit code is 0 then, too, so that the command
     can be repeated. With --input, each line is an id, unchanged; an id that contains a line feed
-    must be given as an argument, or with --null.
+    must be given as an argument.
 
     $ fpstore delete crawl.fps 17 4711
     $ fpstore delete crawl.fps --input gone.txt
     $ fpstore delete crawl.fps --fingerprints 9d3a5b1c00f7e642
-    $ find notes -type f -print0 | fpstore delete notes.fps --input - --null --quiet
+    $ find notes -type f | fpstore delete notes.fps --input - --quiet
     $ fpstore delete crawl.fps --pairs 9d3a5b1c00f7e642 17
     $ fpstore delete crawl.fps --pairs --input new.tsv
     """
@@ -417,8 +416,6 @@ def delete(given: Given) -> None:
         fail("--pairs takes a fingerprint and an id for each pair, without --fingerprints")
     if given.decimal and not (given.fingerprints or given.pairs):
         fail("--decimal needs --fingerprints or --pairs")
-    if not given.inputs:
-        given.refuse("needs --input", "null")
     with fpstore.open(given.store) as known:
         what = _deleted(given, known)
     with fpstore.open(given.store, "r+") as opened:
@@ -439,7 +436,7 @@ def delete(given: Given) -> None:
 def _deleted(given: Given, store: Store) -> dict[str, Any]:
     """Return the ids, the fingerprints or the pairs of the command line and of files."""
     if not (given.pairs or given.fingerprints):
-        return {"ids": given_ids(store, given.words, given.inputs, given.null)}
+        return {"ids": given_ids(store, given.words, given.inputs)}
     of_strings, ids = snapshot_of(store).totals.id_kind == "string", None
     if given.pairs:
         ids = given_ids(store, given.words[1::2])
@@ -451,7 +448,6 @@ def _deleted(given: Given, store: Store) -> dict[str, Any]:
             given.inputs,
             width=Width(store.width, stored=True),
             decimal=given.decimal,
-            null=given.null,
             **how,
         )
     columns: Any = [chunk.ids for chunk in chunks if chunk.ids is not None]

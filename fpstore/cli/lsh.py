@@ -311,7 +311,7 @@ def _pieces(index: LshStore, reader: Any) -> Iterator[tuple[Any, Any]]:
         yield asked, ids.texts() if hasattr(ids, "texts") else ids
 
 
-@verb(INDEX, IDS, IDS_INPUT, options.NULL, *options.RESULT)
+@verb(INDEX, IDS, IDS_INPUT, *options.RESULT)
 def delete(given: Given) -> None:
     """Remove documents from an index by their ids.
 
@@ -321,16 +321,12 @@ def delete(given: Given) -> None:
 
     $ fpstore lsh delete pages.lsh 2
     $ fpstore lsh delete titled.lsh --input gone.txt --json
-    $ find notes -type f -print0 | fpstore lsh delete notes.lsh --input - --null --quiet
+    $ find notes -type f | fpstore lsh delete notes.lsh --input - --quiet
     """
     if not given.words and not given.inputs:
         fail("give ids, or --input FILE")
-    if not given.inputs:
-        given.refuse("needs --input", "null")
     with indexes.open(given.store, "r+") as index:
-        removed, missing = index.delete(
-            given_ids(index._documents, given.words, given.inputs, given.null)
-        )
+        removed, missing = index.delete(given_ids(index._documents, given.words, given.inputs))
         left = len(index)
     line = f"{printable(given.store)}: {counted(removed, 'document')} removed, {left:,} left"
     given.result({"removed": removed, "missing": missing, "documents": left}, line)

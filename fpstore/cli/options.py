@@ -23,7 +23,7 @@ from fpstore.design.blocks import AUTO, CODECS, HUFFMAN, PREFER, STORAGE, check_
 from fpstore.design.families import check_design
 from fpstore.errors import InputError, StorageError, show
 from fpstore.io.encodings import check_encoding
-from fpstore.io.source import FIELD_FORMATS, FORMATS, LINE_FORMATS, IdType
+from fpstore.io.source import FIELD_FORMATS, FORMATS, IdType
 
 _SUBJECT = re.compile(r"^(the )?\w+ must\b")
 _UNITS = {
@@ -250,10 +250,6 @@ TALK = (QUIET, NO_PROGRESS)
 RESULT = (*TALK, JSON)
 LIMITS = (THREADS, MEMORY)
 FORCE_OUTPUT = option("--force", "Replace the file of --output, if it exists.")
-NULL = option(
-    "-0 --null",
-    "Lines of inputs and outputs end with a zero byte, as with xargs -0. Ids may hold line feeds.",
-)
 OUTPUT = output_option("Where to write: .tsv, .csv, .jsonl or .parquet.")
 THRESHOLD_GUESS = {
     "--threshold": "--radius takes bits: MinHash().radius(0.8) in Python is the one for a Jaccard similarity "
@@ -369,16 +365,3 @@ def check_design_name(name: str, radius: int, width: int, option_name: str = "--
         check_design(name, radius, width)
     except InputError as error:
         fail(f"{option_name}: {error}")
-
-
-def ends_with_null(null: bool, reads_lines: bool, output_format: str) -> bool:
-    """Whether lines of the output end with a zero byte.
-
-    A usage error for --null where there are no lines at all.
-    """
-    writes_lines = output_format in LINE_FORMATS
-    if null and not (reads_lines or writes_lines):
-        fail(
-            f"--null is for lines ({', '.join(LINE_FORMATS)}), and neither input nor output has any"
-        )
-    return null and writes_lines

@@ -34,8 +34,8 @@ from fpstore.io import Chunk, open_writer
 from fpstore.io.check import parse_integer_id
 from fpstore.io.digits import Digits, check_signed, read_digits
 from fpstore.io.files import InputFile, located, storage_errors
-from fpstore.io.reader import format_of, format_of_input
-from fpstore.io.source import LINE_FORMATS, format_named
+from fpstore.io.reader import format_of
+from fpstore.io.source import format_named
 from fpstore.query.matches import Matches
 from fpstore.query.nearest import scan_advice
 from fpstore.store import Store, snapshot_of
@@ -91,7 +91,6 @@ def question(radius: Decorator, most: Decorator) -> tuple[Decorator, ...]:
         option("--with-queries", "Add columns with the row and the id of the query."),
         *content.KNOWN,
         *options.ROW_OPTIONS,
-        options.NULL,
         options.OUTPUT,
         options.JSON,
         options.THREADS,
@@ -147,7 +146,7 @@ def probe(given: Given) -> int:
     $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
     $ fpstore probe crawl.fps --input new.tsv --with-queries
     $ fpstore probe crawl.fps --input new.tsv --output matches.parquet
-    $ tr "\n" "\0" < new.tsv | fpstore probe crawl.fps --input - --null
+    $ head -n 3 new.tsv | fpstore probe crawl.fps --input -
     $ fpstore probe notes.fps --fingerprints 9d3a5b1c00f7e642
     $ fpstore probe notes.fps notes --suffix .txt --encoding utf-8 --json
     $ fpstore probe notes.fps --input corpus.parquet --text-field text --id-field id
@@ -305,23 +304,17 @@ def _writer(
     given: Given, kind: str, with_ids: bool, width: int
 ) -> AbstractContextManager[Write | None]:
     form = "jsonl" if is_json(given.output, given.as_json) else format_of(given.output, None)
-    null = options.ends_with_null(given.null, _have_lines(given), form)
     row = [ROW] if given.input or given.with_queries else []
     named = DOCUMENT if kind in (TEXTS, PICTURES) else QUERY_ID
     if form == "jsonl":
         limited = getattr(given, "limit", None) is not None
-        return json_lines_writer(given.output, width, [*row, named], null, limited)
+        return json_lines_writer(given.output, width, [*row, named], limited)
     columns = [*row, *([named] if with_ids else [])]
     return rows_writer(
         given.output,
         width,
         columns if given.with_queries or form == "parquet" else [],
-        null,
     )
-
-
-def _have_lines(given: Given) -> bool:
-    return any(format_of_input(path, given.format) in LINE_FORMATS for path in given.input)
 
 
 # The queries
@@ -354,7 +347,6 @@ def _queries(given: Given, store: Store) -> _Queries:
                 "arguments"
             )
         kind, maker, columns = content.known_kind(given, store)
-        given.refuse("does not go with --text-field", "null")
     content.refuse_foreign(given, kind)
     notices = Notices(kind, given.left_out)
     if words is None:
@@ -376,11 +368,7 @@ def _queries(given: Given, store: Store) -> _Queries:
         )
     if not given.input:
         return _Queries(kind, [Chunk(words, None)], notices, len(words))
-    more = {
-        "chunk_rows": CHUNK_QUERIES,
-        "unbuffered": True,
-        "null": given.null and _have_lines(given),
-    }
+    more = {"chunk_rows": CHUNK_QUERIES, "unbuffered": True}
     reader = content.open_inputs(given, kind, given.input, maker, notices, **more)
     if (
         None not in (reader.fingerprinter, store.fingerprinter)
@@ -468,12 +456,10 @@ def _hint(word: str) -> str:
 # Ids
 
 
-def given_ids(
-    store: Store, words: Sequence[str], inputs: Sequence[str] = (), null: bool = False
-) -> Any:
+def given_ids(store: Store, words: Sequence[str], inputs: Sequence[str] = ()) -> Any:
     """Return the ids given as arguments and as lines of files, as a list of the kind that a store has.
 
-    A line ends with a line feed or a zero byte: an id may contain other line breaks of Unicode.
+    A line ends with a line feed: an id may contain other line breaks of Unicode.
     """
     of_strings = snapshot_of(store).totals.id_kind == "string"
     found: list[Any] = [
@@ -489,7 +475,7 @@ def given_ids(
             raise InputError(
                 f"{file.name}: not UTF-8 text ({error.reason})", path=file.name
             ) from error
-        lines = text.split("\0") if null else [line.removesuffix("\r") for line in text.split("\n")]
+        lines = [line.removesuffix("\r") for line in text.split("\n")]
         if of_strings:
             found += filter(None, lines)
             continue
@@ -499,7 +485,7 @@ def given_ids(
     return found
 
 
-@verb(options.STORE, IDS, IDS_INPUT, options.OUTPUT, options.JSON, options.NULL, *options.TALK)
+@verb(options.STORE, IDS, IDS_INPUT, options.OUTPUT, options.JSON, *options.TALK)
 def ids(given: Given) -> None:
     """Find the fingerprints of ids.
 
@@ -507,27 +493,25 @@ def ids(given: Given) -> None:
     separated by tabs; with --json, an object per line. To find integer ids, the id map is read once
     per call, so give many at a time, unless the store was built with --index-ids. Ids that are not
     stored have no line; a note on standard error counts them, and the exit code is 0. With --input,
-    each line is an id, unchanged; an id that contains a line feed must be given as an argument, or
-    with --null.
+    each line is an id, unchanged; an id that contains a line feed must be given as an argument.
 
     $ fpstore ids crawl.fps far small
     $ fpstore ids crawl.fps --input gone.txt --output gone.parquet
-    $ find notes -type f -print0 | fpstore ids notes.fps --input - --null --quiet
+    $ find notes -type f | fpstore ids notes.fps --input - --quiet
     """
     if not given.words and not given.inputs:
         fail("give ids, or --input FILE")
     form = "jsonl" if is_json(given.output, given.as_json) else format_of(given.output, None)
-    writes_null = options.ends_with_null(given.null, bool(given.inputs), form)
     with fpstore.open(given.store) as opened:
         width = opened.width
-        wanted = given_ids(opened, given.words, given.inputs, given.null)
+        wanted = given_ids(opened, given.words, given.inputs)
         lims, fingerprints = opened.fingerprints_of(wanted)
     sizes = np.diff(lims)
     found: Any = [
         one for one, size in zip(wanted, sizes.tolist(), strict=True) for _ in range(size)
     ]
     with open_writer(
-        given.output, format=form, columns=["fingerprint", "id"], width=width, null=writes_null
+        given.output, format=form, columns=["fingerprint", "id"], width=width
     ) as writer:
         writer.write({"fingerprint": fingerprints, "id": found})
     note_missing(given, int(np.count_nonzero(sizes == 0)), "id")

@@ -32,14 +32,12 @@ _CSV_ROW, _CSV_COMMENT = _CELL + _MORE, rb"#[^\n]*+\n"
 _CSV_ROWS = re.compile(rb"(?:" + _CSV_ROW + rb")*+")
 _CSV_ROWS_AND_COMMENTS = re.compile(rb"(?:" + _CSV_COMMENT + rb"|" + _CSV_ROW + rb")*+")
 _CSV_REST = re.compile(_CLOSED + _MORE)
-_LINE = rb"[^%(end)s]*+%(end)s"
-_NO_ROWS = rb"(?:[ \t\r]*+%(end)s|#[^%(end)s]*+%(end)s)*+"
+_NO_ROWS = rb"(?:[ \t\r]*+\n|#[^\n]*+\n)*+"
+_FIRST_ROW = {True: re.compile(_NO_ROWS + _CSV_ROW), False: re.compile(_NO_ROWS + rb"[^\n]*+\n")}
 
 
 class DelimitedText(LineParser):
     """Takes the delimited text of one file apart.
-
-    Lines that end with a zero byte have one row each.
 
     Cells of TSV are separated by tabs, and are as they stand; cells of CSV may be quoted, with line
     breaks in them; cells of txt are separated by tabs, commas or blanks. With a projection, the
@@ -49,17 +47,10 @@ class DelimitedText(LineParser):
 
     typed = False
 
-    def __init__(
-        self, name: str, dialect: Dialect, end: bytes = b"\n", projection: Projection | None = None
-    ) -> None:
-        super().__init__(name, end)
+    def __init__(self, name: str, dialect: Dialect, projection: Projection | None = None) -> None:
+        super().__init__(name)
         self._dialect, self._loose = dialect, projection
-        # whether rows may have more than one line
-        self._in_quotes = dialect == "csv" and end == b"\n"
-        self._break = "\n" if self._in_quotes else ""
-        self._first_row = re.compile(
-            _NO_ROWS % {b"end": end} + (_CSV_ROW if self._in_quotes else _LINE % {b"end": end})
-        )
+        self._is_csv = dialect == "csv"  # whose rows may have more than one line
         self._comments = projection is not None
         self._places: dict[str, int] = {}  # of the columns that are read
         self._cells: int | None = None  # in each row, by the header
@@ -135,9 +126,7 @@ class DelimitedText(LineParser):
         ):
             return None
         plain = rule.asked == "auto"
-        columns = parse_block(
-            block, SEPARATORS[self._dialect], projection.digits, rule.kind, plain, self.end
-        )
+        columns = parse_block(block, SEPARATORS[self._dialect], projection.digits, rule.kind, plain)
         if columns is None:
             return None
         fingerprints, ids = columns
@@ -252,24 +241,24 @@ class DelimitedText(LineParser):
                     continue
                 yield b"".join(held), held_line
                 held, seen = [], True
-            first = None if seen else self._first_row.match(block, start)
+            first = None if seen else _FIRST_ROW[self._is_csv].match(block, start)
             if first:
                 yield block[: first.end()], line
                 start, seen = first.end(), True
             stop = self._last_end(block, start)
             if stop > start:
-                yield block[start:stop], line + block.count(self.end, 0, start)
+                yield block[start:stop], line + block.count(b"\n", 0, start)
             if stop < len(block):
                 held, held_line, held_bytes = (
                     [block[stop:]],
-                    line + block.count(self.end, 0, stop),
+                    line + block.count(b"\n", 0, stop),
                     len(block) - stop,
                 )
         if held:
             yield b"".join(held), held_line
 
     def _last_end(self, block: bytes, start: int) -> int:
-        if not self._in_quotes or block.find(b'"', start) < 0:
+        if not self._is_csv or block.find(b'"', start) < 0:
             return len(block)
         found = (_CSV_ROWS_AND_COMMENTS if self._comments else _CSV_ROWS).match(block, start)
         assert found
@@ -279,38 +268,38 @@ class DelimitedText(LineParser):
         """Yield the rows of a block; the error names the first line of a bad one."""
         import csv
 
-        lines = block.split(self.end)[:-1]
+        lines = block.split(b"\n")[:-1]
         start = stop = 0
 
         def of_row() -> Iterator[str]:
             nonlocal stop
-            while stop < len(lines) and (stop == start or self._in_quotes):
+            while stop < len(lines):
                 stop += 1
-                yield self._decoded(lines[stop - 1], first + stop - 1) + self._break
+                yield self._decoded(lines[stop - 1], first + stop - 1) + "\n"
 
         csv.field_size_limit(max(csv.field_size_limit(), self.limit.bytes))
         quoted = csv.reader(of_row(), strict=True)
         while stop < len(lines):
-            start, text = stop, self._without_return(lines[stop])
+            start, text = stop, lines[stop].removesuffix(b"\r")
             if not (text.strip(_BLANK) if self._loose else text) or (
                 self._comments and text.startswith(b"#")
             ):
                 stop += 1
                 continue
-            if self._dialect == "csv" and b'"' in text:
+            if self._is_csv and b'"' in text:
                 try:
                     cells = next(quoted)
                 except csv.Error as error:
                     raise self._not_csv(str(error), text, first + start) from None
                 # which csv.reader drops
-                if self._without_return(lines[stop - 1]).endswith((b"\n", b"\r")):
+                if lines[stop - 1].removesuffix(b"\r").endswith(b"\r"):
                     raise self._not_csv(
                         "a line break outside quotes at the end of the row", text, first + start
                     )
             else:
                 stop += 1
                 cells = self._split(self._decoded(text, first + start))
-            yield Row(first + start, self.end.join(lines[start:stop]), cells)
+            yield Row(first + start, b"\n".join(lines[start:stop]), cells)
 
     def _not_csv(self, reason: str, text: bytes, line: int) -> InputError:
         return at(
@@ -318,9 +307,6 @@ class DelimitedText(LineParser):
             line,
             f"not valid CSV: {reason} in {show(text.decode('utf-8', 'backslashreplace'))}",
         )
-
-    def _without_return(self, line: bytes) -> bytes:
-        return line.removesuffix(b"\r") if self.end == b"\n" else line
 
     def _decoded(self, text: bytes, line: int) -> str:
         try:

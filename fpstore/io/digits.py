@@ -194,7 +194,6 @@ def parse_block(
     digits: Digits,
     kind: str | None = None,
     plain: bool = False,
-    end: bytes = b"\n",
 ) -> tuple[Words, Words | StringColumn | None] | None:
     """Parse lines of ``fingerprint`` or ``fingerprint separator id``, all of one kind, each with its end.
 
@@ -202,10 +201,9 @@ def parse_block(
     strings unless ``kind`` is "int"; with ``plain``, integers with leading zeros are irregular.
     """
     buffer = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero(buffer == ord(end))
+    ends = np.flatnonzero(buffer == ord("\n"))
     starts = np.append(0, ends[:-1] + 1)
-    if end == b"\n":
-        ends = ends - (buffer[ends - 1] == ord("\r"))
+    ends = ends - (buffer[ends - 1] == ord("\r"))
     taken = (ends > starts) & (buffer[starts] != ord("#"))
     if not taken.all():
         starts, ends = starts[taken], ends[taken]

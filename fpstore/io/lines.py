@@ -80,17 +80,14 @@ class LineLimit(NamedTuple):
 
 
 class LineParser(ABC):
-    """Takes the lines of one file apart, in one reading.
-
-    A line ends with a line feed or a zero byte.
-    """
+    """Takes the lines of one file apart, in one reading."""
 
     typed = True  # ids have a type of their own
     limit = LineLimit()  # of a row of several lines
     header: Row | None = None  # the first row, where it must have the names of the columns
 
-    def __init__(self, name: str, end: bytes = b"\n") -> None:
-        self.name, self.end = name, end
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.found: set[str] = set()  # of several columns of texts, those that some row has
 
     def blocks(self, blocks: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
@@ -251,15 +248,13 @@ class LineRows(RowFiles):
         if not self.headers:
             return b""
         header, parser = self.headers[0], self._parser("")
-        return (
-            header.raw if header.cells == self.columns else parser.joined(self.columns)
-        ) + parser.end
+        return (header.raw if header.cells == self.columns else parser.joined(self.columns)) + b"\n"
 
     def written(self, parser: LineParser, row: Row) -> bytes:
         """Return a row as it stands in one file of all rows, with the end of its line."""
         is_same = parser.header is None or parser.header.cells == self.columns
         with located(parser.name, row.line):
-            return (row.raw if is_same else parser.under(row, self.columns)) + parser.end
+            return (row.raw if is_same else parser.under(row, self.columns)) + b"\n"
 
     def copy(
         self,
@@ -296,7 +291,6 @@ class LineRows(RowFiles):
         lines = line_blocks(
             file,
             self._count,
-            parser.end,
             self.unbuffered and file.arrives,
             self.encoding,
             self._limit,
@@ -383,7 +377,6 @@ def _left_out(
 def line_blocks(
     file: InputFile,
     on_read: Callable[[int], None],
-    line_end: bytes = b"\n",
     unbuffered: bool = False,
     encoding: str | None = None,
     limit: LineLimit = LineLimit(),  # noqa: B008 - it is immutable
@@ -405,7 +398,7 @@ def line_blocks(
         while True:
             with storage_errors(file.name):
                 data = read(BLOCK_BYTES)
-            end = data.rfind(line_end) + 1
+            end = data.rfind(b"\n") + 1
             if data and not end:
                 held.append(data)
                 held_bytes += len(data)
@@ -415,11 +408,11 @@ def line_blocks(
                 continue
             block = b"".join([*held, data[:end]])
             if not data and block:
-                block += line_end
+                block += b"\n"
             if block:
                 yield block.removeprefix(mark), line
                 mark = b""
-                line += block.count(line_end)
+                line += block.count(b"\n")
             if not data:
                 return
             held, held_bytes = [data[end:]], len(data) - end
@@ -460,7 +453,7 @@ class JsonLines(LineParser):
         """Yield the lines of a block that are not blank."""
         return (
             Row(line, raw)
-            for line, raw in enumerate(block.split(self.end)[:-1], first)
+            for line, raw in enumerate(block.split(b"\n")[:-1], first)
             if raw.strip(_BLANK)
         )
 
@@ -470,7 +463,7 @@ class JsonLines(LineParser):
         """Return the rows of a block that has an object in each line."""
         decode = _DECODERS[projection.score is not None].raw_decode
         try:
-            lines = block.decode("utf-8").split(self.end.decode())[:-1]
+            lines = block.decode("utf-8").split("\n")[:-1]
             decoded = list(map(decode, lines))
         except (ValueError, RecursionError, DecimalException):
             return None

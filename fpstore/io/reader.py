@@ -394,15 +394,6 @@ def _has_lines_of_json(head: bytes) -> bool:
     )
 
 
-def refuse_without_lines(format_name: str) -> None:
-    """Raise InputError for zero bytes as the ends of lines in a format without lines."""
-    if format_name not in LINE_FORMATS:
-        raise InputError(
-            f"null, the zero byte at the end of lines, is for {', '.join(LINE_FORMATS)}, not for "
-            f"{format_name}"
-        )
-
-
 def open_reader(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
@@ -415,7 +406,6 @@ def open_reader(
     width: int | Width = 64,
     signed: bool = False,
     unbuffered: bool = False,
-    null: bool = False,
 ) -> Reader:
     r"""Open files of fingerprints, with or without ids, for reading in succession.
 
@@ -450,9 +440,6 @@ def open_reader(
         chunk of them, so that another program can send a line and wait for what becomes of it. Its
         ids in delimited text are strings unless ``id_type`` is "int". The rows before a bad line
         are yielded, too. Files are read in chunks as always.
-    null : bool
-        Lines end with a zero byte instead of a line feed, so that ids may hold line breaks. For
-        txt, tsv, csv and jsonl.
 
     Returns
     -------
@@ -501,10 +488,7 @@ def open_reader(
     names = paths_of(paths)
     if not names:
         raise InputError("no input was given")
-    unbuffered, end = (
-        check_flag(unbuffered, "unbuffered"),
-        b"\0" if check_flag(null, "null") else b"\n",
-    )
+    unbuffered = check_flag(unbuffered, "unbuffered")
     projection = Projection(
         fingerprint=fingerprint_field or "fingerprint",
         id=id_field or "id",
@@ -515,7 +499,7 @@ def open_reader(
         optional_id=id_field is None,
         named=fingerprint_field is not None or id_field is not None,
     )
-    sources = [_open(path, format, projection, chunk_rows, end, unbuffered) for path in names]
+    sources = [_open(path, format, projection, chunk_rows, unbuffered) for path in names]
     return Reader(sources, projection, id_type, chunk_rows)
 
 
@@ -524,24 +508,21 @@ def _open(
     format_name: str | None,
     projection: Projection,
     rows: int,
-    end: bytes,
     unbuffered: bool,
 ) -> RowSource:
     InputFile(path)  # first: a file that is missing matters more than its extension
     name = format_of_input(path, format_name)
-    if end != b"\n":
-        refuse_without_lines(name)
     if name == "npy":
         return NpyRows(path, rows)
     if name in RAW_BITS:
         return RawRows(path, RAW_BITS[name], rows)
     if name == "parquet":
         return ParquetRows([path])
-    parser = partial(DelimitedText, dialect=cast(Dialect, name), end=end, projection=projection)
+    parser = partial(DelimitedText, dialect=cast(Dialect, name), projection=projection)
     return LineRows(
         [path],
         f".{name}",
-        partial(JsonLines, end=end) if name == "jsonl" else parser,
+        JsonLines if name == "jsonl" else parser,
         unbuffered=unbuffered,
     )
 

@@ -19,15 +19,13 @@ from fpstore.errors import InputError, show
 from fpstore.io.binary import RAW_BITS, RawEncoder
 from fpstore.io.check import check_fingerprints, check_ids
 from fpstore.io.parquet import ParquetEncoder
-from fpstore.io.reader import format_of, refuse_without_lines
+from fpstore.io.reader import format_of
 from fpstore.io.sink import Complete, Encoder, Sink
 from fpstore.io.source import FORMATS, Chunk
 
 ColumnKind = Literal["fingerprint", "distance", "share", "value", "text"]
 
-#: Characters that a cell of each dialect cannot hold, because they end a cell, and those that end a line.
-_SEPARATORS = {"tsv": "\t", "csv": "", "txt": "\t ,"}
-_LINE_BREAKS = {"\n": "\r\n", "\0": "\0"}
+_UNWRITABLE = {"tsv": "\t\r\n", "txt": "\t ,\r\n"}  # what ends a cell or a line
 _QUOTED = ',"\r\n'  # where they occur in a cell of CSV
 _DELIMITERS = {"tsv": "\t", "csv": ",", "txt": "\t"}
 
@@ -208,7 +206,6 @@ def open_writer(
     columns: Sequence[str] | Mapping[str, ColumnKind],
     header: bool = False,
     width: int = 64,
-    null: bool = False,
     fingerprinter: Mapping[str, Any] | None = None,
 ) -> Writer:
     """Open a file or a stream for writing rows.
@@ -232,9 +229,6 @@ def open_writer(
         The bits of a fingerprint: 32, 64, 128 or 256. Text has ``width / 4`` hexadecimal digits.
         Parquet has uint32, uint64 or ``fixed_size_binary(width / 8)``, and ``.npy`` uint32, uint64
         or uint8 of shape (n, width / 8).
-    null : bool
-        End lines with a zero byte instead of a line feed, as ``xargs -0`` reads them; cells may
-        then hold line breaks. For txt, tsv, csv and jsonl.
     fingerprinter : mapping, optional
         How the fingerprints were made, as `Fingerprinter.describe` returns it: Parquet remembers it
         in its metadata, and a store that is built of the file does.
@@ -297,8 +291,6 @@ def open_writer(
             f"the {name} format holds fingerprints of {RAW_BITS[name]} bits, but the width is "
             f"{known.bits}: use npy"
         )
-    if check_flag(null, "null"):
-        refuse_without_lines(name)
     if (
         path_or_stream == "-"
         and name in RAW_BITS
@@ -316,7 +308,7 @@ def open_writer(
         elif name == "parquet":
             encoder = ParquetEncoder(sink, kinds, known, fingerprinter)
         else:
-            encoder = lines = LineEncoder(sink, name, kinds, known, "\0" if null else "\n")
+            encoder = lines = LineEncoder(sink, name, kinds, known)
             if header:
                 lines.write_header()
     except BaseException:
@@ -325,12 +317,9 @@ def open_writer(
     return Writer(sink, encoder, kinds, known)
 
 
-def unwritable(form: str, end: str = "\n") -> str:
-    """Return the characters that no string may have in a format, whose lines end so."""
-    quotes_breaks = form == "csv" and end == "\n"
-    return _SEPARATORS.get(form, "") + (
-        "" if quotes_breaks or form not in _SEPARATORS else _LINE_BREAKS[end]
-    )
+def unwritable(form: str) -> str:
+    """Return the characters that no string may have in a format."""
+    return _UNWRITABLE.get(form, "")
 
 
 class LineEncoder(Encoder):
@@ -340,20 +329,14 @@ class LineEncoder(Encoder):
     """
 
     def __init__(
-        self, sink: Sink, form: str, columns: Mapping[str, ColumnKind], width: Width, end: str
+        self, sink: Sink, form: str, columns: Mapping[str, ColumnKind], width: Width
     ) -> None:
-        self._sink, self._form, self._columns, self._width, self._end = (
-            sink,
-            form,
-            columns,
-            width,
-            end,
-        )
+        self._sink, self._form, self._columns, self._width = sink, form, columns, width
         self._join: Callable[[Iterable[str]], str] = _DELIMITERS.get(form, "").join
         if form == "jsonl":
             template = ", ".join(_json(name).replace("%", "%%") + ": %s" for name in columns)
             self._join = f"{{{template}}}".__mod__
-        self._forbidden = unwritable(form, end)
+        self._forbidden = unwritable(form)
 
     def write_header(self) -> None:
         """Write the names of the columns, which objects have anyway."""
@@ -374,7 +357,7 @@ class LineEncoder(Encoder):
         self._write(map(self._join, zip(*cells, strict=True)))
 
     def _write(self, lines: Iterable[str]) -> None:
-        self._sink.write((self._end.join(lines) + self._end).encode("utf-8"))
+        self._sink.write(("\n".join(lines) + "\n").encode("utf-8"))
 
     def _cells(self, name: str, values: list[str]) -> list[str]:
         if self._form == "jsonl":
@@ -382,11 +365,9 @@ class LineEncoder(Encoder):
         joined = "".join(values)
         if any(character in joined for character in self._forbidden):
             value = next(value for value in values if set(value) & set(self._forbidden))
-            held = "a line break" if self._end == "\n" else "a zero byte"
             raise InputError(
                 f"{show(value)} in {name} cannot be written as {self._form}: it holds a separator "
-                "or "
-                f"{held}; write JSON lines (--json, or a file.jsonl) or Parquet (a file.parquet)"
+                "or a line break; write JSON lines (--json, or a file.jsonl) or Parquet (a file.parquet)"
             )
         if self._form == "csv" and any(character in joined for character in _QUOTED):
             return [

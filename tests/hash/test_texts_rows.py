@@ -416,10 +416,6 @@ def test_wrong_use_on_the_command_line(tmp_path, monkeypatch):
         (["probe", "s.fps", "2a", "--text-field", "t"], "'2a' is not a fingerprint"),
         (["probe", "s.fps", "0x2a", "--text-field", "t"], "--text-field names a column of --input"),
         (
-            ["probe", "s.fps", "--input", "p.jsonl", "--text-field", "t", "--null"],
-            "--null does not go with --text-field",
-        ),
-        (
             ["probe", "s.fps", "p.jsonl", "--text-field", "t"],
             "the texts of rows are in files that --input names",
         ),

@@ -252,7 +252,6 @@ def test_a_store_of_vectors_is_built_and_asked(here):
     ]
     assert [[match["ids"] for match in line["matches"]] for line in out] == [[[4]], [[8]]]
     assert [line["query_id"] for line in out] == [0, 1]
-    assert fine("probe", "s", "q.npy", "-r", "0", "--null").count("\0") == 2
     found = fine("nearest", "s", "v.parquet", "--with-queries").splitlines()
     assert [line.split("\t")[3:] for line in found] == [
         [str(i), str(i), f"name {i}"] for i in range(30)

@@ -25,7 +25,7 @@ struct BitWriter {
   }
   // The same for up to 63 bits.
   void put_long(uint64_t value, unsigned bits) {
-    if (unlikely(bits > 56)) {
+    if (FPSTORE_UNLIKELY(bits > 56)) {
       put(value >> 32, bits - 32);
       put(value & 0xFFFFFFFFu, 32);
     } else {
@@ -139,7 +139,7 @@ inline Append append_keys(Encoder* e, const typename W::Row* keys, size_t n, siz
   size_t at = *i;
   for (; at < n; ++at) {
     const Row key = keys[at];
-    if (unlikely(key <= last)) {
+    if (FPSTORE_UNLIKELY(key <= last)) {
       end = Append::refused;
       break;
     }
@@ -177,7 +177,7 @@ inline Append append_leads(Encoder* e, const typename W::Row* keys, size_t n, si
   size_t at = *i;
   for (; at < n; ++at) {
     const Row key = keys[at];
-    if (unlikely(key <= last)) {
+    if (FPSTORE_UNLIKELY(key <= last)) {
       end = Append::refused;
       break;
     }
@@ -214,7 +214,7 @@ inline void put_codes(BitWriter* to, const EncodeTable& code, const uint8_t* h, 
                    low = b2 + b3;
     const uint64_t first = static_cast<uint64_t>(code.code[h[i]]) << b1 | code.code[h[i + 1]];
     const uint64_t second = static_cast<uint64_t>(code.code[h[i + 2]]) << b3 | code.code[h[i + 3]];
-    if (unlikely(code.bits[h[i]] + b1 + low > 56)) {
+    if (FPSTORE_UNLIKELY(code.bits[h[i]] + b1 + low > 56)) {
       to->put(first, code.bits[h[i]] + b1);
       to->put(second, low);
     } else {
@@ -261,7 +261,7 @@ inline bool encode_whole(Encoder* e, const uint64_t* keys, size_t n, size_t* i,
     uint64_t used = 0;
     size_t at = 1;
     for (; at < most; ++at) {
-      if (unlikely(block[at] <= block[at - 1])) {
+      if (FPSTORE_UNLIKELY(block[at] <= block[at - 1])) {
         *i += at;
         return false;
       }
@@ -294,7 +294,7 @@ size_t encode(Encoder* e, const uint64_t* words, size_t n, const EncodedBlocks& 
   for (size_t i = 0; i < n;) {
     if constexpr (!W::kWide)
       if (e->count == 0 && e->codec == Codec::huffman) {
-        if (unlikely(!encode_whole<W>(e, words, n, &i, to, &closed))) {
+        if (FPSTORE_UNLIKELY(!encode_whole<W>(e, words, n, &i, to, &closed))) {
           *bad = i;
           return SIZE_MAX;
         }
@@ -313,7 +313,7 @@ size_t encode(Encoder* e, const uint64_t* words, size_t n, const EncodedBlocks& 
     }
     const Append end = e->codec == Codec::huffman ? append_keys<W>(e, keys, n, &i)
                                                   : append_leads<W>(e, keys, n, &i);
-    if (unlikely(end == Append::refused)) {
+    if (FPSTORE_UNLIKELY(end == Append::refused)) {
       *bad = i;
       return SIZE_MAX;
     }

@@ -43,7 +43,8 @@ inline bool has_room(Encoder* e, uint64_t leading, uint32_t count) {
   const uint32_t bytes = kEliasFanoHeaderBytes + (count + 1) * W::kRestBytes;
   if (bytes > e->block_bytes) return false;
   const uint64_t capacity = (e->block_bytes - bytes) * 8;
-  if (likely(elias_fano_bits<W>(e->previous_key, leading, count + 1, e->low_bits) <= capacity))
+  if (FPSTORE_LIKELY(elias_fano_bits<W>(e->previous_key, leading, count + 1, e->low_bits) <=
+                     capacity))
     return true;
   e->low_bits = best_low_bits<W>(e->previous_key, leading, count + 1);
   return elias_fano_bits<W>(e->previous_key, leading, count + 1, e->low_bits) <= capacity;

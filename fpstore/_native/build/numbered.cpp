@@ -75,9 +75,9 @@ bool scatter_parts(const NumberedSource<Row, Number>& from, const Digit& by, uin
           from.numbers ? from.numbers[i] : from.first + static_cast<Number>(i);
       if (place % kRows != kRows - 1) continue;
       const uint64_t first = place + 1 - kRows;
-      if (unlikely(place >= room)) fits = false;
-      if (unlikely(!fits)) continue;
-      if (unlikely(first < starts[d])) {
+      if (FPSTORE_UNLIKELY(place >= room)) fits = false;
+      if (FPSTORE_UNLIKELY(!fits)) continue;
+      if (FPSTORE_UNLIKELY(first < starts[d])) {
         line.store(starts[d], place + 1, out);
       } else {
         store_rows(out.keys + first, line.keys, sizeof line.keys);

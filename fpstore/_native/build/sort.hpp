@@ -408,7 +408,7 @@ class LineScatter {
 
  private:
   void full(size_t d, uint64_t line) {
-    if (unlikely(line < offset_)) {
+    if (FPSTORE_UNLIKELY(line < offset_)) {
       for (uint64_t at = offset_; at < kLine; ++at) out_[at - offset_] = lines_[d * kLine + at];
     } else {
       store_line(out_ + (line - offset_), lines_ + d * kLine);

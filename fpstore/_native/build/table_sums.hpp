@@ -15,7 +15,7 @@ size_t histogram(const uint64_t* words, size_t n, uint64_t counts[kSymbols]) {
   for (; i + 4 <= n; i += 4) {
     unsigned wrong = 0;
     for (size_t j = 0; j < 4; ++j) wrong |= static_cast<unsigned>(keys[i + j] <= keys[i + j - 1]);
-    if (unlikely(wrong != 0)) break;
+    if (FPSTORE_UNLIKELY(wrong != 0)) break;
     for (size_t j = 0; j < 4; ++j) ++local[j][symbol_between(keys[i + j - 1], keys[i + j])];
   }
   size_t bad = n;

@@ -63,20 +63,20 @@ unsigned rest_bits_for(const ColumnHeader& h) {
 Status parse_column_header(const uint8_t* data, uint64_t file_bytes, ColumnHeader* h,
                            Fault* fault) {
   uint8_t p[kHeaderBytes];
-  TRY(copy_header(data, file_bytes, kMagic, p, fault));
+  FPSTORE_TRY(copy_header(data, file_bytes, kMagic, p, fault));
   read_fields(p, h);
   h->checksum = load64(p + kChecksumAt);
-  TRY(check_fields(*h, fault));
+  FPSTORE_TRY(check_fields(*h, fault));
   ColumnHeader expected = *h;
   expected.rest_bits = static_cast<uint16_t>(rest_bits_for(*h));
   layout(&expected);
-  TRY(check_layout(*h, expected, file_bytes, fault));
+  FPSTORE_TRY(check_layout(*h, expected, file_bytes, fault));
   return check_padding(p, kFieldsAt + kFieldBytes<ColumnHeader>, 0, fault);
 }
 
 Status write_column_header(ColumnHeader* h, uint8_t* p, Fault* fault) {
   *fault = Fault{};
-  TRY(check_fields(*h, fault));
+  FPSTORE_TRY(check_fields(*h, fault));
   h->rest_bits = static_cast<uint16_t>(rest_bits_for(*h));
   layout(h);
   write_fields(*h, kMagic, p);

@@ -25,7 +25,7 @@ struct PortableTags {
       x = (x + (x >> 8)) & 0x001F001F001F001F;
       // No lane borrows from the next; its top bit stays where the distance is at most the limit.
       uint64_t hits = (bound - x) & (0x8000 * lanes);
-      if (unlikely(n - i < 4)) hits &= (uint64_t{1} << 16 * (n - i)) - 1;
+      if (FPSTORE_UNLIKELY(n - i < 4)) hits &= (uint64_t{1} << 16 * (n - i)) - 1;
       for (; hits; hits &= hits - 1)
         places[count++] =
             static_cast<uint16_t>(i + static_cast<unsigned>(__builtin_ctzll(hits)) / 16);

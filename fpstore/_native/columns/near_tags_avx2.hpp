@@ -74,7 +74,7 @@ struct Avx2Tags : PortableTags {
       for (unsigned j = (i + 1) / 32 * 32; j < n; j += 32, live = ~uint32_t{0}) {
         uint32_t hits = single.hits(tags + 2 * j, wanted) & live;
         if (n - j < 32) hits &= (uint32_t{1} << (n - j)) - 1;
-        for (; unlikely(hits); hits &= hits - 1) {
+        for (; FPSTORE_UNLIKELY(hits); hits &= hits - 1) {
           left[count] = static_cast<uint16_t>(i);
           right[count++] = static_cast<uint16_t>(j + static_cast<unsigned>(__builtin_ctz(hits)));
         }

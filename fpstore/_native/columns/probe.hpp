@@ -90,13 +90,13 @@ struct ColumnFlow {
     return options.balance ? thresholds + size_t{ring.count} * query : options.thresholds;
   }
   Status at_table(Status status, unsigned table) {
-    if (unlikely(status != Status::ok)) fault->table = table;
+    if (FPSTORE_UNLIKELY(status != Status::ok)) fault->table = table;
     return status;
   }
 
   bool stopped(uint64_t more) {
     done += more;
-    if (likely(done < (1 << 12))) return false;
+    if (FPSTORE_LIKELY(done < (1 << 12))) return false;
     const uint64_t steps = done / 4;  // a tag is a fraction of an entry decoded
     done = 0;
     return should_stop(options.stop, steps);
@@ -127,7 +127,7 @@ struct ColumnFlow {
       const uint64_t difference =
           (head_of(t, 0, read_tag(t, place)) | read_rest(t, place) << t.rest_shift) ^ base;
       const unsigned distance = ones(difference);
-      if (likely(distance > options.radius)) continue;
+      if (FPSTORE_LIKELY(distance > options.radius)) continue;
       const uint64_t unpermuted = gather(t.inverse, &difference);
       if (met_before(&unpermuted, run.table, thresholds_of(run.query))) continue;
       if (!push<uint64_t>(sink, *query ^ unpermuted, number(run.query), distance))
@@ -141,12 +141,12 @@ struct ColumnFlow {
     const ColumnView &t = view(run.table), &rows = *ring.rows;
     for (unsigned i = 0; i < run.count; ++i) {
       const uint64_t place = run.first + run.near[i], row = read_rest(t, place);
-      if (unlikely(row >= rows.count))
+      if (FPSTORE_UNLIKELY(row >= rows.count))
         return (*fault = Fault{Status::bad_place, place, rows.count, row, run.table}).status;
       fetch_line(rows.tags + 8 * W * row);
       work->named[named++ % kNamed] =
           Named{run.head | head_of(t, 0, read_tag(t, place)), row, place, run.query, run.table};
-      TRY(finish_references(kFinishBehind));
+      FPSTORE_TRY(finish_references(kFinishBehind));
     }
     return Status::ok;
   }
@@ -156,7 +156,7 @@ struct ColumnFlow {
   Status finish_reference(const Named& s) {
     const ColumnView &t = view(s.table), &rows = *ring.rows;
     const uint64_t at = 8 * uint64_t{W} * s.row;
-    TRY(at_table(verify(rows.pages, rows.tags_at + at, 8 * W, fault), ring.count));
+    FPSTORE_TRY(at_table(verify(rows.pages, rows.tags_at + at, 8 * W, fault), ring.count));
     const uint64_t* const query = words(s.query);
     uint64_t row[W], difference[W];
     unsigned distance = 0;
@@ -166,7 +166,7 @@ struct ColumnFlow {
       distance += ones(difference[w]);
     }
     const uint64_t head = gather(t.forward, row);
-    if (unlikely(head != s.head))
+    if (FPSTORE_UNLIKELY(head != s.head))
       return (*fault = Fault{Status::bad_key, s.place, s.head, head, s.table}).status;
     if (distance > options.radius || met_before(difference, s.table, thresholds_of(s.query)))
       return Status::ok;
@@ -175,7 +175,7 @@ struct ColumnFlow {
 
   Status finish_references(unsigned behind) {
     for (; named - finished > behind; ++finished) {
-      TRY(finish_reference(work->named[finished % kNamed]));
+      FPSTORE_TRY(finish_reference(work->named[finished % kNamed]));
     }
     return Status::ok;
   }
@@ -194,7 +194,7 @@ struct ColumnFlow {
             verify(t.pages, t.rest_at + t.rest_bytes * first, t.rest_bytes * n, fault), run.table);
       }
       if (status == Status::ok) status = W > 1 ? name(run) : read_copies(run);
-      if (unlikely(status != Status::ok)) return status;
+      if (FPSTORE_UNLIKELY(status != Status::ok)) return status;
     }
     return Status::ok;
   }
@@ -203,7 +203,7 @@ struct ColumnFlow {
   // for itself.
   Status open(Lookup* look) {
     const ColumnView& t = view(look->table);
-    TRY(read_bucket(t, look->bucket, &look->start, &look->end, fault));
+    FPSTORE_TRY(read_bucket(t, look->bucket, &look->start, &look->end, fault));
     uintptr_t p = reinterpret_cast<uintptr_t>(t.tags + 2 * look->start) & ~uintptr_t{63};
     uintptr_t end = reinterpret_cast<uintptr_t>(t.tags + 2 * look->end);
     if (end > p + 16 * 64) end = p + 16 * 64;
@@ -214,13 +214,13 @@ struct ColumnFlow {
   // Compares the tags of a bucket.
   Status filter(const Lookup& look) {
     const ColumnView& t = view(look.table);
-    if (unlikely(stopped(16))) return interrupted(fault);
+    if (FPSTORE_UNLIKELY(stopped(16))) return interrupted(fault);
     counters->candidates += look.end - look.start;
     uint64_t n;
     for (uint64_t place = look.start; place < look.end; place += n) {
       n = look.end - place < kTagsAtOnce ? look.end - place : kTagsAtOnce;
-      if (unlikely(stopped(n))) return interrupted(fault);
-      TRY(at_table(verify(t.pages, t.tags_at + 2 * place, 2 * n, fault), look.table));
+      if (FPSTORE_UNLIKELY(stopped(n))) return interrupted(fault);
+      FPSTORE_TRY(at_table(verify(t.pages, t.tags_at + 2 * place, 2 * n, fault), look.table));
       Run& run = work->runs[found % kRuns];
       run.count = Isa::near_tags(t.tags + 2 * place, static_cast<unsigned>(n), look.tag, t.tag_mask,
                                  look.limit, run.near);
@@ -233,7 +233,7 @@ struct ColumnFlow {
       for (unsigned i = 0; i < run.count; ++i)
         fetch_line(t.rest + t.rest_bytes * (place + run.near[i]));
       ++found;
-      TRY(read_runs(kReadBehind));
+      FPSTORE_TRY(read_runs(kReadBehind));
     }
     return Status::ok;
   }
@@ -241,10 +241,10 @@ struct ColumnFlow {
   Status read_lookups(unsigned open_behind, unsigned filter_behind) {
     for (; added - opened > open_behind; ++opened) {
       Lookup* const look = work->lookups + opened % kLookups;
-      TRY(at_table(open(look), look->table));
+      FPSTORE_TRY(at_table(open(look), look->table));
     }
     for (; added - filtered > filter_behind; ++filtered) {
-      TRY(filter(work->lookups[filtered % kLookups]));
+      FPSTORE_TRY(filter(work->lookups[filtered % kLookups]));
     }
     return Status::ok;
   }
@@ -289,7 +289,7 @@ struct ColumnFlow {
               static_cast<uint32_t>(t.bucket_bits ? heads[i] >> (64 - t.bucket_bits) : 0) ^ mask;
           look.tag = static_cast<uint16_t>(heads[i] << t.bucket_bits >> (64 - kTagBits));
           ++counters->lookups;
-          TRY(add(look));
+          FPSTORE_TRY(add(look));
         }
     }
     return Status::ok;
@@ -307,13 +307,13 @@ struct ColumnFlow {
   // Chooses the thresholds of each of some queries.
   Status choose(size_t count) {
     for (uint32_t q = 0; q < count; ++q) {
-      if (unlikely(stopped(kChoiceWork))) return interrupted(fault);
+      if (FPSTORE_UNLIKELY(stopped(kChoiceWork))) return interrupted(fault);
       for (unsigned i = 0; i < ring.count; ++i)
         work->buckets[i] =
             static_cast<uint32_t>(gather(view(i).forward, words(q)) >> (64 - view(i).bucket_bits));
       const Status status = choose_thresholds(ring, work->buckets, options.radius, &work->sharing,
                                               thresholds + size_t{ring.count} * q, fault);
-      if (unlikely(status != Status::ok)) return status;
+      if (FPSTORE_UNLIKELY(status != Status::ok)) return status;
     }
     return Status::ok;
   }
@@ -327,11 +327,11 @@ struct ColumnFlow {
   Status run() {
     for (; first < queries.count; first += kTogether) {
       const size_t count = queries.count - first < kTogether ? queries.count - first : kTogether;
-      if (unlikely(should_stop(options.stop, kBlockWork))) return interrupted(fault);
+      if (FPSTORE_UNLIKELY(should_stop(options.stop, kBlockWork))) return interrupted(fault);
       Status status = options.balance ? choose(count) : Status::ok;
       for (unsigned i = 0; i < ring.count && status == Status::ok; ++i) status = look_up(i, count);
       if (status == Status::ok) status = drain();
-      if (unlikely(status != Status::ok)) return status;
+      if (FPSTORE_UNLIKELY(status != Status::ok)) return status;
     }
     return Status::ok;
   }

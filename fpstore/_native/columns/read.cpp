@@ -19,7 +19,7 @@ Status find_bucket(const ColumnView& t, uint64_t place, uint64_t* bucket, Fault*
   uint64_t low = 0, high = bucket_count(t) - 1, start, end;
   while (low < high) {
     const uint64_t middle = (low + high) / 2;
-    TRY(read_bucket(t, middle, &start, &end, fault));
+    FPSTORE_TRY(read_bucket(t, middle, &start, &end, fault));
     if (end > place)
       high = middle;
     else
@@ -70,7 +70,7 @@ Status search_copies(const ColumnView& t, const Sought& s, uint64_t* place, Faul
   uint64_t low = s.start, high = s.end, tail;
   while (low < high) {
     const uint64_t middle = (low + high) / 2;
-    TRY(read_tail(t, middle, &tail, fault));
+    FPSTORE_TRY(read_tail(t, middle, &tail, fault));
     if (tail == wanted) {
       *place = middle;
       return Status::ok;
@@ -89,7 +89,7 @@ Status search_rows(const ColumnView& t, const Sought& s, const uint64_t* words, 
   while (low < high) {
     const uint64_t middle = (low + high) / 2;
     bool less, equal;
-    TRY(compare_row(t, middle, words, &less, &equal, fault));
+    FPSTORE_TRY(compare_row(t, middle, words, &less, &equal, fault));
     if (equal) {
       *place = middle;
       return Status::ok;
@@ -116,7 +116,7 @@ Status scan_keys(const ColumnView& t, const Entries& part, const Queries& querie
                  const ScanOptions& options, Sink* sink, Fault* fault) {
   uint64_t keys[kAtOnce];
   uint32_t places[kAtOnce];
-  TRY(read_entries(t, part, keys, fault));
+  FPSTORE_TRY(read_entries(t, part, keys, fault));
   for (size_t q = 0; q < queries.count; ++q) {
     const uint64_t base = gather(t.forward, queries.words + q);
     const size_t near =
@@ -136,7 +136,7 @@ Status scan_rows(const ColumnView& t, const Entries& part, const Queries& querie
                  const ScanOptions& options, Sink* sink, Fault* fault) {
   uint32_t places[kAtOnce];
   uint16_t distances[kAtOnce];
-  TRY(verify_entries(t, part.first, part.end - part.first, fault));
+  FPSTORE_TRY(verify_entries(t, part.first, part.end - part.first, fault));
   const NearRows near_rows = column_kernels().near_rows[Words / 2];
   const uint8_t* const rows = t.tags + 8 * Words * part.first;
   for (size_t q = 0; q < queries.count; ++q) {
@@ -155,17 +155,17 @@ Status scan_rows(const ColumnView& t, const Entries& part, const Queries& querie
 
 Status read_entries(const ColumnView& t, const Entries& entries, uint64_t* out, Fault* fault) {
   if (entries.first == entries.end) return Status::ok;
-  TRY(verify_entries(t, entries.first, entries.end - entries.first, fault));
+  FPSTORE_TRY(verify_entries(t, entries.first, entries.end - entries.first, fault));
   if (t.rows) {
     memcpy(out, t.tags + 8 * t.words * entries.first, 8 * t.words * (entries.end - entries.first));
     return Status::ok;
   }
   uint64_t bucket;
-  TRY(find_bucket(t, entries.first, &bucket, fault));
+  FPSTORE_TRY(find_bucket(t, entries.first, &bucket, fault));
   for (uint64_t place = entries.first; place < entries.end; ++bucket) {
     if (bucket == bucket_count(t)) return bad_directory(t, place, fault);
     uint64_t start, end;
-    TRY(read_bucket(t, bucket, &start, &end, fault));
+    FPSTORE_TRY(read_bucket(t, bucket, &start, &end, fault));
     if (start > place || (start < place && place != entries.first))
       return bad_directory(t, start, fault);
     for (; place < end && place < entries.end; ++place)
@@ -187,15 +187,15 @@ Status locate_entries(const ColumnView& t, const Queries& fingerprints, uint64_t
     }
     for (size_t j = 0; j < n; ++j) {
       Sought& s = sought[j];
-      TRY(read_bucket(t, s.key >> (64 - t.bucket_bits), &s.start, &s.end, fault));
+      FPSTORE_TRY(read_bucket(t, s.key >> (64 - t.bucket_bits), &s.start, &s.end, fault));
       const uint64_t middle = (s.start + s.end) / 2;
       fetch_line(t.tags + (t.rows ? 8 * t.words : 2) * middle);
       fetch_line(t.rest + t.rest_bytes * middle);
     }
     for (size_t j = 0; j < n; ++j) {
       places[i + j] = UINT64_MAX;
-      TRY(t.rows ? search_rows(t, sought[j], words + t.words * j, places + i + j, fault)
-                 : search_copies(t, sought[j], places + i + j, fault));
+      FPSTORE_TRY(t.rows ? search_rows(t, sought[j], words + t.words * j, places + i + j, fault)
+                         : search_copies(t, sought[j], places + i + j, fault));
     }
   }
   return Status::ok;
@@ -208,7 +208,7 @@ Status scan_entries(const ColumnView& t, const Entries& entries, const Queries& 
     const Entries part{first, entries.end - first < kAtOnce ? entries.end : first + kAtOnce};
     if (should_stop(options.stop, (part.end - part.first) * (1 + queries.count)))
       return interrupted(fault);
-    TRY(scan(t, part, queries, options, sink, fault));
+    FPSTORE_TRY(scan(t, part, queries, options, sink, fault));
   }
   return Status::ok;
 }

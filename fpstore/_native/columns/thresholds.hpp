@@ -16,7 +16,7 @@ constexpr unsigned kMostRadius = 256;  // larger radii are treated as this one
 // tells; what follows is estimated.
 inline Status count_costs(const ColumnView& t, uint32_t bucket, unsigned counted, unsigned most,
                           float* costs, Fault* fault) {
-  TRY(verify(t.pages, t.directory_at, 4 * (bucket_count(t) + 1), fault));
+  FPSTORE_TRY(verify(t.pages, t.directory_at, 4 * (bucket_count(t) + 1), fault));
   const uint32_t end = uint32_t{1} << t.bucket_bits;
   costs[0] = 0;
   float step = 0, variants = 1;
@@ -60,7 +60,7 @@ inline Status choose_thresholds(const Ring& ring, const uint32_t* buckets, unsig
   for (unsigned i = 0; i < ring.count; ++i) {
     const Status status =
         count_costs(*ring.tables[i].table, buckets[i], counted, most - 1, s->costs, fault);
-    if (unlikely(status != Status::ok)) {
+    if (FPSTORE_UNLIKELY(status != Status::ok)) {
       fault->table = i;
       return status;
     }

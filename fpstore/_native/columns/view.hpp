@@ -35,11 +35,11 @@ static inline uint64_t bucket_count(const ColumnView& t) { return uint64_t{1} <<
 // table.
 static inline Status read_bucket(const ColumnView& t, uint64_t bucket, uint64_t* start,
                                  uint64_t* end, Fault* fault) {
-  TRY(verify(t.pages, t.directory_at + 4 * bucket, 8, fault));
+  FPSTORE_TRY(verify(t.pages, t.directory_at + 4 * bucket, 8, fault));
   const uint64_t both = read_once(load64(t.directory + 4 * bucket));
   *start = both & UINT32_MAX;
   *end = both >> 32;
-  if (likely(*start <= *end && *end <= t.count)) return Status::ok;
+  if (FPSTORE_LIKELY(*start <= *end && *end <= t.count)) return Status::ok;
   *fault = Fault{Status::bad_directory, UINT64_MAX, t.count, *end};
   return fault->status;
 }

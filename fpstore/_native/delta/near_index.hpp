@@ -183,8 +183,8 @@ class NearIndex {
   bool probe(const Kernels& kernels, const Row& query, unsigned radius, const Places& at,
              const Emit& emit) const {
     if (!size_) return true;
-    if (unlikely(!has_buckets())) return pass(kernels, query, radius, emit);
-    if (unlikely(radius >= blocks_))
+    if (FPSTORE_UNLIKELY(!has_buckets())) return pass(kernels, query, radius, emit);
+    if (FPSTORE_UNLIKELY(radius >= blocks_))
       return worth_looking(at, radius) ? probe_far(kernels, query, radius, at, emit)
                                        : pass(kernels, query, radius, emit);
     const auto meets = [this](unsigned block, const Row& difference) {

@@ -13,7 +13,7 @@ template <class Blocks>
 inline Status expand_rows(const typename Blocks::OpenBlock& unit, const Workspace& work, unsigned k,
                           uint64_t* out, bool roomy, Fault* fault) {
   using W = typename Blocks::W;
-  if (!W::kWide && likely(roomy)) return Blocks::expand(unit, work, k, out, fault);
+  if (!W::kWide && FPSTORE_LIKELY(roomy)) return Blocks::expand(unit, work, k, out, fault);
   const Status status = Blocks::expand(unit, work, k, work.values, fault);
   const uint8_t* const block = block_at(*unit.table, unit.block);
   for (uint32_t i = 0; i < unit.head.count && status == Status::ok; ++i)
@@ -44,7 +44,7 @@ inline Status each_opened(const TableView& t, const BlockRange& range, const Wor
     unsigned bad;
     Status status = Blocks::open(units, n, work, &bad, fault);
     for (unsigned k = 0; k < n && status == Status::ok; ++k, ++b) status = use(units[k], k);
-    if (unlikely(status != Status::ok)) return status;
+    if (FPSTORE_UNLIKELY(status != Status::ok)) return status;
   }
   return Status::ok;
 }

@@ -51,7 +51,7 @@ inline Status check_sum(const TableView& t, uint64_t b, Fault* fault) {
   const uint64_t expected = read_once(load32(p)),
                  checksum = Isa::block_sum(p, t.block_bytes, checksum_seed(t, b));
   mapped_bytes_may_change();
-  if (likely(expected == checksum)) return Status::ok;
+  if (FPSTORE_LIKELY(expected == checksum)) return Status::ok;
   *fault = Fault{Status::bad_block_checksum, b, expected, checksum};
   return fault->status;
 }

@@ -64,12 +64,12 @@ struct Fault {
 
 const char* describe(Status status);
 
-#define likely(condition) __builtin_expect(!!(condition), 1)
-#define unlikely(condition) __builtin_expect(!!(condition), 0)
+#define FPSTORE_LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define FPSTORE_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 // Returns what went wrong from the function that tries it.
-#define TRY(work)                                                                 \
-  do {                                                                            \
-    if (const Status tried = (work); unlikely(tried != Status::ok)) return tried; \
+#define FPSTORE_TRY(work)                                                                 \
+  do {                                                                                    \
+    if (const Status tried = (work); FPSTORE_UNLIKELY(tried != Status::ok)) return tried; \
   } while (false)
 
 static inline Status interrupted(Fault* fault) {

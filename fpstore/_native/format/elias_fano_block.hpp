@@ -39,23 +39,23 @@ inline uint32_t most_elias_fano_entries(uint32_t block_bytes) {
 template <class Isa>
 inline Status read_head(const TableView& t, uint64_t b, EliasFanoHead* head, Fault* fault) {
   using W = typename Isa::W;
-  TRY(check_sum<Isa>(t, b, fault));
+  FPSTORE_TRY(check_sum<Isa>(t, b, fault));
   // Read here and nowhere else, as are the keys: a mapped file may change at any time.
   const uint64_t lengths = read_once(load32(block_at(t, b) + 4)), key = read_once(t.keys[b]),
                  before = read_once(key_before(t, b));
   head->count = lengths & 0xFFFF;
   head->low_bits = static_cast<uint32_t>(lengths >> 16);
   const uint32_t most = most_elias_fano_entries<W>(t.block_bytes);
-  if (unlikely(head->count == 0 || head->count > most))
+  if (FPSTORE_UNLIKELY(head->count == 0 || head->count > most))
     return bad_count(b, most, head->count, fault);
   head->end = t.block_bytes - head->count * W::kRestBytes;
   const uint64_t room = uint64_t{head->end} * 8;
-  if (unlikely(head->low_bits > W::kLast || key < before))
+  if (FPSTORE_UNLIKELY(head->low_bits > W::kLast || key < before))
     return bad_bits(b, room, head->low_bits, fault);
   head->high = before >> high_shift<W>(*head);
   const uint64_t zeros = (key >> high_shift<W>(*head)) - head->high;
   const uint64_t needed = kHighsAt + head->count + zeros + uint64_t{head->count} * head->low_bits;
-  if (unlikely(zeros > room || needed > room)) return bad_bits(b, room, zeros, fault);
+  if (FPSTORE_UNLIKELY(zeros > room || needed > room)) return bad_bits(b, room, zeros, fault);
   head->highs = head->count + static_cast<uint32_t>(zeros);
   return Status::ok;
 }
@@ -87,7 +87,7 @@ template <class W>
 inline uint64_t low_part(const uint8_t* p, const EliasFanoHead& head, uint32_t i) {
   const uint32_t at = kHighsAt + head.highs + i * head.low_bits;
   uint64_t low = bits_from(p, at);
-  if (W::kLast == 63 && unlikely(head.low_bits > kLoadedBits))
+  if (W::kLast == 63 && FPSTORE_UNLIKELY(head.low_bits > kLoadedBits))
     low |= static_cast<uint64_t>(p[(at >> 3) + 8]) << 1 << (63 - (at & 7));
   return (low & ((uint64_t{1} << head.low_bits) - 1)) << kUnused<W>;
 }
@@ -109,7 +109,7 @@ inline uint32_t behind_zeros(const uint8_t* p, const EliasFanoHead& head, uint64
     const uint64_t a = Isa::count_ones(~load64(q)), b = a + Isa::count_ones(~load64(q + 8)),
                    c = b + Isa::count_ones(~load64(q + 16)),
                    d = c + Isa::count_ones(~load64(q + 24));
-    if (unlikely(zeros > d)) {
+    if (FPSTORE_UNLIKELY(zeros > d)) {
       zeros -= d;
       continue;
     }

@@ -55,19 +55,19 @@ uint64_t filter_seed(const FilterHeader& h) {
 Status parse_filter_header(const uint8_t* data, uint64_t file_bytes, FilterHeader* h,
                            Fault* fault) {
   uint8_t p[kHeaderBytes];
-  TRY(copy_header(data, file_bytes, kMagic, p, fault));
+  FPSTORE_TRY(copy_header(data, file_bytes, kMagic, p, fault));
   read_fields(p, h);
-  TRY(check_fields(*h, fault));
+  FPSTORE_TRY(check_fields(*h, fault));
   FilterHeader expected = *h;
   layout(&expected);
-  TRY(check_layout(*h, expected, file_bytes, fault));
+  FPSTORE_TRY(check_layout(*h, expected, file_bytes, fault));
   if (h->reserved) return fail(fault, Status::bad_padding, 0, 28);
   return check_padding(p, kFieldsAt + kFieldBytes<FilterHeader>, 0, fault);
 }
 
 Status write_filter_header(FilterHeader* h, uint8_t* p, Fault* fault) {
   *fault = Fault{};
-  TRY(check_fields(*h, fault));
+  FPSTORE_TRY(check_fields(*h, fault));
   layout(h);
   write_fields(*h, kMagic, p);
   seal_header(p);

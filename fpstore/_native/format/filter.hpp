@@ -110,7 +110,7 @@ constexpr uint64_t kNoWord = UINT64_MAX - 1;  // its bucket is empty
 static inline uint64_t find_verified_word(const FilterView& f, uint64_t target) {
   const uint64_t prefix = target >> (64 - f.prefix_bits);
   uint64_t start, end;
-  if (unlikely(!read_bucket(f, prefix >> f.rest_bits, &start, &end)))
+  if (FPSTORE_UNLIKELY(!read_bucket(f, prefix >> f.rest_bits, &start, &end)))
     return note_damage(f), kAnyWord;
   return start == end
              ? kNoWord
@@ -123,12 +123,12 @@ bool compare_filter_pages(const FilterView& f, uint64_t at, uint64_t n);
 // The same; pages that have been verified cost two bits. Nothing is stored then, so that a
 // processor can wait for many words at a time.
 static inline bool verified(const FilterView& f, uint64_t at, uint64_t n) {
-  return likely(pages_seen(f.pages, at, n)) || compare_filter_pages(f, at, n);
+  return FPSTORE_LIKELY(pages_seen(f.pages, at, n)) || compare_filter_pages(f, at, n);
 }
 
 // The same, after verifying the page. A damaged one lets all look-ups pass.
 static inline uint64_t find_word(const FilterView& f, uint64_t target) {
-  if (unlikely(is_damaged(f))) return kAnyWord;
+  if (FPSTORE_UNLIKELY(is_damaged(f))) return kAnyWord;
   const uint64_t bucket = target >> (64 - f.prefix_bits) >> f.rest_bits;
   return verified(f, f.starts_at + 4 * bucket, 8) ? find_verified_word(f, target) : kAnyWord;
 }
@@ -140,13 +140,13 @@ static inline void fetch_word(const FilterView& f, uint64_t word) {
 // Whether an entry with the prefix may be in the table, as its word tells, whose page has been
 // verified.
 static inline bool verified_holds(const FilterView& f, uint64_t target, uint64_t word) {
-  if (unlikely(word >= kNoWord)) return word == kAnyWord;
+  if (FPSTORE_UNLIKELY(word >= kNoWord)) return word == kAnyWord;
   return has_prefix(f, word, target >> (64 - f.prefix_bits));
 }
 
 // The same, after verifying the page.
 static inline bool may_hold(const FilterView& f, uint64_t target, uint64_t word) {
-  if (likely(word < kNoWord) && !verified(f, f.bits_at + 8 * word, 8)) return true;
+  if (FPSTORE_LIKELY(word < kNoWord) && !verified(f, f.bits_at + 8 * word, 8)) return true;
   return verified_holds(f, target, word);
 }
 

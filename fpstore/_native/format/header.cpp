@@ -173,10 +173,10 @@ uint64_t seal_header(uint8_t* p) {
 
 Status parse_header(const uint8_t* data, uint64_t file_bytes, TableHeader* h, Fault* fault) {
   uint8_t p[kHeaderBytes];
-  TRY(copy_header(data, file_bytes, kMagic, p, fault));
+  FPSTORE_TRY(copy_header(data, file_bytes, kMagic, p, fault));
   read_fields(p, h);
   memcpy(h->code_bits, p + kCodeAt, kSymbols);
-  TRY(check_fields(*h, file_bytes, fault));
+  FPSTORE_TRY(check_fields(*h, file_bytes, fault));
   return check_padding(p, kFieldsAt + kFieldBytes<TableHeader>, kSymbols, fault);
 }
 

@@ -28,7 +28,7 @@ inline uint32_t most_huffman_entries(uint32_t block_bytes) {
 template <class Isa>
 inline Status read_head(const TableView& t, uint64_t b, HuffmanHead* head, Fault* fault) {
   using W = typename Isa::W;
-  TRY(check_sum<Isa>(t, b, fault));
+  FPSTORE_TRY(check_sum<Isa>(t, b, fault));
   // Read here and nowhere else: the file may have changed since the checksum was made, and may
   // change again. Whatever its other bytes become, what is decoded from them stays within these
   // lengths.
@@ -38,12 +38,12 @@ inline Status read_head(const TableView& t, uint64_t b, HuffmanHead* head, Fault
   head->count = lengths & 0xFFFF;
   head->tail_at = kHuffmanHeaderBytes * 8 + static_cast<uint32_t>(lengths >> 16);
   const uint32_t most = most_huffman_entries<W>(t.block_bytes);
-  if (unlikely(head->count == 0 || head->count > most))
+  if (FPSTORE_UNLIKELY(head->count == 0 || head->count > most))
     return bad_count(b, most, head->count, fault);
   head->end = t.block_bytes - head->count * W::kRestBytes;
   // Behind the last bit of a narrow fingerprint there is nothing.
   const bool behind = W::kLast < 63 && (head->first & ~top_mask(W::kLast + 1)) != 0;
-  if (unlikely(head->tail_at > head->end * 8 || behind))
+  if (FPSTORE_UNLIKELY(head->tail_at > head->end * 8 || behind))
     return bad_bits(b, head->end * 8, head->tail_at, fault);
   return Status::ok;
 }
@@ -80,7 +80,7 @@ inline uint64_t tail_value(const uint8_t* p, uint32_t at, unsigned h) {
   // From one bit earlier, where the set bit will be.
   const uint8_t* q = p + ((at - 1) >> 3);
   uint64_t w = load64be(q) << ((at - 1) & 7);
-  if (kHasLongTails<W> && unlikely(h < kShortTailFrom))
+  if (kHasLongTails<W> && FPSTORE_UNLIKELY(h < kShortTailFrom))
     w |= (static_cast<uint64_t>(q[8]) << ((at - 1) & 7)) >> 8;
   return shifted<W>(w | uint64_t{1} << 63, h) & top_mask(W::kLast + 1);
 }
@@ -148,7 +148,7 @@ inline void decode_round(CodeStream* streams) {
   }
   for (unsigned k = 0; k < N; ++k)
     // At a code of more than kLookupBits the look-ups stand still to the end of the round.
-    if (unlikely(last[k] == 0)) {
+    if (FPSTORE_UNLIKELY(last[k] == 0)) {
       CodeStream& c = streams[k];
       c.at += decode_one(*c.code, c.load(c.at), c.h++);
       c.window = c.load(c.at);
@@ -226,9 +226,9 @@ inline Status load_codes(Unread<HuffmanHead>* units, unsigned n, uint8_t* const*
                          Fault* fault) {
   for (unsigned k = 0; k < n; ++k) {
     *bad = k;
-    TRY(read_head<Isa>(*units[k].table, units[k].block, &units[k].head, fault));
+    FPSTORE_TRY(read_head<Isa>(*units[k].table, units[k].block, &units[k].head, fault));
   }
-  if (likely(decode_group<Isa>(units, n, h))) return Status::ok;
+  if (FPSTORE_LIKELY(decode_group<Isa>(units, n, h))) return Status::ok;
   // Which one is not fine is found by decoding them again.
   for (*bad = 0; *bad + 1 < n && decode_codes<Isa, 1>(units + *bad, h); ++*bad) {
   }

@@ -41,7 +41,7 @@ static inline bool pages_seen(const Pages& pages, uint64_t at, uint64_t n) {
 // Makes sure that the bytes [at, at + n) of the file were right when they were first looked at; n >
 // 0, and they lie in its pages.
 static inline Status verify(const Pages& pages, uint64_t at, uint64_t n, Fault* fault) {
-  if (likely(pages_seen(pages, at, n))) return Status::ok;
+  if (FPSTORE_LIKELY(pages_seen(pages, at, n))) return Status::ok;
   return compare_pages(pages, (at - pages.begin) >> kPageShift,
                        (at + n - 1 - pages.begin) >> kPageShift, fault);
 }

@@ -108,7 +108,7 @@ struct Avx2 : Portable<Width_> {
     uint32_t i = 0;
     for (uint32_t at = 0; at < highs.bits; at += 8) {
       unsigned byte = highs.p[at / 8];
-      if (unlikely(highs.bits - at < 8)) byte &= (1u << (highs.bits - at)) - 1;
+      if (FPSTORE_UNLIKELY(highs.bits - at < 8)) byte &= (1u << (highs.bits - at)) - 1;
       const __m128i places = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kBitPlaces.of[byte]));
       _mm_storeu_si128(reinterpret_cast<__m128i*>(rises + i),
                        _mm_add_epi16(places, _mm_set1_epi16(static_cast<short>(at - i))));
@@ -189,7 +189,7 @@ struct Avx2 : Portable<Width_> {
     const __m256i base = _mm256_set1_epi64x(static_cast<long long>(leading_word(q.permuted)));
     const __m256i bound = _mm256_set1_epi64x(static_cast<long long>(q.radius) + 1);
     for (uint32_t i = 0; i < entries.n; i += 16)
-      if (unlikely(any_of_16_near(entries.values + i, base, bound)) &&
+      if (FPSTORE_UNLIKELY(any_of_16_near(entries.values + i, base, bound)) &&
           !Portable<W>::match_values(q, Portable<W>::some_of(entries, i)))
         return false;
     return true;
@@ -208,7 +208,7 @@ struct Avx2 : Portable<Width_> {
     const __m256i base = _mm256_set1_epi64x(static_cast<long long>(leading_word(item.base)));
     const __m256i bound = _mm256_set1_epi64x(static_cast<long long>(out.options.radius) + 1);
     for (uint32_t i = from; i < entries.n && entries.values[i] <= item.last; i += 16)
-      if (unlikely(any_of_16_near(entries.values + i, base, bound)) &&
+      if (FPSTORE_UNLIKELY(any_of_16_near(entries.values + i, base, bound)) &&
           !Portable<W>::filter_some(out, item, entries, i, i + 16))
         return false;
     return true;

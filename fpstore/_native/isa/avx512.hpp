@@ -213,7 +213,7 @@ struct Avx512 : Avx2<Width_> {
     uint32_t from = lows.at >> 3;
     for (uint32_t i = 0; i < count; i += 8, from += lows.bits) {
       const __m512i bytes =
-          likely(from + 64 <= lows.limit)
+          FPSTORE_LIKELY(from + 64 <= lows.limit)
               ? _mm512_loadu_si512(block + from)
               : _mm512_maskz_loadu_epi8(_bzhi_u64(~uint64_t{0}, lows.limit - from), block + from);
       const __m512i words = _mm512_srlv_epi64(_mm512_permutexvar_epi8(index, bytes), shifts);
@@ -254,7 +254,7 @@ struct Avx512 : Avx2<Width_> {
     const __m512i ones = _mm512_set1_epi64(-1);
     const __m512i top = _mm512_set1_epi64(INT64_MIN);
     const __m512i seven = _mm512_set1_epi64(7);
-    if (kHasLongTails<W> && unlikely(has_long_tail(h, n)))
+    if (kHasLongTails<W> && FPSTORE_UNLIKELY(has_long_tail(h, n)))
       return Portable<W>::expand_tails(tails, h, n, previous, out);
     __m512i e = _mm512_set1_epi64(static_cast<long long>(previous));
     --at;
@@ -271,7 +271,7 @@ struct Avx512 : Avx2<Width_> {
           _mm512_sub_epi64(_mm512_add_epi64(steps, _mm512_set1_epi64(at & 7)), sums);
       const uint32_t from = at >> 3;
       const __m512i bytes =
-          likely(from + 64 <= limit)
+          FPSTORE_LIKELY(from + 64 <= limit)
               ? _mm512_loadu_si512(p + from)
               : _mm512_maskz_loadu_epi8(_bzhi_u64(~uint64_t{0}, limit - from), p + from);
       at += total;
@@ -284,7 +284,7 @@ struct Avx512 : Avx2<Width_> {
       if constexpr (kLast < 63) v = _mm512_and_si512(v, used);
       const __m512i m = _mm512_srlv_epi64(ones, s);
       const __m512i values = follow(v, m, e);
-      if (unlikely(n - i < 8)) {
+      if (FPSTORE_UNLIKELY(n - i < 8)) {
         _mm512_mask_storeu_epi64(out + i, static_cast<__mmask8>((1u << (n - i)) - 1), values);
         e = _mm512_permutexvar_epi64(_mm512_set1_epi64(n - i - 1), values);
       } else {
@@ -338,7 +338,7 @@ struct Avx512 : Avx2<Width_> {
       const __m512i d[4] = {distances(i), distances(i + 8), distances(i + 16), distances(i + 24)};
       const __m512i least =
           _mm512_min_epu64(_mm512_min_epu64(d[0], d[1]), _mm512_min_epu64(d[2], d[3]));
-      if (likely(bits_of(_mm512_cmple_epu64_mask(least, bound)) == 0)) continue;
+      if (FPSTORE_LIKELY(bits_of(_mm512_cmple_epu64_mask(least, bound)) == 0)) continue;
       for (uint32_t at = i; at < n && at < i + 32; at += 8) {
         unsigned hits = bits_of(_mm512_cmple_epu64_mask(d[(at - i) / 8], bound));
         if (n - at < 8) hits &= (1u << (n - at)) - 1;
@@ -371,7 +371,7 @@ struct Avx512 : Avx2<Width_> {
       const __m512i distance =
           _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values + i), base));
       unsigned hits = bits_of(_mm512_cmple_epu64_mask(distance, bound));
-      if (likely(hits == 0)) continue;
+      if (FPSTORE_LIKELY(hits == 0)) continue;
       if (n - i < 8) hits &= (1u << (n - i)) - 1;
       for (; hits; hits &= hits - 1) {
         const uint32_t at = i + static_cast<unsigned>(__builtin_ctz(hits));

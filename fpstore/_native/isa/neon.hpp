@@ -96,7 +96,7 @@ struct Neon : Portable<Width_> {
   static bool match_values(const ScanQuery<W>& q, const LeadingWords& entries) {
     const uint64x2_t base = vdupq_n_u64(leading_word(q.permuted));
     for (uint32_t i = 0; i < entries.n; i += 16) {
-      if (likely(least_distance(entries.values + i, base) > q.radius)) continue;
+      if (FPSTORE_LIKELY(least_distance(entries.values + i, base) > q.radius)) continue;
       if (!Portable<W>::match_values(q, Portable<W>::some_of(entries, i))) return false;
     }
     return true;
@@ -111,7 +111,7 @@ struct Neon : Portable<Width_> {
                             uint32_t from) {
     const uint64x2_t base = vdupq_n_u64(leading_word(item.base));
     for (uint32_t i = from; i < entries.n && entries.values[i] <= item.last; i += 16) {
-      if (likely(least_distance(entries.values + i, base) > out.options.radius)) continue;
+      if (FPSTORE_LIKELY(least_distance(entries.values + i, base) > out.options.radius)) continue;
       if (!Portable<W>::filter_some(out, item, entries, i, i + 16)) return false;
     }
     return true;
@@ -122,7 +122,7 @@ struct Neon : Portable<Width_> {
     const uint64x2_t base = vdupq_n_u64(query);
     size_t count = 0;
     for (size_t i = 0; i < n; i += 16) {
-      if (n - i >= 16 && likely(least_distance(keys + i, base) > radius)) continue;
+      if (n - i >= 16 && FPSTORE_LIKELY(least_distance(keys + i, base) > radius)) continue;
       for (size_t j = i; j < n && j < i + 16; ++j)
         if (ones(keys[j] ^ query) <= radius) places[count++] = static_cast<uint32_t>(j);
     }

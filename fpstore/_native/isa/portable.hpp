@@ -73,7 +73,7 @@ struct Portable {
     uint32_t at = tails.at;
     uint8_t least = kSymbols;
     for (uint32_t i = 0; i < n; ++i) least = h[i] < least ? h[i] : least;
-    if (kHasLongTails<W> && unlikely(least < kShortTailFrom)) {
+    if (kHasLongTails<W> && FPSTORE_UNLIKELY(least < kShortTailFrom)) {
       for (uint32_t i = 0; i < n; ++i) {
         out[i] = e = keep_before<W>(e, h[i]) | tail_value<W>(p, at, h[i]);
         at += tail_length<W>(h[i]);
@@ -111,7 +111,7 @@ struct Portable {
     uint64_t zeros = 0;  // so far, four times
     for (uint32_t at = 0; at < highs.bits; at += 8) {
       unsigned byte = highs.p[at / 8];
-      if (unlikely(highs.bits - at < 8)) byte &= (1u << (highs.bits - at)) - 1;
+      if (FPSTORE_UNLIKELY(highs.bits - at < 8)) byte &= (1u << (highs.bits - at)) - 1;
       uint8_t* const to = reinterpret_cast<uint8_t*>(rises + (at - (zeros & 0xFFFF)));
       store64(to, kBitPlaces.of[byte][0] + zeros);
       store64(to + 8, kBitPlaces.of[byte][1] + zeros);
@@ -164,7 +164,7 @@ struct Portable {
   static bool match_values(const ScanQuery<W>& q, const LeadingWords& entries) {
     for (uint32_t i = 0; i < entries.n; ++i) {
       const unsigned distance = ones(entries.values[i] ^ leading_word(q.permuted));
-      if (unlikely(distance <= q.radius) &&
+      if (FPSTORE_UNLIKELY(distance <= q.radius) &&
           !emit(q, entries.values[i], distance, entries.rests + i * W::kRestBytes))
         return false;
     }

@@ -17,7 +17,7 @@ struct Pace {
 
   bool stopped(uint64_t work) {
     done += work;
-    if (likely(done < (1 << 14))) return false;
+    if (FPSTORE_LIKELY(done < (1 << 14))) return false;
     const uint64_t steps = done / 4;  // a tag is a fraction of an entry decoded
     done = 0;
     return should_stop(stop, steps);
@@ -79,7 +79,7 @@ struct JoinFlow {
   void report(const Row& row, const Row& other) {
     const Row difference = row ^ other;
     const unsigned distance = ones(difference);
-    if (likely(distance > join.radius)) return;
+    if (FPSTORE_LIKELY(distance > join.radius)) return;
     const Row unpermuted = apply(join.inverse, difference);
     if (met_before(join.rules, join.table, unpermuted)) return;
     const Row a = apply(join.inverse, row), b = a ^ unpermuted;

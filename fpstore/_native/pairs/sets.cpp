@@ -55,7 +55,7 @@ SharedLabels shared_labels(const Number* labels, uint64_t count, Stopper* stop) 
   {
     Bits once(most);
     until_stopped(count, stop, [&](uint64_t i) {
-      if (unlikely(once.add(labels[i]))) found.shared.add(labels[i]);
+      if (FPSTORE_UNLIKELY(once.add(labels[i]))) found.shared.add(labels[i]);
     });
   }
   found.sizes.resize(found.shared.rank_all());

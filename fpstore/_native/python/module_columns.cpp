@@ -47,7 +47,7 @@ class ColumnTable : public AnyTable {
     Buffer<uint64_t> out(n * words());
     call(path, Part::column, [&](Fault* fault) {
       for (size_t i = 0; i < n; ++i)
-        TRY(read_entries(view, {places[i], places[i] + 1}, out.get() + words() * i, fault));
+        FPSTORE_TRY(read_entries(view, {places[i], places[i] + 1}, out.get() + words() * i, fault));
       return Status::ok;
     });
     return out.array(n, words());
@@ -62,7 +62,7 @@ class ColumnTable : public AnyTable {
         return (*fault = Fault{Status::bad_place, block, block_count, block}).status;
       if (ranks[i] >= kRowsInBlock || place >= header.count)
         return (*fault = Fault{Status::bad_place, block, kRowsInBlock, ranks[i]}).status;
-      TRY(read_entries(view, {place, place + 1}, out + words() * i, fault));
+      FPSTORE_TRY(read_entries(view, {place, place + 1}, out + words() * i, fault));
     }
     return Status::ok;
   }
@@ -70,7 +70,7 @@ class ColumnTable : public AnyTable {
   Status find(const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop,
               Fault* fault) const override {
     check_searched();
-    TRY(locate_entries(view, fingerprints, blocks, stop, fault));
+    FPSTORE_TRY(locate_entries(view, fingerprints, blocks, stop, fault));
     for (size_t i = 0; i < fingerprints.count; ++i) {
       const uint64_t place = blocks[i];
       ranks[i] = place == UINT64_MAX ? 0 : static_cast<uint32_t>(place % kRowsInBlock);

@@ -128,8 +128,8 @@ struct Prober : AnyProber {
     for (size_t q = 0; q < queries.count; q += kScanQueries) {
       const uint64_t first = sink->count;
       const Queries some{queries.words + q * words(), std::min(kScanQueries, queries.count - q)};
-      TRY(tables[0]->compare({0, view.block_count}, some, {options.radius, options.stop}, sink,
-                             fault));
+      FPSTORE_TRY(tables[0]->compare({0, view.block_count}, some, {options.radius, options.stop},
+                                     sink, fault));
       shift_queries(sink, words(), first, static_cast<uint32_t>(q));
       counters->blocks += view.block_count;
       counters->candidates += view.fingerprint_count * some.count;

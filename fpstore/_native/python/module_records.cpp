@@ -153,7 +153,7 @@ nb::tuple unpack_records(nb::list records, uint64_t first_block, Words keys, uin
   std::optional<Buffer<uint64_t>> counts, ids;
   size_t count = 0, total = 0;
   call(path, Part::block, [&](Fault* fault) {
-    TRY(open_records(r.bytes, first_block, keys.data(), seed, &r.opened, fault));
+    FPSTORE_TRY(open_records(r.bytes, first_block, keys.data(), seed, &r.opened, fault));
     for (const IdRecord& record : r.opened) {
       count += record.count;
       total += record.total;
@@ -179,7 +179,7 @@ nb::tuple find_wanted(nb::list records, uint64_t first_block, Words keys, uint64
   std::vector<Place> found;
   call(path, Part::block, [&](Fault* fault) {
     const Keys sorted = checked(wanted);
-    TRY(open_records(r.bytes, first_block, keys.data(), seed, &r.opened, fault));
+    FPSTORE_TRY(open_records(r.bytes, first_block, keys.data(), seed, &r.opened, fault));
     found = find_ids(r.opened, first_block, sorted.keys, sorted.n);
     return Status::ok;
   });

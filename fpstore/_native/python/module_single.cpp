@@ -221,8 +221,8 @@ class SingleProber {
     const uint64_t n = room->rows.size() / words();
     room->blocks.resize(n);
     room->ranks.resize(n);
-    TRY(identity_->find({room->rows.data(), n}, room->blocks.data(), room->ranks.data(), stopping,
-                        fault));
+    FPSTORE_TRY(identity_->find({room->rows.data(), n}, room->blocks.data(), room->ranks.data(),
+                                stopping, fault));
     uint64_t next = 0;
     for (EntryPlace& place : room->places) {
       if (place.block != UINT64_MAX) continue;

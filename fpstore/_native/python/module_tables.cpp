@@ -105,7 +105,7 @@ nb::tuple nearest(const AnyTable& t, Rows queries, unsigned radius, uint64_t lim
       [&](Sink* sink, Stopper* stopping, Fault* fault) {
         if (!start_nearest(&kept.nearest, t.words(), asked.count, limit, radius))
           return no_memory(fault);
-        TRY(t.compare({first, end}, asked, {radius, stopping, &kept.nearest}, sink, fault));
+        FPSTORE_TRY(t.compare({first, end}, asked, {radius, stopping, &kept.nearest}, sink, fault));
         return hand_over(&kept.nearest, sink) ? Status::ok : no_memory(fault);
       });
   return found->columns(kept.nearest);
@@ -229,7 +229,7 @@ Status Table::read(const uint64_t* blocks, const uint32_t* ranks, size_t n, uint
       return (*fault = Fault{Status::bad_place, block, block_count, block}).status;
     if (i == 0 || block != blocks[i - 1]) {
       Decoded to{entries.get(), kRoom / words(), &count};
-      TRY(kernels().decode_blocks(view, {block, block + 1}, &to, fault));
+      FPSTORE_TRY(kernels().decode_blocks(view, {block, block + 1}, &to, fault));
     }
     if (ranks[i] >= count)
       return (*fault = Fault{Status::bad_place, block, count, ranks[i]}).status;

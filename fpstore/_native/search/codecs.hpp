@@ -42,7 +42,7 @@ struct HuffmanBlocks : Isa {
     const Tails tails{block_at(t, unit.block), t.block_bytes + kOverread, unit.head.tail_at};
     const uint64_t last =
         Isa::expand_tails(tails, work.codes[k], unit.head.count - 1, unit.head.first, out + 1);
-    if (unlikely(last != t.keys[unit.block] || !key_is_last<W>(unit)))
+    if (FPSTORE_UNLIKELY(last != t.keys[unit.block] || !key_is_last<W>(unit)))
       return bad_key(t, unit.block, last, fault);
     return Status::ok;
   }
@@ -99,7 +99,7 @@ struct EliasFanoBlocks : Isa {
   static Status open(OpenBlock* units, unsigned n, const Workspace&, unsigned* bad, Fault* fault) {
     for (unsigned k = 0; k < n; ++k) {
       *bad = k;
-      TRY(open_one(units + k, fault));
+      FPSTORE_TRY(open_one(units + k, fault));
     }
     return Status::ok;
   }
@@ -111,16 +111,16 @@ struct EliasFanoBlocks : Isa {
     const EliasFanoHead& head = unit.head;
     const HighParts highs{p + kEliasFanoHeaderBytes, head.highs, head.high, high_shift<W>(head)};
     const uint32_t count = head.count, ones = Isa::expand_highs(highs, work.rises);
-    if (unlikely(ones != count))
+    if (FPSTORE_UNLIKELY(ones != count))
       return bad_bits(unit.block, count, ones < count ? ones : count + 1, fault);
-    if (likely(head.low_bits <= kLoadedBits))
+    if (FPSTORE_LIKELY(head.low_bits <= kLoadedBits))
       Isa::join_parts(highs, work.rises,
                       LowParts{p, kHighsAt + head.highs, head.low_bits, t.block_bytes + kOverread},
                       count, out);
     else
       for (uint32_t i = 0; i < count; ++i)
         out[i] = entry_at<W>(p, head, i, head.high + work.rises[i]);
-    if (unlikely(out[count - 1] != t.keys[unit.block] || !key_is_last<W>(unit)))
+    if (FPSTORE_UNLIKELY(out[count - 1] != t.keys[unit.block] || !key_is_last<W>(unit)))
       return bad_key(t, unit.block, out[count - 1], fault);
     return Status::ok;
   }
@@ -130,7 +130,7 @@ struct EliasFanoBlocks : Isa {
     const uint64_t high = target >> high_shift<W>(unit.head);
     const uint64_t zeros = high > unit.head.high ? high - unit.head.high : 0;
     const uint32_t at = behind_zeros<Isa>(p, unit.head, zeros);
-    if (unlikely(at < zeros)) return false;
+    if (FPSTORE_UNLIKELY(at < zeros)) return false;
     *c = Cursor{at - static_cast<uint32_t>(zeros), at, 0};
     for (;;) {
       if (!advance<W>(p, unit.head, c)) return false;
@@ -152,13 +152,13 @@ struct EliasFanoBlocks : Isa {
     const uint32_t at = behind_zeros<Isa>(p, head, zeros),
                    index = at - static_cast<uint32_t>(zeros);
     // At the end of the high parts there is none.
-    if (unlikely(at < zeros || at == head.highs || index + kFew > head.count ||
-                 head.low_bits > kLoadedBits))
+    if (FPSTORE_UNLIKELY(at < zeros || at == head.highs || index + kFew > head.count ||
+                         head.low_bits > kLoadedBits))
       return Shortcut::undecided;
     uint64_t ones = read_once(bits_from(p, kHighsAt + at));
     ones &= ((uint64_t{1} << ((head.highs - at) & 63)) - 1) | -uint64_t{head.highs - at >= 64};
     const uint64_t third = (ones & (ones - 1)) & ((ones & (ones - 1)) - 1);
-    if (unlikely((third & (third - 1)) == 0)) return Shortcut::undecided;
+    if (FPSTORE_UNLIKELY((third & (third - 1)) == 0)) return Shortcut::undecided;
     const uint64_t low_mask = (uint64_t{1} << head.low_bits) - 1, first = head.high + at - index;
     uint32_t low_at = kHighsAt + head.highs + index * head.low_bits;
     uint64_t values[kFew];
@@ -168,7 +168,7 @@ struct EliasFanoBlocks : Isa {
       values[k] = high_part << shift | (bits_from(p, low_at) & low_mask) << kUnused<W>;
       near |= static_cast<unsigned>(Isa::count_ones(values[k] ^ base) <= out.options.radius) << k;
     }
-    if (unlikely(values[kFew - 1] <= item.last)) return Shortcut::undecided;
+    if (FPSTORE_UNLIKELY(values[kFew - 1] <= item.last)) return Shortcut::undecided;
     for (; near; near &= near - 1) {
       const unsigned k = static_cast<unsigned>(__builtin_ctz(near));
       if (!item.has_prefix(values[k])) continue;

@@ -75,7 +75,7 @@ inline Status choose_blocks(Locating<typename Blocks::W>* group,
                (t.directory_bits ? leading_word(group->targets[i]) >> (64 - t.directory_bits) : 0));
   }
   for (unsigned i = 0; i < n; ++i) {
-    if (unlikely(!directory_range(t, leading_word(group->targets[i]), low + i, high + i)))
+    if (FPSTORE_UNLIKELY(!directory_range(t, leading_word(group->targets[i]), low + i, high + i)))
       return bad_directory(t, high[i], group->fault);
     fetch_line(t.keys + low[i]);
     fetch_line(t.keys + low[i] + 8);
@@ -83,10 +83,10 @@ inline Status choose_blocks(Locating<typename Blocks::W>* group,
   group->count = 0;
   for (unsigned i = 0; i < n; ++i) {
     uint64_t b = find_block<Blocks>(t, leading_word(group->targets[i]), low[i], high[i]);
-    if (unlikely(!encloses(t, b, leading_word(group->targets[i]))))
+    if (FPSTORE_UNLIKELY(!encloses(t, b, leading_word(group->targets[i]))))
       return bad_directory(t, high[i], group->fault);
     if constexpr (W::kWide) {
-      TRY(pass_ties<Blocks>(t, group->targets[i], group->work, &b, group->fault));
+      FPSTORE_TRY(pass_ties<Blocks>(t, group->targets[i], group->work, &b, group->fault));
     }
     blocks[i] = UINT64_MAX;
     if (b < t.block_count) {
@@ -96,7 +96,7 @@ inline Status choose_blocks(Locating<typename Blocks::W>* group,
       continue;
     }
     // Nothing is that large, if the last key is right: its block's checksum says so.
-    TRY(Blocks::check(t, b - 1, group->fault));
+    FPSTORE_TRY(Blocks::check(t, b - 1, group->fault));
   }
   return Status::ok;
 }
@@ -126,14 +126,14 @@ inline Status look_inside(const Locating<typename Blocks::W>& group, uint64_t* b
     const unsigned batch = group.count - i < kWays ? group.count - i : kWays;
     for (unsigned j = 0; j < batch; ++j) units[j] = {&t, blocks[group.waiting[i + j]], {}};
     unsigned bad;
-    TRY(Blocks::open(units, batch, group.work, &bad, group.fault));
+    FPSTORE_TRY(Blocks::open(units, batch, group.work, &bad, group.fault));
     for (unsigned j = 0; j < batch; ++j) {
       const unsigned k = group.waiting[i + j];
       const uint64_t b = blocks[k];
       const auto& target = group.targets[k];
-      if (unlikely(!key_is_last<W>(units[j]))) return bad_key(t, b, t.keys[b], group.fault);
+      if (FPSTORE_UNLIKELY(!key_is_last<W>(units[j]))) return bad_key(t, b, t.keys[b], group.fault);
       Cursor c;
-      if (unlikely(!Blocks::find(units[j], group.work, j, leading_word(target), &c)))
+      if (FPSTORE_UNLIKELY(!Blocks::find(units[j], group.work, j, leading_word(target), &c)))
         return bad_key(t, b, leading_word(target), group.fault);
       if (is_there<Blocks>(units[j], group.work, j, target, &c))
         ranks[k] = c.index;
@@ -159,7 +159,7 @@ Status locate_in_blocks(const TableView& t, const Queries& fingerprints, uint64_
   Locating<W> group{t, work, fault, {}, {}, 0};
   for (size_t i = 0; i < n; i += kGroup) {
     const unsigned batch = n - i < kGroup ? static_cast<unsigned>(n - i) : kGroup;
-    if (unlikely(should_stop(stop, batch * kBlockWork))) return interrupted(fault);
+    if (FPSTORE_UNLIKELY(should_stop(stop, batch * kBlockWork))) return interrupted(fault);
     Status status = choose_blocks<Blocks>(&group, rows<typename W::Row>(fingerprints.words) + i,
                                           batch, blocks + i);
     if (status == Status::ok) status = look_inside<Blocks>(group, blocks + i, ranks + i);

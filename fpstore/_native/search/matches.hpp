@@ -52,7 +52,8 @@ inline bool emit(const Emitter<W>& out, const Item<W>& item, uint64_t leading, u
       if (ones(difference & *rows<typename W::Row>(earlier->condition)) <= earlier->flips)
         return true;
   }
-  if (unlikely(out.options.places != nullptr)) note(out.options.places, item.probe->table, place);
+  if (FPSTORE_UNLIKELY(out.options.places != nullptr))
+    note(out.options.places, item.probe->table, place);
   // The fingerprint is made from the entry: reading the query would often wait for memory.
   return push(out.sink, apply(item.probe->table->inverse, entry), item.index, distance);
 }

@@ -25,14 +25,14 @@ inline Status set_range(Item<W>* item, uint64_t b, ProbeState<W>* state) {
   const TableView& t = *item->probe->table;
   item->first = b;
   item->end = b + 1;
-  if (unlikely(b == t.block_count)) {
+  if (FPSTORE_UNLIKELY(b == t.block_count)) {
     // Nothing is that large, if the last key is right: its block's checksum says so.
     ++state->counters->blocks;
     state->at_fault = item->probe;
     item->end = b;
     return Blocks::check(t, b - 1, state->fault);
   }
-  if (likely(!item->has_prefix(t.keys[b]) || b + 1 == t.block_count)) return Status::ok;
+  if (FPSTORE_LIKELY(!item->has_prefix(t.keys[b]) || b + 1 == t.block_count)) return Status::ok;
   // Above 64 bits, several keys may begin with the last word that has the prefix: the block behind
   // them ends the range.
   if (W::kWide && item->last == ~uint64_t{0}) {
@@ -40,15 +40,16 @@ inline Status set_range(Item<W>* item, uint64_t b, ProbeState<W>* state) {
     return Status::ok;
   }
   const uint64_t behind = item->last + W::kWide;
-  if (likely(t.keys[b + 1] >= behind)) {
+  if (FPSTORE_LIKELY(t.keys[b + 1] >= behind)) {
     item->end = b + 2;
     return Status::ok;
   }
   uint64_t low, high;
-  if (unlikely(!directory_range(t, behind, &low, &high))) return bad_directory(*item, state);
+  if (FPSTORE_UNLIKELY(!directory_range(t, behind, &low, &high)))
+    return bad_directory(*item, state);
   if (low < b) low = b;
   const uint64_t e = find_block<Blocks>(t, behind, low, high < low ? low : high);
-  if (unlikely(!encloses(t, e, behind))) return bad_directory(*item, state);
+  if (FPSTORE_UNLIKELY(!encloses(t, e, behind))) return bad_directory(*item, state);
   item->end = e == t.block_count ? e : e + 1;
   return Status::ok;
 }
@@ -58,7 +59,7 @@ template <class Blocks, class W = typename Blocks::W>
 inline Status find_range(Item<W>* item, ProbeState<W>* state) {
   const TableView& t = *item->probe->table;
   const uint64_t b = find_block<Blocks>(t, item->target, item->first, item->end);
-  if (unlikely(!encloses(t, b, item->target))) return bad_directory(*item, state);
+  if (FPSTORE_UNLIKELY(!encloses(t, b, item->target))) return bad_directory(*item, state);
   return set_range<Blocks>(item, b, state);
 }
 
@@ -71,7 +72,7 @@ struct BlockFeeder {
 
   template <class Blocks>
   Status look(uint64_t b, const Item<W>& item) {
-    if (unlikely(b - item.first >= kFetchBlocks)) {
+    if (FPSTORE_UNLIKELY(b - item.first >= kFetchBlocks)) {
       prefetch_block(*item.probe->table, b);
       if (state->fetch)
         ask_ahead(block_at(*item.probe->table, b), item.probe->table->block_bytes, state);
@@ -92,7 +93,7 @@ template <class Blocks, class W = typename Blocks::W>
 inline Status read_plainly(const Item<W>* items, unsigned n, BlockFeeder<W>* to) {
   for (const Item<W>* item = items; item < items + n; ++item)
     for (uint64_t b = item->first; b < item->end; ++b) {
-      TRY(to->template look<Blocks>(b, *item));
+      FPSTORE_TRY(to->template look<Blocks>(b, *item));
     }
   return Status::ok;
 }
@@ -253,7 +254,7 @@ class Pipeline {
     for (unsigned i = 0; i < counts_[group(age)]; ++i) {
       Item<W>* const item = items + i;
       const TableView& t = *item->probe->table;
-      if (unlikely(!directory_range(t, item->target, &item->first, &item->end)))
+      if (FPSTORE_UNLIKELY(!directory_range(t, item->target, &item->first, &item->end)))
         return bad_directory(*item, state_);
       fetch_line(t.keys + item->first);
       fetch_line(t.keys + item->first + 8);
@@ -270,7 +271,7 @@ class Pipeline {
     Item<W>* const items = groups_[group(age)];
     const unsigned n = counts_[group(age)];
     for (unsigned i = 0; i < n; ++i) {
-      TRY(find_range<Blocks>(items + i, state_));
+      FPSTORE_TRY(find_range<Blocks>(items + i, state_));
     }
     return Status::ok;
   }
@@ -319,7 +320,8 @@ class Pipeline {
   // A look-up whose places are reached without decoding. Of a query's look-ups with bits flipped,
   // several often end in one block.
   Status read_reached(const Item<W>& item) {
-    if (unlikely(should_stop(out_.options.stop, kBlockWork))) return interrupted(state_->fault);
+    if (FPSTORE_UNLIKELY(should_stop(out_.options.stop, kBlockWork)))
+      return interrupted(state_->fault);
     const TableView* const t = item.probe->table;
     for (uint64_t b = item.first; b < item.end; ++b) {
       Status status = Status::ok;
@@ -333,7 +335,7 @@ class Pipeline {
         status = expects_many<Blocks>(*item.probe)
                      ? look_at_all<Blocks>(out_, item, opened_, 0, state_)
                      : look_into<Blocks>(out_, item, opened_, 0, state_);
-      if (unlikely(status != Status::ok)) {
+      if (FPSTORE_UNLIKELY(status != Status::ok)) {
         state_->at_fault = item.probe;
         opened_.table = nullptr;
         return status;

@@ -55,7 +55,7 @@ inline Status feed_plainly(const Feeder<Blocks>& from, size_t query_count) {
     permute_rows(p.table->forward, from.queries + first, bases, n);
     for (size_t i = 0; i < n; ++i)
       for (uint64_t v = 0; v < p.variant_count; ++v) {
-        TRY(from.add(first + i, bases[i], v));
+        FPSTORE_TRY(from.add(first + i, bases[i], v));
       }
   }
   return Status::ok;
@@ -282,7 +282,7 @@ class SortedFeeder {
         room_.window[count_++] = ((leading_word(room_.bases[i]) & feeder_.mask) ^ variant) | i;
       queries.first += n;
       if (count_ < room_.most) continue;
-      TRY(look_up(depth));
+      FPSTORE_TRY(look_up(depth));
     }
     return Status::ok;
   }
@@ -304,7 +304,7 @@ class SortedFeeder {
     if (order_ == Order::sorted) return Sweep<Blocks>(out_, lookups, state_).run();
     for (uint64_t i = 0; i < lookups.count; ++i) {
       const uint64_t place = lookups.place(i);
-      TRY(feeder_.add_at(room_.numbers[place], room_.bases[place], lookups.target(i)));
+      FPSTORE_TRY(feeder_.add_at(room_.numbers[place], room_.bases[place], lookups.target(i)));
     }
     return Status::ok;
   }

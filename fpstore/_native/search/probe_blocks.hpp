@@ -41,7 +41,8 @@ template <class W>
 inline void fetch_block(const Item<W>& item, uint64_t b, ProbeState<W>* state) {
   const TableView& t = *item.probe->table;
   prefetch_block(t, b);
-  if (unlikely(state->fetch) && b < t.block_count) ask_ahead(block_at(t, b), t.block_bytes, state);
+  if (FPSTORE_UNLIKELY(state->fetch) && b < t.block_count)
+    ask_ahead(block_at(t, b), t.block_bytes, state);
 }
 
 // The first blocks of a look-up.
@@ -151,7 +152,7 @@ inline Status filter_expanded(const Emitter<W>& out, const Reading<OpenBlock, W>
     }
     state->at_fault = &probe;
     LeadingWords entries;
-    TRY(expand_block<Blocks>(read, j, &entries, state));
+    FPSTORE_TRY(expand_block<Blocks>(read, j, &entries, state));
     for (const Unit<W>* u = r.starts[j]; u < r.starts[j + 1]; ++u) {
       state->counters->candidates += read.head.count;
       if (!Blocks::filter_values(out, *u->item, entries,
@@ -175,7 +176,8 @@ inline Status filter_sought(const Emitter<W>& out, const Seek<typename Blocks::O
       const Item<W>& item = *sought[i + j]->item;
       const uint64_t b = sought[i + j]->block;
       state->at_fault = item.probe;
-      if (unlikely(!fine[j])) return bad_key(*item.probe->table, b, item.target, state->fault);
+      if (FPSTORE_UNLIKELY(!fine[j]))
+        return bad_key(*item.probe->table, b, item.target, state->fault);
       if (!filter_from<Blocks>(out, item, seeks[i + j], cursors[j], state))
         return no_memory(state->fault);
     }
@@ -192,19 +194,19 @@ inline Status run_units(const Emitter<W>& out, unsigned n, ProbeState<W>* state)
   uint64_t counted = state->counters->candidates;
   for (const Unit<W>* units = state->units; units < stop;) {
     units = gather<Blocks>(units, stop, &r);
-    if (unlikely(should_stop(out.options.stop,
-                             r.count * kBlockWork + state->counters->candidates - counted)))
+    if (FPSTORE_UNLIKELY(should_stop(out.options.stop,
+                                     r.count * kBlockWork + state->counters->candidates - counted)))
       return interrupted(state->fault);
     counted = state->counters->candidates;
     unsigned bad = 0, count = 0;
     Status status = Blocks::open(r.reads, r.count, *state->work, &bad, state->fault);
-    if (unlikely(status != Status::ok)) {
+    if (FPSTORE_UNLIKELY(status != Status::ok)) {
       state->at_fault = r.starts[bad]->item->probe;
       return status;
     }
     fetch_rest(state);
-    TRY(filter_expanded<Blocks>(out, r, seeks, sought, &count, state));
-    TRY(filter_sought<Blocks>(out, seeks, sought, count, state));
+    FPSTORE_TRY(filter_expanded<Blocks>(out, r, seeks, sought, &count, state));
+    FPSTORE_TRY(filter_sought<Blocks>(out, seeks, sought, count, state));
   }
   return Status::ok;
 }
@@ -215,7 +217,7 @@ inline Status look_at_all(const Emitter<W>& out, const Item<W>& item,
                           const typename Blocks::OpenBlock& unit, unsigned k,
                           ProbeState<W>* state) {
   LeadingWords entries;
-  TRY(expand_block<Blocks>(unit, k, &entries, state));
+  FPSTORE_TRY(expand_block<Blocks>(unit, k, &entries, state));
   state->counters->candidates += entries.n;
   return Blocks::filter_values(out, item, entries, Blocks::lower_bound(entries, item.target))
              ? Status::ok
@@ -229,12 +231,12 @@ inline Status look_into(const Emitter<W>& out, const Item<W>& item,
   if constexpr (Blocks::kReached) {
     state->counters->candidates += kFew;
     const Shortcut few = Blocks::filter_few(out, item, unit);
-    if (likely(few == Shortcut::done)) return Status::ok;
+    if (FPSTORE_LIKELY(few == Shortcut::done)) return Status::ok;
     if (few == Shortcut::no_memory) return no_memory(state->fault);
     if (is_whole(*item.probe, unit.block)) return look_at_all<Blocks>(out, item, unit, k, state);
   }
   Cursor c;
-  if (unlikely(!Blocks::find(unit, *state->work, k, item.target, &c))) {
+  if (FPSTORE_UNLIKELY(!Blocks::find(unit, *state->work, k, item.target, &c))) {
     state->at_fault = item.probe;
     return bad_key(*unit.table, unit.block, item.target, state->fault);
   }

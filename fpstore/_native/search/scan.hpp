@@ -18,7 +18,7 @@ Status scan_blocks(const TableView& t, const BlockRange& range, const Queries& q
   const Status status = each_block<Blocks>(
       t, range, fault, [&](const typename Blocks::OpenBlock& unit, const uint64_t* values) {
         const uint32_t count = unit.head.count;
-        if (unlikely(should_stop(options.stop, kBlockWork + count * queries.count)))
+        if (FPSTORE_UNLIKELY(should_stop(options.stop, kBlockWork + count * queries.count)))
           return interrupted(fault);
         const LeadingWords entries{values, rest_at<W>(block_at(t, unit.block), unit.head, 0), count,
                                    unit.block};

@@ -48,7 +48,7 @@ class Sweep {
       for (; n < Blocks::kTogether; ++n) {
         if (low == high) {
           if (high == lookups_.count) break;
-          TRY(find(lookups_.target(high)));
+          FPSTORE_TRY(find(lookups_.target(high)));
         }
         // All that is left is greater than the last key, of which a block says that it is right.
         if (at_ == t_.block_count) break;
@@ -69,7 +69,7 @@ class Sweep {
       if (n) {
         const Status status = read(n);
         check_.finish();
-        if (unlikely(status != Status::ok)) return status;
+        if (FPSTORE_UNLIKELY(status != Status::ok)) return status;
       }
       if (at_ == t_.block_count && (low < lookups_.count)) {
         ++state_->counters->blocks;
@@ -89,11 +89,11 @@ class Sweep {
     uint64_t b = at_ + Blocks::count_below(t_.keys + at_, n, target);
     if (b - at_ == kNearKeys) {
       uint64_t low, high;
-      if (unlikely(!directory_range(t_, target, &low, &high))) return bad(high);
+      if (FPSTORE_UNLIKELY(!directory_range(t_, target, &low, &high))) return bad(high);
       b = find_block<Blocks>(t_, target, low, high);
-      if (unlikely(b < at_)) return bad(high);
+      if (FPSTORE_UNLIKELY(b < at_)) return bad(high);
     }
-    if (unlikely(!encloses(t_, b, target))) return bad(b);
+    if (FPSTORE_UNLIKELY(!encloses(t_, b, target))) return bad(b);
     at_ = b;
     return Status::ok;
   }
@@ -108,7 +108,7 @@ class Sweep {
     uint64_t b = fetched_ > at_ ? fetched_ : at_;
     for (; b < t_.block_count && b <= at_ + kBlocksAhead; ++b) {
       prefetch_block(t_, b);
-      if (unlikely(state_->fetch)) ask_ahead(block_at(t_, b), t_.block_bytes, state_);
+      if (FPSTORE_UNLIKELY(state_->fetch)) ask_ahead(block_at(t_, b), t_.block_bytes, state_);
     }
     fetched_ = b;
   }
@@ -117,7 +117,7 @@ class Sweep {
     unsigned bad = 0;
     uint64_t uses = 0;
     for (unsigned k = 0; k < n; ++k) uses += high_[k] - low_[k];
-    if (unlikely(should_stop(out_.options.stop, n * kBlockWork + uses * kLookupWork)))
+    if (FPSTORE_UNLIKELY(should_stop(out_.options.stop, n * kBlockWork + uses * kLookupWork)))
       return interrupted(state_->fault);
     Status status = Blocks::open(units_, n, *state_->work, &bad, state_->fault);
     for (unsigned k = 0; k < n && status == Status::ok; ++k) {
@@ -139,10 +139,10 @@ class Sweep {
   // Compares what has the prefixes of the look-ups in an expanded block.
   Status expand(unsigned k) {
     LeadingWords entries;
-    TRY(expand_block<Blocks>(units_[k], k, &entries, state_));
+    FPSTORE_TRY(expand_block<Blocks>(units_[k], k, &entries, state_));
     state_->counters->candidates += (high_[k] - low_[k]) * entries.n;
     for (uint64_t i = low_[k]; i < high_[k]; i += kChunk)
-      if (unlikely(!filter(i, high_[k] - i < kChunk ? high_[k] : i + kChunk, entries)))
+      if (FPSTORE_UNLIKELY(!filter(i, high_[k] - i < kChunk ? high_[k] : i + kChunk, entries)))
         return no_memory(state_->fault);
     return Status::ok;
   }
@@ -167,14 +167,15 @@ class Sweep {
       count += static_cast<unsigned>(near) | static_cast<unsigned>(more);
     }
     for (unsigned c = 0; c < count; ++c)
-      if (unlikely(!Blocks::filter_values(out_, item(left[c]), entries, places[c]))) return false;
+      if (FPSTORE_UNLIKELY(!Blocks::filter_values(out_, item(left[c]), entries, places[c])))
+        return false;
     return true;
   }
 
   // Finds the place of each look-up.
   Status look(unsigned k) {
     for (uint64_t i = low_[k]; i < high_[k]; ++i) {
-      TRY(look_into<Blocks>(out_, item(i), units_[k], k, state_));
+      FPSTORE_TRY(look_into<Blocks>(out_, item(i), units_[k], k, state_));
     }
     return Status::ok;
   }

@@ -4,7 +4,7 @@
 #include "format/huffman_block.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 // A bit writer, most significant bit first, without branches: whole bytes are stored as they fill,
 // so fewer than eight bits are pending, at the top of word.
@@ -326,5 +326,5 @@ size_t encode(Encoder* e, const uint64_t* words, size_t n, const EncodedBlocks& 
   return closed;
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

@@ -4,7 +4,7 @@
 #include "format/elias_fano_block.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 // Bits of both streams of count entries behind a key, of which the last is known, or more than any
 // block has.
@@ -71,5 +71,5 @@ inline void write_elias_fano(const Encoder& e, uint8_t* out) {
   }
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

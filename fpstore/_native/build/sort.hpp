@@ -13,7 +13,7 @@
 #endif
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 template <class Row>
 struct Pair {
@@ -309,11 +309,11 @@ void sort_pairs(uint64_t* pairs, uint64_t* tmp, size_t n, Stopper* stop) {
 }
 
 template <unsigned Words>
-void permute_rows(const Permutation& p, const Wide<Words>* in, Wide<Words>* out, size_t n) {
+inline void permute_rows(const Permutation& p, const Wide<Words>* in, Wide<Words>* out, size_t n) {
   for (size_t i = 0; i < n; ++i) out[i] = apply(p, in[i]);
 }
 
-void permute_rows(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n) {
+inline void permute_rows(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n) {
   memset(out, 0, n * sizeof *out);
   for (size_t start = 0; start < n; start += 512) {
     const size_t stop = start + 512 < n ? start + 512 : n;
@@ -508,5 +508,5 @@ size_t permute_select(const Permutation& p, const uint64_t* in, uint64_t* out, s
   return kept;
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

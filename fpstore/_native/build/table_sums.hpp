@@ -5,7 +5,7 @@
 #include "format/xxh64.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 template <class Row>
 size_t histogram(const uint64_t* words, size_t n, uint64_t counts[kSymbols]) {
@@ -38,5 +38,5 @@ uint64_t digest(const Permutation& inverse, const uint64_t* words, size_t n) {
   return sum;
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

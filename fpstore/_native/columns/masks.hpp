@@ -4,7 +4,7 @@
 #include <cstdint>
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 inline uint32_t first_mask(unsigned ones) { return (uint32_t{1} << ones) - 1; }
 
@@ -15,5 +15,5 @@ inline uint32_t next_mask(uint32_t mask, uint32_t end) {
   return carried | (mask ^ carried) >> 2 >> __builtin_ctz(mask);
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

@@ -4,7 +4,7 @@
 #include "columns/view.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 constexpr unsigned kTagsAtOnce = 512;
 
@@ -54,5 +54,5 @@ struct PortableTags {
   }
 };
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

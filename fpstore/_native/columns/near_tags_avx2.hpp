@@ -4,7 +4,7 @@
 #include "columns/near_tags.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 // What the bits of 16 tags are counted with; the mask is part of what takes half bytes apart.
 struct TagCounter {
@@ -111,5 +111,5 @@ struct Avx2Tags : PortableTags {
   }
 };
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

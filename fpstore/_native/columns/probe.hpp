@@ -6,7 +6,7 @@
 #include "isa/kernels.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 constexpr unsigned kQueryBits =
     20;  // the low bits of a query's head, which has no more than 44 bits, tell which query it is
@@ -382,5 +382,5 @@ size_t near_rows(const uint8_t* rows, size_t n, const uint64_t* query, unsigned 
   return count;
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

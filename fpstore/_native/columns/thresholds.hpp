@@ -5,7 +5,7 @@
 #include "columns/request.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 constexpr unsigned kCounted =
     3;  // larger thresholds are never counted in the directory, only estimated
@@ -87,5 +87,5 @@ inline Status choose_thresholds(const Ring& ring, const uint32_t* buckets, unsig
   return Status::ok;
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

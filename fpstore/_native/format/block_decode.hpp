@@ -4,7 +4,7 @@
 #include "format/workspace.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 constexpr uint32_t kAheadBytes = 1 << 13;
 
@@ -82,5 +82,5 @@ Status decode_all(const TableView& t, const BlockRange& range, Decoded* to, Faul
   return full ? Status::ok : status;
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

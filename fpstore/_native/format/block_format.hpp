@@ -6,7 +6,7 @@
 #include "format/table_view.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 constexpr unsigned kWays = 4;  // blocks opened side by side: one alone would wait for its own loads
 
@@ -95,5 +95,5 @@ struct Cursor {
   uint64_t value;
 };
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

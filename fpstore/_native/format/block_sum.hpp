@@ -4,7 +4,7 @@
 #include "format/xxh64.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 constexpr unsigned kSumLanes = 8;
 constexpr uint64_t kSumStep =
@@ -48,5 +48,5 @@ inline uint32_t block_sum(const uint8_t* p, uint32_t bytes, uint64_t seed) {
   return fold_lanes(lanes, seed);
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

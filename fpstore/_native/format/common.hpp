@@ -9,6 +9,12 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "fpstore maps its files as they are, little-endian: it cannot be built for a "
               "big-endian processor");
 
+// What each instruction set compiles for itself is in a namespace of its name, which sources.txt
+// defines for its file; every other file runs on the baseline.
+#ifndef FPSTORE_ISA
+#define FPSTORE_ISA scalar
+#endif
+
 namespace fpstore {
 
 // Limits fixed by format version 1 (docs/format.md). Every length read from a file is bounded by
@@ -79,9 +85,9 @@ static inline Status no_memory(Fault* fault) {
   return (*fault = Fault{Status::out_of_memory}).status;
 }
 
-// The helpers of the headers are static, never only inline: of functions with one name the linker
-// keeps one, and that might be the one compiled for an instruction set that this machine lacks
-// (tools/unoptimized looks for them).
+// A helper outside the namespace of an instruction set is static, never only inline: of functions
+// with one name the linker keeps one, and that might be the one compiled for an instruction set
+// that this machine lacks (tools/unoptimized looks for them).
 
 static inline uint64_t load64be(const uint8_t* p) {
   uint64_t x;

@@ -4,7 +4,7 @@
 #include "format/workspace.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 // What a block's header and the keys around it say, checked: both streams lie inside the block.
 struct EliasFanoHead {
@@ -143,5 +143,5 @@ inline bool advance(const uint8_t* p, const EliasFanoHead& head, Cursor* c) {
   return false;
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

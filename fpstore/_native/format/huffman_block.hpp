@@ -4,7 +4,7 @@
 #include "format/workspace.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 // What a block's header says, checked: entry count, where the tails start, and where the bits end:
 // there stand the words behind the leading ones, of all entries.
@@ -236,5 +236,5 @@ inline Status load_codes(Unread<HuffmanHead>* units, unsigned n, uint8_t* const*
   return bad_bits(units[*bad].block, head.end * 8, head.tail_at, fault);
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

@@ -4,7 +4,7 @@
 #include "isa/runtime.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 // What a block of this size can hold, whatever its codec: an entry takes at least one bit.
 inline uint32_t most_entries(uint32_t block_bytes) {
@@ -45,5 +45,5 @@ class Workspace {
   size_t bytes_;
 };
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

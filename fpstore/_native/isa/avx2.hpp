@@ -4,7 +4,7 @@
 #include "isa/portable.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 template <class Width_>
 struct Avx2 : Portable<Width_> {
@@ -257,5 +257,5 @@ struct Avx2 : Portable<Width_> {
   }
 };
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

@@ -4,7 +4,7 @@
 #include "isa/avx2.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 // The eight bits of a mask as a number; a plain conversion is not safe. GCC 12 merges it with the
 // comparison that made the mask, and splits what it merged into one that writes the low byte of the
@@ -459,5 +459,5 @@ struct Avx512Tags : Avx2Tags {
   }
 };
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

@@ -1,6 +1,5 @@
-// The kernels of one instruction set. Each target_*.cpp compiles them for its own, and nothing of
-// them is seen outside it: of what two objects share the linker keeps one, and that might be the
-// one that this machine cannot run.
+// The kernels of one instruction set. Each target_*.cpp compiles them in its own namespace: of what
+// two objects share the linker keeps one, and that might be the one that this machine cannot run.
 #pragma once
 #include "build/block_encode.hpp"
 #include "build/sort.hpp"
@@ -18,7 +17,7 @@
 #include "text/minima.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 // The kernels that read blocks, by the codec of the table.
 template <class Isa>
@@ -98,5 +97,5 @@ constexpr KernelSets make_sets(const char* name) {
                     lower_minima<Isa<Width<64>>::kVectorBytes, Isa<Width<64>>::kMinimaVectors>};
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

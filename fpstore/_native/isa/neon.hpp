@@ -6,7 +6,7 @@
 #include "isa/portable.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 template <class Width_>
 struct Neon : Portable<Width_> {
@@ -158,5 +158,5 @@ struct NeonTags : PortableTags {
   }
 };
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

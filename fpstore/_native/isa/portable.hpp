@@ -5,7 +5,7 @@
 #include "search/seek.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 // Of each byte, the places of its set bits, ascending, less how many are set before: by how much
 // high parts grow; and how many bits are not set, four times: by how much they grow behind it. Four
@@ -238,5 +238,5 @@ struct Portable {
   }
 };
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

@@ -4,7 +4,7 @@
 #include "pairs/join.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 // The representatives of one set. When there are more than kMostScanned, a row is compared with the
 // latest of these, and with the first that equals it.
@@ -102,5 +102,5 @@ bool group_alike(const AlikeGrouping& grouping, uint64_t* representatives, Group
   return true;
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

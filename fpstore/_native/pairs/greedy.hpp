@@ -4,7 +4,7 @@
 #include "pairs/join.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 // In the order of a set, a row that is farther than the radius from all representatives before it
 // becomes one. Each other row is in the group of the representative that is nearest to it, the
@@ -50,5 +50,5 @@ bool group_rows(const Grouping& sets, uint64_t* representatives, Stopper* stop) 
   return true;
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

@@ -4,7 +4,7 @@
 #include "pairs/join.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 // Compares every two rows of a group that have not the same label, and gives those that lie within
 // the radius one label, which they share with all that are linked with them. Writes the members of
@@ -29,5 +29,5 @@ uint64_t link_group(const uint64_t* group, const uint64_t* members, uint64_t n, 
   return count;
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

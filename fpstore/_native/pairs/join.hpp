@@ -5,7 +5,7 @@
 #include "pairs/request.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 constexpr uint64_t kGroupRows = 32;  // rows with the same part, about
 constexpr uint64_t kBucketWork = 8;  // of looking at a bucket, in comparisons of a tag
@@ -224,5 +224,5 @@ bool join_rows(const Join& join, JoinPlace* place, PairSink* sink, Stopper* stop
   return JoinFlow<Isa, W>{join, *place, sink, Pace{stop}, rows<Row>(join.side.rows)}.run();
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

@@ -6,7 +6,7 @@
 #include "pairs/sets.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 constexpr unsigned kManyPairs =
     4;  // pairs of near tags a row from which a group is searched, which looks at fewer
@@ -253,5 +253,5 @@ bool link_rows(const LinkTable& table, LinkPlace* place, PairSink* sink, Stopper
   return LinkFlow<Isa, W>{table, *place, sink, Pace{stop}, rows<Row>(table.rows)}.run();
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

@@ -6,7 +6,7 @@
 #include "search/seek.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 constexpr unsigned kFew = 4;  // entries that a short way to those with a prefix looks at
 
@@ -193,5 +193,5 @@ struct EliasFanoBlocks : Isa {
   }
 };
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

@@ -3,7 +3,7 @@
 #include "search/request.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 constexpr unsigned kGroup =
     64;  // look-ups in flight: enough to cover the memory latency of three dependent stages
@@ -37,5 +37,5 @@ inline bool encloses(const TableView& t, uint64_t b, uint64_t target) {
   return (b == 0 || t.keys[b - 1] < target) && (b == t.block_count || target <= t.keys[b]);
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

@@ -4,7 +4,7 @@
 #include "search/codecs.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 inline Status bad_directory(const TableView& t, uint64_t high, Fault* fault) {
   *fault = Fault{Status::bad_directory, UINT64_MAX, t.block_count, high};
@@ -168,5 +168,5 @@ Status locate_in_blocks(const TableView& t, const Queries& fingerprints, uint64_
   return Status::ok;
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

@@ -4,7 +4,7 @@
 #include "search/sink.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 template <class W>
 struct Emitter {
@@ -89,5 +89,5 @@ inline bool emit(const ScanQuery<W>& q, uint64_t leading, unsigned distance, con
               distance);
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

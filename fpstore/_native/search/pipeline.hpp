@@ -4,7 +4,7 @@
 #include "search/probe_blocks.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 constexpr uint64_t kFetchKeys = 512;
 constexpr uint64_t kFetchBlocks = 2;  // of a look-up, before it reads the first
@@ -358,5 +358,5 @@ class Pipeline {
   Item<W> groups_[kGroups][kGroupItems];
 };
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

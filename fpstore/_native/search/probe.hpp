@@ -4,7 +4,7 @@
 #include "search/sweep.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 constexpr uint64_t kSweepLeast = 1
                                  << 11;  // look-ups in a table, from which on they may share blocks
@@ -383,5 +383,5 @@ Status probe_blocks(const TableProbes& tables, const Queries& queries, const Pro
   return status;
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

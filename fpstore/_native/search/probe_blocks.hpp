@@ -6,7 +6,7 @@
 #include "search/codecs.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 // A block that holds, or may hold, entries for an item.
 template <class W>
@@ -245,5 +245,5 @@ inline Status look_into(const Emitter<W>& out, const Item<W>& item,
   return fine ? Status::ok : no_memory(state->fault);
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

@@ -6,7 +6,7 @@
 #include "search/matches.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 template <class Blocks>
 Status scan_blocks(const TableView& t, const BlockRange& range, const Queries& queries,
@@ -61,5 +61,5 @@ size_t within_radius(const uint64_t* keys, size_t n, const uint64_t* query, unsi
   }
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

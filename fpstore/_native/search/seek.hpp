@@ -3,7 +3,7 @@
 #include "format/huffman_block.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 // Finds the first entry >= target from the codes alone, reading a tail only where the first
 // differing bit is that of the target itself (at most one per leading bit): while an entry e <
@@ -48,5 +48,5 @@ struct Seek {
   uint64_t target;
 };
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

@@ -4,7 +4,7 @@
 #include "search/pipeline.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 constexpr uint64_t kNearKeys = 16;   // among which the next block is mostly found
 constexpr unsigned kIndexBits = 24;  // the low bits of a word tell whose look-up it is
@@ -190,5 +190,5 @@ class Sweep {
   uint64_t low_[Blocks::kTogether], high_[Blocks::kTogether];  // the look-ups of each
 };
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

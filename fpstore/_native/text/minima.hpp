@@ -5,7 +5,7 @@
 #include "text/minima_request.hpp"
 
 namespace fpstore {
-namespace {
+inline namespace FPSTORE_ISA {
 
 // kVectors vectors of values, and the factors and terms of as many functions, stay in registers
 // while all features pass. A compiler that has no vectors of kBytes takes them apart, and is many
@@ -30,5 +30,5 @@ void lower_minima(const HashFunctions& functions, const uint32_t* features, size
   }
 }
 
-}  // namespace
+}  // namespace FPSTORE_ISA
 }  // namespace fpstore

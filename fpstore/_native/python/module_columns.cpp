@@ -209,7 +209,6 @@ struct ColumnProber : AnyProber {
 
   unsigned width() const override { return tables[0]->header.width; }
   bool finds_rows() const override { return rows != nullptr; }
-  bool is_brief() const override { return false; }
   const std::string& path_of(const Fault& fault) const override {
     return fault.table < tables.size() ? tables[fault.table]->path : rows->path;
   }

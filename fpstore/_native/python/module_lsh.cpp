@@ -90,13 +90,12 @@ class ItemProber {
     Fault fault;
     Status status;
     {
-      BrieflyReleasedGil released;
+      ReleasedGil released;
       ProbeCounters counters;
       Stopper stopping = stopper(nullptr);
       ProbeOptions options{width};
       options.stop = &stopping;
       status = prober.search_few(queries, options, sink, &counters, &fault);
-      if (counters.fetches || counters.blocks > kBriefBlocks) released.was_long();
     }
     if (status != Status::ok) raise_fault(fault, prober.path_of(fault), Part::block);
     if (!changes.delta) return;

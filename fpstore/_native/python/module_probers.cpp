@@ -86,12 +86,6 @@ struct Prober : AnyProber {
   unsigned width() const override { return tables.empty() ? 64 : tables[0]->width; }
   unsigned words() const { return words_of(width()); }
   bool finds_rows() const override { return false; }
-  bool is_brief() const override {
-    double opened = 0;  // blocks, about
-    for (const TableProbe& probe : probes)
-      opened += static_cast<double>(probe.variant_count) * probe.passing;
-    return !scans() && opened <= kBriefBlocks;
-  }
   // Whether a look-up reads its whole table anyway.
   bool scans() const {
     return probes.size() == 1 && probes[0].prefix_bits == 0 && probes[0].variant_count == 1;

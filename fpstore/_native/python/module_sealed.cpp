@@ -20,12 +20,9 @@ nb::list copies_of(const Values& values) {
 
 nb::object get(const SealedFile& file, nb::handle key, std::optional<uint64_t> number) {
   const OneRow row(key, file.key_words());
-  SealedFile::Value value;
-  {
-    BrieflyReleasedGil released;  // its pages may come from a disk
-    value = file.find(row.words, number.value_or(SealedFile::kNoNumber));
-  }
-  return copy_of(value);
+  // its pages may come from a disk
+  return copy_of(
+      without_gil([&] { return file.find(row.words, number.value_or(SealedFile::kNoNumber)); }));
 }
 
 nb::list get_many(const SealedFile& file, Rows keys, Words numbers,

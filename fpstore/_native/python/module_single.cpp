@@ -109,7 +109,6 @@ class SingleProber {
         blocks_(dynamic_cast<const Table*>(identity_)),
         ids_(nb::cast<const SealedFile*>(ids)),
         radius_(radius),
-        is_brief_(prober_->is_brief()),
         match_(std::move(match_type), &PyTuple_Type),
         list_(std::move(list_type), &PyList_Type) {
     need(words_of(prober_->width()) == words(), "tables of several widths");
@@ -127,22 +126,14 @@ class SingleProber {
     bool with_ids = true;
     ProbeCounters counters;
     Status status;
-    const auto ask = [&] {
+    {
+      ReleasedGil released;
       status = search(row.words, room, &counters, &fault, &path);
-      if (status != Status::ok) return;
       try {
-        with_ids = find_ids(room);
+        with_ids = status == Status::ok && find_ids(room);
       } catch (const SealedError&) {
         with_ids = false;
       }
-    };
-    if (is_brief_) {
-      BrieflyReleasedGil released;
-      ask();
-      if (counters.fetches || counters.blocks > kBriefBlocks) released.was_long();
-    } else {
-      ReleasedGil released;
-      ask();
     }
     prober_->tell_damage();
     if (status != Status::ok) raise_fault(fault, path ? *path : "", identity_->part);
@@ -298,7 +289,6 @@ class SingleProber {
   const Table* blocks_;  // the identity table, if it is one of blocks
   const SealedFile* ids_;
   unsigned radius_;
-  bool is_brief_;  // a few look-ups, not a scan
   Maker match_, list_;
 };
 

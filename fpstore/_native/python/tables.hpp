@@ -75,8 +75,6 @@ class Table : public AnyTable {
   }
 };
 
-constexpr uint64_t kBriefBlocks = 1 << 7;  // a probe that reads no more of them takes microseconds
-
 // The tables of a design, as a single probe asks them. Only tell_damage() needs the GIL.
 class AnyProber {
  public:
@@ -84,7 +82,6 @@ class AnyProber {
   virtual unsigned width() const = 0;
   // Whether what is found are the numbers of rows in the identity table, not fingerprints.
   virtual bool finds_rows() const = 0;
-  virtual bool is_brief() const = 0;
   virtual Status search_few(const Queries& queries, const ProbeOptions& options, Sink* sink,
                             ProbeCounters* counters, Fault* fault) const = 0;
   virtual const std::string& path_of(const Fault& fault) const = 0;

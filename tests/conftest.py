@@ -22,6 +22,7 @@ import fpstore._kernel  # noqa: F401  # before the variable below, which is for 
 
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
 pytest_plugins = [
+    "budget",
     "building",
     "commandline",
     "damage",
@@ -49,8 +50,8 @@ for _number, _handler in (
 
 
 def pytest_configure(config):
-    """Let the default run make no case that it leaves out, and write to memory, where a sync takes no time."""
-    speeds.all_cases = config.option.markexpr != "not slow"
+    """Let runs without slow tests make no slow case, and write to memory, where a sync takes no time."""
+    speeds.all_cases = config.option.markexpr not in ("not slow", "not slow and not full")
     memory = "/dev/shm"
     if (
         not speeds.all_cases
@@ -58,6 +59,11 @@ def pytest_configure(config):
         and shutil.disk_usage(memory).free > 4 << 30
     ):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory)
+
+
+@pytest.hookimpl(tryfirst=True)  # before marks are selected
+def pytest_collection_modifyitems(items):
+    speeds.leave_to_full(items)
 
 
 def pytest_collection_finish():

@@ -1,4 +1,9 @@
-"""Two speeds of one test: a thin sample of its cases by default, and the rest with ``-m slow``."""
+"""Three tiers of tests: quick by default, full with ``-m "not slow"``, and slow with ``-m slow``.
+
+The quick tier has the facts of each subject, with one width outside of tests/kernel. ``full`` and
+``sampled(count)`` mark what it leaves out: sweeps, fault campaigns, and all but a few tests that
+start processes. ``slow`` marks what takes minutes.
+"""
 
 import itertools
 
@@ -8,18 +13,23 @@ import pytest
 all_cases = True
 
 
+def full(*values):
+    """Return a case of a parametrized test that the quick run leaves out."""
+    return pytest.param(*values, marks=pytest.mark.full)
+
+
 def slow(*values):
-    """Return a case of a parametrized test that the default run leaves out."""
+    """Return a case of a parametrized test that the quick run and the full one leave out."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def crossed(*dimensions, share=None):
     """Return all combinations of some values, to parametrize a test with.
 
-    One of each ``share`` is in the default run.
+    One of each ``share`` is not slow.
 
     Without ``share`` it is the size of the smallest dimension. With three or more dimensions each
-    pair of values then comes together in the default run, as long as what is left can make up any
+    pair of values then comes together in the full run, as long as what is left can make up any
     remainder; with two each value comes at least once.
     """
     share = share or min(map(len, dimensions))
@@ -33,5 +43,20 @@ def crossed(*dimensions, share=None):
     return cases
 
 
+def leave_to_full(items):
+    """Mark all but ``count`` cases of each test that has the mark ``sampled(count)`` as full."""
+    cases = {}
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled and not any(item.iter_markers("full")) and not any(item.iter_markers("slow")):
+            cases.setdefault((item.parent, item.originalname, *sampled.args), []).append(item)
+    for (*_, count), all_items in cases.items():
+        quick = {place * len(all_items) // count for place in range(count)}
+        for place, item in enumerate(all_items):
+            if place not in quick:
+                item.add_marker(pytest.mark.full)
+
+
 # in tests outside of the kernel: one word, and several
-SOME_WIDTHS = [slow(32), 64, slow(128), 256]
+SOME_WIDTHS = [slow(32), 64, slow(128), full(256)]
+ALL_WIDTHS = [full(32), 64, full(128), full(256)]

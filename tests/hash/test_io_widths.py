@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from inputs import parse_fingerprint
-from speeds import SOME_WIDTHS
+from speeds import SOME_WIDTHS, full
 from wide import Bits, advice, as_bits, as_uint8, numbers
 
 from fpstore.base.width import Width, order_of, place_of
@@ -328,7 +328,7 @@ def test_digits_of_another_width_are_named():
         assert str(caught.value) == f"{text!r} is not a fingerprint: {reason}"
 
 
-@pytest.mark.parametrize("bits", [64, 128, 256])
+@pytest.mark.parametrize("bits", [64, full(128), full(256)])
 @pytest.mark.parametrize("count", [0, 1, 60])
 def test_the_place_of_a_row_is_where_sorting_would_put_it(bits, count):
     """Many rows share their first words, and some are equal."""

@@ -14,6 +14,7 @@ import pytest
 import xxhash
 from commandline import fine
 from isas import isa  # noqa: F401
+from speeds import ALL_WIDTHS
 
 import fpstore
 from fpstore import InputError, MinHash, SimHash
@@ -75,7 +76,7 @@ def random_text(rng, words):
     return " ".join(f"w{n}" for n in rng.integers(0, 500, words).tolist())
 
 
-@pytest.mark.parametrize("width", [32, 64, 128, 256])
+@pytest.mark.parametrize("width", ALL_WIDTHS)
 def test_sets_are_hashed_as_described(width, isa):  # noqa: F811
     rng = np.random.default_rng(width)
     for words, seed in ((1, 0), (2, 5), (40, 1), (1100, MASK)):

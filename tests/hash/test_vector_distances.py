@@ -12,7 +12,7 @@ import reference_vectors as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from speeds import crossed
+from speeds import ALL_WIDTHS, crossed
 
 from fpstore import BitSample, HyperplaneHash, InputError, Unary
 
@@ -77,7 +77,7 @@ def test_bits_are_balanced_and_independent_of_each_other():
     assert abs(pairs.mean()) < stats.norm.isf(ALPHA / 2) * pairs.std() / math.sqrt(len(pairs))
 
 
-@pytest.mark.parametrize("width", [32, 64, 128, 256])
+@pytest.mark.parametrize("width", ALL_WIDTHS)
 def test_recall_is_the_binomial_distribution(width):
     hasher = HyperplaneHash(dimension=3, width=width)
     for cosine in (-1, -0.3, 0, 0.5, 0.9, 0.999, 1):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import failure, fine, run
-from speeds import slow
+from speeds import full, slow
 from text_tables import texts_of, write
 
 import fpstore
@@ -82,7 +82,7 @@ def test_a_sample_is_random_and_the_same_for_a_seed(corpus):
     assert weights["other"] == first.weights.other == 1 + round(16 * np.log2(10))
 
 
-@pytest.mark.parametrize("width", [slow(32), 64, 256])
+@pytest.mark.parametrize("width", [slow(32), 64, full(256)])
 def test_fingerprints_are_weighed_and_a_store_remembers(corpus, width):
     fine("weights", corpus, "--text-field", "text", "-o", "w.json", "--shingle-size", 2, "-q")
     learnt = SimHash(size=2).learn_weights(COMMON)

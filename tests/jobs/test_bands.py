@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from commandline import failure, run
-from speeds import slow
+from speeds import full, slow
 
 import fpstore
 from fpstore import InputError, MinHash, SimHash
@@ -93,7 +93,7 @@ def connected_by_brute_force(rows, keys, searched, radius):
 
 @pytest.mark.parametrize("held", [1 << 20, 1 << 12])
 @pytest.mark.parametrize("most", [2, 5, 1 << 10])
-@pytest.mark.parametrize("width", [64, 128, 256])
+@pytest.mark.parametrize("width", [64, full(128), full(256)])
 def test_all_pairs_that_share_a_key_are_connected(width, most, held, monkeypatch):
     """By comparing all pairs.
 

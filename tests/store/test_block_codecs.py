@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import failure, fine
+from speeds import full
 
 import fpstore
 from fpstore import CorruptStoreError, InputError, _kernel
@@ -22,7 +23,7 @@ def answers(store):
     return found.lims.tolist(), found.fingerprints.tolist(), found.distances.tolist()
 
 
-@pytest.mark.parametrize("width", [32, 64, 128])
+@pytest.mark.parametrize("width", [full(32), 64, full(128)])
 def test_both_codecs_hold_the_same_and_elias_fano_takes_less(tmp_path, width):
     rows = {32: (FINGERPRINTS >> np.uint64(32)).astype(np.uint32), 64: FINGERPRINTS}.get(width)
     if rows is None:

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from speeds import ALL_WIDTHS
 
 import fpstore
 from fpstore import InputError, Match
@@ -38,7 +39,7 @@ def both(path, start, ids, **options):
 
 @pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("width", [32, 64, 128, 256])
+@pytest.mark.parametrize("width", ALL_WIDTHS)
 def test_many_rows_are_decided_as_row_by_row(tmp_path, width, kind):
     for seed in range(3):
         chance = np.random.default_rng([width, seed])

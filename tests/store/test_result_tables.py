@@ -7,9 +7,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from speeds import ALL_WIDTHS
 
 import fpstore
-from fpstore.base.width import WIDTHS, Width
+from fpstore.base.width import Width
 from fpstore.io.check import check_fingerprints, check_ids
 from fpstore.jobs.joining import PairColumns
 from fpstore.store import snapshot_of
@@ -34,7 +35,7 @@ def plain(values, bits):
 
 
 @pytest.mark.parametrize("ids", ["strings", "integers"])
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", ALL_WIDTHS)
 def test_matches_become_the_same_table_everywhere(tmp_path, bits, ids):
     width, top = Width(bits), 1 << (bits - 1)
     store = made(tmp_path, bits, ids)
@@ -66,7 +67,7 @@ def test_matches_become_the_same_table_everywhere(tmp_path, bits, ids):
     table.validate(full=True)
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", ALL_WIDTHS)
 def test_every_way_to_ask_keeps_the_queries(tmp_path, bits):
     width, top = Width(bits), 1 << (bits - 1)
     asked = width.outside(width.rows([top | 1, 4]))
@@ -98,7 +99,7 @@ def test_successive_batches_have_their_own_queries(tmp_path):
 
 
 @pytest.mark.parametrize("ids", ["strings", "integers"])
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", ALL_WIDTHS)
 def test_pairs_have_a_row_for_each_pair_of_ids(tmp_path, bits, ids, monkeypatch):
     store = made(tmp_path, bits, ids)
     (pairs,) = store.pairs(1)
@@ -137,7 +138,7 @@ def test_clusters_are_their_columns(tmp_path, ids):
 
 
 @pytest.mark.parametrize("ids", ["strings", "integers"])
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", ALL_WIDTHS)
 def test_empty_results_keep_their_types(tmp_path, bits, ids):
     width = Width(bits)
     store = made(tmp_path, bits, ids)
@@ -281,7 +282,7 @@ def fingerprint_columns(bits):
             yield pd.Series(values, dtype=kind)
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", ALL_WIDTHS)
 def test_columns_of_every_kind_are_fingerprints(tmp_path, bits):
     width = Width(bits)
     values = [value % 2**bits for value in NUMBERS]
@@ -301,7 +302,7 @@ def test_columns_of_every_kind_are_fingerprints(tmp_path, bits):
             assert opened.delete(fingerprints=column).removed == 6
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", ALL_WIDTHS)
 def test_a_table_is_taken_back(tmp_path, bits):
     store = made(tmp_path, bits, "strings")
     table = store.probe_many(next(store.items())[0], 0).to_arrow()

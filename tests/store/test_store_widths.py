@@ -17,7 +17,7 @@ import reference_log
 from living import Model, answers, expected, plain
 from repairing import GENERATION
 from small_stores import content
-from speeds import SOME_WIDTHS, crossed, slow
+from speeds import ALL_WIDTHS, SOME_WIDTHS, crossed, slow
 from wide import alike_numbers
 
 import fpstore
@@ -432,7 +432,7 @@ def test_radii_above_that_of_column_tables_are_scans_however_they_are_asked(
         assert len(store.probe_insert(rows[0].tobytes(), 700, radius)) == len(expected[0])
 
 
-@pytest.mark.parametrize("width", [32, 64, 128, 256])
+@pytest.mark.parametrize("width", ALL_WIDTHS)
 def test_a_match_shows_its_fingerprint_in_a_form_that_python_reads(tmp_path, width):
     """Those of 128 and 256 bits were shown in up to 78 decimal digits, which nobody has as a query."""
     value = 0x0123_4567 << width - 32
@@ -444,7 +444,7 @@ def test_a_match_shows_its_fingerprint_in_a_form_that_python_reads(tmp_path, wid
         assert repr([*store.probe_many([value])]) == repr([store.nearest(value, 1)])
 
 
-@pytest.mark.parametrize("width", [32, 64, 128, 256])
+@pytest.mark.parametrize("width", ALL_WIDTHS)
 def test_a_fingerprint_of_any_form_is_said_not_to_be_stored(tmp_path, width):
     """Digits, bytes and rows of numbers ended in a ValueError or TypeError of Python."""
     value = 0xF1 << width - 8

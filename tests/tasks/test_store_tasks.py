@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine
+from speeds import ALL_WIDTHS, full
 from tasking import corpus_in, finished, rows_of, write
 
 import fpstore
@@ -57,7 +58,7 @@ def everything(store):
 
 
 @pytest.mark.parametrize("by", ["rows", "prefix"])
-@pytest.mark.parametrize("width", [32, 64, 128, 256])
+@pytest.mark.parametrize("width", ALL_WIDTHS)
 def test_a_build_of_numbers_equals_one_store(tmp_path, width, by):
     rows = near_rows(1200, width)
     paths = saved(tmp_path, rows)
@@ -140,7 +141,7 @@ def test_a_build_of_texts_equals_one_store(tmp_path, suffix, by, key):
 
 
 @pytest.mark.parametrize("limit", [None, 1, 3])
-@pytest.mark.parametrize("width", [64, 256])
+@pytest.mark.parametrize("width", [64, full(256)])
 def test_a_batch_of_probes_equals_one_process(tmp_path, width, limit):
     rows, radius = near_rows(1500, width), 3
     finished(

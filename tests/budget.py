@@ -1,0 +1,67 @@
+"""A budget of processor time for each file of tests: ``pytest --budget SECONDS``.
+
+The session fails if the tests of a file take more, in all workers together. What counts is the
+processor time of the process and of the children that it has waited for, so that the load of the
+machine changes little.
+"""
+
+import resource
+from collections import Counter
+
+import pytest
+
+
+def processor_seconds():
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+class Budget:
+    """Measures the phases of tests where they run, and adds them up where they are reported."""
+
+    def __init__(self, seconds):
+        self._seconds = seconds
+        self._used = Counter()  # processor seconds of each file
+        self._last = 0.0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self):
+        self._last = processor_seconds()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self):
+        report = yield
+        now = processor_seconds()
+        report.processor_seconds = now - self._last  # xdist sends attributes along
+        self._last = now
+        return report
+
+    def pytest_runtest_logreport(self, report):
+        self._used[report.nodeid.partition("::")[0]] += report.processor_seconds
+
+    def _above(self):
+        return [(path, used) for path, used in self._used.most_common() if used > self._seconds]
+
+    def pytest_sessionfinish(self, session):
+        is_worker = hasattr(session.config, "workerinput")
+        if self._above() and not is_worker and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter):
+        if files := self._above():
+            terminalreporter.section(f"more than {self._seconds:g} s of processor time")
+            for path, used in files:
+                terminalreporter.line(f"{used:.1f} s: {path}: mark tests of it as full")
+        total = sum(self._used.values())
+        terminalreporter.line(f"processor time of {len(self._used)} files: {total:.0f} s")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--budget", type=float, metavar="SECONDS", help="most processor time of a file of tests"
+    )
+
+
+def pytest_configure(config):
+    if config.option.budget is not None:
+        config.pluginmanager.register(Budget(config.option.budget))

@@ -5,11 +5,9 @@ Beside its own sources, from any folder, and told apart from the sources alone.
 
 import importlib.metadata
 import json
-import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -43,22 +41,3 @@ def test_sources_without_a_kernel_say_what_to_do(tmp_path):
         f"ImportError: {tmp_path / 'fpstore'} holds the sources"
     )
     assert "pip install -e ." in done.stderr
-
-
-def test_the_readme_installs_what_the_tests_import():
-    """Packages are named there, not the extra, which would compile the kernel again."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-        "optional-dependencies"
-    ]
-    wanted, left = set(), ["test"]
-    while left:
-        for requirement in extras[left.pop()]:
-            own = re.fullmatch(r"fpstore\[(.*)\]", requirement)
-            left += own[1].split(",") if own else []
-            wanted |= set() if own else {requirement.partition(">=")[0]}
-    (named,) = re.findall(
-        r"^    pip install (.*) && pytest -n auto$",
-        (ROOT / "README.md").read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
-    assert sorted(named.split()) == sorted(wanted)

@@ -1,4 +1,25 @@
-"""fpstore: exact, compressed, on-disk Hamming-radius search over fingerprints of 32, 64, 128 or 256 bits."""
+"""fpstore: exact, compressed, on-disk Hamming-radius search over fingerprints of 32 to 256 bits.
+
+Some parameters mean the same everywhere. ``memory`` is a budget, an int or a string such as
+``"2GiB"``. ``threads`` is by default one per processor. ``radius`` is 0 to the width; methods of a
+store take the store's radius by default. ``progress`` is called as ``progress(phase, done,
+total)``, from any thread. ``overwrite`` replaces what is at the path, in one step, when the new
+one is complete. ``resume`` is a folder that keeps finished work. ``sync`` decides when a change is
+durable.
+
+Ids are non-negative integers below 2^64, or non-empty strings (paths are taken as strings) of at
+most 65,536 bytes of UTF-8. A fingerprint keeps the ids of all its rows, each once.
+
+``Store``, ``LshStore`` and their results have the type of ids as a parameter: with ``store:
+Store[str] = fpstore.open(path)``, ``store.probe(7)[0].ids`` is a ``list[str]``; with ``Store[int]``,
+columns of ids are arrays of uint64. Without the parameter, ids are ``Any``.
+
+Columns of pyarrow, Polars and pandas are taken where arrays are. Results with many rows become
+tables by ``to_arrow()``, ``to_pandas()`` and ``to_polars()``, and are Arrow C streams, so that
+``pyarrow.table(matches)`` takes them. Ids are read when the table is made: keep the store open.
+
+The API follows semantic versioning; the file format has a version of its own.
+"""
 
 from typing import TYPE_CHECKING
 

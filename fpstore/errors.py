@@ -145,5 +145,6 @@ class ScanWarning(UserWarning):
 class MemoryLimitError(FpstoreError, MemoryError):
     """The kernel, or a mapping that fpstore makes, ran out of memory.
 
-    What Python and NumPy raise is a plain MemoryError.
+    What Python and NumPy raise is a plain MemoryError; ``except MemoryError`` catches both. Either
+    way, a change was made whole or not at all.
     """

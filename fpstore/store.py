@@ -1205,7 +1205,29 @@ class Store(Generic[Id]):
         back_up(self._tracker, target, overwrite, progress)
 
     def stats(self) -> dict[str, Any]:
-        """Return the contents and sizes of the store, by the keys that the page about the Python API lists."""
+        """Return the contents and sizes of the store.
+
+        Returns
+        -------
+        dict
+            ``fingerprints``, ``ids`` (numbers), ``radius``, ``width``, ``block_bytes``, ``codec``,
+            ``filter``, ``id_kind``, ``format_version`` and ``fingerprinter``.
+            ``design`` has ``name``, and for each of ``tables`` its ``kind`` (blocks, copies,
+            references, rows), ``prefix_bits``, ``tag_bits``, ``flips`` (-1: no look-ups),
+            ``lookups`` and ``filter_bits`` (0: no filter).
+            ``bytes`` on disk are ``tables``, ``keys`` (part of ``tables``), ``filters``, ``ids``,
+            ``strings`` (the dictionary of string ids), ``id_index``, ``delta``, ``metadata`` and
+            ``total``. ``bytes_per_fingerprint`` has ``tables``, ``keys``, ``ids`` and ``total``.
+            ``bits_per_fingerprint`` is of one table, ``limit_bits_per_fingerprint`` is
+            log2 C(2^width, n) / n; ``ratio_to_limit`` and ``ratio_to_raw`` are None below 4,096
+            fingerprints.
+            ``delta`` (``fingerprints``, ``changes``, ``memory``, ``tables``), ``log``,
+            ``generation``, ``generation_since``, ``merge_error`` and ``writer`` show how the store
+            changes.
+            A sharded store also has ``shards``, their number. Its sizes are of all shards
+            together, ``design``, ``block_bytes``, ``codec`` and ``filter`` of the first shard,
+            and ``generation`` is the greatest.
+        """
         snapshot, writer = self._snapshot(), self._writer
         watched = self._tracker.watched(snapshot)
         state = None if writer is None else writer.state()

@@ -1,10 +1,12 @@
-"""What is public: the modules whose names users import, and a walk over these names."""
+"""What is public: modules, their names, and the members of their classes."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
 from typing import Any
+
+from fpstore.io.tables import Tabular
 
 MODULES = (
     "fpstore",
@@ -26,3 +28,41 @@ def public_names() -> Iterator[tuple[str, str, Any]]:
         imported = importlib.import_module(module)
         for name in imported.__all__:
             yield module, name, getattr(imported, name)
+
+
+# Members without an underscore that are public in the package, but not for users. They are hidden
+# in the classes derived from these, too.
+INTERNAL = {
+    "BitSample": ("bits",),
+    "Clusters": ("batches", "by_size", "held"),
+    "Design": ("from_json", "to_json"),
+    "Fingerprinter": ("batches", "hashed", "lack"),
+    "HashingReader": ("columns", "placed"),
+    "Hits": ("batches", "held", "hits_of_inputs", "without_rare_ngrams"),
+    "HyperplaneHash": ("sides",),
+    "ImageHash": ("of_frames",),
+    "Matches": ("before", "verified"),
+    "MinHash": ("of_sets",),
+    "Pairs": ("bounded",),
+    "Reader": ("columns", "of_width"),
+    "Removed": ("batches", "held"),
+    "RemovedPieces": ("batches",),
+    "RepairReport": ("note",),
+    "Report": ("note",),
+    # as in a store, or refused
+    "ShardedStore": ("backup", "design", "fingerprinter", "split", "stats", "verify"),
+    "SimHash": ("hashed_fields", "learn_from_rows"),
+    "TableSpec": ("from_json", "to_json"),
+    "Unary": ("exceed",),
+}
+
+
+def public_members(cls: type) -> dict[str, Any]:
+    """Return the methods and properties of a class for users, without inherited ones."""
+    hidden = {key for base in cls.__mro__ for key in INTERNAL.get(base.__name__, ())}
+    own = {**vars(cls), **(vars(Tabular) if issubclass(cls, Tabular) else {})}
+    return {
+        key: value
+        for key, value in own.items()
+        if key[0] != "_" and key not in hidden and hasattr(value, "__get__")
+    }

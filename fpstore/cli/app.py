@@ -232,7 +232,7 @@ def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> l
 def help_(given: Given) -> None:
     """Show the help of a verb, or the list of verbs.
 
-    `fpstore VERB --help` shows the same. docs/cli.md has all verbs on one page.
+    `fpstore VERB --help` shows the same.
 
     A shell completes verbs, options and paths after one command. Put it into the file that the
     shell reads when it starts: for bash, eval "$(_FPSTORE_COMPLETE=bash_source fpstore)"; for zsh,

@@ -302,7 +302,7 @@ def _print_calibration(found: Calibration) -> None:
         click.echo(f"fpstore build {shown} {radius}")
     if not all(one.observed for one in found.suggestions if one.radius is not None):
         click.echo(
-            "\n~ is extrapolated below the distances that the sample has met: docs/calibration.md "
+            "\n~ is extrapolated below the distances that the sample has met: docs/guides/calibration.md "
             "says how."
         )
     if not first.fits:

@@ -74,7 +74,7 @@ _BELONGS = {  # options, and what they are for
 }
 _NUMBER = re.compile(r"[+-]?[0-9][0-9._]*")
 _PART_BYTES = 1 << 20
-# of a store that starts empty, for texts that come page by page: docs/crawler.md has the figures
+# of a store that starts empty, for texts that come page by page: docs/guides/crawler.md has the figures
 _PAGES_WIDTH = 256
 _NAMED = 3
 _NOTES = {

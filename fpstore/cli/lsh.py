@@ -81,7 +81,7 @@ def lsh() -> None:
     An index has keys of MinHash bands on disk. Two texts that share a key are compared by their
     signatures. It serves low thresholds and many millions of texts: a store of fingerprints of
     MinHash is simpler where the threshold is 0.7 or more, and fpstore dedup needs neither.
-    docs/lsh.md says more. Indexes of other families are built in Python.
+    docs/guides/lsh.md says more. Indexes of other families are built in Python.
 
     $ fpstore lsh plan 1M --threshold 0.5
     $ fpstore lsh build fresh.lsh corpus.parquet --text-field text --id-field id --threshold 0.5

@@ -219,7 +219,7 @@ def output_option(text: str, default: str | None = "-", replaces: bool = True) -
     )
 
 
-# What several verbs have. docs/cli.md describes each once, in the section "Shared options".
+# What several verbs have. The reference describes each once, in the section "Shared options".
 
 SEARCHES = ("probe", "scan", "nearest")
 STORE = argument("store", "STORE")

@@ -64,7 +64,7 @@ def task() -> None:
     A plan, which these verbs and fpstore dedup --plan write, has tasks with numbers from 0 on, in
     stages. The tasks of a stage may run at once, on any machines that reach the plan, the inputs
     and the output. A stage begins when the one before is done. Any scheduler runs them:
-    docs/beyond.md shows Slurm, Spark and a shell.
+    docs/guides/machines.md shows Slurm, Spark and a shell.
 
     $ fpstore task run shards.plan --processes 2
     $ fpstore task status shards.plan

@@ -22,7 +22,7 @@ from fpstore.cli.output import Bars, complain, print_json
 from fpstore.errors import InputError, StoreExistsError
 
 EXAMPLE = "$ "
-SHOWN_EXAMPLES, EXAMPLE_WIDTH = 3, 74  # of a help text; docs/cli.md has all
+SHOWN_EXAMPLES, EXAMPLE_WIDTH = 3, 74  # of a help text; the reference has all
 LINE_WIDTH = 80
 _OPTION = re.compile(r"--[a-z][a-z-]*")
 _EXTRA = "Got unexpected extra argument"  # click has no exception of its own for it

@@ -65,7 +65,14 @@ NAME = rf"(blocks|striped|nested)-{_N}-{_N}|(flip)-{_N}|(columns|dealt)-{_N}(?:-
 
 @dataclass(frozen=True, repr=False)
 class Design:
-    """The tables of a store, exact for every radius up to ``radius``."""
+    """The tables of a store, exact for every radius up to ``radius``.
+
+    Names of designs: ``auto``; ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20`` (radius 3) and
+    ``manku-28`` (radius 6); ``blocks-M-C`` (C of M blocks lead), ``striped-M-C`` (the same with
+    bits dealt in turn), ``nested-A-B``, ``flip-M`` (M disjoint leading blocks with flips);
+    ``columns-M``, ``columns-M-B`` and ``dealt-M-B`` (column tables of M blocks, B bits number the
+    buckets); ``scan``. A design that is not exact for the radius is refused.
+    """
 
     name: str
     radius: int

@@ -28,7 +28,7 @@ class SimMinHash(MinHashFamily):
     probability of at most ``arccos(2 J / (1 + J)) / π``, by which plans are made: they find what
     they say, or more.
 
-    docs/families.md compares the signature with the one of `MinHashFamily`, which tells sets apart
+    docs/guides/families.md compares the signature with the one of `MinHashFamily`, which tells sets apart
     better.
 
     Parameters

@@ -94,7 +94,7 @@ class MainText(Wrapper[str]):
         One of texts, such as `SimHash`, which takes the title and the main text, on two lines.
     extractor : {"trafilatura", "resiliparse"}
         The package that finds the main text. resiliparse takes a fifth of the time, and leaves more
-        of the menus in: ``docs/texts.md`` has the figures.
+        of the menus in: ``docs/guides/texts.md`` has the figures.
 
     Raises
     ------

@@ -39,8 +39,8 @@ METHODS = (*_HASHES, "pdq")
 # compare what differs within a row, or a column
 _ALONG_LINES = ("difference", "difference-vertical", "perceptual-mean")
 FRAMES = ("first", "all")
-PDQ_QUALITY = 20  # docs/images.md measures it; the authors of PDQ recommend 50
-DETAIL = 4  # grey levels; docs/images.md measures it on gradients, icons and photographs
+PDQ_QUALITY = 20  # docs/guides/pictures.md measures it; the authors of PDQ recommend 50
+DETAIL = 4  # grey levels; docs/guides/pictures.md measures it on gradients, icons and photographs
 
 _WIDTHS = {"color": (64,), "pdq": (256,)}
 _SQUARES = (64, 256)  # the other methods have 8 x 8 and 16 x 16 bits
@@ -131,7 +131,7 @@ class ImageHash(Fingerprinter["Picture"]):
     Attributes
     ----------
     usual_radius : int
-        A radius to begin with: 31 for ``pdq``, as its authors recommend; see ``docs/images.md`` for
+        A radius to begin with: 31 for ``pdq``, as its authors recommend; see ``docs/guides/pictures.md`` for
         the others.
 
     Raises

@@ -5,13 +5,12 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from commandline import COMMAND, ROOT, SEARCHES, failure, fine, run, verbs
+from commandline import COMMAND, SEARCHES, failure, fine, run, verbs
 
 import fpstore
 from fpstore.cli import main
@@ -159,18 +158,3 @@ def test_every_parameter_that_names_a_path_is_completed() -> None:
                 assert parameter.shell_complete(click.Context(command), "x")[0].type == "file", (
                     parameter.name
                 )
-
-
-def test_the_documentation_is_up_to_date_and_the_manual_page_has_every_verb_and_option() -> None:
-    def made(option: str) -> str:
-        script = [sys.executable, ROOT / "tools" / "make_cli_docs", option]
-        return subprocess.run(script, capture_output=True, text=True, check=True).stdout
-
-    made("--check")
-    text = made("--manual").replace("\\-", "-")
-    assert text.startswith(".TH FPSTORE 1\n")
-    for name, command in verbs():
-        part = text.split(f".SS fpstore {name} ")[1].split("\n.SS ")[0]
-        for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                assert parameter.opts[-1] in part

@@ -13,15 +13,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from layers import LAYERS
 from public import public_names
 
 import fpstore
+from fpstore.cli import main
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "fpstore"
-API = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 
 
 def blocks(page, language):
@@ -100,14 +101,16 @@ def test_readme_python_example_prints_what_is_shown(tmp_path):
 
 def test_tutorial_runs(tmp_path):
     for _ in range(2):  # it can be run again
-        assert "distance" in run_python("\n".join(blocks("docs/tutorial.md", "python")), tmp_path)
+        assert "distance" in run_python(
+            "\n".join(blocks("docs/start/tutorial.md", "python")), tmp_path
+        )
 
 
 def test_page_about_vectors_runs_and_has_true_figures(tmp_path):
-    (code,) = blocks("docs/vectors.md", "python")
+    (code,) = blocks("docs/guides/vectors.md", "python")
     radius, found = map(int, run_python(code, tmp_path).split())
     assert found > 950  # of 1000, at a recall of 99%
-    page = (ROOT / "docs" / "vectors.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "vectors.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (0\.\d+) \| (.*) \|$", page, flags=re.MULTILINE)
     assert len(rows) == 4
     for cosine, cells in rows:
@@ -129,43 +132,53 @@ def test_readme_shell_session_prints_what_is_shown(tmp_path):
 
 
 def test_example_of_shards_prints_what_is_shown(tmp_path):
-    code, shown = (blocks("docs/operations.md", language)[0] for language in ("python", "text"))
+    code, shown = (
+        blocks("docs/guides/operating.md", language)[0] for language in ("python", "text")
+    )
     assert run_python(code, tmp_path) == shown
 
 
 def test_page_about_a_corpus_prints_what_is_shown(tmp_path):
     shutil.copy(ROOT / "LICENSE", tmp_path)
-    run_session("docs/corpus.md", tmp_path)
-    (code,), (shown,) = blocks("docs/corpus.md", "python"), blocks("docs/corpus.md", "text")
+    run_session("docs/guides/corpus.md", tmp_path)
+    (code,), (shown,) = (
+        blocks("docs/guides/corpus.md", "python"),
+        blocks("docs/guides/corpus.md", "text"),
+    )
     assert run_python(code, tmp_path) == shown
 
 
 def test_page_about_tasks_prints_what_is_shown(tmp_path):
-    assert run_session("docs/beyond.md", tmp_path) == 9
+    assert run_session("docs/guides/machines.md", tmp_path) == 9
 
 
 def test_page_about_minhash_prints_what_is_shown(tmp_path):
     for code, shown in zip(
-        blocks("docs/minhash.md", "python"), blocks("docs/minhash.md", "text"), strict=True
+        blocks("docs/guides/minhash.md", "python"),
+        blocks("docs/guides/minhash.md", "text"),
+        strict=True,
     ):
         assert run_python(code, tmp_path) == shown
 
 
 def test_page_about_families_prints_what_is_shown(tmp_path):
-    assert run_python("".join(blocks("docs/families.md", "python")), tmp_path) == "".join(
-        blocks("docs/families.md", "text")
+    assert run_python("".join(blocks("docs/guides/families.md", "python")), tmp_path) == "".join(
+        blocks("docs/guides/families.md", "text")
     )
 
 
 def test_page_about_lsh_prints_what_is_shown(tmp_path):
-    assert run_session("docs/lsh.md", tmp_path) == 5
-    code, shown = blocks("docs/lsh.md", "python"), blocks("docs/lsh.md", "text")
+    assert run_session("docs/guides/lsh.md", tmp_path) == 5
+    code, shown = blocks("docs/guides/lsh.md", "python"), blocks("docs/guides/lsh.md", "text")
     assert len(code) == len(shown) == 2
     assert run_python("".join(code), tmp_path) == "".join(shown)
 
 
 def test_page_about_a_crawler_prints_what_is_shown(tmp_path):
-    code, (shown,) = blocks("docs/crawler.md", "python"), blocks("docs/crawler.md", "text")
+    code, (shown,) = (
+        blocks("docs/guides/crawler.md", "python"),
+        blocks("docs/guides/crawler.md", "text"),
+    )
     assert len(code) == 4
     assert run_python("\n".join(code), tmp_path) == shown
 
@@ -173,7 +186,7 @@ def test_page_about_a_crawler_prints_what_is_shown(tmp_path):
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
 def test_page_about_a_crawler_in_node_prints_what_is_shown(tmp_path):
     (code,), (shown,), (build,) = (
-        blocks("docs/crawler.md", language) for language in ("javascript", "json", "sh")
+        blocks("docs/guides/crawler.md", language) for language in ("javascript", "json", "sh")
     )
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     subprocess.run(
@@ -191,44 +204,62 @@ def test_page_about_a_crawler_in_node_prints_what_is_shown(tmp_path):
 
 
 def test_page_about_texts_prints_what_is_shown(tmp_path):
-    run_session("docs/texts.md", tmp_path)
-    code, shown = blocks("docs/texts.md", "python"), blocks("docs/texts.md", "text")
+    run_session("docs/guides/texts.md", tmp_path)
+    code, shown = blocks("docs/guides/texts.md", "python"), blocks("docs/guides/texts.md", "text")
     assert len(code) == len(shown) == 4
     assert run_python("\n".join(code), tmp_path) == "".join(shown)
 
 
-def test_public_names_have_an_entry_and_a_docstring():
-    public = {f"{module}.{name}": value for module, name, value in public_names()}
-    public |= {
-        f"Store.{name}": member
-        for name, member in vars(fpstore.Store).items()
-        if not name.startswith("_")
-    }
-    also = {
-        name.rpartition(".")[2]
-        for name in public
-        if name.startswith("fpstore.") and name.count(".") == 1
-    }
-    for name, thing in public.items():
-        assert inspect.getdoc(thing), name
-        if name.count(".") == 1 or name.rpartition(".")[2] not in also:
-            assert re.search(rf"^`{re.escape(name)}\b[^:]*`: ", API, flags=re.MULTILINE), name
+def make_reference(*arguments):
+    command = [sys.executable, ROOT / "tools" / "make_reference", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reference")
+    make_reference(folder)
+    return {page.stem: page.read_text(encoding="utf-8") for page in folder.iterdir()}
+
+
+def test_reference_has_every_public_name_and_method(reference):
+    headings = set(re.findall(r"^### (\S+)$", reference["api"], flags=re.MULTILINE))
+    own = {id(value): f"{module}.{name}" for module, name, value in reversed([*public_names()])}
+    for name in own.values():
+        assert name in headings
+    for _, _, value in public_names():
+        assert inspect.getdoc(value), value
+    for name, member in vars(fpstore.Store).items():
+        if not name.startswith("_"):
+            assert inspect.getdoc(member), name
+            assert f"Store.{name}" in headings
 
 
 @pytest.mark.parametrize("name", ["spark", "ray"])
-def test_every_function_of_an_engine_has_an_entry(name):
-    module = importlib.import_module(f"fpstore.{name}")
-    own = [
+def test_reference_has_every_function_of_an_engine(name, reference):
+    names = {
         function
-        for function, thing in vars(module).items()
-        if function[0] != "_" and inspect.isfunction(thing)
-    ]
-    names = [function for function in own if vars(module)[function].__module__ == module.__name__]
-    assert {"run", "dedup"} <= set(names)
+        for function, thing in vars(importlib.import_module(f"fpstore.{name}")).items()
+        if function[0] != "_"
+        and inspect.isfunction(thing)
+        and thing.__module__ == f"fpstore.{name}"
+    }
+    assert {"run", "dedup"} <= names
     for function in names:
-        assert re.search(rf"^`fpstore\.{name}\.{function}\b[^:]*`: ", API, flags=re.MULTILINE), (
-            function
-        )
+        assert f"\n### fpstore.{name}.{function}\n" in reference["api"]
+
+
+def test_reference_and_manual_have_every_verb_and_option(reference):
+    manual = make_reference("--manual").replace("\\-", "-")
+    assert manual.startswith(".TH FPSTORE 1\n")
+    shared = reference["cli"].split("\n## Shared options\n")[1]
+    for name, command in main.all_verbs().items():
+        section = reference["cli"].split(f"\n## fpstore {name}\n")[1].split("\n## ")[0]
+        part = manual.split(f".SS fpstore {name} ")[1].split("\n.SS ")[0]
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.opts[-1] in part
+                assert parameter.opts[-1] in section + shared
 
 
 def modules_with_examples():
@@ -259,7 +290,8 @@ def anchors(page):
 
 
 def test_pages_link_to_files_and_headings_that_exist():
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    pages = [*(ROOT / "docs").rglob("*.md")]
+    for page in [ROOT / "README.md", *(page for page in pages if page.parent.name != "reference")]:
         for target, heading in re.findall(
             r"\]\(([^)#:]*)(?:#([^)]+))?\)", page.read_text(encoding="utf-8")
         ):
@@ -268,12 +300,10 @@ def test_pages_link_to_files_and_headings_that_exist():
             assert not heading or heading in anchors(linked), f"{page.name}: {target}#{heading}"
 
 
-def test_pages_that_are_made_are_up_to_date():
-    for tool in ("make_api_docs", "make_benchmarks"):
-        done = subprocess.run(
-            [sys.executable, ROOT / "tools" / tool, "--check"], capture_output=True, text=True
-        )
-        assert (done.returncode, done.stderr) == (0, ""), tool
+def test_tables_of_benchmarks_are_up_to_date():
+    command = [sys.executable, ROOT / "tools" / "make_benchmarks", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_stub_lists_what_the_kernel_has():
@@ -306,32 +336,6 @@ def test_stub_lists_what_the_kernel_has():
         )
 
 
-ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-
-
-def test_architecture_page_names_files_that_exist_and_every_module_and_folder():
-    named = re.findall(r"`([\w/]+\.(?:py|cpp|hpp|inc))`", ARCHITECTURE)
-    assert [
-        name
-        for name in named
-        if not ((ROOT if name.startswith("tests/") else PACKAGE) / name).is_file()
-    ] == []
-    modules = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        if path.name != "__init__.py"
-    }
-    assert len(modules) > 100
-    assert sorted(modules.difference(named)) == []
-    folders = {
-        p.parent.relative_to(PACKAGE).as_posix()
-        for kind in ("py", "hpp")
-        for p in PACKAGE.rglob(f"*.{kind}")
-    } - {"."}
-    assert len(folders) > 10
-    assert [folder for folder in sorted(folders) if f"{folder}/" not in ARCHITECTURE] == []
-
-
 def test_architecture_page_draws_the_layers_that_the_tests_hold():
     rows = [
         row.split("    ")[0].split()
@@ -341,10 +345,10 @@ def test_architecture_page_draws_the_layers_that_the_tests_hold():
     assert drawn[::-1] == [set(units) for units in LAYERS]
 
 
-# --- docs/files.md, from a folder of files to clusters: its commands find what brute force finds -----------------------
+# --- docs/guides/files.md, from a folder of files to clusters: its commands find what brute force finds -----------------------
 
-PAGE = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
-COMMANDS = commands_of("docs/files.md", "sh|console")
+PAGE = (ROOT / "docs" / "guides" / "files.md").read_text(encoding="utf-8")
+COMMANDS = commands_of("docs/guides/files.md", "sh|console")
 HASHER = fpstore.SimHash(size=2, width=128)
 RADIUS = 28
 

@@ -74,7 +74,7 @@ urls(opened())  # wrong: an index is no store
 
 def test_programs_pass_a_strict_type_checker(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
-    page = (ROOT / "docs" / "families.md").read_text()
+    page = (ROOT / "docs" / "guides" / "families.md").read_text()
     (example,) = (
         block
         for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL)

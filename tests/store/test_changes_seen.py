@@ -108,7 +108,7 @@ def test_a_commit_of_what_is_so_already_makes_it_durable(path, monkeypatch, sync
 def test_readers_do_not_see_what_a_killed_writer_had_not_published_until_the_next_writer_opens(
     path, monkeypatch, sync
 ):
-    """It may not be durable, and only a writer can make it so: docs/operations.md, "Durability"."""
+    """It may not be durable, and only a writer can make it so: docs/guides/operating.md, "Durability"."""
 
     def work(pipe):
         store = fpstore.open(path, "r+", sync=sync)

@@ -4,7 +4,7 @@
     python tools/calibration short classical --sample 600      # some
     python tools/calibration --folder packages --json          # keep the downloads; print JSON
     python tools/calibration --tails                           # how true extrapolated shares of strangers are
-    python tools/calibration --plots-to docs                   # also draw the pictures of docs/calibration.md (needs matplotlib)
+    python tools/calibration --plots-to docs                   # also draw the pictures of docs/guides/calibration.md (needs matplotlib)
     python tools/calibration --json-in found.json --plots-to . # draw what an earlier run printed with --json
 
 Downloads the packages that tools/calibration/corpora.py names, with apt-get and pip. Prints tables

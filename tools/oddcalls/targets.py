@@ -7,7 +7,6 @@ without an expression here is an error: whoever adds a public function says how 
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +15,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from public import public_names  # noqa: E402
+from public import public_members, public_names  # noqa: E402
 
-REFERENCE = ROOT / "docs" / "api.md"  # a method that it does not name is not public
 OPERATORS = ("__contains__", "__getitem__")
 # Parts of families and fingerprinters for their authors: they take batches that were checked.
 INSIDE = {
@@ -244,18 +242,12 @@ def _of_class(module: str, name: str, kind: type) -> Iterator[Target]:
         given = CONSTRUCTORS[name]
         made = f"{module}.{name}({_shown(given)})"
         yield Target(name, f"{module}.{name}", given, list(_parameters(kind)))
-    names = "|".join(base.__name__ for base in kind.__mro__)
-    about = "".join(
-        re.findall(
-            rf"^`[\w.]*\b(?:{names})\b.*$", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE
-        )
-    )
+    public = {value for _, _, value in public_names() if inspect.isclass(value)}
+    members = {key for base in kind.__mro__ if base in public for key in public_members(base)}
     for member in sorted(dir(kind)):
         function = inspect.getattr_static(kind, member)
         function = getattr(function, "__func__", function)
-        is_public = member in OPERATORS or (
-            member[0] != "_" and re.search(rf"[`.]{member}\(", about)
-        )
+        is_public = member in OPERATORS or member in members
         if inspect.isfunction(function) and is_public and member not in INSIDE:
             yield _target(module, name, f"{name}.{member}", function, f"{made}.{member}")
 

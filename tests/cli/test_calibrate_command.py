@@ -109,6 +109,7 @@ def test_the_table_says_what_the_json_says(corpora):
     assert "No setting meets the wish" in printed
 
 
+@pytest.mark.full
 def test_the_command_that_is_suggested_removes_what_was_counted(corpora):
     rng = random.Random(5)
     texts = [

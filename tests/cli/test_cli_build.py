@@ -92,6 +92,7 @@ def test_an_empty_store_is_inserted_into(folder: Path) -> None:
         assert said in failure("build", "y.fps", *arguments, code=2)
 
 
+@pytest.mark.full
 def test_an_empty_store_of_texts_has_the_setting_for_pages(folder: Path) -> None:
     for arguments, wanted in (
         (["--text"], (256, 24)),

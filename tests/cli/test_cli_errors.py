@@ -260,6 +260,7 @@ def state() -> dict[Path, tuple[int, bytes]]:
     }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "cases", [BAD_BUILDS, BAD_ARGUMENTS, WRONG_USE], ids=["builds", "arguments", "use"]
 )

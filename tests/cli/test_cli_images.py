@@ -37,6 +37,7 @@ NOTES = (
 )
 
 
+@pytest.mark.full
 def test_hash_image_writes_what_build_reads(photos: Path) -> None:
     for options, hasher in (
         ((), ImageHash()),
@@ -89,6 +90,7 @@ def test_what_is_left_out_is_listed_in_a_file(photos: Path) -> None:
     )
 
 
+@pytest.mark.full
 def test_hash_image_reads_standard_input(photos: Path) -> None:
     def ask(path: str, *options: str) -> subprocess.CompletedProcess[bytes]:
         data = Path(path).read_bytes()
@@ -131,6 +133,7 @@ def test_a_store_of_pictures_is_built_asked_and_extended(photos: Path) -> None:
     assert (told["rows"], told["inserted"]) == (6, 0)
 
 
+@pytest.mark.full
 def test_width_and_radius_follow_the_hash_unless_they_are_given(photos: Path) -> None:
     for options, width, radius in (
         (("--image-hash", "pdq"), 256, 31),

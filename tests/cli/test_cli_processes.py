@@ -41,6 +41,7 @@ SIGNALS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("how", "existing"), crossed(SIGNALS, [False, True]))
 def test_signals_during_a_build_leave_nothing(
     how: tuple[signal.Signals, int, bytes], existing: bool, folder: Path
@@ -63,6 +64,7 @@ def test_signals_during_a_build_leave_nothing(
     assert states(folder) == before
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("ids", [True, False])
 def test_an_insert_that_is_interrupted_says_which_rows_are_in(ids: bool, folder: Path) -> None:
     fpstore.build("s.fps", np.arange(2, dtype=np.uint64), ids=["a", "b"] if ids else None).close()
@@ -172,6 +174,7 @@ def test_ignored_signals_stay_ignored(folder: Path) -> None:
     assert fpstore.open("x.fps")[42] == ["x"]
 
 
+@pytest.mark.full
 def test_a_closed_pipe_is_quiet(folder: Path) -> None:
     fpstore.build("many.fps", np.arange(15_000, dtype=np.uint64)).close()
     for arguments in (
@@ -208,6 +211,7 @@ for arguments in sys.argv[1:]:
 """
 
 
+@pytest.mark.full
 def test_closed_standard_streams_are_errors(folder: Path) -> None:
     for redirected, message in (
         ("verify crawl.fps 1</dev/null", "output"),
@@ -222,6 +226,7 @@ def test_closed_standard_streams_are_errors(folder: Path) -> None:
         ), redirected
 
 
+@pytest.mark.full
 def test_every_verb_needs_standard_output(folder: Path) -> None:
     """One process without it, and a fork for each verb."""
     verbs = [
@@ -267,6 +272,7 @@ def test_every_verb_needs_standard_output(folder: Path) -> None:
     assert done.stderr.splitlines() == [line for pair in told for line in pair]
 
 
+@pytest.mark.full
 def test_a_verb_that_prints_nothing_needs_no_standard_output(folder: Path) -> None:
     """And no file of a store gets the number of the stream that was closed."""
     for arguments in ("build new.fps crawl.tsv --quiet", "export crawl.fps -o rows.tsv"):
@@ -277,6 +283,7 @@ def test_a_verb_that_prints_nothing_needs_no_standard_output(folder: Path) -> No
     assert fpstore.open("new.fps")[42] == fpstore.open("crawl.fps")[42]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("verb", [["export", "crawl.fps"], ["--help"]])
 def test_a_full_output_is_an_error(verb: list[str], folder: Path) -> None:
     with Path("/dev/full").open("wb") as full:
@@ -287,6 +294,7 @@ def test_a_full_output_is_an_error(verb: list[str], folder: Path) -> None:
     assert re.fullmatch(r"fpstore: .*No space left on device(: free some space)?\n", done.stderr)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("limit", [slow(4096), 100_000, slow(1_000_000), 10_000_000])
 def test_a_build_that_cannot_write_leaves_nothing(limit: int, folder: Path) -> None:
     np.save("many.npy", np.random.default_rng(1).integers(0, 2**64, 2_000_000, dtype=np.uint64))
@@ -340,6 +348,7 @@ def test_a_terminal_gets_no_binary_format(folder: Path) -> None:
     assert (len(piped.stdout) > 0, piped.returncode, piped.stderr) == (True, 0, b"")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("wanted", [True, False])
 def test_bars_are_shown_on_a_terminal_only_if_wanted(wanted: bool, folder: Path) -> None:
     for verb, last in (

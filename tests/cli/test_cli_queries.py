@@ -224,6 +224,7 @@ def test_insert_unmatched_above_the_radius_says_what_to_build(folder: Path) -> N
     assert "ScanWarning" not in result.stderr
 
 
+@pytest.mark.full
 def test_plan_tells_where_a_scan_is_cheaper(folder: Path) -> None:
     out = fine("plan", "2^20", "-r", 12, "--all")
     assert [line.split()[0] for line in out.splitlines()].count("scan") == 1
@@ -418,6 +419,7 @@ SEARCHED = [
 ABSENT = "1234567812345678"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("verb", SEARCHED, ids=lambda verb: verb[0])
 def test_the_code_tells_whether_a_query_has_a_match(folder: Path, verb: tuple[object, ...]) -> None:
     Path("none.tsv").write_text("")

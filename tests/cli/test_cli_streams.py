@@ -34,6 +34,7 @@ def query(form: str, fingerprint: int, name: str) -> str:
     return f"{fingerprint:016x}{GAPS[form]}{name}\n"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("form", "verb"), crossed(["txt", "tsv", "csv", "jsonl"], VERBS))
 def test_each_line_is_answered_before_the_next_is_sent(
     folder: Path, verb: tuple[str, ...], form: str
@@ -103,6 +104,7 @@ def test_a_bad_line_is_named_after_the_answers_to_those_before_it(folder: Path) 
         assert err.startswith("fpstore: <stdin>:6: ")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", ["txt", "tsv", "csv", "jsonl"])
 def test_a_bad_line_does_not_end_a_writer(folder: Path, form: str) -> None:
     sent = [
@@ -239,6 +241,7 @@ def test_null_and_blank_texts_have_one_reason_everywhere(folder: Path) -> None:
     assert "fpstore: 2 rows left out, blank: row 1, row 2\n" in err
 
 
+@pytest.mark.full
 def test_a_changed_page_is_decided_anew_by_the_pipe(folder: Path) -> None:
     sent = [
         (FAR, "new"),
@@ -325,6 +328,7 @@ def test_lines_that_are_no_rows_have_answers_too(folder: Path) -> None:
     assert fine("ids", "pages.fps", "good", "7").count("\n") == 2
 
 
+@pytest.mark.full
 def test_ids_of_a_stream_are_strings_unless_told(folder: Path) -> None:
     for options, wanted in (([], ["1", "x"]), (["--id-type", "int"], [1])):
         with Conversation("probe", "crawl.fps", "--input", "-", "--json", *options) as one:
@@ -345,6 +349,7 @@ def test_ids_of_a_stream_are_strings_unless_told(folder: Path) -> None:
             assert one.ended() == (0, b"", "")
 
 
+@pytest.mark.full
 def test_the_codes_of_a_stream(folder: Path) -> None:
     for sent, code in (("", 1), ("0x1234567812345678\n", 1), ("0x1234567812345678\n0x2a\n", 0)):
         with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as one:
@@ -385,6 +390,7 @@ def converse(one: Conversation, send: Callable[[bytes], object]) -> None:
         assert one.answer().endswith("\tsmall")
 
 
+@pytest.mark.full
 def test_sockets_and_pipes_of_every_kind(folder: Path) -> None:
     asked = ("probe", "crawl.fps", "-r", 0, "--input")
     near, far = socket.socketpair()
@@ -414,6 +420,7 @@ def test_sockets_and_pipes_of_every_kind(folder: Path) -> None:
     os.close(leader)
 
 
+@pytest.mark.full
 def test_a_fast_producer_is_answered_in_large_batches(folder: Path) -> None:
     """Not in one batch for each of the producer's writes: the calls of the store are counted."""
     rows = 30_000
@@ -456,6 +463,7 @@ def test_a_fast_producer_is_answered_in_large_batches(folder: Path) -> None:
     assert Path("out.jsonl").read_bytes() == Path("same.jsonl").read_bytes()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("form", "sync"), crossed(["txt", "tsv", "csv", "jsonl"], ["commit", "batch"])
 )
@@ -507,6 +515,7 @@ def test_each_row_is_probed_and_inserted_before_the_next_is_sent(
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("given", [True, False])
 def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(
     folder: Path, given: bool
@@ -580,6 +589,7 @@ def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(
     assert [json.loads(line) for line in result.stdout.splitlines()] == one_by_one
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("lines", "reasons"),
     [

@@ -149,6 +149,7 @@ def test_plan(folder: Path) -> None:
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("columns", [slow(80), 60, slow(40)])
 @pytest.mark.parametrize(
     "arguments",
@@ -176,6 +177,7 @@ def test_plan_on_a_terminal_breaks_no_word(columns: int, arguments: tuple[str, .
     assert len(" ".join(lines).split()) >= len(plain.split())
 
 
+@pytest.mark.full
 def test_plan_marks_what_auto_takes(folder: Path) -> None:
     lines = fine("plan", "2^22", "--radius", 5).splitlines()
     assert re.fullmatch(rf"{fpstore.plan(1 << 22, 5)[0].name} .* auto", lines[2])
@@ -185,6 +187,7 @@ def test_plan_marks_what_auto_takes(folder: Path) -> None:
     assert fine("plan", "2^22", "--memory-budget", "1MB").endswith(cold)
 
 
+@pytest.mark.full
 def test_plan_shows_the_best_rows_and_with_all_every_one(folder: Path) -> None:
     designs = [p.name for p in fpstore.plan(1 << 24)]
     assert len(designs) > 12
@@ -199,6 +202,7 @@ def test_plan_shows_the_best_rows_and_with_all_every_one(folder: Path) -> None:
     assert (found["width"], len(found["plans"])) == (128, len(fpstore.plan(1 << 24, width=128)))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("n", "prefer"), crossed([100, 1000, 5000, 1 << 20], ["balance", "speed", "space"], share=3)
 )
@@ -211,6 +215,7 @@ def test_plan_says_why_auto_takes_another_design_than_the_fastest(n: int, prefer
     assert told.endswith("auto weighs bytes, too.\n") == (differs and prefer != "speed")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("n", [0, slow(1), 2, slow(5), slow(1000), 5000])
 def test_a_tiny_store_prints_no_ratio(folder: Path, n: int) -> None:
     """Two fingerprints were said to take 291.780 x the limit, and one 49688.0 bytes per fingerprint."""

@@ -106,6 +106,7 @@ def test_tutorial_runs(tmp_path):
         )
 
 
+@pytest.mark.full
 def test_page_about_vectors_runs_and_has_true_figures(tmp_path):
     (code,) = blocks("docs/guides/vectors.md", "python")
     radius, found = map(int, run_python(code, tmp_path).split())
@@ -131,6 +132,7 @@ def test_readme_shell_session_prints_what_is_shown(tmp_path):
     assert run_session("README.md", tmp_path) > 10
 
 
+@pytest.mark.full
 def test_example_of_shards_prints_what_is_shown(tmp_path):
     code, shown = (
         blocks("docs/guides/operating.md", language)[0] for language in ("python", "text")
@@ -138,6 +140,7 @@ def test_example_of_shards_prints_what_is_shown(tmp_path):
     assert run_python(code, tmp_path) == shown
 
 
+@pytest.mark.full
 def test_page_about_a_corpus_prints_what_is_shown(tmp_path):
     shutil.copy(ROOT / "LICENSE", tmp_path)
     run_session("docs/guides/corpus.md", tmp_path)
@@ -148,10 +151,12 @@ def test_page_about_a_corpus_prints_what_is_shown(tmp_path):
     assert run_python(code, tmp_path) == shown
 
 
+@pytest.mark.full
 def test_page_about_tasks_prints_what_is_shown(tmp_path):
     assert run_session("docs/guides/machines.md", tmp_path) == 9
 
 
+@pytest.mark.full
 def test_page_about_minhash_prints_what_is_shown(tmp_path):
     for code, shown in zip(
         blocks("docs/guides/minhash.md", "python"),
@@ -161,12 +166,14 @@ def test_page_about_minhash_prints_what_is_shown(tmp_path):
         assert run_python(code, tmp_path) == shown
 
 
+@pytest.mark.full
 def test_page_about_families_prints_what_is_shown(tmp_path):
     assert run_python("".join(blocks("docs/guides/families.md", "python")), tmp_path) == "".join(
         blocks("docs/guides/families.md", "text")
     )
 
 
+@pytest.mark.full
 def test_page_about_lsh_prints_what_is_shown(tmp_path):
     assert run_session("docs/guides/lsh.md", tmp_path) == 5
     code, shown = blocks("docs/guides/lsh.md", "python"), blocks("docs/guides/lsh.md", "text")
@@ -174,6 +181,7 @@ def test_page_about_lsh_prints_what_is_shown(tmp_path):
     assert run_python("".join(code), tmp_path) == "".join(shown)
 
 
+@pytest.mark.full
 def test_page_about_a_crawler_prints_what_is_shown(tmp_path):
     code, (shown,) = (
         blocks("docs/guides/crawler.md", "python"),
@@ -183,6 +191,7 @@ def test_page_about_a_crawler_prints_what_is_shown(tmp_path):
     assert run_python("\n".join(code), tmp_path) == shown
 
 
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
 def test_page_about_a_crawler_in_node_prints_what_is_shown(tmp_path):
     (code,), (shown,), (build,) = (
@@ -203,6 +212,7 @@ def test_page_about_a_crawler_in_node_prints_what_is_shown(tmp_path):
     assert (done.returncode, done.stderr, done.stdout) == (0, "", shown)
 
 
+@pytest.mark.full
 def test_page_about_texts_prints_what_is_shown(tmp_path):
     run_session("docs/guides/texts.md", tmp_path)
     code, shown = blocks("docs/guides/texts.md", "python"), blocks("docs/guides/texts.md", "text")
@@ -271,6 +281,7 @@ def modules_with_examples():
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_docstring_examples(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -300,6 +311,7 @@ def test_pages_link_to_files_and_headings_that_exist():
             assert not heading or heading in anchors(linked), f"{page.name}: {target}#{heading}"
 
 
+@pytest.mark.full
 def test_tables_of_benchmarks_are_up_to_date():
     command = [sys.executable, ROOT / "tools" / "make_benchmarks", "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -434,6 +446,7 @@ def read_clusters(path):
     return {first: frozenset(names) for first, names in members.items()}
 
 
+@pytest.mark.full
 def test_page_about_files_shows_what_is_printed_and_what_supports_its_radius(files):
     folder, printed, _ = files
     shown = [
@@ -468,6 +481,7 @@ def test_page_about_files_shows_what_is_printed_and_what_supports_its_radius(fil
     assert "<svg" in (folder / "calibration.html").read_text()
 
 
+@pytest.mark.full
 def test_commands_of_the_page_about_files_find_what_brute_force_finds(files):
     folder, printed, fingerprints = files
     found = {

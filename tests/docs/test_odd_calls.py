@@ -28,6 +28,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.full
 def test_odd_calls_are_refused_clearly(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, TOOL, "--calls", "300", "--seed", "5"]

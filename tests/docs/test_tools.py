@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from drawing import scene
 
 TOOLS = Path(__file__).parents[2] / "tools"
@@ -27,6 +28,7 @@ def rows(tool, *arguments):
     }
 
 
+@pytest.mark.full
 def test_texts_of_made_pages_are_measured():
     """No test ran the tool, so a name that it imports could go unnoticed."""
     arguments = ("--pages", 8, "--extractors", "resiliparse", "--settings", "simhash-256-24")

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from mypy import api
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -72,7 +72,10 @@ urls(opened())  # wrong: an index is no store
 """
 
 
+@pytest.mark.full
 def test_programs_pass_a_strict_type_checker(tmp_path):
+    from mypy import api
+
     (tmp_path / "program.py").write_text(PROGRAM)
     page = (ROOT / "docs" / "guides" / "families.md").read_text()
     (example,) = (

@@ -57,6 +57,7 @@ LAWS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("families", "value", "pairs"), LAWS)
 def test_values_and_bits_obey_the_law(families, value, pairs):
     family = families[0]
@@ -81,6 +82,7 @@ def test_values_and_bits_obey_the_law(families, value, pairs):
         assert error < 0.02
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("family", "value", "pairs"),
     [
@@ -126,6 +128,7 @@ def test_the_probing_sequence_is_that_of_all_sets_sorted():
     assert costs == pytest.approx(sorted(costs))
 
 
+@pytest.mark.full
 def test_probes_need_fewer_bands():
     family = PStable(dimension=96, radius=4.4)
     one, eight = (plan(200_000, family, 4.4, background=13.0, probes=probes) for probes in (1, 8))
@@ -247,6 +250,7 @@ CHECKED = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("family", "items"), CHECKED)
 def test_families_do_what_an_index_relies_on(family, items):
     if isinstance(family, BitSampling):

@@ -117,6 +117,7 @@ def check_outcomes(outcomes, calls):
             assert o.kind == "error", o
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "modes", "every"),
     [("rows", FEWER, 19), ("overwrite", MODES, 31), ("strings", FEWER, 43), ("spilled", FEWER, 47)],
@@ -146,6 +147,7 @@ def test_a_disk_that_stays_full_or_broken(sweep, every):
     assert {o.kind for o in outcomes[1:] if o.state == "old"} == {"error"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("modes", [("kill",), slow(("EIO", "kill-after", "torn"))])
 def test_a_disk_that_cannot_exchange_two_folders(sweep, modes):
     """There are two renames with nothing at the target in between."""

@@ -287,6 +287,7 @@ def check_outcomes(outcomes):
         assert (o.kind == "killed") == (o.mode in KILLS) or (missing and o.kind == "ok"), o
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("texts", "modes", "every"),
     [

@@ -126,6 +126,7 @@ def every(few):
     return pytest.mark.parametrize("every", [few, pytest.param(1, marks=pytest.mark.slow)])
 
 
+@pytest.mark.full
 @every(7)
 def test_changes_at_every_call(sweep, every):
     calls, outcomes = sweep(
@@ -135,6 +136,7 @@ def test_changes_at_every_call(sweep, every):
     assert {outcome.state for outcome in outcomes} >= set(range(4))
 
 
+@pytest.mark.full
 @every(37)
 def test_a_merge_at_every_call(sweep, every):
     calls, outcomes = sweep(

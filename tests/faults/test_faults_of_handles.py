@@ -32,6 +32,7 @@ def test_a_store_that_is_renamed_while_it_is_open_is_joined_with_others_and_not_
         assert rows_of(store) == pairs(0, 110) | pairs(200, 210)
 
 
+@pytest.mark.full
 def test_a_store_that_is_dropped_in_the_thread_of_its_own_merge_gives_its_lock_back(
     tmp_path, monkeypatch
 ):

@@ -184,6 +184,7 @@ LEFT_OPEN = """
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("sync", "how"),
     crossed(

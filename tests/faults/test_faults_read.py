@@ -43,6 +43,7 @@ def file_of(path, name):
     return path / name if name == MANIFEST_FILE else path / "gen-00000002" / name
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "share"),
     [("table-000.fpt", 2), ("ids.mdb", 0), ("strings.mdb", 2), *(slow(name, 2) for name in FILES)],
@@ -96,6 +97,7 @@ print(json.dumps([code, said.getvalue(), report.faults, report.losses, report.fi
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "place"), PLACES)
 def test_a_sector_that_cannot_be_read(copy, shim, name, place):
     """In the head, the middle and the tail of each file.

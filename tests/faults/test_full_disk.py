@@ -291,6 +291,7 @@ def names(disk):
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("job", "pages"),
     [case for case in crossed(list(JOBS), [0, 3, 30], share=9) if case.values != ("report", 30)],

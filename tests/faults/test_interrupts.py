@@ -165,6 +165,7 @@ QUICK = (
 QUICK += ("pairs of few rows in many buckets", "permute_sort", "members of sets")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else slow(name) for name in long_calls(None, None, None)]
 )
@@ -241,6 +242,7 @@ INTERRUPTED = """
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "what", ["single", slow("few"), slow("small"), slow("threads"), slow("scan"), "scan in threads"]
 )

@@ -233,6 +233,7 @@ def recorder(compiled):
     return compiled("record.c")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("sync", "kind", "most_images"),
     [
@@ -265,6 +266,7 @@ SINGLE = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("failures", [1, slow(60)])
 def test_power_fails_again_after_a_recovery(recorder, tmp_path, failures):
     """Records that were cut off do not come back when the new ones end where they begin."""
@@ -300,6 +302,7 @@ def test_power_fails_again_after_a_recovery(recorder, tmp_path, failures):
     assert lost > failures // 3 or failures == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("sync", "failed"),
     [  # the numbers of the syncs that fail; the first two are those of opening

@@ -190,6 +190,7 @@ def read_until_closed(store, started):
         return error
 
 
+@pytest.mark.full
 def test_closing_under_reading_threads(tmp_path, store):
     """Readers end with the error for a closed store: no crash, and nothing stays open."""
     for _ in range(8):

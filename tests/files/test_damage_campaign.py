@@ -26,6 +26,7 @@ def campaign(tmp_path, *options, tool="damage"):
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("cases", "stores"),
     [(5, "rows,strings"), (10, "sharded integers,index of strings"), slow(1000, None)],
@@ -72,6 +73,7 @@ def test_forgeries(tmp_path, cases):
     assert sum(count.get("refused", 0) for count in report["by"]["file"].values()) > cases // 3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rounds", [6, slow(500)])
 def test_kills(tmp_path, rounds):
     code, report = campaign(tmp_path, "--rounds", rounds, "--seed", 8, tool="kills")

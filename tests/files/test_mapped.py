@@ -119,6 +119,7 @@ def test_of_a_piece_that_is_partly_on_disk_nothing_is_mapped(disk_path, evicted)
         assert mapped == (1 << 20 if evicted == 0 else PIECE)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("design", ["manku-4", "flip-2", "columns-4"])
 def test_a_large_batch_maps_all_that_is_cached(disk_path, design):
     """A small one does not."""

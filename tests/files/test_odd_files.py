@@ -213,6 +213,7 @@ def state(folder):
     }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("use", "what"), crossed(list(USES), ["file", "folder"]))
 def test_a_link_is_never_followed(small, tmp_path, use, what):
     """Not at any name of the format.

@@ -54,6 +54,7 @@ def test_a_sound_store_is_left_alone(changed, tmp_path):
         assert listing(tmp_path) == ["s"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [slow(IDS_FILE), LOG_FILE])
 def test_files_are_closed_at_the_end_not_when_garbage_is_collected(changed, tmp_path, name):
     path = damaged(changed[0], tmp_path)
@@ -84,6 +85,7 @@ PARTS = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("part", "left"),
     crossed(
@@ -139,6 +141,7 @@ def sections(file):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("start", [0, *map(slow, range(1, 6))])
 def test_flips_in_each_file(changed, tmp_path, start):
     path, right = changed
@@ -409,6 +412,7 @@ def in_pieces(tiny, monkeypatch):  # noqa: F811
     monkeypatch.setattr("fpstore.care.recovered.BATCH_STRINGS", 7)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "changes", "whole"),
     crossed(["string", "row", "integer"], [False, True], [True, False], share=6),
@@ -459,6 +463,7 @@ def test_row_numbers_that_take_more_than_the_budget(tmp_path):
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [IDS_FILE, STRINGS_FILE])
 @pytest.mark.parametrize("with_manifest", [True, False])
 def test_a_file_that_is_mostly_a_hole(tmp_path, name, with_manifest):

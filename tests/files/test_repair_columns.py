@@ -94,6 +94,7 @@ def sections(file):
     return places | ({"rests": kernel.rest_offset} if kernel.rest_bits else {})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("part", [slow("directory"), "tags", "rests", "checksums"])
 def test_a_damaged_place_of_the_first_table(store, part):
     """Copies are in the other tables.

@@ -334,6 +334,7 @@ def test_a_repaired_store_has_an_identity_of_its_own(tmp_path):
         assert len(store) > COUNT
 
 
+@pytest.mark.full
 def test_strings_whose_numbers_exceed_the_size_of_the_file(tmp_path):
     """A store that has had many strings numbers new ones on, also when few are left."""
     path = tmp_path / "s"

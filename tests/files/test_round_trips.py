@@ -83,6 +83,7 @@ def chunked(table):
 FORMS = {"whole": lambda table: table, "sliced": sliced, "chunked": chunked}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("bits", "form"), crossed(WIDTHS, list(FORMS)))
 def test_columns_of_every_kind_are_deduplicated(tmp_path, bits, form):
     for number, (kind, (fingerprints, how)) in enumerate(fingerprint_columns(bits).items()):

@@ -118,6 +118,7 @@ def is_plain(char):
     } == {char}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("form", "every"),
     [
@@ -153,6 +154,7 @@ def test_each_character(form, every):
         assert by_kernel(simhash, texts) == by_python(simhash, texts)
 
 
+@pytest.mark.full
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(

@@ -175,6 +175,7 @@ def test_equals_the_oracle(text, parameters):
     assert any_fingerprint(SimHash(**parameters), text) == oracle(text, **parameters)
 
 
+@pytest.mark.full
 @settings(GENEROUS, max_examples=100)
 @given(st.lists(TEXTS, max_size=8), PARAMETERS)
 def test_many_texts_equal_one_by_one(texts, parameters):
@@ -184,6 +185,7 @@ def test_many_texts_equal_one_by_one(texts, parameters):
     assert numbers_of(fingerprints) == [any_fingerprint(simhash, text) for text in texts]
 
 
+@pytest.mark.full
 @settings(GENEROUS, max_examples=120)
 @given(TEXTS, PARAMETERS)
 @example("\ufe70", {})  # a word character whose NFKC has none
@@ -225,6 +227,7 @@ def test_a_blank_text_has_no_fingerprint():
             simhash.fingerprint(features)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("shingle", "weighting", "count"),
     crossed(["auto", "words", "chars"], ["count", "set"], [15, 16, 17, 4095, 40000], share=5),
@@ -352,6 +355,7 @@ def test_version_2_is_pinned():
 # ---- weighted features ----
 
 
+@pytest.mark.full
 @settings(GENEROUS, max_examples=100)
 @given(
     st.lists(
@@ -477,6 +481,7 @@ def test_bad_parameters_are_named_with_their_range():
             SimHash(**parameters)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("every", [31, slow(5)])
 def test_every_character_alone(every):
     # test_char_map.py has more

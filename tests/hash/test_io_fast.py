@@ -158,6 +158,7 @@ JSON_VALUES = st.one_of(
 )
 
 
+@pytest.mark.full
 @settings(max_examples=60, deadline=None)
 @given(
     fingerprints=st.lists(

@@ -137,6 +137,7 @@ def test_hashes_with_a_pattern_follow_the_law_too():
     assert abs(distances.var() / 48 - 1) < 5 * math.sqrt(2 / 1000)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("weighting", ["set", "count"])
 def test_distances_follow_the_binomial_law(weighting):
     """Means and variances of the distances of pairs of sets, within five standard deviations."""

@@ -54,6 +54,7 @@ def weights_by_formula(texts, parameters, most):
     return weigh, 1 + round(16 * math.log2(len(sets)))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("parameters", SETTINGS, ids=str)
 def test_learnt_weights_are_inverse_document_frequencies(parameters):
     texts = corpus()
@@ -66,6 +67,7 @@ def test_learnt_weights_are_inverse_document_frequencies(parameters):
         assert len(set(expected.values())) > 3 or most == 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("parameters", SETTINGS, ids=str)
 def test_fingerprints_with_learnt_weights_equal_the_oracle(parameters):
     texts = corpus()
@@ -180,6 +182,7 @@ CHINESE = (
 )
 
 
+@pytest.mark.full
 def test_jieba_finds_keywords_with_weights_of_five_levels():
     hasher = SimHash(tokenizer="jieba")
     # only now: the package leaves a file open, which the fingerprinter has excused

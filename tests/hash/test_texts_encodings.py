@@ -145,6 +145,7 @@ def test_a_name_forces_an_encoding(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("encoding", "suffix"),
     crossed([one for one, _ in MARKED] + ["cp1252"], ["jsonl", "csv", "tsv"]),

@@ -37,6 +37,7 @@ def pair_at(cosine, kind, rng, dimension=48):
     return np.array([base[0], cosine * base[0] + math.sqrt(1 - cosine**2) * base[1]])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("kind", "cosine"), crossed(["dense", "sparse"], [0.99, 0.95, 0.8, 0.5, 0.0, -0.7])
 )
@@ -52,6 +53,7 @@ def test_a_bit_differs_with_the_probability_of_the_angle(kind, cosine):
     assert stats.binomtest(differing, bits, math.acos(cosine) / math.pi).pvalue > ALPHA
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("cosine", [0.95, 0.7])
 def test_distances_are_binomial(cosine):
     rng = np.random.default_rng(2)
@@ -64,6 +66,7 @@ def test_distances_are_binomial(cosine):
     assert stats.kstest(places, "uniform").pvalue > ALPHA
 
 
+@pytest.mark.full
 def test_bits_are_balanced_and_independent_of_each_other():
     vectors = np.random.default_rng(4).normal(size=(20_000, 32))
     bits = np.unpackbits(
@@ -192,6 +195,7 @@ def manhattan(a, b):
     return int(np.abs(a.astype(np.int64) - b).sum())
 
 
+@pytest.mark.full
 @settings(max_examples=200, deadline=None)
 @given(
     st.integers(1, 40),

@@ -33,6 +33,7 @@ def keys_of(maker, items):
     return found.rows[:, :words].reshape(len(items), words), found.rows[:, words:]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("width", "weighting"), [(64, "set"), (256, "set"), (128, "count")])
 def test_keys_stand_behind_the_same_fingerprints_and_are_shared_as_often_as_the_law_says(
     width, weighting
@@ -91,6 +92,7 @@ def connected_by_brute_force(rows, keys, searched, radius):
     return [root(i) for i in range(len(rows))]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("held", [1 << 20, 1 << 12])
 @pytest.mark.parametrize("most", [2, 5, 1 << 10])
 @pytest.mark.parametrize("width", [64, full(128), full(256)])
@@ -168,6 +170,7 @@ def planted(path, pairs, rng, share):
     return 2 * pairs
 
 
+@pytest.mark.full
 def test_dedup_finds_the_share_that_it_tells(tmp_path):
     rng, pairs = np.random.default_rng(7), 600
     planted(tmp_path / "c.jsonl", pairs, rng, 0.062)  # a similarity of about 0.7
@@ -233,6 +236,7 @@ def sharing(pairs, words, rng):
     return texts, np.array(similarities)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("threshold", [0.3, slow(0.4), 0.5])
 def test_a_low_threshold_finds_its_share_and_no_strangers(threshold):
     """At the radius for 0.3, a text is within it of 1 in 400 unrelated ones.
@@ -259,6 +263,7 @@ def test_a_low_threshold_finds_its_share_and_no_strangers(threshold):
     assert ((strangers.rows // 2 != strangers.kept_rows // 2).sum() > 100) == (threshold == 0.3)
 
 
+@pytest.mark.full
 def test_few_rows_are_searched_by_bands_where_strangers_are_near_by_chance(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = planted(tmp_path / "c.jsonl", 300, np.random.default_rng(3), 0.01)

@@ -43,6 +43,7 @@ SEARCH = (
 )
 
 
+@pytest.mark.full
 def test_a_search_takes_its_budget_and_some_bytes_a_document():
     """Fingerprints take 64 MiB, the keys of a band with numbers as they are sorted as much, and there is room for neither."""
     code, out, err = run_python(SEARCH, ROWS, BANDS, BUDGET, BUDGET + SPARE + 8 * ROWS)
@@ -53,6 +54,7 @@ def test_a_search_takes_its_budget_and_some_bytes_a_document():
     assert "rror" in err
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("piece", [1, 2, 7, 100])
 def test_groups_do_not_depend_on_pieces(monkeypatch, piece):
     rng = np.random.default_rng(piece)
@@ -77,6 +79,7 @@ def test_groups_do_not_depend_on_pieces(monkeypatch, piece):
         assert (leasts[1:] > leasts[:-1]).all()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("call", [1, 2, 30])
 def test_a_search_that_is_killed_is_resumed(job_folder, monkeypatch, call):
     """Where documents of one fingerprint are united, or before a band.

@@ -133,6 +133,7 @@ def pieces_of(found):
 FORMS = ["jsonl", "csv", "parquet", "dictionary", "table", "polars", "folder", "counted"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("form", "unit"), crossed(FORMS, ["paragraph", "line"]))
 def test_against_a_plain_model(tmp_path, monkeypatch, form, unit):
     monkeypatch.setattr(boilerplate, "_LEAST_MERGED", 40)

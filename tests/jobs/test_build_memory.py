@@ -97,6 +97,7 @@ def test_an_empty_part_does_not_change_the_kind_of_ids(tmp_path):
 THIN = [("manku-4", "duplicates"), ("manku-20", "skewed"), ("flip-2", "one prefix")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "kind"), [*THIN, *(slow("manku-4", kind) for kind in ROWS if kind != "duplicates")]
 )

@@ -215,6 +215,7 @@ def share(some, others):
 MAKERS = [MinHash(), MinHash(width=128), SimHash(size=2), SimHash(width=256)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("maker", "group"), crossed(MAKERS, ["greedy", "connected"]))
 def test_what_is_removed_is_what_dedup_removes(maker, group):
     documents = [*templated(70, 1), "", *templated(50, 1)]
@@ -265,6 +266,7 @@ def test_what_is_removed_is_what_dedup_removes(maker, group):
     assert len(everywhere) > 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("recall", [None, 0.6])
 def test_no_suggestion_removes_more_wrongly_than_it_may(recall):
     table = pa.table({"text": templated(150, 4)})
@@ -332,6 +334,7 @@ def test_no_suggestion_removes_more_wrongly_than_it_may(recall):
             assert methods[found.suggestions[0].measured.setting.name] == min(methods.values())
 
 
+@pytest.mark.full
 def test_the_suggestion_is_counted_on_the_whole_corpus(monkeypatch):
     table = pa.table({"text": [*templated(330, 9), None, "...", *templated(60, 9)]})
 
@@ -442,6 +445,7 @@ def test_a_reservoir_has_the_things_of_the_least_numbers():
             )
 
 
+@pytest.mark.full
 def test_calibrations_are_the_same_again_and_threads_do_not_matter():
     table = pa.table({"text": texts_of(80)})
     first, again = (

@@ -97,6 +97,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", [0, *map(slow, (1, 2, 3))])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("width", SOME_WIDTHS)
@@ -194,6 +195,7 @@ def test_orders_and_lists_are_those_of_numpy(rng):
         assert all(lims[s.stop] - lims[s.start] <= most or s.stop == s.start + 1 for s in cut)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strings", [False, True])
 def test_clusters_in_any_pieces(monkeypatch, tmp_path, rng, strings):
     base = rng.integers(0, 2**64, 300, dtype=np.uint64)

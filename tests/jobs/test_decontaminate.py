@@ -70,6 +70,7 @@ def shown(found):
     ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("n", [1, 2, 5, 13])
 def test_hits_are_those_of_sets(n, monkeypatch):
     rng = random.Random(n)
@@ -380,6 +381,7 @@ def test_ids_keep_their_type_and_hits_are_held(tmp_path):
         fpstore.decontaminate(table, paths, text="t", benchmark_id="k")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_what_is_killed_leaves_all_or_nothing(tmp_path, monkeypatch, form):
     monkeypatch.chdir(tmp_path)

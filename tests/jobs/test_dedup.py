@@ -240,6 +240,7 @@ def test_what_was_removed_and_why(tmp_path, monkeypatch, group):
     )
 
 
+@pytest.mark.full
 def test_texts_in_parquet(tmp_path):
     all_texts = [*texts(np.random.default_rng(3), 3000), "", "\u200b", None]
     table = pa.table(
@@ -462,6 +463,7 @@ def test_ids_keep_their_type(tmp_path):
         assert list(found.clusters) == [wanted]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["string_view", "binary_view", "list"])
 def test_parquet_with_views(tmp_path, kind):
     """They failed after all the work: pyarrow cannot take some rows of a view."""

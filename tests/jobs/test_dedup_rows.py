@@ -127,6 +127,7 @@ def test_scores_in_files_compare_exactly(tmp_path, name):
         assert (kept_of(lines).tolist(), kept_of(csv).tolist()) == ([best], [best]), scores
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", IN_TABLES)
 def test_scores_in_tables_compare_exactly(name):
     kind = pa.uint64() if name == "uint64" else pa.array(IN_TABLES[name]).type

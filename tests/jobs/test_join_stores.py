@@ -57,6 +57,7 @@ def way(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("width", "kind", "way"), crossed(WIDTHS, KINDS, WAYS, share=6), indirect=["way"]
 )
@@ -80,6 +81,7 @@ def test_pairs_of_a_store_and_fingerprints(tmp_path, width, kind, way):
             )
 
 
+@pytest.mark.sampled(1)
 def test_pairs_of_two_stores_with_changes(tmp_path, way):
     values = make_set("clustered", 64, 900, np.random.default_rng(5))[:, 0].tolist()
     a = [(value, f"a{n}") for n, value in enumerate(values[:500])]
@@ -284,6 +286,7 @@ def found_rows(store, radius, **options):
     return sorted(out)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("width", "kind"), [slow(32, int), (64, int), slow(128, int), (256, str)])
 def test_all_pairs_of_rows_after_changes(tmp_path, width, kind):
     """Few fingerprints, many of them near each other, most with several ids."""
@@ -355,6 +358,7 @@ def test_the_ids_of_a_huge_group_are_a_stream(tmp_path):
         assert (len(first.ids_a().ids), len(second.ids_a().ids)) == (200_000, 0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strings", [False, True])
 def test_batches_of_crowds_are_bounded(tmp_path, monkeypatch, strings):
     """Of 300 documents and 200 whose fingerprint is near, and of others, no batch has more than 1,000 pairs of ids."""

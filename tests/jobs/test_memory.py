@@ -107,6 +107,7 @@ BUDGETED = {"build", "cluster", "pairs", "join", "dedup", "split"}
 THIN = ("build jsonl", "build plain parquet", "export tsv", "pairs", "dedup jsonl", "split")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("verb", [verb if verb in THIN else slow(verb) for verb in VERBS])
 def test_long_ids_in_small_memory(long_ids, tmp_path, verb):
     words = VERBS[verb].format(
@@ -161,6 +162,7 @@ WAYS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "way"), crossed(["dictionary", "plain", "large"], list(WAYS)))
 def test_texts_that_are_small_in_the_file(tmp_path, name, way):
     """They decode to 230 megabytes.
@@ -208,6 +210,7 @@ ARROW_PEAK = """
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("group", [1 << 20, 400])
 def test_row_groups_are_not_held(tmp_path, group):
     """A row group of 64 MB, which does not compress, is read in pieces.
@@ -273,6 +276,7 @@ JOIN = (
 )
 
 
+@pytest.mark.full
 def test_joining_many_strings_in_small_memory(tmp_path):
     """The strings of the other store, 60 MB, do not fit into what the process may have."""
     for name, count in (("a", 500), ("b", 30_000)):

@@ -46,6 +46,7 @@ def some_designs(count, radius, width, bits=None):
     return [d for d in made.values() if d.tables[0].prefix_bits <= 14]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_pairs_and_sets(width, kind):
@@ -79,6 +80,7 @@ def found_between(rows, others, design, threads=1, memory=1 << 40):
     return sorted(out)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("part", [0, *map(slow, (1, 2))])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", SOME_WIDTHS)
@@ -125,6 +127,7 @@ def test_threads_share_a_join_of_two_sets():
     assert planted == [(a, 2) for a in range(0, len(rows), 500)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("isa", "radius"), crossed(ISAS, [1, 3, 5]), indirect=["isa"])
 def test_large_buckets(monkeypatch, isa, radius):
     """Rows of a bucket are brought together by parts of their tags, in groups that have more pairs than there is room for."""
@@ -151,6 +154,7 @@ def test_few_rows(width):
             assert connected(rows, design).tolist() == wanted_sets(distances, radius)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("radius", [slow(0), 2, slow(5), 9])
 def test_small_steps_and_threads(monkeypatch, radius):
     """A join goes on where it ran out of room, in every loop; threads find the same."""
@@ -168,6 +172,7 @@ def test_small_steps_and_threads(monkeypatch, radius):
                 assert sets.tolist() == wanted_sets(distances, radius), design.name
 
 
+@pytest.mark.full
 def test_dealt_bits_are_found_by_a_sample():
     halves = np.random.default_rng(1).integers(0, 2**32, SAMPLE_SIZE + 100, dtype=np.uint64)
     digits = [f"{int(value):032b}" for value in halves]

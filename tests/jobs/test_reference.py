@@ -49,6 +49,7 @@ def nearest(fingerprint, reference, radius):
     return min(near, default=None)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["path", "store", "files", "table"])
 def test_rows_near_a_reference_go_and_the_rest_is_deduplicated(tmp_path, kind, monkeypatch):
     monkeypatch.setattr("fpstore.jobs.reference.MOST_HELD", 20)
@@ -192,6 +193,7 @@ def batch(number):
     return [" ".join(words) for words in texts]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("batches", [4, slow(10)])  # three after the first one meet each call
 def test_batch_after_batch_equals_a_model_whatever_is_killed(tmp_path, monkeypatch, batches):
     """Each batch is killed at calls that make something appear, and goes on with the same command."""
@@ -252,6 +254,7 @@ def test_batch_after_batch_equals_a_model_whatever_is_killed(tmp_path, monkeypat
 ADDING = ("--text-field", "text", "--id-field", "id", "--against", "all.fps", "--add", "--quiet")
 
 
+@pytest.mark.full
 def test_batches_between_a_kill_and_the_end_of_a_job_are_compared(tmp_path, monkeypatch):
     """Another batch, with a copy of a row, is added after a kill.
 
@@ -307,6 +310,7 @@ def test_ids_of_delimited_text_are_as_the_store_has_them(tmp_path, monkeypatch):
         assert sorted(i for _, _, ids in store.items() for i in ids) == ["5", "6", "x5a"]
 
 
+@pytest.mark.full
 def test_jobs_with_bands_that_make_a_store_are_resumed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("a.jsonl"), batch(0), "a")
@@ -366,6 +370,7 @@ def test_a_run_that_is_complete_does_not_run_again(tmp_path, monkeypatch):
     assert Path("o.jsonl").read_bytes() == before
 
 
+@pytest.mark.full
 def test_a_job_that_is_resumed_has_the_same_list(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("r.jsonl"), batch(0)[:8], "r")

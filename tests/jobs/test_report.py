@@ -144,6 +144,7 @@ def check_coding(page, stored, width):
         assert sum(row[1] for row in page.table("Buckets")) == 1 << int(bits)
 
 
+@pytest.mark.full
 def test_tiny_stores(tmp_path):
     for width, count in itertools.product(DESIGNS, (0, 1, 5)):
         with fpstore.build(
@@ -351,6 +352,7 @@ def pictures_of(page):
     return {name: Image.open(io.BytesIO(base64.b64decode(data))) for data, name in found}
 
 
+@pytest.mark.full
 def test_pictures_are_those_that_the_store_knows(photos, monkeypatch):
     shown = pictures_of(report_in(None, "p.fps", "1 of 10"))
     frames = [f"photos/{name}.gif#{number}" for name in ("again", "moving") for number in range(3)]
@@ -441,6 +443,7 @@ def test_ticks_are_round_and_reach_the_top_and_numbers_are_short():
     assert " ".join(map(short, numbers)) == "0 7 0.1 1.5k 2.5M 1G 1T"
 
 
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
 def test_pages_in_a_browser(tmp_path, notes):
     """Of reports, and of calibrations of texts and pictures; and a page that is faulty."""

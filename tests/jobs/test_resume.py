@@ -37,6 +37,7 @@ def resumed(err):
 THIN = ("dedup hashes", "pairs", "join by probes", "cluster by one")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("calls", ["some", pytest.param("more", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("job", [job if job in THIN else slow(job) for job in JOBS])
 def test_a_job_that_is_killed_goes_on(job_folder, job, calls):
@@ -72,6 +73,7 @@ def test_a_job_that_is_killed_goes_on(job_folder, job, calls):
     assert all(found == total for found, total in before[-1])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("job", ["dedup texts", slow("pairs"), slow("join by probes"), "cluster"])
 def test_a_damaged_part_is_found_and_done_again(job_folder, job):
     assert run(*command(job, "whole")).exit_code == 0
@@ -132,6 +134,7 @@ def test_each_byte_of_a_part_is_checked(tmp_path):
 # --- What is refused ----------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_another_job_is_refused(job_folder):
     arguments = [*command("pairs", "p"), "--resume"]
     assert killed(arguments, 4)
@@ -221,6 +224,7 @@ def test_parts_that_begin_at_another_row_are_not_taken(job_folder, monkeypatch):
     assert Path("out.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
 
 
+@pytest.mark.full
 def test_a_second_process_is_refused(job_folder):
     arguments = [*command("pairs", "p"), "--resume"]
     assert killed(arguments, 4)
@@ -359,6 +363,7 @@ def test_pairs_and_joins_that_are_left_in_the_middle(job_folder):
             next(store.join(given, 7, ids=["other", *ids[1:]], threads=2, resume="given"))
 
 
+@pytest.mark.full
 def test_parts_that_were_read_are_closed(job_folder):
     """Each stayed open until the end: a job of hundreds of parts met the limit of open files."""
     assert killed([*command("pairs", "p"), "--resume"], 10)
@@ -389,6 +394,7 @@ def test_clusters_with_fewer_threads_than_before(job_folder):
     assert not Path("kept").exists()
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("job_folder")
 @pytest.mark.parametrize(
     "asked",
@@ -458,6 +464,7 @@ def refuses_another(arguments, name):
     Path(name).unlink()
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("job_folder")
 def test_a_file_that_the_job_has_not_made_is_not_replaced():
     """The job noted only the name of the list of clusters, and took whatever had it for its own."""
@@ -481,6 +488,7 @@ def test_a_file_that_the_job_has_not_made_is_not_replaced():
     assert Path("list.tsv").read_bytes() == Path("whole.tsv").read_bytes()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("job_folder")
 @pytest.mark.parametrize(("source", "text"), [("c.jsonl", "text"), ("notes", True)])
 def test_a_call_that_ended_before_its_folder_was_removed_is_repeated(monkeypatch, source, text):
@@ -503,6 +511,7 @@ def test_a_call_that_ended_before_its_folder_was_removed_is_repeated(monkeypatch
         dedup()
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("job_folder")
 def test_outputs_that_cannot_be_are_damage():
     arguments = [*command("pairs", "p"), "--resume"]

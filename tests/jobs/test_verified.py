@@ -83,6 +83,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("way", "keep"), crossed(WAYS, ["first", "highest"]))
 def test_what_is_not_alike_enough_stays(way, keep):
     maker, radius, threshold = way

@@ -99,6 +99,7 @@ def same(found, expected):
 # --- Blocks ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("width", "kind"), SHAPES)
 def test_what_is_encoded_is_what_the_reference_encodes(width, kind):
     """Byte for byte, whatever the sizes, and in whatever pieces the keys come."""
@@ -116,6 +117,7 @@ def test_what_is_encoded_is_what_the_reference_encodes(width, kind):
             assert (table.width, table.block_count) == (width, header.block_count)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("width", "kind"), SHAPES)
 def test_blocks_are_decoded_alone_and_together(width, kind):
     for size, block_bytes in zip(SIZES, itertools.cycle(BLOCK_SIZES)):
@@ -162,6 +164,7 @@ def test_a_code_that_the_keys_do_not_have_is_refused(width):
 # --- Damage ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("width", "kind"), SHAPES)
 def test_a_changed_bit_of_a_section_is_found(width, kind):
     rng = np.random.default_rng(width)
@@ -175,6 +178,7 @@ def test_a_changed_bit_of_a_section_is_found(width, kind):
             reference.Table(bytes(changed)).verify()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("width", "kind"), SHAPES)
 def test_a_wrong_word_of_an_index_is_found_or_does_no_harm(width, kind):
     """Also one of the words behind the leading ones, which the checksums of other blocks do not cover."""
@@ -199,6 +203,7 @@ def test_a_wrong_word_of_an_index_is_found_or_does_no_harm(width, kind):
                     assert len(prober.probe(rows[i : i + 1], width)[1]) == (leads == leads[i]).sum()
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("width", "codec"), crossed(WIDTHS, CODECS))
 def test_blocks_with_a_right_checksum_are_judged_alike(width, codec):
     """Whatever else the block says.
@@ -274,6 +279,7 @@ def test_histograms(width):
             assert _kernel.histogram(wrong, counts) == place
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_sorts_are_stable(width):
     """By all bits, and above 64 also by a part of the leading word; rows and pairs have repeats."""
@@ -315,6 +321,7 @@ def check_stable_sorts(width, size):
 # --- Searches -------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("width", "kind"), SHAPES)
 def test_locate(width, kind):
     for size, block_bytes in zip(SIZES[::2], itertools.cycle(BLOCK_SIZES[:2])):
@@ -333,6 +340,7 @@ def test_locate(width, kind):
                 assert table.locate_one(query) == places.get(query)
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize(("width", "kind"), SHAPES)
 def test_scan_and_nearest(width, kind):
     for size in (1, 9, 65, 400):
@@ -355,6 +363,7 @@ def test_scan_and_nearest(width, kind):
                 assert more[i] == (len(near) > 3)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("width", "kind", "prefix_bits"),
     [

@@ -41,6 +41,7 @@ SIZES = [0, 1, 16, 17, 64, 300, 1_000]
 # --- Answers --------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("width", "made"),
     crossed(WIDTHS, [*product(BLOCK_DESIGNS, ["huffman", "elias-fano"]), ("columns-4", "huffman")]),
@@ -90,6 +91,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield width, plain, store, queries
 
 
+@pytest.mark.sampled(2)
 def test_every_order_of_look_ups(pair, isa):
     """And batches of sizes around those at which groups and sorts begin, and the look-ups that wait for words are full."""
     width, plain, store, queries = pair

@@ -70,6 +70,7 @@ def test_an_unknown_isa_cannot_be_selected():
     assert _kernel.isa() == before
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", [*ISAS, ""])
 def test_the_environment_variable_forces_a_set(name):
     """An empty one forces nothing."""

@@ -137,6 +137,7 @@ def test_prefix_of_no_bits_and_a_sweep(tmp_path):
     assert np.array_equal(np.sort(found.fingerprints), np.sort(np.nonzero(near)[1]))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", SOME_SIZES)
 def test_every_prefix_with_few_queries(size):
     for i, count in enumerate(BATCHES):
@@ -144,6 +145,7 @@ def test_every_prefix_with_few_queries(size):
         check_probes(size, count, PREFIXES[(i + size) % 3 :: 3], 1, (1,))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("size", "count"), crossed([0, 300, 1, 64], MANY))
 def test_many_queries(size, count):
     check_probes(size, count, FEW_PREFIXES, 1, (0,))
@@ -161,6 +163,7 @@ def deep_ties(size: int) -> np.ndarray:
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("isa", ISAS)
 def test_sorts_by_any_number_of_bits(isa):
     _kernel.select_isa(isa)
@@ -261,6 +264,7 @@ print(len(done))
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("isa", ISAS)
 def test_calls_need_little_stack(isa):
     """A probe took 400 KB, more than the threads of some systems have in all."""

@@ -68,6 +68,7 @@ def sorted_by(threads, rows, stop=None):
     return out
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("kind", "threads"), crossed(KINDS, [1, 3]))
 def test_rows_are_sorted_as_by_numpy(monkeypatch, kind, threads):
     """Also where large parts are taken apart again."""

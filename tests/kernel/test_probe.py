@@ -22,6 +22,7 @@ def prober_of(table: _kernel.Table, prefix_bits: int, flips: int = 0) -> _kernel
     return prober
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("section", "prefix_bits", "lengths", "order"),
     crossed(
@@ -69,6 +70,7 @@ def test_look_ups_under_a_wrong_word_of_an_index_are_right_or_an_error(
     assert refused or section == "directory"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("lengths", LENGTHS, ids=["huffman", "elias-fano"])
 @pytest.mark.parametrize("prefix_bits", [0, 5, 17, 19, 33, 40])
 def test_batches_give_the_same_in_every_order(lengths, prefix_bits):
@@ -87,6 +89,7 @@ def test_batches_give_the_same_in_every_order(lengths, prefix_bits):
         assert all(np.array_equal(a, b) for a, b in zip(asked, other, strict=True))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("lengths", "flipped", "order"),
     crossed(LENGTHS, ["leading bits", "bits behind the leading ones"], ["best", "near", "sorted"]),

@@ -45,6 +45,7 @@ STORES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("made", "codec"), crossed(STORES, ["huffman", "elias-fano"]))
 def test_single_probes_answer_as_batches_do(tmp_path, made, codec):
     bits, design, kind = made

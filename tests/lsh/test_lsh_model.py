@@ -64,6 +64,7 @@ def check(index, model, rng, known):
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("kind", "seed"), crossed(["string", "integer", "row"], range(3)))
 def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
     rng = random.Random(seed)

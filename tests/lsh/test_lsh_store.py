@@ -92,6 +92,7 @@ def test_exact_verification(tmp_path):
         index.probe(WORDS[0], verify=lambda ids: [])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("growth", ["insert", "merge"])
 def test_numbers_become_wider(tmp_path, monkeypatch, growth):
     monkeypatch.setattr(keys_module, "LEAST_NUMBER_BITS", 3)
@@ -143,6 +144,7 @@ def test_changes_that_are_not_durable_yet(tmp_path):
     assert "d" in reader.ids
 
 
+@pytest.mark.full
 def test_a_reader_sees_changes_as_a_whole(tmp_path):
     built(tmp_path / "i.lsh").close()
     word, stop, wrong = "abcd" * 6, threading.Event(), []
@@ -199,6 +201,7 @@ def flip(path, at):
     path.write_bytes(data)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", ["documents", "keys"])
 def test_damage_is_an_error_or_harmless_and_is_repaired(tmp_path, part):
     words = some_words(random.Random(3), 2000)
@@ -237,6 +240,7 @@ def changed(path, **members):
     (path / "lsh.json").write_text(json.dumps(content | {"checksum": manifest_checksum(content)}))
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("members", "message"),
     [

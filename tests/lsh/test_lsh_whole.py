@@ -42,6 +42,7 @@ def model_of(index, words=WORDS):
     return model
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("at", "sync"), crossed([1, 2, 3, 4, 6], ["commit", "batch", "none"]))
 def test_an_insert_during_a_merge_that_leaves_keys_out(tmp_path, sync, at):
     built(tmp_path / "i").close()
@@ -218,6 +219,7 @@ def test_keys_of_other_documents_are_found_by_verify(tmp_path):
         assert "1 document with more than 6 keys" in index.verify().faults[0]["message"]
 
 
+@pytest.mark.full
 def test_threads_that_insert_and_merge_while_numbers_become_wider(tmp_path, monkeypatch):
     monkeypatch.setattr(keys_module, "LEAST_NUMBER_BITS", 3)
     built(tmp_path / "i", WORDS[:3], lsh.plan(3, FAMILY, 0.8, bands=(6, 3), radius=8)).close()
@@ -288,6 +290,7 @@ def test_numbers_become_wider_only_when_a_merge_of_keys_has_ended(tmp_path, monk
             } - {"w0"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("change", ["merge", "insert", "delete", "upsert", "probe_insert_many"])
 def test_a_child_of_a_fork_changes_nothing(tmp_path, change):
     built(tmp_path / "i").close()
@@ -362,6 +365,7 @@ def test_exact_distances(tmp_path):
     assert list(distances.values()) == sorted(distances.values())
 
 
+@pytest.mark.full
 def test_a_family_that_a_manifest_cannot_hold(tmp_path):
     built(tmp_path / "i").close()
     large = MinHash(stop_words=[f"word{i:08d}" for i in range(100_000)])
@@ -439,6 +443,7 @@ def test_pairs_of_one_key_are_compared_within_the_budget(tmp_path, monkeypatch):
     assert max(compared) * 160 <= 16 << 20
 
 
+@pytest.mark.full
 def test_pairs_with_long_ids_are_written_in_parts(tmp_path, monkeypatch):
     """The ids of 65,536 pairs were held together, however long they were."""
     written, opened_output = [], lsh_asking.open_output

@@ -43,6 +43,7 @@ def stores(request, tmp_path_factory):
         yield mine, one, values
 
 
+@pytest.mark.sampled(1)
 def test_content_is_equal(stores):
     mine, one, values = stores
     assert isinstance(mine, fpstore.ShardedStore)
@@ -61,6 +62,7 @@ def test_content_is_equal(stores):
         mine[next(n for n in range(1 << 16) if n not in one)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("radius", [None, 0, 1, 5])
 @pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 def test_probes_are_equal(stores, radius):
@@ -88,6 +90,7 @@ def test_batches_have_the_matches_of_all_queries_in_order(stores, matches):
     assert [found for part in parts for found in part] == list(one.probe_many(queries))
 
 
+@pytest.mark.sampled(1)
 def test_scans_and_nearest_are_equal(stores):
     mine, one, values = stores
     queries = queries_of(values, one.width)
@@ -127,6 +130,7 @@ def test_ids_resolve(stores):
         mine.ids[wrong]
 
 
+@pytest.mark.sampled(3)
 def test_jobs_are_equal(stores, tmp_path):
     mine, one, values = stores
     for radius in (None, 1, 6):
@@ -143,6 +147,7 @@ def test_jobs_are_equal(stores, tmp_path):
     assert pairs_in(mine.join(mine, 1)) == pairs_in(one.join(one, 1))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "kind"), crossed(list(CUTS), KINDS))
 def test_any_number_of_shards(tmp_path, kind, name):
     values = rows_of(64, 210, 2)
@@ -268,6 +273,7 @@ def test_a_job_is_resumed(tmp_path):
         assert pairs_in(mine.pairs(resume=tmp_path / "work")) == pairs_in(one.pairs())
 
 
+@pytest.mark.full
 def test_shards_that_are_not_kept_open(tmp_path, monkeypatch):
     """Without room for open files, each question opens the shards one after the other."""
     values = rows_of(64, 200, 9)
@@ -283,6 +289,7 @@ def test_shards_that_are_not_kept_open(tmp_path, monkeypatch):
         assert not mine._shards._kept
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 @pytest.mark.parametrize("seed", [*range(6), *(slow(seed) for seed in range(6, 200))])
 def test_any_rows_in_any_shards(tmp_path, seed):

@@ -80,6 +80,7 @@ def test_strings_of_one_shard_each_are_not_compared_again(tmp_path):
         assert len(store.ids) == len(VALUES)
 
 
+@pytest.mark.full
 def test_threads_ask_a_store_whose_shards_are_not_open_yet(folder):
     queries = queries_of(VALUES, 64)
     with fpstore.open(folder) as store:
@@ -110,6 +111,7 @@ COMBINE = """
 """
 
 
+@pytest.mark.full
 def test_several_processes_combine_the_same_shards(folder):
     data = (folder / "shards.json").read_bytes()
     (folder / ".shards.json.00000000.tmp").mkdir()  # of a process that was killed
@@ -141,6 +143,7 @@ FEW = """
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("more", "most", "wanted"),
     [
@@ -174,6 +177,7 @@ TOGETHER = """
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("most", "code"), [(60, 1), (400, 0)])
 def test_many_shards_with_strings_are_combined_with_few_handles(tmp_path, most, code):
     shards(
@@ -238,6 +242,7 @@ def test_a_full_disk_leaves_the_manifest_as_it_was(mounted_disk):
     assert len(fpstore.ShardedStore.combine(disk / "S").shards) == 3
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("rows", "named"), [(1, 1 << 16), (7, 1 << 16), (1 << 16, 5), (1 << 16, 1 << 16)]
 )

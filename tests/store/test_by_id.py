@@ -101,6 +101,7 @@ class Changes:
         return held - gone
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", [0, slow(1), slow(2)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_changes(tmp_path, kind, seed):

@@ -241,6 +241,7 @@ def interrupt_often(work, count, seconds):
 
 
 # a file that was being opened
+@pytest.mark.sampled(1)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("what", "sync", "kind"),

@@ -141,6 +141,7 @@ def test_readers_do_not_see_what_a_killed_writer_had_not_published_until_the_nex
         assert seen(copy, 100, 101) == [True, False]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sync", ["commit", "batch", "none"])
 def test_a_killed_process_loses_nothing(path, sync):
     """What was inserted is in the file when the call returns.
@@ -212,6 +213,7 @@ def test_there_is_one_writer(path):
     fpstore.open(path, "r+").close()
 
 
+@pytest.mark.full
 def test_a_fork_in_the_middle_of_changes_can_close(path):
     with fpstore.open(path, "r+", sync="none") as store:
         stop = threading.Event()

@@ -127,6 +127,7 @@ def test_a_dealt_store_answers_as_brute_force_does(tmp_path, width, name, radius
         assert all(map(len, store.probe_many(Width(width).outside(queries))))
 
 
+@pytest.mark.full
 def test_a_plan_by_a_sample_compares_dealt_bits():
     plans = fpstore.plan(1 << 24, 8, sample=pictures(64))
     assert any(p.name.startswith("dealt") for p in plans)
@@ -153,6 +154,7 @@ def test_the_cheapest_thresholds_are_those_of_all():
             ) == pytest.approx(least)
 
 
+@pytest.mark.full
 def test_the_model_expects_what_the_kernel_counts(tmp_path):
     rows = pictures(64)
     sample = sample_of(rows, 64)
@@ -175,6 +177,7 @@ def test_a_sample_too_small_deals_in_turn(tmp_path):
         assert len(store.probe(5)) == 100
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("count", [1000, 1 << 17])
 def test_few_entries_in_a_bucket_are_no_skew(tmp_path, count):
     """Random bits fill buckets unevenly, the more so the fewer entries there are."""
@@ -202,6 +205,7 @@ def test_even_rows_of_a_stream():
         assert not len(found) or found[0] == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("design", [slow("auto"), "dealt-4-16"])
 def test_skew_is_seen_beside_many_rows_of_a_fingerprint_and_in_merges(tmp_path, design):
     """The sample was of rows, and a merge had one fingerprint of each block."""

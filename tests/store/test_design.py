@@ -122,6 +122,7 @@ def looked_up(made, size, radius):
     return lookups, tables
 
 
+@pytest.mark.full
 def test_reduced_lookups_meet_every_placement_of_errors():
     for name, design_radius in [*CASES, (CUSTOM, 4)]:
         made, done = design(name, design_radius), set()

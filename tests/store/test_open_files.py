@@ -117,6 +117,7 @@ def stores(tmp_path_factory):
 QUICK = ("insert", "build", "backup", "repair")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("operation", "step"),
     [

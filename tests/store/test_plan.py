@@ -215,6 +215,7 @@ def test_a_small_memory_does_not_stop_a_build(monkeypatch):
     assert choose(1 << 24, 3, Requirements(disk_budget=GIB // 4)).disk_bytes <= GIB // 4
 
 
+@pytest.mark.full
 def test_the_command_line_tells_of_columns_that_packed_tables_replace():
     assert "auto takes flip-2 in place of columns-2, which is hardly better." in fine(
         "plan", "2^20"
@@ -256,6 +257,7 @@ def skewed_set(kind, n=1 << 15):
     return rng.integers(0, 2**32, n, dtype=np.uint64) << np.uint64(32)
 
 
+@pytest.mark.full
 def test_estimated_candidates_of_a_skewed_set_are_those_of_a_probe(tmp_path):
     fingerprints = skewed_set("leading half alike", 1 << 17)
     plans = {
@@ -284,6 +286,7 @@ def test_a_uniform_sample_changes_nothing():
     assert plan(10, 3, sample=[]) == plan(10, 3)
 
 
+@pytest.mark.full
 def test_auto_builds_for_the_skew_of_the_set(tmp_path):
     fingerprints = skewed_set("leading half alike")
     with fpstore.build(tmp_path / "s", fingerprints) as store:
@@ -367,6 +370,7 @@ def test_a_tiny_set_and_a_huge_radius_take_a_scan(tmp_path):
         assert [m.fingerprint for m in store.probe(7, 1)] == [7, 3, 5, 6, 15, 23, 39, 71, 135, 263]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("radius", [8, *map(slow, (1, 3, 12, 16))])
 def test_the_crossing_is_where_the_fastest_plan_changes(radius):
     def scans(n, within):
@@ -405,6 +409,7 @@ def test_a_merge_that_chooses_again_respects_the_preference(tmp_path):
         assert read_manifest(tmp_path / "named").auto is None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("width", "radius", "most"),
     [(64, 3, 160), (64, 8, 165), (128, 3, 185), (256, 3, 285), (256, 24, 120)],

@@ -217,6 +217,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("limits", "size"), crossed([*LIMITS, "all"], [0, 1, 2], share=9))
 def test_strings_are_read_and_written_in_pieces(tmp_path, monkeypatch, limits, size):
     for limit in LIMITS if limits == "all" else [limits]:
@@ -372,6 +373,7 @@ QUICK = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "damage", [name if name in QUICK else slow(name) for name in damages([b"a", b"b"], b"")]
 )
@@ -430,6 +432,7 @@ def is_damaged(path):
         return True
 
 
+@pytest.mark.full
 def test_the_readable_decoder_refuses_what_the_product_refuses(copy):
     """A bit of a file of the dictionary, wherever it is."""
     rng = random.Random(4)

@@ -101,6 +101,7 @@ def test_a_writer_and_readers_for_a_while(tmp_path, ids):
     assert all(report[what] > 0 for what in ("changes", "merges", "answers", "readers killed"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("when", "file"),
     crossed(["before", "after"], ["ids.mdb", "strings.mdb", "numbers.mdb"], share=3),

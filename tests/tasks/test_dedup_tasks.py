@@ -87,6 +87,7 @@ CASES = {
 OWN = ("slice_rows", "part_bytes", "star_rows")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("case", "suffix"),
     [*((case, "parquet") for case in CASES), ("string ids", "jsonl"), ("verified", "csv")],
@@ -128,6 +129,7 @@ SEARCHES = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("star_rows", [0, 10**6])
 @pytest.mark.parametrize("slice_rows", [600, None])
 @pytest.mark.parametrize("search", SEARCHES)
@@ -187,6 +189,7 @@ def test_rows_with_other_keys_are_sent(wide):
     assert [one.tolist() for one in repeats_of(rows[:0], bands)] == [[], []]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("bits", [0, 2])
 @pytest.mark.parametrize("kind", ["chain", "star", "random", "none"])
 def test_stars_find_components(tmp_path, kind, bits):
@@ -226,6 +229,7 @@ def test_stars_find_components(tmp_path, kind, bits):
     assert found == {int(node): int(firsts[node]) for node in np.unique(pairs).tolist()}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("key", ["key", "number", None])
 @pytest.mark.parametrize("sharded", [False, True])
 def test_against_a_store(tmp_path, key, sharded):
@@ -279,6 +283,7 @@ def test_ids_are_of_one_type_in_all_parts(tmp_path):
     assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["tsv", "csv", "txt", "jsonl", "parquet"])
 @pytest.mark.parametrize("ids", ["strings", "some strings", "integers", "none"])
 def test_lists_of_parts_are_joined(tmp_path, monkeypatch, kind, ids):
@@ -323,6 +328,7 @@ def test_lists_of_parts_are_joined(tmp_path, monkeypatch, kind, ids):
         assert pq.ParquetFile(removed).num_row_groups > 3
 
 
+@pytest.mark.full
 def test_processes_write_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     corpus_in(tmp_path / "corpus")
@@ -423,6 +429,7 @@ def test_scores_of_parts_have_one_length(tmp_path, scores):
     assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["equal", "chain"])
 def test_one_bucket_with_a_whole_slice(kind):
     """Every two of 300,000 rows are 45 billion pairs: a test that compared them would not end."""

@@ -65,6 +65,7 @@ def digests_in(folder):
 TEXTS = [row["text"] for row in rows_of(240, 1) if row["text"] not in (None, "", " \u200b")]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("suffix", "key", "piece_bytes"),
     crossed(
@@ -263,6 +264,7 @@ plan.run(len(plan) - 1)
 
 
 # before the index has its name, and behind
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("when", ["build_index", "_check"])
 def test_a_build_that_is_killed(tmp_path, monkeypatch, when):
     source = corpus_in(tmp_path / "corpus")
@@ -327,6 +329,7 @@ RUN = (
 )
 
 
+@pytest.mark.full
 def test_processes_that_build_at_once(tmp_path):
     source = corpus_in(tmp_path / "corpus", "csv")
     plan = plan_lsh(
@@ -425,6 +428,7 @@ def test_ids_of_two_types_and_no_documents(tmp_path):
         finished(plan)
 
 
+@pytest.mark.full
 def test_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     corpus_in(tmp_path / "corpus", "jsonl")

@@ -149,6 +149,7 @@ plan.finish()
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("runs", [2, slow(6)])
 def test_runs_at_once(corpus, runs):
     """The bytes are those of one process.
@@ -207,6 +208,7 @@ def test_an_object_that_changes(corpus):
         [plan.run(index) for index in range(len(plan))]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("output", ["corpus/out", "plan/out", "corpus", "plan"])
 def test_outputs_in_inputs_or_plans(corpus, output):
     system, name, _ = corpus
@@ -256,6 +258,7 @@ def test_a_bucket_that_is_missing(server, monkeypatch, tmp_path):
         open_plan("s3://missing/plan")
 
 
+@pytest.mark.full
 def test_credentials_that_are_wrong(monkeypatch, tmp_path):
     with serving(INITIAL_NO_AUTH_ACTION_COUNT="0") as url:
         asking(monkeypatch, url)

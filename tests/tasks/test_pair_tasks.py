@@ -82,6 +82,7 @@ RADII = [(64, radius) for radius in range(9)] + [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("asked", "slice_rows", "shards"), crossed(RADII, [1 << 20, 200, 20], [0, 3], share=6)
 )
@@ -100,6 +101,7 @@ def test_all_pairs_equal_one_process(tmp_path, asked, slice_rows, shards):
         assert len(plan) > 10
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("asked", "size", "shards"),
     crossed(RADII, [1 << 20, 150, 30], [(0, 3), (2, 0), (4, 2)], share=12),
@@ -129,6 +131,7 @@ def test_a_join_equals_one_process(tmp_path, asked, size, shards):
             assert len(wanted) > 50
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["row", "int", "string"])
 @pytest.mark.parametrize("shards", [0, 3])
 def test_ids_are_those_of_the_store(tmp_path, kind, shards):
@@ -141,6 +144,7 @@ def test_ids_are_those_of_the_store(tmp_path, kind, shards):
         assert written(tmp_path / "j") == lines(store.join(store, 3)) != []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("counts", [(0, 0), (0, 50), (50, 0), (1, 1)])
 def test_stores_of_no_rows(tmp_path, counts):
     rows = near_rows(50, 64, 2)
@@ -176,6 +180,7 @@ def test_a_store_with_changes_and_many_parts(tmp_path, monkeypatch):
         assert written(tmp_path / "o") == lines(store.pairs(2))
 
 
+@pytest.mark.full
 def test_parts_of_a_store_have_each_fingerprint_once(tmp_path, monkeypatch):
     from fpstore.tasks import pairs
 
@@ -199,6 +204,7 @@ def test_widths_differ(tmp_path):
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("what", ["pairs", "join", "probe"])
 @pytest.mark.parametrize("damage", ["gone", "cut"])
 def test_a_file_that_is_gone_or_cut_is_not_complete(tmp_path, what, damage):
@@ -256,6 +262,7 @@ def test_many_rows_are_cut(width, radius, queries):
     assert found.whole == ((width, radius) != (256, 10))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("width", "radius", "bits"), [(32, 3, 2), (64, 4, 3), (64, 8, 2), (128, 12, 3), (256, 10, 4)]
 )

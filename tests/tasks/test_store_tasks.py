@@ -57,6 +57,7 @@ def everything(store):
     return content, sorted(found), sorted(pairs)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("by", ["rows", "prefix"])
 @pytest.mark.parametrize("width", ALL_WIDTHS)
 def test_a_build_of_numbers_equals_one_store(tmp_path, width, by):
@@ -110,6 +111,7 @@ def test_a_shard_has_the_same_bytes_whoever_makes_it(tmp_path):
     assert digest_of(tmp_path / "many") == first
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
 @pytest.mark.parametrize(
     ("by", "key"), [("rows", None), ("prefix", None), ("prefix", "key"), ("rows", "number")]
@@ -140,6 +142,7 @@ def test_a_build_of_texts_equals_one_store(tmp_path, suffix, by, key):
         assert everything(many) == everything(one)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("limit", [None, 1, 3])
 @pytest.mark.parametrize("width", [64, full(256)])
 def test_a_batch_of_probes_equals_one_process(tmp_path, width, limit):
@@ -288,6 +291,7 @@ def test_the_folder_of_another_build_is_refused(tmp_path):
     assert not (tmp_path / "other" / "shards.json").exists()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("change", ["inserted", "merged", "gone"])
 @pytest.mark.parametrize("finished_before", [False, True])
 def test_a_shard_that_has_changed_is_refused(tmp_path, change, finished_before):
@@ -333,6 +337,7 @@ def finished_again(plan):
     return plan.finish()
 
 
+@pytest.mark.full
 def test_the_command_line_says_what_a_build_holds(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     saved(tmp_path, near_rows(100, 64), 1)
@@ -341,6 +346,7 @@ def test_the_command_line_says_what_a_build_holds(tmp_path, monkeypatch):
     assert "fingerprints" in fine("task", "finish", "b.plan")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
 def test_the_command_line_reads_the_columns_that_a_build_reads(tmp_path, monkeypatch, suffix):
     """It asked for their names, and for --text, which it does not have."""
@@ -394,6 +400,7 @@ def test_the_command_line_reads_the_columns_that_a_build_reads(tmp_path, monkeyp
     assert "--text-field" in both
 
 
+@pytest.mark.full
 def test_files_without_matches_have_the_types_of_others(tmp_path):
     """They had no strings, and no reader took the folder as one table."""
     store = fpstore.build(tmp_path / "s.fps", [8, 11, 1 << 40], ["a", "b", "c"])

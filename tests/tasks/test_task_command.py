@@ -310,6 +310,7 @@ def test_a_plan_refuses_a_path_made_of_a_uri(source):
         plan_dedup("plan", Path("s3://bucket/k"), "out", text="text")
 
 
+@pytest.mark.full
 def test_parts_and_slices_have_a_size(source):
     fine("dedup", "corpus", "out", *MANY, "--method", "simhash", "--slice-rows", "40")
     plan = open_plan("p")

@@ -54,6 +54,7 @@ assert everything(root) == ["corpus/part-0.csv", "out/_fpstore.json", "out/part-
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("every", [41, slow(1)])
 def test_a_fault_at_calls_of_a_plan(sweep, every):
     """From the writing of the plan to its removal.
@@ -95,6 +96,7 @@ RUN = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("processes", [2, slow(8)])
 def test_runs_of_one_plan_at_once(begun, processes):
     plan, expected, root = begun
@@ -108,6 +110,7 @@ def test_runs_of_one_plan_at_once(begun, processes):
     assert not list(root.rglob(".unfinished-*"))
 
 
+@pytest.mark.full
 def test_a_worker_that_is_killed(begun):
     """What is done stays, and running again goes on."""
     plan, expected, root = begun
@@ -153,6 +156,7 @@ def test_a_script_without_a_guard_is_told_so(begun, guard):
         assert re.search(message, ended.stderr.rstrip())
 
 
+@pytest.mark.full
 def test_an_error_of_a_worker_comes_whole(begun):
     plan, _, root = begun
     (root / "corpus" / "part-1.csv").write_text("url,hash\n")
@@ -175,6 +179,7 @@ def fail_late(patch, work, stage, error):
     patch.setattr(work, f"_{stage}", late)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt, MemoryError, OSError(5, "no more"), fpstore.InputError("wrong")]
 )
@@ -224,6 +229,7 @@ def at(share):
 DAMAGES = [cut, empty, *map(at, (0, 0.3, 0.6, 1))]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("damage", "stage"), crossed(DAMAGES, STAGES, share=3))
 def test_a_damaged_result(begun, stage, damage):
     """Whoever reads it says its name; after it was removed, its task makes it again."""
@@ -266,6 +272,7 @@ def make(path, what):
         path.symlink_to({"loop": path.name, "nowhere": "nothing", "link": "../good"}[what])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", ["folder", "pipe", "loop", "nowhere", "link"])
 @pytest.mark.parametrize("stage", ["hash", "copy"])
 def test_something_else_in_place_of_a_result(begun, what, stage):
@@ -319,6 +326,7 @@ def test_the_end_removes_what_other_machines_have_left(begun):
     assert not list(root.rglob(".unfinished-*"))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(5, "no more")])
 @pytest.mark.parametrize(("damage", "stage"), crossed(DAMAGES, ["send", "pairs"], share=3))
 def test_damaged_and_interrupted_tasks_of_pairs(tmp_path, monkeypatch, damage, stage, error):

@@ -60,6 +60,7 @@ def test_an_input_that_is_not_as_it_was(root, what):
     assert written(root) == {}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [1, 3 << 20, 1 << 24, 40_000_001])
 def test_a_digest_is_of_all_of_a_file_or_of_even_pieces(tmp_path, size):
     place, path = DiskPlace(tmp_path), tmp_path / "file"
@@ -138,6 +139,7 @@ def test_no_input(root, monkeypatch, source, match):
     assert not (root / "plan").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     [
@@ -476,6 +478,7 @@ def changed(content, place, value, drop):
     return content
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("cases", [300, slow(20_000)])
 @pytest.mark.parametrize("forged", [False, True])
 def test_a_damaged_plan(root, cases, forged):
@@ -509,6 +512,7 @@ def test_a_damaged_plan(root, cases, forged):
     assert kinds >= {"CorruptStoreError", "FormatVersionError"}
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: repr(text[:12]))
 def test_a_file_that_is_no_plan(root, text):
     planned(root)

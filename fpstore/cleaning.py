@@ -72,12 +72,11 @@ def dedup(
         interface.
     output : path-like, optional
         Where to write the rows that are kept, with all columns and in the same order: lines byte by
-        byte. The extension is that of the input; or ``.jsonl`` for Parquet and tables, ``.parquet``
-        for JSON lines, and both for CSV and TSV. InputError names what the other format cannot
-        hold. Of several files or a folder of them, a path without an extension of a format is a new
-        folder: the rows that are kept of each file go to a file of the same name there, also if
-        there are none; threads write several files at once. Of texts, a folder to copy the files
-        to. It appears complete or not at all.
+        byte. The extension is that of the input, of a table ``.parquet``. Of several files or a
+        folder of them, a path without an extension of a format is a new folder: the rows that are
+        kept of each file go to a file of the same name there, also if there are none; threads write
+        several files at once. Of texts, a folder to copy the files to. It appears complete or not
+        at all.
     text : str, sequence of str, mapping of str to int, or bool
         The column of texts, whose fingerprints are made; several columns, with weights or without,
         as for :class:`fpstore.hashing.TextReader`; or True: see ``source``.

@@ -170,12 +170,11 @@ def dedup(given: Given) -> None:
 
     Of each cluster of near-duplicates one row is kept. Reads Parquet, JSON lines, CSV or TSV files
     with a header, and folders of such files, all with the same columns. Writes the kept rows to
-    OUTPUT, in the same order, with all columns. OUTPUT has the extension of the inputs, or .jsonl
-    or .parquet: the rows are converted then. Of several files or a folder, if OUTPUT has no
-    extension of a format, it is a new folder for files of the same names. With --text, copies files
-    to the folder OUTPUT. Then prints what was found, with --quiet only as --json. Rows may share an
-    id: each row is a document. A null score is below all others; NaN is an error that names the
-    row.
+    OUTPUT, in the same order, with all columns. OUTPUT has the extension of the inputs. Of several
+    files or a folder, if OUTPUT has no extension of a format, it is a new folder for files of the
+    same names. With --text, copies files to the folder OUTPUT. Then prints what was found, with
+    --quiet only as --json. Rows may share an id: each row is a document. A null score is below all
+    others; NaN is an error that names the row.
 
     A row whose text is null or blank, or whose fingerprint or id is null, is not compared. It is
     kept, unless you say --unknown drop; "not compared" of what is printed, in JSON "not_compared",
@@ -184,7 +183,6 @@ def dedup(given: Given) -> None:
     $ fpstore dedup corpus.parquet clean.parquet --text-field text
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --threshold 0.8 --verify --removed removed.tsv --force
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --search bands --force
-    $ fpstore dedup corpus.parquet clean.jsonl --text-field text
     $ fpstore dedup shards clean-shards --text-field text --threads 2 --format parquet
     $ fpstore dedup shards planned-shards --text-field text --plan shards.plan --slice-rows 1M
     $ fpstore dedup shards by-processes --text-field text --processes 2

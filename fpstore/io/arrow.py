@@ -250,32 +250,6 @@ def without_views(schema: Any) -> Any:
     return schema
 
 
-def check_json_type(name: str, found: Any) -> None:
-    """Raise InputError for an Arrow type whose values are not those of JSON."""
-    from pyarrow import types
-
-    kind, plain = (
-        plain_type(found),
-        (is_text, types.is_integer, types.is_floating, types.is_boolean, types.is_null),
-    )
-    if types.is_struct(kind):
-        names = [field.name for field in kind]
-        if len(set(names)) < len(names):
-            raise InputError(
-                f"column {name!r}: two of its fields have one name: a JSON object cannot repeat a "
-                "name"
-            )
-        for field in kind:
-            check_json_type(f"{name}.{field.name}", field.type)
-    elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        check_json_type(f"{name}[]", kind.value_type)
-    elif not any(is_kind(kind) for is_kind in plain):
-        raise InputError(
-            f"column {name!r} has type {found}, which JSON cannot hold: write Parquet, or make it "
-            "strings or numbers"
-        )
-
-
 def find_column(schema: Any, name: str) -> Any:
     """Return the type of a column.
 

@@ -347,7 +347,7 @@ def remove_boilerplate_of(
         raise InputError(
             f"text must be the name of one column of texts, got {show(text)}", got=text
         )
-    outputs = Outputs(corpus, output, listings, overwrite, edits=True)
+    outputs = Outputs(corpus, output, listings, overwrite)
     how = Projection(text=PATHS_TEXT, id=PATHS_ID) if text is True else Projection(text=str(text))
     table = None
     with ExitStack() as stack:

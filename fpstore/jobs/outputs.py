@@ -19,9 +19,9 @@ from fpstore.base.arguments import check_path, printable
 from fpstore.base.resources import Resources
 from fpstore.errors import InputError, StorageError, StoreExistsError
 from fpstore.hashing.documents import DocumentFiles
-from fpstore.io.converted import TARGETS, check_conversion, copy_converted
 from fpstore.io.edited import Edit, copy_edited, write_table
 from fpstore.io.files import PACKED, is_hidden
+from fpstore.io.parquet import ParquetRows
 from fpstore.io.shards import Shards, copy_shards, places_of_shards
 from fpstore.io.source import SUFFIXES, RowSource, format_named, suffix_of
 from fpstore.io.writers import Writer, unwritable
@@ -87,14 +87,13 @@ def check_output(
     *,
     folder: Path | None = None,
     beside: Sequence[RowSource] = (),
-    edits: bool = False,
 ) -> Path:
     """Return the path to write to.
 
-    An error if it exists, or is an input, or is to hold rows in another format.
+    An error if it exists, or is an input, or is named as one of another format.
 
-    Inputs are also the sources that are read ``beside`` the corpus. If texts are edited, the format
-    is that of the input. It may exist if the job of a folder, which is to be resumed, has made it.
+    Inputs are also the sources that are read ``beside`` the corpus. It may exist if the job of a
+    folder, which is to be resumed, has made it.
     """
     path = check_path(output, "output")
     inputs = [name for source in (corpus, *beside) for name in source.paths]
@@ -111,27 +110,23 @@ def check_output(
             f"{printable(output)}{what}: overwrite=True (--force) replaces it", path=path
         )
     if kind == "rows" and corpus.suffix is not None:
-        _check_format(path, corpus, corpus.suffix, edits)
+        _check_format(path, corpus, corpus.suffix)
     if not path.parent.is_dir():
         raise StorageError(f"{printable(path.parent)}: no such folder", path=path)
     return path
 
 
-def _check_format(path: Path, corpus: RowSource, suffix: str, edits: bool) -> None:
-    """Raise InputError for the name of a file in a format that rows of another one are not written in."""
-    known = (suffix,) if edits else TARGETS[suffix]
-    if suffix_of(path) in known:
-        check_conversion(corpus, path)
-    elif edits:
-        folder = "a new folder, without an extension, or " if _is_many(corpus) else ""
-        advice = f"texts are changed in the format of the input: name {folder}a {suffix} file"
-        raise InputError(f"{printable(path)}: {advice}", path=path)
-    else:
-        advice = (
-            f"rows of {suffix} are written as {' or '.join(known)}, and the name of a new folder "
-            "ends with /"
+def _check_format(path: Path, corpus: RowSource, suffix: str) -> None:
+    """Raise InputError unless the output is named as a file of the format of the input."""
+    if suffix_of(path) != suffix:
+        folder = " or a new folder, whose name ends with /" if isinstance(corpus, Shards) else ""
+        raise InputError(
+            f"{printable(path)}: the output has the format of the input: name a {suffix} file"
+            f"{folder}",
+            path=path,
         )
-        raise InputError(f"{printable(path)}: {advice}", path=path)
+    if isinstance(corpus, ParquetRows):
+        corpus.check_schemas()
 
 
 def _check_folder(
@@ -225,12 +220,8 @@ class Outputs:
         overwrite: bool,
         folder: Path | None = None,
         beside: Sequence[RowSource] = (),
-        edits: bool = False,
     ) -> None:
-        """Check the paths; ``folder`` is the one of a checkpoint, and other sources are read ``beside`` the corpus.
-
-        ``edits``: `write_edited` is called, and not `write`.
-        """
+        """Check the paths; ``folder`` is the one of a checkpoint, and other sources are read ``beside`` the corpus."""
         self._corpus, self._listings, self._folder = corpus, listings, folder
         check = partial(
             check_output,
@@ -238,7 +229,6 @@ class Outputs:
             overwrite=overwrite,
             folder=folder,
             beside=beside,
-            edits=edits,
         )
         self._kind = None if output is None else kind_of(output, corpus)
         self.target = (
@@ -289,8 +279,6 @@ class Outputs:
             complete(self.target)  # a run that was killed has copied the rows
         elif self._kind == "shards" and isinstance(self._corpus, Shards):
             copy_shards(self._corpus, kept, self.target, resources, complete)
-        elif self._corpus.suffix not in (None, suffix_of(self.target)):
-            copy_converted(self._corpus, kept, self.target, resources.progress, complete)
         else:
             self._corpus.copy(kept, self.target, resources.progress, complete)
 

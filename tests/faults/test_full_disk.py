@@ -275,8 +275,6 @@ JOBS = {
     "dedup parquet": "dedup c.parquet {}/out.parquet --fingerprint-field hash",
     "dedup folder": "dedup notes {}/out --text",
     "dedup shards": "dedup shards {}/out --fingerprint-field hash --threads 2",
-    "dedup to json": "dedup c.parquet {}/out.jsonl --fingerprint-field hash",
-    "dedup to parquet": "dedup c.tsv {}/out.parquet --fingerprint-field hash",
     "boilerplate": "boilerplate c.parquet {}/out.parquet --text-field text --unit line",
     "boilerplate of a folder": "boilerplate notes {}/out --text --unit paragraph --removed {}/list.csv --more-than 1",
     "dedup listing": "dedup c.tsv {}/out.tsv --fingerprint-field hash --id-field id --clusters {}/list.tsv "

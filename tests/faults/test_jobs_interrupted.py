@@ -11,6 +11,7 @@ from speeds import slow
 MOMENTS = """
     import itertools, os, random, shutil, signal, sys, threading, time
     from pathlib import Path
+    import pyarrow.json, pyarrow.parquet
     import fpstore
     from fpstore.care.stats import describe
     from fpstore.cli.jobs import PAIR_COLUMNS, _write_pairs
@@ -58,13 +59,14 @@ MOMENTS = """
         "dedup folder": lambda out: fpstore.dedup("notes", Path(out).with_suffix(""), text=True, threads=2),
         "dedup resumed": resumed,
         "dedup shards": lambda out: deduplicated(Path(out).with_suffix(""), source="crawl"),
-        "dedup to parquet": lambda out: deduplicated(Path(out).with_suffix(".parquet")),
+        "dedup parquet": lambda out: deduplicated(Path(out).with_suffix(".parquet"), source="c.parquet"),
         "boilerplate": lambda out: fpstore.remove_boilerplate("notes", Path(out).with_suffix(""), text=True, more_than=2),
     }
+    pyarrow.parquet.write_table(pyarrow.json.read_json("c.jsonl"), "c.parquet")
     Path("crawl").mkdir()
     for shard in range(4):
         shutil.copy("c.jsonl", f"crawl/{shard}.jsonl")
-    suffixes = {"dedup": ".jsonl", "dedup resumed": ".jsonl", "dedup to parquet": ".parquet", "report": ".html"}
+    suffixes = {"dedup": ".jsonl", "dedup resumed": ".jsonl", "dedup parquet": ".parquet", "report": ".html"}
     job, suffix = jobs[name], suffixes.get(name, ".tsv")
 
     def content(out):
@@ -118,7 +120,7 @@ LONG = (
     "dedup",
     "dedup hashes",
     "dedup folder",
-    "dedup to parquet",
+    "dedup parquet",
     "boilerplate",
 )
 JOBS = ["pairs", "report", "dedup resumed", "dedup shards", *map(slow, LONG)]

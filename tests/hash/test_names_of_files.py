@@ -6,7 +6,6 @@ import json
 import logging
 import lzma
 
-import pyarrow.parquet as pq
 import pytest
 import zstandard
 from commandline import run
@@ -45,8 +44,6 @@ def test_names_of_json_lines(tmp_path, extension, packing):
     assert written.read_bytes().splitlines() == LINES.splitlines()[:2]
     fpstore.dedup(path, tmp_path / f"one{extension}", text="text")
     assert (tmp_path / f"one{extension}").read_bytes() == written.read_bytes()
-    fpstore.dedup(path, tmp_path / "one.parquet", text="text")
-    assert pq.read_table(tmp_path / "one.parquet").num_rows == 2
     fpstore.dedup(tmp_path / "k", tmp_path / "out", text="text", overwrite=True)
 
 

@@ -475,7 +475,9 @@ def test_what_is_refused(tmp_path, monkeypatch):
         InputError, match=r"asked/o.jsonl: is in asked, and the next run would read it"
     ):
         fpstore.decontaminate("c.jsonl", "asked", "asked/o.jsonl", text="t")
-    with pytest.raises(InputError, match=r"rows of .jsonl are written as .jsonl or .parquet"):
+    with pytest.raises(
+        InputError, match=r"the output has the format of the input: name a .jsonl file"
+    ):
         fpstore.decontaminate("c.jsonl", "b.jsonl", "o.csv", text="t")
     Path("o.jsonl").write_text("mine")
     with pytest.raises(StoreExistsError, match=r"o.jsonl, the output, exists"):

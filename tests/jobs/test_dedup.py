@@ -414,13 +414,14 @@ def test_lazy_frames_and_relations(tmp_path):
             f"select text, n from '{tmp_path}/a.parquet' where n <> 2 order by n"
         )
         for given, kind in ((lazy, pl.DataFrame), (relation, pa.Table)):
-            found = fpstore.dedup(given, tmp_path / "b.jsonl", text="text", id="n", overwrite=True)
+            found = fpstore.dedup(
+                given, tmp_path / "b.parquet", text="text", id="n", overwrite=True
+            )
             assert (list(found.clusters), found.not_compared) == ([[1, 3]], 1)
             assert type(found.kept) is kind
             assert pa.table(found.kept).to_pydict() == {"text": ["a b c d", None], "n": [1, 4]}
-            assert (
-                tmp_path / "b.jsonl"
-            ).read_text() == '{"text": "a b c d", "n": 1}\n{"text": null, "n": 4}\n'
+            written = pq.read_table(tmp_path / "b.parquet").to_pydict()
+            assert written == {"text": ["a b c d", None], "n": [1, 4]}
             with fpstore.build(
                 tmp_path / "s", TextReader(given, SimHash(), text="text", id="n"), overwrite=True
             ) as store:

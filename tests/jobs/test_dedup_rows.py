@@ -296,7 +296,11 @@ def test_outputs_that_are_refused(tmp_path):
     for output, kind, message in (
         (path, InputError, "is an input: name another output"),
         (tmp_path / "link.csv", InputError, "is an input: name another output"),
-        (tmp_path / "clean.tsv", InputError, r"rows of \.csv are written as \.csv or"),
+        (
+            tmp_path / "clean.tsv",
+            InputError,
+            r"the output has the format of the input: name a \.csv file",
+        ),
         (tmp_path / "none" / "clean.csv", StorageError, "no such folder"),
         (tmp_path / "there.csv", StoreExistsError, "exists"),
     ):

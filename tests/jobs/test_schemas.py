@@ -3,7 +3,6 @@
 What is read must agree, each shard is written as it is, one file has a common schema.
 """
 
-import json
 import subprocess
 import sys
 import textwrap
@@ -91,9 +90,6 @@ def test_one_file_has_the_unified_schema(shards, tmp_path):
     for row, place in zip(got, kept_of(tables), strict=True):
         for name in ("text", "n"):
             assert row[name] == rows[place].get(name)
-    fpstore.dedup(folder, tmp_path / "one.jsonl", text="text")
-    lines = [json.loads(line) for line in (tmp_path / "one.jsonl").read_text().splitlines()]
-    assert lines == [rows[place] for place in kept_of(tables)]
 
 
 def test_other_jobs_read_such_shards(shards, tmp_path):
@@ -156,14 +152,13 @@ def test_types_are_checked_before_the_work_under_python_o(tmp_path):
         pq.write_table(pa.table({"text": [A], "n": numbers}), tmp_path / f"{name}.parquet")
     code = """
         import sys
-        from pathlib import Path
 
         from fpstore.errors import InputError
         from fpstore.hashing.corpora import open_source
-        from fpstore.io.converted import check_conversion
+        from fpstore.jobs.outputs import check_output
 
         try:
-            check_conversion(open_source(sys.argv[1:]), Path("one.parquet"))
+            check_output("one.parquet", open_source(sys.argv[1:]), False, "rows")
         except InputError as error:
             print(error)
     """

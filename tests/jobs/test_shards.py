@@ -175,10 +175,7 @@ def test_what_is_refused(tmp_path):
             "full/a.csv",
             "clean",
             InputError,
-            (
-                "rows of .csv are written as .csv or .jsonl or .parquet, and the name of a new folder "
-                "ends with /"
-            ),
+            "the output has the format of the input: name a .csv file or a new folder, whose name ends",
             False,
         ),
         ("full/a.csv", "full", InputError, r"full/a\.csv is an input in it", True),
@@ -189,8 +186,8 @@ def test_what_is_refused(tmp_path):
             "is in .*crawl, and the next run would read it",
             False,
         ),
-        ("crawl", "clean.npy", InputError, "rows of .csv are written as .csv", False),
-        ("crawl", "clean.gz", InputError, "rows of .csv are written as .csv", False),
+        ("crawl", "clean.npy", InputError, "the output has the format of the input", False),
+        ("crawl", "clean.gz", InputError, "the output has the format of the input", False),
     ):
         with pytest.raises(kind, match=message):
             fpstore.dedup(

@@ -599,10 +599,10 @@ def standard_input(notices: Notices, encoding: str | None = None) -> str:
     found = decoded(data, encoding)
     if found is None:
         raise InputError(
-            "standard input: no encoding explains its bytes: name it with --encoding", path="-"
+            "standard input: its bytes are not UTF-8: name its encoding with --encoding", path="-"
         )
-    if found.guessed or found.replaced:
-        notices(Path("-"), f"read as {found.encoding}" if found.guessed else "replaced")
+    if found.declared or found.replaced:
+        notices(Path("-"), f"read as {found.encoding}" if found.declared else "replaced")
     return found.text
 
 

@@ -337,8 +337,8 @@ SUFFIXES = option(
 )
 ENCODING = option(
     "--encoding NAME",
-    "Encoding of texts and lines. By default as a byte order mark says, or UTF-8, or the "
-    "likeliest.",
+    "Encoding of texts and lines, such as gb18030. By default as a byte order mark says, or "
+    "UTF-8, or as a page of HTML declares.",
     Checked("text", check_encoding),
 )
 HTML = option(

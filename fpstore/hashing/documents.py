@@ -24,7 +24,7 @@ from fpstore.errors import InputError, StorageError
 from fpstore.format.manifest import INDEX_FILE, is_openable
 from fpstore.hashing.base import batched
 from fpstore.io.edited import Edit
-from fpstore.io.encodings import Decoded, check_encoding, decoded, is_wide, mark_of
+from fpstore.io.encodings import UTF8, Decoded, check_encoding, decoded, is_wide, mark_of
 from fpstore.io.files import (
     MOST_FILE_BYTES,
     FileState,
@@ -52,7 +52,7 @@ SENTENCES = {
     "large": "too large",
     "memory": "too large for --memory",
     "damaged": "damaged compressed files",
-    "encoding": "of no known encoding",
+    "encoding": "not in UTF-8 (--encoding names another)",
     "rows": "rows, not one text",
     NO_WORDS: "blank",
     "error": "wrong",
@@ -176,13 +176,9 @@ class Walk:
             raise refused(file.path, error) from error
         found = decoded(data, self.encoding)
         if found is None:
-            known = self.encoding or mark_of(data)
-            tried = (
-                "no encoding that is known explains its bytes"
-                if known is None
-                else f"its bytes are not {known}"
-            )
-            raise _refused(file, "encoding", f"{tried}: name its encoding (encoding=, --encoding)")
+            known = self.encoding or mark_of(data) or UTF8
+            advice = "name its encoding (encoding=, --encoding)"
+            raise _refused(file, "encoding", f"its bytes are not {known}: {advice}")
         return found
 
     def check_size(self, file: File, size: int) -> None:
@@ -309,8 +305,8 @@ class Document(NamedTuple):
         The content, without a byte order mark.
     encoding : str
         The encoding that the file was read in, as Python calls it.
-    guessed : bool
-        Whether the encoding was guessed.
+    declared : bool
+        Whether the encoding is what the page says of itself.
     replaced : int
         Characters U+FFFD in the text that stand for bytes that are not UTF-8.
     """
@@ -319,7 +315,7 @@ class Document(NamedTuple):
     path: Path
     text: str
     encoding: str = "utf-8"
-    guessed: bool = False
+    declared: bool = False
     replaced: int = 0
 
 
@@ -327,7 +323,7 @@ class DocumentFiles(RowSource):
     """Text files as rows: each is a document with a text, whose id is its path.
 
     ``on_skip`` is called with the path of each file that is skipped, and the reason; ``on_note``
-    with the path of a file that is read and what was guessed or replaced, or ``"tags"`` for a page
+    with the path of a file that is read and what was declared or replaced, or ``"tags"`` for a page
     of HTML, unless ``html`` says that pages are expected.
     """
 
@@ -373,9 +369,9 @@ class DocumentFiles(RowSource):
                 if self._on_skip is not None:
                     self._on_skip(file.path, reason)
                 continue
-            if self._on_note is not None and (found.guessed or found.replaced):
+            if self._on_note is not None and (found.declared or found.replaced):
                 self._on_note(
-                    file.path, f"read as {found.encoding}" if found.guessed else "replaced"
+                    file.path, f"read as {found.encoding}" if found.declared else "replaced"
                 )
             if (
                 self._on_note is not None

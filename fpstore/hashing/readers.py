@@ -368,9 +368,9 @@ class DocumentReader(HashingReader):
         Larger files are not read; by default 2^30. Of a compressed file, what it holds counts too.
     encoding : str, optional
         The encoding of all files. By default, a byte order mark says which of UTF-8, UTF-16 and
-        UTF-32 it is; without one it is UTF-8 if it can be, and is guessed from the bytes otherwise.
-        If there is no good guess, bytes that are not UTF-8 are replaced by U+FFFD if they are few,
-        at most one in ten characters, or the file is skipped.
+        UTF-32 it is; without one it is UTF-8 if it can be, or else what a page of HTML or XML
+        declares. Otherwise bytes that are not UTF-8 are replaced by U+FFFD if they are few: one, and
+        one more for each hundred characters. If there are more, the file is skipped.
     html : bool or str
         The files are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not
         one already. A str names its extractor.
@@ -380,11 +380,11 @@ class DocumentReader(HashingReader):
     on_notice : callable, optional
         Called with the path and the reason of each file in a folder that is skipped: ``"binary"``
         (a NUL byte in its first 8 KiB), ``"large"``, ``"damaged"`` (a compressed file that cannot
-        be decompressed), ``"encoding"`` (no encoding explains it) or ``"rows"`` (the extension is
+        be decompressed), ``"encoding"`` (it is not in its encoding: name another) or ``"rows"`` (the extension is
         one of a format of rows, such as .jsonl, and `suffixes` does not name it). Or with ``"no
         words"`` for a blank text, which has no fingerprint (``"html"`` for a page without a main
-        text). Also with the path of a file that is read and ``"read as NAME"``, if its encoding was
-        guessed, ``"replaced"``, if it has bytes that are not UTF-8, or ``"tags"``, if its name ends
+        text). Also with the path of a file that is read and ``"read as NAME"``, if it
+        declares its encoding, ``"replaced"``, if it has bytes that are not UTF-8, or ``"tags"``, if its name ends
         with .html, .htm or .xhtml and it is taken as a plain text.
 
     Attributes
@@ -392,7 +392,7 @@ class DocumentReader(HashingReader):
     rows, has_ids, fingerprinter, bytes_total, bytes_done, left_out
         As for all readers that make fingerprints: see `HashingReader`.
     skipped : int
-        Files that were binary, damaged, of no known encoding, files of rows, or larger than
+        Files that were binary, damaged, not in their encoding, files of rows, or larger than
         `max_bytes`.
     empty : int
         Blank texts, and pages without a main text.

@@ -1,6 +1,6 @@
 """Which encoding a text has.
 
-By its byte order mark, as it was named, UTF-8 if it is that, or guessed.
+As it was named, by its byte order mark, UTF-8 if it is that, or as a page declares it.
 """
 
 from __future__ import annotations
@@ -23,26 +23,22 @@ _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
 )
 _MARK_BYTES = 4
-_SAMPLE_BYTES = 1 << 16  # around the first byte that is not UTF-8
-# that are not ASCII: fewer say nothing about an encoding with several bytes per character
-_LEAST_BYTES = 64
-_LEAST_SHARE = 0.2  # of bytes that such an encoding saves as characters
 _WESTERN = "cp1252"
 _MEANT_WESTERN = ("iso8859-1", "ascii")  # as all browsers read them
 _DECLARATION = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
 _DECLARED_BYTES = 1024
-_MOST_REPLACED = 10  # at most one character in ten
+_MOST_REPLACED = 100  # one character, and one more for each hundred
 
 
 class Decoded(NamedTuple):
     """A text, and how it was decoded.
 
-    By a guess, or with some characters U+FFFD for bytes that are not UTF-8.
+    As a page declares it, or with some characters U+FFFD for bytes that are not UTF-8.
     """
 
     text: str
     encoding: str
-    guessed: bool = False
+    declared: bool = False
     replaced: int = 0
 
 
@@ -76,28 +72,30 @@ def is_wide(head: bytes, encoding: str | None) -> bool:
 
 
 def decoded(data: bytes, encoding: str | None = None) -> Decoded | None:
-    """Return the text that some bytes are, without a byte order mark, or None if no encoding explains them.
+    """Return the text that some bytes are, without a byte order mark, or None if they are no text.
 
     Without a mark or a name, they are UTF-8 if they can be. Otherwise the encoding is what a page
-    says of itself, or guessed. If there is no good guess and only a few bytes are not UTF-8, these
-    are replaced by U+FFFD.
+    declares. If it declares none and only a few bytes are not UTF-8, these are replaced by U+FFFD.
     """
     known = encoding or mark_of(data) or UTF8
     try:
         return Decoded(data.decode(known).removeprefix("\ufeff"), known)
-    except UnicodeError as error:
+    except UnicodeError:
         if known != UTF8 or encoding is not None:
             return None
-        first = error.start if isinstance(error, UnicodeDecodeError) else 0
-    guess = _declared(data) or _guessed(data[max(first - _SAMPLE_BYTES // 2, 0) :][:_SAMPLE_BYTES])
-    if guess is not None:
+    declared = _declared(data)
+    if declared is not None:
         try:
-            return Decoded(data.decode(guess), guess, guessed=True)
-        except UnicodeError:  # the sample does not have all of its characters
+            return Decoded(data.decode(declared), declared, declared=True)
+        except UnicodeError:  # it is not what the page declares
             pass
     text = data.decode(UTF8, "replace")
     replaced = text.count("\ufffd") - data.count("\ufffd".encode())
-    return None if replaced * _MOST_REPLACED > len(text) else Decoded(text, UTF8, replaced=replaced)
+    return (
+        None
+        if (replaced - 1) * _MOST_REPLACED > len(text)
+        else Decoded(text, UTF8, replaced=replaced)
+    )
 
 
 def _declared(data: bytes) -> str | None:
@@ -110,33 +108,6 @@ def _declared(data: bytes) -> str | None:
     except InputError:
         return None
     return _WESTERN if name in _MEANT_WESTERN else None if name == UTF8 else name
-
-
-def _guessed(sample: bytes) -> str | None:
-    """Return the encoding that explains some bytes well, if one does."""
-    import charset_normalizer
-
-    if _is_mostly_utf8(sample):
-        return None
-    found = charset_normalizer.from_bytes(sample)
-    best = found.best()
-    if best is None:
-        return None
-    many = len(sample) - len(sample.translate(None, bytes(range(128, 256)))) >= _LEAST_BYTES
-    if not best.coherence and not (best.multi_byte_usage > _LEAST_SHARE and many):
-        return None
-    for match in found:  # of encodings that differ in a few letters, the most common one
-        alike = match.chaos <= best.chaos and 0 < best.coherence <= 2 * match.coherence
-        if alike and _WESTERN in (match.encoding, *match.could_be_from_charset):
-            return _WESTERN
-    return best.encoding
-
-
-def _is_mostly_utf8(sample: bytes) -> bool:
-    """Whether there are characters of several bytes of UTF-8, and many more of them than bytes that are not."""
-    text = sample.decode(UTF8, "replace")
-    wrong = text.count("\ufffd")
-    return len(text) - len(text.encode("ascii", "ignore")) > _MOST_REPLACED * wrong
 
 
 def transcoded(

@@ -28,7 +28,6 @@ OWNERS = {
     "lmdb": ("disk/sealed.py",),
     "zstandard": ("io/files.py", "building/strings.py", "format/strings.py"),
     "bitarray": ("format/huffman.py",),
-    "charset_normalizer": ("io/encodings.py",),
     "lxml": ("hashing/html.py",),
     "click": ("cli/",),
     "rich": ("cli/",),
@@ -60,7 +59,6 @@ OWNERS = {
 }
 DEPENDENCIES = {
     "bitarray",
-    "charset_normalizer",
     "click",
     "jinja2",
     "lmdb",
@@ -244,7 +242,6 @@ HEAVY = {
     ),
     *(
         "trafilatura",
-        "charset_normalizer",
         "bitarray",
         "multiprocessing",
         "asyncio",

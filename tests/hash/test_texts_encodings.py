@@ -19,7 +19,6 @@ from fpstore import SimHash
 from fpstore.errors import InputError, StorageError
 from fpstore.hashing import DocumentReader, TextReader, iter_documents
 from fpstore.io import open_reader
-from fpstore.io.encodings import decoded
 from fpstore.io.lines import LINE_BYTES, LineLimit
 
 FRENCH = (
@@ -51,36 +50,32 @@ def test_marks_say_the_encoding(tmp_path):
     ):
         (tmp_path / "a.txt").write_bytes(marked(text, encoding))
         (found,) = iter_documents(tmp_path / "a.txt")
-        assert (found.text, found.encoding, found.guessed, found.replaced) == (text, name, False, 0)
+        assert (found.text, found.encoding, found.declared, found.replaced) == (
+            text,
+            name,
+            False,
+            0,
+        )
     (tmp_path / "f.tsv").write_bytes("000000000000002a\té\n".encode("utf-16"))
     assert [chunk.ids for chunk in open_reader(tmp_path / "f.tsv")] == [["é"]]
 
 
 @pytest.mark.parametrize(
-    ("text", "encoding"), [(FRENCH, "cp1252"), (RUSSIAN, "cp1251"), (JAPANESE, "cp932")]
+    ("text", "encoding"), [(FRENCH, "cp1252"), (RUSSIAN, "cp1251"), (JAPANESE, "gb18030")]
 )
-def test_other_encodings_are_guessed_and_told(tmp_path, monkeypatch, text, encoding):
+def test_legacy_encodings_need_a_name(tmp_path, monkeypatch, text, encoding):
     monkeypatch.chdir(tmp_path)
     Path("notes").mkdir()
     Path("notes/a.txt").write_bytes((text * 3).encode(encoding))
     Path("notes/b.txt").write_text(text * 3)
-    first, second = iter_documents("notes")
-    assert (first.text, first.encoding, first.guessed) == (text * 3, encoding, True)
-    assert (second.text, second.encoding, second.guessed) == (text * 3, "utf-8", False)
     done = run("build", "n.fps", "notes", "--text")
-    assert (done.exit_code, done.stderr) == (
-        0,
-        f"fpstore: 1 file not in UTF-8, read as {encoding}: notes/a.txt\n",
-    )
-    with fpstore.open("n.fps") as store:
-        assert len(store) == 1  # the same words
+    left_out = "1 file left out, not in UTF-8 (--encoding names another): notes/a.txt"
+    assert (done.exit_code, done.stderr) == (0, f"fpstore: {left_out}\n")
+    message = failure("build", "m.fps", "notes/a.txt", "--text")
+    assert "a.txt: its bytes are not utf-8: name its encoding (--encoding)" in message
     assert fine("build", "m.fps", "notes/a.txt", "--text", "--encoding", encoding, "-q") == ""
-
-
-def test_a_guess_looks_where_the_first_odd_byte_is():
-    text = "plain words only. " * 20_000 + FRENCH * 3
-    found = decoded(text.encode("cp1252"))
-    assert (found.text == text, found.encoding) == (True, "cp1252")
+    with fpstore.open("n.fps") as utf8, fpstore.open("m.fps") as named:
+        assert list(utf8) == list(named)  # the same words
 
 
 def test_a_few_bytes_that_are_no_utf8_are_replaced_and_told(tmp_path, monkeypatch):
@@ -101,7 +96,7 @@ def test_a_few_bytes_that_are_no_utf8_are_replaced_and_told(tmp_path, monkeypatc
 NO_TEXT = bytes(range(128, 256)) * 8
 
 
-def test_what_no_encoding_explains_is_left_out_and_told(tmp_path, monkeypatch):
+def test_what_is_not_in_its_encoding_is_left_out(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("notes").mkdir()
     Path("notes/a.txt").write_bytes(NO_TEXT)
@@ -109,19 +104,18 @@ def test_what_no_encoding_explains_is_left_out_and_told(tmp_path, monkeypatch):
     Path("notes/c.txt").write_text("some words")
     done = run("build", "n.fps", "notes", "--text")
     assert (
-        done.stderr == "fpstore: 2 files left out, of no known encoding: notes/a.txt, notes/b.txt\n"
+        done.stderr
+        == "fpstore: 2 files left out, not in UTF-8 (--encoding names another): notes/a.txt, notes/b.txt\n"
     )
     reader = DocumentReader("notes", SimHash())
     assert ([chunk.ids for chunk in reader], reader.skipped) == ([["notes/c.txt"]], 2)
-    assert "a.txt: no encoding that is known explains its bytes" in failure(
-        "hash", "--text", "notes/a.txt"
-    )
+    assert "a.txt: its bytes are not utf-8" in failure("hash", "--text", "notes/a.txt")
     assert "b.txt: its bytes are not utf-16" in failure("hash", "--text", "notes/b.txt")
     assert "b.txt: its bytes are not utf-8: name its encoding" in failure(
         "hash", "--text", "notes/b.txt", "--encoding", "utf-8"
     )
     Path("notes/c.txt").unlink()
-    assert "no text to make a fingerprint of; left out: 2 (of no known encoding)" in failure(
+    assert "no text to make a fingerprint of; left out: 2 (not in UTF-8" in failure(
         "build", "n.fps", "notes", "--text", "--force"
     )
 
@@ -196,14 +190,11 @@ def test_rows_of_another_encoding_are_refused_with_their_line(tmp_path):
 
 
 def test_standard_input():
-    for data, encoding, message in (
-        ((FRENCH * 3).encode("cp1252"), (), "1 file not in UTF-8, read as cp1252: -"),
-        ((FRENCH * 3).encode("cp437"), ("--encoding", "cp437"), ""),
-    ):
-        done = run("hash", "--text", "-", *encoding, stdin=data)
-        assert done.stdout == f"{SimHash().fingerprint(FRENCH * 3):016x}\t-\n"
-        assert done.stderr == (f"fpstore: {message}\n" if message else "")
-    assert "name it with --encoding" in failure("hash", "--text", "-", stdin=NO_TEXT)
+    data = (FRENCH * 3).encode("cp437")
+    printed = fine("hash", "--text", "-", "--encoding", "cp437", stdin=data)
+    assert printed == f"{SimHash().fingerprint(FRENCH * 3):016x}\t-\n"
+    for wrong in (data, NO_TEXT):
+        assert "name its encoding with --encoding" in failure("hash", "--text", "-", stdin=wrong)
 
 
 @pytest.fixture

@@ -461,7 +461,7 @@ def test_pages_say_their_encoding(site):
         )
         (document,) = iter_documents("x.html")
         assert words in document.text
-        assert (document.encoding, document.guessed) == (codec, True)
+        assert (document.encoding, document.declared) == (codec, True)
 
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)

@@ -259,6 +259,7 @@ def repair(
     *,
     in_place: bool = False,
     lost: PathLike | None = None,
+    radius: int | None = None,
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -283,6 +284,8 @@ def repair(
         ``.lost.tsv`` appended. Each line has a kind, a fingerprint and an id. Kinds:
         ``fingerprint`` (it has no id left), ``ids`` (the fingerprint has lost some ids), ``name``
         (the string of this id number is lost), ``id`` (no fingerprint has this id now).
+    radius : int, optional
+        The radius of the new store if the manifest is lost, which had it; by default 3.
     memory, threads, progress : optional
         As for :func:`build`.
 
@@ -292,6 +295,8 @@ def repair(
 
     Raises
     ------
+    InputError
+        A radius for a damaged store whose manifest is intact.
     StoreNotFoundError
         The path does not exist or is not a store.
     CorruptStoreError
@@ -308,4 +313,5 @@ def repair(
     target = None if output is None else check_path(output, "output")
     rows = None if lost is None else check_path(lost, "lost")
     resources = checked_resources(memory, threads, progress)
-    return repair_store(check_path(path), target, check_flag(in_place, "in_place"), rows, resources)
+    in_place = check_flag(in_place, "in_place")
+    return repair_store(check_path(path), target, in_place, rows, resources, radius)

@@ -1,46 +1,36 @@
 """The rows of a repaired store.
 
 What is intact of tables, ids and strings, changed by the rest of the log.
-
-The fingerprints come from the intact blocks of the first table, and what other tables have in its
-gaps.
 """
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Progress, Words
-from fpstore.base.arrays import lims_of
 from fpstore.base.strings import StringColumn
-from fpstore.base.width import comparable, row_of_number, rows_to_numbers
+from fpstore.base.width import Width, rows_to_numbers
 from fpstore.building.external_sort import Sorter
 from fpstore.care.damaged_store import DAMAGE, DamagedStore, note_fault, seal_digest
 from fpstore.care.intact import NONE, IdRecords, LogChanges, RowFile, StringRecords, intact_log
 from fpstore.care.reports import RepairReport
-from fpstore.design.tables import REFERENCES, ROWS, identity
+from fpstore.design.tables import REFERENCES, identity
 from fpstore.errors import CorruptStoreError, InputError, StorageError, counted
 from fpstore.format.column_table import ColumnTable, block_counts
-from fpstore.format.log import LOG_FILE, LogHeader, Records
+from fpstore.format.log import LOG_FILE, Records
 from fpstore.format.mapping import IDS_FILE
 from fpstore.format.packed_table import PackedTable
-from fpstore.format.record import LAST_ROW
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import Table
 from fpstore.io.sink import Sink
 from fpstore.io.source import Batch
-
-if TYPE_CHECKING:
-    from fpstore.building.builder import Options
 
 PHASE_RECOVER = "recovering"
 PIECE_ROWS = BATCH_ROWS = 1 << 16
@@ -94,20 +84,6 @@ class IntactBlocks(NamedTuple):
     counts: npt.NDArray[np.uint32]
 
 
-class Gap(NamedTuple):
-    """Damaged blocks of the first table.
-
-    Their numbers, and the least and the greatest fingerprint they may have held.
-
-    The fingerprints are numbers of whole words, as the kernel knows them.
-    """
-
-    first: int
-    end: int
-    low: int
-    high: int
-
-
 class IdentifiedRows(NamedTuple):
     """Successive fingerprints, the number of ids of each, the ids.
 
@@ -130,154 +106,94 @@ def identified_rows(values: Words, record: Record | None) -> IdentifiedRows:
 class RecoveredSet:
     """The fingerprints of the tables.
 
-    Intact blocks of the first table, and the entries of other tables in its gaps.
+    All blocks of the identity table, or if one is damaged, what the intact blocks of all tables
+    have. Count and digest say whether that is the whole set.
     """
 
     def __init__(self, store: DamagedStore, folder: Path, memory: int) -> None:
-        words, first = store.design.width.words, identity(store.design.width.bits)
+        width = store.start.width
         self._identity = next(
-            (table for table in store.tables if table.header.permutation == first), None
+            (table for table in store.tables if table.header.permutation == identity(width)), None
         )
         # None: not known
         self.block_count = None if self._identity is None else self._identity.header.block_count
-        self._words, self._highest = words, 2 ** (64 * words) - 1
-        self.count = self._digest = 0
-        self.fillers = RowFile(folder, words)  # what other tables have in the gaps
-        lows, highs = array("Q"), array("Q")
-        for part in self._parts():
-            if isinstance(part, IntactBlocks):
-                self._note(part.values)
-            else:
-                lows.extend(row_of_number(part.low, words).reshape(-1).tolist())
-                highs.extend(row_of_number(part.high, words).reshape(-1).tolist())
-        self.has_gaps = bool(lows)
-        if self.has_gaps:
-            self._fill(store, lows, highs, Sorter(memory, folder, words=words))
-        # whether it is all that the store held
-        self.complete = (self.count, self._digest) == (store.count, store.digest)
-
-    def _note(self, values: Words) -> None:
-        self.count += len(values)
-        self._digest = (self._digest + _kernel.digest(values)) % 2**64
-
-    def _parts(self) -> Iterator[IntactBlocks | Gap]:
-        """Yield the intact blocks of the first table, and the gaps between them."""
-        block, low = 0, 0
-        for piece in () if self._identity is None else intact_blocks(self._identity):
-            first, last = rows_to_numbers(piece.values[[0, -1]])
-            if piece.first > block:
-                yield Gap(block, piece.first, low, first - 1)
-            yield piece
-            block, low = piece.first + len(piece.counts), last + 1
-        if self.block_count is None or block < self.block_count:
-            yield Gap(block, self.block_count or 0, low, self._highest)
-
-    def _fill(
-        self, store: DamagedStore, lows: array[int], highs: array[int], sorter: Sorter
-    ) -> None:
-        """Take the rows in the gaps from other tables, until one table had all its rows."""
-        shape = (-1,) if self._words == 1 else (-1, self._words)
-        least, greatest = (
-            comparable(np.array(bounds, np.uint64).reshape(shape)) for bounds in (lows, highs)
-        )
-        others = [
-            table
-            for table in store.tables
-            if table is not self._identity and table.spec.kind != REFERENCES
-        ]
-        if isinstance(self._identity, ColumnTable):
-            others.insert(0, self._identity)  # of blocks of ids that are damaged in part
-        for table in others:
-            read = 0
-            for values in intact_rows(table):
-                compared = comparable(values)
-                place = np.searchsorted(least, compared, side="right") - 1
-                sorter.add(
-                    values[(place >= 0) & (compared <= greatest[np.maximum(place, 0)])], None
-                )
-                read += len(values)
-            if read == store.count:
-                break
-        for group in sorter.groups(lambda rows: None):
-            self._note(group.keys)
-            self.fillers.append(group.keys)
+        self.united = RowFile(folder, Width(width).words)  # of all tables
+        whole = store.start.totals.fingerprints, store.digest
+        parts = () if self._identity is None else intact_blocks(self._identity)
+        self.count, digest = _summed(part.values for part in parts)
+        if (self.count, digest) != whole:
+            sorter = Sorter(memory, folder, words=Width(width).words)
+            for table in sorted(store.tables, key=lambda table: table is self._identity):
+                rows = 0
+                for values in () if table.spec.kind == REFERENCES else intact_rows(table):
+                    sorter.add(values, None)
+                    rows += len(values)
+                if rows == store.start.totals.fingerprints:
+                    break  # this table has all
+            for group in sorter.groups(lambda rows: None):
+                self.united.append(group.keys)
+            pieces = (
+                self.united.read(at, min(at + PIECE_ROWS, len(self.united)))
+                for at in range(0, len(self.united), PIECE_ROWS)
+            )
+            self.count, digest = _summed(pieces)
+        self.complete = (self.count, digest) == whole
 
     def rows(self, records: IdRecords) -> Iterator[IdentifiedRows]:
-        """Yield everything with its ids, ascending, in blocks or in pieces of about the size of a block."""
-        placed = (
-            self._identity is not None
-            and self._identity.spec.kind == ROWS
-            and len(records) == self.block_count
-        )
-        for part in self._parts():
-            if isinstance(part, Gap):
-                yield from (
-                    self._placed_rows(part, records) if placed else self._gap_rows(part, records)
-                )
-                continue
+        """Yield everything with its ids, ascending, in pieces of about the size of a block."""
+        if self.complete and len(self.united):
+            return self._rows_of_records(records)
+        return self._rows_of_blocks(records)
+
+    def _rows_of_blocks(self, records: IdRecords) -> Iterator[IdentifiedRows]:
+        """Yield the intact blocks of the identity table, and between them rows without ids."""
+        start = 0
+        for part in () if self._identity is None else intact_blocks(self._identity):
             ends = np.cumsum(part.counts, dtype=np.int64)
             numbers, found = records.keys.find(part.values[ends - 1])
             for values, number, there in zip(
                 np.split(part.values, ends[:-1]), numbers.tolist(), found.tolist(), strict=True
             ):
+                if len(self.united):
+                    first, last = rows_to_numbers(values[[0, -1]])
+                    yield from self._without_ids(start, self.united.below(first))
+                    start = self.united.below(last, inclusive=True)
                 yield identified_rows(values, records.ids(number) if there else None)
+        yield from self._without_ids(start, len(self.united))
 
-    def _placed_rows(self, gap: Gap, records: IdRecords) -> Iterator[IdentifiedRows]:
-        """Yield the rows of a row file that are left in a gap.
+    def _rows_of_records(self, records: IdRecords) -> Iterator[IdentifiedRows]:
+        """Yield the blocks by the records of ids.
 
-        Each has its place, and so its ids in the record of its block.
-
-        It takes a record for each block of the file.
+        No fingerprint is missing, so as many up to the key of a record as the record is for are
+        its block.
         """
-        table, size = self._identity, _kernel.ROWS_IN_BLOCK
-        assert isinstance(table, ColumnTable)
-        for run in table.known[
-            bisect_right(table.known, gap.first * size, key=lambda run: run.end) :
-        ]:
-            for block in range(
-                max(run.first // size, gap.first), min(-(-run.end // size), gap.end)
-            ):
-                record = records.ids(block)
-                part = run._replace(
-                    first=max(run.first, block * size), end=min(run.end, (block + 1) * size)
-                )
-                for start, values in table.read_known(part):
-                    some = slice(start - block * size, start - block * size + len(values))
-                    if record is None or len(record[0]) < some.stop:
-                        yield identified_rows(values, None)
-                        continue
-                    lims = lims_of(record[0])
-                    yield identified_rows(
-                        values, (record[0][some], record[1][lims[some.start] : lims[some.stop]])
-                    )
-
-    def _gap_rows(self, gap: Gap, records: IdRecords) -> Iterator[IdentifiedRows]:
-        """Yield the rows that were found in a gap.
-
-        Where no fingerprint is missing, as many up to the key of a record as the record is for have
-        its ids. Otherwise it takes a record for each block of the gap: then all are known that lie
-        between the keys of two blocks, and if their number is right, none is missing.
-        """
-        start, end = self.fillers.below(gap.low), self.fillers.below(gap.high, inclusive=True)
-        numbers = range(records.keys.below(gap.low), records.keys.below(gap.high, inclusive=True))
-        for number in numbers if self.complete or len(numbers) == gap.end - gap.first else ():
+        start = 0
+        for number in range(len(records)):
             record = records.ids(number)
-            stop = self.fillers.below(
-                rows_to_numbers(records.keys.read(number, number + 1))[0], inclusive=True
-            )
+            (key,) = rows_to_numbers(records.keys.read(number, number + 1))
+            stop = self.united.below(key, inclusive=True)
             first = stop - (0 if record is None else len(record[0]))
-            if first < start or not (self.complete or first == start):
+            if first < start:
                 first, record = stop, None
             yield from self._without_ids(start, first)
-            yield identified_rows(self.fillers.read(first, stop), record)
+            yield identified_rows(self.united.read(first, stop), record)
             start = stop
-        yield from self._without_ids(start, end)
+        yield from self._without_ids(start, len(self.united))
 
     def _without_ids(self, start: int, end: int) -> Iterator[IdentifiedRows]:
         return (
-            identified_rows(self.fillers.read(at, min(at + PIECE_ROWS, end)), None)
+            identified_rows(self.united.read(at, min(at + PIECE_ROWS, end)), None)
             for at in range(start, end, PIECE_ROWS)
         )
+
+
+def _summed(pieces: Iterable[Words]) -> tuple[int, int]:
+    """Return the count and the digest of fingerprints."""
+    count = digest = 0
+    for values in pieces:
+        count += len(values)
+        digest = (digest + _kernel.digest(values)) % 2**64
+    return count, digest
 
 
 def intact_blocks(table: Table) -> Iterator[IntactBlocks]:
@@ -324,20 +240,20 @@ class RecoveredRows:
         self, store: DamagedStore, folder: Path, memory: int, report: RepairReport, lost: LossList
     ) -> None:
         self._store, self._report, self._folder, self._lost = store, report, folder, lost
-        self._width = width = store.design.width
+        start, record = store.start, store.record
+        self._width = width = Width(start.width)
         self._set = RecoveredSet(store, folder, memory // 2)
+        count = start.totals.fingerprints
         if self._set.complete:
-            whole = ", with the help of other tables" if self._set.has_gaps else ""
+            whole = ", with the help of other tables" if len(self._set.united) else ""
             report.actions.append(
-                f"recovered {store.count:,} of {counted(store.count, 'fingerprint')} of the "
-                f"tables{whole}"
+                f"recovered {count:,} of {counted(count, 'fingerprint')} of the tables{whole}"
             )
         else:
             report.losses.append(
-                f"{store.count - self._set.count} of {store.count} fingerprints of the tables, "
-                "which are not known"
+                f"{count - self._set.count} of {count} fingerprints of the tables, which are not "
+                "known"
             )
-        record = None if store.manifest is None else store.manifest.generation
         path, shape = self._ours(IDS_FILE, None if record is None else record.ids_file)
         self._ids = IdRecords(path, shape, width.words, store.digest, folder, memory // 8)
         blocks = self._set.block_count
@@ -349,16 +265,10 @@ class RecoveredRows:
             STRINGS_FILE, record.dictionary["strings"] if record and record.dictionary else None
         )
         self._strings = StringRecords(path, shape, folder, memory // 8)
-        start = store.log if store.manifest is None else LogHeader.of(store.manifest)
         log = self._read_log()
-        self._changes = LogChanges(log, width.words, None if start is None else start.first_string)
-        # What the store held, if that is known.
-        self.expected = log[-1].change.totals if log else None if start is None else start.totals
-        if self.expected is None:
-            self.next_row, self.id_kind = 0, "string" if len(self._strings) else "integer"
-            report.losses.append(f"the kind of ids: taken for {self.id_kind}s")
-        else:
-            self.next_row, self.id_kind = self.expected.next_row, self.expected.id_kind
+        self._changes = LogChanges(log, width.words, start.first_string)
+        self.expected = log[-1].change.totals if log else start.totals  # what the store held
+        self.next_row, self.id_kind = self.expected.next_row, self.expected.id_kind
         self._end = (
             self._strings.end
             if self.id_kind == "string"
@@ -408,16 +318,11 @@ class RecoveredRows:
             report.actions.append(f"applied {counted(count, 'log record')}")
         return pieces
 
-    def rows(self, options: Options, progress: Progress | None) -> Iterator[Batch]:
-        """Yield the rows of the new store, and note losses.
-
-        A next row number that is lost too follows from the ids.
-        """
-        changes = self._changes
-        done = highest = 0
+    def rows(self, progress: Progress | None) -> Iterator[Batch]:
+        """Yield the rows of the new store, and note losses."""
+        changes, done = self._changes, 0
         for values, counts, ids, known in _together(self._set.rows(self._ids)):
             self._note_seen(ids)
-            highest = max(highest, int(ids.max(initial=0)))
             known_as = changes.numbers(values)
             lost_ids, has_more = ~known & ~changes.wiped[known_as], changes.has_more[known_as]
             for kind, which in (("ids", has_more), ("fingerprint", ~has_more)):
@@ -431,8 +336,6 @@ class RecoveredRows:
                 progress(PHASE_RECOVER, done, self._set.count)
         self._note_seen(changes.ids)
         yield from self._batches(*changes.added)
-        if self.id_kind == "row" and self.expected is None:
-            options.rows = min(max(highest, int(changes.ids.max(initial=0))) + 1, LAST_ROW)
 
     def _note_seen(self, ids: Words) -> None:
         if self._seen is not None:
@@ -488,8 +391,8 @@ class RecoveredRows:
 
     def close(self) -> None:
         """Give files back."""
-        for some in (self._set.fillers, self._ids, self._strings):
-            some.close()
+        for file in (self._set.united, self._ids, self._strings):
+            file.close()
 
 
 def _together(

@@ -16,6 +16,7 @@ from fpstore.care.damaged_store import DAMAGE, DamagedStore
 from fpstore.care.recovered import LossList, RecoveredRows
 from fpstore.care.reports import RepairReport
 from fpstore.care.verify import verify_store
+from fpstore.design.families import Design, check_radius
 from fpstore.disk.files import open_file
 from fpstore.disk.folders import ASIDE, exchange, remove_tree, short_name, sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock, process_name
@@ -29,7 +30,7 @@ from fpstore.errors import (
     StoreNotFoundError,
     counted,
 )
-from fpstore.format.manifest import looks_like_store, not_a_store
+from fpstore.format.manifest import Manifest, looks_like_store, not_a_store
 from fpstore.format.record import Totals
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
@@ -38,9 +39,17 @@ NUMBER_ROOM = 8  # bytes of a name for a number behind it
 
 
 def repair_store(
-    path: Path, output: Path | None, in_place: bool, lost: Path | None, resources: Resources
+    path: Path,
+    output: Path | None,
+    in_place: bool,
+    lost: Path | None,
+    resources: Resources,
+    radius: int | None = None,
+    design: Design | None = None,
 ) -> RepairReport:
     """Make a sound store of a damaged one; see :func:`fpstore.repair`.
+
+    Without a manifest, the new store has this design, or that of a build with this radius.
 
     In place, the new store is written as that whose name the damaged one will have, and then the
     two are exchanged, in one step where the file system has one. So a repair that is killed leaves
@@ -72,7 +81,7 @@ def repair_store(
                 stack.callback(WriterLock(path).release)
         else:
             _keep_writers_away(path, stack)
-        report = _repaired(path, target, in_place, lost, resources)
+        report = _repaired(path, target, in_place, lost, resources, radius, design)
         if in_place and not report.sound:
             with refusing(path):
                 try:
@@ -124,10 +133,18 @@ def _keep_writers_away(path: Path, stack: ExitStack) -> None:
 
 
 def _repaired(
-    path: Path, target: Path, in_place: bool, lost: Path, resources: Resources
+    path: Path,
+    target: Path,
+    in_place: bool,
+    lost: Path,
+    resources: Resources,
+    radius: int | None,
+    design: Design | None,
 ) -> RepairReport:
     report = RepairReport()
     store = DamagedStore(path, report)
+    if radius is not None:
+        check_radius(radius, store.start.width)
     if not report.faults:
         try:
             report.faults += _verified(path, resources)[1]
@@ -136,6 +153,7 @@ def _repaired(
     if not report.faults:
         report.sound = True
         return report
+    settings = _settings(store.manifest, radius, design)
     if target.exists() or target.is_symlink():
         raise StoreExistsError(
             f"{target} exists: move it away, choose another path (output=, -o), or repair in "
@@ -150,7 +168,7 @@ def _repaired(
             with sorting_folder(target) as folder:
                 rows = RecoveredRows(store, folder, resources.memory, report, losses)
                 try:
-                    _write(store, rows, new, resources)
+                    _write(store, rows, new, resources, settings, report)
                     snapshot, faults = _verified(new, resources)
                     if faults:
                         raise CorruptStoreError(
@@ -187,32 +205,61 @@ def _verified(path: Path, resources: Resources) -> tuple[Snapshot, list[dict[str
         return snapshot, verify_store(snapshot, tracker.log, resources.progress).faults
 
 
-def _write(store: DamagedStore, rows: RecoveredRows, new: Path, resources: Resources) -> None:
+def _settings(
+    manifest: Manifest | None, radius: int | None, design: Design | None
+) -> dict[str, Any]:
+    """Return the options of the build that the manifest, or else the caller, names."""
+    if manifest is None:
+        settings: dict[str, Any] = {} if radius is None else {"radius": radius}
+        return settings if design is None else {"radius": design.radius, "design": design}
+    if radius is not None:
+        raise InputError(
+            "radius: the manifest of this store is intact, and says radius "
+            f"{manifest.design.radius}: leave it out"
+        )
+    return {
+        "radius": manifest.design.radius,
+        "design": manifest.design,
+        "block_bytes": manifest.block_bytes,
+        "codec": manifest.codec,
+        "filter": manifest.filter,
+        "fingerprinter": manifest.fingerprinter,
+        "auto": manifest.auto,
+        "index_ids": manifest.index_ids,
+    }
+
+
+def _write(
+    store: DamagedStore,
+    rows: RecoveredRows,
+    new: Path,
+    resources: Resources,
+    settings: dict[str, Any],
+    report: RepairReport,
+) -> None:
     from fpstore.building.builder import Options, build_into
 
-    settings = store.settings
     options = Options(
-        radius=store.design.radius,
-        width=store.design.width.bits,
-        design=store.design,
+        width=store.start.width,
         memory=resources.memory,
         threads=resources.threads,
-        block_bytes=store.blocks.bytes,
-        codec=store.blocks.codec,
-        filter=store.blocks.filter,
-        fingerprinter=None if settings is None else settings.fingerprinter,
         progress=resources.progress,
         id_kind=rows.id_kind,
         rows=rows.next_row,
         reserved=rows.reserved,
-        auto=None if settings is None else settings.auto,
-        index_ids=store.index_ids,
+        **settings,
     ).checked()
-    build_into(new, rows.rows(options, resources.progress), None, options)
+    if store.manifest is None:
+        index = "" if rows.id_kind == "string" else " has no index by id,"
+        report.losses.append(
+            f"the settings: the new store answers radius {options.radius} (radius=, --radius),"
+            f"{index} and does not know what made its fingerprints"
+        )
+    build_into(new, rows.rows(resources.progress), None, options)
 
 
 def _summarize(
-    report: RepairReport, snapshot: Snapshot, losses: LossList, expected: Totals | None, what: str
+    report: RepairReport, snapshot: Snapshot, losses: LossList, expected: Totals, what: str
 ) -> None:
     totals, filters = snapshot.totals, snapshot.generation.record.filters
     report.fingerprints, report.ids = totals.fingerprints, totals.ids
@@ -227,5 +274,5 @@ def _summarize(
         if losses.counts[kind]:
             report.losses.append(f"{counted(losses.counts[kind], noun)} {text}")
     for what, got in (("fingerprints", totals.fingerprints), ("ids", totals.ids)):
-        if expected is not None and (held := getattr(expected, what)) != got:
+        if (held := getattr(expected, what)) != got:
             report.losses.append(f"the store held {held:,} {what}, the new one has {got:,}")

@@ -337,6 +337,11 @@ def backup(given: Given) -> None:
         "--lost FILE",
         "Where to list losses, if there are any. By default STORE.lost.tsv, with -o NEW.lost.tsv.",
     ),
+    option(
+        "-r --radius N",
+        "The radius of the new store if the manifest is lost, which had it. By default 3.",
+        options.RADIUS,
+    ),
     *options.LIMITS,
     *options.RESULT,
 )
@@ -350,7 +355,7 @@ def repair(given: Given) -> None:
 
     $ fpstore repair crawl.fps
     $ fpstore repair crawl.fps -o repaired.fps --lost lost.tsv --json
-    $ fpstore repair crawl.fps --yes
+    $ fpstore repair crawl.fps --yes --radius 3
     """
     store = given.store
     if given.yes and given.output is not None:
@@ -361,6 +366,7 @@ def repair(given: Given) -> None:
             given.output,
             in_place=given.yes,
             lost=given.lost,
+            radius=given.radius,
             memory=given.memory,
             threads=given.threads,
             progress=bars,

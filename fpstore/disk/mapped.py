@@ -32,29 +32,27 @@ class StoredFile:
     """An open file, which is closed with this object.
 
     What need not be mapped is read with ``pread``: the mapping of a file that shrinks could end the
-    process. Of its bytes, ``size`` are looked at, by default all; ``file_bytes`` is what its header
-    says.
+    process. ``file_bytes`` is what its header says.
     """
 
-    def __init__(self, path: Path, most: int | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor = open_file(path)
         finalize(self, close_file, self._descriptor)
-        size = os.fstat(self._descriptor).st_size
-        self.size = size if most is None else min(size, most)
+        self.size = os.fstat(self._descriptor).st_size
         self.file_bytes = self.size
         self._bytes: Bytes | None = None  # of the mapping for probes
         if not self.size:
             raise CorruptStoreError(f"{path}: the file is empty", path=path)
 
-    def start(self, header: bytes | None = None) -> Bytes:
-        """Return the bytes of the header, or of another header to use instead.
+    def start(self) -> Bytes:
+        """Return the bytes of the header.
 
         They are read before the file is mapped: a header that cannot be read is an error so, not a
         signal.
         """
         return np.frombuffer(
-            header or read_at(self._descriptor, self.path, 0, _kernel.HEADER_BYTES), np.uint8
+            read_at(self._descriptor, self.path, 0, _kernel.HEADER_BYTES), np.uint8
         )
 
     def fileno(self) -> int:

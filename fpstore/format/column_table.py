@@ -59,19 +59,12 @@ class KnownRun(NamedTuple):
 class ColumnTable(StoredFile):
     """A column table or a row file; pages that are read are compared with their checksums.
 
-    Parameters are as of :class:`fpstore.format.packed_table.PackedTable`; of a file with another
-    header, only the bytes that belong to that header are looked at (``most``).
+    Parameters are as of :class:`fpstore.format.packed_table.PackedTable`.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        pages: str | None = LAZY,
-        header: bytes | None = None,
-        most: int | None = None,
-    ) -> None:
-        super().__init__(path, most)
-        self.header = _kernel.ColumnParts(self.start(header), self.size, printable(path))
+    def __init__(self, path: Path, pages: str | None = LAZY) -> None:
+        super().__init__(path)
+        self.header = _kernel.ColumnParts(self.start(), self.size, printable(path))
         self.file_bytes = self.header.file_bytes
         self._words = Width(self.header.width).words
         self._is_rows = self.header.kind == KIND_ROWS

@@ -148,13 +148,12 @@ class PackedTable(StoredFile):
     """A packed table: mapped for probes, which the kernel verifies, and read with ``pread`` for everything else.
 
     For ``pages`` see :func:`fpstore.open`. With None, the table is not mapped and has no
-    ``kernel``, as a damaged file must not. Another ``header`` takes the place of the file's own, if
-    that is damaged.
+    ``kernel``, as a damaged file must not.
     """
 
-    def __init__(self, path: Path, pages: str | None = LAZY, header: bytes | None = None) -> None:
+    def __init__(self, path: Path, pages: str | None = LAZY) -> None:
         super().__init__(path)
-        self.header = _kernel.TableParts(self.start(header), self.size, printable(path))
+        self.header = _kernel.TableParts(self.start(), self.size, printable(path))
         self.file_bytes = self.header.file_bytes
         if pages is not None:
             # Probes need only the blocks that they look into, and a small key index at once.

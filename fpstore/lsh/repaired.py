@@ -8,15 +8,18 @@ import numpy as np
 
 from fpstore.base.aliases import Words
 from fpstore.base.resources import Resources
+from fpstore.base.width import WORD_BITS
 from fpstore.building.target import Target
 from fpstore.care.damaged_store import DamagedStore
 from fpstore.care.repair import repair_store
 from fpstore.care.reports import RepairReport
+from fpstore.design.families import Design
 from fpstore.errors import CorruptStoreError, counted
-from fpstore.format.manifest import looks_like_store, read_manifest
+from fpstore.format.manifest import looks_like_store, not_a_store, read_manifest
 from fpstore.lsh.answers import State, documents_of
 from fpstore.lsh.building import identities_in
 from fpstore.lsh.care import keys_of_documents
+from fpstore.lsh.keys import DOCUMENT_DESIGN, EntryLayout
 from fpstore.lsh.manifest import (
     DOCUMENTS,
     KEYS,
@@ -39,13 +42,13 @@ class _SoundError(Exception):
 def repair_index(path: Path, target: Path, resources: Resources) -> RepairReport:
     """Make a sound index of the intact parts of a damaged one: see :func:`fpstore.lsh.repair`."""
     manifest, whole = read_index_manifest(path), RepairReport()
-    for name in (DOCUMENTS, KEYS):
-        _check_part(path, manifest, name)
+    designs = {name: _design_of(path, manifest, name) for name in (DOCUMENTS, KEYS)}
     try:
         with Target(target, False, is_index, DOCUMENTS) as folder:
-            for name in (DOCUMENTS, KEYS):
+            for name, design in designs.items():
                 lost = target.with_name(f"{target.name}.{name}.lost.tsv")
-                _add_report(whole, _repair_part(path / name, folder / name, lost, resources))
+                part = _repair_part(path / name, folder / name, lost, resources, design)
+                _add_report(whole, part)
             _drop_documents(
                 path, folder, manifest, target.with_name(f"{target.name}.lost.tsv"), whole
             )
@@ -63,14 +66,23 @@ def repair_index(path: Path, target: Path, resources: Resources) -> RepairReport
     return whole
 
 
-def _check_part(path: Path, manifest: IndexManifest, name: str) -> None:
-    """Refuse a store of another index, which repair could not make one of this index."""
+def _design_of(path: Path, manifest: IndexManifest, name: str) -> Design:
+    """Return the design of a store of the index.
+
+    CorruptStoreError for a store of another index, which repair could not make one of this index.
+    """
     if not (path / name).exists():
         raise missing_part(path / name)
-    if looks_like_store(path / name):
-        identity = DamagedStore(path / name, RepairReport()).identity
-        if identity is not None:
-            check_part(path, manifest, name, identity.hex())
+    if not looks_like_store(path / name):
+        raise not_a_store(path / name)
+    store = DamagedStore(path / name, RepairReport())
+    check_part(path, manifest, name, store.identity.hex())
+    if store.manifest is not None:
+        return store.manifest.design
+    if name == DOCUMENTS:
+        return DOCUMENT_DESIGN
+    number_bits = WORD_BITS - store.tables[0].spec.prefix_bits
+    return EntryLayout(manifest.key_bits, number_bits).design
 
 
 def _check_opens(path: Path, whole: RepairReport) -> None:
@@ -83,9 +95,11 @@ def _check_opens(path: Path, whole: RepairReport) -> None:
         raise _SoundError
 
 
-def _repair_part(path: Path, target: Path, lost: Path, resources: Resources) -> RepairReport:
+def _repair_part(
+    path: Path, target: Path, lost: Path, resources: Resources, design: Design
+) -> RepairReport:
     """Repair one of the stores, or copy it where it is sound."""
-    report = repair_store(path, target, False, lost, resources)
+    report = repair_store(path, target, False, lost, resources, design=design)
     if not target.exists():
         with Store(path) as sound:
             sound.backup(target)

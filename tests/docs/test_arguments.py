@@ -99,7 +99,15 @@ PLAN = takes(
         "sample": NONE | LIST,
     }
 )
-REPAIR = takes({"path": NOTHING, "output lost": NONE | PATHS, "in_place": FLAGS, **RUNNING})
+REPAIR = takes(
+    {
+        "path": NOTHING,
+        "output lost": NONE | PATHS,
+        "in_place": FLAGS,
+        "radius": NONE | SMALL,
+        **RUNNING,
+    }
+)
 # Of each method: what it is called with, and which of the odd values each of its arguments takes.
 ASKING = {"fingerprints": LIST, "radius": NONE | SMALL, "threads": THREADS}
 READING = {

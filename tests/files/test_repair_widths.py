@@ -65,7 +65,7 @@ def test_blocks_of_the_first_table_come_from_the_others(store, every):
 
 
 def test_a_lost_manifest(store):
-    """The width follows from the headers of the tables."""
+    """The width stands in the header of the log, too."""
     path, bits, right = store
     (path / MANIFEST_FILE).unlink()
     report, held = repaired(path, right)
@@ -74,16 +74,12 @@ def test_a_lost_manifest(store):
         assert (new.width, len(new)) == (bits, report.fingerprints)
         one = min(held)[0]
         assert new.probe(one ^ 1, 1)[0].distance == (0 if (one ^ 1) in new else 1)
-        assert (len(new.design.tables[0].permutation), new.radius, len(new.design.tables)) == (
-            bits,
-            2,
-            3,
-        )
+        assert (len(new.design.tables[0].permutation), new.radius) == (bits, 3)
 
 
 def test_the_log_of_a_store_of_another_width_is_not_taken(store, tmp_path):
     """It has as many fingerprints, and no manifest says where it comes from."""
-    path, bits, right = store
+    path, bits, _ = store
     other = 128 if bits != 128 else 32
     fpstore.build(
         tmp_path / "other", range(len(alike_numbers(bits)) - 60), width=other, radius=2
@@ -92,11 +88,8 @@ def test_the_log_of_a_store_of_another_width_is_not_taken(store, tmp_path):
         changed.insert([1 << 30])
     (path / MANIFEST_FILE).unlink()
     shutil.copyfile(tmp_path / "other" / GENERATION / LOG_FILE, path / GENERATION / LOG_FILE)
-    report = fpstore.repair(path)
-    assert "another store" in str(report.faults)
-    assert {f for f, _ in content(report.output)} >= {f for f, _ in right} & set(
-        alike_numbers(bits)[:-60]
-    )
+    with pytest.raises(fpstore.CorruptStoreError, match="nothing can be recovered"):
+        fpstore.repair(path)
 
 
 @pytest.mark.parametrize(("design", "bits"), [("auto", 256), slow("auto", 128), slow("scan", 256)])

@@ -231,26 +231,17 @@ def test_an_empty_store_gets_its_index_with_the_first_merge(tmp_path):
         assert store.verify().ok
 
 
-@pytest.mark.parametrize(
-    ("kind", "lost"), crossed(["indexed", "without an index", "strings"], [None, *PLACES_FILES])
-)
-def test_repair_without_a_manifest_keeps_the_index(tmp_path, kind, lost):
+@pytest.mark.parametrize("lost", [*PLACES_FILES, "manifest.json"])
+def test_repair_makes_the_index_anew_or_names_its_loss(tmp_path, lost):
     """The new store had none, and nobody was told."""
-    ids = [f"n{i}" for i in range(100)] if kind == "strings" else np.arange(100) * 7
-    path = tmp_path / "s"
-    fpstore.build(
-        path, np.arange(100, dtype=np.uint64), ids, index_ids=kind == "indexed", **OPTIONS
-    ).close()
-    (path / "manifest.json").write_bytes(b"{")
-    if lost is not None:
-        (path / "gen-00000001" / lost).unlink(missing_ok=True)
+    path, ids = tmp_path / "s", np.arange(100) * 7
+    fpstore.build(path, np.arange(100, dtype=np.uint64), ids, index_ids=True, **OPTIONS).close()
+    next(path.rglob(lost)).unlink()
     report = fpstore.repair(path)
-    told = [action for action in report.actions if "integer ids are indexed" in action]
-    assert bool(told) == (kind == "indexed")
+    named = [loss for loss in report.losses if "has no index by id" in loss]
+    assert bool(named) == (lost == "manifest.json")
     with fpstore.open(report.output) as store:
-        generation = snapshot_of(store).generation
-        assert generation.manifest.index_ids == (kind == "indexed")
-        assert (generation.places is not None) == (kind != "without an index")
+        assert snapshot_of(store).generation.manifest.index_ids == (not named)
         assert store.ids[ids[99]] == [99]
 
 

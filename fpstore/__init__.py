@@ -51,7 +51,6 @@ from fpstore.store import Store
 
 if TYPE_CHECKING:
     from fpstore import calibration as calibration
-    from fpstore import families as families
     from fpstore import hashing as hashing
     from fpstore import io as io
     from fpstore import lsh as lsh
@@ -62,23 +61,17 @@ if TYPE_CHECKING:
     from fpstore.change.decisions import Deleted
     from fpstore.design.estimates import Plan
     from fpstore.design.planner import plan
-    from fpstore.families import (
-        BitSampling,
-        GivenSketches,
-        MinHashFamily,
-        PStable,
-        RandomHyperplanes,
-        RandomProjection,
-        SimMinHash,
-        UnarySampling,
-    )
     from fpstore.hashing import (
         BitSample,
+        GivenSketches,
         HyperplaneHash,
         ImageHash,
         LongestSentences,
         MinHash,
+        PStable,
+        RandomProjection,
         SimHash,
+        SimMinHash,
         Unary,
     )
     from fpstore.jobs.boilerplate import Boilerplate, RemovedPieces
@@ -94,7 +87,6 @@ __version__ = "0.2.0"
 
 __all__ = [
     "BitSample",
-    "BitSampling",
     "Boilerplate",
     "ClosedStoreError",
     "Clusters",
@@ -117,14 +109,12 @@ __all__ = [
     "Matches",
     "MemoryLimitError",
     "MinHash",
-    "MinHashFamily",
     "MissingExtraError",
     "NotStoredError",
     "PStable",
     "Pair",
     "Pairs",
     "Plan",
-    "RandomHyperplanes",
     "RandomProjection",
     "ReadOnlyError",
     "Removed",
@@ -142,7 +132,6 @@ __all__ = [
     "StoreNotFoundError",
     "TableSpec",
     "Unary",
-    "UnarySampling",
     "UnfinishedError",
     "build",
     "decontaminate",
@@ -158,23 +147,17 @@ _LATER = {
     "change.decisions": ("Deleted",),
     "design.estimates": ("Plan",),
     "design.planner": ("plan",),
-    "families": (
-        "BitSampling",
-        "GivenSketches",
-        "MinHashFamily",
-        "PStable",
-        "RandomHyperplanes",
-        "RandomProjection",
-        "SimMinHash",
-        "UnarySampling",
-    ),
     "hashing": (
         "BitSample",
+        "GivenSketches",
         "HyperplaneHash",
         "ImageHash",
         "LongestSentences",
         "MinHash",
+        "PStable",
+        "RandomProjection",
         "SimHash",
+        "SimMinHash",
         "Unary",
     ),
     "jobs.boilerplate": ("Boilerplate", "RemovedPieces"),
@@ -194,7 +177,7 @@ if not TYPE_CHECKING:  # a type checker knows all names
         from importlib import import_module
 
         # whose names users import
-        if name in ("calibration", "families", "hashing", "io", "lsh", "ray", "spark", "tasks"):
+        if name in ("calibration", "hashing", "io", "lsh", "ray", "spark", "tasks"):
             return import_module(f"fpstore.{name}")
         for module, names in _LATER.items():
             if name in names:

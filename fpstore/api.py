@@ -14,7 +14,7 @@ from fpstore.design.blocks import AUTO, HUFFMAN
 from fpstore.design.families import check_design
 from fpstore.design.tables import TableSpec
 from fpstore.disk.mapped import LAZY
-from fpstore.errors import FormatVersionError, InputError
+from fpstore.errors import FormatVersionError, InputError, MissingExtraError
 from fpstore.format.manifest import is_sharded
 from fpstore.store import Store
 
@@ -177,7 +177,7 @@ def _maker(source: Any, fingerprinter: Any) -> Fingerprinter[Any] | None:
 
     InputError if a store could not use it later.
     """
-    from fpstore.hashing import from_description
+    from fpstore.hashing.registry import described_fingerprinter
 
     makers: list[Any] = [fingerprinter, getattr(source, "fingerprinter", None)]
     given, read_with = (
@@ -192,8 +192,8 @@ def _maker(source: Any, fingerprinter: Any) -> Fingerprinter[Any] | None:
     if given is None and read_with is None:
         return None
     try:
-        return from_description(read_with if given is None else given)
-    except FormatVersionError as error:
+        return described_fingerprinter(read_with if given is None else given)
+    except (FormatVersionError, MissingExtraError) as error:
         raise InputError(f"fingerprinter: {error}", got=fingerprinter) from None
 
 

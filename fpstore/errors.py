@@ -131,7 +131,7 @@ class StorageError(FpstoreError, OSError):
 class MissingExtraError(FpstoreError, ImportError):  # type: ignore[misc]  # ImportError types path otherwise
     """An optional package is not installed.
 
-    The message names the extra, or the package of a family, that installs it.
+    The message names the extra, or the package of a hasher, that installs it.
     """
 
 

@@ -12,7 +12,7 @@ LAYERS = (
     ("design",),
     ("format",),
     ("hashing", "query"),
-    ("building", "families"),
+    ("building",),
     ("change",),
     ("care", "jobs"),
     ("calibration",),

@@ -1,4 +1,4 @@
-"""A family of hash functions for tests.
+"""A hasher for tests.
 
 Words of 24 letters from a to d, of which each letter is a hash value.
 """
@@ -13,14 +13,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fpstore.errors import InputError
-from fpstore.families.base import Family, Reals, Signed, Values
+from fpstore.hashing.law import Law, Reals
+from fpstore.hashing.sketcher import Signed, Sketcher, Values
 
 LENGTH = 24
 LETTERS = "abcd"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Letters(Family[str]):
+class Letters(Sketcher[str]):
     """Words are as similar as letters are equal. The signature has two bits a letter.
 
     The empty word has no content.
@@ -30,9 +31,14 @@ class Letters(Family[str]):
     version: ClassVar[int] = 1
     items: ClassVar[str] = "words"
     has_probes: ClassVar[bool] = True
-    measure: ClassVar[str] = "share of equal letters"
 
-    width: int = 2 * LENGTH  # type: ignore[assignment]
+    @property
+    def law(self) -> LettersLaw:
+        return LettersLaw()
+
+    @property
+    def signature_bits(self) -> int:
+        return 2 * LENGTH
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
         letters = _numbers(items)
@@ -56,15 +62,20 @@ class Letters(Family[str]):
             found[:, probe, row] += (letters + step) % 4 - letters
         return found
 
+    def similarities(self, item: str, others: Sequence[str]) -> Reals:
+        return (_numbers([item]) == _numbers(others)).mean(axis=1)
+
+
+@dataclass(frozen=True)
+class LettersLaw(Law):
+    measure = "share of equal letters"
+
     def band_collision(self, similarity: float, rows: int, probes: int = 1) -> float:
         other = min((probes - 1) / rows, 3) * similarity ** (rows - 1) * (1 - similarity) / 3 * rows
         return min(similarity**rows + other, 1.0)
 
     def collision(self, similarity: float) -> float:
         return similarity
-
-    def similarities(self, item: str, others: Sequence[str]) -> Reals:
-        return (_numbers([item]) == _numbers(others)).mean(axis=1)
 
 
 def _numbers(words: Sequence[str]) -> Any:

@@ -13,7 +13,6 @@ MODULES = (
     "fpstore.lsh",
     "fpstore.io",
     "fpstore.hashing",
-    "fpstore.families",
     "fpstore.tasks",
     "fpstore.calibration",
 )
@@ -33,8 +32,8 @@ def public_names() -> Iterator[tuple[str, str, Any]]:
 # Members without an underscore that are public in the package, but not for users. They are hidden
 # in the classes derived from these, too.
 INTERNAL = {
-    "BitSample": ("bits",),
     "Clusters": ("batches", "by_size", "held"),
+    "CodeHash": ("bits", "code_bits"),
     "Design": ("from_json", "to_json"),
     "Fingerprinter": ("batches", "hashed", "lack"),
     "HashingReader": ("columns", "placed"),
@@ -43,6 +42,7 @@ INTERNAL = {
     "ImageHash": ("of_frames",),
     "Matches": ("before", "verified"),
     "MinHash": ("of_sets",),
+    "MinHashSketcher": ("banded", "minhash", "of_width"),
     "Pairs": ("bounded",),
     "Reader": ("columns", "of_width"),
     "Removed": ("batches", "held"),

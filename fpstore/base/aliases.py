@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     Id = TypeVar("Id", default=Any)  # of the ids of a store: int or str
-    Item = TypeVar("Item", default=Any)  # what a family takes
+    Item_contra = TypeVar("Item_contra", contravariant=True, default=Any)  # what a hasher takes
 else:
     from typing import TypeVar
 
-    Id, Item = TypeVar("Id"), TypeVar("Item")
+    Id, Item_contra = TypeVar("Id"), TypeVar("Item_contra", contravariant=True)
 
 NamedColumns = dict[str, npt.NDArray[Any] | list[str]]
 Array = npt.NDArray[Any]

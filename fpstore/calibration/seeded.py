@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.hashing.vector_base import STEP, mix
+from fpstore.hashing.words import STEP, mix
 
 T = TypeVar("T")
 _MASK = 2**64 - 1

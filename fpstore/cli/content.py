@@ -27,7 +27,12 @@ from fpstore.hashing.fields import is_weighted, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
 from fpstore.hashing.image import FRAMES, METHODS, Lack
 from fpstore.hashing.normal import DIGITS, HYPHENS, MARKS
-from fpstore.hashing.registry import TEXT_METHODS, read_weights, text_fingerprinter
+from fpstore.hashing.registry import (
+    TEXT_METHODS,
+    described_fingerprinter,
+    read_weights,
+    text_fingerprinter,
+)
 from fpstore.hashing.text import TextHash
 from fpstore.hashing.weights import MOST_WEIGHT
 from fpstore.io import Chunk, Reader, open_reader, open_writer
@@ -304,7 +309,7 @@ def known_kind(given: Given, store: Store) -> tuple[str, Any, Any]:
             f"{store.path}: {made}: give it fingerprints, or build it with {FLAGS[ROWS]}",
             path=store.path,
         )
-    maker = hashing.from_description(store.fingerprinter)
+    maker = described_fingerprinter(store.fingerprinter)
     if given.text_field is not None and maker.items not in ("texts", "rows"):
         made = f"the fingerprints of this store were made of {maker.items} ({maker.name})"
         raise InputError(f"{store.path}: {made}, so it takes no {ROWS}", path=store.path)

@@ -29,8 +29,8 @@ from fpstore.cli.task import PART_BYTES, PLANNING, plan_or_run
 from fpstore.cli.verb import Given, fail, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.format.manifest import is_openable
-from fpstore.hashing.bands import minhash_in
 from fpstore.hashing.corpora import open_corpus
+from fpstore.hashing.wrapper import minhash_in
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
 from fpstore.jobs.clusters import CORPUS_COLUMNS

@@ -17,8 +17,8 @@ from fpstore.cli.output import print_json
 from fpstore.cli.questions import IDS, IDS_INPUT, given_ids, note_missing
 from fpstore.cli.verb import Given, Verbs, fail, output_is, verb
 from fpstore.errors import InputError, counted
-from fpstore.families import MinHashFamily
 from fpstore.hashing import MinHash
+from fpstore.hashing.bands import MinHashSketcher
 from fpstore.hashing.fields import maker_of_columns
 from fpstore.hashing.html import of_pages
 from fpstore.lsh import LshPlan, LshStore
@@ -81,7 +81,7 @@ def lsh() -> None:
     An index has keys of MinHash bands on disk. Two texts that share a key are compared by their
     signatures. It serves low thresholds and many millions of texts: a store of fingerprints of
     MinHash is simpler where the threshold is 0.7 or more, and fpstore dedup needs neither.
-    docs/guides/lsh.md says more. Indexes of other families are built in Python.
+    docs/guides/lsh.md says more. Indexes with other hashers are built in Python.
 
     $ fpstore lsh plan 1M --threshold 0.5
     $ fpstore lsh build fresh.lsh corpus.parquet --text-field text --id-field id --threshold 0.5
@@ -211,10 +211,11 @@ def summary(stats: dict[str, Any]) -> str:
 
 def texts_of(given: Given, index: LshStore, notices: Notices, **more: Any) -> Any:
     """Return the reader of the texts of the inputs, which hashes them as the index does."""
-    family = index.family
-    maker: Any = family.fingerprinter if isinstance(family, MinHashFamily) else MinHash()
-    if family.items != "texts" or index.stats()["probes"] > 1:
-        of = family.items if family.items != "texts" else "several look-ups in a band"
+    hasher = index.hasher
+    maker: Any = hasher if isinstance(hasher, MinHashSketcher) else MinHash()
+    of_texts = hasher.items in ("texts", "rows")
+    if not of_texts or index.stats()["probes"] > 1:
+        of = "several look-ups in a band" if of_texts else hasher.items
         raise InputError(
             f"{index.path}: an index of {of}, which the command line does not ask: use "
             "fpstore.lsh.open in Python"
@@ -230,7 +231,7 @@ def texts_of(given: Given, index: LshStore, notices: Notices, **more: Any) -> An
 
 def given_texts(index: LshStore, reader: Any) -> GivenTexts:
     """Return the texts of a reader as an index takes them."""
-    return GivenTexts(reader, index.family, index.bands)
+    return GivenTexts(reader, index.hasher, index.bands)
 
 
 CHANGE = (

@@ -112,7 +112,7 @@ def _asked(given: Given, index: LshStore, notices: Notices) -> Iterator[GivenPie
             continue
         text = content.standard_input(notices, given.encoding)
         number, rows = index.bands
-        asked = asked_of(next(index.family.sketched([text], number * rows)), index.bands)
+        asked = asked_of(next(index.hasher.sketched([text], number * rows)), index.bands)
         if not len(asked.rows):
             raise InputError(
                 f"standard input: {SENTENCES[NO_WORDS]}, so nothing is near it", path="-"
@@ -230,7 +230,7 @@ def stats(given: Given) -> None:
     $ fpstore lsh stats pages.lsh --json
     """
     with indexes.open(given.store) as index:
-        found, family = index.stats(), index.family
+        found, hasher = index.stats(), index.hasher
     if given.as_json:
         print_json(found)
         return
@@ -238,11 +238,11 @@ def stats(given: Given) -> None:
     facts = {
         "documents": f"{found['documents']:,}",
         "ids": f"{found['ids']:,} ({found['id_kind']})",
-        "family": found["family"]["name"],
-        "measure": family.measure,
+        "hasher": found["hasher"]["name"],
+        "measure": hasher.law.measure,
         "threshold": f"{found['threshold']:g}, found with the probability {found['recall']:g}",
         "bands": f"{found['bands']} of {found['rows']} values",
-        "radius": f"{found['radius']} of {family.width} bits",
+        "radius": f"{found['radius']} of {hasher.signature_bits} bits",
         "keys": f"{found['keys']:,} of {found['key_bits']} bits, with numbers of "
         f"{found['number_bits']}",
         **{

@@ -56,7 +56,7 @@ def lsh(given: Given) -> None:
             text=given.text_field,
             id=given.id_field,
             id_type=given.id_type,
-            family=content.features_maker(given, "minhash"),
+            hasher=content.features_maker(given, "minhash"),
             threshold=given.threshold,
             recall=given.recall,
             documents=given.documents,

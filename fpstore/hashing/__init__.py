@@ -1,20 +1,26 @@
-"""From texts, pictures and vectors to fingerprints.
+"""From texts, pictures and vectors to fingerprints and sketches.
 
-Fingerprinters, their descriptions, and readers of files.
+Hashers, their descriptions, and readers of files.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.base import Fingerprinter, Hasher
 from fpstore.hashing.codes import BitSample, Unary
 from fpstore.hashing.fields import Fields
 from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
+from fpstore.hashing.law import JaccardLaw, Law
 from fpstore.hashing.minhash import MinHash
+from fpstore.hashing.projection import RandomProjection
+from fpstore.hashing.pstable import PStable
 from fpstore.hashing.registry import from_description
 from fpstore.hashing.sentences import LongestSentences
 from fpstore.hashing.simhash import SimHash
+from fpstore.hashing.simminhash import SimMinHash
+from fpstore.hashing.sketcher import Signed, Sketched, Sketcher, Values
+from fpstore.hashing.sketches import GivenSketches
 from fpstore.hashing.vectors import HyperplaneHash
 
 if TYPE_CHECKING:
@@ -27,15 +33,26 @@ __all__ = [
     "DocumentReader",
     "Fields",
     "Fingerprinter",
+    "GivenSketches",
+    "Hasher",
     "HyperplaneHash",
     "ImageHash",
     "ImageReader",
+    "JaccardLaw",
+    "Law",
     "LongestSentences",
     "MainText",
     "MinHash",
+    "PStable",
+    "RandomProjection",
+    "Signed",
     "SimHash",
+    "SimMinHash",
+    "Sketched",
+    "Sketcher",
     "TextReader",
     "Unary",
+    "Values",
     "VectorReader",
     "from_description",
     "iter_documents",

@@ -1,26 +1,27 @@
-"""The interface of all fingerprinters, and batches of texts."""
+"""The interface of all hashers and of fingerprinters, and batches of texts."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, TypeVar, overload
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Counts, Flags, Words
+from fpstore.base.aliases import Counts, Flags, Item_contra, Words
 from fpstore.base.arguments import check_choice, is_iterable
 from fpstore.base.resources import parse_threads
 from fpstore.base.threads import in_order
 from fpstore.base.width import WORD_BITS, Width
-from fpstore.errors import InputError, show
+from fpstore.errors import FormatVersionError, InputError, show
+from fpstore.hashing.law import Law
 
-Item_contra = TypeVar("Item_contra", contravariant=True)
 Item = TypeVar("Item")
 BATCH_CHARS = 1 << 20
 USUAL_BITS = 3
+_BATCH_ITEMS = 1 << 12
 _SLICE = 1 << 10  # values of a column that become Python values together
 
 
@@ -59,29 +60,102 @@ class UnitSets(NamedTuple):
     units: npt.NDArray[np.int64]
 
 
-class Fingerprinter(ABC, Generic[Item_contra]):
-    """Makes fingerprints of items of one kind: texts, images, vectors.
+class Hasher(ABC, Generic[Item_contra]):
+    """Makes hash values of items of one kind: texts, pictures, vectors.
 
-    Similar items get fingerprints that differ in few bits. A fingerprinter has no state but its
-    parameters: the same name, version and parameters always give the same fingerprints. A change
-    that would alter the fingerprint of any item needs a new version. An item without content, such
-    as an empty text, has no fingerprint.
+    A hasher has no state but its parameters, which are the fields of a dataclass: the same name,
+    version and parameters always give the same values. A change that would alter a value of any
+    item needs a new version. What the values are is said by `Fingerprinter`, for a store, and by
+    `fpstore.hashing.Sketcher`, for an index; some hashers are both. A package offers a hasher to
+    all users of fpstore by an entry point of the group ``fpstore.hashers``, whose name is the name
+    of the hasher.
 
     Attributes
     ----------
     name : str
-        The name of the algorithm, which a store remembers.
+        The name of the algorithm, which a store or an index remembers.
     version : int
         The version of the algorithm, from 1.
     items : str
-        What it makes fingerprints of, in the plural: "texts", "pictures" or "vectors".
+        What it takes, in the plural: "texts", "pictures", "vectors".
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+    items: ClassVar[str] = "items"
+
+    @property
+    def law(self) -> Law | None:
+        """How often values of two items agree, by their similarity; None if there is no such law."""
+        return None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The arguments that make an equal hasher, as JSON values."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # all are dataclasses
+
+    @classmethod
+    def from_parameters(cls, parameters: dict[str, Any]) -> Self:
+        """Return the hasher that has these `parameters`."""
+        known = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # all are dataclasses
+        unknown = [key for key in parameters if key not in known]
+        if unknown:
+            raise FormatVersionError(
+                f"unknown parameter {unknown[0]!r} of the hasher {show(cls.name)}: upgrade the "
+                "package that has it",
+                expected=known,
+                got=unknown,
+            )
+        missing = [key for key in known if key not in parameters]
+        if missing:
+            raise InputError(
+                f"the description of the hasher {show(cls.name)} lacks {', '.join(missing)}",
+                expected=known,
+                got=parameters,
+            )
+        return cls(**parameters)
+
+    def batches(self, items: Iterable[Item_contra], /) -> Iterator[Sequence[Any]]:
+        """Cut items into batches that fit into memory.
+
+        InputError has the position of an item that is none.
+        """
+        check_items(items, self.items)
+        return batched(items, lambda _: 1, _BATCH_ITEMS)
+
+    def lack(self, item: Item_contra, /) -> str:
+        """Return the message that an item has no content."""
+        return f"the item {show(item)} has no content, and so no hash values: leave it out"
+
+    def describe(self) -> dict[str, Any]:
+        """Return a description as JSON values, from which `from_description` rebuilds the hasher.
+
+        Returns
+        -------
+        dict
+            ``name`` (str), ``version`` (int) and ``parameters`` (dict).
+        """
+        return {"name": self.name, "version": self.version, "parameters": self.parameters}
+
+    def _keep(self, **values: Any) -> None:
+        """Set parameters in the form in which they are kept."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+class Fingerprinter(Hasher[Item_contra]):
+    """Makes fingerprints of items of one kind: texts, images, vectors.
+
+    Similar items get fingerprints that differ in few bits. An item without content, such as an
+    empty text, has no fingerprint.
+
+    Attributes
+    ----------
     usual_group : str
         How to group near-duplicates: "connected", or "greedy" where chains connect many unlike
         items.
     """
 
-    name: ClassVar[str]
-    version: ClassVar[int]
     items: ClassVar[str] = "texts"
     usual_group: ClassVar[str] = "connected"
 
@@ -97,16 +171,6 @@ class Fingerprinter(ABC, Generic[Item_contra]):
         3 of each 64 bits (Manku, Jain, Das Sarma, section 5.1), rounded down, unless measured.
         """
         return USUAL_BITS * self.width // WORD_BITS
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The arguments that make an equal fingerprinter, as JSON values."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # all are dataclasses
-
-    def _keep(self, **values: Any) -> None:
-        """Set parameters in the form in which they are kept."""
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
 
     @abstractmethod
     def hashed(self, items: Sequence[Any], /) -> Hashed:
@@ -235,40 +299,9 @@ class Fingerprinter(ABC, Generic[Item_contra]):
         """Return whether an item has no fingerprint; InputError for a wrong type."""
         return not self._one(item)[1].known[0]
 
-    def describe(self) -> dict[str, Any]:
-        """Return a description as JSON values, from which `from_description` rebuilds the fingerprinter.
-
-        Returns
-        -------
-        dict
-            ``name`` (str), ``version`` (int) and ``parameters`` (dict).
-        """
-        return {"name": self.name, "version": self.version, "parameters": self.parameters}
-
     def _one(self, item: Item_contra) -> tuple[Sequence[Any], Hashed]:
         (batch,) = self.batches([item])
         return batch, self.hashed(batch)
-
-
-class Wrapper(Fingerprinter[Item_contra]):
-    """Passes what it makes of an item, one text or several, to another fingerprinter, and is as that one is."""
-
-    fingerprinter: Any
-
-    @property
-    def width(self) -> int:
-        """Bits of a fingerprint: 32, 64, 128 or 256."""
-        return int(self.fingerprinter.width)
-
-    @property
-    def usual_group(self) -> str:  # type: ignore[override]  # of another one here
-        """How to group near-duplicates: as for `fingerprinter`."""
-        return str(self.fingerprinter.usual_group)
-
-    @property
-    def usual_radius(self) -> int:
-        """A radius to begin with: that of `fingerprinter`."""
-        return int(self.fingerprinter.usual_radius)
 
 
 def not_text(got: object, wanted: str, where: str = "") -> InputError:
@@ -288,10 +321,10 @@ def refuse_item(item: object, place: int) -> NoReturn:
 
 def check_items(items: object, kind: str, *single: type) -> None:
     """Raise InputError for what is no iterable of items, or of a type of single ones."""
-    if not is_iterable(items, *single):
+    if not is_iterable(items, *(single or (str, Mapping))):
         raise InputError(
-            f"fingerprints() takes an iterable of {kind}, got {type(items).__name__}: "
-            f"wrap a single {kind[:-1]} in a list or pass it to fingerprint()",
+            f"expected an iterable of {kind}, got {type(items).__name__}: wrap a single one in a "
+            "list",
             got=type(items),
         )
 
@@ -304,7 +337,7 @@ def batches_of_texts(
     ``otherwise`` takes an item that is no text, and its position; it returns what takes its place,
     or raises InputError.
     """
-    check_items(items, "texts", str, Mapping)
+    check_items(items, "texts")
     texts = (
         item if isinstance(item, str) else "" if is_null(item) else otherwise(item, place)
         for place, item in enumerate(_values(items))

@@ -1,25 +1,62 @@
-"""Fingerprints of binary vectors and of vectors of small integers: bit samples and unary codes."""
+"""Hashes of binary vectors and of vectors of small integers: samples of bits, and unary codes."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Array, Flags
 from fpstore.base.arguments import check_whole
-from fpstore.hashing.vector_base import Block, VectorFingerprinter, draws, packed
+from fpstore.hashing.law import Law, Reals
+from fpstore.hashing.sketcher import MOST_SIGNATURE_BITS, Signed, Values
+from fpstore.hashing.vector_base import Block, VectorFingerprinter, derived_seed
+from fpstore.hashing.words import draws, packed
 
 MOST_BITS = 1 << 20
 _MOST_VALUE = 1 << 31
 _FRACTION = 32  # bits behind the point
+# of the bits in which unrelated descriptors differ, which are not all even
+_UNRELATED_BITS = 0.4
+
+
+class CodeHash(VectorFingerprinter):
+    """The common part of hashers whose hash values are bits of a long code of a vector.
+
+    Value i is the bit at the position ``word(i) % code_bits``, where word is SplitMix64 of the
+    seed. The signature has the bits at other positions, one in each of 224 equal parts of the code.
+    """
+
+    @property
+    @abstractmethod
+    def code_bits(self) -> int:
+        """Bits of the code, in which vectors differ as often as their distance says."""
+
+    @abstractmethod
+    def bits(self, block: Block, places: npt.NDArray[np.int64]) -> Flags:
+        """Return the bits of the codes of vectors at some positions, shape (n, positions)."""
+
+    def values(self, items: Sequence[Any], functions: range) -> Values:
+        """Return bits at some positions."""
+        words = draws(self.seed, np.arange(functions.start, functions.stop, dtype=np.uint64))
+        places = (words % np.uint64(self.code_bits)).astype(np.int64)
+        found = self.bits(self.block(items), places).astype(np.uint32)
+        return Values(found, np.ones(len(found), np.bool_))
+
+    def signed(self, items: Sequence[Any]) -> Signed:
+        """Return bits at other positions."""
+        places = _one_of_each_part(derived_seed(self.seed), MOST_SIGNATURE_BITS, self.code_bits)
+        bits = self.bits(self.block(items), np.array(places, np.int64))
+        return Signed(packed(bits), np.ones(len(bits), np.bool_))
 
 
 @dataclass(frozen=True, kw_only=True)
-class BitSample(VectorFingerprinter):
+class BitSample(CodeHash):
     """A sample of the bits of binary vectors.
 
     The distance of fingerprints estimates the Hamming distance of the vectors.
@@ -36,6 +73,9 @@ class BitSample(VectorFingerprinter):
     uint8, shape (ceil(dimension / 8),), bit 0 the highest of the first byte, as `numpy.packbits`
     makes them and FAISS takes them. Many are rows of such an array, a column of Arrow that holds
     lists, or an iterable. Every vector has a fingerprint.
+
+    In an index, for vectors of more than 256 bits or for radii that are too large for a store, a
+    hash value is the bit at a random position, with repetition.
 
     Parameters
     ----------
@@ -54,7 +94,7 @@ class BitSample(VectorFingerprinter):
     Notes
     -----
     P. Indyk and R. Motwani, *Approximate nearest neighbors: towards removing the curse of dimensionality*, STOC 1998,
-    section 4.2; here without repetition.
+    section 4.2; in a fingerprint without repetition.
 
     Examples
     --------
@@ -69,12 +109,24 @@ class BitSample(VectorFingerprinter):
     18
     >>> bool((hasher.fingerprints(np.packbits(vectors, axis=1)) == [a, b]).all())
     True
+    >>> hasher.law.collision(64), hasher.law.measure
+    (0.9375, 'Hamming distance')
     """
 
     name: ClassVar[str] = "bit-sample"
 
     def __post_init__(self) -> None:
         self._check(least=self.width, most=MOST_BITS)
+
+    @property
+    def law(self) -> BitLaw:
+        """Of the Hamming distance."""
+        return BitLaw("Hamming distance", self.code_bits, _UNRELATED_BITS * self.dimension)
+
+    @property
+    def code_bits(self) -> int:
+        """Bits of a vector."""
+        return self.dimension
 
     @property
     def _packed_bytes(self) -> int:
@@ -113,6 +165,20 @@ class BitSample(VectorFingerprinter):
         nonzero: Flags = values[:, places] != 0
         return nonzero
 
+    def _measures(self, vector: Array, others: Array) -> Reals:
+        differing = np.bitwise_count(self._packed(vector[None]) ^ self._packed(others)).sum(1)
+        distances: Reals = differing.astype(np.float64)
+        return distances
+
+    def _packed(self, rows: Array) -> Array:
+        if rows.shape[1] == self.dimension:
+            return np.packbits(rows != 0, axis=1)
+        rows = rows.copy()
+        if self.dimension % 8:
+            # the bits behind the last are no bits of the vector
+            rows[:, -1] &= np.uint8(0xFF << (8 - self.dimension % 8) & 0xFF)
+        return rows
+
 
 @lru_cache(maxsize=8)
 def _places(dimension: int, width: int, seed: int) -> npt.NDArray[np.int64]:
@@ -122,7 +188,7 @@ def _places(dimension: int, width: int, seed: int) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unary(VectorFingerprinter):
+class Unary(CodeHash):
     """Unary codes of vectors of bounded integers.
 
     The distance of fingerprints is, or estimates, the Manhattan distance.
@@ -145,6 +211,9 @@ class Unary(VectorFingerprinter):
     Vectors are rows of an array of integers, lists, or a column of Arrow that holds lists. Every
     vector has a fingerprint. Round real numbers to a grid first, such as ``np.rint(x *
     100).astype(int)``: that changes each component by at most half a step.
+
+    In an index, a hash value is a random bit of the code, which says whether a component exceeds a
+    number. Two vectors agree in a value with the probability 1 - L / N.
 
     Parameters
     ----------
@@ -173,6 +242,8 @@ class Unary(VectorFingerprinter):
     >>> a, b = hasher.fingerprints([[3, 0, 16, 8], [5, 0, 15, 8]]).tolist()
     >>> (a ^ b).bit_count()  # 2 + 0 + 1 + 0
     3
+    >>> hasher.law.measure, hasher.law.collision(3)
+    ('L1 distance', 0.953125)
     """
 
     name: ClassVar[str] = "unary"
@@ -184,6 +255,16 @@ class Unary(VectorFingerprinter):
         self._check()
         self._keep(low=check_whole(self.low, -_MOST_VALUE, _MOST_VALUE - 1, "low"))
         self._keep(high=check_whole(self.high, self.low + 1, _MOST_VALUE, "high"))
+
+    @property
+    def law(self) -> BitLaw:
+        """Of the L1 distance. Vectors of uniform numbers differ in a third of the bits."""
+        return BitLaw("L1 distance", self.code_bits, self.code_bits / 3)
+
+    @property
+    def code_bits(self) -> int:
+        """Bits of the unary code of a vector."""
+        return self.dimension * (self.high - self.low)
 
     def _problem(self, values: Array) -> str:
         if values.dtype.kind not in "iu":
@@ -202,6 +283,16 @@ class Unary(VectorFingerprinter):
         bits = np.zeros((len(block), self.width), np.bool_)
         bits[:, : len(columns)] = self.exceed(block, columns, steps)
         return packed(bits), np.ones(len(bits), np.bool_)
+
+    def bits(self, block: Block, places: npt.NDArray[np.int64]) -> Flags:
+        """Return the bits of the codes of vectors at some positions."""
+        columns, steps = np.divmod(places, self.high - self.low)
+        return self.exceed(block, columns, steps + self.low)
+
+    def _measures(self, vector: Array, others: Array) -> Reals:
+        differences = others.astype(np.float64) - vector.astype(np.float64)
+        distances: Reals = np.abs(differences).sum(1)
+        return distances
 
     def exceed(
         self, block: Block, columns: npt.NDArray[np.int64], steps: npt.NDArray[np.int64]
@@ -225,16 +316,59 @@ class Unary(VectorFingerprinter):
 @lru_cache(maxsize=8)
 def _thresholds(unary: Unary) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the component of each bit that is used, and the value that the component must exceed."""
-    levels, width = unary.high - unary.low, unary.width
-    code = unary.dimension * levels
-    places = list(range(min(code, width)))
-    if code > width:
-        parts = (
-            draws(unary.seed, np.arange(width, dtype=np.uint64)) >> np.uint64(64 - _FRACTION)
-        ).tolist()
-        places = [
-            ((bit << _FRACTION) + part) * code // (width << _FRACTION)
-            for bit, part in enumerate(parts)
-        ]
+    levels, width, code = unary.high - unary.low, unary.width, unary.code_bits
+    places = _one_of_each_part(unary.seed, width, code) if code > width else list(range(code))
     columns, steps = zip(*(divmod(place, levels) for place in places), strict=True)
     return np.array(columns, np.int64), np.array(steps, np.int64) + unary.low
+
+
+def _one_of_each_part(seed: int, parts: int, code: int) -> list[int]:
+    """Return random positions in a code, one in each of some equal parts."""
+    inside = draws(seed, np.arange(parts, dtype=np.uint64)) >> np.uint64(64 - _FRACTION)
+    return [
+        ((part << _FRACTION) + drawn) * code // (parts << _FRACTION)
+        for part, drawn in enumerate(inside.tolist())
+    ]
+
+
+@dataclass(frozen=True)
+class BitLaw(Law):
+    """The law of random bits of a code: values differ with the share of the bits that differ.
+
+    Parameters
+    ----------
+    measure : str
+        The distance, which is the number of bits of the code that differ.
+    code_bits : int
+        Bits of the code.
+    unrelated : float
+        The distance of unrelated vectors.
+    """
+
+    is_distance: ClassVar[bool] = True
+
+    measure: str
+    code_bits: int
+    unrelated: float
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """0 and the number of bits of a code."""
+        return 0.0, float(self.code_bits)
+
+    @property
+    def background(self) -> float:
+        """The distance of unrelated vectors."""
+        return self.unrelated
+
+    def collision(self, similarity: float) -> float:
+        """Return the share of the bits that do not differ."""
+        return 1 - self.differing(similarity)
+
+    def differing(self, similarity: float) -> float:
+        """Return the share of the bits that differ."""
+        return self._measured(similarity) / self.code_bits
+
+    def estimate(self, distances: npt.NDArray[np.intp], bits: int) -> Reals:
+        """Return the distances that distances of signatures stand for."""
+        return distances.astype(np.float64) * (self.code_bits / bits)

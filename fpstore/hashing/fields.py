@@ -13,7 +13,6 @@ from fpstore.hashing.base import (
     FeatureSets,
     Fingerprinter,
     Hashed,
-    Wrapper,
     batched,
     check_items,
     is_null,
@@ -21,6 +20,7 @@ from fpstore.hashing.base import (
 )
 from fpstore.hashing.text import TextHash
 from fpstore.hashing.weights import MOST_WEIGHT
+from fpstore.hashing.wrapper import Wrapper
 
 Row = Mapping[str, str | None]
 Texts = tuple[str | None, ...]  # the texts of a row, in the order of the fields
@@ -152,7 +152,7 @@ class Fields(Wrapper[Row]):
 
     def batches(self, items: Iterable[Row]) -> Iterator[Sequence[Texts]]:
         """Cut rows into batches of about a million characters."""
-        check_items(items, "rows", str, Mapping)
+        check_items(items, "rows")
         rows = (self._texts(item, place) for place, item in enumerate(items))
         return batched(rows, lambda row: length_of(row) + 8 * len(row), BATCH_CHARS)
 

@@ -13,7 +13,8 @@ import numpy as np
 from fpstore.base.arguments import check_choice, check_flag
 from fpstore.base.characters import visible
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed, Wrapper
+from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed
+from fpstore.hashing.wrapper import Wrapper
 from fpstore.io.packages import import_package
 
 #: Packages that find the main text of a page: the first is the default, and finds more copies; the second is faster.

@@ -20,13 +20,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.hashing.vector_base import draws
+from fpstore.hashing.words import draws
 
 Floats = npt.NDArray[Any]  # float32 or float64
 Sides = npt.NDArray[np.bool_]
 
 _WORDS, _QUARTERS = 16, 4  # random words of a weight, and numbers of 16 bits in each word
 _MIDDLE = _WORDS * _QUARTERS * 0xFFFF // 2
+# of a weight, the sum of 64 uniform numbers of 16 bits
+DEVIATION = math.sqrt(_WORDS * _QUARTERS * (2**32 - 1) / 12)
 _DRAWN = 1 << 18  # random words drawn at once
 _PIECE = 512  # components whose products are added together: each sum is then rounded fewer times
 _SUMS = 1 << 16  # sums made at once

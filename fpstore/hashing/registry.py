@@ -1,33 +1,43 @@
-"""The fingerprinters that a store, or a file of learnt weights, can remember by name."""
+"""Hashers by name: those of fpstore, and those that other packages offer.
+
+A store, an index and a file of learnt weights remember a hasher by its description.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from fpstore.base.arguments import check_choice, check_path, printable
 from fpstore.base.width import WORD_BITS
-from fpstore.errors import FormatVersionError, InputError, cut, show
-from fpstore.hashing.base import Fingerprinter
+from fpstore.errors import FormatVersionError, InputError, MissingExtraError, cut, show
+from fpstore.hashing.base import Fingerprinter, Hasher
 from fpstore.hashing.codes import BitSample, Unary
 from fpstore.hashing.features import IN_KERNEL
 from fpstore.hashing.fields import Fields
 from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
 from fpstore.hashing.minhash import MinHash
+from fpstore.hashing.pstable import PStable
 from fpstore.hashing.sentences import LongestSentences
 from fpstore.hashing.simhash import SimHash
+from fpstore.hashing.simminhash import SimMinHash
+from fpstore.hashing.sketcher import Sketcher
+from fpstore.hashing.sketches import GivenSketches
 from fpstore.hashing.text import TextHash
 from fpstore.hashing.vectors import HyperplaneHash
 from fpstore.io.files import storage_errors
 
-_KINDS: tuple[type[Fingerprinter[Any]], ...] = (
+GROUP = "fpstore.hashers"
+_KINDS: tuple[type[Hasher[Any]], ...] = (
     SimHash,
     MinHash,
+    SimMinHash,
     Fields,
     LongestSentences,
     MainText,
@@ -35,10 +45,12 @@ _KINDS: tuple[type[Fingerprinter[Any]], ...] = (
     HyperplaneHash,
     BitSample,
     Unary,
+    PStable,
+    GivenSketches,
 )
 #: Fingerprinters of texts with features, by the names that users choose one by.
 TEXT_METHODS: dict[str, type[MinHash] | type[SimHash]] = {"minhash": MinHash, "simhash": SimHash}
-_KNOWN: dict[str, type[Fingerprinter[Any]]] = {kind.name: kind for kind in _KINDS}
+_KNOWN: dict[str, type[Hasher[Any]]] = {kind.name: kind for kind in _KINDS}
 
 
 def text_fingerprinter(method: str, weighted: bool, **parameters: Any) -> MinHash | SimHash:
@@ -51,23 +63,25 @@ def text_fingerprinter(method: str, weighted: bool, **parameters: Any) -> MinHas
     return kind(**counting | parameters)
 
 
-def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
-    """Rebuild the fingerprinter that a store remembers.
+def from_description(description: Mapping[str, Any]) -> Hasher[Any]:
+    """Rebuild the hasher that a store or an index remembers.
 
     Parameters
     ----------
     description : mapping
-        The result of `Fingerprinter.describe`: ``name``, ``version`` and ``parameters``.
+        The result of `Hasher.describe`: ``name``, ``version`` and ``parameters``.
 
     Returns
     -------
-    Fingerprinter
-        One that makes the same fingerprints.
+    Hasher
+        One that makes the same fingerprints, or sketches.
 
     Raises
     ------
+    MissingExtraError
+        No installed package has a hasher of this name.
     FormatVersionError
-        This fpstore does not know the name, the version or a parameter.
+        The installed package has another version of it, or does not know a parameter.
     InputError
         The description is malformed, lacks a parameter, or has a value out of range.
 
@@ -79,24 +93,57 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
     """
     name, version, parameters = _checked(description)
     kind = _kind(name, version)
-    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # all are dataclasses
-    unknown = [key for key in parameters if key not in known]
-    if unknown:
-        raise FormatVersionError(
-            f"unknown parameter {unknown[0]!r} of fingerprinter {show(name)}: upgrade fpstore",
-            expected=known,
-            got=unknown,
-        )
-    missing = [key for key in known if key not in parameters]
-    if missing:
-        raise InputError(
-            f"the description of fingerprinter {show(name)} lacks {', '.join(missing)}",
-            expected=known,
-            got=parameters,
-        )
+    parameters = dict(parameters)
     if "fingerprinter" in parameters:  # of main texts, or of the texts of fields
-        parameters = {**parameters, "fingerprinter": _inner(parameters["fingerprinter"])}
-    return kind(**parameters)
+        parameters["fingerprinter"] = _inner(parameters["fingerprinter"])
+    try:
+        return kind.from_parameters(parameters)
+    except (TypeError, KeyError) as error:
+        raise InputError(
+            f"the description of the hasher {show(name)} has parameters that it does not take: "
+            f"{error}",
+            got=description,
+        ) from None
+
+
+def described_fingerprinter(description: Mapping[str, Any]) -> Fingerprinter[Any]:
+    """Rebuild the fingerprinter that a store remembers; InputError for another hasher."""
+    hasher = from_description(description)
+    if not isinstance(hasher, Fingerprinter):
+        raise InputError(f"the hasher {hasher.name} makes no fingerprints", got=description)
+    return hasher
+
+
+def sketcher(hasher: object) -> Sketcher[Any]:
+    """Return a hasher that has a law, as an index needs it.
+
+    InputError for one without, or with the name of another hasher of fpstore.
+    """
+    if isinstance(hasher, type):
+        raise InputError(
+            f"expected a hasher, got the class {hasher.__name__}: make one, {hasher.__name__}(...)",
+            got=hasher,
+        )
+    if not isinstance(hasher, Hasher):
+        raise InputError(
+            f"expected a hasher, such as MinHash() or HyperplaneHash(...), got {show(hasher)}",
+            got=hasher,
+        )
+    kind = _KNOWN.get(hasher.name)
+    if kind not in (None, type(hasher)):
+        raise InputError(
+            f"the hasher {type(hasher).__name__} has the name {show(hasher.name)}, which is of "
+            f"another: {kind.__name__}; an index would be opened with that one",
+            got=hasher,
+        )
+    if hasher.law is None or not isinstance(hasher, Sketcher):
+        advice = ", or SimMinHash" if isinstance(hasher, SimHash) else ""
+        raise InputError(
+            f"the hasher {hasher.name} has no law, by which an index is planned: take one that "
+            f"has, such as MinHash{advice}",
+            got=hasher,
+        )
+    return hasher
 
 
 def _inner(description: Any) -> Fingerprinter[Any]:
@@ -107,7 +154,7 @@ def _inner(description: Any) -> Fingerprinter[Any]:
             f"a fingerprinter in another one is one of texts, got {show(description)}",
             got=description,
         )
-    return from_description(description)
+    return described_fingerprinter(description)
 
 
 def in_words(description: Mapping[str, Any]) -> str:
@@ -127,45 +174,57 @@ def in_words(description: Mapping[str, Any]) -> str:
 def usual_group(description: Mapping[str, Any]) -> str:
     """Return how to group near-duplicates of a fingerprinter, which this fpstore may not know."""
     inner = description.get("parameters", {}).get("fingerprinter")
-    return (
-        usual_group(inner)
-        if inner is not None
-        else _KNOWN.get(description["name"], Fingerprinter).usual_group
+    if inner is not None:
+        return usual_group(inner)
+    kind = _KNOWN.get(description["name"], Fingerprinter)
+    return kind.usual_group if issubclass(kind, Fingerprinter) else Fingerprinter.usual_group
+
+
+def _checked(description: object) -> tuple[str, int, Mapping[str, Any]]:
+    if isinstance(description, Mapping) and set(description) == {"name", "version", "parameters"}:
+        name, version, parameters = (description[key] for key in ("name", "version", "parameters"))
+        if isinstance(name, str) and type(version) is int and isinstance(parameters, Mapping):
+            return name, version, parameters
+    raise InputError(
+        "a hasher is described by a name (str), a version (int) and parameters (dict): got "
+        f"{show(description)}",
+        got=description,
     )
 
 
-def _checked(description: Mapping[str, Any]) -> tuple[str, int, Mapping[str, Any]]:
-    if not isinstance(description, Mapping) or set(description) != {
-        "name",
-        "version",
-        "parameters",
-    }:
-        raise InputError(
-            "a fingerprinter is described by name, version and parameters: got "
-            f"{show(description)}",
-            got=description,
-        )
-    name, version, parameters = (description[key] for key in ("name", "version", "parameters"))
-    if not isinstance(name, str) or type(version) is not int or not isinstance(parameters, Mapping):
-        raise InputError(
-            "a fingerprinter has a name (str), a version (int) and parameters (dict): got "
-            f"{show(description)}",
-            got=description,
-        )
-    return name, version, parameters
+def _kind(name: str, version: int) -> type[Hasher[Any]]:
+    kind = _KNOWN.get(name) or _installed(name)
+    package = kind.__module__.partition(".")[0]
+    check_version(f"the hasher {show(name)}", version, kind.version, package)
+    return kind
 
 
-def _kind(name: str, version: int) -> type[Fingerprinter[Any]]:
-    kind = _KNOWN.get(name)
-    if kind is None:
-        raise FormatVersionError(
-            f"unknown fingerprinter {show(name)}: this fpstore knows {', '.join(sorted(_KNOWN))}; "
-            "upgrade fpstore, or make the fingerprints yourself and pass them",
-            expected=sorted(_KNOWN),
+def _installed(name: str) -> type[Hasher[Any]]:
+    """Return the hasher that another package offers."""
+    points = metadata.entry_points(group=GROUP, name=name)
+    if not points:
+        raise MissingExtraError(
+            f"the hasher {show(name)} is not installed: install the package that has the entry "
+            f"point {show(name)} in the group {GROUP}, or upgrade fpstore",
+            expected=sorted({*_KNOWN, *metadata.entry_points(group=GROUP).names}),
             got=name,
         )
-    check_version(f"fingerprinter {show(name)}", version, kind.version, "fpstore")
-    return kind
+    (point, *_) = points
+    package = point.value if point.dist is None else point.dist.name
+    try:
+        loaded = point.load()
+    except Exception as error:  # of any package
+        raise MissingExtraError(
+            f"the hasher {show(name)} of the package {package} cannot be imported: "
+            f"{type(error).__name__}: {error}",
+            got=name,
+        ) from error
+    if not (isinstance(loaded, type) and issubclass(loaded, Hasher) and loaded.name == name):
+        raise MissingExtraError(
+            f"the entry point {show(name)} of the package {package} is no hasher of this name",
+            got=name,
+        )
+    return loaded
 
 
 def check_version(what: str, version: int, own: int, package: str) -> None:
@@ -206,7 +265,7 @@ def read_weights(path: str | os.PathLike[str], width: int | None = None) -> Text
         found = from_description(json.loads(data) if len(data) <= MOST_WEIGHTS_BYTES else {})
     except FormatVersionError as error:
         raise FormatVersionError(f"{name}: {error}", path=read) from None
-    except (ValueError, RecursionError, InputError):
+    except (ValueError, RecursionError, MissingExtraError):
         found = None
     if not isinstance(found, TextHash) or found.weights is None:
         raise InputError(

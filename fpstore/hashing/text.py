@@ -185,7 +185,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
 
     def feature_sets(self, items: Sequence[str]) -> FeatureSets:
         """Return the features of some texts as sets; see `Fingerprinter.feature_sets`."""
-        check_items(items, "texts", str, Mapping)
+        check_items(items, "texts")
         for place, text in enumerate(items):
             if not isinstance(text, str | None):
                 refuse_item(text, place)

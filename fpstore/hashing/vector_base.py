@@ -1,7 +1,4 @@
-"""What fingerprinters of vectors have in common.
-
-Vectors cut into blocks, and random words that are the same everywhere.
-"""
+"""What hashers of vectors have in common: vectors are checked and cut into blocks."""
 
 from __future__ import annotations
 
@@ -13,14 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Array, Flags, Words
+from fpstore.base.aliases import Array, Flags
 from fpstore.base.arguments import check_whole, is_iterable
-from fpstore.base.width import Width, check_width
+from fpstore.base.width import WIDTHS, Width, check_width
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import Fingerprinter, Hashed, batched
+from fpstore.hashing.base import Fingerprinter, Hashed, batched, check_items
+from fpstore.hashing.law import Reals
+from fpstore.hashing.sketcher import Sketcher
+from fpstore.hashing.words import draws
 from fpstore.io.check import has_masked, unmasked
 
-STEP = np.uint64(0x9E3779B97F4A7C15)  # of the state of SplitMix64
 MOST_DIMENSIONS = 1 << 16
 _BLOCK_NUMBERS = 1 << 20  # of a block
 
@@ -42,36 +41,18 @@ class Block(Sequence[Any]):
         return InputError(f"vector {self.first + place}: {reason}", got=self.first + place)
 
 
-@dataclass(frozen=True, kw_only=True)
-class VectorFingerprinter(Fingerprinter[Any]):
-    """The common part of fingerprinters of vectors."""
+class VectorHasher(Sketcher[Any]):
+    """The common part of hashers of vectors: how vectors are checked and cut into blocks."""
 
     items: ClassVar[str] = "vectors"
     version: ClassVar[int] = 1
 
     dimension: int
-    width: int = 64
-    seed: int = 0
+    seed: int
 
-    def __post_init__(self) -> None:
-        self._check()
-
-    def _check(self, least: int = 1, most: int = MOST_DIMENSIONS) -> None:
-        self._keep(width=check_width(self.width).bits)
+    def _check_vectors(self, least: int = 1, most: int = MOST_DIMENSIONS) -> None:
         self._keep(dimension=check_whole(self.dimension, least, most, "dimension"))
         self._keep(seed=check_whole(self.seed, 0, 2**64 - 1, "seed"))
-
-    def hashed(self, items: Sequence[Any]) -> Hashed:
-        """Return the fingerprints of some vectors.
-
-        A block of `batches`, an array of rows, or a list.
-        """
-        if not len(items):
-            return Hashed(Width(self.width).empty(0), np.empty(0, np.bool_))
-        if not isinstance(items, Block):
-            items = Block(self._checked(items, 0))
-        data, known = self._hash(items)
-        return Hashed(Width(self.width).from_bytes(data), known)
 
     def batches(self, items: Iterable[Any]) -> Iterator[Block]:
         """Cut vectors into blocks of about a million numbers."""
@@ -89,9 +70,9 @@ class VectorFingerprinter(Fingerprinter[Any]):
             items = unmasked(items)
             if items.ndim < 2 and not (items.ndim == 1 and items.dtype.kind == "O"):
                 raise InputError(
-                    f"fingerprints() takes many vectors, an array of shape (n, {self.dimension}), "
-                    f"got shape {items.shape}: "
-                    "pass a single vector to fingerprint()",
+                    "expected vectors as the rows of an array of shape "
+                    f"(n, {self.dimension}), got one of shape {items.shape}: wrap a single vector "
+                    "in a list",
                     got=items.shape,
                 )
             arrays = (
@@ -102,8 +83,8 @@ class VectorFingerprinter(Fingerprinter[Any]):
             arrays = batched(items, lambda _: 1, self._block_rows)
         else:
             raise InputError(
-                f"fingerprints() takes an array of shape (n, {self.dimension}), a column of Arrow "
-                "or an iterable of vectors, "
+                f"expected an iterable of vectors, such as an array of shape (n, {self.dimension}) "
+                "or a column of Arrow, "
                 f"got {type(items).__name__} (a file.npy: numpy.load(path, mmap_mode='r'))",
                 got=type(items),
             )
@@ -122,17 +103,31 @@ class VectorFingerprinter(Fingerprinter[Any]):
             "vectors)"
         )
 
+    def block(self, items: Sequence[Any]) -> Block:
+        """Return vectors as a block, if they are none."""
+        return items if isinstance(items, Block) else Block(self._checked(items, 0))
+
+    def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
+        """Return the similarities, or distances, of a vector and others."""
+        check_items(others, self.items)
+        if not len(others):
+            return np.empty(0)
+        (vector,) = self.block([item]).values
+        return self._measures(
+            vector, np.concatenate([block.values for block in self.batches(others)])
+        )
+
     @property
     def _block_rows(self) -> int:
-        return max(_BLOCK_NUMBERS // max(self.dimension, self.width), 1)
+        return max(_BLOCK_NUMBERS // max(self.dimension, WIDTHS[-1]), 1)
 
     @abstractmethod
     def _problem(self, values: Array) -> str:
         """Say why an array of one dimension or two has a type or a number of columns that vectors cannot have, or nothing."""
 
     @abstractmethod
-    def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
-        """Return the bytes of the fingerprints, shape (n, width / 8), and which vectors have one."""
+    def _measures(self, vector: Array, others: Array) -> Reals:
+        """Return the measure of a vector, shape (dimension,), and others, shape (n, dimension)."""
 
     def _checked(self, values: Any, first: int) -> Array:
         """Return vectors as an array of two dimensions.
@@ -166,11 +161,36 @@ class VectorFingerprinter(Fingerprinter[Any]):
         )
 
 
-def packed(bits: Flags) -> npt.NDArray[np.uint8]:
-    """Return bits, shape (n, width), as bytes, the first bit the highest."""
-    return np.packbits(np.ascontiguousarray(bits).reshape(-1)).reshape(
-        len(bits), bits.shape[1] // 8
-    )
+@dataclass(frozen=True, kw_only=True)
+class VectorFingerprinter(VectorHasher, Fingerprinter[Any]):
+    """The common part of fingerprinters of vectors."""
+
+    items: ClassVar[str] = "vectors"
+
+    dimension: int
+    width: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    def _check(self, least: int = 1, most: int = MOST_DIMENSIONS) -> None:
+        self._keep(width=check_width(self.width).bits)
+        self._check_vectors(least, most)
+
+    def hashed(self, items: Sequence[Any]) -> Hashed:
+        """Return the fingerprints of some vectors.
+
+        A block of `batches`, an array of rows, or a list.
+        """
+        if not len(items):
+            return Hashed(Width(self.width).empty(0), np.empty(0, np.bool_))
+        data, known = self._hash(self.block(items))
+        return Hashed(Width(self.width).from_bytes(data), known)
+
+    @abstractmethod
+    def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
+        """Return the bytes of the fingerprints, shape (n, width / 8), and which vectors have one."""
 
 
 def _as_array(values: Any) -> Array | None:
@@ -186,22 +206,6 @@ def _as_array(values: Any) -> Array | None:
         return None
 
 
-def mix(words: Words) -> Words:
-    """Return words whose bits are mixed by the finalizer of SplitMix64; one-to-one."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
-    return words ^ (words >> np.uint64(31))
-
-
-def draws(seed: int, numbers: Words) -> Words:
-    """Return the random words with these numbers, of any shape.
-
-    The same on every platform, for ever.
-
-    Number k of seed s is ``mix(mix(s) + (k + 1) * 0x9E3779B97F4A7C15)`` modulo 2^64: output k + 1
-    of the generator of G. Steele, D. Lea and C. Flood, *Fast splittable pseudorandom number
-    generators*, OOPSLA 2014, section 5.2, from the state ``mix(s)``. Each number is found by
-    itself, so that the weights of a wide fingerprint begin with the weights of a narrow one.
-    """
-    start = mix(np.array([seed], np.uint64))
-    return mix(start + (numbers + np.uint64(1)) * STEP)
+def derived_seed(seed: int) -> int:
+    """Return a seed for functions that are independent of those of this one."""
+    return int(draws(seed, np.array([2**63], np.uint64))[0])

@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Array, Flags
+from fpstore.base.aliases import Array, Counts, Flags
 from fpstore.base.arguments import check_number, check_whole
+from fpstore.base.threads import cached_property
+from fpstore.errors import InputError, show
 from fpstore.hashing.binomial import binomial_cdf, least_radius
 from fpstore.hashing.hyperplanes import hyperplanes
-from fpstore.hashing.vector_base import Block, VectorFingerprinter, packed
+from fpstore.hashing.law import MOST_VALUES, Law, Reals
+from fpstore.hashing.probing import (
+    Choices,
+    changes_of,
+    met,
+    normal_cdf,
+    normal_quantile,
+    probing_sequence,
+    stratified,
+)
+from fpstore.hashing.sketcher import MOST_SIGNATURE_BITS, Signed, Values
+from fpstore.hashing.vector_base import Block, VectorFingerprinter, derived_seed
+from fpstore.hashing.words import packed
 
 _SMALL = 1e-20  # a vector whose squared length in float32 is less may have lost it to underflow
+_AT_ONCE = 64  # functions, so that few counts make matrices of their own
+_NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +55,11 @@ class HyperplaneHash(VectorFingerprinter):
     one of the same seed.
 
     A vector of zeros has no direction and so no fingerprint; `is_empty` recognizes it.
+
+    In an index, a hash value is a bit of such a fingerprint, and the signature is that of another
+    seed, so that it is independent. Keys of one bit for each value need many rows. With `probes`, a
+    look-up also asks for the keys that differ in the planes nearest to the vector, which finds with
+    a tenth of the bands what one look-up in each finds.
 
     Vectors are taken from arrays of shape (n, dimension), also mapped ones (``numpy.load(path,
     mmap_mode="r")``), from columns of Arrow that hold lists, and from iterables of vectors. Their
@@ -64,6 +88,9 @@ class HyperplaneHash(VectorFingerprinter):
     more by less. Weights of 1 and -1 would not do: the vectors (1, 0, 0, ...) and (2, 1, 0, ...),
     which are 27 degrees apart, would never differ.
 
+    Probes: Q. Lv, W. Josephson, Z. Wang, M. Charikar, K. Li, *Multi-probe LSH*, VLDB 2007, sections
+    4.4 and 4.5; the recall with probes is a mean over 1,024 drawn bands, within 0.02.
+
     Examples
     --------
     >>> import numpy as np
@@ -74,9 +101,19 @@ class HyperplaneHash(VectorFingerprinter):
     >>> a, b, c = hasher.fingerprints(vectors).tolist()
     >>> (a ^ b).bit_count() < 10 < (a ^ c).bit_count()
     True
+    >>> hasher.sketches(vectors[:2], count=8).tolist()
+    [[0, 1, 0, 1, 0, 1, 1, 0], [0, 1, 0, 1, 0, 1, 1, 0]]
+    >>> round(hasher.law.collision(0.9), 3)
+    0.856
     """
 
     name: ClassVar[str] = "hyperplane"
+    has_probes: ClassVar[bool] = True
+
+    @property
+    def law(self) -> AngleLaw:
+        """Of the cosine similarity."""
+        return AngleLaw()
 
     def lack(self, item: Any) -> str:
         """Return the message that a vector has no direction."""
@@ -144,21 +181,47 @@ class HyperplaneHash(VectorFingerprinter):
         return least_radius(recall, self.width, share_of_bits(cosine))
 
     def _problem(self, values: Array) -> str:
-        kind, size = values.dtype.kind, values.dtype.itemsize
-        if not (kind in "iu" or (kind == "f" and size <= 8)):
-            return (
-                f"numbers of type {values.dtype}, vectors have float16, float32, float64 or "
-                "integers"
-            )
-        if values.shape[-1] != self.dimension:
-            return (
-                f"has {values.shape[-1]} components, and the fingerprinter is for {self.dimension}"
-            )
-        return ""
+        return real_problem(values, self.dimension)
 
     def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
         sides, known = self.sides(block, self.width)
         return packed(sides), known
+
+    def values(self, items: Sequence[Any], functions: range) -> Values:
+        """Return the sides of some planes, 0 or 1."""
+        sides, known = self.sides(self.block(items), _rounded(functions.stop))
+        return Values(sides[:, functions.start : functions.stop].astype(np.uint32), known)
+
+    def signed(self, items: Sequence[Any]) -> Signed:
+        """Return the first bits of fingerprints of another seed."""
+        sides, known = self._signer.sides(self.block(items), self._signer.width)
+        return Signed(packed(sides[:, :MOST_SIGNATURE_BITS]), known)
+
+    def probes(self, item: Any, bands: int, rows: int, count: int) -> Counts:
+        """Return the values of each band, and those with other sides of the nearest planes.
+
+        See `Sketcher.probes`.
+        """
+        self._check_bands(bands, rows, count)
+        block = self.block([item])
+        found = self.values(block, range(bands * rows))
+        if not found.known.all():
+            raise InputError(self.lack(item), got=show(item))
+        planes = hyperplanes(self.dimension, _rounded(bands * rows), self.seed)
+        normals = planes.normals[: bands * rows].astype(np.float64)
+        sums = np.abs(normals @ block.values[0].astype(np.float64)).reshape(bands, rows)
+        changes = changes_of(_sequence(rows, count), sums, count)
+        return found.values.reshape(bands, 1, rows) ^ changes.astype(np.uint32)
+
+    @cached_property
+    def _signer(self) -> HyperplaneHash:
+        return HyperplaneHash(dimension=self.dimension, width=256, seed=derived_seed(self.seed))
+
+    def _measures(self, vector: Array, others: Array) -> Reals:
+        """Return cosines, 0 where a vector is one of zeros."""
+        one, rest = _of_length_one(vector[None]), _of_length_one(others)
+        cosines: Reals = np.clip(rest @ one[0], -1.0, 1.0)
+        return cosines
 
     def sides(self, block: Block, planes: int) -> tuple[Flags, Flags]:
         """Return on which sides of the first hyperplanes vectors lie, shape (n, planes), and which vectors have a direction."""
@@ -186,9 +249,84 @@ class HyperplaneHash(VectorFingerprinter):
         return sides, known
 
 
+def real_problem(values: Array, dimension: int) -> str:
+    """Say why an array cannot have vectors of real numbers of a dimension, or nothing."""
+    kind, size = values.dtype.kind, values.dtype.itemsize
+    if not (kind in "iu" or (kind == "f" and size <= 8)):
+        return f"numbers of type {values.dtype}, vectors have float16, float32, float64 or integers"
+    if values.shape[-1] != dimension:
+        return f"has {values.shape[-1]} components, and the fingerprinter is for {dimension}"
+    return ""
+
+
 def share_of_bits(cosine: object) -> float:
     """Return the probability that a bit differs, which is the angle in half turns.
 
     InputError if the value is no cosine.
     """
     return math.acos(check_number(cosine, -1, 1, "cosine")) / math.pi
+
+
+@dataclass(frozen=True)
+class AngleLaw(Law):
+    """The law of random hyperplanes: values differ with the angle in half turns."""
+
+    measure = "cosine similarity"
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """-1 and 1."""
+        return -1.0, 1.0
+
+    @property
+    def background(self) -> float:
+        """0: a model may give unrelated texts or pictures more, which should be measured and given to `plan`."""
+        return 0.0
+
+    def collision(self, similarity: float) -> float:
+        """Return 1 less the angle in half turns."""
+        return 1 - self.differing(similarity)
+
+    def differing(self, similarity: float) -> float:
+        """Return the angle in half turns."""
+        return share_of_bits(self._measured(similarity))
+
+    def estimate(self, distances: npt.NDArray[np.intp], bits: int) -> Reals:
+        """Return the cosines that distances of signatures stand for."""
+        return np.cos(math.pi * distances / bits)
+
+    def band_collision(self, similarity: float, rows: int, probes: int = 1) -> float:
+        """Return the probability that a band agrees with one of several probes."""
+        check_whole(probes, 1, MOST_VALUES, "probes")
+        if probes == 1:
+            return super().band_collision(similarity, rows)
+        rows = check_whole(rows, 1, MOST_VALUES, "rows")
+        return _met(self._measured(similarity), rows, probes)
+
+
+def _rounded(count: int) -> int:
+    return max(-(-count // _AT_ONCE), 1) * _AT_ONCE
+
+
+def _of_length_one(vectors: Array) -> Reals:
+    reals = vectors.astype(np.float64)
+    lengths = np.sqrt(np.vecdot(reals, reals))
+    units: Reals = reals / np.where(lengths > 0, lengths, 1)[:, None]
+    return units
+
+
+@lru_cache(maxsize=64)
+def _sequence(rows: int, count: int) -> Choices:
+    """Return the sets of planes to change, by the squares of the distances that the nearest planes of a band have on average."""
+    quantiles = [_NORMAL.inv_cdf(0.5 + (place + 0.5) / (2 * rows)) ** 2 for place in range(rows)]
+    return probing_sequence(np.array(quantiles)[:, None], count)
+
+
+@lru_cache(maxsize=1024)
+def _met(cosine: float, rows: int, probes: int) -> float:
+    angle = math.acos(cosine)
+    if angle == 0:
+        return 1.0
+    drawn = np.sort(normal_quantile((1 + stratified(rows)) / 2), axis=1)
+    other = normal_cdf(-drawn / math.tan(angle))
+    return met(np.stack([1 - other, other], axis=2), _sequence(rows, probes))

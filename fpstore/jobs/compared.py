@@ -15,7 +15,7 @@ from fpstore.base.aliases import Flags, Words
 from fpstore.base.resources import Resources
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError
-from fpstore.hashing.bands import Bands, with_bands
+from fpstore.hashing.bands import Bands, MinHashSketcher
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpora import hashed_rows
 from fpstore.io.check import is_plain_integer
@@ -67,8 +67,9 @@ def compared_rows(
     corpus.limit_memory(resources.memory)
     keys = spilled = None
     if bands is not None:
+        assert isinstance(fingerprinter, MinHashSketcher)
         fingerprinter, keys, spilled = (
-            with_bands(fingerprinter, bands),
+            fingerprinter.banded(bands),
             BandKeys(bands.number),
             SpilledNumbers(np.uint64),
         )

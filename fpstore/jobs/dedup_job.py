@@ -14,14 +14,15 @@ from fpstore.base.arguments import check_choice, check_flag, check_number
 from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError, show
-from fpstore.hashing.bands import Bands, can_have_bands, minhash_in, planned_bands
+from fpstore.hashing.bands import Bands, planned_bands
 from fpstore.hashing.base import USUAL_BITS, Fingerprinter
 from fpstore.hashing.binomial import binomial_cdf
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.hashing.fields import is_weighted, maker_of_columns
 from fpstore.hashing.html import extractor_of, of_pages
 from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL, least_jaccard
-from fpstore.hashing.registry import from_description, text_fingerprinter
+from fpstore.hashing.registry import described_fingerprinter, text_fingerprinter
+from fpstore.hashing.wrapper import can_have_bands, minhash_in
 from fpstore.io.digits import check_signed
 from fpstore.io.lines import LineRows
 from fpstore.io.source import Projection, RowSource
@@ -389,7 +390,7 @@ def _like_the_store(
     """
     of_texts = text not in (None, False)
     own = (
-        from_description(store.fingerprinter)
+        described_fingerprinter(store.fingerprinter)
         if of_texts and store.fingerprinter is not None
         else None
     )

@@ -16,7 +16,7 @@ from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.decoding import GivenPicture, eight_bits, frames, refusals
 from fpstore.hashing.html import MainText, main_texts
 from fpstore.hashing.image import ImageHash
-from fpstore.hashing.registry import from_description
+from fpstore.hashing.registry import described_fingerprinter
 
 SHOWN_CHARACTERS = 300
 MOST_TEXT_BYTES = 1 << 24  # of a text that is read
@@ -147,7 +147,7 @@ def _known(description: Mapping[str, Any] | None) -> Fingerprinter[Any] | None:
     if description is None:
         return None
     try:
-        found = from_description(description)
+        found = described_fingerprinter(description)
     except FpstoreError:
         return None
     return found if found.items in ("texts", "pictures") else None

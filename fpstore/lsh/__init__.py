@@ -1,10 +1,9 @@
-"""LSH indexes: near-duplicates by keys of bands and a signature of each document, for any family of locality-sensitive hashes."""
+"""LSH indexes: near-duplicates by keys of bands and a signature of each document, for any hasher that has a law."""
 
 from __future__ import annotations
 
 from fpstore.lsh.answers import Match, Matches
 from fpstore.lsh.api import build, open, repair  # noqa: A004 - as fpstore.open
-from fpstore.lsh.check import check_family
 from fpstore.lsh.plan import LshPlan, plan
 from fpstore.lsh.store import LshStore
 
@@ -14,7 +13,6 @@ __all__ = [
     "Match",
     "Matches",
     "build",
-    "check_family",
     "open",
     "plan",
     "repair",

@@ -44,7 +44,7 @@ class Match(NamedTuple, Generic[Id]):
     ----------
     id : int or str
     similarity : float
-        What the signatures estimate, or the exact one where ``verify`` was given; of some families,
+        What the signatures estimate, or the exact one where ``verify`` was given; of some hashers,
         a distance.
     """
 

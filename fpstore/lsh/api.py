@@ -12,10 +12,10 @@ from fpstore.base.resources import checked_resources
 from fpstore.building.target import Target
 from fpstore.care.reports import RepairReport
 from fpstore.errors import InputError
-from fpstore.families import Family
 from fpstore.hashing.readers import HashingReader
+from fpstore.hashing.sketcher import Sketcher
 from fpstore.lsh.building import DocumentPieces, build_index
-from fpstore.lsh.given import GivenItems, GivenTexts, family_of
+from fpstore.lsh.given import GivenItems, GivenTexts, chosen_hasher
 from fpstore.lsh.manifest import DOCUMENTS, is_index
 from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan
 from fpstore.lsh.plan import plan as make_plan
@@ -30,7 +30,7 @@ def build(
     items: Iterable[Any],
     ids: Any = None,
     *,
-    family: Any = None,
+    hasher: Any = None,
     threshold: float | None = None,
     recall: float | None = None,
     plan: LshPlan | None = None,
@@ -49,17 +49,17 @@ def build(
     path : path-like
         The folder to create.
     items : iterable or reader
-        Texts, vectors or what else the family takes. An empty one has no sketch, and is not in the
+        Texts, vectors or what else the hasher takes. An empty one has no sketch, and is not in the
         index. Or a `fpstore.hashing.TextReader` or `DocumentReader`, which has ids too: rows of
         Parquet, JSON lines, CSV, tables, or files.
     ids : iterable, optional
         One per item: non-negative integers below 2^64, or non-empty strings. By default the place
         of the item.
-    family : Family or Fingerprinter
-        What makes hash values of items: a family of ``fpstore.families``, or
-        :class:`fpstore.MinHash`. By default that of a reader.
+    hasher : Sketcher
+        What makes hash values of items, such as :class:`fpstore.MinHash`: a hasher that has a law.
+        By default that of a reader.
     threshold : float
-        The similarity at which documents are found with the probability ``recall``; for families of
+        The similarity at which documents are found with the probability ``recall``; for hashers of
         distances, the distance.
     recall : float, optional
         Between 0 and 1, by default 0.95. More similar documents are found more often.
@@ -82,7 +82,7 @@ def build(
     Raises
     ------
     InputError
-        An argument is wrong; no number of bands reaches the recall; an item is not of the family's
+        An argument is wrong; no number of bands reaches the recall; an item is not of the hasher's
         kind, or there is not one id per item.
     StoreExistsError
         The path exists and ``overwrite`` is false, or it is not an index.
@@ -94,7 +94,7 @@ def build(
     >>> import fpstore, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "docs.lsh")
     >>> texts = ["it was the best of times it was the worst of times", "call me ishmael some years ago never mind how long"]
-    >>> index = fpstore.lsh.build(path, texts, ["dickens", "melville"], family=fpstore.MinHash(), threshold=0.7)
+    >>> index = fpstore.lsh.build(path, texts, ["dickens", "melville"], hasher=fpstore.MinHash(), threshold=0.7)
     >>> index.probe("It was the best of times, it was the worst of times.")
     [Match(id='dickens', similarity=1.0)]
 
@@ -111,7 +111,7 @@ def build(
     target, overwrite, made = (
         check_path(path),
         check_flag(overwrite, "overwrite"),
-        family_of(family, items),
+        chosen_hasher(hasher, items),
     )
     if (threshold is None) == (plan is None) or (plan is not None and recall is not None):
         raise InputError(
@@ -141,21 +141,21 @@ def build(
     )
     with Target(target, overwrite, is_index, DOCUMENTS) as folder:
         build_index(folder, pieces, plan, expected, check_flag(index_ids, "index_ids"), resources)
-    return LshStore(target, family=made)
+    return LshStore(target, hasher=made)
 
 
 def _given(
-    items: Any, ids: Any, family: Family[Any], bands: tuple[int, int], threads: int
+    items: Any, ids: Any, hasher: Sketcher[Any], bands: tuple[int, int], threads: int
 ) -> GivenItems | GivenTexts:
     if not isinstance(items, HashingReader):
-        return GivenItems(items, ids, family, bands, threads)
+        return GivenItems(items, ids, hasher, bands, threads)
     if ids is not None:
         raise InputError("ids come with the reader; do not pass them as well")
-    return GivenTexts(items, family, bands)
+    return GivenTexts(items, hasher, bands)
 
 
 def open(  # noqa: A001 - as fpstore.open
-    path: str | PathLike[str], mode: str = "r", *, sync: str = "commit", family: Any = None
+    path: str | PathLike[str], mode: str = "r", *, sync: str = "commit", hasher: Any = None
 ) -> LshStore:
     """Open an LSH index.
 
@@ -168,26 +168,26 @@ def open(  # noqa: A001 - as fpstore.open
         beside any number of readers.
     sync : {"commit", "batch", "none"}
         When changes are durable: see :meth:`fpstore.Store.insert`.
-    family : Family, optional
-        The family, if it is not installed as an entry point.
+    hasher : Sketcher, optional
+        The hasher, if it is not installed as an entry point.
 
     Raises
     ------
     StoreNotFoundError
         The path does not exist or is not an index.
     CorruptStoreError, FormatVersionError
-        The index is damaged, or newer than this fpstore, or of another version of its family.
+        The index is damaged, or newer than this fpstore, or of another version of its hasher.
     MissingExtraError
-        The family is not installed, and ``family`` is not given.
+        The hasher is not installed, and ``hasher`` is not given.
     InputError
-        The family that is given is another.
+        The hasher that is given is another, or has no law.
     StoreLockedError
         Another process is the writer; the message names it.
     ReadOnlyError
         With ``"r+"``: the index lies on read-only media, or the user has no permission to write.
     """
     check_opening(mode, sync, None)
-    return LshStore(check_path(path), mode, sync, family)
+    return LshStore(check_path(path), mode, sync, hasher)
 
 
 def repair(

@@ -15,8 +15,8 @@ from fpstore.building.builder import Options, build_into
 from fpstore.design.blocks import ELIAS_FANO
 from fpstore.disk.temporary import SpillFile
 from fpstore.errors import InputError
-from fpstore.families import Family
 from fpstore.format.manifest import read_manifest
+from fpstore.hashing.sketcher import Sketcher
 from fpstore.lsh.given import Given
 from fpstore.lsh.keys import (
     DOCUMENT_DESIGN,
@@ -60,8 +60,8 @@ class DocumentPieces:
     ``row_numbers`` and ``next_row`` are for the builder.
     """
 
-    def __init__(self, given: GivenDocuments, family: Family[Any], plan: LshPlan) -> None:
-        self._given, self.family, self._plan = given, family, plan
+    def __init__(self, given: GivenDocuments, hasher: Sketcher[Any], plan: LshPlan) -> None:
+        self._given, self.hasher, self._plan = given, hasher, plan
         self.row_numbers = given.row_numbers
         self.count = 0  # documents so far
         self.keys = SpillFile(None)
@@ -130,7 +130,7 @@ def build_index(
     )
     pieces.keys.close()
     form = (
-        pieces.family.describe(),
+        pieces.hasher.describe(),
         plan.threshold,
         plan.recall,
         plan.bands,

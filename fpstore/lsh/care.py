@@ -78,7 +78,7 @@ def describe_index(
         "documents": count,
         "ids": state.documents.totals.ids,
         "id_kind": state.documents.totals.id_kind,
-        "family": manifest.family,
+        "hasher": manifest.hasher,
         "threshold": manifest.threshold,
         "recall": manifest.recall,
         "bands": manifest.bands,

@@ -17,10 +17,12 @@ from fpstore.base.arguments import is_iterable
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WORD_BITS
 from fpstore.errors import InputError
-from fpstore.families import Family, MinHashFamily, Sketched, as_family
-from fpstore.families.base import check_many
-from fpstore.hashing.base import Hashed, Wrapper
+from fpstore.hashing.bands import MinHashSketcher
+from fpstore.hashing.base import Hashed, check_items
 from fpstore.hashing.readers import HashingReader
+from fpstore.hashing.registry import sketcher
+from fpstore.hashing.sketcher import Sketched, Sketcher
+from fpstore.hashing.wrapper import Wrapper
 from fpstore.io.check import check_ids
 from fpstore.lsh.answers import Asked
 from fpstore.lsh.keys import DOCUMENT_WIDTH, band_keys, document_rows
@@ -53,14 +55,14 @@ class GivenItems:
         self,
         items: Iterable[Any],
         ids: Any,
-        family: Family[Any],
+        hasher: Sketcher[Any],
         bands: tuple[int, int],
         threads: int,
     ) -> None:
-        self._items, self._ids, self._family, self._bands, self._threads = (
+        self._items, self._ids, self._hasher, self._bands, self._threads = (
             items,
             ids,
-            family,
+            hasher,
             bands,
             threads,
         )
@@ -69,7 +71,7 @@ class GivenItems:
 
     def __iter__(self) -> Iterator[Given]:
         left, (number, rows) = None if self._ids is None else _ids_in_order(self._ids), self._bands
-        for sketched in self._family.sketched(self._items, number * rows, self._threads):
+        for sketched in self._hasher.sketched(self._items, number * rows, self._threads):
             first, count = self.next_row, len(sketched.known)
             ids = (
                 np.arange(first, first + count, dtype=np.uint64)
@@ -90,9 +92,11 @@ class GivenTexts:
     Rows and keys are made by its threads, as it reads.
     """
 
-    def __init__(self, reader: HashingReader, family: Family[Any], bands: tuple[int, int]) -> None:
+    def __init__(
+        self, reader: HashingReader, hasher: Sketcher[Any], bands: tuple[int, int]
+    ) -> None:
         self._reader = reader.making(
-            partial(rows_with_keys, family, bands), rows_of_piece(bands[0])
+            partial(rows_with_keys, hasher, bands), rows_of_piece(bands[0])
         )
         self.row_numbers = reader.row_numbers
 
@@ -113,12 +117,12 @@ def rows_of_piece(bands: int) -> int:
     return PIECE_BYTES // (WORD_BITS // 8 * (DOCUMENT_WIDTH.words + bands))
 
 
-def rows_with_keys(family: Family[Any], bands: tuple[int, int], texts: Sequence[Any]) -> Hashed:
+def rows_with_keys(hasher: Sketcher[Any], bands: tuple[int, int], texts: Sequence[Any]) -> Hashed:
     """Return the rows of texts, each with its keys behind it."""
     number, rows_of_band = bands
     # A MinHash takes texts as readers have them: of several columns, as tuples.
-    batches = [texts] if isinstance(family, MinHashFamily) else family.batches(texts)
-    made = [family.both(batch, number * rows_of_band) for batch in batches]
+    batches = [texts] if isinstance(hasher, MinHashSketcher) else hasher.batches(texts)
+    made = [hasher.both(batch, number * rows_of_band) for batch in batches]
     known = np.concatenate([sketched.known for sketched in made])
     rows = np.zeros((len(known), DOCUMENT_WIDTH.words + number), np.uint64)
     rows[known] = np.concatenate([np.hstack(asked_of(sketched, bands)[:2]) for sketched in made])
@@ -132,11 +136,11 @@ def given_of(rows: Words, ids: Any) -> Given:
     return Given(Asked(rows[:, : DOCUMENT_WIDTH.words].copy(), keys, keys), ids)
 
 
-def family_of(family: Any, items: Any) -> Family[Any]:
-    """Return the family that a caller gives; of a reader, by default, the MinHash that it has."""
+def chosen_hasher(hasher: Any, items: Any) -> Sketcher[Any]:
+    """Return the hasher that a caller gives; of a reader, by default, the MinHash that it has."""
     if not isinstance(items, HashingReader):
-        known = as_family(family)
-        check_many(items, known.items)
+        known = sketcher(hasher)
+        check_items(items, known.items)
         return known
     maker = items.fingerprinter
     if maker.items not in ("texts", "rows"):
@@ -144,14 +148,14 @@ def family_of(family: Any, items: Any) -> Family[Any]:
             "an index is built of a reader of texts, TextReader or DocumentReader, got "
             f"{type(items).__name__}"
         )
-    if family is None:
-        return as_family(maker)
-    if isinstance(maker, Wrapper) and as_family(family) != as_family(maker):
+    if hasher is None:
+        return sketcher(maker)
+    if isinstance(maker, Wrapper) and hasher != maker:
         raise InputError(
-            f"the reader makes its texts ready by {maker.name}: leave family out, which is then "
+            f"the reader makes its texts ready by {maker.name}: leave hasher out, which is then "
             "that of the reader"
         )
-    return as_family(family)
+    return sketcher(hasher)
 
 
 def at_places(ids: Any, places: Any) -> Any:

@@ -121,7 +121,7 @@ class Pairs(Tabular, Generic[Id]):
     Attributes
     ----------
     similarities : ndarray of float64, shape (pairs,)
-        What the signatures estimate; of some families, distances.
+        What the signatures estimate; of some hashers, distances.
     """
 
     def __init__(

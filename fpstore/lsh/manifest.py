@@ -1,4 +1,4 @@
-"""The manifest of an LSH index: its family, its bands, and the two stores that belong to it."""
+"""The manifest of an LSH index: its hasher, its bands, and the two stores that belong to it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RESTORE = "restore all of the index from one copy, or build it again"
 LOST = "take it from a backup, or build the index again"
 _IDENTITY = re.compile(f"[0-9a-f]{{{2 * IDENTITY_BYTES}}}")
 _SCHEMA: dict[str, Any] = {
-    "family": {"name": str, "version": int, "parameters": dict},
+    "hasher": {"name": str, "version": int, "parameters": dict},
     "threshold": (float, int),
     "recall": float,
     "bands": range(1, 257),
@@ -47,7 +47,7 @@ _SCHEMA: dict[str, Any] = {
 class IndexManifest(NamedTuple):
     """The content of the manifest of an index."""
 
-    family: dict[str, Any]  # its description
+    hasher: dict[str, Any]  # its description
     threshold: float
     recall: float
     bands: int

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError, show
-from fpstore.families.base import Family, with_article
-from fpstore.families.registry import as_family
 from fpstore.hashing.binomial import binomial_cdf
+from fpstore.hashing.law import with_article
+from fpstore.hashing.registry import sketcher
+from fpstore.hashing.sketcher import Sketcher
 from fpstore.lsh.keys import MOST_DOCUMENTS, EntryLayout
 
 USUAL_RECALL = 0.95
@@ -114,7 +115,7 @@ class _Request(NamedTuple):
     """What is asked of bands."""
 
     documents: int
-    family: Family[Any]
+    hasher: Sketcher[Any]
     threshold: float
     background: float
     candidates: float
@@ -126,13 +127,13 @@ class _Request(NamedTuple):
 
     def bands_for(self, recall: float) -> Iterator[_Bands]:
         """Yield, for each number of rows, the fewest bands that share a key with this probability, few rows first."""
-        for rows in range(1, min(MOST_ROWS, self.family.most_values) + 1):
-            near = self.family.band_collision(self.threshold, rows, self.probes)
-            most = min(MOST_BANDS, self.family.most_values // rows)
+        for rows in range(1, min(MOST_ROWS, self.hasher.most_values) + 1):
+            near = self.hasher.law.band_collision(self.threshold, rows, self.probes)
+            most = min(MOST_BANDS, self.hasher.most_values // rows)
             number = _fewest(near, recall, most)
             if number > most:
                 return
-            chance = self.family.band_collision(self.background, rows, self.probes)
+            chance = self.hasher.law.band_collision(self.background, rows, self.probes)
             yield _Bands(number, rows, 1 - (1 - near) ** number, number * chance)
 
     def given_bands(self, bands: object) -> _Bands:
@@ -147,9 +148,9 @@ class _Request(NamedTuple):
             check_whole(bands[0], 1, MOST_BANDS, "bands"),
             check_whole(bands[1], 1, MOST_ROWS, "rows"),
         )
-        check_values(self.family, number, rows)
+        check_values(self.hasher, number, rows)
         near, chance = (
-            self.family.band_collision(x, rows, self.probes)
+            self.hasher.law.band_collision(x, rows, self.probes)
             for x in (self.threshold, self.background)
         )
         return _Bands(number, rows, 1 - (1 - near) ** number, number * chance)
@@ -179,8 +180,8 @@ class _Request(NamedTuple):
 
     def nearest_threshold(self, recall: float) -> float | None:
         """Return a threshold, nearer than this one, at which a share of the pairs can be found."""
-        least, most = self.family.limits
-        far, near = self.threshold, least if self.family.is_distance else most
+        least, most = self.hasher.law.limits
+        far, near = self.threshold, least if self.hasher.law.is_distance else most
         needed = of_bands(recall)
         if self._replace(threshold=near).best_bands(needed) is None:
             return None
@@ -195,7 +196,7 @@ class _Request(NamedTuple):
 
 def plan(
     n: int,
-    family: object,
+    hasher: object,
     threshold: float,
     recall: float = USUAL_RECALL,
     *,
@@ -208,26 +209,26 @@ def plan(
     """Return the smallest index that finds a share of the pairs at a similarity.
 
     Two documents of a similarity s share the key of a band of r hash values with the probability
-    ``p(s)**r``, and one of b keys with ``1 - (1 - p(s)**r)**b``, where p is the collision law of
-    the family. A document that shares a key is found if the signatures differ in at most `radius`
+    ``p(s)**r``, and one of b keys with ``1 - (1 - p(s)**r)**b``, where p is the law of the
+    hasher. A document that shares a key is found if the signatures differ in at most `radius`
     bits, a binomial probability. The recall is the product.
 
     Parameters
     ----------
     n : int
         Documents, 1 to 2^32.
-    family : Family or MinHash
-        The family of hash functions.
+    hasher : Sketcher
+        A hasher that has a law, such as :class:`fpstore.MinHash`.
     threshold : float
         The similarity, or distance, at which pairs shall be found.
     recall : float
         The share of these pairs, between 0 and 1. Of nearer pairs more are found.
     background : float, optional
-        The similarity of unrelated documents; by default what the family says.
+        The similarity of unrelated documents; by default what its law says.
     candidates : float
         The most unrelated documents whose signatures a look-up may compare, on average.
     probes : int
-        Look-ups in a band: more find the pairs with fewer bands, if the family has probes.
+        Look-ups in a band: more find the pairs with fewer bands, if the hasher has probes.
     bands : (int, int), optional
         Take this number of bands and of rows. The plan says what they find, and recall and
         candidates do not count.
@@ -258,8 +259,8 @@ def plan(
     >>> found.bands, found.rows, found.radius
     (8, 5, 34)
     """
-    family = as_family(family)
-    request = _checked(n, family, threshold, background, candidates, probes)
+    hasher = sketcher(hasher)
+    request = _checked(n, hasher, threshold, background, candidates, probes)
     if isinstance(recall, bool) or not isinstance(recall, Real) or not 0 < float(recall) < 1:
         raise InputError(
             f"recall must be a number between 0 and 1, such as 0.95, got {show(recall)}", got=recall
@@ -269,66 +270,68 @@ def plan(
         raise _out_of_reach(request, recall)
     if radius is None:
         share, needed = (
-            family.differing(request.threshold),
+            hasher.law.differing(request.threshold),
             _OF_SIGNATURE if bands is not None else recall / chosen.recall,
         )
         radius = next(
-            r for r in range(family.width + 1) if binomial_cdf(r, family.width, share) >= needed
+            r
+            for r in range(hasher.signature_bits + 1)
+            if binomial_cdf(r, hasher.signature_bits, share) >= needed
         )
-    radius = check_whole(radius, 0, family.width, "radius")
+    radius = check_whole(radius, 0, hasher.signature_bits, "radius")
     form = LshPlan(
         documents=request.documents,
         threshold=request.threshold,
         recall=float(recall),
-        measure=family.measure,
+        measure=hasher.law.measure,
         bands=chosen.number,
         rows=chosen.rows,
         probes=request.probes,
         key_bits=0,
         number_bits=0,
         radius=radius,
-        width=family.width,
+        width=hasher.signature_bits,
         bytes_per_document=0.0,
         unrelated=chosen.unrelated,
         false_candidates=0.0,
         recalls=(),
     )
-    recalls = tuple((value, recall_at(form, family, value)) for value in _shown_values(request))
-    found = recall if bands is None else recall_at(form, family, request.threshold)
+    recalls = tuple((value, recall_at(form, hasher, value)) for value in _shown_values(request))
+    found = recall if bands is None else recall_at(form, hasher, request.threshold)
     return replace(sized(form, request.documents), recall=float(found), recalls=recalls)
 
 
-def check_plan(given: object, family: Family[Any]) -> None:
-    """Raise InputError for what is no plan, or one of another family."""
+def check_plan(given: object, hasher: Sketcher[Any]) -> None:
+    """Raise InputError for what is no plan, or one of another hasher."""
     if not isinstance(given, LshPlan):
         raise InputError(
             f"plan must be what fpstore.lsh.plan returns, got {show(given)}", got=given
         )
     planned, own = (
         f"{given.measure} and signatures of {given.width} bits",
-        f"{family.measure} and {family.width} bits",
+        f"{hasher.law.measure} and {hasher.signature_bits} bits",
     )
-    if (given.measure, given.width) != (family.measure, family.width):
+    if (given.measure, given.width) != (hasher.law.measure, hasher.signature_bits):
         raise InputError(
-            f"plan: is for another family, of {planned}, and this one has {own}",
+            f"plan: is for another hasher, of {planned}, and this one has {own}",
             expected=own,
             got=planned,
         )
-    if given.probes > 1 and not family.has_probes:
+    if given.probes > 1 and not hasher.has_probes:
         raise InputError(
-            f"plan: has {given.probes} probes, and the family {family.name} has none",
+            f"plan: has {given.probes} probes, and the hasher {hasher.name} has none",
             got=given.probes,
         )
-    check_values(family, given.bands, given.rows)
+    check_values(hasher, given.bands, given.rows)
 
 
-def check_values(family: Family[Any], bands: int, rows: int) -> None:
-    """Raise InputError where bands take more hash values than a family has."""
-    if bands * rows > family.most_values:
+def check_values(hasher: Sketcher[Any], bands: int, rows: int) -> None:
+    """Raise InputError where bands take more hash values than a hasher has."""
+    if bands * rows > hasher.most_values:
         raise InputError(
-            f"{bands} bands of {rows} take {bands * rows} hash values, and the family "
-            f"{family.name} has {family.most_values}",
-            expected=family.most_values,
+            f"{bands} bands of {rows} take {bands * rows} hash values, and the hasher "
+            f"{hasher.name} has {hasher.most_values}",
+            expected=hasher.most_values,
             got=bands * rows,
         )
 
@@ -344,10 +347,10 @@ def sized(form: LshPlan, n: int) -> LshPlan:
     )
 
 
-def recall_at(form: LshPlan, family: Family[Any], value: float) -> float:
+def recall_at(form: LshPlan, hasher: Sketcher[Any], value: float) -> float:
     """Return the share of the pairs at a value of the measure that an index finds."""
-    by_keys = 1 - (1 - family.band_collision(value, form.rows, form.probes)) ** form.bands
-    return by_keys * binomial_cdf(form.radius, form.width, family.differing(value))
+    by_keys = 1 - (1 - hasher.law.band_collision(value, form.rows, form.probes)) ** form.bands
+    return by_keys * binomial_cdf(form.radius, form.width, hasher.law.differing(value))
 
 
 def of_bands(recall: float) -> float:
@@ -384,20 +387,18 @@ def _fewest(probability: float, recall: float, most: int) -> int:
 
 def _checked(
     n: object,
-    family: Family[Any],
+    hasher: Sketcher[Any],
     threshold: object,
     background: object,
     candidates: object,
     probes: object,
 ) -> _Request:
-    documents = check_whole(n, 1, MOST_DOCUMENTS, "n")
-    near = family.check_measure(threshold, "threshold")
-    far = (
-        family.background if background is None else family.check_measure(background, "background")
-    )
-    if family.collision(near) <= family.collision(far):
+    documents, law = check_whole(n, 1, MOST_DOCUMENTS, "n"), hasher.law
+    near = law.check_measure(threshold, "threshold")
+    far = law.background if background is None else law.check_measure(background, "background")
+    if law.collision(near) <= law.collision(far):
         raise InputError(
-            f"{with_article(family.measure)} of {near:g} is no nearer than the one of unrelated "
+            f"{with_article(law.measure)} of {near:g} is no nearer than the one of unrelated "
             f"items, {far:g}: take another "
             "threshold, or pass background",
             got=threshold,
@@ -412,13 +413,17 @@ def _checked(
             got=candidates,
         )
     looked_up = check_whole(probes, 1, MOST_PROBES, "probes")
-    return _Request(documents, family, near, far, float(candidates), looked_up)
+    if looked_up > 1 and not hasher.has_probes:
+        raise InputError(
+            f"the hasher {hasher.name} has no further probes: leave probes out", got=probes
+        )
+    return _Request(documents, hasher, near, far, float(candidates), looked_up)
 
 
 def _shown_values(request: _Request) -> list[float]:
-    if not request.family.is_distance:
+    if not request.hasher.law.is_distance:
         return list(_SIMILARITIES)
-    most = request.family.limits[1]
+    most = request.hasher.law.limits[1]
     return [times * request.threshold for times in _DISTANCES if times * request.threshold <= most]
 
 
@@ -428,7 +433,7 @@ def _out_of_reach(request: _Request, recall: float) -> InputError:
     advice = [f"recall={less:g}"] if less else []
     if near is not None:
         step = 10.0 ** (2 - math.floor(math.log10(near))) if near else 1.0
-        rounded = (math.floor if request.family.is_distance else math.ceil)(near * step) / step
+        rounded = (math.floor if request.hasher.law.is_distance else math.ceil)(near * step) / step
         advice.append(f"threshold={rounded:g}")
     known = (
         request.false_candidates(bands.number, bands.unrelated)
@@ -437,11 +442,11 @@ def _out_of_reach(request: _Request, recall: float) -> InputError:
     fewest = min(known, default=math.inf)
     if fewest < math.inf:
         advice.append(f"candidates={math.ceil(fewest)}")
-    if request.family.has_probes:
+    if request.hasher.has_probes:
         advice.append("more probes")
     return InputError(
         f"no number of bands up to {MOST_BANDS} finds {recall:g} of the pairs at "
-        f"{with_article(request.family.measure)} of "
+        f"{with_article(request.hasher.law.measure)} of "
         f"{request.threshold:g} among {request.documents:,} documents with at most "
         f"{request.candidates:g} false candidates: take " + " or ".join(advice),
         got=request.threshold,

@@ -28,8 +28,9 @@ from fpstore.errors import (
     ReadOnlyError,
     show,
 )
-from fpstore.families import Family, as_family, from_description
-from fpstore.families.base import check_many
+from fpstore.hashing.base import check_items
+from fpstore.hashing.registry import from_description, sketcher
+from fpstore.hashing.sketcher import Sketcher
 from fpstore.io.check import check_id, check_ids
 from fpstore.lsh.answers import Asked, Match, Matches, State, first_of_similar, found_before
 from fpstore.lsh.given import asked_of, at_places
@@ -47,13 +48,13 @@ if TYPE_CHECKING:
 TextsOf = Callable[[list[Any]], Iterable[Any]]
 
 
-def _installed(path: Path, described: dict[str, Any]) -> Family[Any]:
-    """Return the family that an index remembers."""
+def _installed(path: Path, described: dict[str, Any]) -> Sketcher[Any]:
+    """Return the hasher that an index remembers."""
     try:
-        return from_description(described)
+        return sketcher(from_description(described))
     except (FormatVersionError, MissingExtraError) as error:
         raise type(error)(
-            f"{path}: {error}, or open it with family=", path=path, got=error.got
+            f"{path}: {error}, or open it with hasher=", path=path, got=error.got
         ) from error
 
 
@@ -77,20 +78,20 @@ class LshStore(Generic[Id]):
     """
 
     def __init__(
-        self, path: Path, mode: str = "r", sync: str = "commit", family: Any = None
+        self, path: Path, mode: str = "r", sync: str = "commit", hasher: Any = None
     ) -> None:
         self.path = path
         self._parts = IndexParts(path, mode, sync)
         try:
-            described = self._parts.manifest.family
-            self._family: Family[Any] = (
-                _installed(path, described) if family is None else as_family(family)
+            described = self._parts.manifest.hasher
+            self._hasher: Sketcher[Any] = (
+                _installed(path, described) if hasher is None else sketcher(hasher)
             )
-            if self._family.describe() != described:
+            if self._hasher.describe() != described:
                 raise InputError(
-                    f"{path}: is of another family: {show(described)}", got=self._family.describe()
+                    f"{path}: is of another hasher: {show(described)}", got=self._hasher.describe()
                 )
-            if self.radius > self._family.width:
+            if self.radius > self._hasher.signature_bits:
                 raise CorruptStoreError(
                     f"{path}: its radius is greater than the bits of a signature", path=path
                 )
@@ -99,9 +100,9 @@ class LshStore(Generic[Id]):
             self._parts.close()
             raise
 
-    def __reduce__(self) -> tuple[type[LshStore], tuple[Path, str, str, Family[Any]]]:
-        """Pickle the path and the family; unpickling opens the index for reading."""
-        return type(self), (self.path, "r", "commit", self._family)
+    def __reduce__(self) -> tuple[type[LshStore], tuple[Path, str, str, Sketcher[Any]]]:
+        """Pickle the path and the hasher; unpickling opens the index for reading."""
+        return type(self), (self.path, "r", "commit", self._hasher)
 
     def close(self) -> None:
         """Make all changes durable, release the writer's lock, and close all files.
@@ -128,9 +129,9 @@ class LshStore(Generic[Id]):
     # What it is
 
     @property
-    def family(self) -> Family[Any]:
-        """The family that makes sketches and signatures of items."""
-        return self._family
+    def hasher(self) -> Sketcher[Any]:
+        """The hasher that makes sketches and signatures of items."""
+        return self._hasher
 
     @property
     def bands(self) -> tuple[int, int]:
@@ -146,7 +147,7 @@ class LshStore(Generic[Id]):
     def threshold(self) -> float:
         """The similarity at which :attr:`recall` of the documents are found.
 
-        Of some families, a distance.
+        Of some hashers, a distance.
         """
         return self._parts.manifest.threshold
 
@@ -166,7 +167,7 @@ class LshStore(Generic[Id]):
 
     def __repr__(self) -> str:
         bands, rows = self.bands
-        about = f"{self._family.describe()['name']}, {bands} bands of {rows}, radius {self.radius}"
+        about = f"{self._hasher.describe()['name']}, {bands} bands of {rows}, radius {self.radius}"
         try:
             return f"<fpstore.lsh.LshStore {str(self.path)!r}: {len(self):,} documents, {about}>"
         except ClosedStoreError:
@@ -183,7 +184,7 @@ class LshStore(Generic[Id]):
             [np.empty((0, manifest.bands), np.uint64)],
             [np.empty(0, bool)],
         )
-        for some in self._family.sketched(given or items, manifest.values, threads):
+        for some in self._hasher.sketched(given or items, manifest.values, threads):
             asked = asked_of(some, self.bands)
             rows.append(asked.rows)
             keys.append(asked.keys)
@@ -197,7 +198,7 @@ class LshStore(Generic[Id]):
         return Asked(np.concatenate(rows), own, looked_up), flags
 
     def _listed(self, items: Iterable[Any]) -> list[Any]:
-        check_many(items, self._family.items)
+        check_items(items, self._hasher.items)
         return list(items)
 
     def _probed(self, items: list[Any]) -> Words:
@@ -209,7 +210,7 @@ class LshStore(Generic[Id]):
         found = np.empty((len(items), probes * bands), np.uint64)
         for place, item in enumerate(items):
             values = (
-                self._family.probes(item, bands, rows, probes)
+                self._hasher.probes(item, bands, rows, probes)
                 .transpose(1, 0, 2)
                 .reshape(probes, bands * rows)
             )
@@ -235,7 +236,7 @@ class LshStore(Generic[Id]):
         Parameters
         ----------
         item : object
-            A text, a vector or what else the family takes.
+            A text, a vector or what else the hasher takes.
         radius : int, optional
             The bits in which signatures may differ; by default that of the index.
         verify : callable, optional
@@ -250,7 +251,7 @@ class LshStore(Generic[Id]):
         if verify is not None or self._parts.manifest.probes > 1:
             return self.probe_many([item], radius=radius, verify=verify, threads=1)[0]
         radius = self._checked_radius(radius)
-        made = next(iter(self._family.sketched([item], self._parts.manifest.values)))
+        made = next(iter(self._hasher.sketched([item], self._parts.manifest.values)))
         if not made.known[0]:
             raise InputError(f"the item is empty, and so has no sketch: {show(item)}", got=item)
         found = self._parts.state().find_one(
@@ -262,7 +263,7 @@ class LshStore(Generic[Id]):
     def _estimates(self) -> list[float]:
         """The similarity that each distance of signatures stands for."""
         similarities: list[float] = np.asarray(
-            self._family.estimate(np.arange(self._family.width + 1)), np.float64
+            self._hasher.estimate(np.arange(self._hasher.signature_bits + 1)), np.float64
         ).tolist()
         return similarities
 
@@ -291,12 +292,14 @@ class LshStore(Generic[Id]):
         if verify is None:
             return found
         return found.verified(
-            partial(self._exact, given, verify), self.threshold, self._family.is_distance
+            partial(self._exact, given, verify), self.threshold, self._hasher.law.is_distance
         )
 
     def _checked_radius(self, radius: int | None) -> int:
         return (
-            self.radius if radius is None else check_whole(radius, 0, self._family.width, "radius")
+            self.radius
+            if radius is None
+            else check_whole(radius, 0, self._hasher.signature_bits, "radius")
         )
 
     def _exact(self, items: list[Any], texts_of: TextsOf, item: int, ids: Any) -> Any:
@@ -304,14 +307,14 @@ class LshStore(Generic[Id]):
         others = list(texts_of(wanted))
         if len(others) != len(wanted):
             raise InputError(f"verify returned {len(others)} items for {len(wanted)} ids")
-        return self._family.similarities(items[item], others)
+        return self._hasher.similarities(items[item], others)
 
     def _matches(
         self, state: State, found: MatchColumns, inserted: Flags | None = None
     ) -> Matches[Id]:
         lookup = IdLookup(self._documents.path, state.documents)
         return Matches(
-            found, np.asarray(self._family.estimate(found[2]), np.float64), lookup, inserted
+            found, np.asarray(self._hasher.estimate(found[2]), np.float64), lookup, inserted
         )
 
     # Changes
@@ -345,7 +348,7 @@ class LshStore(Generic[Id]):
         Parameters
         ----------
         items : iterable
-            Texts, vectors or what else the family takes; none is empty.
+            Texts, vectors or what else the hasher takes; none is empty.
         ids : optional
             One per item: integers or strings, whichever the index has. By default the next row
             numbers, in an index whose ids are row numbers.
@@ -504,7 +507,7 @@ class LshStore(Generic[Id]):
 
         radius, state = self._checked_radius(radius), self._parts.state()
         resources = checked_resources(memory, threads, progress)
-        estimates = np.asarray(self._family.estimate(np.arange(radius + 1)), np.float64)
+        estimates = np.asarray(self._hasher.estimate(np.arange(radius + 1)), np.float64)
         return pairs_of(state, radius, estimates, resources)
 
     def clusters(

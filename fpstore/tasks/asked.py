@@ -9,7 +9,7 @@ from typing import Any
 from fpstore.base.width import Width
 from fpstore.hashing.bands import Bands
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.registry import from_description
+from fpstore.hashing.registry import described_fingerprinter
 from fpstore.io.source import Projection
 from fpstore.jobs.dedup_job import DedupJob
 from fpstore.jobs.grouping import Grouping
@@ -55,4 +55,4 @@ def projection_in(asked: Mapping[str, Any]) -> Projection:
 
 def fingerprinter_in(asked: Mapping[str, Any] | None) -> Fingerprinter[Any] | None:
     """Return the fingerprinter that was written as JSON."""
-    return None if asked is None else from_description(asked)
+    return None if asked is None else described_fingerprinter(asked)

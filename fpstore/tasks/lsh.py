@@ -28,9 +28,10 @@ from fpstore.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
-from fpstore.families import MinHashFamily, from_description
+from fpstore.hashing.bands import MinHashSketcher
 from fpstore.hashing.corpora import hashed_rows
 from fpstore.hashing.html import MainText
+from fpstore.hashing.registry import from_description
 from fpstore.io.reader import cut_batches
 from fpstore.io.source import Batch, IdRule, Projection, mixed_ids
 from fpstore.lsh import LshPlan, LshStore
@@ -53,7 +54,7 @@ def plan_of_index(
     specs: list[InputSpec],
     output: str | os.PathLike[str],
     projection: Projection,
-    family: MinHashFamily,
+    hasher: MinHashSketcher,
     form: LshPlan,
     expected: int,
     id_type: str,
@@ -70,7 +71,7 @@ def plan_of_index(
         "inputs": specs,
         "parts": parts,
         "projection": projection_asked(projection),
-        "family": family.describe(),
+        "hasher": hasher.describe(),
         "form": asdict(form),
         "expected": expected,
         "id_type": id_type,
@@ -88,7 +89,7 @@ class LshWork(Work):
         super().__init__(plan)
         asked = plan.asked
         self._projection, self._encoding = projection_in(asked["projection"]), asked["encoding"]
-        self._family: Any = from_description(asked["family"])
+        self._hasher: Any = from_description(asked["hasher"])
         self._form = LshPlan(**asked["form"])
         self._bands = self._form.bands, self._form.rows
         self._id_type = asked["id_type"]
@@ -99,9 +100,9 @@ class LshWork(Work):
 
         Ids are places in the part unless there are others.
         """
-        hashed = partial(rows_with_keys, self._family, self._bands)
+        hashed = partial(rows_with_keys, self._hasher, self._bands)
         with opened_part(self._inputs, self._parts[number], self._encoding) as corpus:
-            maker, rule = self._family.fingerprinter, IdRule(self._id_type)
+            maker, rule = self._hasher, IdRule(self._id_type)
             made = hashed_rows(
                 corpus, self._projection, maker, resources.threads, rule, hashed=hashed
             )
@@ -135,7 +136,7 @@ class LshWork(Work):
         self._check_parts(parts)
         if not os.path.lexists(self._path):
             documents = _Documents(self._plan, len(parts), self._projection.id is None)
-            pieces = DocumentPieces(documents, self._family, self._form)
+            pieces = DocumentPieces(documents, self._hasher, self._form)
             with self._output.place.writing(self._path.name) as folder:
                 folder.mkdir()
                 options = self._asked["expected"], self._asked["index_ids"], resources
@@ -196,7 +197,7 @@ class LshWork(Work):
             "bands": self._form.bands,
             "bytes": size,
         }
-        is_of_pages = isinstance(self._family.fingerprinter, MainText)
+        is_of_pages = isinstance(self._hasher, MainText)
         return summary | ({"whole_pages": facts["whole_pages"]} if is_of_pages else {})
 
 

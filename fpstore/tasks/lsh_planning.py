@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, get_args
 
 from fpstore.base.arguments import check_choice, check_flag, check_whole, is_uri
 from fpstore.errors import InputError
-from fpstore.families import MinHashFamily, as_family
 from fpstore.hashing import MinHash
+from fpstore.hashing.bands import MinHashSketcher
+from fpstore.hashing.registry import sketcher
 from fpstore.io.source import IdType, Projection
 from fpstore.jobs.dedup_job import Likeness, columns_and_maker
 from fpstore.lsh.api import UNKNOWN_COUNT
@@ -29,7 +29,7 @@ def plan_lsh(
     text: Any,
     id: str | None = None,
     id_type: str = "auto",
-    family: Any = None,
+    hasher: Any = None,
     threshold: float | None = None,
     recall: float | None = None,
     lsh_plan: LshPlan | None = None,
@@ -64,7 +64,7 @@ def plan_lsh(
         The column of ids; by default row numbers, from 0 over all inputs.
     id_type : {"auto", "int", "str"}
         The type of ids; "auto" takes that of the column, and strings in delimited text.
-    family : MinHash, MinHashFamily or SimMinHash, optional
+    hasher : MinHash or SimMinHash, optional
         What makes hash values of texts; by default ``fpstore.MinHash()``.
     threshold, recall : float, optional
         As for :func:`fpstore.lsh.build`.
@@ -124,17 +124,18 @@ def plan_lsh(
             "it afterwards"
         )
     check_choice(id_type, get_args(IdType), "id_type")
-    given = as_family(MinHash() if family is None else family)
-    if not isinstance(given, MinHashFamily):
+    maker = sketcher(MinHash() if hasher is None else hasher)
+    if not isinstance(maker, MinHashSketcher):
         raise InputError(
-            f"a plan is for texts and MinHash, got the family {given.name}: fpstore.lsh.build "
+            f"a plan is for texts and MinHash, got the hasher {maker.name}: fpstore.lsh.build "
             "takes it",
-            got=family,
+            got=hasher,
         )
-    projection, maker = columns_and_maker(
-        Projection(id=id, strict=True), text, None, Likeness(), given.fingerprinter, html
+    projection, of_columns = columns_and_maker(
+        Projection(id=id, strict=True), text, None, Likeness(), maker, html
     )
-    made = replace(given, fingerprinter=maker)
+    made = sketcher(of_columns)
+    assert isinstance(made, MinHashSketcher)
     specs = found_inputs(source, encoding, outside=[output], form=format)
     rows = rows_of(specs, projection, encoding)
     known = rows if all(spec.groups is not None for spec in specs) else 0
@@ -153,7 +154,7 @@ def plan_lsh(
 
 
 def _bands(
-    family: MinHashFamily,
+    hasher: MinHashSketcher,
     known: int,
     threshold: float | None,
     recall: float | None,
@@ -167,7 +168,7 @@ def _bands(
             raise InputError(
                 "lsh_plan has a threshold, a recall, documents and candidates: leave them out"
             )
-        check_plan(lsh_plan, family)
+        check_plan(lsh_plan, hasher)
         return lsh_plan, lsh_plan.documents
     if threshold is None:
         raise InputError(
@@ -178,5 +179,5 @@ def _bands(
         documents = check_whole(documents, 1, MOST_DOCUMENTS, "documents")
     count = documents or known or UNKNOWN_COUNT
     return plan_bands(
-        count, family, threshold, USUAL_RECALL if recall is None else recall, **more
+        count, hasher, threshold, USUAL_RECALL if recall is None else recall, **more
     ), documents or 0

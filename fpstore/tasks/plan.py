@@ -332,7 +332,7 @@ def _packages(described: Mapping[str, Any]) -> Iterator[str]:
     """Yield the packages that a fingerprinter needs, or the one that is in what a plan is asked for."""
     for name in ("extractor", "tokenizer"):
         yield from OF_TEXTS.get(str(described.get(name)), ())
-    for name in ("job", "family", "fingerprinter", "parameters"):
+    for name in ("job", "hasher", "fingerprinter", "parameters"):
         if isinstance(described.get(name), Mapping):
             yield from _packages(described[name])
 

@@ -15,7 +15,7 @@ from fpstore.building.builder import Options
 from fpstore.cleaning import opened_reference
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError
-from fpstore.hashing.registry import from_description
+from fpstore.hashing.registry import described_fingerprinter
 from fpstore.io.source import IdType, Projection
 from fpstore.jobs.dedup_job import Likeness, columns_and_maker, dedup_job
 from fpstore.store import Store
@@ -368,7 +368,7 @@ def plan_probe(
     given = list(queries) if is_iterable(queries, str, Mapping) else [queries]
     with _opened(store) as opened:
         made = (
-            from_description(opened.fingerprinter)
+            described_fingerprinter(opened.fingerprinter)
             if text is not None and opened.fingerprinter is not None
             else None
         )

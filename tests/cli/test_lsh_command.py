@@ -231,9 +231,9 @@ def test_bad_input_is_one_line(folder: Path) -> None:
 def test_an_index_that_cannot_be_opened(folder: Path, verb: str) -> None:
     words = ("lsh", verb, "notes.lsh", *(["draft.txt"] if verb in ("probe", "insert") else []))
     path, manifest = Path("notes.lsh"), read_index_manifest(Path("notes.lsh"))
-    put_manifest(path, manifest._replace(family=manifest.family | {"name": "elsewhere"}))
+    put_manifest(path, manifest._replace(hasher=manifest.hasher | {"name": "elsewhere"}))
     if verb != "verify":
-        assert "the family 'elsewhere' is not installed" in failure(*words)
+        assert "the hasher 'elsewhere' is not installed" in failure(*words)
     data = (path / "lsh.json").read_text()
     (path / "lsh.json").write_text(data.replace("elsewhere", "elsewhat"))
     result = run(*words)

@@ -151,17 +151,6 @@ def test_imports_point_down():
     assert imports(ROOT / "errors.py") == []
 
 
-def test_families_use_public_names_of_fingerprinters():
-    own, used = set(), set()
-    for path in (ROOT / "families").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef):
-                own.add(node.name)
-            elif isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr):
-                (own if isinstance(node.ctx, ast.Store) else used).add(node.attr)
-    assert not used - own - {"_replace"}
-
-
 def test_packages_have_no_cycles():
     graph = {
         module_name(path): {

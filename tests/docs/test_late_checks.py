@@ -41,7 +41,7 @@ def store(tmp_path):
 @pytest.fixture
 def index(tmp_path):
     return lsh.build(
-        tmp_path / "i.lsh", ["a b c d", "e f g h"], family=fpstore.MinHash(), threshold=0.8
+        tmp_path / "i.lsh", ["a b c d", "e f g h"], hasher=fpstore.MinHash(), threshold=0.8
     )
 
 
@@ -74,7 +74,7 @@ def test_pairs_of_an_index_are_checked_at_the_call(index, wrong):
 @pytest.mark.parametrize("wrong", [{"count": -1}, {"count": 1 << 20}, {"threads": 0}, {"items": 7}])
 def test_sketched_checks_at_the_call(wrong):
     with pytest.raises(InputError):
-        fpstore.MinHashFamily().sketched(**{"items": ["a b c"], "count": 4, **wrong})
+        fpstore.MinHash().sketched(**{"items": ["a b c"], "count": 4, **wrong})
 
 
 @pytest.mark.parametrize("wrong", [7, "x", np.float64(1)])
@@ -83,7 +83,6 @@ def test_batches_are_checked_at_the_call(wrong):
         fpstore.GivenSketches(count=8),
         fpstore.BitSample(dimension=64),
         fpstore.MinHash(),
-        fpstore.MinHashFamily(),
     ):
         with pytest.raises(InputError):
             maker.batches(wrong)

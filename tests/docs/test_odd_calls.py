@@ -17,13 +17,13 @@ TEXTS = [
     "it was the best of times it was the worst of times",
     "call me ishmael some years ago never mind how long",
 ]
-FAMILIES = {
-    "minhash": fpstore.MinHashFamily(),
+HASHERS = {
+    "minhash": fpstore.MinHash(),
     "sim-min-hash": fpstore.SimMinHash(),
-    "hyperplanes": fpstore.RandomHyperplanes(dimension=8),
+    "hyperplanes": fpstore.HyperplaneHash(dimension=8),
     "p-stable": fpstore.PStable(dimension=8, radius=1),
-    "bits": fpstore.BitSampling(dimension=256),
-    "unary": fpstore.UnarySampling(dimension=32, low=0, high=9),
+    "bits": fpstore.BitSample(dimension=256),
+    "unary": fpstore.Unary(dimension=32, low=0, high=9),
     "sketches": fpstore.GivenSketches(count=8),
 }
 
@@ -78,7 +78,7 @@ def test_arrays_in_place_of_choices_and_numbers_are_refused(here):
             "plan", "r.jsonl", "out", text="text", threshold=0.8, documents=np.array(3.5)
         )
     with pytest.raises(InputError, match="iterable of texts"):
-        lsh.build("i.lsh", np.array(3), family=fpstore.MinHash(), threshold=0.8)
+        lsh.build("i.lsh", np.array(3), hasher=fpstore.MinHash(), threshold=0.8)
     with pytest.raises(InputError, match="columns must be a list of names"):
         fpstore.io.open_writer("w.csv", columns=[[1], [2]])
 
@@ -98,7 +98,7 @@ def test_what_is_no_fingerprinter_is_refused(here):
 
 
 def test_odd_arguments_of_an_index_are_refused(here):
-    lsh.build("i.lsh", TEXTS, family=fpstore.MinHash(), threshold=0.8).close()
+    lsh.build("i.lsh", TEXTS, hasher=fpstore.MinHash(), threshold=0.8).close()
     with lsh.open("i.lsh", "r+") as index:
         with pytest.raises(InputError, match="verify must be a function"):
             index.probe_many(TEXTS, verify=5)
@@ -112,24 +112,28 @@ def test_odd_arguments_of_an_index_are_refused(here):
         assert len(index) == 2
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+@pytest.mark.parametrize("hasher", HASHERS.values(), ids=HASHERS)
 @pytest.mark.parametrize("odd", ["x", None, float("nan"), -3, [0.5], np.zeros(2)])
-def test_odd_values_of_a_measure_are_refused(family, odd):
-    for law in (family.collision, family.differing, lambda value: family.band_collision(value, 3)):
+def test_odd_values_of_a_measure_are_refused(hasher, odd):
+    for law in (
+        hasher.law.collision,
+        hasher.law.differing,
+        lambda value: hasher.law.band_collision(value, 3),
+    ):
         with pytest.raises(InputError):
             law(odd)
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-def test_odd_numbers_of_a_family_are_refused(family):
+@pytest.mark.parametrize("hasher", HASHERS.values(), ids=HASHERS)
+def test_odd_numbers_of_a_hasher_are_refused(hasher):
     for distances in ("x", [999], [-1], [0.5], None, [[None]]):
         with pytest.raises(InputError, match="distances must be whole numbers"):
-            family.estimate(distances)
+            hasher.estimate(distances)
     for rows in (0, -1, "x", 0.5, None):
         with pytest.raises(InputError):
-            family.band_collision(0.5, rows)
+            hasher.law.band_collision(0.5, rows)
     with pytest.raises(InputError):
-        family.similarities("a b c" if family.items == "texts" else np.ones(8), 3)
+        hasher.similarities("a b c" if hasher.items == "texts" else np.ones(8), 3)
     for bands, rows, count in (
         (0, 1, 1),
         (1, "x", 1),
@@ -138,7 +142,7 @@ def test_odd_numbers_of_a_family_are_refused(family):
         (1 << 20, 1 << 20, 1),
     ):
         with pytest.raises(InputError):
-            family.probes(np.ones(8), bands, rows, count)
+            hasher.probes(np.ones(8), bands, rows, count)
 
 
 def test_odd_places_of_clusters_are_refused(here):

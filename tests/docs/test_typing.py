@@ -15,19 +15,19 @@ import numpy.typing as npt
 
 import fpstore
 from fpstore import Match, Matches, Store, lsh
-from fpstore.families import Family, Values
+from fpstore.hashing import JaccardLaw, Sketcher, Values
 
 
-class Lengths(Family):
+class Lengths(Sketcher):
     name = "lengths"
     version = 1
-    measure = "a share"
+
+    @property
+    def law(self) -> JaccardLaw:
+        return JaccardLaw()
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
         return Values(np.zeros((len(items), len(functions)), np.uint32), np.ones(len(items), bool))
-
-    def collision(self, similarity: float) -> float:
-        return similarity
 
     def similarities(self, item: Any, others: Sequence[Any]) -> npt.NDArray[np.float64]:
         return np.ones(len(others))
@@ -61,11 +61,11 @@ def similar(index: lsh.LshStore[str], text: str) -> list[str]:
 
 
 def opened() -> lsh.LshStore[str]:
-    return fpstore.lsh.open("i.lsh", family=Lengths())
+    return fpstore.lsh.open("i.lsh", hasher=Lengths())
 
 
 def modules() -> list[object]:
-    return [fpstore.calibration, fpstore.families, fpstore.hashing, fpstore.io, fpstore.ray, fpstore.spark, fpstore.tasks]
+    return [fpstore.calibration, fpstore.hashing, fpstore.io, fpstore.ray, fpstore.spark, fpstore.tasks]
 
 
 urls(opened())  # wrong: an index is no store

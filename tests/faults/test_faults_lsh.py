@@ -17,13 +17,13 @@ from fpstore.lsh.keys import numbers_of_rows
 from fpstore.store import snapshot_of
 
 generation_writer.Pool = InPlace
-FAMILY = Letters()
+HASHER = Letters()
 words = some_words(random.Random(1), 60)
 names = iter(f"w{i}" for i in range(1000))
 disarm = ctypes.CDLL(None).fpfault_disarm
 
 def described(model, some):
-    sketches, signatures = FAMILY.sketches([word for _, word in some], 18), FAMILY.signatures([word for _, word in some])
+    sketches, signatures = HASHER.sketches([word for _, word in some], 18), HASHER.signatures([word for _, word in some])
     return [model.document(*one) for one in zip(sketches.tolist(), map(bytes, signatures), [n for n, _ in some], strict=True)]
 
 def check(index):
@@ -54,9 +54,9 @@ def some(count):
     return [name for name, _ in taken], [word for _, word in taken]
 
 first = some(30)
-FORM = lsh.plan(60, FAMILY, 0.8, bands=(6, 3), radius=8)
-lsh.build(root / "i", first[1], first[0], family=FAMILY, plan=FORM, threads=1).close()
-lsh.open(root / "i", "r+", family=FAMILY).close()
+FORM = lsh.plan(60, HASHER, 0.8, bands=(6, 3), radius=8)
+lsh.build(root / "i", first[1], first[0], hasher=HASHER, plan=FORM, threads=1).close()
+lsh.open(root / "i", "r+", hasher=HASHER).close()
 expected = [sorted(zip(*first, strict=True))]
 steps = []
 
@@ -81,8 +81,8 @@ def merge():
 """
 OPERATION = """
 (root.parent / "acknowledged").write_bytes(b"")
-index = lsh.open(root / "i", "r+", family=FAMILY)
-reader = lsh.open(root / "i", family=FAMILY)
+index = lsh.open(root / "i", "r+", hasher=HASHER)
+reader = lsh.open(root / "i", hasher=HASHER)
 arm()
 try:
     for change in steps:
@@ -104,13 +104,13 @@ except fpstore.FpstoreError as error:
 """
 CHECK = """
 done = reached()
-index = lsh.open(root / "i", family=FAMILY)
+index = lsh.open(root / "i", hasher=HASHER)
 now = [one for one in check(index) if one[0] != "another"]
 acknowledged = expected[done : done + 2] if outcome.kind == "killed" or done == len(steps) else [expected[done]]
 assert now in (expected[done : done + 2]), (outcome.kind, done)
 assert index.verify().ok, index.verify().faults
 index.close()
-with lsh.open(root / "i", "r+", family=FAMILY) as index:
+with lsh.open(root / "i", "r+", hasher=HASHER) as index:
     index.insert(words[50:53], ["x1", "x2", "x3"])
     check(index)
     index.merge(threads=1)
@@ -148,17 +148,17 @@ def test_a_merge_at_every_call(sweep, every):
 
 BUILD = """
 arm()
-lsh.build(root / "new", words, [f"n{i}" for i in range(60)], family=FAMILY, threshold=0.8, threads=1, overwrite=True).close()
+lsh.build(root / "new", words, [f"n{i}" for i in range(60)], hasher=HASHER, threshold=0.8, threads=1, overwrite=True).close()
 """
 BUILT = """
-with lsh.open(root / "i", family=FAMILY) as index:
+with lsh.open(root / "i", hasher=HASHER) as index:
     assert check(index) == expected[0]
 state = (root / "new").exists()
 if state:
-    with lsh.open(root / "new", family=FAMILY) as index:
+    with lsh.open(root / "new", hasher=HASHER) as index:
         assert len(index) == 60 and index.verify().ok
 assert state or outcome.kind != "ok"
-lsh.build(root / "new", words, family=FAMILY, threshold=0.8, threads=1, overwrite=True).close()
+lsh.build(root / "new", words, hasher=HASHER, threshold=0.8, threads=1, overwrite=True).close()
 assert sorted(path.name for path in root.iterdir()) == ["i", "new"]
 """
 

@@ -420,7 +420,7 @@ def test_what_is_no_text_is_refused():
         with pytest.raises(InputError, match=f"item 1: .* {type(wrong).__name__}"):
             simhash.fingerprints(["a", wrong])
     for single in ("a text", {"a": 1}):
-        with pytest.raises(InputError, match="wrap a single text in a list"):
+        with pytest.raises(InputError, match="wrap a single one in a list"):
             simhash.fingerprints(single)
     for several in ([("a", 1, 2)], [(1, "a")], [b"ab"]):
         with pytest.raises(InputError, match="feature 0"):

@@ -282,8 +282,8 @@ def test_what_is_no_vector_is_refused():
         (np.ones((2, 5), complex), "numbers of type complex128"),
         (np.ones((2, 5), np.longdouble), "numbers of type float128"),
         (np.ones((2, 5, 5)), "vector 0: not a vector of numbers"),
-        (np.ones(5), "pass a single vector to fingerprint"),
-        (np.array(1.0), "pass a single vector to fingerprint"),
+        (np.ones(5), "wrap a single vector in a list"),
+        (np.array(1.0), "wrap a single vector in a list"),
         (
             np.ma.masked_equal(np.ones((2, 5)), 1),
             r"^the array has masked values: leave those rows out \(numpy.ma.compress_rows",

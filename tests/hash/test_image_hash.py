@@ -371,7 +371,7 @@ def test_what_is_no_picture_is_refused(tmp_path):
             ImageHash().fingerprints([item], empty="mask")
     data = encoded(scene(1))
     for single in (data, "a.png", io.BytesIO(data), decoded(data), tmp_path / "a.png"):
-        with pytest.raises(InputError, match="takes an iterable of pictures"):
+        with pytest.raises(InputError, match="expected an iterable of pictures"):
             ImageHash().fingerprints(single)
     with pytest.raises(InputError, match="has 7 x 20 pixels, and the method wavelet needs 8 x 8"):
         ImageHash(method="wavelet").fingerprint(noise(1, (7, 20)))

@@ -19,7 +19,7 @@ from text_tables import URLS, pairs, texts_of, write
 
 import fpstore
 from fpstore.calibration import calibrate
-from fpstore.errors import FormatVersionError, InputError
+from fpstore.errors import InputError, MissingExtraError
 from fpstore.hashing import Fields, LongestSentences, SimHash, TextReader, from_description
 
 # Words, marks that are composed with what stands before them, and characters whose form is known to
@@ -170,8 +170,8 @@ def test_what_is_missing_leaves_the_others():
 def test_rows_of_wrong_types_are_refused():
     fields = Fields(SimHash(), {"title": 3, "text": 2})
     for rows, message in (
-        ("some text", "takes an iterable of rows, got str"),
-        ({"title": "a"}, "takes an iterable of rows, got dict"),
+        ("some text", "expected an iterable of rows, got str"),
+        ({"title": "a"}, "expected an iterable of rows, got dict"),
         (
             ["some text"],
             "item 0: expected a row, which is a mapping of title, text to texts, got str",
@@ -224,8 +224,8 @@ def test_a_description_survives_json_and_rebuilds_the_fingerprinter():
     for change, kind, message in (
         (
             {**parameters, "fingerprinter": later},
-            FormatVersionError,
-            "unknown fingerprinter 'later'",
+            MissingExtraError,
+            "the hasher 'later' is not installed",
         ),
         (
             {**parameters, "fingerprinter": description},

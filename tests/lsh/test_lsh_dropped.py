@@ -12,13 +12,13 @@ from letters import Letters, some_words
 
 from fpstore import lsh
 
-FAMILY = Letters()
+HASHER = Letters()
 WORDS = some_words(random.Random(5), 60)
 
 
 @pytest.fixture
 def path(tmp_path):
-    lsh.build(tmp_path / "i.lsh", WORDS[:40], family=FAMILY, threshold=0.8).close()
+    lsh.build(tmp_path / "i.lsh", WORDS[:40], hasher=HASHER, threshold=0.8).close()
     return tmp_path / "i.lsh"
 
 
@@ -32,17 +32,17 @@ def no_collector():
 
 @pytest.mark.parametrize("sync", ["commit", "batch", "none"])
 def test_a_dropped_index_gives_its_lock_back(path, no_collector, sync):
-    index = lsh.open(path, "r+", sync=sync, family=FAMILY)
+    index = lsh.open(path, "r+", sync=sync, hasher=HASHER)
     assert index.insert(WORDS[40:]) == 20
     del index
     assert held_files(path.parent) == []
-    with lsh.open(path, "r+", family=FAMILY) as index:
+    with lsh.open(path, "r+", hasher=HASHER) as index:
         assert len(index) == 60
 
 
 def test_changes_of_a_dropped_index_are_published(path, no_collector):
-    reader = lsh.open(path, family=FAMILY)
-    index = lsh.open(path, "r+", sync="none", family=FAMILY)
+    reader = lsh.open(path, hasher=HASHER)
+    index = lsh.open(path, "r+", sync="none", hasher=HASHER)
     index.insert(WORDS[40:])
     assert len(reader) == 40
     del index
@@ -60,7 +60,7 @@ def test_keys_of_a_dropped_index_are_durable_first(path, monkeypatch):
         flush(self)
         flushed.append(self.path.name)
 
-    index = lsh.open(path, "r+", sync="none", family=FAMILY)
+    index = lsh.open(path, "r+", sync="none", hasher=HASHER)
     index.insert(WORDS[40:])
     monkeypatch.setattr(Committer, "flush", noted)
     del index
@@ -70,7 +70,7 @@ def test_keys_of_a_dropped_index_are_durable_first(path, monkeypatch):
 @pytest.mark.parametrize("mode", ["r", "r+"])
 def test_a_dropped_index_leaves_no_descriptor(path, no_collector, mode):
     for _ in range(3):
-        index = lsh.open(path, mode, family=FAMILY)
+        index = lsh.open(path, mode, hasher=HASHER)
         index.probe(WORDS[0])
         list(index.pairs())
         del index
@@ -84,7 +84,7 @@ from letters import Letters, some_words
 import random
 from fpstore import lsh
 words = some_words(random.Random(5), 60)
-index = lsh.open(sys.argv[1], "r+", sync="none", family=Letters())
+index = lsh.open(sys.argv[1], "r+", sync="none", hasher=Letters())
 index.insert(words[40:])
 index.cycle = index
 """
@@ -92,5 +92,5 @@ index.cycle = index
     subprocess.run(
         [sys.executable, "-c", program, path], check=True, env={**os.environ, "PYTHONPATH": folders}
     )
-    with lsh.open(path, "r+", family=FAMILY) as index:
+    with lsh.open(path, "r+", hasher=HASHER) as index:
         assert len(index) == 60

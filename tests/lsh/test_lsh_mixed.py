@@ -9,20 +9,20 @@ from letters import Letters, some_words
 import fpstore
 from fpstore import CorruptStoreError, lsh
 
-FAMILY = Letters()
-FORM = lsh.plan(1000, FAMILY, 0.8, bands=(6, 3), radius=8)
+HASHER = Letters()
+FORM = lsh.plan(1000, HASHER, 0.8, bands=(6, 3), radius=8)
 
 
 @pytest.fixture
 def indexes(tmp_path):
     paths = tmp_path / "i.lsh", tmp_path / "other.lsh"
     for seed, path in enumerate(paths):
-        lsh.build(path, some_words(random.Random(seed), 60), family=FAMILY, plan=FORM).close()
+        lsh.build(path, some_words(random.Random(seed), 60), hasher=HASHER, plan=FORM).close()
     return paths
 
 
 def opened(path, mode="r"):
-    return lsh.open(path, mode, family=FAMILY)
+    return lsh.open(path, mode, hasher=HASHER)
 
 
 def put(source, target):

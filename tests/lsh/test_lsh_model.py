@@ -10,15 +10,15 @@ from speeds import crossed
 
 from fpstore import lsh
 
-FAMILY = Letters()
+HASHER = Letters()
 
 
 def form_of(bands, rows, radius):
-    return lsh.plan(1000, FAMILY, 0.8, bands=(bands, rows), radius=radius)
+    return lsh.plan(1000, HASHER, 0.8, bands=(bands, rows), radius=radius)
 
 
 def new_index(path, words, ids, bands=6, rows=3, radius=8, **options):
-    index = lsh.build(path, words, ids, family=FAMILY, plan=form_of(bands, rows, radius), **options)
+    index = lsh.build(path, words, ids, hasher=HASHER, plan=form_of(bands, rows, radius), **options)
     model = Model(bands, rows, index.stats()["key_bits"], radius)
     add(model, words, ids)
     return index, model
@@ -28,8 +28,8 @@ def described(model, words, ids):
     if not words:
         return []
     sketches, signatures = (
-        FAMILY.sketches(words, model.bands * model.rows),
-        FAMILY.signatures(words),
+        HASHER.sketches(words, model.bands * model.rows),
+        HASHER.signatures(words),
     )
     return [
         model.document(*one)
@@ -42,7 +42,7 @@ def add(model, words, ids):
 
 
 def expected(model, words, radius=None):
-    estimates = FAMILY.estimate(np.arange(FAMILY.width + 1))
+    estimates = HASHER.estimate(np.arange(HASHER.signature_bits + 1))
     return [
         [(name, estimates[distance]) for distance, name in model.find(asked, radius)]
         for asked in described(model, words, range(len(words)))
@@ -58,7 +58,7 @@ def check(index, model, rng, known):
     assert len(index) == len(model.documents)
     assert answers(index.probe_many(asked, threads=1)) == expected(model, asked)
     assert answers([index.probe(asked[-1])]) == expected(model, asked[-1:])
-    radius = rng.randrange(FAMILY.width)
+    radius = rng.randrange(HASHER.signature_bits)
     assert answers(index.probe_many(asked, radius=radius, threads=3)) == expected(
         model, asked, radius
     )
@@ -90,8 +90,8 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
         else new_row_index(tmp_path / "i.lsh", words, ids)
     )
     index.close()
-    reader = lsh.open(tmp_path / "i.lsh", family=FAMILY)
-    index = lsh.open(tmp_path / "i.lsh", "r+", family=FAMILY)
+    reader = lsh.open(tmp_path / "i.lsh", hasher=HASHER)
+    index = lsh.open(tmp_path / "i.lsh", "r+", hasher=HASHER)
     for _ in range(40):
         change = rng.choice(["insert", "upsert", "delete", "probe_insert", "merge", "reopen"])
         some = some_words(rng, rng.randrange(1, 8))
@@ -132,7 +132,7 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
             index.merge()
         elif change == "reopen":
             index.close()
-            index = lsh.open(tmp_path / "i.lsh", "r+", family=FAMILY)
+            index = lsh.open(tmp_path / "i.lsh", "r+", hasher=HASHER)
         known = words + some
         check(index, model, rng, known)
         check(reader, model, rng, known)
@@ -144,7 +144,7 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
 def new_row_index(path, words, ids):
     index, model = new_index(path, words, None) if not words else (None, None)
     if index is None:
-        index = lsh.build(path, words, family=FAMILY, plan=form_of(6, 3, 8))
+        index = lsh.build(path, words, hasher=HASHER, plan=form_of(6, 3, 8))
         model = Model(6, 3, index.stats()["key_bits"], 8)
         add(model, words, ids)
     return index, model
@@ -163,16 +163,16 @@ def test_any_bands_and_sizes(tmp_path, bands, rows, count):
 
 @pytest.mark.parametrize("probes", [2, 7])
 def test_look_ups_by_further_keys(tmp_path, probes):
-    form = lsh.plan(1000, FAMILY, 0.8, bands=(3, 5), radius=10, probes=probes)
+    form = lsh.plan(1000, HASHER, 0.8, bands=(3, 5), radius=10, probes=probes)
     words, rng = some_words(random.Random(8), 300), random.Random(9)
-    index = lsh.build(tmp_path / "i.lsh", words, family=FAMILY, plan=form)
+    index = lsh.build(tmp_path / "i.lsh", words, hasher=HASHER, plan=form)
     model = Model(3, 5, index.stats()["key_bits"], 10)
     add(model, words, range(300))
-    estimates, more = FAMILY.estimate(np.arange(FAMILY.width + 1)), 0
+    estimates, more = HASHER.estimate(np.arange(HASHER.signature_bits + 1)), 0
 
     def wanted(word):
         asked = described(model, [word], [None])[0]
-        values = FAMILY.probes(word, 3, 5, probes)
+        values = HASHER.probes(word, 3, 5, probes)
         sketches = [values[:, probe].reshape(-1).tolist() for probe in range(probes)]
         keys = frozenset().union(*(model.document(sketch, b"", None).keys for sketch in sketches))
         assert keys > asked.keys
@@ -186,7 +186,7 @@ def test_look_ups_by_further_keys(tmp_path, probes):
         assert answers([index.probe(word)]) == [found]
     assert more > 0
     index.close()
-    with lsh.open(tmp_path / "i.lsh", "r+", family=FAMILY) as index:
+    with lsh.open(tmp_path / "i.lsh", "r+", hasher=HASHER) as index:
         for word in some_words(rng, 20):
             found = index.probe_insert_many([word, word])
             assert list(found.inserted) == [not wanted(word)[0], False]
@@ -198,7 +198,7 @@ def test_pairs_and_clusters(tmp_path):
     words = some_words(random.Random(5), 400)
     index, model = new_index(tmp_path / "i.lsh", words, [f"w{i}" for i in range(400)])
     pairs = model.pairs()
-    estimates = FAMILY.estimate(np.arange(FAMILY.width + 1))
+    estimates = HASHER.estimate(np.arange(HASHER.signature_bits + 1))
     wanted = {
         (
             f"w{i}",

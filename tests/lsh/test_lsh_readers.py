@@ -85,7 +85,7 @@ def test_rows_with_ids(paths: Path, name: str, column: str | None) -> None:
     index = lsh.build(paths / "a.lsh", reader, threshold=0.6)
     ids = [f"d{n}" for n in KNOWN] if column == "url" else KNOWN
     same = lsh.build(
-        paths / "b.lsh", [LACKING[place] for place in KNOWN], ids, family=made, plan=form_of(index)
+        paths / "b.lsh", [LACKING[place] for place in KNOWN], ids, hasher=made, plan=form_of(index)
     )
     if column is not None:
         assert content(index) == content(same)
@@ -102,7 +102,7 @@ def test_rows_with_ids(paths: Path, name: str, column: str | None) -> None:
 
 
 def form_of(index: lsh.LshStore) -> lsh.LshPlan:
-    return lsh.plan(100, index.family, index.threshold, bands=index.bands, radius=index.radius)
+    return lsh.plan(100, index.hasher, index.threshold, bands=index.bands, radius=index.radius)
 
 
 def test_files_and_several_columns(paths: Path) -> None:
@@ -116,10 +116,10 @@ def test_files_and_several_columns(paths: Path) -> None:
     }
     fields = TextReader(paths / "rows.parquet", MinHash(size=2), text=("text", "url"), id="url")
     index = lsh.build(paths / "b.lsh", fields, threshold=0.6)
-    assert isinstance(index.family.parameters["fingerprinter"]["parameters"], dict)
+    assert isinstance(index.hasher.parameters["fingerprinter"], dict)
     assert index.probe({"text": TEXTS[0], "url": "d0"})[0].id == "d0"
     index.close()
-    assert isinstance(lsh.open(paths / "b.lsh").family.fingerprinter, Fields)
+    assert isinstance(lsh.open(paths / "b.lsh").hasher, Fields)
 
 
 def test_bands_are_planned_for_the_rows_of_the_input(paths: Path) -> None:
@@ -129,11 +129,11 @@ def test_bands_are_planned_for_the_rows_of_the_input(paths: Path) -> None:
     many = lsh.build(
         paths / "b.lsh", TextReader(paths / "rows.jsonl", MinHash(), text="text"), threshold=0.6
     )
-    assert few.bands == lsh.build(paths / "c.lsh", TEXTS, family=MinHash(), threshold=0.6).bands
+    assert few.bands == lsh.build(paths / "c.lsh", TEXTS, hasher=MinHash(), threshold=0.6).bands
     assert few.bands[1] < many.bands[1]
 
 
-def test_another_family_of_texts(paths: Path) -> None:
+def test_another_hasher_of_texts(paths: Path) -> None:
     words = some_words(random.Random(1), 100)
     reader = TextReader(
         pa.table({"word": [*words, "", None], "place": range(102)}),
@@ -141,8 +141,8 @@ def test_another_family_of_texts(paths: Path) -> None:
         text="word",
         id="place",
     )
-    index = lsh.build(paths / "a.lsh", reader, family=Letters(), threshold=0.6)
-    same = lsh.build(paths / "b.lsh", words, range(100), family=Letters(), plan=form_of(index))
+    index = lsh.build(paths / "a.lsh", reader, hasher=Letters(), threshold=0.6)
+    same = lsh.build(paths / "b.lsh", words, range(100), hasher=Letters(), plan=form_of(index))
     assert content(index, words) == content(same, words)
 
 
@@ -154,8 +154,12 @@ def test_what_no_reader_is(paths: Path) -> None:
     for reader, more, message in (
         (vectors, {}, "a reader of texts, TextReader or DocumentReader, got VectorReader"),
         (rows, {"ids": [1]}, "ids come with the reader"),
-        (both, {"family": MinHash()}, "leave family out"),
-        (TextReader(paths / "rows.parquet", SimHash(), text="text"), {}, "got SimHash"),
+        (both, {"hasher": MinHash()}, "leave hasher out"),
+        (
+            TextReader(paths / "rows.parquet", SimHash(), text="text"),
+            {},
+            "the hasher simhash has no law",
+        ),
     ):
         with pytest.raises(InputError, match=message):
             lsh.build(paths / "a.lsh", reader, threshold=0.7, **more)

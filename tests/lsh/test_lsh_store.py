@@ -16,8 +16,8 @@ import fpstore
 from fpstore import FpstoreError, InputError, lsh
 from fpstore.lsh import keys as keys_module
 
-FAMILY = Letters()
-FORM = lsh.plan(1000, FAMILY, 0.8, bands=(6, 3), radius=8)
+HASHER = Letters()
+FORM = lsh.plan(1000, HASHER, 0.8, bands=(6, 3), radius=8)
 WORDS = some_words(random.Random(11), 200)
 
 
@@ -26,14 +26,14 @@ def built(path, words=WORDS, ids=None, **options):
         path,
         words,
         ids or [f"w{i}" for i in range(len(words))],
-        family=FAMILY,
+        hasher=HASHER,
         plan=FORM,
         **options,
     )
 
 
 def opened(path, mode="r", **options):
-    return lsh.open(path, mode, family=FAMILY, **options)
+    return lsh.open(path, mode, hasher=HASHER, **options)
 
 
 def found(index, words=WORDS):
@@ -43,7 +43,7 @@ def found(index, words=WORDS):
 def test_the_bytes_of_both_stores(tmp_path):
     index = built(tmp_path / "i.lsh")
     stats = index.stats()
-    sketches, signatures = FAMILY.sketches(WORDS, 18), FAMILY.signatures(WORDS)
+    sketches, signatures = HASHER.sketches(WORDS, 18), HASHER.signatures(WORDS)
     entries = {
         entry(key, number, stats["key_bits"], stats["number_bits"])
         for number, sketch in enumerate(sketches.tolist())
@@ -59,14 +59,14 @@ def test_the_bytes_of_both_stores(tmp_path):
 
 def test_an_empty_item_has_no_document_and_keeps_its_row_number(tmp_path):
     words = [WORDS[0], "", WORDS[1], ""]
-    with lsh.build(tmp_path / "i.lsh", words, family=FAMILY, plan=FORM) as index:
+    with lsh.build(tmp_path / "i.lsh", words, hasher=HASHER, plan=FORM) as index:
         assert len(index) == 2
         assert index.probe(WORDS[1])[0].id == 2
     with opened(tmp_path / "i.lsh", "r+") as index:
         assert index.insert([WORDS[2]]) == 1
         assert 4 in {match.id for match in index.probe(WORDS[2])}
     with lsh.build(
-        tmp_path / "s.lsh", words, ["a", "b", "c", "d"], family=FAMILY, plan=FORM
+        tmp_path / "s.lsh", words, ["a", "b", "c", "d"], hasher=HASHER, plan=FORM
     ) as index:
         assert index.probe(WORDS[1])[0].id == "c"
         assert "b" not in index.ids
@@ -96,12 +96,12 @@ def test_exact_verification(tmp_path):
 @pytest.mark.parametrize("growth", ["insert", "merge"])
 def test_numbers_become_wider(tmp_path, monkeypatch, growth):
     monkeypatch.setattr(keys_module, "LEAST_NUMBER_BITS", 3)
-    form = lsh.plan(5, FAMILY, 0.8, bands=(6, 3), radius=8)
+    form = lsh.plan(5, HASHER, 0.8, bands=(6, 3), radius=8)
     index = lsh.build(
-        tmp_path / "i.lsh", WORDS[:5], [f"w{i}" for i in range(5)], family=FAMILY, plan=form
+        tmp_path / "i.lsh", WORDS[:5], [f"w{i}" for i in range(5)], hasher=HASHER, plan=form
     )
     model = Model(6, 3, index.stats()["key_bits"], 8)
-    sketches, signatures = FAMILY.sketches(WORDS, 18), FAMILY.signatures(WORDS)
+    sketches, signatures = HASHER.sketches(WORDS, 18), HASHER.signatures(WORDS)
     model.documents = [
         model.document(s, bytes(g), f"w{i}")
         for i, (s, g) in enumerate(zip(sketches, signatures, strict=True))
@@ -252,8 +252,8 @@ def changed(path, **members):
         ({"documents": "00"}, "malformed"),
         ({"threshold": float("nan")}, "malformed"),
         ({"recall": 2.0}, "malformed"),
-        ({"family": {"name": "letters", "version": 1}}, "malformed"),
-        ({"family": {"name": "other", "version": 1, "parameters": {}}}, "is of another family"),
+        ({"hasher": {"name": "letters", "version": 1}}, "malformed"),
+        ({"hasher": {"name": "other", "version": 1, "parameters": {}}}, "is of another hasher"),
         ({"format_version": 2}, "upgrade fpstore"),
         ({"next_number": -1}, "malformed"),
         ({"more": 1}, "malformed"),
@@ -328,10 +328,10 @@ def test_what_is_refused(tmp_path):
         ("ab", "ids must be"),
     ):
         with pytest.raises(InputError, match=message):
-            lsh.build(tmp_path / "x.lsh", WORDS[:2], ids, family=FAMILY, plan=FORM)
+            lsh.build(tmp_path / "x.lsh", WORDS[:2], ids, hasher=HASHER, plan=FORM)
     assert not (tmp_path / "x.lsh").exists()
     with pytest.raises(InputError, match="give a threshold"):
-        lsh.build(tmp_path / "x.lsh", WORDS, family=FAMILY)
+        lsh.build(tmp_path / "x.lsh", WORDS, hasher=HASHER)
 
 
 def test_tables_of_results(tmp_path):

@@ -16,27 +16,27 @@ from speeds import crossed
 import fpstore
 from fpstore import InputError, MinHash, _kernel, lsh
 from fpstore.cli import lsh_asking, main
-from fpstore.families import GivenSketches, MinHashFamily, PStable
+from fpstore.hashing import GivenSketches, PStable
 from fpstore.lsh import building, groups
 from fpstore.lsh import keys as keys_module
 from fpstore.query.snapshot import Snapshot
 
-FAMILY = Letters()
-FORM = lsh.plan(1000, FAMILY, 0.8, bands=(6, 3), radius=8)
+HASHER = Letters()
+FORM = lsh.plan(1000, HASHER, 0.8, bands=(6, 3), radius=8)
 WORDS = some_words(random.Random(21), 300)
 
 
 def built(path, words=WORDS, form=FORM):
-    return lsh.build(path, words, [f"w{i}" for i in range(len(words))], family=FAMILY, plan=form)
+    return lsh.build(path, words, [f"w{i}" for i in range(len(words))], hasher=HASHER, plan=form)
 
 
 def opened(path, mode="r", **options):
-    return lsh.open(path, mode, family=FAMILY, **options)
+    return lsh.open(path, mode, hasher=HASHER, **options)
 
 
 def model_of(index, words=WORDS):
     model = Model(6, 3, index.stats()["key_bits"], 8)
-    sketches, signatures = FAMILY.sketches(words, 18), FAMILY.signatures(words)
+    sketches, signatures = HASHER.sketches(words, 18), HASHER.signatures(words)
     rows = zip(sketches.tolist(), map(bytes, signatures), range(len(words)), strict=True)
     model.documents = [model.document(sketch, signature, f"w{i}") for sketch, signature, i in rows]
     return model
@@ -222,7 +222,7 @@ def test_keys_of_other_documents_are_found_by_verify(tmp_path):
 @pytest.mark.full
 def test_threads_that_insert_and_merge_while_numbers_become_wider(tmp_path, monkeypatch):
     monkeypatch.setattr(keys_module, "LEAST_NUMBER_BITS", 3)
-    built(tmp_path / "i", WORDS[:3], lsh.plan(3, FAMILY, 0.8, bands=(6, 3), radius=8)).close()
+    built(tmp_path / "i", WORDS[:3], lsh.plan(3, HASHER, 0.8, bands=(6, 3), radius=8)).close()
     with opened(tmp_path / "i", "r+", sync="none") as index:
         ready = threading.Barrier(4)
 
@@ -261,7 +261,7 @@ def test_numbers_become_wider_only_when_a_merge_of_keys_has_ended(tmp_path, monk
         "widened",
         lambda layout, count: None if count <= 8 else layout._replace(number_bits=6),
     )
-    built(tmp_path / "i", WORDS[:4], lsh.plan(4, FAMILY, 0.8, bands=(6, 3), radius=8)).close()
+    built(tmp_path / "i", WORDS[:4], lsh.plan(4, HASHER, 0.8, bands=(6, 3), radius=8)).close()
     with opened(tmp_path / "i", "r+") as index:
         index.delete(["w0"])
         merge_keys, threads = index._writer._merge_keys, []
@@ -316,13 +316,13 @@ def test_a_child_of_a_fork_changes_nothing(tmp_path, change):
 
 
 def test_keys_are_as_long_as_the_plan_says(tmp_path):
-    form = lsh.plan(10**6, FAMILY, 0.8, bands=(6, 3))
+    form = lsh.plan(10**6, HASHER, 0.8, bands=(6, 3))
     assert (
-        lsh.build(tmp_path / "i", [], [], family=FAMILY, plan=form).stats()["key_bits"]
+        lsh.build(tmp_path / "i", [], [], hasher=HASHER, plan=form).stats()["key_bits"]
         == form.key_bits
         == 31
     )
-    empty = lsh.build(tmp_path / "e", [], [], family=MinHash(), threshold=0.8)
+    empty = lsh.build(tmp_path / "e", [], [], hasher=MinHash(), threshold=0.8)
     assert empty.bands[1] > 2
     assert empty.stats()["key_bits"] > 32
 
@@ -354,8 +354,8 @@ def test_numbers_of_documents_that_were_refused_are_not_given_again(tmp_path, mo
 def test_exact_distances(tmp_path):
     rng = np.random.default_rng(1)
     vectors = rng.normal(size=(400, 16))
-    family = PStable(dimension=16, radius=2.0)
-    index = lsh.build(tmp_path / "i", vectors, family=family, threshold=2.0)
+    hasher = PStable(dimension=16, radius=2.0)
+    index = lsh.build(tmp_path / "i", vectors, hasher=hasher, threshold=2.0)
     asked = vectors[3] + rng.normal(size=16) * 0.1
     found = index.probe(asked, verify=lambda ids: vectors[ids])
     assert found[0].id == 3
@@ -366,11 +366,11 @@ def test_exact_distances(tmp_path):
 
 
 @pytest.mark.full
-def test_a_family_that_a_manifest_cannot_hold(tmp_path):
+def test_a_hasher_that_a_manifest_cannot_hold(tmp_path):
     built(tmp_path / "i").close()
     large = MinHash(stop_words=[f"word{i:08d}" for i in range(100_000)])
     with pytest.raises(InputError, match="a manifest has at most"):
-        lsh.build(tmp_path / "i", ["one two three"], family=large, threshold=0.7, overwrite=True)
+        lsh.build(tmp_path / "i", ["one two three"], hasher=large, threshold=0.7, overwrite=True)
     with pytest.raises(InputError, match="a manifest has at most"):
         fpstore.build(tmp_path / "s", [1], width=256, fingerprinter=large, radius=3)
     assert opened(tmp_path / "i").verify().ok
@@ -381,8 +381,8 @@ def test_a_family_that_a_manifest_cannot_hold(tmp_path):
     ("options", "message"),
     [
         ({"plan": "x"}, "plan must be what"),
-        ({"plan": lsh.plan(100, MinHashFamily(), 0.8)}, "is for another family"),
-        ({"plan": replace(FORM, width=224)}, "is for another family"),
+        ({"plan": lsh.plan(100, MinHash(), 0.8)}, "is for another hasher"),
+        ({"plan": replace(FORM, width=224)}, "is for another hasher"),
         ({"plan": replace(FORM, bands=256, rows=256 + 1)}, "take 65792 hash values"),
         ({"plan": FORM, "recall": 0.9}, "give a threshold"),
         ({"plan": FORM, "threshold": 0.9}, "give a threshold"),
@@ -391,13 +391,13 @@ def test_a_family_that_a_manifest_cannot_hold(tmp_path):
 )
 def test_plans_that_do_not_fit(tmp_path, options, message):
     with pytest.raises(InputError, match=message):
-        lsh.build(tmp_path / "i", WORDS, family=FAMILY, **options)
+        lsh.build(tmp_path / "i", WORDS, hasher=HASHER, **options)
 
 
 def test_plans_take_any_whole_number_and_know_how_many_values_there_are():
-    assert lsh.plan(np.int64(100), FAMILY, 0.8) == lsh.plan(100, FAMILY, 0.8)
+    assert lsh.plan(np.int64(100), HASHER, 0.8) == lsh.plan(100, HASHER, 0.8)
     with pytest.raises(
-        InputError, match="take 256 hash values, and the family given-sketches has 64"
+        InputError, match="take 256 hash values, and the hasher given-sketches has 64"
     ):
         lsh.plan(100, GivenSketches(count=64), 0.8, bands=(64, 4))
 

@@ -179,7 +179,7 @@ def test_packages_that_make_something_of_texts_are_the_same_in_workers(
         tokenizer=tokenizer, weighting="count" if tokenizer == "jieba" else "set"
     )
     asked = {name: one for name, one in asked.items() if name != "tokenizer"}
-    more = {"family": maker, "threshold": 0.8} if make == "lsh" else {"fingerprinter": maker}
+    more = {"hasher": maker, "threshold": 0.8} if make == "lsh" else {"fingerprinter": maker}
     make = {"dedup": plan_dedup, "build": plan_build, "lsh": plan_lsh}[make]
     plan = make(
         tmp_path / "plan",

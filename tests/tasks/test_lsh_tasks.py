@@ -15,8 +15,7 @@ from tasking import corpus_in, finished, rows_of, write
 import fpstore
 from fpstore import MinHash, lsh
 from fpstore.errors import InputError, StoreExistsError, StoreNotFoundError
-from fpstore.families import BitSampling, SimMinHash
-from fpstore.hashing import TextReader
+from fpstore.hashing import BitSample, SimMinHash, TextReader
 from fpstore.lsh import given
 from fpstore.tasks import lsh as work
 from fpstore.tasks import lsh_planning, open_plan, plan_lsh
@@ -41,7 +40,7 @@ def content(index, texts):
         for name in ("ids", "id_kind", "threshold", "recall", "bands", "rows", "radius", "key_bits")
     }
     assert index.verify().ok
-    return held, found, pairs, form, index.family
+    return held, found, pairs, form, index.hasher
 
 
 def one_index(path, files, id=None, id_type="auto", text="text", **asked):
@@ -136,16 +135,16 @@ def test_files_without_documents_and_ids_that_go_on(tmp_path):
         assert index.probe("Call me Ishmael, some years ago")[0].id == 4
 
 
-def test_another_family_of_texts(tmp_path):
+def test_another_hasher_of_texts(tmp_path):
     source = corpus_in(tmp_path / "corpus")
     finished(
         plan_lsh(
-            tmp_path / "plan", source, tmp_path / "many.lsh", id="key", family=SimMinHash(), **ASKED
+            tmp_path / "plan", source, tmp_path / "many.lsh", id="key", hasher=SimMinHash(), **ASKED
         )
     )
     with (
         one_index(
-            tmp_path / "one.lsh", sorted(source.iterdir()), "key", family=SimMinHash()
+            tmp_path / "one.lsh", sorted(source.iterdir()), "key", hasher=SimMinHash()
         ) as one,
         lsh.open(tmp_path / "many.lsh") as many,
     ):
@@ -178,7 +177,7 @@ def test_several_columns_and_pages(tmp_path):
     with lsh.open(tmp_path / "both") as both, lsh.open(tmp_path / "html") as html:
         assert both.probe(pages[3])[0] == (3, 1.0)
         assert html.probe(pages[4]["text"])[0] == (4, 1.0)
-        assert html.family.fingerprinter.name == "main-text"
+        assert html.hasher.name == "main-text"
 
 
 def test_which_number_of_documents_bands_are_planned_for(tmp_path):
@@ -363,11 +362,11 @@ def test_what_is_refused(tmp_path, monkeypatch):
         ("index_ids must be", {"index_ids": 3}),
         ("id_type must be", {"id_type": "float"}),
         (
-            "a plan is for texts and MinHash, got the family bit-sampling",
-            {"family": BitSampling(dimension=512)},
+            "a plan is for texts and MinHash, got the hasher bit-sample",
+            {"hasher": BitSample(dimension=512)},
         ),
-        ("must be a MinHash of sets", {"family": SimMinHash(), "text": ["text", "key"]}),
-        ("expected a family", {"family": fpstore.SimHash()}),
+        ("the hasher fields has no law", {"hasher": SimMinHash(), "text": ["text", "key"]}),
+        ("the hasher simhash has no law", {"hasher": fpstore.SimHash()}),
     ):
         with pytest.raises(InputError, match=message):
             plan_lsh(tmp_path / "plan", source, tmp_path / "i", **{**ASKED, **wrong})

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import fpstore.lsh
 from bench.found_texts import found_texts
 from bench.harness import Bench, Result, folder_bytes, microseconds
-from fpstore.families import Family, Sketched, Values
+from fpstore.hashing import JaccardLaw, Sketched, Sketcher, Values
 from fpstore.lsh.plan import recall_at
 
 BANDS, THRESHOLD = (8, 5), 0.8
@@ -35,7 +35,7 @@ def lsh(bench: Bench) -> Result:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ready(Family[Sketched]):
+class Ready(Sketcher[Sketched]):
     """Items are batches of sketches that are made already.
 
     What remains is the work of the index.
@@ -44,7 +44,11 @@ class Ready(Family[Sketched]):
     name: ClassVar[str] = "ready"
     version: ClassVar[int] = 1
     items: ClassVar[str] = "batches of sketches"
-    measure: ClassVar[str] = "similarity"
+
+    @property
+    def law(self) -> JaccardLaw:
+        """Of the similarity."""
+        return JaccardLaw()
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
         """Return some columns of the sketches."""
@@ -53,10 +57,6 @@ class Ready(Family[Sketched]):
             np.concatenate([item.sketches[:, columns] for item in items]),
             np.concatenate([item.known for item in items]),
         )
-
-    def collision(self, similarity: float) -> float:
-        """Return the similarity."""
-        return similarity
 
     def similarities(self, item: Sketched, others: Sequence[Sketched]) -> npt.NDArray[np.float64]:
         """Return the shares of equal values."""
@@ -74,7 +74,7 @@ def _piece(seed: int, number: int, rows: int) -> Sketched:
     sketches = rng.integers(0, 2**32, (rows, BANDS[0] * BANDS[1]), dtype=np.uint32)
     return Sketched(
         sketches,
-        rng.integers(0, 256, (rows, Ready().width // 8), dtype=np.uint8),
+        rng.integers(0, 256, (rows, Ready().signature_bits // 8), dtype=np.uint8),
         np.ones(rows, bool),
     )
 
@@ -96,7 +96,7 @@ def _near(seed: int, log2: int, count: int) -> tuple[Sketched, npt.NDArray[np.ui
         sketches, signatures = piece.sketches[some], piece.signatures[some]
         other = rng.random(sketches.shape) >= THRESHOLD
         sketches[other] = rng.integers(0, 2**32, int(other.sum()), dtype=np.uint32)
-        flips = rng.random((len(some), Ready().width)) < Ready().differing(THRESHOLD)
+        flips = rng.random((len(some), Ready().signature_bits)) < Ready().law.differing(THRESHOLD)
         parts.append((sketches, signatures ^ np.packbits(flips, axis=1), np.ones(len(some), bool)))
         places.append(np.uint64(number * rows) + some.astype(np.uint64))
     return Sketched(
@@ -110,14 +110,14 @@ def _part(some: Sketched, rows: slice) -> Sketched:
 
 def _of_sketches(bench: Bench, log2: int) -> Result:
     """Build an index of synthetic sketches, and look up near ones, with ids: one thread."""
-    path, count, family = bench.folder / "sketches.lsh", 1 << log2, Ready()
-    form = fpstore.lsh.plan(count, family, THRESHOLD, bands=BANDS)
+    path, count, hasher = bench.folder / "sketches.lsh", 1 << log2, Ready()
+    form = fpstore.lsh.plan(count, hasher, THRESHOLD, bands=BANDS)
 
     def build() -> fpstore.lsh.LshStore:
         return fpstore.lsh.build(
             path,
             _pieces(bench.seed, log2),
-            family=family,
+            hasher=hasher,
             plan=form,
             threads=1,
             memory=bench.options.memory,
@@ -130,9 +130,9 @@ def _of_sketches(bench: Bench, log2: int) -> Result:
     )
     asked, expected = _near(bench.seed, log2, 256 if bench.smoke else 1 << QUERIES_LOG2)
     singles = [_part(asked, slice(at, at + 1)) for at in range(min(len(expected), SINGLE_QUERIES))]
-    with fpstore.lsh.open(path, family=family) as index:
+    with fpstore.lsh.open(path, hasher=hasher) as index:
         matches = index.probe_many([asked], threads=1)
-        _check(matches, expected, recall_at(form, family, THRESHOLD))
+        _check(matches, expected, recall_at(form, hasher, THRESHOLD))
         batch = bench.processor_seconds(lambda: index.probe_many([asked], threads=1).read_ids())
         single = bench.processor_seconds(lambda: [index.probe(one) for one in singles])
         stats = index.stats()

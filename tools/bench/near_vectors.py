@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-import fpstore.families
 import fpstore.lsh
 from bench.harness import Bench, Result, microseconds
 
@@ -101,11 +100,11 @@ def _own(bench: Bench, case: Case) -> Result:
     What it finds is compared by the vectors.
     """
     path = bench.folder / "vectors.lsh"
-    family = fpstore.families.PStable(dimension=DIMENSION, radius=RADIUS)
-    form = fpstore.lsh.plan(len(case.stored), family, RADIUS, RECALL, background=case.unrelated)
+    hasher = fpstore.PStable(dimension=DIMENSION, radius=RADIUS)
+    form = fpstore.lsh.plan(len(case.stored), hasher, RADIUS, RECALL, background=case.unrelated)
     built = bench.processor_seconds(
         lambda: fpstore.lsh.build(
-            path, case.stored, family=family, plan=form, threads=1, overwrite=True
+            path, case.stored, hasher=hasher, plan=form, threads=1, overwrite=True
         )
     )
     with fpstore.lsh.open(path) as index:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-import fpstore.families
 import fpstore.lsh
 from bench.cleaners import FUNCTIONS, words
 from bench.harness import Growth, folder_bytes
@@ -61,7 +60,7 @@ class Fpstore(TextIndex):
     name, timed_texts, queries = "fpstore", 100_000, 30_000
 
     def __init__(self, folder: Path) -> None:
-        self._path, self._family = folder / "texts.lsh", fpstore.families.MinHashFamily()
+        self._path, self._hasher = folder / "texts.lsh", fpstore.MinHash()
         self._count = 0
 
     def build(
@@ -70,7 +69,7 @@ class Fpstore(TextIndex):
         index = fpstore.lsh.build(
             self._path,
             prepared,
-            family=self._family,
+            hasher=self._hasher,
             threshold=threshold,
             threads=1,
             overwrite=True,
@@ -90,7 +89,7 @@ class Fpstore(TextIndex):
         return self._index.probe_many(texts, threads=1).read_ids()
 
     def sign(self, text: str) -> Any:
-        return next(self._family.sketched([text], self._count))
+        return next(self._hasher.sketched([text], self._count))
 
 
 class InMemory(TextIndex):

@@ -47,12 +47,12 @@ class Index:
             (self.twin, texts, range(count)[::-1]),
         ):
             ids = None if self.spec.ids == "row" else self._ids(numbers)
-            family = fpstore.MinHash()
+            hasher = fpstore.MinHash()
             fpstore.lsh.build(
                 path,
                 items,
                 ids,
-                family=family,
+                hasher=hasher,
                 threshold=0.6,
                 index_ids=self.spec.index_ids,
                 threads=1,

@@ -162,7 +162,7 @@ ODD = (
     "fpstore.SimHash()",
     "fpstore.SimHash",
     "fpstore.MinHash()",
-    "fpstore.MinHashFamily()",
+    "fpstore.MinHash()",
     "fpstore.HyperplaneHash(dimension=8)",
     "fpstore.open('s.fps')",
     "fpstore.lsh.open('i.lsh')",

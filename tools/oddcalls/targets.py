@@ -18,20 +18,19 @@ sys.path.insert(0, str(ROOT / "tests"))
 from public import public_members, public_names  # noqa: E402
 
 OPERATORS = ("__contains__", "__getitem__")
-# Parts of families and fingerprinters for their authors: they take batches that were checked.
+# Parts of hashers for their authors: they take batches that were checked.
 INSIDE = {
+    "banded",
     "bits",
     "block",
     "both",
-    "check_measure",
     "exceed",
     "from_parameters",
     "hashed",
     "lack",
     "limit_memory",
     "of_sets",
-    "one",
-    "rows",
+    "of_width",
     "sides",
     "signed",
     "values",
@@ -41,7 +40,6 @@ INSIDE = {
 # values too.
 CONSTRUCTORS = {
     "BitSample": {"dimension": "64"},
-    "BitSampling": {"dimension": "256"},
     "Comparison": {
         "fingerprinter": "fpstore.SimHash()",
         "text_a": "TEXTS[0]",
@@ -56,15 +54,12 @@ CONSTRUCTORS = {
     "LongestSentences": {},
     "MainText": {"fingerprinter": "fpstore.SimHash()"},
     "MinHash": {},
-    "MinHashFamily": {},
     "PStable": {"dimension": "8", "radius": "1.0"},
-    "RandomHyperplanes": {"dimension": "8"},
     "RandomProjection": {"dimension": "8", "to": "4"},
     "SimHash": {},
     "SimMinHash": {},
     "TextReader": {"source": "'r.jsonl'", "fingerprinter": "fpstore.SimHash()", "text": "'text'"},
     "Unary": {"dimension": "8", "low": "0", "high": "9"},
-    "UnarySampling": {"dimension": "32", "low": "0", "high": "9"},
     "VectorReader": {"paths": "'v.npy'", "fingerprinter": "fpstore.HyperplaneHash(dimension=8)"},
 }
 # Expressions for objects that functions make.
@@ -96,9 +91,11 @@ PLAIN = (
     "Chunk",
     "Deleted",
     "Document",
-    "Family",
     "Feature",
     "Fingerprinter",
+    "Hasher",
+    "JaccardLaw",
+    "Law",
     "LshPlan",
     "Match",
     "Pair",
@@ -106,6 +103,7 @@ PLAIN = (
     "Report",
     "Signed",
     "Sketched",
+    "Sketcher",
     "StageStatus",
     "Values",
 )
@@ -118,11 +116,11 @@ RIGHT = {  # by the name of the parameter; the call that differs is below
     "design": "'auto'",
     "distance": "3",
     "distances": "[3, 5]",
-    "family": "fpstore.MinHash()",
     "fingerprint": "7",
     "fingerprint_count": "1000",
     "fingerprints": "[7, 9]",
     "folder": "'parts'",
+    "hasher": "fpstore.MinHash()",
     "id": "5",
     "identifier": "7",
     "ids": "[5, 6]",
@@ -174,13 +172,10 @@ BASES: dict[str, dict[str, str]] = {
     "ShardedStore.delete": {"ids": "[7]"},
     "TableSpec.from_json": {"data": "fpstore.open('s.fps').design.tables[0].to_json()"},
     "Writer.write": {"data": "{'fingerprint': [7], 'id': [1]}"},
-    "check_family": {"family": "fpstore.MinHashFamily()", "items": "TEXTS * 9"},
     "dedup": {"text": "'text'"},
-    "families.from_description": {"description": "fpstore.MinHashFamily().describe()"},
-    "as_family": {"value": "fpstore.MinHash()"},
     "hashing.from_description": {"description": "fpstore.SimHash().describe()"},
     "iter_documents": {"paths": "['a.txt']"},
-    "lsh.build": {"family": "fpstore.MinHash()", "threshold": "0.8"},
+    "lsh.build": {"hasher": "fpstore.MinHash()", "threshold": "0.8"},
     "lsh.open": {"path": "'i.lsh'"},
     "lsh.repair": {"path": "'i.lsh'"},
     "open": {"path": "'s.fps'"},
@@ -195,7 +190,7 @@ BASES: dict[str, dict[str, str]] = {
     "calibrate": {"source": "'r.jsonl'", "text": "'text'"},
     "repair": {"path": "'s.fps'"},
 }
-VECTORS = ("HyperplaneHash", "RandomHyperplanes", "PStable", "Unary", "RandomProjection")
+VECTORS = ("HyperplaneHash", "PStable", "Unary", "RandomProjection")
 for _name in VECTORS:
     BASES[_name] = {
         "item": "VECTORS[0]",
@@ -203,9 +198,7 @@ for _name in VECTORS:
         "others": "VECTORS",
         "vectors": "VECTORS",
     }
-BASES["UnarySampling"] = {"item": "LONG[0]", "items": "LONG", "others": "LONG"}
-BASES["BitSample"] = {"item": "CODES[0]", "items": "CODES"}
-BASES["BitSampling"] = {"item": "CODES256[0]", "items": "CODES256", "others": "CODES256"}
+BASES["BitSample"] = {"item": "CODES[0]", "items": "CODES", "others": "CODES"}
 
 
 class Target(NamedTuple):

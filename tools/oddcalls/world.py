@@ -18,7 +18,6 @@ import pyarrow as pa
 
 import fpstore
 import fpstore.calibration
-import fpstore.families
 import fpstore.hashing
 import fpstore.io
 import fpstore.lsh
@@ -39,9 +38,7 @@ NAMES: dict[str, Any] = {
     "decimal": decimal,
     "TEXTS": TEXTS,
     "VECTORS": VECTORS,
-    "LONG": np.arange(64, dtype=np.int32).reshape(2, 32) % 9,
     "CODES": np.arange(16, dtype=np.uint8).reshape(2, 8),
-    "CODES256": np.arange(64, dtype=np.uint8).reshape(2, 32),
     "SKETCHES": np.arange(1, 17, dtype=np.uint64).reshape(2, 8),
     "loop": [],
 }
@@ -57,7 +54,7 @@ def make_world(folder: Path) -> None:
     for number in range(2):
         fpstore.build(f"sharded/shard-0000{number}.fps", [7 + number, 99]).close()
     fpstore.ShardedStore.combine("sharded").close()
-    fpstore.lsh.build("i.lsh", TEXTS, family=fpstore.MinHash(), threshold=0.8).close()
+    fpstore.lsh.build("i.lsh", TEXTS, hasher=fpstore.MinHash(), threshold=0.8).close()
     rows = [{"id": f"x{i}", "text": text, "n": i} for i, text in enumerate(TEXTS)]
     for name, some in (("r.jsonl", rows), ("b.jsonl", rows[:1])):
         Path(name).write_text("".join(json.dumps(row) + "\n" for row in some))

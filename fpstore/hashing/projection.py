@@ -1,4 +1,4 @@
-"""A projection to fewer dimensions that keeps distances: a step before a family of vectors."""
+"""A projection to fewer dimensions that keeps distances: a step before a hasher of vectors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError
-from fpstore.families.vectors import DEVIATION
-from fpstore.hashing.hyperplanes import hyperplanes
+from fpstore.hashing.hyperplanes import DEVIATION, hyperplanes
 from fpstore.hashing.vectors import HyperplaneHash
 
 
@@ -48,7 +47,7 @@ class RandomProjection:
     Examples
     --------
     >>> import numpy as np
-    >>> from fpstore.families import RandomProjection
+    >>> from fpstore.hashing import RandomProjection
     >>> vectors = np.random.default_rng(1).normal(size=(2, 4096))
     >>> a, b = RandomProjection(dimension=4096, to=256)(vectors)
     >>> round(float(np.linalg.norm(a - b) / np.linalg.norm(vectors[0] - vectors[1])), 1)

@@ -11,17 +11,10 @@ import numpy as np
 from fpstore.base.aliases import Array, Words
 from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError, show
-from fpstore.families.base import (
-    MOST_WIDTH,
-    JaccardFamily,
-    Reals,
-    Signed,
-    Values,
-    bits_of,
-    check_many,
-)
-from fpstore.hashing.base import batched
-from fpstore.hashing.vector_base import mix, packed
+from fpstore.hashing.base import batched, check_items
+from fpstore.hashing.law import JaccardLaw, Reals
+from fpstore.hashing.sketcher import MOST_SIGNATURE_BITS, Signed, Sketcher, Values, bits_of
+from fpstore.hashing.words import mix, packed
 
 _LEAST, _MOST = 8, 1 << 14
 _BATCH_NUMBERS = 1 << 20
@@ -29,7 +22,7 @@ _NOTHING = (2**32 - 1, 2**64 - 1)  # what the minima of an empty set are
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenSketches(JaccardFamily[Any]):
+class GivenSketches(Sketcher[Any]):
     """MinHash signatures of other packages: an index of them without hashing the texts again.
 
     An item is an array of `count` least values, uint64 or uint32: `hashvalues` of a `MinHash` of
@@ -61,10 +54,10 @@ class GivenSketches(JaccardFamily[Any]):
     Examples
     --------
     >>> import numpy as np
-    >>> from fpstore.families import GivenSketches
-    >>> family = GivenSketches(count=128)
+    >>> from fpstore.hashing import GivenSketches
+    >>> hasher = GivenSketches(count=128)
     >>> minima = np.random.default_rng(1).integers(0, 2**32, (2, 128), np.uint64)  # of two documents
-    >>> family.sketches(minima, count=40).shape, family.width
+    >>> hasher.sketches(minima, count=40).shape, hasher.signature_bits
     ((2, 40), 128)
     """
 
@@ -75,17 +68,17 @@ class GivenSketches(JaccardFamily[Any]):
     count: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "count", check_whole(self.count, _LEAST, _MOST, "count"))
+        self._keep(count=check_whole(self.count, _LEAST, _MOST, "count"))
 
     @property
-    def width(self) -> int:
+    def signature_bits(self) -> int:
         """Bits of a signature."""
-        return min(self.count // 8 * 8, MOST_WIDTH)
+        return min(self.count // 8 * 8, MOST_SIGNATURE_BITS)
 
     @property
-    def background(self) -> float:
-        """0.02, as of unrelated texts with shingles of three words."""
-        return 0.02
+    def law(self) -> JaccardLaw:
+        """Of the Jaccard similarity; 0.02 of unrelated texts with shingles of three words."""
+        return JaccardLaw(0.02)
 
     @property
     def most_values(self) -> int:
@@ -94,7 +87,7 @@ class GivenSketches(JaccardFamily[Any]):
 
     def batches(self, items: Iterable[Any]) -> Iterator[Sequence[Any]]:
         """Cut sketches into arrays of about a million numbers."""
-        check_many(items, self.items)
+        check_items(items, self.items)
         rows = max(_BATCH_NUMBERS // self.count, 1)
         if isinstance(items, np.ndarray):
             parts: Iterator[Any] = (
@@ -114,7 +107,9 @@ class GivenSketches(JaccardFamily[Any]):
     def signed(self, items: Sequence[Any]) -> Signed:
         """Return a bit of each of the last values."""
         minima = self._minima(items)
-        return Signed(packed(bits_of(minima[:, self.count - self.width :])), self._known(minima))
+        return Signed(
+            packed(bits_of(minima[:, self.count - self.signature_bits :])), self._known(minima)
+        )
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
         """Return the shares of equal values.
@@ -155,7 +150,7 @@ class GivenSketches(JaccardFamily[Any]):
     def _problem(self, rows: Array) -> str:
         if rows.ndim != 2 or rows.shape[1] != self.count:
             return (
-                f"has shape {rows.shape[1:]}, and the family is for sketches of {self.count} values"
+                f"has shape {rows.shape[1:]}, and the hasher is for sketches of {self.count} values"
             )
         if rows.dtype.kind == "u" or (rows.dtype.kind == "i" and (rows >= 0).all()):
             return ""

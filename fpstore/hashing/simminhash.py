@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from fpstore.base.threads import cached_property
 from fpstore.errors import InputError
-from fpstore.families.base import Family, Reals, Signed, Sketched
-from fpstore.families.minhash import MinHashFamily, signature_of
+from fpstore.hashing.bands import signature_of
+from fpstore.hashing.law import JaccardLaw, Reals
 from fpstore.hashing.minhash import MinHash
 from fpstore.hashing.simhash import SimHash
+from fpstore.hashing.sketcher import Signed, Sketched, Sketcher
 from fpstore.hashing.text import TextHash
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimMinHash(MinHashFamily):
+class SimMinHash(MinHash):
     """Keys of MinHash, and the bits of a simhash of the same shingles as signature.
 
     A bit of a simhash is the side of a plane with components of 1 and -1 on which the set lies, as
@@ -28,18 +30,18 @@ class SimMinHash(MinHashFamily):
     probability of at most ``arccos(2 J / (1 + J)) / π``, by which plans are made: they find what
     they say, or more.
 
-    docs/guides/families.md compares the signature with the one of `MinHashFamily`, which tells sets apart
+    docs/guides/families.md compares the signature with that of `MinHash`, which tells sets apart
     better.
 
     Parameters
     ----------
-    fingerprinter : MinHash
-        How a text becomes a set of features.
+    **parameters
+        As for `fpstore.MinHash`, without weights.
 
     Raises
     ------
     InputError
-        The fingerprinter is no MinHash of sets.
+        As for `fpstore.MinHash`; or features have weights.
 
     Notes
     -----
@@ -48,31 +50,30 @@ class SimMinHash(MinHashFamily):
 
     Examples
     --------
-    >>> from fpstore import MinHash
-    >>> from fpstore.families import SimMinHash
-    >>> round(SimMinHash(fingerprinter=MinHash(size=5)).differing(0.8), 3)
+    >>> from fpstore.hashing import SimMinHash
+    >>> round(SimMinHash(size=5).law.differing(0.8), 3)
     0.151
     """
 
     name: ClassVar[str] = "sim-min-hash"
-    bits_differ_at_most: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.fingerprinter, MinHash) or not self.fingerprinter.of_sets:
-            reason = (
-                "the fingerprinter of a SimMinHash must be a MinHash of sets: weighting='set', "
-                "without weights or fields"
+        if not self.of_sets:
+            raise InputError(
+                "a SimMinHash is of sets: leave weighting and weights out", got=self.weighting
             )
-            raise InputError(reason, got=self.fingerprinter)
         _ = self._signer
+
+    @property
+    def law(self) -> SimhashLaw:
+        """Of the Jaccard similarity."""
+        return SimhashLaw(super().law.unrelated)
 
     @cached_property
     def _signer(self) -> SimHash:
-        parameters = {
-            name: getattr(self.fingerprinter, name) for name in TextHash.__dataclass_fields__
-        }
-        return SimHash(**parameters)
+        parameters = {field.name: getattr(self, field.name) for field in fields(TextHash)}
+        return SimHash(**parameters | {"width": 256})
 
     def signed(self, items: Sequence[Any]) -> Signed:
         """Return the first bits of simhashes."""
@@ -81,14 +82,21 @@ class SimMinHash(MinHashFamily):
 
     def both(self, items: Sequence[Any], count: int) -> Sketched:
         """Return sketches and signatures, by two readings of the texts."""
-        return Family.both(self, items, count)
+        return Sketcher.both(self, items, count)
+
+
+@dataclass(frozen=True)
+class SimhashLaw(JaccardLaw):
+    """The law of MinHash, but that bits are those of simhashes of sets."""
+
+    bits_differ_at_most: ClassVar[bool] = True
 
     def differing(self, similarity: float) -> float:
         """Return the most that bits differ at a similarity."""
         similarity = self._measured(similarity)
         return math.acos(min(2 * similarity / (1 + similarity), 1.0)) / math.pi
 
-    def estimate(self, distances: Any) -> Reals:
+    def estimate(self, distances: npt.NDArray[np.intp], bits: int) -> Reals:
         """Return the similarities of sets of equal size that distances of signatures stand for."""
-        cosines: Reals = np.maximum(np.cos(math.pi * self._distances(distances) / self.width), 0.0)
+        cosines: Reals = np.maximum(np.cos(math.pi * distances / bits), 0.0)
         return cosines / (2 - cosines)

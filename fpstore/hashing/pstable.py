@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Counts, Flags
+from fpstore.base.aliases import Array, Counts, Flags
 from fpstore.base.arguments import check_number, check_whole
-from fpstore.base.threads import cached_property
-from fpstore.families.base import MOST_VALUES, Reals, Values, check_many
-from fpstore.families.probing import (
+from fpstore.hashing.hyperplanes import DEVIATION, weights
+from fpstore.hashing.law import MOST_VALUES, Law, Reals
+from fpstore.hashing.probing import (
     Choices,
     changes_of,
     met,
@@ -23,10 +23,10 @@ from fpstore.families.probing import (
     probing_sequence,
     stratified,
 )
-from fpstore.families.vectors import DEVIATION, VectorFamily, derived_seed
-from fpstore.hashing.hyperplanes import weights
-from fpstore.hashing.vector_base import Block, draws
-from fpstore.hashing.vectors import HyperplaneHash
+from fpstore.hashing.sketcher import Values
+from fpstore.hashing.vector_base import Block, VectorHasher, derived_seed
+from fpstore.hashing.vectors import real_problem
+from fpstore.hashing.words import draws
 
 _MOST_RADII = 100.0  # up to which distances are estimated
 _BACKGROUND = 4.0
@@ -35,7 +35,7 @@ _UNIT = 2.0**-53
 
 
 @dataclass(frozen=True, kw_only=True)
-class PStable(VectorFamily):
+class PStable(VectorHasher):
     """Projections to random lines that are cut into slots: a hash value is the slot of a vector.
 
     The lines have normal components for the L2 distance, and Cauchy components for L1. Two vectors
@@ -73,15 +73,13 @@ class PStable(VectorFamily):
 
     Examples
     --------
-    >>> from fpstore.families import PStable
-    >>> family = PStable(dimension=96, radius=4.4)
-    >>> round(family.collision(4.4), 3), round(family.collision(8.8), 3)
+    >>> from fpstore.hashing import PStable
+    >>> law = PStable(dimension=96, radius=4.4).law
+    >>> round(law.collision(4.4), 3), round(law.collision(8.8), 3)
     (0.801, 0.61)
     """
 
     name: ClassVar[str] = "p-stable"
-    version: ClassVar[int] = 1
-    is_distance: ClassVar[bool] = True
     has_probes: ClassVar[bool] = True
 
     dimension: int
@@ -91,32 +89,15 @@ class PStable(VectorFamily):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checked = self.reader
-        object.__setattr__(self, "dimension", checked.dimension)
-        object.__setattr__(self, "seed", checked.seed)
-        object.__setattr__(self, "p", check_whole(self.p, 1, 2, "p"))
-        object.__setattr__(self, "radius", check_number(self.radius, 1e-100, 1e100, "radius"))
-        object.__setattr__(self, "slot", check_number(self.slot, 0.01, _MOST_RADII, "slot"))
+        self._check_vectors()
+        self._keep(p=check_whole(self.p, 1, 2, "p"))
+        self._keep(radius=check_number(self.radius, 1e-100, 1e100, "radius"))
+        self._keep(slot=check_number(self.slot, 0.01, _MOST_RADII, "slot"))
 
     @property
-    def measure(self) -> str:  # type: ignore[override]  # of two
-        """The distance."""
-        return f"L{self.p} distance"
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """0 and 100 radii, up to which distances are estimated."""
-        return 0.0, _MOST_RADII * self.radius
-
-    @property
-    def background(self) -> float:
-        """4 radii: how far unrelated vectors are from each other should be measured and given to `plan`."""
-        return _BACKGROUND * self.radius
-
-    @cached_property
-    def reader(self) -> HyperplaneHash:
-        """A fingerprinter that takes the same vectors."""
-        return HyperplaneHash(dimension=self.dimension, seed=self.seed)
+    def law(self) -> SlotLaw:
+        """Of the L2 or the L1 distance."""
+        return SlotLaw(self.radius, self.p, self.slot)
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
         """Return the slots of some lines; those of signatures are of another seed."""
@@ -125,55 +106,28 @@ class PStable(VectorFamily):
             self._slots(block, functions)[0].astype(np.uint32), np.ones(len(block), np.bool_)
         )
 
-    def collision(self, similarity: float) -> float:
-        """Return the probability that two vectors at a distance are in the same slot.
-
-        Datar and others, section 3.2.
-        """
-        similarity = check_number(similarity, 0, math.inf, self.measure)
-        if similarity == 0:
-            return 1.0
-        ratio = self.slot * self.radius / similarity
-        if ratio == 0:
-            return 0.0
-        if self.p == 2:
-            rest = math.sqrt(2 / math.pi) / ratio * -math.expm1(-ratio * ratio / 2)
-            return max(1 - math.erfc(ratio / math.sqrt(2)) - rest, 0.0)
-        return max(
-            2 * math.atan(ratio) / math.pi - math.log1p(ratio * ratio) / (math.pi * ratio), 0.0
-        )
-
-    def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
-        """Return the distances of a vector and others."""
-        check_many(others, self.items)
-        if not len(others):
-            return np.empty(0)
-        one, rest = (rows.astype(np.float64) for rows in self.rows(item, others))
-        found: Reals = np.linalg.norm(rest - one, ord=self.p, axis=1)
-        return found
-
-    def band_collision(self, similarity: float, rows: int, probes: int = 1) -> float:
-        """Return the probability that a band agrees with one of several probes."""
-        self._check_bands(1, rows, probes)
-        similarity = check_number(similarity, 0, math.inf, self.measure)
-        if probes == 1 or similarity == 0:
-            return self.collision(similarity) ** rows
-        return _met(similarity / (self.slot * self.radius), self.p, rows, probes)
-
     def probes(self, item: Any, bands: int, rows: int, count: int) -> Counts:
         """Return the slots of each band, and those with neighbours of slots whose bounds are near.
 
-        See `Family.probes`.
+        See `Sketcher.probes`.
         """
         self._check_bands(bands, rows, count)
         slots, inside = (
             found.reshape(bands, 1, rows)
-            for found in self._slots(self.one(item), range(bands * rows))
+            for found in self._slots(self.block([item]), range(bands * rows))
         )
         changes = changes_of(_sequence(rows, count), np.minimum(inside, 1 - inside)[:, 0], count)
         nearer = np.where(inside < 0.5, -1, 1)
         found: Counts = (slots + nearer * np.choose(changes, (0, 1, -1))).astype(np.uint32)
         return found
+
+    def _problem(self, values: Array) -> str:
+        return real_problem(values, self.dimension)
+
+    def _measures(self, vector: Array, others: Array) -> Reals:
+        differences = others.astype(np.float64) - vector.astype(np.float64)
+        distances: Reals = np.linalg.norm(differences, ord=self.p, axis=1)
+        return distances
 
     def _slots(self, block: Block, functions: range) -> tuple[npt.NDArray[np.int64], Reals]:
         """Return the slots of vectors, modulo 2^32, and where in the slots they are, 0 to 1."""
@@ -206,6 +160,59 @@ class PStable(VectorFamily):
             self.dimension, max(-(-end // _AT_ONCE), 1) * _AT_ONCE, seed, self.p
         )
         return lines[first:end], starts[first:end], shifts[first:end]
+
+
+@dataclass(frozen=True)
+class SlotLaw(Law):
+    """The law of random projections cut into slots; distances have the radius as unit."""
+
+    is_distance: ClassVar[bool] = True
+
+    radius: float
+    p: int
+    slot: float
+
+    @property
+    def measure(self) -> str:  # type: ignore[override]  # of two
+        """The distance."""
+        return f"L{self.p} distance"
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """0 and 100 radii, up to which distances are estimated."""
+        return 0.0, _MOST_RADII * self.radius
+
+    @property
+    def background(self) -> float:
+        """4 radii: how far unrelated vectors are from each other should be measured and given to `plan`."""
+        return _BACKGROUND * self.radius
+
+    def collision(self, similarity: float) -> float:
+        """Return the probability that two vectors at a distance are in the same slot.
+
+        Datar and others, section 3.2.
+        """
+        similarity = check_number(similarity, 0, math.inf, self.measure)
+        if similarity == 0:
+            return 1.0
+        ratio = self.slot * self.radius / similarity
+        if ratio == 0:
+            return 0.0
+        if self.p == 2:
+            rest = math.sqrt(2 / math.pi) / ratio * -math.expm1(-ratio * ratio / 2)
+            return max(1 - math.erfc(ratio / math.sqrt(2)) - rest, 0.0)
+        return max(
+            2 * math.atan(ratio) / math.pi - math.log1p(ratio * ratio) / (math.pi * ratio), 0.0
+        )
+
+    def band_collision(self, similarity: float, rows: int, probes: int = 1) -> float:
+        """Return the probability that a band agrees with one of several probes."""
+        for value, name in ((rows, "rows"), (probes, "probes")):
+            check_whole(value, 1, MOST_VALUES, name)
+        similarity = check_number(similarity, 0, math.inf, self.measure)
+        if probes == 1 or similarity == 0:
+            return self.collision(similarity) ** rows
+        return _met(similarity / (self.slot * self.radius), self.p, rows, probes)
 
 
 def _settle(sums: Reals, unsure: Flags, vectors: Reals, lines: Reals, starts: Reals) -> None:

@@ -5,11 +5,12 @@ import math
 
 import numpy as np
 import pytest
+from checked_hasher import check_hasher
 from laws import agrees_with, bits_that_differ, documents, edited_copies
 
 from fpstore import InputError, MinHash, SimHash
-from fpstore.families import GivenSketches, MinHashFamily, SimMinHash, as_family, from_description
-from fpstore.lsh.check import check_family
+from fpstore.hashing import GivenSketches, SimMinHash, from_description
+from fpstore.hashing.registry import sketcher
 from fpstore.lsh.plan import plan, recall_at
 
 
@@ -35,116 +36,113 @@ MINIMA = minima_of(SETS)
 
 
 def test_given_sketches_do_what_an_index_relies_on():
-    family = GivenSketches(count=128)
-    laws = check_family(family, list(MINIMA))
+    hasher = GivenSketches(count=128)
+    laws = check_hasher(hasher, list(MINIMA))
     exact = np.mean(
         [len({*a} & {*b}) / len({*a} | {*b}) for i, a in enumerate(SETS) for b in SETS[:i]]
     )
     assert np.average(
         [law.similarity for law in laws], weights=[law.pairs for law in laws]
     ) == pytest.approx(exact, abs=0.06)
-    assert from_description(json.loads(json.dumps(family.describe()))) == family
+    assert from_description(json.loads(json.dumps(hasher.describe()))) == hasher
 
 
 @pytest.mark.parametrize("count", [8, 100, 128, 224, 256, 500])
 def test_the_signature_has_a_bit_of_each_value_up_to_224(count):
-    family = GivenSketches(count=count)
+    hasher = GivenSketches(count=count)
     minima = np.random.default_rng(2).integers(0, 2**32, (3, count), np.uint64)
-    assert family.width == min(count // 8 * 8, 224)
-    assert family.signatures(minima).shape == (3, family.width // 8)
+    assert hasher.signature_bits == min(count // 8 * 8, 224)
+    assert hasher.signatures(minima).shape == (3, hasher.signature_bits // 8)
     changed = minima.copy()
-    changed[:, : count - family.width] += np.uint64(1)
-    assert (family.signatures(changed) == family.signatures(minima)).all()
+    changed[:, : count - hasher.signature_bits] += np.uint64(1)
+    assert (hasher.signatures(changed) == hasher.signatures(minima)).all()
     changed = minima + np.uint64(1)
     assert (
-        0.2 < bits_that_differ(family.signatures(changed), family.signatures(minima)).mean() < 0.8
+        0.2 < bits_that_differ(hasher.signatures(changed), hasher.signatures(minima)).mean() < 0.8
     )
 
 
 def test_types_of_other_packages_are_the_same():
     """Datasketch has arrays of uint32 or uint64, rensa lists of int."""
-    family = GivenSketches(count=128)
+    hasher = GivenSketches(count=128)
     for same in (
         MINIMA.astype(np.uint32),
         MINIMA.tolist(),
         [list(map(int, row)) for row in MINIMA],
         list(MINIMA.astype(np.uint32)),
     ):
-        assert (family.sketches(same, 40) == family.sketches(MINIMA, 40)).all()
-        assert (family.signatures(same) == family.signatures(MINIMA)).all()
+        assert (hasher.sketches(same, 40) == hasher.sketches(MINIMA, 40)).all()
+        assert (hasher.signatures(same) == hasher.signatures(MINIMA)).all()
 
 
 def test_empty_sets_are_unknown():
-    family = GivenSketches(count=128)
+    hasher = GivenSketches(count=128)
     for most in (2**32 - 1, 2**64 - 1):
         rows = np.concatenate([MINIMA[:1], np.full((1, 128), most, np.uint64)])
-        (found,) = family.sketched(rows, 8)
+        (found,) = hasher.sketched(rows, 8)
         assert found.known.tolist() == [True, False]
         with pytest.raises(InputError, match=r"item 1: .* has no content"):
-            family.sketches(rows, 8)
+            hasher.sketches(rows, 8)
 
 
 def test_values_that_serve_keys_and_signature_find_no_less_than_told():
     """Of 64 values, 40 make keys and all the signature."""
-    family, pairs = GivenSketches(count=64), 1500
-    found = plan(10**6, family, 0.7, 0.8)
+    hasher, pairs = GivenSketches(count=64), 1500
+    found = plan(10**6, hasher, 0.7, 0.8)
     assert found.bands * found.rows > 8
     numbers = np.random.default_rng(3)
     equal = numbers.random((pairs, 64)) < 0.7
     a = numbers.integers(0, 2**32, (pairs, 64), np.uint64)
     b = np.where(equal, a, numbers.integers(0, 2**32, (pairs, 64), np.uint64))
-    left, right = (next(family.sketched(rows, found.bands * found.rows)) for rows in (a, b))
+    left, right = (next(hasher.sketched(rows, found.bands * found.rows)) for rows in (a, b))
     agree = (left.sketches == right.sketches).reshape(pairs, found.bands, found.rows).all(2).any(1)
     near = np.bitwise_count(left.signatures ^ right.signatures).sum(1) <= found.radius
-    told = recall_at(found, family, 0.7)
+    told = recall_at(found, hasher, 0.7)
     assert (agree & near).mean() > told - 5 * math.sqrt(told * (1 - told) / pairs)
 
 
 @pytest.mark.parametrize("minhash", [MinHash(size=2), MinHash(shingle="chars", size=5, seed=9)])
 def test_sim_min_hash_has_the_keys_of_minhash_and_the_bits_of_simhash(minhash):
-    family, texts = SimMinHash(fingerprinter=minhash), documents()[:20]
-    (found,) = family.sketched(texts, 20)
-    assert (found.sketches == as_family(minhash).sketches(texts, 20)).all()
+    hasher, texts = SimMinHash(**minhash.parameters), documents()[:20]
+    (found,) = hasher.sketched(texts, 20)
+    assert (found.sketches == minhash.sketches(texts, 20)).all()
     alike = SimHash(
         size=minhash.size, shingle=minhash.shingle, seed=minhash.seed, weighting="set", width=256
     )
     assert (found.signatures == alike.fingerprints(texts)[:, :28]).all()
-    assert from_description(json.loads(json.dumps(family.describe()))) == family
+    assert from_description(json.loads(json.dumps(hasher.describe()))) == hasher
 
 
 def test_sim_min_hash_obeys_its_law_on_sets_of_equal_size_and_is_nearer_on_others():
-    family = SimMinHash(fingerprinter=MinHash())
+    hasher = SimMinHash()
     sets = [[f"{pair}-{i}" for i in range(200)] for pair in range(100)]
     for common, size in ((180, 200), (100, 200)):
         others = [
             [*some[:common], *(f"{feature}'" for feature in some[common:size])] for some in sets
         ]
-        told = family.differing(common / (400 - common))
+        told = hasher.law.differing(common / (400 - common))
         agrees_with(
-            bits_that_differ(family.signatures(sets), family.signatures(others)), [told] * 100, 224
+            bits_that_differ(hasher.signatures(sets), hasher.signatures(others)), [told] * 100, 224
         )
     halves = [some[:100] for some in sets]
     assert (
-        bits_that_differ(family.signatures(sets), family.signatures(halves)).mean()
-        < family.differing(0.5) - 0.02
+        bits_that_differ(hasher.signatures(sets), hasher.signatures(halves)).mean()
+        < hasher.law.differing(0.5) - 0.02
     )
 
 
 def test_sim_min_hash_is_checked_on_real_texts():
     texts, copies = edited_copies(documents()[:16])
-    laws = check_family(SimMinHash(fingerprinter=MinHash(size=1)), [*texts, *copies])
+    laws = check_hasher(SimMinHash(size=1), [*texts, *copies])
     assert laws[-1].similarity > 0.2
 
 
 def test_the_signature_of_minhash_tells_sets_apart_better():
-    """The page of families says so.
+    """The page of hashers says so.
 
     At the same share of found pairs at 0.8, fewer pairs of 0.7 come near.
     """
-    found = {
-        kind.name: plan(10**6, kind(fingerprinter=MinHash()), 0.8)
-        for kind in (MinHashFamily, SimMinHash)
-    }
+    found = {kind.name: plan(10**6, kind(), 0.8) for kind in (MinHash, SimMinHash)}
     told = {name: dict(form.recalls)[0.7] for name, form in found.items()}
     assert told["minhash"] < told["sim-min-hash"]
 
@@ -159,7 +157,7 @@ def test_the_signature_of_minhash_tells_sets_apart_better():
         ),
         (
             lambda: GivenSketches(count=64).sketches(MINIMA, 8),
-            r"item 0: has shape \(128,\), and the family is for sketches of 64",
+            r"item 0: has shape \(128,\), and the hasher is for sketches of 64",
         ),
         (
             lambda: GivenSketches(count=128).sketches([MINIMA[0], MINIMA[1, :50]], 8),
@@ -179,9 +177,8 @@ def test_the_signature_of_minhash_tells_sets_apart_better():
             "expected an iterable of sketches, got str",
         ),
         (lambda: plan(10**9, GivenSketches(count=16), 0.5), "no number of bands up to 256"),
-        (lambda: SimMinHash(fingerprinter=MinHash(weighting="count")), "must be a MinHash of sets"),
-        (lambda: SimMinHash(fingerprinter=SimHash()), "must be a MinHash"),
-        (lambda: as_family(SimHash()), "take SimMinHash"),
+        (lambda: SimMinHash(weighting="count"), "a SimMinHash is of sets"),
+        (lambda: sketcher(SimHash()), "or SimMinHash$"),
     ],
 )
 def test_wrong_input_is_one_line(make, message):

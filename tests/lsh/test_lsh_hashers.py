@@ -9,7 +9,7 @@ import rensa
 from vector_pairs import pairs_at, pairs_of_bits, pairs_of_integers, pairs_with_cosine
 
 import fpstore
-from fpstore.families import BitSampling, GivenSketches, PStable, RandomHyperplanes, UnarySampling
+from fpstore.hashing import BitSample, GivenSketches, HyperplaneHash, PStable, Unary
 from fpstore.lsh.plan import plan, recall_at
 
 N = 400
@@ -24,10 +24,10 @@ def given_pairs(similarity):
 
 
 @pytest.mark.parametrize(
-    ("family", "threshold", "pairs", "options"),
+    ("hasher", "threshold", "pairs", "options"),
     [
-        (RandomHyperplanes(dimension=64), 0.85, pairs_with_cosine(0.85, N), {}),
-        (RandomHyperplanes(dimension=64), 0.85, pairs_with_cosine(0.85, N), {"probes": 8}),
+        (HyperplaneHash(dimension=64), 0.85, pairs_with_cosine(0.85, N), {}),
+        (HyperplaneHash(dimension=64), 0.85, pairs_with_cosine(0.85, N), {"probes": 8}),
         (PStable(dimension=64, radius=2.0), 2.0, pairs_at(2.0, N), {"background": 20.0}),
         (
             PStable(dimension=64, radius=2.0),
@@ -35,16 +35,16 @@ def given_pairs(similarity):
             pairs_at(2.0, N),
             {"background": 20.0, "probes": 6},
         ),
-        (BitSampling(dimension=512), 60, pairs_of_bits(60, N), {}),
-        (UnarySampling(dimension=32, low=0, high=255), 400, pairs_of_integers(400, N), {}),
+        (BitSample(dimension=512), 60, pairs_of_bits(60, N), {}),
+        (Unary(dimension=32, low=0, high=255), 400, pairs_of_integers(400, N), {}),
         (GivenSketches(count=128), 0.7, given_pairs(0.7), {}),
     ],
 )
-def test_an_index_finds_what_its_plan_says(tmp_path, family, threshold, pairs, options):
+def test_an_index_finds_what_its_plan_says(tmp_path, hasher, threshold, pairs, options):
     stored, asked = pairs
-    form = plan(10**5, family, threshold, 0.9, **options)
+    form = plan(10**5, hasher, threshold, 0.9, **options)
     with fpstore.lsh.build(
-        tmp_path / "index.lsh", stored, np.arange(N), family=family, plan=form
+        tmp_path / "index.lsh", stored, np.arange(N), hasher=hasher, plan=form
     ) as index:
         found = index.probe_many(asked)
         matches = [
@@ -53,13 +53,13 @@ def test_an_index_finds_what_its_plan_says(tmp_path, family, threshold, pairs, o
         ]
     share, told = (
         np.mean([match is not None for match in matches]),
-        recall_at(form, family, threshold),
+        recall_at(form, hasher, threshold),
     )
     assert told >= 0.9
     least = told - 5 * math.sqrt(told * (1 - told) / N) - 0.01
     assert share > least
     # whose keys and signatures have values in common, and find more
-    if not isinstance(family, GivenSketches):
+    if not isinstance(hasher, GivenSketches):
         assert share < 2 * told - least
     near = [match.similarity for match in matches if match is not None]
     assert np.mean(near) == pytest.approx(threshold, rel=0.15)
@@ -86,7 +86,7 @@ def test_arrays_of_datasketch_and_rensa_are_indexed(tmp_path):
             tmp_path / f"{name}.lsh",
             stored,
             np.arange(40),
-            family=GivenSketches(count=128),
+            hasher=GivenSketches(count=128),
             threshold=0.7,
         )
         with index:

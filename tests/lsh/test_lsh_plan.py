@@ -7,27 +7,26 @@ import pytest
 from laws import bits_that_differ
 
 from fpstore import InputError, MinHash
-from fpstore.families import as_family
 from fpstore.hashing.binomial import binomial_cdf
 from fpstore.lsh.plan import LshPlan, plan, recall_at, sized
 
-FAMILY = as_family(MinHash(size=5))
+HASHER = MinHash(size=5)
 
 
 @pytest.mark.parametrize("n", [1, 1000, 10**6, 10**9])
 @pytest.mark.parametrize(("threshold", "recall"), [(0.75, 0.9), (0.8, 0.95), (0.9, 0.99)])
 def test_a_plan_is_the_smallest_that_suffices(n, threshold, recall):
-    found = plan(n, FAMILY, threshold, recall)
-    assert recall <= recall_at(found, FAMILY, threshold) < 1
+    found = plan(n, HASHER, threshold, recall)
+    assert recall <= recall_at(found, HASHER, threshold) < 1
     smaller = LshPlan(**{**vars(found), "radius": found.radius - 1})
-    assert recall_at(smaller, FAMILY, threshold) < recall
+    assert recall_at(smaller, HASHER, threshold) < recall
     assert found.false_candidates <= 32
 
     needed = recall / (1 - (1 - recall) / 10)
     for bands, rows in itertools.product(range(1, found.bands + 1), range(1, 60)):
         by_keys = 1 - (1 - threshold**rows) ** bands
         enough = (
-            n * bands * FAMILY.background**rows + bands * n * bands / 2**found.key_bits <= 32
+            n * bands * HASHER.law.background**rows + bands * n * bands / 2**found.key_bits <= 32
             and by_keys >= needed
         )
         assert not enough or (bands == found.bands and rows <= found.rows)
@@ -42,7 +41,7 @@ def test_the_form_of_keys_and_numbers():
         (1 << 31, 32),
         (1 << 32, 32),
     ):
-        found = plan(n, FAMILY, 0.9)
+        found = plan(n, HASHER, 0.9)
         assert found.number_bits == numbers
         assert found.key_bits == min(
             64 - numbers, (n - 1).bit_length() + 8 + (found.bands - 1).bit_length()
@@ -50,7 +49,7 @@ def test_the_form_of_keys_and_numbers():
 
 
 def test_another_size_keeps_bands_and_radius():
-    small = plan(1000, FAMILY, 0.8)
+    small = plan(1000, HASHER, 0.8)
     large = sized(small, 10**8)
     assert (large.bands, large.rows, large.radius, large.recalls) == (
         small.bands,
@@ -66,23 +65,23 @@ def test_another_size_keeps_bands_and_radius():
 
 @pytest.mark.parametrize(("threshold", "similarity"), [(0.6, 0.6), (0.8, 0.7), (0.8, 0.8)])
 def test_the_recall_that_a_plan_tells_is_measured_on_sets(threshold, similarity):
-    found = plan(10**6, FAMILY, threshold, 0.9)
+    found = plan(10**6, HASHER, threshold, 0.9)
     pairs, common, size = 700, round(120 * 2 * similarity / (1 + similarity)), 120
     sets = [[f"{pair}-{i}" for i in range(2 * size - common)] for pair in range(pairs)]
     (a,), (b,) = (
-        list(FAMILY.sketched(some, found.bands * found.rows))
+        list(HASHER.sketched(some, found.bands * found.rows))
         for some in ([s[:size] for s in sets], [s[size - common :] for s in sets])
     )
     agree = (a.sketches == b.sketches).reshape(pairs, found.bands, found.rows).all(2).any(1)
     share = (
         agree & (bits_that_differ(a.signatures, b.signatures) * 224 <= found.radius + 0.5)
     ).mean()
-    told = recall_at(found, FAMILY, common / (2 * size - common))
+    told = recall_at(found, HASHER, common / (2 * size - common))
     assert abs(share - told) < 5 * np.sqrt(told * (1 - told) / pairs)
 
 
 def test_the_table_has_what_it_tells():
-    text = str(plan(10**9, FAMILY, 0.8))
+    text = str(plan(10**9, HASHER, 0.8))
     assert "8 x 5" in text
     assert text.splitlines()[-1].split() == ["recall", "0.000", "0.019", "0.443", "0.953", "0.999"]
     assert binomial_cdf(34, 224, 0.1) * (1 - (1 - 0.8**5) ** 8) == pytest.approx(0.953, abs=5e-4)
@@ -91,19 +90,19 @@ def test_the_table_has_what_it_tells():
 @pytest.mark.parametrize(
     ("arguments", "named", "message"),
     [
-        ((0, FAMILY, 0.8), {}, "n must be a whole number from 1"),
-        ((2**32 + 1, FAMILY, 0.8), {}, "n must be a whole number from 1"),
-        ((10, MinHash, 0.8), {}, "expected a family"),
-        ((10, FAMILY, 1.1), {}, "threshold must be a Jaccard similarity, from 0 to 1"),
-        ((10, FAMILY, "0.8"), {}, "threshold must be a Jaccard similarity"),
-        ((10, FAMILY, 0.8, 1), {}, "recall must be a number between 0 and 1"),
-        ((10, FAMILY, 0.8), {"background": -1}, "background must be a Jaccard similarity"),
-        ((10, FAMILY, 0.8), {"background": 0.8}, "no nearer than the one of unrelated items, 0.8"),
-        ((10, FAMILY, 0.8), {"candidates": 0}, "candidates must be a positive number"),
-        ((10, FAMILY, 0.8), {"probes": 0}, "probes must be a whole number from 1 to 1024"),
-        ((10, FAMILY, 0.8), {"probes": 2}, "the family minhash has no further probes"),
+        ((0, HASHER, 0.8), {}, "n must be a whole number from 1"),
+        ((2**32 + 1, HASHER, 0.8), {}, "n must be a whole number from 1"),
+        ((10, MinHash, 0.8), {}, "expected a hasher"),
+        ((10, HASHER, 1.1), {}, "threshold must be a Jaccard similarity, from 0 to 1"),
+        ((10, HASHER, "0.8"), {}, "threshold must be a Jaccard similarity"),
+        ((10, HASHER, 0.8, 1), {}, "recall must be a number between 0 and 1"),
+        ((10, HASHER, 0.8), {"background": -1}, "background must be a Jaccard similarity"),
+        ((10, HASHER, 0.8), {"background": 0.8}, "no nearer than the one of unrelated items, 0.8"),
+        ((10, HASHER, 0.8), {"candidates": 0}, "candidates must be a positive number"),
+        ((10, HASHER, 0.8), {"probes": 0}, "probes must be a whole number from 1 to 1024"),
+        ((10, HASHER, 0.8), {"probes": 2}, "the hasher minhash has no further probes"),
         (
-            (10**9, FAMILY, 0.5),
+            (10**9, HASHER, 0.5),
             {},
             (
                 "no number of bands up to 256 finds 0.95 of the pairs at a Jaccard similarity of 0.5 "
@@ -122,13 +121,13 @@ def test_the_advice_of_a_refusal_works():
     with pytest.raises(
         InputError, match=r"take recall=0\.37 or threshold=0\.707 or candidates=749$"
     ):
-        plan(10**9, FAMILY, 0.5)
-    assert plan(10**9, FAMILY, 0.5, 0.37).false_candidates <= 32
-    assert plan(10**9, FAMILY, 0.707).bands > 1
-    assert plan(10**9, FAMILY, 0.5, candidates=749).false_candidates > 700
+        plan(10**9, HASHER, 0.5)
+    assert plan(10**9, HASHER, 0.5, 0.37).false_candidates <= 32
+    assert plan(10**9, HASHER, 0.707).bands > 1
+    assert plan(10**9, HASHER, 0.5, candidates=749).false_candidates > 700
     for arguments in ((0.5, 0.38), (0.706,)):
         with pytest.raises(InputError):
-            plan(10**9, FAMILY, *arguments)
+            plan(10**9, HASHER, *arguments)
 
 
 @pytest.mark.parametrize(

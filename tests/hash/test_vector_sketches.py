@@ -2,26 +2,23 @@
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from checked_hasher import check_hasher
 from laws import agrees_with, bits_that_differ
 from vector_pairs import RANDOM, pairs_at, pairs_of_bits, pairs_of_integers, pairs_with_cosine
 
 from fpstore import BitSample, HyperplaneHash, InputError, Unary
-from fpstore.families import (
-    BitSampling,
+from fpstore.hashing import (
     PStable,
-    RandomHyperplanes,
     RandomProjection,
-    UnarySampling,
-    as_family,
     from_description,
 )
-from fpstore.families.probing import probing_sequence
 from fpstore.hashing.hyperplanes import weights
-from fpstore.lsh.check import check_family
+from fpstore.hashing.probing import probing_sequence
 from fpstore.lsh.plan import _Request, plan, recall_at
 
 
@@ -31,7 +28,7 @@ def of_seeds(kind, **parameters):
 
 LAWS = [
     *(
-        (of_seeds(RandomHyperplanes, dimension=64), cosine, pairs_with_cosine(cosine, 30))
+        (of_seeds(HyperplaneHash, dimension=64), cosine, pairs_with_cosine(cosine, 30))
         for cosine in (0.95, 0.7, 0.2)
     ),
     *(
@@ -43,12 +40,12 @@ LAWS = [
         for ratio in (1, 2, 5)
     ),
     *(
-        (of_seeds(BitSampling, dimension=512), distance, pairs_of_bits(distance, 30))
+        (of_seeds(BitSample, dimension=512), distance, pairs_of_bits(distance, 30))
         for distance in (16, 64, 200)
     ),
     *(
         (
-            of_seeds(UnarySampling, dimension=32, low=0, high=255),
+            of_seeds(Unary, dimension=32, low=0, high=255),
             distance,
             pairs_of_integers(distance, 30),
         )
@@ -58,20 +55,20 @@ LAWS = [
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("families", "value", "pairs"), LAWS)
-def test_values_and_bits_obey_the_law(families, value, pairs):
-    family = families[0]
-    exact = np.array([family.similarities(a, [b])[0] for a, b in zip(*pairs, strict=True)])
-    if not isinstance(family, UnarySampling):  # some integers are cut
+@pytest.mark.parametrize(("hashers", "value", "pairs"), LAWS)
+def test_values_and_bits_obey_the_law(hashers, value, pairs):
+    hasher = hashers[0]
+    exact = np.array([hasher.similarities(a, [b])[0] for a, b in zip(*pairs, strict=True)])
+    if not isinstance(hasher, Unary):  # some integers are cut
         assert exact == pytest.approx(value, rel=1e-6)
     agreed, differed = [], []
-    for one in families:
+    for one in hashers:
         (a, b) = (next(one.sketched(rows, 256)) for rows in pairs)
         agreed.append((a.sketches == b.sketches).mean())
         differed.append(bits_that_differ(a.signatures, b.signatures).mean())
     for shares, law in (
-        (agreed, [family.collision(x) for x in exact]),
-        (differed, [family.differing(x) for x in exact]),
+        (agreed, [hasher.law.collision(x) for x in exact]),
+        (differed, [hasher.law.differing(x) for x in exact]),
     ):
         error = np.std(shares, ddof=1) / math.sqrt(len(shares))  # of seeds, which are independent
         assert abs(np.mean(shares) - np.mean(law)) < 5 * error + 1e-3, (
@@ -84,33 +81,33 @@ def test_values_and_bits_obey_the_law(families, value, pairs):
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
-    ("family", "value", "pairs"),
+    ("hasher", "value", "pairs"),
     [
-        (RandomHyperplanes(dimension=64), 0.9, pairs_with_cosine(0.9, 60)),
+        (HyperplaneHash(dimension=64), 0.9, pairs_with_cosine(0.9, 60)),
         (PStable(dimension=64, radius=1.0), 1.2, pairs_at(1.2, 60)),
         (PStable(dimension=64, radius=1.0, p=1), 0.5, pairs_at(0.5, 60, p=1)),
     ],
 )
 @pytest.mark.parametrize(("rows", "count"), [(6, 1), (6, 5), (10, 24)])
-def test_probes_meet_near_vectors_as_often_as_told(family, value, pairs, rows, count):
+def test_probes_meet_near_vectors_as_often_as_told(hasher, value, pairs, rows, count):
     bands = 120
-    probed = np.stack([family.probes(vector, bands, rows, count) for vector in pairs[0]])
+    probed = np.stack([hasher.probes(vector, bands, rows, count) for vector in pairs[0]])
     assert probed.shape == (60, bands, count, rows)
     assert (
-        probed[:, :, 0] == family.sketches(pairs[0], bands * rows).reshape(60, bands, rows)
+        probed[:, :, 0] == hasher.sketches(pairs[0], bands * rows).reshape(60, bands, rows)
     ).all()
-    near = family.sketches(pairs[1], bands * rows).reshape(60, bands, 1, rows)
+    near = hasher.sketches(pairs[1], bands * rows).reshape(60, bands, 1, rows)
     met = (probed == near).all(-1).any(-1).mean(0)  # of each band: bands are independent
-    told = family.band_collision(value, rows, count)
+    told = hasher.law.band_collision(value, rows, count)
     assert abs(met.mean() - told) < 5 * met.std(ddof=1) / math.sqrt(bands) + 0.01
-    assert count == 1 or told > 1.5 * family.band_collision(value, rows)
+    assert count == 1 or told > 1.5 * hasher.law.band_collision(value, rows)
 
 
 @pytest.mark.parametrize(
-    ("family", "values"), [(RandomHyperplanes(dimension=3), 4), (PStable(dimension=3, radius=1), 9)]
+    ("hasher", "values"), [(HyperplaneHash(dimension=3), 4), (PStable(dimension=3, radius=1), 9)]
 )
-def test_probes_come_again_where_a_band_has_few_values(family, values):
-    found = family.probes([1, 2, 3], 4, 2, 20)
+def test_probes_come_again_where_a_band_has_few_values(hasher, values):
+    found = hasher.probes([1, 2, 3], 4, 2, 20)
     assert found.shape == (4, 20, 2)
     for band in found:
         assert len(np.unique(band, axis=0)) == values
@@ -130,13 +127,13 @@ def test_the_probing_sequence_is_that_of_all_sets_sorted():
 
 @pytest.mark.full
 def test_probes_need_fewer_bands():
-    family = PStable(dimension=96, radius=4.4)
-    one, eight = (plan(200_000, family, 4.4, background=13.0, probes=probes) for probes in (1, 8))
+    hasher = PStable(dimension=96, radius=4.4)
+    one, eight = (plan(200_000, hasher, 4.4, background=13.0, probes=probes) for probes in (1, 8))
     assert eight.bands < one.bands / 3
-    assert recall_at(eight, family, 4.4) >= 0.95
+    assert recall_at(eight, hasher, 4.4) >= 0.95
     assert "8 probes each" in str(eight)
     with pytest.raises(InputError, match=r"or more probes$"):
-        plan(10**9, family, 4.4, background=6.0)
+        plan(10**9, hasher, 4.4, background=6.0)
 
 
 def test_the_parameter_rule_of_e2lsh():
@@ -147,13 +144,13 @@ def test_the_parameter_rule_of_e2lsh():
     Where pairs of m halves make the functions, L = m (m - 1) / 2: of k = 20 and delta = 0.1, m = 35
     and L = 595.
     """
-    family, delta = PStable(dimension=784, radius=0.6), 0.1
-    near = family.collision(0.6)
+    hasher, delta = PStable(dimension=784, radius=0.6), 0.1
+    near = hasher.law.collision(0.6)
     assert near == pytest.approx(
         1 - math.erfc(4 / math.sqrt(2)) - 2 / (math.sqrt(2 * math.pi) * 4) * (1 - math.exp(-8))
     )
     assert round(near, 4) == 0.8005
-    request = _Request(1, family, 0.6, 2.4, math.inf, 1)
+    request = _Request(1, hasher, 0.6, 2.4, math.inf, 1)
     told = {bands.rows: bands.number for bands in request.bands_for(1 - delta)}
     for rows, number in told.items():
         assert number == math.ceil(math.log(delta) / math.log(1 - near**rows))
@@ -170,10 +167,10 @@ def test_hyperplane_values_are_the_bits_of_fingerprints():
     bits = np.unpackbits(
         HyperplaneHash(dimension=32, width=256, seed=3).fingerprints(vectors), axis=1
     )
-    family = RandomHyperplanes(dimension=32, seed=3)
-    assert (family.sketches(vectors, 256) == bits).all()
-    assert (family.sketches(vectors.astype(np.float64) * 1e-30, 500)[:, :256] == bits).all()
-    assert not np.array_equal(np.unpackbits(family.signatures(vectors), axis=1), bits[:, :224])
+    hasher = HyperplaneHash(dimension=32, width=32, seed=3)
+    assert (hasher.sketches(vectors, 256) == bits).all()
+    assert (hasher.sketches(vectors.astype(np.float64) * 1e-30, 500)[:, :256] == bits).all()
+    assert not np.array_equal(np.unpackbits(hasher.signatures(vectors), axis=1), bits[:, :224])
 
 
 @pytest.mark.parametrize("p", [1, 2])
@@ -182,15 +179,15 @@ def test_slots_on_bounds_do_not_depend_on_the_batch(p):
 
     Their sums are settled exactly.
     """
-    family = PStable(dimension=8, radius=1.0, slot=1.0, p=p)
-    lines, starts, shifts = family._lines(range(4))
+    hasher = PStable(dimension=8, radius=1.0, slot=1.0, p=p)
+    lines, starts, shifts = hasher._lines(range(4))
     vectors = RANDOM.normal(size=(40, 8))
     for row in range(40):  # onto a bound of line row % 4
         line = lines[row % 4]
         vectors[row] -= line * ((line @ vectors[row] + starts[row % 4]) % 1) / (line @ line)
-    alone = np.concatenate([family.sketches(vector[None], 4) for vector in vectors])
-    assert (family.sketches(vectors, 4) == alone).all()
-    assert (family.sketches(vectors, 300)[:, :4] == alone).all()
+    alone = np.concatenate([hasher.sketches(vector[None], 4) for vector in vectors])
+    assert (hasher.sketches(vectors, 4) == alone).all()
+    assert (hasher.sketches(vectors, 300)[:, :4] == alone).all()
     for row in range(40):
         products = vectors[row] * lines[row % 4]
         exact = sum(map(Fraction, products.tolist())) + Fraction(float(starts[row % 4]))
@@ -211,28 +208,28 @@ def test_lines_of_one_norm_are_cauchy():
 
 def test_bits_are_taken_packed_and_unpacked_alike():
     bits = RANDOM.random((20, 300)) < 0.5
-    family = BitSampling(dimension=300)
+    hasher = BitSample(dimension=300)
     for same in (np.packbits(bits, axis=1), bits.astype(np.int64), list(bits)):
-        assert (family.sketches(same, 100) == family.sketches(bits, 100)).all()
-        assert (family.signatures(same) == family.signatures(bits)).all()
-        assert family.similarities(same[0], same).tolist() == (bits[0] != bits).sum(1).tolist()
+        assert (hasher.sketches(same, 100) == hasher.sketches(bits, 100)).all()
+        assert (hasher.signatures(same) == hasher.signatures(bits)).all()
+        assert hasher.similarities(same[0], same).tolist() == (bits[0] != bits).sum(1).tolist()
     marked = np.packbits(bits, axis=1)
     marked[::2, -1] |= 0x0F  # behind the last bit
-    assert family.similarities(marked[0], marked).tolist() == (bits[0] != bits).sum(1).tolist()
+    assert hasher.similarities(marked[0], marked).tolist() == (bits[0] != bits).sum(1).tolist()
 
 
 def test_estimates_are_told_in_the_measure():
-    assert BitSampling(dimension=512).estimate([0, 56, 224]).tolist() == [0, 128, 512]
-    assert UnarySampling(dimension=4, low=0, high=16).estimate([112])[0] == 32
-    assert RandomHyperplanes(dimension=4).estimate([0, 112]) == pytest.approx([1, 0], abs=1e-12)
-    family = PStable(dimension=4, radius=2.5)
-    assert family.differing(family.estimate([40])[0]) == pytest.approx(40 / 224)
-    assert family.estimate([224])[0] == 250
+    assert BitSample(dimension=512).estimate([0, 56, 224]).tolist() == [0, 128, 512]
+    assert Unary(dimension=4, low=0, high=16).estimate([112])[0] == 32
+    assert HyperplaneHash(dimension=4).estimate([0, 112]) == pytest.approx([1, 0], abs=1e-12)
+    hasher = PStable(dimension=4, radius=2.5)
+    assert hasher.law.differing(hasher.estimate([40])[0]) == pytest.approx(40 / 224)
+    assert hasher.estimate([224])[0] == 250
 
 
 CHECKED = [
     (
-        RandomHyperplanes(dimension=64, seed=2),
+        HyperplaneHash(dimension=64, seed=2),
         np.concatenate(
             [one for cosine in (0.99, 0.9, 0.5) for one in pairs_with_cosine(cosine, 6)]
         ),
@@ -240,36 +237,38 @@ CHECKED = [
     (PStable(dimension=16, radius=3.0), np.cumsum(RANDOM.normal(size=(30, 16)), axis=0)),
     (PStable(dimension=16, radius=18.0, p=1), np.cumsum(RANDOM.normal(size=(30, 16)), axis=0)),
     (
-        BitSampling(dimension=512),
+        BitSample(dimension=512),
         np.concatenate([pairs_of_bits(distance, 1)[1] for distance in range(20)] * 2)[:20],
     ),
     (
-        UnarySampling(dimension=32, low=0, high=255),
+        Unary(dimension=32, low=0, high=255),
         np.clip(np.cumsum(RANDOM.integers(-9, 10, (20, 32)), axis=0) + 128, 0, 255),
     ),
 ]
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize(("family", "items"), CHECKED)
-def test_families_do_what_an_index_relies_on(family, items):
-    if isinstance(family, BitSampling):
+@pytest.mark.parametrize(("hasher", "items"), CHECKED)
+def test_hashers_of_vectors_do_what_an_index_relies_on(hasher, items):
+    if isinstance(hasher, BitSample):
         bits = np.cumsum(RANDOM.random((20, 512)) < 0.05, axis=0) & 1
         items = np.packbits(bits.astype(bool), axis=1)
-    assert len(check_family(family, list(items))) >= 4
-    assert from_description(json.loads(json.dumps(family.describe()))) == family
+    assert len(check_hasher(hasher, list(items))) >= 4
+    assert from_description(json.loads(json.dumps(hasher.describe()))) == hasher
 
 
-def test_fingerprinters_stand_for_families():
-    assert as_family(HyperplaneHash(dimension=9, width=128, seed=4)) == RandomHyperplanes(
-        dimension=9, seed=4
-    )
-    assert as_family(BitSample(dimension=512, width=64, seed=4)) == BitSampling(
-        dimension=512, seed=4
-    )
-    assert as_family(Unary(dimension=9, low=0, high=7, seed=4)) == UnarySampling(
-        dimension=9, low=0, high=7, seed=4
-    )
+@pytest.mark.parametrize(
+    ("hasher", "vectors"),
+    [
+        (HyperplaneHash(dimension=9, seed=4), RANDOM.normal(size=(5, 9))),
+        (BitSample(dimension=512, seed=4), RANDOM.random((5, 512)) < 0.5),
+        (Unary(dimension=9, low=0, high=7, seed=4), RANDOM.integers(0, 8, (5, 9))),
+    ],
+)
+def test_sketches_do_not_depend_on_the_width(hasher, vectors):
+    wide = replace(hasher, width=256)
+    assert (wide.sketches(vectors, 300) == hasher.sketches(vectors, 300)).all()
+    assert (wide.signatures(vectors) == hasher.signatures(vectors)).all()
 
 
 def test_a_projection_keeps_distances_and_angles():
@@ -297,27 +296,27 @@ VECTOR = [1.0, 2.0, 3.0]
     ("make", "message"),
     [
         (
-            lambda: RandomHyperplanes(dimension=3).sketches(VECTOR, 4),
+            lambda: HyperplaneHash(dimension=3).sketches(VECTOR, 4),
             "vector 0: not a vector of numbers",
         ),
         (
-            lambda: RandomHyperplanes(dimension=3).sketches(np.array(VECTOR), 4),
+            lambda: HyperplaneHash(dimension=3).sketches(np.array(VECTOR), 4),
             "wrap a single vector in a list",
         ),
         (
-            lambda: RandomHyperplanes(dimension=3).sketches([VECTOR, VECTOR[:2]], 4),
+            lambda: HyperplaneHash(dimension=3).sketches([VECTOR, VECTOR[:2]], 4),
             "vector 1: has 2 components, and the fingerprinter",
         ),
         (
-            lambda: RandomHyperplanes(dimension=3).sketches([VECTOR, [0, 0, 0]], 4),
+            lambda: HyperplaneHash(dimension=3).sketches([VECTOR, [0, 0, 0]], 4),
             "item 1: all components of the vector are 0",
         ),
         (
-            lambda: RandomHyperplanes(dimension=3).probes([0, 0, 0], 2, 2, 2),
+            lambda: HyperplaneHash(dimension=3).probes([0, 0, 0], 2, 2, 2),
             "all components of the vector are 0",
         ),
         (
-            lambda: RandomHyperplanes(dimension=3).signatures([[1, 2, math.nan]]),
+            lambda: HyperplaneHash(dimension=3).signatures([[1, 2, math.nan]]),
             "vector 0: component 2 is nan",
         ),
         (
@@ -339,27 +338,27 @@ VECTOR = [1.0, 2.0, 3.0]
         (lambda: PStable(dimension=0, radius=1), "dimension must be a whole number"),
         (lambda: PStable(dimension=3, radius=1, slot=0), "slot must be a number"),
         (
-            lambda: PStable(dimension=3, radius=1).check_measure(-1, "threshold"),
+            lambda: PStable(dimension=3, radius=1).law.check_measure(-1, "threshold"),
             "must be an L2 distance, from 0 to 100",
         ),
-        (lambda: BitSampling(dimension=128), "dimension must be a whole number from 256"),
+        (lambda: BitSample(dimension=63), "dimension must be a whole number from 64"),
         (
-            lambda: BitSampling(dimension=256).sketches(np.zeros((2, 33), np.uint8), 4),
+            lambda: BitSample(dimension=256).sketches(np.zeros((2, 33), np.uint8), 4),
             "vector 0: 33 numbers of type uint8",
         ),
         (
-            lambda: BitSampling(dimension=256).sketches(np.full((1, 256), 2), 4),
+            lambda: BitSample(dimension=256).sketches(np.full((1, 256), 2), 4),
             "vector 0: component 0 is 2: bits are 0 or 1",
         ),
         (
-            lambda: UnarySampling(dimension=2, low=0, high=9).sketches([[1, 10]], 4),
+            lambda: Unary(dimension=2, low=0, high=9).sketches([[1, 10]], 4),
             "component 1 is 10, out of the range from 0 to 9",
         ),
         (
-            lambda: UnarySampling(dimension=2, low=0, high=9).sketches([[1, 1.5]], 4),
+            lambda: Unary(dimension=2, low=0, high=9).sketches([[1, 1.5]], 4),
             "unary codes are of integers",
         ),
-        (lambda: UnarySampling(dimension=2, low=9, high=9), "high must be a whole number"),
+        (lambda: Unary(dimension=2, low=9, high=9), "high must be a whole number"),
         (lambda: RandomProjection(dimension=3, to=4), "to must be a whole number from 1 to 3"),
         (
             lambda: RandomProjection(dimension=3, to=2)([[1, 2, math.nan]]),

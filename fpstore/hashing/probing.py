@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.families.base import Reals
+from fpstore.hashing.law import Reals
 
 Choices = npt.NDArray[np.int8]
 _SAMPLES = 1024  # over which probabilities are averaged

@@ -1,4 +1,4 @@
-"""Sketches of MinHash: values come from functions of their own, in one reading, and obey the law; wrong input is refused."""
+"""Sketches of MinHash: functions of their own, in one reading, and as the law says."""
 
 import itertools
 import json
@@ -18,7 +18,7 @@ TEXTS = documents()
 @pytest.mark.parametrize(
     "minhash", [MinHash(), MinHash(size=5, width=64, seed=7), MinHash(size=2, weighting="count")]
 )
-def test_one_reading_gives_what_two_give_and_the_signature_is_the_beginning_of_the_fingerprint(
+def test_a_signature_is_the_beginning_of_the_wide_fingerprint(
     minhash,
 ):
     hasher, texts = minhash, TEXTS[:20]
@@ -34,7 +34,7 @@ def test_one_reading_gives_what_two_give_and_the_signature_is_the_beginning_of_t
     "minhash",
     [MinHash(size=2), MinHash(size=2, weighting="count"), MinHash(shingle="chars", size=6)],
 )
-def test_values_agree_and_bits_differ_as_often_as_the_law_says_on_real_texts(minhash):
+def test_sketches_of_real_texts_obey_the_law(minhash):
     hasher = minhash
     texts, copies = edited_copies(TEXTS[:60])
     exact = np.array(

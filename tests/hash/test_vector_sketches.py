@@ -1,4 +1,4 @@
-"""Families of vectors: their laws, also with probes, E2LSH's rule, values that are exact, and wrong vectors."""
+"""Sketches of vectors: laws, also with probes, E2LSH's rule, exact values, wrong vectors."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Families in an index: what an index of each finds is what its plan says, also with probes and with arrays of other packages."""
+"""Hashers in an index: an index of each finds what its plan says."""
 
 import math
 

@@ -387,7 +387,7 @@ def opened_reference(
         yield None
     elif isinstance(against, Store):
         if adds:
-            against._changing()  # an error comes before the work
+            against.writer()  # an error comes before the work
         yield Reference(str(against.path), against, adds=adds)
     elif isinstance(against, (str, os.PathLike)) and is_openable(Path(against)):
         with open_store(against, "r+" if adds else "r") as store:

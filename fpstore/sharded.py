@@ -29,7 +29,7 @@ from fpstore.format.shards import (
 )
 from fpstore.query.sharded import ShardedSnapshot, bounds_of
 from fpstore.query.snapshot import Snapshot
-from fpstore.store import Store, snapshot_of
+from fpstore.store import Store, store_snapshot
 
 if TYPE_CHECKING:
     from fpstore.care.reports import Report
@@ -132,11 +132,13 @@ class ShardedStore(Store[Id]):
         self._closed = True
         self._shards.close()
 
-    def _changing(self) -> StoreWriter:
+    def writer(self) -> StoreWriter:
+        """Refuse: a sharded store is read-only."""
         self._check()
         raise ReadOnlyError(f"{self.path}: {READ_ONLY}", path=self.path)
 
-    def _snapshot(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
+        """Return the shards as they were when the store was opened."""
         self._check()
         return self._shards
 
@@ -212,7 +214,7 @@ def _combined(
             progress("combining", done, len(paths))
         with Store(path) as store:
             snapshot, facts = (
-                snapshot_of(store),
+                store_snapshot(store),
                 {name: getattr(store, name) for name in ("width", "radius", "fingerprinter")},
             )
             totals = snapshot.totals

@@ -40,6 +40,7 @@ from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, ch
 from fpstore.query.ids import IdLookup, Ids, checked_ids, fingerprints_of, is_one_id
 from fpstore.query.matches import MatchedIds, Matches, MatchList
 from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 from fpstore.query.tracker import Tracker
 
 # the others are imported where they are used: opening and probing a store need few modules
@@ -53,12 +54,15 @@ if TYPE_CHECKING:
 MOST_LIMIT = 2**63 - 1
 
 
-def snapshot_of(store: Store) -> Snapshot:
-    """Return the current snapshot of a store, which no later change affects.
+def store_snapshot(store: Store) -> StoreSnapshot:
+    """Return the current snapshot of one store, for modules of this package.
 
-    For other modules of this package.
+    InputError for a sharded store, whose snapshot has no tables of its own.
     """
-    return store._snapshot()
+    snapshot = store.snapshot()
+    if not isinstance(snapshot, StoreSnapshot):
+        raise InputError(f"{store.path}: is a sharded store: name one of its shards")
+    return snapshot
 
 
 class Store(Generic[Id]):
@@ -160,7 +164,10 @@ class Store(Generic[Id]):
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
 
-    def _changing(self) -> StoreWriter:
+    # For modules of this package
+
+    def writer(self) -> StoreWriter:
+        """Return what makes changes; ReadOnlyError if the store is open for reading."""
         self._check()
         if self._writer is None:
             raise ReadOnlyError(
@@ -171,7 +178,7 @@ class Store(Generic[Id]):
         self._writer.refuse_nested()
         return self._writer
 
-    def _snapshot(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """Return the store as it is now, which no later change affects."""
         if self._closed:
             self._check()
@@ -192,7 +199,7 @@ class Store(Generic[Id]):
     @property
     def design(self) -> Design:
         """The design of the tables: a :class:`fpstore.Design`."""
-        return self._tracker.design if self._closed else self._snapshot().generation.design
+        return self._tracker.design if self._closed else self.snapshot().design
 
     @property
     def fingerprinter(self) -> dict[str, Any] | None:
@@ -202,11 +209,11 @@ class Store(Generic[Id]):
     @property
     def ids(self) -> Ids:
         """Look-ups by id: whether an id is stored, and which fingerprints have it."""
-        return Ids(self._snapshot)
+        return Ids(self.snapshot)
 
     def __len__(self) -> int:
         """Return the number of distinct fingerprints."""
-        return self._snapshot().totals.fingerprints
+        return self.snapshot().totals.fingerprints
 
     def __repr__(self) -> str:
         if self._closed:
@@ -222,14 +229,14 @@ class Store(Generic[Id]):
 
         InputError for a value that is no fingerprint of this width.
         """
-        return self._snapshot().has(self._one(fingerprint))
+        return self.snapshot().has(self._one(fingerprint))
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over the fingerprints stored now, in ascending order.
 
         Later changes have no effect. See :meth:`items`.
         """
-        snapshot = self._snapshot()
+        snapshot = self.snapshot()
         return (value for piece in snapshot.fingerprints() for value in self._width.numbers(piece))
 
     __reversed__ = None  # else Python would ask for fingerprints by place
@@ -237,7 +244,7 @@ class Store(Generic[Id]):
     def __getitem__(self, fingerprint: int) -> list[Id]:
         """Return the ids of a stored fingerprint; KeyError when it is not stored."""
         value = self._one(fingerprint)
-        ids: list[Any] = self._snapshot().ids_of_one(value)
+        ids: list[Any] = self.snapshot().ids_of_one(value)
         if not ids:
             text = fingerprint_text(self._width.outer(value), self.width)
             raise NotStoredError(f"the fingerprint {text} is not stored", got=fingerprint)
@@ -272,7 +279,7 @@ class Store(Generic[Id]):
         >>> [(m.fingerprint, m.distance) for m in store.probe(0b1001, radius=1)]
         [(8, 1), (11, 1)]
         """
-        snapshot = self._snapshot()
+        snapshot = self.snapshot()
         if (
             type(fingerprint) is int
             and radius is limit is None
@@ -370,7 +377,7 @@ class Store(Generic[Id]):
             Keep at most this many matches of each query, the nearest; ``more`` marks the queries
             that have others.
         """
-        snapshot = self._snapshot()
+        snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints, self._width)
         return self._found(
             snapshot, queries, self._checked_radius(radius, snapshot), threads, limit
@@ -398,7 +405,7 @@ class Store(Generic[Id]):
         Matches
             The matches of the next ``len(part)`` queries, in order.
         """
-        snapshot = self._snapshot()
+        snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints, self._width)
         radius = self._checked_radius(radius, snapshot)
         matches, threads = check_whole(matches, 1, MOST_LIMIT, "matches"), parse_threads(threads)
@@ -424,7 +431,7 @@ class Store(Generic[Id]):
         With a ``limit``, at most that many matches of each query are kept, the nearest, in bounded
         memory; ``more`` marks the queries that have more.
         """
-        snapshot = self._snapshot()
+        snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints, self._width)
         return self._found(
             snapshot, queries, check_radius(radius, self.width), threads, limit, scanned=True
@@ -485,7 +492,7 @@ class Store(Generic[Id]):
     ) -> Matches[Id]:
         from fpstore.query.nearest import nearest
 
-        snapshot = self._snapshot()
+        snapshot = self.snapshot()
         count = check_whole(count, 1, MOST_LIMIT, "count")
         radius = self.width if max_radius is None else check_radius(max_radius, self.width)
         return self._matches(
@@ -510,7 +517,7 @@ class Store(Generic[Id]):
         KeyError
             A fingerprint is not stored.
         """
-        return self._snapshot().ids_of(check_fingerprints(fingerprints, self._width))
+        return self.snapshot().ids_of(check_fingerprints(fingerprints, self._width))
 
     def fingerprints_of(self, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:
         """Return (lims, fingerprints) of ids.
@@ -526,7 +533,7 @@ class Store(Generic[Id]):
             Ids that are not stored have no fingerprints, nor have ids of the other kind, such as
             integers in a store whose ids are strings.
         """
-        lims, rows = fingerprints_of(self._snapshot(), ids)
+        lims, rows = fingerprints_of(self.snapshot(), ids)
         return lims, self._width.outside(rows)
 
     @overload
@@ -542,7 +549,7 @@ class Store(Generic[Id]):
         may have more ids in the next.
         """
         return (
-            (self._width.outside(rows), lims, ids) for rows, lims, ids in self._snapshot().items()
+            (self._width.outside(rows), lims, ids) for rows, lims, ids in self.snapshot().items()
         )
 
     # Whole-corpus jobs
@@ -752,7 +759,7 @@ class Store(Generic[Id]):
         2
         [Match(fingerprint=7, distance=1, ids=['a']), Match(fingerprint=11, distance=1, ids=['b'])]
         """
-        writer = self._changing()
+        writer = self.writer()
         rows, checked = self._rows(fingerprints, ids)
         return writer.insert(rows, checked, sync)
 
@@ -787,7 +794,7 @@ class Store(Generic[Id]):
         2
         [9, 11]
         """
-        writer = self._changing()
+        writer = self.writer()
         if ids is None:
             raise InputError("upsert needs an id for each row")
         if is_one(fingerprints, self._width):
@@ -819,9 +826,9 @@ class Store(Generic[Id]):
         MatchList
             The matches before the insert. If there are none, the fingerprint was inserted.
         """
-        writer = self._changing()
+        writer = self.writer()
         value = self._one(fingerprint)
-        radius = self._checked_radius(radius, self._snapshot())
+        radius = self._checked_radius(radius, self.snapshot())
         identifier = check_id(id)
         always = check_flag(always, "always")
         return self._outer(writer.probe_insert_one(value, identifier, radius, always, sync))
@@ -878,9 +885,9 @@ class Store(Generic[Id]):
         [Match(fingerprint=65280, distance=1, ids=['b'])]
         1
         """
-        writer = self._changing()
+        writer = self.writer()
         value = self._one(fingerprint)
-        radius = self._checked_radius(radius, self._snapshot())
+        radius = self._checked_radius(radius, self.snapshot())
         return self._outer(writer.probe_upsert_one(value, check_id(id), radius, sync))
 
     def probe_insert_many(
@@ -912,9 +919,9 @@ class Store(Generic[Id]):
             The matches of each row; ``inserted`` has the rows that were inserted. The ids are those
             after the last row.
         """
-        writer = self._changing()
+        writer = self.writer()
         rows, checked = self._rows(fingerprints, ids)
-        radius = self._checked_radius(radius, self._snapshot())
+        radius = self._checked_radius(radius, self.snapshot())
         always = check_flag(always, "always")
         snapshot, columns, inserted = writer.probe_insert(
             rows, checked, radius, always, parse_threads(threads), sync
@@ -971,12 +978,12 @@ class Store(Generic[Id]):
         >>> matches.inserted.tolist(), list(matches)[1]
         ([True, False, True], [Match(fingerprint=65280, distance=1, ids=['b'])])
         """
-        writer = self._changing()
+        writer = self.writer()
         if ids is None:
             raise InputError("probe_upsert_many needs an id for each row")
         rows, checked = self._rows(fingerprints, ids)
         assert checked is not None
-        radius = self._checked_radius(radius, self._snapshot())
+        radius = self._checked_radius(radius, self.snapshot())
         columns, id_lims, names, inserted = writer.probe_upsert(
             rows, checked, radius, parse_threads(threads), sync
         )
@@ -1020,7 +1027,7 @@ class Store(Generic[Id]):
                 "say what to delete: delete(ids=[...]), delete(fingerprints=[...]), or both for "
                 "pairs"
             )
-        writer = self._changing()
+        writer = self.writer()
         if fingerprints is None:
             return writer.delete_ids(checked_ids([ids] if is_one_id(ids) else ids), sync)
         if ids is None:
@@ -1032,7 +1039,7 @@ class Store(Generic[Id]):
 
         After a StorageError, free some space and call it again.
         """
-        self._changing().flush()
+        self.writer().flush()
 
     # The whole store
 
@@ -1062,7 +1069,7 @@ class Store(Generic[Id]):
         StorageError
             There is no space for the new generation beside the old one: nothing was changed.
         """
-        writer = self._changing()
+        writer = self.writer()
         at = check_share(at, "at")
         writer.merge(checked_resources(memory, threads, progress), at=at)
 
@@ -1093,7 +1100,7 @@ class Store(Generic[Id]):
             The stores have ids of different kinds, or fingerprints that were made differently.
         StoreNotFoundError
         """
-        writer = self._changing()
+        writer = self.writer()
         if not others:
             raise InputError("absorb takes the paths of other stores")
         renumber = check_flag(renumber, "renumber")
@@ -1103,7 +1110,7 @@ class Store(Generic[Id]):
             for path in map(check_path, others):
                 if self._tracker.is_at(path):
                     raise InputError(f"{self.path}: cannot absorb itself")
-                snapshots.append(stack.enter_context(Store(path))._snapshot())
+                snapshots.append(store_snapshot(stack.enter_context(Store(path))))
             writer.absorb(resources, snapshots, renumber)
 
     def redesign(
@@ -1122,7 +1129,7 @@ class Store(Generic[Id]):
             The name of a design, or ``auto``, which is the planner's choice. A list of tables needs
             a new build.
         """
-        writer = self._changing()
+        writer = self.writer()
         if not isinstance(check_design(design, self.radius, self.width), str):
             raise InputError(
                 "redesign takes the name of a design: a list of tables needs a new build"
@@ -1167,7 +1174,7 @@ class Store(Generic[Id]):
 
         target, overwrite = check_path(folder, "folder"), check_flag(overwrite, "overwrite")
         resources = checked_resources(memory, threads, progress)
-        return split_store(self._snapshot(), target, bits, overwrite, resources)
+        return split_store(store_snapshot(self), target, bits, overwrite, resources)
 
     def backup(
         self,
@@ -1201,7 +1208,7 @@ class Store(Generic[Id]):
         target, overwrite = check_path(path), check_flag(overwrite, "overwrite")
         check_progress(progress)
         with suppress(ReadOnlyError):  # a read-only store has nothing to commit
-            self._changing().flush()
+            self.writer().flush()
         back_up(self._tracker, target, overwrite, progress)
 
     def stats(self) -> dict[str, Any]:
@@ -1228,7 +1235,7 @@ class Store(Generic[Id]):
             together, ``design``, ``block_bytes``, ``codec`` and ``filter`` of the first shard,
             and ``generation`` is the greatest.
         """
-        snapshot, writer = self._snapshot(), self._writer
+        snapshot, writer = store_snapshot(self), self._writer
         watched = self._tracker.watched(snapshot)
         state = None if writer is None else writer.state()
         if writer is not None and writer.merge_error is not None:
@@ -1251,4 +1258,4 @@ class Store(Generic[Id]):
         check_progress(progress)
         from fpstore.care.verify import verify_store
 
-        return verify_store(self._snapshot(), self._tracker.log, progress)
+        return verify_store(store_snapshot(self), self._tracker.log, progress)

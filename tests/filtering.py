@@ -7,7 +7,6 @@ import numpy as np
 import fpstore
 from fpstore.design.filters import FilterShape
 from fpstore.query.generation import Generation
-from fpstore.store import snapshot_of
 
 N = 5_000
 
@@ -53,7 +52,7 @@ def assert_alike(got: fpstore.Matches, expected: fpstore.Matches) -> None:
 
 
 def generation_of(store: fpstore.Store) -> Generation:
-    return snapshot_of(store).generation
+    return store.snapshot().generation
 
 
 def shapes_of(store: fpstore.Store) -> dict[int, FilterShape]:

@@ -32,7 +32,7 @@ from fpstore.errors import (
 )
 from fpstore.format.manifest import Manifest, looks_like_store, not_a_store
 from fpstore.format.record import Totals
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 from fpstore.query.tracker import Tracker
 
 NUMBER_ROOM = 8  # bytes of a name for a number behind it
@@ -198,7 +198,7 @@ def _repaired(
     return report
 
 
-def _verified(path: Path, resources: Resources) -> tuple[Snapshot, list[dict[str, Any]]]:
+def _verified(path: Path, resources: Resources) -> tuple[StoreSnapshot, list[dict[str, Any]]]:
     """Return a store's snapshot, whose files are closed, and what is wrong with it."""
     with closing(Tracker(path)) as tracker:
         snapshot = tracker.snapshot()
@@ -259,7 +259,7 @@ def _write(
 
 
 def _summarize(
-    report: RepairReport, snapshot: Snapshot, losses: LossList, expected: Totals, what: str
+    report: RepairReport, snapshot: StoreSnapshot, losses: LossList, expected: Totals, what: str
 ) -> None:
     totals, filters = snapshot.totals, snapshot.generation.record.filters
     report.fingerprints, report.ids = totals.fingerprints, totals.ids

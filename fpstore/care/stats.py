@@ -17,12 +17,12 @@ from fpstore.format.manifest import FORMAT_VERSION, manifest_bytes
 from fpstore.format.packed_table import PackedTable
 from fpstore.format.table import Table
 from fpstore.query.generation import Generation
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 
 SKEW_BITS = 16
 
 
-def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
+def describe(snapshot: StoreSnapshot, log_bytes: int) -> dict[str, Any]:
     """Return the figures of ``Store.stats``."""
     generation, totals = snapshot.generation, snapshot.totals
     manifest, design = generation.manifest, generation.design

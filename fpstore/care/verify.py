@@ -19,13 +19,13 @@ from fpstore.format.log import HEADER_BYTES, LogReader
 from fpstore.format.manifest import MANIFEST_FILE, read_manifest
 from fpstore.format.record import LAST_ROW
 from fpstore.query.generation import Generation
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 
 PHASE_TABLES, PHASE_REFERENCES, PHASE_IDS, PHASE_STRINGS = "tables", "references", "ids", "strings"
 PHASE_PLACES, PHASE_LOG = "index by id", "changes"
 
 
-def verify_store(snapshot: Snapshot, log: LogReader, progress: Progress | None) -> Report:
+def verify_store(snapshot: StoreSnapshot, log: LogReader, progress: Progress | None) -> Report:
     """Read every table, id record, string and log record.
 
     Continue after a fault, to name all damaged parts.
@@ -136,7 +136,9 @@ def _check_ids(generation: Generation, report: Report, work: Work) -> None:
             )
 
 
-def _check_totals(snapshot: Snapshot, has_string: npt.NDArray[np.bool_] | None, work: Work) -> None:
+def _check_totals(
+    snapshot: StoreSnapshot, has_string: npt.NDArray[np.bool_] | None, work: Work
+) -> None:
     totals, path = snapshot.totals, snapshot.generation.folder
     bound = totals.next_row if totals.id_kind == "row" and totals.next_row < LAST_ROW else 2**64
     if totals.id_kind == "string":  # its number may be of the dictionary or of the delta

@@ -20,7 +20,7 @@ from fpstore.errors import CorruptStoreError, InputError
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.manifest import ABSORBING, generation_folder
 from fpstore.format.record import LAST_ROW, Totals
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 
 
 class Absorb(Merge):
@@ -34,7 +34,11 @@ class Absorb(Merge):
     keeps_the_turn = True
 
     def __init__(
-        self, committer: Committer, resources: Resources, others: Sequence[Snapshot], renumber: bool
+        self,
+        committer: Committer,
+        resources: Resources,
+        others: Sequence[StoreSnapshot],
+        renumber: bool,
     ) -> None:
         super().__init__(committer, resources)
         self._others, self._renumber = others, renumber
@@ -57,7 +61,7 @@ class Absorb(Merge):
             finally:
                 remove_generation(folder)  # with the files of the new strings
 
-    def _common_kind(self, snapshot: Snapshot) -> str:
+    def _common_kind(self, snapshot: StoreSnapshot) -> str:
         made = snapshot.generation.manifest.fingerprinter
         kind, first = snapshot.totals.id_kind if snapshot.totals.ids else None, self._path
         for other in self._others:
@@ -125,7 +129,7 @@ class Absorb(Merge):
         return ToWrite(UnitedContent(sources), Totals(*counts, next_row, kind), is_union=True)
 
     def _translation(
-        self, frozen: Frozen, other: Snapshot, new: StringSpool, folder: Path
+        self, frozen: Frozen, other: StoreSnapshot, new: StringSpool, folder: Path
     ) -> Callable[[Words], Words]:
         """Give each string of another store a number in this one.
 
@@ -160,7 +164,7 @@ class Absorb(Merge):
         return translated
 
 
-def _strings_of(snapshot: Snapshot) -> Iterator[tuple[Words, list[bytes]]]:
+def _strings_of(snapshot: StoreSnapshot) -> Iterator[tuple[Words, list[bytes]]]:
     """Yield (numbers, strings) of the dictionary and the delta, in pieces of some bytes."""
     if snapshot.generation.dictionary is not None:
         for first, column in snapshot.generation.dictionary.strings.columns():
@@ -177,14 +181,14 @@ def _strings_of(snapshot: Snapshot) -> Iterator[tuple[Words, list[bytes]]]:
             )
 
 
-def _unknown(store: Snapshot, number: int) -> CorruptStoreError:
+def _unknown(store: StoreSnapshot, number: int) -> CorruptStoreError:
     folder = store.generation.folder
     return CorruptStoreError(
         f"{folder}: id number {number} has no string: {RUN_REPAIR}", path=folder, got=number
     )
 
 
-def _end_of_ids(snapshot: Snapshot) -> int:
+def _end_of_ids(snapshot: StoreSnapshot) -> int:
     # the last one does not count further
     if snapshot.totals.id_kind == "row" and snapshot.totals.next_row < LAST_ROW:
         return snapshot.totals.next_row

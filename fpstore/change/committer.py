@@ -37,7 +37,7 @@ from fpstore.format.manifest import (
 )
 from fpstore.format.record import Totals
 from fpstore.query.generation import Generation
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 from fpstore.query.tracker import Tracker
 
 # a group of changes is made durable when it has this many rows
@@ -69,7 +69,7 @@ class Committer:
         self._flush_error: Exception | None = None
         self._closed = False
 
-    def begin(self, sync: str | None) -> tuple[Snapshot, str]:
+    def begin(self, sync: str | None) -> tuple[StoreSnapshot, str]:
         """Retry a flush that failed, then return the current snapshot and the sync of this change."""
         sync = self.sync if sync is None else check_sync(sync)
         self.settle()
@@ -81,13 +81,13 @@ class Committer:
 
     def commit(
         self,
-        snapshot: Snapshot,
+        snapshot: StoreSnapshot,
         sync: str,
         payload: bytes,
         totals: Totals,
         rows: int,
         apply: Callable[[], None],
-    ) -> Snapshot:
+    ) -> StoreSnapshot:
         """Log a change, apply it to the delta, and show it, in the order above.
 
         After an error it has not happened.
@@ -107,7 +107,7 @@ class Committer:
                 raise
             if sync == "commit":
                 self._note_durable()
-            after = Snapshot(
+            after = StoreSnapshot(
                 snapshot.generation, snapshot.delta, snapshot.delta.version, totals, log.number
             )
             self.tracker.show(after)
@@ -239,7 +239,7 @@ class Committer:
         with suppress(FpstoreError, OSError, MemoryError):
             self.settle()
 
-    def switch(self, snapshot: Snapshot, log: LogWriter, reader: LogReader) -> None:
+    def switch(self, snapshot: StoreSnapshot, log: LogWriter, reader: LogReader) -> None:
         """Switch to another generation, which has become current."""
         old = self.log
         self.tracker.switch(snapshot, reader)

@@ -28,7 +28,8 @@ from fpstore.errors import CorruptStoreError
 from fpstore.format.huffman import KeySummary
 from fpstore.format.packed_table import PackedTable
 from fpstore.format.table import Table
-from fpstore.query.snapshot import Snapshot, cut_groups
+from fpstore.query.merged import cut_groups
+from fpstore.query.store_snapshot import StoreSnapshot
 
 PHASE_MERGE = "merging"
 WORD_BYTES = 8  # of a word of the sorted keys that are kept
@@ -46,7 +47,7 @@ class SnapshotContent:
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        snapshot: StoreSnapshot,
         renumber: Callable[[Words], Words] | None = None,
         part: tuple[int, int] | None = None,
     ) -> None:

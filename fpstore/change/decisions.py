@@ -44,7 +44,7 @@ from fpstore.query.batches import MatchColumns, joined, no_matches
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.ids import number_of, numbers_of
 from fpstore.query.matches import MatchList
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 
 KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
 
@@ -88,7 +88,7 @@ class NewRows(NamedTuple):
 
 
 def packed(
-    snapshot: Snapshot, change: Change | FewRows
+    snapshot: StoreSnapshot, change: Change | FewRows
 ) -> tuple[bytes, Totals, int, Callable[[], None]]:
     """Return the payload of a log record, the totals afterwards, the number of rows, and what applies the change to the delta."""
     words, delta = snapshot.width.words, snapshot.delta
@@ -112,7 +112,7 @@ def packed(
 # Adding
 
 
-def insertion(snapshot: Snapshot, rows: NewRows) -> tuple[Change | None, int]:
+def insertion(snapshot: StoreSnapshot, rows: NewRows) -> tuple[Change | None, int]:
     """Add pairs; the result is the number of new ones."""
     in_base = snapshot.delta.in_base(rows.fingerprints)
     new = new_pairs(snapshot, rows.fingerprints, rows.ids, in_base)
@@ -127,7 +127,7 @@ def insertion(snapshot: Snapshot, rows: NewRows) -> tuple[Change | None, int]:
 
 
 def probed_insertion_of_one(
-    snapshot: Snapshot,
+    snapshot: StoreSnapshot,
     path: Path,
     value: int,
     identifier: int | str,
@@ -154,7 +154,7 @@ def probed_insertion_of_one(
     return FewRows(totals, [(ADD | IN_BASE if in_base else ADD, value, number)], strings), matches
 
 
-def replacement(snapshot: Snapshot, rows: NewRows) -> tuple[Change | None, int]:
+def replacement(snapshot: StoreSnapshot, rows: NewRows) -> tuple[Change | None, int]:
     """Add pairs, and remove all others that have these distinct ids.
 
     The result is the number of ids that changed.
@@ -189,7 +189,7 @@ def replacement(snapshot: Snapshot, rows: NewRows) -> tuple[Change | None, int]:
 
 
 def replacement_of_one(
-    snapshot: Snapshot, path: Path, fingerprint: int, identifier: int | str, reused: Reused
+    snapshot: StoreSnapshot, path: Path, fingerprint: int, identifier: int | str, reused: Reused
 ) -> tuple[FewRows | None, int]:
     """Do :func:`replacement` for one row."""
     kind = kind_with(snapshot, path, (identifier,))
@@ -213,7 +213,12 @@ def replacement_of_one(
 
 
 def probed_replacement_of_one(
-    snapshot: Snapshot, path: Path, value: int, identifier: int | str, radius: int, reused: Reused
+    snapshot: StoreSnapshot,
+    path: Path,
+    value: int,
+    identifier: int | str,
+    radius: int,
+    reused: Reused,
 ) -> tuple[FewRows | None, MatchList]:
     """Take an id from all other fingerprints; probe, and add the row if nothing else matched.
 
@@ -256,7 +261,7 @@ def probed_replacement_of_one(
 
 
 def deletion_of_fingerprints(
-    snapshot: Snapshot, fingerprints: Words
+    snapshot: StoreSnapshot, fingerprints: Words
 ) -> tuple[Change | None, Deleted]:
     """Remove fingerprints with all their ids."""
     unique = distinct(fingerprints)
@@ -266,7 +271,7 @@ def deletion_of_fingerprints(
 
 
 def deletion_of_ids(
-    snapshot: Snapshot, ids: Words | list[str]
+    snapshot: StoreSnapshot, ids: Words | list[str]
 ) -> tuple[Change | FewRows | None, Deleted]:
     """Remove every pair that has one of these ids."""
     if len(ids) == 1:
@@ -287,7 +292,7 @@ def deletion_of_ids(
 
 
 def deletion_of_pairs(
-    snapshot: Snapshot, fingerprints: Words, ids: Words | list[str]
+    snapshot: StoreSnapshot, fingerprints: Words, ids: Words | list[str]
 ) -> tuple[Change | None, Deleted]:
     """Remove the pair of each row; other pairs of its fingerprint and of its id stay."""
     numbers, known = numbers_of(snapshot, ids)
@@ -303,7 +308,7 @@ def deletion_of_pairs(
 
 
 def _removal_of_pairs(
-    snapshot: Snapshot, fingerprints: Words, ids: Words, missing: int
+    snapshot: StoreSnapshot, fingerprints: Words, ids: Words, missing: int
 ) -> tuple[Change | None, Deleted]:
     """Remove distinct pairs that are stored."""
     dying = left_without_ids(snapshot, fingerprints, fingerprints[:0])
@@ -312,7 +317,7 @@ def _removal_of_pairs(
 
 
 def _removal(
-    snapshot: Snapshot, dying: Words, pairs: int, fingerprints: Words, ids: Words, missing: int
+    snapshot: StoreSnapshot, dying: Words, pairs: int, fingerprints: Words, ids: Words, missing: int
 ) -> tuple[Change | None, Deleted]:
     if not pairs:
         return None, Deleted(0, missing)
@@ -328,7 +333,7 @@ def _removal(
     return Change(totals, kinds, fingerprints, ids, []), Deleted(pairs, missing)
 
 
-def left_without_ids(snapshot: Snapshot, gone: Words, added: Words) -> Words:
+def left_without_ids(snapshot: StoreSnapshot, gone: Words, added: Words) -> Words:
     """Return the fingerprints that have no id left when one pair is gone for each of ``gone``, and ``added`` get one."""
     unique, counts = distinct_counts(gone)
     lims, _ = snapshot.id_numbers(unique)
@@ -351,7 +356,7 @@ def repeats(fingerprints: Words, ids: Words) -> npt.NDArray[np.bool_]:
 
 
 def new_pairs(
-    snapshot: Snapshot, fingerprints: Words, ids: Words, in_base: Bytes
+    snapshot: StoreSnapshot, fingerprints: Words, ids: Words, in_base: Bytes
 ) -> npt.NDArray[np.bool_]:
     """Return which pairs are not stored yet; of equal rows, only the first counts."""
     new = ~repeats(fingerprints, ids)
@@ -377,13 +382,13 @@ def new_pairs(
     return new
 
 
-def absent(snapshot: Snapshot, fingerprints: Words, in_base: Bytes) -> npt.NDArray[np.bool_]:
+def absent(snapshot: StoreSnapshot, fingerprints: Words, in_base: Bytes) -> npt.NDArray[np.bool_]:
     """Return which fingerprints are not stored."""
     states = snapshot.delta.kernel.states(fingerprints, snapshot.delta.version)
     return np.asarray((states == ABSENT) | ((states == 0) & (in_base == 0)))
 
 
-def count_absent(snapshot: Snapshot, fingerprints: Words, in_base: Bytes) -> int:
+def count_absent(snapshot: StoreSnapshot, fingerprints: Words, in_base: Bytes) -> int:
     """Return the number of distinct fingerprints that are not stored."""
     return count_distinct(fingerprints[absent(snapshot, fingerprints, in_base)])
 
@@ -397,7 +402,7 @@ def last_of_each(fingerprints: Words, ids: Words | list[str]) -> tuple[Words, Wo
     return fingerprints[::-1][places], distinct
 
 
-def leaving(snapshot: Snapshot, fingerprints: list[int], number: int) -> tuple[list[Row], int]:
+def leaving(snapshot: StoreSnapshot, fingerprints: list[int], number: int) -> tuple[list[Row], int]:
     """Return the rows by which one id leaves some fingerprints, and how many of these die."""
     rows, dying = [], 0
     for fingerprint in fingerprints:
@@ -418,7 +423,7 @@ def count_distinct(fingerprints: Words) -> int:
     return int(np.count_nonzero(values[1:] != values[:-1])) + 1 if len(values) else 0
 
 
-def is_fresh(snapshot: Snapshot) -> bool:
+def is_fresh(snapshot: StoreSnapshot) -> bool:
     """Whether a store has no id, and remembers none, so that the next ids decide the kind.
 
     After strings, integers can be the next, as no number of a string is in use. Strings after these
@@ -431,7 +436,7 @@ def is_fresh(snapshot: Snapshot) -> bool:
 
 
 def numbered(
-    snapshot: Snapshot,
+    snapshot: StoreSnapshot,
     path: Path,
     fingerprints: Words,
     ids: Words | Sequence[int | str] | None,
@@ -466,7 +471,7 @@ def numbered(
     return NewRows(fingerprints, numbers, strings, totals._replace(id_kind=kind))
 
 
-def kind_with(snapshot: Snapshot, path: Path, ids: Words | Sequence[int | str]) -> str:
+def kind_with(snapshot: StoreSnapshot, path: Path, ids: Words | Sequence[int | str]) -> str:
     """Return the kind of ids of the store once these are added.
 
     InputError for ids of another kind.
@@ -488,7 +493,7 @@ def kind_with(snapshot: Snapshot, path: Path, ids: Words | Sequence[int | str]) 
 
 
 def _numbers(
-    snapshot: Snapshot, ids: Sequence[str], reused: Callable[[int], object]
+    snapshot: StoreSnapshot, ids: Sequence[str], reused: Callable[[int], object]
 ) -> tuple[Words, list[bytes]]:
     encoded = [string.encode() for string in ids]
     numbers = snapshot.numbers_of_strings(encoded)
@@ -503,7 +508,7 @@ def _numbers(
 
 
 def numbered_one(
-    snapshot: Snapshot, identifier: int | str, reused: Callable[[int], object]
+    snapshot: StoreSnapshot, identifier: int | str, reused: Callable[[int], object]
 ) -> tuple[int, list[bytes]]:
     """Return the number of one id, and a list with its string if that is new.
 

@@ -40,7 +40,7 @@ from fpstore.format.manifest import (
 )
 from fpstore.format.record import IN_BASE, KIND_MASK, Change, Totals, pack_change
 from fpstore.query.generation import Generation
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 from fpstore.query.tracker import new_delta
 
 # `auto` chooses again when the number of fingerprints has grown or shrunk by this factor
@@ -56,7 +56,7 @@ class _NumbersInUseError(Exception):
 class Frozen(NamedTuple):
     """The store at the moment when a merge begins, and where its log ended then."""
 
-    snapshot: Snapshot
+    snapshot: StoreSnapshot
     strings: list[bytes]  # of the delta, to which later inserts append
     log_place: int
     log_number: int
@@ -223,7 +223,7 @@ class Merge:
             used,
         )
 
-    def _redesigned(self, snapshot: Snapshot, count: int) -> Manifest:
+    def _redesigned(self, snapshot: StoreSnapshot, count: int) -> Manifest:
         """Return the manifest, with another design if one is wanted, or if `auto` chose for another number of fingerprints."""
         generation = snapshot.generation
         manifest, radius, width = (
@@ -258,7 +258,7 @@ class Merge:
         return manifest._replace(design=chosen, auto=wishes)
 
     @staticmethod
-    def _sample(snapshot: Snapshot) -> Words:
+    def _sample(snapshot: StoreSnapshot) -> Words:
         """Return fingerprints of the tables and of the changes, as many of each as is their share."""
         stored, added = snapshot.generation.full_sample(), snapshot.changed[1][0]
         share = len(added) / max(len(added) + snapshot.generation.count, 1)
@@ -344,7 +344,7 @@ class Merge:
                 committer.unsettled = True
                 publish_manifest(tracker.folder)
                 committer.switch(
-                    Snapshot(generation, delta, delta.version, copied.totals, log.number),
+                    StoreSnapshot(generation, delta, delta.version, copied.totals, log.number),
                     log,
                     reader,
                 )

@@ -26,13 +26,13 @@ from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format.manifest import IDENTITY_BYTES, generation_folder
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 
 MOST_BITS = 8  # by which a store is split
 
 
 def split_store(
-    snapshot: Snapshot, folder: Path, bits: int, overwrite: bool, resources: Resources
+    snapshot: StoreSnapshot, folder: Path, bits: int, overwrite: bool, resources: Resources
 ) -> list[Path]:
     """Write one store per value of the leading bits; return their paths."""
     bits = check_whole(bits, 1, MOST_BITS, "bits")
@@ -55,7 +55,7 @@ def split_store(
 
 
 def _write_part(
-    snapshot: Snapshot, part: tuple[int, int], folder: Path, resources: Resources
+    snapshot: StoreSnapshot, part: tuple[int, int], folder: Path, resources: Resources
 ) -> None:
     generation, manifest = folder / generation_folder(1), snapshot.generation.manifest
     generation.mkdir()
@@ -83,7 +83,7 @@ def _write_part(
     finish_store(folder, manifest._replace(identity=os.urandom(IDENTITY_BYTES), generation=record))
 
 
-def _numbers_of(snapshot: Snapshot, part: tuple[int, int], work: Work) -> Words:
+def _numbers_of(snapshot: StoreSnapshot, part: tuple[int, int], work: Work) -> Words:
     """Return the numbers of the strings that a part has, ascending."""
     used = np.zeros(snapshot.delta.next_string, bool)
     for _ in noting(
@@ -98,7 +98,7 @@ def _renumbered(numbers: Words, strings: StringSpool, ids: Words) -> Words:
     return strings.numbers_at(np.searchsorted(numbers, ids).astype(np.uint64))
 
 
-def _strings_of(snapshot: Snapshot, numbers: Words) -> Iterator[StringColumn]:
+def _strings_of(snapshot: StoreSnapshot, numbers: Words) -> Iterator[StringColumn]:
     """Yield the strings of ascending id numbers, in parts of some bytes."""
     dictionary, delta = snapshot.generation.dictionary, snapshot.delta
     known = int(np.searchsorted(numbers, np.uint64(delta.first_string)))

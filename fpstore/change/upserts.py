@@ -23,7 +23,7 @@ from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Row, Total
 from fpstore.query.batches import MatchColumns
 from fpstore.query.ids import numbers_of
 from fpstore.query.names import HeldIds, NamesOfTwo, names_of
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 
 
 class Decisions(NamedTuple):
@@ -36,7 +36,7 @@ class Decisions(NamedTuple):
 
 
 def probed_replacement(
-    snapshot: Snapshot,
+    snapshot: StoreSnapshot,
     path: Path,
     fingerprints: Words,
     ids: Words | list[str],
@@ -107,7 +107,7 @@ class _Numbers:
     """
 
     def __init__(
-        self, snapshot: Snapshot, ids: Words | list[str], reused: Callable[[int], object]
+        self, snapshot: StoreSnapshot, ids: Words | list[str], reused: Callable[[int], object]
     ) -> None:
         self._snapshot, self._ids, self._reused = snapshot, ids, reused
         self._numbers, self._known = numbers_of(snapshot, ids)
@@ -152,7 +152,7 @@ class _Content:
     Probes find those that the store did not have.
     """
 
-    def __init__(self, snapshot: Snapshot, fingerprints: Words, radius: int) -> None:
+    def __init__(self, snapshot: StoreSnapshot, fingerprints: Words, radius: int) -> None:
         self._snapshot, self._radius, self._words = snapshot, radius, words_of(fingerprints)
         lims, numbers = snapshot.id_numbers(fingerprints)
         bounds = pairwise(lims.tolist())

@@ -61,7 +61,7 @@ from fpstore.format.manifest import set_merge_error
 from fpstore.format.record import ADD, IN_BASE, Change, pack_change
 from fpstore.query.batches import MatchColumns
 from fpstore.query.matches import MatchList
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 from fpstore.query.tracker import Tracker
 
 if TYPE_CHECKING:
@@ -73,12 +73,12 @@ _advised: set[bytes] = set()  # the stores for which this process has logged tha
 MOST_CHANGES = 1 << 63  # more than any store has; an infinite float is no whole number
 
 
-def changes_due(snapshot: Snapshot, share: float) -> int:
+def changes_due(snapshot: StoreSnapshot, share: float) -> int:
     """Return how many changes since the last merge are a share of the fingerprints in the tables, and worth a merge."""
     return ceil(max(min(share * snapshot.generation.count, MOST_CHANGES), LEAST_CHANGES))
 
 
-def merge_advice(snapshot: Snapshot, path: Path | str) -> str | None:
+def merge_advice(snapshot: StoreSnapshot, path: Path | str) -> str | None:
     """Return why to merge, once there are as many changes as fingerprints in the tables, and enough for a merge."""
     changes = snapshot.delta.kernel.operations
     if changes < changes_due(snapshot, 1.0):
@@ -93,7 +93,7 @@ def merge_advice(snapshot: Snapshot, path: Path | str) -> str | None:
     )
 
 
-def _is_due(snapshot: Snapshot, share: float) -> bool:
+def _is_due(snapshot: StoreSnapshot, share: float) -> bool:
     changes: int = snapshot.delta.kernel.operations
     return changes >= changes_due(snapshot, share)
 
@@ -163,13 +163,13 @@ class StoreWriter:
         )
         return is_held(self.turn) or waits
 
-    def _begin(self, sync: str | None) -> tuple[Snapshot, str]:
+    def _begin(self, sync: str | None) -> tuple[StoreSnapshot, str]:
         if self._closed:  # by another thread just now
             self.check()
         return self.committer.begin(sync)
 
     def _change(
-        self, sync: str | None, decide: Callable[[Snapshot], tuple[Change | FewRows | None, T]]
+        self, sync: str | None, decide: Callable[[StoreSnapshot], tuple[Change | FewRows | None, T]]
     ) -> T:
         with self.turn:
             snapshot, sync = self._begin(sync)
@@ -187,7 +187,7 @@ class StoreWriter:
     # Changes
 
     def _rows(
-        self, snapshot: Snapshot, fingerprints: Words, ids: Words | list[str] | None
+        self, snapshot: StoreSnapshot, fingerprints: Words, ids: Words | list[str] | None
     ) -> NewRows:
         return numbered(snapshot, self.path, fingerprints, ids, self._note_reused)
 
@@ -242,7 +242,7 @@ class StoreWriter:
     ) -> MatchList:
         """Probe, and insert if nothing matched."""
 
-        def decide(snapshot: Snapshot) -> tuple[FewRows | None, MatchList]:
+        def decide(snapshot: StoreSnapshot) -> tuple[FewRows | None, MatchList]:
             return probed_insertion_of_one(
                 snapshot, self.path, value, identifier, radius, always, self._note_reused
             )
@@ -254,7 +254,7 @@ class StoreWriter:
     ) -> MatchList:
         """Take an id from all other fingerprints, probe, and insert if nothing else matched."""
 
-        def decide(snapshot: Snapshot) -> tuple[FewRows | None, MatchList]:
+        def decide(snapshot: StoreSnapshot) -> tuple[FewRows | None, MatchList]:
             return probed_replacement_of_one(
                 snapshot, self.path, value, identifier, radius, self._note_reused
             )
@@ -271,7 +271,7 @@ class StoreWriter:
     ) -> Decisions:
         """Do :meth:`probe_upsert_one` for each row in order, as one change."""
 
-        def decide(snapshot: Snapshot) -> tuple[Change | None, Decisions]:
+        def decide(snapshot: StoreSnapshot) -> tuple[Change | None, Decisions]:
             return probed_replacement(
                 snapshot, self.path, fingerprints, ids, radius, threads, self._note_reused
             )
@@ -286,7 +286,7 @@ class StoreWriter:
         always: bool,
         threads: int,
         sync: str | None,
-    ) -> tuple[Snapshot, MatchColumns, npt.NDArray[np.bool_]]:
+    ) -> tuple[StoreSnapshot, MatchColumns, npt.NDArray[np.bool_]]:
         """Probe and insert in order.
 
         Return the snapshot afterwards, the columns of the matches, and which rows were inserted.
@@ -350,21 +350,21 @@ class StoreWriter:
         """
         from fpstore.change.merge import Merge
 
-        self._run(lambda: Merge(self.committer, resources), at)
+        self.run(lambda: Merge(self.committer, resources), at)
 
     def redesign(self, resources: Resources, design: str) -> None:
         """Do :meth:`merge`, with the tables of another design."""
         from fpstore.change.merge import Merge
 
-        self._run(lambda: Merge(self.committer, resources, design))
+        self.run(lambda: Merge(self.committer, resources, design))
 
-    def absorb(self, resources: Resources, others: Sequence[Snapshot], renumber: bool) -> None:
+    def absorb(self, resources: Resources, others: Sequence[StoreSnapshot], renumber: bool) -> None:
         """Do :meth:`merge`, with the content of other stores."""
         from fpstore.change.absorb import Absorb
 
-        self._run(lambda: Absorb(self.committer, resources, others, renumber))
+        self.run(lambda: Absorb(self.committer, resources, others, renumber))
 
-    def _run(self, make: Callable[[], Merge], at: float | None = None) -> None:
+    def run(self, make: Callable[[], Merge], at: float | None = None) -> None:
         """Run a merge when one in the background has ended."""
         self.refuse_nested(waits_for_merge=True)
         with self._merge_lock:
@@ -421,7 +421,7 @@ class StoreWriter:
                 exc_info=unforeseen,
             )
 
-    def _start_if_due(self, snapshot: Snapshot) -> None:
+    def _start_if_due(self, snapshot: StoreSnapshot) -> None:
         """Start a merge in the background if the delta has become large.
 
         Without ``merge_at``, log once that one is due.

@@ -33,7 +33,7 @@ from fpstore.io import open_writer
 from fpstore.io.reader import format_of
 from fpstore.io.sink import Sink
 from fpstore.io.source import FORMATS
-from fpstore.store import snapshot_of
+from fpstore.store import store_snapshot
 
 _PARTS = {
     "tables": "tables",
@@ -69,7 +69,7 @@ def stats(given: Given) -> None:
         found = opened.stats()
         if given.full:
             _refuse_sharded(given, opened, "--full")
-            found["distribution"] = distribution(snapshot_of(opened).generation.tables[0])
+            found["distribution"] = distribution(store_snapshot(opened).generation.tables[0])
     if given.prometheus:
         _print_metrics(given.store, found)
     elif given.as_json:
@@ -446,7 +446,7 @@ def report(given: Given) -> None:
     folder = None if given.files_in is None else check_path(given.files_in, "--files-in")
     with fpstore.open(given.store) as opened, given.bars() as bars:
         _refuse_sharded(given, opened, "a report")
-        snapshot = snapshot_of(opened)
+        snapshot = store_snapshot(opened)
         radius = opened.radius if given.radius is None else check_radius(given.radius, opened.width)
         stats, files = (
             described(snapshot, opened.stats()["bytes"]["delta"]),
@@ -499,7 +499,7 @@ def export(given: Given) -> None:
                 width=opened.width,
             )
         data: dict[str, Any]
-        pieces: Iterable[Any] = snapshot_of(opened).fingerprints() if plain else opened.items()
+        pieces: Iterable[Any] = opened.snapshot().fingerprints() if plain else opened.items()
         with opening as writer:
             for piece in pieces:
                 if plain:

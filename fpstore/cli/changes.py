@@ -29,7 +29,7 @@ from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning, StoreLockedError, counted
 from fpstore.io import Chunk, open_reader
 from fpstore.io.source import LeftOut
-from fpstore.store import Store, snapshot_of
+from fpstore.store import Store, store_snapshot
 
 CHUNK_ROWS = 1 << 16
 _ID_TYPES = {"integer": "int", "string": "str"}
@@ -52,7 +52,7 @@ def check_origin(store: Store, fingerprinter: Any, name: str, those: str, given:
 
 def merge_notice(store: Store, name: str, given: Given) -> None:
     """Note that a store that is open for writing should be merged, if it should."""
-    advice = merge_advice(snapshot_of(store), name)
+    advice = merge_advice(store_snapshot(store), name)
     if advice is not None:
         given.note(advice)
 
@@ -217,7 +217,7 @@ def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
     content.check_inputs(
         kind, given.inputs, "this store takes files of fingerprints, or leave out --fingerprints"
     )
-    totals, notices = snapshot_of(store).totals, Notices(kind, given.left_out)
+    totals, notices = store.snapshot().totals, Notices(kind, given.left_out)
     more: dict[str, Any] = {}
     if kind == FINGERPRINTS:
         maker, more = (
@@ -437,7 +437,7 @@ def _deleted(given: Given, store: Store) -> dict[str, Any]:
     """Return the ids, the fingerprints or the pairs of the command line and of files."""
     if not (given.pairs or given.fingerprints):
         return {"ids": given_ids(store, given.words, given.inputs)}
-    of_strings, ids = snapshot_of(store).totals.id_kind == "string", None
+    of_strings, ids = store.snapshot().totals.id_kind == "string", None
     if given.pairs:
         ids = given_ids(store, given.words[1::2])
         ids = ids if of_strings else np.array(ids, np.uint64)
@@ -520,7 +520,7 @@ def absorb(given: Given) -> None:
                 if read.path.samefile(given.store):
                     raise InputError(f"{given.store}: cannot absorb itself", path=given.store)
                 if not given.renumber and all(
-                    snapshot_of(store).totals.id_kind == "row" for store in (known, read)
+                    store.snapshot().totals.id_kind == "row" for store in (known, read)
                 ):
                     given.note(
                         f"{given.store} and {other} both have row numbers as ids, so an id may "
@@ -557,7 +557,7 @@ def _merged(given: Given, merge: Callable[[Store, dict[str, Any]], None]) -> Non
             got=error.got,
         ) from None
     with opened:
-        before = snapshot_of(opened)
+        before = store_snapshot(opened)
         generation, changes = before.generation.record.number, before.delta.kernel.operations
         wanted = "" if at is None else f"; --at {at:g} merges from {changes_due(before, at):,} on"
         with given.bars() as bars:

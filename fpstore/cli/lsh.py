@@ -25,7 +25,6 @@ from fpstore.lsh import LshPlan, LshStore
 from fpstore.lsh.api import UNKNOWN_COUNT
 from fpstore.lsh.given import GivenTexts
 from fpstore.lsh.plan import sized
-from fpstore.store import snapshot_of
 
 CHANGING, ASKING = "lsh", "lsh_asking"  # the modules
 INDEX = argument("store", "INDEX")
@@ -283,7 +282,7 @@ def upsert(given: Given) -> None:
 def _change(given: Given, upsert: bool) -> None:
     notices, done, changed = Notices(TEXTS), 0, 0
     with indexes.open(given.store, "r+", sync=given.sync) as index:
-        totals = snapshot_of(index._documents).totals
+        totals = index._documents.snapshot().totals
         more = (
             {"first_row": totals.next_row}
             if given.text_field is not None and given.id_field is None

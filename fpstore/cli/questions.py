@@ -38,7 +38,7 @@ from fpstore.io.reader import format_of
 from fpstore.io.source import format_named
 from fpstore.query.matches import Matches
 from fpstore.query.nearest import scan_advice
-from fpstore.store import Store, snapshot_of
+from fpstore.store import Store
 
 # read and answered together, in bounded memory; a call of the kernel may take four times as many
 CHUNK_QUERIES = 1 << 20
@@ -461,7 +461,7 @@ def given_ids(store: Store, words: Sequence[str], inputs: Sequence[str] = ()) ->
 
     A line ends with a line feed: an id may contain other line breaks of Unicode.
     """
-    of_strings = snapshot_of(store).totals.id_kind == "string"
+    of_strings = store.snapshot().totals.id_kind == "string"
     found: list[Any] = [
         word if of_strings else parse_integer_id(word.strip(), plain=False) for word in words
     ]

@@ -354,7 +354,7 @@ def _near(
     if reference.corpus is not None:
         near = _near_corpus(reference.corpus, corpus, documents, job, resources)
     elif reference.store is not None:
-        side = reference.store._snapshot()
+        side = reference.store.snapshot()
         found = near_candidates(
             side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, 1
         )

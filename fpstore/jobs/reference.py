@@ -65,7 +65,7 @@ class Reference(NamedTuple):
         """
         if self.store is None:
             return ids
-        snapshot = self.store._snapshot()
+        snapshot = self.store.snapshot()
         if (
             not typed
             and isinstance(ids, np.ndarray)
@@ -102,7 +102,7 @@ class Reference(NamedTuple):
     def check_began(self, rows: Words, near: NearReference) -> None:
         """Raise StoreExistsError if a job that is resumed began without a store, and has not made the one that is there."""
         if not near.of_store and self.store is not None and len(rows):
-            lims, _ = self.store._snapshot().id_numbers(rows)
+            lims, _ = self.store.snapshot().id_numbers(rows)
             if not np.diff(lims).all():
                 raise self._appeared()
 

@@ -32,7 +32,7 @@ from fpstore.jobs.report_files import Files
 from fpstore.pages import render
 from fpstore.pages.pictures import SHARES, Bar, few, lines, standing_bars
 from fpstore.query.ids import fingerprints_of
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 
 WHOLE = 1 << 20  # a larger set of fingerprints is sampled
 SPANS = 32  # of successive fingerprints, in a sample
@@ -54,7 +54,7 @@ Section = dict[str, Any]  # what the template shows in a section
 
 
 def page_of(
-    snapshot: Snapshot,
+    snapshot: StoreSnapshot,
     stats: dict[str, Any],
     radius: int | None,
     files: Files,
@@ -135,7 +135,7 @@ def _clusters(found: Clusters) -> Section:
 
 
 def _families(
-    snapshot: Snapshot, clusters: Clusters, files: Files
+    snapshot: StoreSnapshot, clusters: Clusters, files: Files
 ) -> tuple[list[Section], list[Section]]:
     """Return the largest clusters, and some others spread over the rest.
 
@@ -170,7 +170,9 @@ def _families(
     return families[:LARGEST], families[LARGEST:]
 
 
-def _pairs(snapshot: Snapshot, stats: dict[str, Any], radius: int, resources: Resources) -> Section:
+def _pairs(
+    snapshot: StoreSnapshot, stats: dict[str, Any], radius: int, resources: Resources
+) -> Section:
     """Count the pairs of fingerprints by distance.
 
     One thread makes a count that is stopped, which is always the same then.
@@ -189,7 +191,7 @@ def _pairs(snapshot: Snapshot, stats: dict[str, Any], radius: int, resources: Re
     return {"total": sum(counts), "stopped": stopped, "picture": standing_bars(bars), "rows": rows}
 
 
-def _counted(snapshot: Snapshot, radius: int, resources: Resources) -> tuple[list[int], bool]:
+def _counted(snapshot: StoreSnapshot, radius: int, resources: Resources) -> tuple[list[int], bool]:
     counts = np.zeros(radius + 1, np.int64)
     done, stopped = 0, False
     for pairs in pairs_of(snapshot, radius, resources):
@@ -261,7 +263,7 @@ def _size(stats: dict[str, Any]) -> Section:
 # Skew
 
 
-def _skew(snapshot: Snapshot, resources: Resources) -> Section:
+def _skew(snapshot: StoreSnapshot, resources: Resources) -> Section:
     """Compare the bits of a set with random ones.
 
     The share of ones of each bit, and of fingerprints that share leading bits.
@@ -303,7 +305,7 @@ def _skew(snapshot: Snapshot, resources: Resources) -> Section:
     return section
 
 
-def _sample(snapshot: Snapshot) -> Words:
+def _sample(snapshot: StoreSnapshot) -> Words:
     """Return fingerprints that are spread over the set.
 
     Fingerprints of the tables, unless much was changed since.
@@ -376,7 +378,7 @@ def _spans(table: PackedTable, whole: bool) -> Iterator[Words]:
             break
 
 
-def _buckets(snapshot: Snapshot) -> Section:
+def _buckets(snapshot: StoreSnapshot) -> Section:
     """Show the number of buckets by their size, in the first column table that is looked up.
 
     Sizes are exact or like 4-7.

@@ -111,7 +111,7 @@ def _side(store: Any, other: Any, ids: Any) -> tuple[Side, Callable[[], JobIdent
             "fpstore.io.open_reader(path, width=store.width) for a file of fingerprints",
             path=other,
         )
-    if not hasattr(other, "_snapshot"):  # neither a store nor a sharded one
+    if not hasattr(other, "snapshot"):  # neither a store nor a sharded one
         given = given_rows(other, ids, Width(store.width, stored=True))
         return given, lambda: {"other rows": given.digest()}
     if ids is not None:
@@ -124,6 +124,6 @@ def _side(store: Any, other: Any, ids: Any) -> tuple[Side, Callable[[], JobIdent
 
 def _identified(what: str, store: Any) -> tuple[Snapshot, JobIdentity]:
     """Return a :class:`fpstore.Store` as it is now, and the identity of this state, under a name of the store."""
-    snapshot: Snapshot = store._snapshot()
+    snapshot: Snapshot = store.snapshot()
     facts = {"path": str(store.path), **snapshot.state}
     return snapshot, {f"{what} {name}": value for name, value in facts.items()}

@@ -31,7 +31,7 @@ from fpstore.lsh.keys import (
 )
 from fpstore.query.batches import MatchColumns, joined, no_matches, run
 from fpstore.query.names import StoredIds, names_in_slices, names_of
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 
 ITEMS_AT_ONCE = 1 << 14
 MOST_CANDIDATES = 1 << 22  # of a part of several items
@@ -86,8 +86,8 @@ def found_before(
 class State:
     """Both stores of an index as of one moment."""
 
-    documents: Snapshot
-    keys: Snapshot
+    documents: StoreSnapshot
+    keys: StoreSnapshot
     layout: EntryLayout
 
     def find(self, asked: Asked, radius: int, threads: int) -> MatchColumns:
@@ -160,7 +160,7 @@ class State:
 
 
 def documents_of(
-    documents: Snapshot, numbers: Words, stop: _kernel.Stop | None = None
+    documents: StoreSnapshot, numbers: Words, stop: _kernel.Stop | None = None
 ) -> tuple[Flags, Words]:
     """Return which numbers are of stored documents, and the rows of those."""
     found = documents.sharing(prefixes_of_documents(numbers), MOST_NUMBER_BITS, None, stop)

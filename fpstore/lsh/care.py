@@ -15,7 +15,7 @@ from fpstore.lsh.answers import State
 from fpstore.lsh.keys import numbers_of_rows, places_of_numbers
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, check_part, is_index, put_manifest
 from fpstore.lsh.parts import IndexParts
-from fpstore.store import snapshot_of
+from fpstore.store import store_snapshot
 
 PHASE_CHECK = "comparing documents and keys"
 
@@ -107,10 +107,10 @@ def back_up_index(
         while True:
             # The copied keys are those of all copied documents, and perhaps of later ones, unless a
             # merge drops some meanwhile.
-            before = snapshot_of(parts.keys).generation.record.number
+            before = store_snapshot(parts.keys).generation.record.number
             parts.documents.backup(folder / DOCUMENTS, overwrite=True, progress=progress)
             parts.keys.backup(folder / KEYS, overwrite=True, progress=progress)
             manifest = parts.read_manifest()
-            if snapshot_of(parts.keys).generation.record.number == before:
+            if store_snapshot(parts.keys).generation.record.number == before:
                 break
         put_manifest(folder, manifest)

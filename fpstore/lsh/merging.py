@@ -18,7 +18,7 @@ from fpstore.change.merge import Merge, ToWrite
 from fpstore.design.tables import TableSpec
 from fpstore.format.manifest import Manifest
 from fpstore.lsh.keys import EntryLayout
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 
 
 class EntriesOfStored(SnapshotContent):
@@ -31,7 +31,7 @@ class EntriesOfStored(SnapshotContent):
     """
 
     def __init__(
-        self, snapshot: Snapshot, stored: Flags, layout: EntryLayout, new: EntryLayout
+        self, snapshot: StoreSnapshot, stored: Flags, layout: EntryLayout, new: EntryLayout
     ) -> None:
         super().__init__(snapshot)
         self._stored, self._layout, self._new = stored, layout, new
@@ -82,5 +82,5 @@ class MergeOfKeys(Merge):
         content = EntriesOfStored(frozen.snapshot, self._stored, self._layout, self._new)
         self._replace(frozen, ToWrite(content, frozen.snapshot.totals, is_union=True))
 
-    def _redesigned(self, snapshot: Snapshot, count: int) -> Manifest:
+    def _redesigned(self, snapshot: StoreSnapshot, count: int) -> Manifest:
         return snapshot.generation.manifest._replace(design=self._new.design)

@@ -21,13 +21,13 @@ from fpstore.lsh.manifest import (
     missing_part,
     read_index_manifest,
 )
-from fpstore.query.snapshot import Snapshot
-from fpstore.store import Store, snapshot_of
+from fpstore.query.store_snapshot import StoreSnapshot
+from fpstore.store import Store, store_snapshot
 
 ATTEMPTS = 3  # to open an index that is replaced meanwhile
 
 
-def layout_of(path: Path, manifest: IndexManifest, keys: Snapshot) -> EntryLayout:
+def layout_of(path: Path, manifest: IndexManifest, keys: StoreSnapshot) -> EntryLayout:
     """Return how the entries of a snapshot of keys are made.
 
     CorruptStoreError if they cannot be.
@@ -39,7 +39,7 @@ def layout_of(path: Path, manifest: IndexManifest, keys: Snapshot) -> EntryLayou
     return layout
 
 
-def check_documents(path: Path, documents: Snapshot) -> None:
+def check_documents(path: Path, documents: StoreSnapshot) -> None:
     """Refuse a store that has not the form of the documents of an index."""
     if documents.generation.design.tables != DOCUMENT_DESIGN.tables:
         raise CorruptStoreError(
@@ -87,9 +87,9 @@ class IndexParts:
                 self.path,
                 self.manifest,
                 name,
-                snapshot_of(store).generation.manifest.identity.hex(),
+                store_snapshot(store).generation.manifest.identity.hex(),
             )
-        check_documents(self.path, snapshot_of(self.documents))
+        check_documents(self.path, store_snapshot(self.documents))
 
     def _check_age(self) -> None:
         """Refuse stores that do not belong together any more, such as one of an older copy."""
@@ -117,7 +117,7 @@ class IndexParts:
     @property
     def layout(self) -> EntryLayout:
         """How the entries of keys are made now."""
-        return layout_of(self.path, self.manifest, snapshot_of(self.keys))
+        return layout_of(self.path, self.manifest, store_snapshot(self.keys))
 
     def state(self) -> State:
         """Return both stores as of one moment.
@@ -127,8 +127,8 @@ class IndexParts:
         """
         state = self._last
         while True:
-            documents, keys = snapshot_of(self.documents), snapshot_of(self.keys)
-            if snapshot_of(self.documents) is documents:
+            documents, keys = store_snapshot(self.documents), store_snapshot(self.keys)
+            if store_snapshot(self.documents) is documents:
                 if state is None or state.documents is not documents or state.keys is not keys:
                     self._last = state = State(
                         documents, keys, layout_of(self.path, self.manifest, keys)

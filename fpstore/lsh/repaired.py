@@ -32,7 +32,7 @@ from fpstore.lsh.manifest import (
 )
 from fpstore.lsh.parts import IndexParts, check_documents, layout_of
 from fpstore.query.names import names_of
-from fpstore.store import Store, snapshot_of
+from fpstore.store import Store, store_snapshot
 
 
 class _SoundError(Exception):
@@ -118,9 +118,11 @@ def _drop_documents(
 ) -> None:
     """Drop the documents that have lost most of their keys, and list their ids."""
     with Store(folder / KEYS) as keys, Store(folder / DOCUMENTS, "r+") as documents:
-        check_documents(path, snapshot_of(documents))
+        check_documents(path, store_snapshot(documents))
         state = State(
-            snapshot_of(documents), snapshot_of(keys), layout_of(path, manifest, snapshot_of(keys))
+            store_snapshot(documents),
+            store_snapshot(keys),
+            layout_of(path, manifest, store_snapshot(keys)),
         )
         numbers, counts = keys_of_documents(state, None)
         few = numbers[2 * counts < manifest.bands]

@@ -320,8 +320,8 @@ class LshStore(Generic[Id]):
     # Changes
 
     def _changing(self) -> IndexWriter:
-        self._documents._check()
         if self._writer is None:
+            self._documents.snapshot()  # of a closed index, that it is closed matters more
             raise ReadOnlyError(
                 f"{self.path}: open for reading; to change it, open it with mode='r+'",
                 path=self.path,

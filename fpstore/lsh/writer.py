@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TypeVar
 
@@ -19,13 +19,13 @@ from fpstore.base.aliases import Flags, Words
 from fpstore.base.resources import Resources, checked_resources
 from fpstore.change.decisions import kind_with, numbered
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
-from fpstore.errors import StorageError
+from fpstore.errors import ClosedStoreError, StorageError
 from fpstore.lsh.answers import Asked
 from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_NUMBER_BITS, EntryLayout, numbers_of_rows
 from fpstore.lsh.manifest import write_index_manifest
 from fpstore.lsh.merging import MergeOfKeys
 from fpstore.lsh.parts import IndexParts
-from fpstore.store import Store, snapshot_of
+from fpstore.store import Store, store_snapshot
 
 T = TypeVar("T")
 
@@ -36,8 +36,8 @@ def _flush(keys: Store) -> None:
     The writer of the documents holds the store of keys, and nothing that holds the documents: so a
     dropped index is freed, and its documents are closed before its keys.
     """
-    if keys._writer is not None and not keys._closed:
-        keys._writer.flush()
+    with suppress(ClosedStoreError):
+        keys.writer().flush()
 
 
 class IndexWriter:
@@ -50,13 +50,12 @@ class IndexWriter:
         self.turn = threading.RLock()
         self._merging = threading.RLock()  # held while keys are merged
         self._parts = parts
-        assert parts.documents._writer is not None
-        parts.documents._writer.committer.before_flush = partial(_flush, parts.keys)
+        parts.documents.writer().committer.before_flush = partial(_flush, parts.keys)
         self.next = self._first_free()  # the number of the next document
 
     def _first_free(self) -> int:
         """Return a number that is greater than those of all documents, also of one whose insert has left its keys alone."""
-        documents, keys = snapshot_of(self._parts.documents), snapshot_of(self._parts.keys)
+        documents, keys = store_snapshot(self._parts.documents), store_snapshot(self._parts.keys)
         last = documents.generation.tables[0].block_keys[-1:]
         used = [numbers_of_rows(last)] if len(last) else []
         if documents.version:
@@ -72,14 +71,12 @@ class IndexWriter:
 
     def flush_keys(self, sync: str | None) -> None:
         """Make keys durable before a change of the documents alone that is durable itself."""
-        writer = self._parts.keys._writer
-        assert writer is not None
-        if (sync or writer.committer.sync) == "commit":
+        if (sync or self._parts.keys.writer().committer.sync) == "commit":
             _flush(self._parts.keys)
 
     def check_kind(self, ids: Words | list[str] | None) -> None:
         """Refuse ids of another kind than those of the index, before anything is changed."""
-        snapshot, path = snapshot_of(self._parts.documents), self._parts.path
+        snapshot, path = store_snapshot(self._parts.documents), self._parts.path
         if ids is not None:
             kind_with(snapshot, path, ids)
         else:
@@ -141,8 +138,8 @@ class IndexWriter:
 
     def check(self) -> None:
         """Refuse changes of a process that is not the writer, as after a fork, before anything is written."""
-        self._parts.keys._changing()
-        self._parts.documents._changing()
+        self._parts.keys.writer()
+        self._parts.documents.writer()
 
     def _prepare(self) -> Flags:
         """Note the numbers that were given, and that the keys will be merged.
@@ -151,20 +148,19 @@ class IndexWriter:
 
         Merged stores may have lost the last numbers.
         """
-        parts, generation = self._parts, snapshot_of(self._parts.keys).generation.record.number
+        parts, generation = self._parts, store_snapshot(self._parts.keys).generation.record.number
         noted = parts.manifest._replace(next_number=self.next, keys_generation=generation + 1)
         if noted != parts.manifest:
             with refusing(parts.path, NOTHING_CHANGED):
                 write_index_manifest(parts.folder, noted)
             parts.manifest = noted
         stored = np.zeros(self.next, bool)
-        for rows in snapshot_of(parts.documents).fingerprints():
+        for rows in store_snapshot(parts.documents).fingerprints():
             stored[numbers_of_rows(rows)] = True
         return stored
 
     def _merge_keys(
         self, layout: EntryLayout, new: EntryLayout, stored: Flags, resources: Resources
     ) -> None:
-        writer = self._parts.keys._writer
-        assert writer is not None
-        writer._run(lambda: MergeOfKeys(writer.committer, resources, stored, layout, new))
+        writer = self._parts.keys.writer()
+        writer.run(lambda: MergeOfKeys(writer.committer, resources, stored, layout, new))

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.base.aliases import Groups
+from fpstore.base.aliases import Groups, Words
 from fpstore.base.arrays import differs
-from fpstore.base.width import rows_to_numbers
-from fpstore.query.snapshot import cut_groups
+from fpstore.base.width import place_of, rows_to_numbers
 
 
 class _Held:
@@ -75,3 +74,11 @@ def recounted(piece: Groups) -> Groups:
     if not len(keys):
         return piece
     return keys[differs(keys)], np.add.reduceat(counts, np.flatnonzero(differs(keys))), numbers
+
+
+def cut_groups(group: Groups, bound: Words, side: str) -> tuple[Groups, Groups]:
+    """Cut a piece at a fingerprint, which is an array of it alone."""
+    keys, counts, ids = group
+    at = place_of(keys, bound, side)
+    taken = int(counts[:at].sum())
+    return (keys[:at], counts[:at], ids[:taken]), (keys[at:], counts[at:], ids[taken:])

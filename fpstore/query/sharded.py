@@ -19,7 +19,7 @@ from fpstore.base.aliases import Groups, Lims, Words
 from fpstore.base.arrays import differs, lims_of, lists_of
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import cached_property
-from fpstore.base.width import Width, leading_words, order_of, row_of_number, rows_to_numbers
+from fpstore.base.width import Width, leading_words, order_of, rows_to_numbers
 from fpstore.design.estimates import probe_nanoseconds
 from fpstore.design.families import Design
 from fpstore.disk.files import open_folder
@@ -43,9 +43,10 @@ from fpstore.query.batches import (
 )
 from fpstore.query.matches import Match, MatchList
 from fpstore.query.merged import merged, recounted
-from fpstore.query.names import Named, names_of
+from fpstore.query.names import Named
 from fpstore.query.repeats import repeated_names
-from fpstore.query.snapshot import MOST_MATCHES, Snapshot
+from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import MOST_MATCHES, StoreSnapshot
 from fpstore.query.tracker import Tracker
 
 # The number of a string is its number in the shard, with the number of the shard in the bits above:
@@ -75,7 +76,7 @@ class ShardedSnapshot(Snapshot):
             manifest.id_kind,
         )
         self._manifests = [self._checked(shard) for shard in manifest.shards]
-        self._kept: dict[int, tuple[Tracker, Snapshot]] = {}
+        self._kept: dict[int, tuple[Tracker, StoreSnapshot]] = {}
         self._keeps, room = 0, usual_files() // _ROOM
         for known in self._manifests:
             room -= _descriptors(known)
@@ -121,7 +122,7 @@ class ShardedSnapshot(Snapshot):
                 message = f"{path}: this shard has changed ({name}) since it became one: {LOST}"
                 raise CorruptStoreError(message, path=path, expected=expected, got=got)
 
-    def tracked(self, place: int) -> tuple[Tracker, Snapshot]:
+    def tracked(self, place: int) -> tuple[Tracker, StoreSnapshot]:
         """Open a shard, which the caller closes.
 
         CorruptStoreError if it has changed since it became one.
@@ -144,7 +145,7 @@ class ShardedSnapshot(Snapshot):
         return tracker, snapshot
 
     @contextmanager
-    def _opened(self, place: int) -> Iterator[Snapshot]:
+    def _opened(self, place: int) -> Iterator[StoreSnapshot]:
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         kept = self._kept.get(place)
@@ -163,7 +164,7 @@ class ShardedSnapshot(Snapshot):
         finally:
             opened[0].close()
 
-    def shards(self) -> Iterator[tuple[int, Snapshot]]:
+    def shards(self) -> Iterator[tuple[int, StoreSnapshot]]:
         """Yield the place and the snapshot of each shard, which may be closed afterwards."""
         for place in range(len(self.manifest.shards)):
             with self._opened(place) as snapshot:
@@ -179,22 +180,18 @@ class ShardedSnapshot(Snapshot):
 
     @property
     def folder(self) -> Path:
-        """The folder of the shards."""
         return self.path
 
     @property
     def design(self) -> Design:
-        """The design of the first shard; others may have another one."""
         return self._manifests[0].design
 
     @property
     def radius(self) -> int:
-        """The largest radius that probes answer from the tables."""
         return self.manifest.radius
 
     @property
     def state(self) -> dict[str, object]:
-        """What tells this content from that of another store, or of another time."""
         return {
             "shards": [
                 [shard.identity, shard.generation, shard.records] for shard in self.manifest.shards
@@ -203,19 +200,16 @@ class ShardedSnapshot(Snapshot):
 
     @property
     def has_long_strings(self) -> bool:
-        """Whether strings are so long that a record of a dictionary has one."""
         return self.totals.id_kind == "string" and any(
             snapshot.has_long_strings for _, snapshot in self.shards()
         )
 
     def scans(self, radius: int) -> bool:
-        """Whether a probe of this radius compares every fingerprint."""
         return all(
             known.design.scans(known.generation.fingerprints, radius) for known in self._manifests
         )
 
     def probe_nanoseconds(self, radius: int, queries: int) -> float:
-        """Return the estimated time of one query of a batch, in all shards."""
         return sum(
             probe_nanoseconds(
                 known.design, known.generation.fingerprints, radius, queries, known.blocks
@@ -224,13 +218,12 @@ class ShardedSnapshot(Snapshot):
         )
 
     @property
-    def _bounded_queries(self) -> int:
+    def bounded_queries(self) -> int:
         return min(queries_at_once(known.design) for known in self._manifests)
 
     # Probing
 
     def probe(self, value: int, radius: int) -> MatchList:
-        """Return the matches of one fingerprint, by distance and fingerprint."""
         found: dict[int, Match] = {}
         for place, snapshot in self.shards():
             first = self.manifest.shards[place].first_row
@@ -269,18 +262,18 @@ class ShardedSnapshot(Snapshot):
         return united(found)
 
     def probe_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
-        """Return the columns of the nearest matches of many queries, and which have more than ``limit`` within the radius."""
         return self._nearest(
             queries, limit, lambda snapshot: snapshot.probe_nearest(queries, radius, threads, limit)
         )
 
     def scan_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
-        """Compare each query with everything that is stored, and keep the nearest within the radius."""
         return self._nearest(
             queries, limit, lambda snapshot: snapshot.scan_nearest(queries, radius, threads, limit)
         )
 
-    def _nearest(self, queries: Words, limit: int, ask: Callable[[Snapshot], Nearest]) -> Nearest:
+    def _nearest(
+        self, queries: Words, limit: int, ask: Callable[[StoreSnapshot], Nearest]
+    ) -> Nearest:
         found, more = [no_matches(queries)], np.zeros(len(queries), bool)
         for _, snapshot in self.shards():
             columns, others = ask(snapshot)
@@ -293,22 +286,15 @@ class ShardedSnapshot(Snapshot):
         return nearest, more | others
 
     def scan_columns(self, queries: Words, radius: int, threads: int) -> MatchColumns:
-        """Return the columns of the matches at any radius."""
         found = [snapshot.scan_columns(queries, radius, threads) for _, snapshot in self.shards()]
         return united([no_matches(queries), *found])
 
     def has(self, value: int) -> bool:
-        """Whether a fingerprint is stored."""
         return any(snapshot.has(value) for _, snapshot in self.shards())
 
     # Ids
 
-    def ids_of_one(self, value: int) -> list[int] | list[str]:
-        """Return the ids of a fingerprint; none if it is not stored."""
-        return self.named(self.id_numbers(row_of_number(value, self.width.words))[1].tolist())
-
     def id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
-        """Return (lims, id numbers) of fingerprints; a fingerprint that is not stored has none."""
         owners, numbers = [np.empty(0, np.intp)], [np.empty(0, np.uint64)]
         leading = leading_words(fingerprints)
         for place, shard in enumerate(self.manifest.shards):
@@ -386,17 +372,7 @@ class ShardedSnapshot(Snapshot):
             for keys, counts, numbers in merged([(0, groups), (0, iter([recounted(added)]))]):
                 yield keys, counts, numbers | above
 
-    def named(self, numbers: list[int]) -> list[int] | list[str]:
-        """Return the ids of id numbers: the numbers themselves, or their strings."""
-        if self.totals.id_kind != "string":
-            return numbers
-        return names_of(self, np.array(numbers, np.uint64))  # type: ignore[return-value]
-
     def named_within(self, numbers: Words, most: int | None) -> Named | None:
-        """Return the ids of many id numbers.
-
-        None if they are strings that take more than ``most`` bytes together.
-        """
         if self.totals.id_kind != "string":
             return Named(numbers)
         places, out, size = numbers >> np.uint64(NUMBER_BITS), [""] * len(numbers), 0
@@ -414,14 +390,12 @@ class ShardedSnapshot(Snapshot):
         return Named(out, size)
 
     def number_of(self, name: str) -> int | None:
-        """Return the number of a string id, or None if it has none."""
         for place, snapshot in self.shards():
             if (number := snapshot.number_of(name)) is not None:
                 return place << NUMBER_BITS | number
         return None
 
     def numbers_of_strings(self, strings: Any) -> Words:
-        """Return the numbers of string ids, NO_NUMBER for unknown strings."""
         out = np.full(len(strings), NO_NUMBER)
         for place, snapshot in self.shards():
             left = np.flatnonzero(out == NO_NUMBER)
@@ -431,7 +405,6 @@ class ShardedSnapshot(Snapshot):
         return out
 
     def with_ids(self, numbers: Words) -> tuple[Words, Words]:
-        """Return (fingerprints, id numbers) of all stored pairs that have one of these ids, by id and fingerprint."""
         fingerprints, ids = [self.width.empty(0)], [np.empty(0, np.uint64)]
         for place, snapshot in self.shards():
             rows, found = snapshot.with_ids(self._in_shard(place, numbers))
@@ -456,14 +429,9 @@ class ShardedSnapshot(Snapshot):
         here: Words = every[every >> np.uint64(NUMBER_BITS) == place] & NUMBER_MASK
         return here
 
-    def fingerprints_of_one(self, number: int) -> list[int]:
-        """Return the fingerprints that have an id, ascending."""
-        return rows_to_numbers(self.with_ids(np.array([number], np.uint64))[0])
-
     # Everything
 
     def groups(self) -> Iterator[Groups]:
-        """Yield everything as pieces (fingerprints, number of ids of each, id numbers), in ascending order."""
         return _of_all(
             [
                 (self._least(place), self._groups_of(place))
@@ -472,7 +440,6 @@ class ShardedSnapshot(Snapshot):
         )
 
     def fingerprints(self) -> Iterator[Words]:
-        """Yield all fingerprints as pieces, in ascending order."""
         sources = [
             (self._least(place), self._fingerprints_of(place))
             for place in range(len(self.manifest.shards))
@@ -535,7 +502,7 @@ def _descriptors(manifest: Manifest) -> int:
     return 2 * files + 1  # and the folder
 
 
-def bounds_of(snapshot: Snapshot) -> list[str] | None:
+def bounds_of(snapshot: StoreSnapshot) -> list[str] | None:
     """Return the least and the greatest fingerprint of a shard in hexadecimal digits.
 
     None if it has none.

@@ -44,7 +44,7 @@ from fpstore.format.manifest import (
 )
 from fpstore.query.delta import Delta, deal_bits, led_by_key
 from fpstore.query.generation import Generation
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 
 ATTEMPTS = 100
 NEVER = 0  # no word at END: each question looks again
@@ -69,7 +69,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 # (words, seen, snapshot): while the word at END equals ``seen``, the snapshot is current. Every
 # question unpacks it, so it is a plain tuple.
-_Current = tuple[memoryview, int, Snapshot]
+_Current = tuple[memoryview, int, StoreSnapshot]
 
 
 class _Opened(NamedTuple):
@@ -78,7 +78,7 @@ class _Opened(NamedTuple):
     manifest: Manifest
     generation: Generation
     log: LogReader
-    snapshot: Snapshot
+    snapshot: StoreSnapshot
     place: int  # the end of the read part of the log
     seen: int  # the word at END before the log was read
 
@@ -92,7 +92,7 @@ class _Opened(NamedTuple):
         for records in self.log.read(place, snapshot.record + 1):
             delta.apply(records.change)
             snapshot, place = (
-                Snapshot(
+                StoreSnapshot(
                     self.generation, delta, delta.version, records.change.totals, records.last
                 ),
                 records.end,
@@ -183,7 +183,7 @@ class Tracker:
 
     # Up to date
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> StoreSnapshot:
         """Return the current snapshot."""
         try:
             words, seen, snapshot = self._current  # type: ignore[misc]  # None is met below
@@ -197,7 +197,7 @@ class Tracker:
         with self._lock:
             return self._refresh()
 
-    def _refresh(self) -> Snapshot:
+    def _refresh(self) -> StoreSnapshot:
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         if self._current is None:
@@ -238,7 +238,7 @@ class Tracker:
         if coming is not None:
             coming.close()
 
-    def _shown(self) -> Snapshot:
+    def _shown(self) -> StoreSnapshot:
         assert self._current is not None
         return self._current[2]
 
@@ -387,7 +387,7 @@ class Tracker:
         except OSError:
             return False
 
-    def watched(self, snapshot: Snapshot) -> dict[str, object]:
+    def watched(self, snapshot: StoreSnapshot) -> dict[str, object]:
         """Return the state of log and merges for ``stats``."""
         return {
             "log": {"bytes": self.log.file_bytes, "records": snapshot.record},
@@ -417,11 +417,11 @@ class Tracker:
         with self._lock:
             self._current = None
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: StoreSnapshot) -> None:
         """Make a snapshot current that this process, the writer, has made."""
         self._current = _STILL, 0, snapshot
 
-    def switch(self, snapshot: Snapshot, log: LogReader) -> None:
+    def switch(self, snapshot: StoreSnapshot, log: LogReader) -> None:
         """Switch to another generation, which this process has made."""
         with self._lock:
             self.manifest, self.log, self._generation = (
@@ -457,7 +457,7 @@ def _loaded(
     generation: Generation,
     log: LogReader,
     changes: Iterable[Records],
-    before: Snapshot | None = None,
+    before: StoreSnapshot | None = None,
 ) -> _Opened:
     """Return a generation with these changes, which are the first of its log.
 
@@ -475,13 +475,15 @@ def _loaded(
         manifest,
         generation,
         log,
-        Snapshot(generation, delta, delta.version, totals, record),
+        StoreSnapshot(generation, delta, delta.version, totals, record),
         place,
         seen,
     )
 
 
-def new_delta(generation: Generation, header: LogHeader, before: Snapshot | None = None) -> Delta:
+def new_delta(
+    generation: Generation, header: LogHeader, before: StoreSnapshot | None = None
+) -> Delta:
     """Return an empty delta for a generation, with the bit order of the previous one if that has at least half as many rows."""
     if before is not None and 2 * before.generation.count >= generation.count:
         bits = before.delta.bits

@@ -26,7 +26,7 @@ from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.html import MainText
 from fpstore.io.source import Batch, IdColumn, Projection
 from fpstore.sharded import ShardedStore
-from fpstore.store import Store, snapshot_of
+from fpstore.store import Store
 from fpstore.tasks.asked import fingerprinter_in, projection_asked, projection_in
 from fpstore.tasks.inputs import (
     found_inputs,
@@ -193,7 +193,7 @@ class BuildWork(Work):
                     f"{shard}: was written, and is gone: remove {again}", path=shard
                 )
             with Store(shard) as store:
-                got = snapshot_of(store).state
+                got = store.snapshot().state
             expected = {"identity": self._identity(number).hex(), "generation": 1, "log records": 0}
             if got != expected:
                 message = (

@@ -35,7 +35,7 @@ from fpstore.jobs.dedup_job import DedupJob
 from fpstore.jobs.grouping import Members, grouped, members_of, ranks_of, regrouped
 from fpstore.jobs.reference import NearReference, near_candidates
 from fpstore.jobs.verified import TextSets, sets_of_texts
-from fpstore.store import Store, snapshot_of
+from fpstore.store import Store
 from fpstore.tasks.asked import asked_of, job_of
 from fpstore.tasks.ids import column_of, joined_ids, kind_of, taken
 from fpstore.tasks.inputs import (
@@ -265,7 +265,7 @@ class DedupWork(Work):
         """Write the rows that are near the reference, and return their places."""
         assert self._against is not None
         with opened_store(self._against) as store:
-            side, width = snapshot_of(store), self.job.projection.width
+            side, width = store.snapshot(), self.job.projection.width
             candidates = near_candidates(
                 side, found.fingerprints, self.job.grouping.radius, width, resources, 1
             )

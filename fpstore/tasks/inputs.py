@@ -31,7 +31,7 @@ from fpstore.io.shards import Shards, places_of_shards
 from fpstore.io.source import FIELD_SUFFIXES, Projection, format_named, suffix_of
 from fpstore.jobs.dedup_job import rows_told
 from fpstore.sharded import ShardedStore
-from fpstore.store import Store, snapshot_of
+from fpstore.store import Store
 from fpstore.tasks.places import (
     DiskPlace,
     Place,
@@ -411,7 +411,7 @@ def _on_disk(
 
 def store_asked(store: Store) -> dict[str, Any]:
     """Return where a store is and what it holds now, as JSON."""
-    return {"path": str(store.path.absolute()), "state": snapshot_of(store).state}
+    return {"path": str(store.path.absolute()), "state": store.snapshot().state}
 
 
 @contextmanager
@@ -419,7 +419,7 @@ def opened_store(asked: Mapping[str, Any]) -> Iterator[Store]:
     """Yield a store; InputError if it is not as it was when the plan was made."""
     path, state = asked["path"], asked["state"]
     with open_store(path) as store:
-        if json.loads(json.dumps(snapshot_of(store).state)) != state:
+        if json.loads(json.dumps(store.snapshot().state)) != state:
             raise InputError(f"{path}: changed since the plan was made: make a new plan", path=path)
         yield store
 

@@ -28,7 +28,7 @@ from fpstore.io.writers import ColumnKind
 from fpstore.jobs.joining import PairColumns
 from fpstore.jobs.pairs import batches_of
 from fpstore.query.snapshot import Snapshot
-from fpstore.store import Store, snapshot_of
+from fpstore.store import Store
 from fpstore.tasks.ids import kind_of_ids
 from fpstore.tasks.inputs import opened_store, shards_of, store_asked
 from fpstore.tasks.outputs import output_folder
@@ -59,7 +59,7 @@ def plan_of_pairs(
         )
     sides, rows = (
         [_side(store) for store in stores],
-        [snapshot_of(store).totals.fingerprints for store in stores],
+        [store.snapshot().totals.fingerprints for store in stores],
     )
     slice_rows = usual_slice_rows(slice_rows, sum(rows))
     bits = _slicing(rows, radius, stores[0].width, slice_rows).bits
@@ -83,7 +83,7 @@ def plan_of_pairs(
 
 def _side(store: Store) -> dict[str, Any]:
     """Return a store as JSON, with the number of its shards, and of the tasks that send a shard."""
-    shards, rows = len(shards_of(store)), snapshot_of(store).totals.fingerprints
+    shards, rows = len(shards_of(store)), store.snapshot().totals.fingerprints
     return {
         "store": store_asked(store),
         "shards": shards,
@@ -125,7 +125,7 @@ class PairsWork(Work):
         ):
             count = 0
             for count, rows in enumerate(
-                _some(snapshot_of(store), part, self._sides[side]["parts"]), 1
+                _some(store.snapshot(), part, self._sides[side]["parts"]), 1
             ):
                 self._write_rows(writer, count, rows)
         writer.facts["pieces"] = count
@@ -143,8 +143,7 @@ class PairsWork(Work):
         """Write the pairs that meet in some slices, and in no table before."""
         with ExitStack() as stack:
             snapshots = [
-                snapshot_of(stack.enter_context(opened_store(side["store"])))
-                for side in self._sides
+                stack.enter_context(opened_store(side["store"])).snapshot() for side in self._sides
             ]
             name = f"pairs-{number:05d}.{self._asked['form']}"
             writer.facts["pairs"] = self._write(name, snapshots, self._found(number, resources))

@@ -29,7 +29,7 @@ from fpstore.io.tables import values_at
 from fpstore.io.writers import ColumnKind
 from fpstore.jobs.pairs import pairs_with
 from fpstore.query.matches import Matches
-from fpstore.store import Store, snapshot_of
+from fpstore.store import Store
 from fpstore.tasks.asked import fingerprinter_in, projection_asked, projection_in
 from fpstore.tasks.ids import kind_of_ids, values_of
 from fpstore.tasks.inputs import (
@@ -145,7 +145,7 @@ class ProbeWork(Work):
         part, shard = divmod(number, self._asked["shards"])
         distinct, _ = distinct_places(self._plan.result("queries", part).read("fingerprints"))
         with self._store() as whole, Store(shards_of(whole)[shard]) as store:
-            found = self._found(snapshot_of(store), distinct, resources)
+            found = self._found(store.snapshot(), distinct, resources)
         writer.add("queries", found.queries)
         writer.add("fingerprints", found.fingerprints)
         writer.add("distances", found.distances)
@@ -192,7 +192,7 @@ class ProbeWork(Work):
                 lims_of(sizes[which]),
                 found.fingerprints[places],
                 found.distances[places],
-                snapshot_of(store),
+                store.snapshot(),
                 self._projection.width,
                 fingerprints,
                 more=more[which],
@@ -200,7 +200,7 @@ class ProbeWork(Work):
             name = f"matches-{number:05d}.{self._asked['form']}"
             with self._output.writing(name, self._plan.digest) as path:
                 of_queries = asked.read("rows") + np.uint64(first), values_of(asked.read_ids("ids"))
-                rows = self._write(path, matches, *of_queries, kind_of_ids(snapshot_of(store)))
+                rows = self._write(path, matches, *of_queries, kind_of_ids(store.snapshot()))
         writer.facts |= {
             "queries": len(which),
             "matched": int(np.count_nonzero(sizes[which])),

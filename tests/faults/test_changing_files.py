@@ -18,7 +18,6 @@ import fpstore
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
 from fpstore.format.packed_table import PackedTable
-from fpstore.store import snapshot_of
 
 BLOCK_BYTES = 4096
 DENSE = np.uint64(2**40) + np.arange(130_000, dtype=np.uint64)  # at three bits per entry
@@ -120,8 +119,8 @@ def test_the_ids_of_a_probe_are_those_that_were_checked(tmp_path):
     store = fpstore.build(
         tmp_path / "s", np.repeat(np.array([76, 77], np.uint64), 1000), ids, design="manku-4"
     )
-    prober = snapshot_of(store).generation.single_prober(1)
-    digest = snapshot_of(store).generation.tables[0].kernel.set_digest
+    prober = store.snapshot().generation.single_prober(1)
+    digest = store.snapshot().generation.tables[0].kernel.set_digest
     lims, counts, keys = (
         np.array([0, 1000, 2000], np.uint64),
         np.array([2], np.uint32),

@@ -14,7 +14,6 @@ from reference_lsh import Model
 from fpstore import lsh
 from fpstore.building import generation_writer
 from fpstore.lsh.keys import numbers_of_rows
-from fpstore.store import snapshot_of
 
 generation_writer.Pool = InPlace
 HASHER = Letters()

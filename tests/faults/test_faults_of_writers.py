@@ -22,7 +22,6 @@ from speeds import crossed, slow
 import fpstore
 from fpstore.disk.locks import WriterLock
 from fpstore.format.log import end_word
-from fpstore.store import snapshot_of
 
 
 def run_python(script, *arguments):
@@ -248,10 +247,10 @@ def test_a_large_call_is_one_record(tmp_path, how, count):
             else:
                 assert store.probe_insert_many(many, ids, radius=0, threads=1).inserted.all()
             assert len(store) == len(reader) == 10 + count
-            assert snapshot_of(store).version == 1
+            assert store.snapshot().version == 1
             assert store.delete(fingerprints=many).removed == count
             assert len(store) == len(reader) == 10
-            assert snapshot_of(store).version == 2
+            assert store.snapshot().version == 2
         log = path / "gen-00000001" / "log"
         assert log.read_bytes().count(b"FPCHANGE") == 2
     os.truncate(log, 9 * count)

@@ -18,7 +18,6 @@ from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
 from fpstore.format.packed_table import PackedTable
 from fpstore.query import delta
-from fpstore.store import snapshot_of
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 ROWS = 3 * delta.APPLY_ROWS + 100
@@ -207,7 +206,7 @@ def base(tmp_path):
 def test_control_c_in_an_insert_leaves_the_store_as_it_was(base):
     with fpstore.open(base, "r+") as store:
         store.insert([1, 2], [3, 4])
-        known = snapshot_of(store).delta
+        known = store.snapshot().delta
         known.kernel = Interrupting(known.kernel, 2)
         rows = random_words(1)
         with pytest.raises(KeyboardInterrupt):

@@ -10,7 +10,6 @@ from speeds import slow
 
 import fpstore
 from fpstore import _kernel
-from fpstore.store import snapshot_of
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 NEWEST = 2**32 - 2
@@ -56,7 +55,7 @@ def whole_tables(store, times):
     """Return a prober one look-up of which reads the whole identity table, so many times."""
     prober = _kernel.Prober()
     for _ in range(times):
-        prober.add(snapshot_of(store).generation.tables[0].kernel, 0, 0, NO_FLIP)
+        prober.add(store.snapshot().generation.tables[0].kernel, 0, 0, NO_FLIP)
     return prober
 
 
@@ -89,7 +88,7 @@ def joining(make, flips, bits, rows):
 
 def long_calls(store, skewed, delta):
     """Return what prepares each call."""
-    rng, table = np.random.default_rng(2), store and snapshot_of(store).generation.tables[0].kernel
+    rng, table = np.random.default_rng(2), store and store.snapshot().generation.tables[0].kernel
 
     def nothing():
         return rng.integers(2**63, 2**64, 4000, dtype=np.uint64)
@@ -211,16 +210,15 @@ INTERRUPTED = """
     import numpy as np
     import fpstore
     from fpstore import _kernel
-    from fpstore.store import snapshot_of
 
     skewed = np.random.default_rng(1).integers(0, 2**32, 1 << 17, dtype=np.uint64)
     store = fpstore.build(sys.argv[1], skewed, design="manku-4")
-    table = snapshot_of(store).generation.tables[0].kernel
+    table = store.snapshot().generation.tables[0].kernel
     # Each look-up reads the whole table: one probe has 20,000 of them, which takes minutes.
     prober = _kernel.Prober()
     for _ in range(20_000):
         prober.add(table, 0, 0, np.zeros(1, np.uint64))
-    snapshot_of(store).generation._probers[3] = prober
+    store.snapshot().generation._probers[3] = prober
     queries = np.arange(2**63, 2**63 + 1024, dtype=np.uint64)
     works = {
         "single": lambda: store.probe(2**63),

@@ -21,7 +21,6 @@ MOMENTS = """
     from fpstore.jobs.report_files import Files
     from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
     from fpstore.base.resources import Resources
-    from fpstore.store import snapshot_of
 
     name, moments = sys.argv[1], int(sys.argv[2])
     joining.LEAST_ROWS, grouping.PIECE = 500, 700
@@ -38,7 +37,7 @@ MOMENTS = """
 
     def reported(out):
         page = report.page_of(
-            snapshot_of(store), describe(snapshot_of(store), 0), 3, Files(None, None), Resources(1 << 30, 2)
+            store.snapshot(), describe(store.snapshot(), 0), 3, Files(None, None), Resources(1 << 30, 2)
         )
         with Sink(out) as sink:
             sink.write(page.encode())

@@ -16,7 +16,6 @@ from sets import cut_batches
 from speeds import slow
 
 import fpstore
-from fpstore.store import snapshot_of
 
 RNG = np.random.default_rng(9)
 CENTRES = RNG.integers(0, 2**64, 200, np.uint64)
@@ -213,7 +212,7 @@ def test_every_file_of_a_store_that_is_dropped_is_given_back(tmp_path, store):
     store.close()
     again = fpstore.open(tmp_path / "s")
     answers(again)
-    strings = snapshot_of(again).generation.dictionary is not None
+    strings = again.snapshot().generation.dictionary is not None
     names = {Path(name).name for name in held_files(tmp_path)}
     assert names >= {"ids.mdb", *({"numbers.mdb", "places.mdb", "strings.mdb"} if strings else ())}
     del again

@@ -27,7 +27,6 @@ from fpstore.design.families import design
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.layout import table_name
 from fpstore.format.packed_table import PackedTable
-from fpstore.store import snapshot_of
 
 # --- Files in the wrong place ---------------------------------------------------------------------
 
@@ -190,7 +189,7 @@ def closed(request, tmp_path):
 def test_a_closed_store_has_no_file_open(closed):
     """Also while somebody still has it, what it held at one moment, and its matches."""
     store = fpstore.open(closed)
-    snapshot = snapshot_of(store)
+    snapshot = store.snapshot()
     matches = store.probe_many(FINGERPRINTS[:100])
     assert matches.read_ids()
     assert store.probe(int(FINGERPRINTS[0]), 1)

@@ -14,7 +14,6 @@ from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES, HASHES_FILE, NUMBERS_FILE
 from fpstore.format.mapping import IDS_FILE, record_seed
 from fpstore.format.strings import STRINGS_FILE
-from fpstore.store import snapshot_of
 
 GENERATION = "gen-00000001"
 LEAF_FLAG = 2
@@ -132,7 +131,7 @@ def test_nothing_is_deleted_or_numbered_by_a_damaged_dictionary(tmp_path, unread
     path = tmp_path / "s"
     file = path / named(path) / what
     with fpstore.open(path) as store:
-        at = place_of(snapshot_of(store).generation, what)
+        at = place_of(store.snapshot().generation, what)
     data = bytearray(file.read_bytes())
     data[at] ^= 1
     file.write_bytes(data)
@@ -156,7 +155,7 @@ def test_a_listed_number_whose_record_does_not_match_is_damage(tmp_path, wrong):
     path = tmp_path / "s"
     named(path)
     with fpstore.open(path) as store:
-        mapping = snapshot_of(store).generation.dictionary.mapping
+        mapping = store.snapshot().generation.dictionary.mapping
         block, rank = mapping.table.kernel.locate_one(hash_of(STRINGS[7].encode()))
         key, digest = mapping.table.kernel.key_of(block), mapping.table.kernel.set_digest
 

@@ -26,7 +26,6 @@ from fpstore.format.log import LogHeader
 from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import read_manifest
 from fpstore.format.mapping import record_seed
-from fpstore.store import snapshot_of
 
 # --- LMDB files -----------------------------------------------------------------------------------
 
@@ -67,12 +66,12 @@ def test_verify_compares_id_records_with_the_blocks(copy):
     """An intact record of another length would give ids to the wrong fingerprints."""
     with fpstore.open(copy) as store:
         _, counts, _ = (
-            snapshot_of(store)
+            store.snapshot()
             .generation.tables[0]
-            .kernel.decode(0, snapshot_of(store).generation.tables[0].kernel.block_count, 1)
+            .kernel.decode(0, store.snapshot().generation.tables[0].kernel.block_count, 1)
         )
         counts = counts.tolist()
-        assert snapshot_of(store).generation.ids.verify_numbers([np.array(counts)]) == len(STRINGS)
+        assert store.snapshot().generation.ids.verify_numbers([np.array(counts)]) == len(STRINGS)
         moved = [counts[0] - 1, counts[1] + 1, *counts[2:]]
         for wrong, message in (
             (moved, f"block 0 holds {counts[0]} fingerprints, the table {counts[0] - 1}"),
@@ -80,7 +79,7 @@ def test_verify_compares_id_records_with_the_blocks(copy):
             ([*counts, 1], f"record of block {len(counts)} is missing"),
         ):
             with pytest.raises(fpstore.CorruptStoreError, match=message):
-                snapshot_of(store).generation.ids.verify_numbers([np.array(wrong)])
+                store.snapshot().generation.ids.verify_numbers([np.array(wrong)])
 
 
 @pytest.mark.parametrize("damage", ["no number", "another number", "no such number"])
@@ -88,7 +87,7 @@ def test_verify_follows_each_string_to_its_number_and_back(copy, damage):
     """Under checksums that are right: what a faulty writer would leave."""
     wanted = hash_of(STRINGS[7].encode())
     with fpstore.open(copy) as store:
-        mapping = snapshot_of(store).generation.dictionary.mapping
+        mapping = store.snapshot().generation.dictionary.mapping
         block, rank = mapping.table.kernel.locate_one(int(wanted))
         key, digest = mapping.table.kernel.key_of(block), mapping.table.kernel.set_digest
 

@@ -16,7 +16,6 @@ from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeade
 from fpstore.format.log_writer import LogWriter, create_log
 from fpstore.format.manifest import read_manifest
 from fpstore.format.record import ADD, IN_BASE, Change, pack_change
-from fpstore.store import snapshot_of
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +148,7 @@ def test_a_record_that_denies_a_fingerprint_of_the_tables_is_refused(copy):
         log.publish()
         if kind == ADD:
             with fpstore.open(copy) as store:
-                for read in (store.items, snapshot_of(store).fingerprints):
+                for read in (store.items, store.snapshot().fingerprints):
                     with pytest.raises(
                         fpstore.CorruptStoreError, match="its rows contradict the tables"
                     ):

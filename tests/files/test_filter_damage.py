@@ -80,7 +80,7 @@ def told(caplog):
 
 
 def generation_of(store):
-    return store._tracker.snapshot().generation
+    return store.snapshot().generation
 
 
 def right_answers(fingerprints=FINGERPRINTS, queries=QUERIES):

@@ -23,7 +23,6 @@ from fpstore import _kernel
 from fpstore.base.width import Width, rows_to_numbers
 from fpstore.format.packed_table import PackedTable
 from fpstore.format.record import ADD, IN_BASE, KIND_MASK, REMOVE, WIPE
-from fpstore.store import snapshot_of
 
 DATA = Path(__file__).parents[1] / "data"
 TOOL = Path(__file__).parents[2] / "tools" / "make_golden"
@@ -175,7 +174,7 @@ def test_the_reference_reads_the_tables_ids_and_strings_of_golden_stores(tmp_pat
 def test_filters_of_a_golden_store_are_written_again_byte_for_byte(tmp_path, name, tables):
     path = shutil.copytree(DATA / "v1" / name, tmp_path / "copy")
     with fpstore.open(path) as store:
-        generation = snapshot_of(store).generation
+        generation = store.snapshot().generation
         assert sorted(generation.filters) == list(range(tables))
         for table, opened in generation.filters.items():
             opened.verify(store.design, (keys for keys, _ in generation.tables[table].pieces()))

@@ -18,7 +18,6 @@ import fpstore
 from fpstore import _kernel
 from fpstore.disk import mapped
 from fpstore.disk.mapped import PAGES, PIECE, StoredFile
-from fpstore.store import snapshot_of
 
 N = 20_000
 ROWS = np.random.default_rng(1).integers(0, 2**64, N, dtype=np.uint64)
@@ -136,7 +135,7 @@ def test_a_large_batch_maps_all_that_is_cached(disk_path, design):
 
     with fpstore.open(path) as store:
         is_whole(store, 1)  # one look-up may meet the only large page of a table
-        assert not snapshot_of(store).generation._has_mapped
+        assert not store.snapshot().generation._has_mapped
         assert not is_whole(store, 1000)
         assert is_whole(store, 1 << 12) == known
 

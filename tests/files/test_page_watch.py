@@ -17,13 +17,12 @@ SCRIPT = """
     import ctypes, sys
     import numpy as np
     import fpstore
-    from fpstore.store import snapshot_of
 
     library = ctypes.CDLL(None)
     stored = np.random.default_rng(1).integers(0, 2**64, 50_000, dtype=np.uint64)
     queries = np.random.default_rng(2).integers(0, 2**64, 1000, dtype=np.uint64)
     store = fpstore.build(sys.argv[1], stored, design=sys.argv[2])
-    prober = snapshot_of(store).generation.prober(3)
+    prober = store.snapshot().generation.prober(3)
 
     def asked(work):
         before = library.fppages_asked(), prober.fetches
@@ -59,7 +58,7 @@ COLD = """
 LOOKED_FOR_SIGNALS = """
     from fpstore import _kernel
 
-    identity = snapshot_of(store).generation.tables[0].kernel
+    identity = store.snapshot().generation.tables[0].kernel
     whole = _kernel.Prober()
     for _ in range(200):
         whole.add(identity, 0, 0, np.zeros(1, np.uint64))

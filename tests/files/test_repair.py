@@ -33,7 +33,6 @@ from fpstore.format.log import LOG_FILE
 from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.mapping import IDS_FILE
 from fpstore.format.strings import LAYOUT_KEYS, STRINGS_FILE
-from fpstore.store import snapshot_of
 
 # --- Nothing wrong --------------------------------------------------------------------------------
 
@@ -196,7 +195,7 @@ def test_fingerprints_that_no_table_has(tmp_path, kind, blocks):
     path = make(tmp_path / "s", kind, changes=False, design="flip-1", radius=1)
     right = content(path)
     with fpstore.open(path) as store:
-        table = snapshot_of(store).generation.tables[0]
+        table = store.snapshot().generation.tables[0]
         entries = [set(table.kernel.decode(block, block + 1, 0)[0].tolist()) for block in blocks]
     gone = set.union(*entries)
     for block in blocks:
@@ -238,7 +237,7 @@ def test_a_block_that_is_partly_known(tmp_path):
     path = make(tmp_path / "s", "string", changes=False, design="flip-2", radius=2)
     right = content(path)
     with fpstore.open(path) as store:
-        tables = snapshot_of(store).generation.tables
+        tables = store.snapshot().generation.tables
         block = set(tables[0].kernel.decode(5, 6, 0)[0].tolist())
         spoiled = min(block)
         other = tables[1].kernel
@@ -264,7 +263,7 @@ def test_ids_of_a_damaged_record_are_lost_and_no_others(tmp_path):
     path = make(tmp_path / "s", "string", changes=False)
     right = content(path)
     with fpstore.open(path) as store:
-        generation = snapshot_of(store).generation
+        generation = store.snapshot().generation
         block = set(generation.tables[0].kernel.decode(4, 5, 0)[0].tolist())
         record = id_record(generation, 4)
     at = (path / GENERATION / IDS_FILE).read_bytes().find(record)
@@ -282,7 +281,7 @@ def test_ids_of_a_damaged_record_are_lost_and_no_others(tmp_path):
 def test_what_was_deleted_before_its_id_record_was_damaged_is_not_lost(tmp_path):
     path = make(tmp_path / "s", "string", changes=False)
     with fpstore.open(path, "r+") as store:
-        generation = snapshot_of(store).generation
+        generation = store.snapshot().generation
         block = generation.tables[0].kernel.decode(4, 5, 0)[0].tolist()
         record = id_record(generation, 4)
         store.delete(fingerprints=block[:2])
@@ -302,7 +301,7 @@ def test_a_damaged_record_of_strings(tmp_path):
     right = content(path)
     file = path / GENERATION / STRINGS_FILE
     with fpstore.open(path) as store:
-        strings = snapshot_of(store).generation.dictionary.strings
+        strings = store.snapshot().generation.dictionary.strings
         record, per_record = next(strings.records())[1][2], strings.per_record
     assert 1 < per_record < COUNT // 4
     numbers = range(2 * per_record, 3 * per_record)
@@ -348,7 +347,7 @@ def test_id_records_are_found_by_their_keys(tmp_path, kind):
     right = content(path)
     folder = path / GENERATION
     with fpstore.open(path) as store:
-        generation = snapshot_of(store).generation
+        generation = store.snapshot().generation
         gone = set(generation.tables[0].kernel.decode(3, 4, 0)[0].tolist())
         record = id_record(generation, 3)
     (folder / table_name(0)).unlink()

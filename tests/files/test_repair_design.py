@@ -15,7 +15,6 @@ import fpstore
 from fpstore.format.layout import table_name
 from fpstore.format.log import LOG_FILE
 from fpstore.format.manifest import MANIFEST_FILE
-from fpstore.store import snapshot_of
 
 COUNT = 1000
 FINGERPRINTS = np.random.default_rng(31).integers(0, 2**64, COUNT, np.uint64)
@@ -53,7 +52,7 @@ def test_repair_after_a_change_of_design_keeps_what_is_intact(tmp_path):
         assert store.design.name != first
     right = content(path)
     with fpstore.open(path) as store:
-        design, settings = store.design, snapshot_of(store).generation.manifest
+        design, settings = store.design, store.snapshot().generation.manifest
     for at in (5000, 50_000, 150_000):
         flip(path / current(path) / table_name(0), at)
     report = fpstore.repair(path)
@@ -62,7 +61,7 @@ def test_repair_after_a_change_of_design_keeps_what_is_intact(tmp_path):
     with fpstore.open(report.output) as store:
         assert rows_of(store) == right
         assert store.design == design
-        assert snapshot_of(store).generation.manifest.auto == settings.auto
+        assert store.snapshot().generation.manifest.auto == settings.auto
 
 
 @pytest.mark.parametrize("lost", ["log", "manifest"])

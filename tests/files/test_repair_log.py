@@ -27,7 +27,6 @@ from fpstore.format.layout import table_name
 from fpstore.format.log import BOOT, END, HEADER_BYTES, LOG_FILE, LogHeader, LogReader
 from fpstore.format.log_writer import set_end
 from fpstore.format.manifest import MANIFEST_FILE, read_manifest
-from fpstore.store import snapshot_of
 
 NO_LOG = "the log: all that was inserted or deleted since the last merge, if anything was"
 
@@ -56,7 +55,7 @@ def test_the_log_of_an_earlier_generation_is_not_used(tmp_path):
     path = tmp_path / "s"
     old, right = merged_twice(path)
     with fpstore.open(path) as store:
-        base = snapshot_of(store).generation.record
+        base = store.snapshot().generation.record
     (path / current(path) / LOG_FILE).write_bytes(old)
     with pytest.raises(fpstore.CorruptStoreError, match="the log of generation 1"):
         fpstore.open(path)

@@ -13,7 +13,6 @@ from fpstore.format.layout import table_name
 from fpstore.format.log import LOG_FILE
 from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.mapping import IDS_FILE
-from fpstore.store import snapshot_of
 
 COUNT = 600
 KINDS = {32: "integer", 64: "row", 128: "string", 256: "integer"}
@@ -55,7 +54,7 @@ def store(good, tmp_path):
 def test_blocks_of_the_first_table_come_from_the_others(store, every):
     path, _, right = store
     with fpstore.open(path) as opened:
-        blocks = range(0, snapshot_of(opened).generation.tables[0].kernel.block_count, every)
+        blocks = range(0, opened.snapshot().generation.tables[0].kernel.block_count, every)
     assert len(blocks) >= 3
     for block in blocks:
         damage_block(path / GENERATION / table_name(0), block)

@@ -21,7 +21,6 @@ from fpstore.design.joins import everything
 from fpstore.jobs import grouping, joining
 from fpstore.jobs.joining import connected, pairs_within
 from fpstore.jobs.pairs import join_design
-from fpstore.store import snapshot_of
 
 
 def distances_of(bits):
@@ -116,7 +115,7 @@ def test_clusters_are_the_connected_components(tmp_path, monkeypatch, width, sha
             for found in (store.clusters(radius), store.clusters(radius, threads=2)):
                 assert {frozenset(members) for members in found} == wanted
                 assert found.lims[-1] == sum(map(len, wanted))
-            distinct = next(snapshot_of(store).fingerprints())
+            distinct = next(store.snapshot().fingerprints())
         sets = connected(
             distinct, join_design(distinct, radius, Width(width)), Resources(1 << 12, 2)
         )

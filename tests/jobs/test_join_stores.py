@@ -19,7 +19,7 @@ from fpstore.errors import InputError
 from fpstore.io import open_reader
 from fpstore.jobs import pairs as jobs_pairs
 from fpstore.jobs.pairs import nth_combinations
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 
 
 def wanted(stored, others, radius):
@@ -53,7 +53,7 @@ def way(request, monkeypatch):
     if request.param == "probes":
         monkeypatch.setattr(jobs_pairs, "join_nanoseconds", lambda *_: float("inf"))
     elif request.param == "tables":
-        monkeypatch.setattr(Snapshot, "probe_nanoseconds", lambda *_: float("inf"))
+        monkeypatch.setattr(StoreSnapshot, "probe_nanoseconds", lambda *_: float("inf"))
     return request.param
 
 
@@ -144,7 +144,9 @@ def test_the_cheaper_way_is_taken(tmp_path, monkeypatch):
     rows = np.random.default_rng(1).integers(0, 2**64, 20_000, np.uint64)
     asked = []
     monkeypatch.setattr(jobs_pairs, "pairs_between", lambda *_: asked.append("tables") or iter(()))
-    monkeypatch.setattr(Snapshot, "probe_in_parts", lambda *_: asked.append("probes") or iter(()))
+    monkeypatch.setattr(
+        StoreSnapshot, "probe_in_parts", lambda *_: asked.append("probes") or iter(())
+    )
     with fpstore.build(tmp_path / "s", rows) as store:
         for others in (rows[:5] ^ np.uint64(1), rows ^ np.uint64(1)):
             list(store.join(others))

@@ -10,7 +10,6 @@ from speeds import crossed
 import fpstore
 from fpstore.design.families import design
 from fpstore.query import batches as probing
-from fpstore.store import snapshot_of
 
 MANY = 3 * probing.PROBE_QUERIES
 
@@ -113,7 +112,7 @@ def test_an_error_in_one_part_stops_the_others_and_those_that_wait(tmp_path):
     with fpstore.build(
         tmp_path / "s", np.arange(1 << 18, dtype=np.uint64), design="flip-2"
     ) as store:
-        kernel = snapshot_of(store).generation.tables[0].in_order
+        kernel = store.snapshot().generation.tables[0].in_order
 
         def work(part, stop):
             called.append(part)
@@ -141,7 +140,7 @@ def test_a_scan_in_many_calls_is_brute_force(tmp_path, monkeypatch, threads):
         rng.integers(0, 2**64, 300, np.uint64) & np.uint64(0xFF0F_0000_0000_F0FF)
     )
     with fpstore.build(tmp_path / "s", fingerprints, design="flip-2", block_bytes=128) as store:
-        blocks = snapshot_of(store).generation.tables[0].kernel.block_count
+        blocks = store.snapshot().generation.tables[0].kernel.block_count
         assert blocks > 4
         for block_count in (1, 3, blocks - 1, blocks, blocks + 1):
             for query_count in (1, 2, 5, 8):
@@ -165,7 +164,7 @@ def test_a_scan_in_many_calls_is_brute_force(tmp_path, monkeypatch, threads):
 
 def test_every_call_of_a_scan_in_threads_can_be_stopped(tmp_path):
     with fpstore.build(tmp_path / "s", np.arange(100, dtype=np.uint64), design="flip-2") as store:
-        table, stops = snapshot_of(store).generation.tables[0].in_order, []
+        table, stops = store.snapshot().generation.tables[0].in_order, []
 
         class Watched:
             block_count = table.block_count

@@ -12,7 +12,6 @@ from speeds import crossed
 import fpstore
 from fpstore.base.width import check_width
 from fpstore.disk import sealed
-from fpstore.store import snapshot_of
 
 COUNT = 4000
 
@@ -60,7 +59,7 @@ def test_single_probes_answer_as_batches_do(tmp_path, made, codec):
         tmp_path / "s", stored * 2, named, width=bits, design=design, radius=3, codec=codec
     )
     queries = [near(rng, centre, bits, 2) for centre in centres[:300]]
-    generation = snapshot_of(store).generation
+    generation = store.snapshot().generation
     for radius in (0, 2, 3):
         expected = answers(store, queries, radius=radius)
         assert [store.probe(query, radius) for query in queries] == expected

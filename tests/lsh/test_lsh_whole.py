@@ -19,7 +19,7 @@ from fpstore.cli import lsh_asking, main
 from fpstore.hashing import GivenSketches, PStable
 from fpstore.lsh import building, groups
 from fpstore.lsh import keys as keys_module
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.store_snapshot import StoreSnapshot
 
 HASHER = Letters()
 FORM = lsh.plan(1000, HASHER, 0.8, bands=(6, 3), radius=8)
@@ -73,7 +73,7 @@ def test_an_insert_during_a_merge_that_leaves_keys_out(tmp_path, sync, at):
 @pytest.fixture(params=[1, 5, 1000])
 def in_pieces(request, monkeypatch):
     """Let everything come in pieces of so many."""
-    whole = Snapshot.fingerprints
+    whole = StoreSnapshot.fingerprints
 
     def fingerprints(snapshot):
         for piece in whole(snapshot):
@@ -82,7 +82,7 @@ def in_pieces(request, monkeypatch):
                 for start in range(0, len(piece), request.param)
             )
 
-    monkeypatch.setattr(Snapshot, "fingerprints", fingerprints)
+    monkeypatch.setattr(StoreSnapshot, "fingerprints", fingerprints)
     monkeypatch.setattr(building, "PIECE_ENTRIES", request.param)
 
 

@@ -19,7 +19,6 @@ from speeds import crossed, slow
 
 import fpstore
 from fpstore.base.width import WIDTHS
-from fpstore.store import snapshot_of
 
 CUTS = {"one": [], "even": [70, 140], "empty": [0, 90, 90], "many": list(range(17, 200, 20))}
 
@@ -205,7 +204,7 @@ def test_matches_of_all_shards_are_bounded_together(tmp_path):
     """
     mine, one = both(tmp_path, [1, 2, 4, 8], None, [1, 2, 3])
     with mine, one:
-        query, snapshot = np.zeros(1, np.uint64), snapshot_of(mine)
+        query, snapshot = np.zeros(1, np.uint64), mine.snapshot()
         assert snapshot.probe_columns(query, 3, 1, most=3) is None
         assert len(snapshot.probe_columns(query, 3, 1, most=4)[1]) == 4
 

@@ -190,13 +190,12 @@ def test_many_shards_with_strings_are_combined_with_few_handles(tmp_path, most, 
 OPENED_MEANWHILE = """
     import os, resource, sys
     import fpstore
-    from fpstore.store import snapshot_of
 
     with fpstore.open(sys.argv[1]) as store:
         list(store)  # all modules are imported now
         open_now = len(os.listdir("/proc/self/fd"))
         resource.setrlimit(resource.RLIMIT_NOFILE, (60 + open_now, 4000))
-        groups = snapshot_of(store).groups()
+        groups = store.snapshot().groups()
         next(groups)  # the limit is that of the system
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 4000
         with fpstore.open(sys.argv[2]) as other:

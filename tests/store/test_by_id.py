@@ -17,7 +17,6 @@ from speeds import crossed, slow
 import fpstore
 from fpstore.format.mapping import PLACES_FILES, IdIndex, bits_of_ranks
 from fpstore.format.packed_table import PackedTable
-from fpstore.store import snapshot_of
 
 KINDS = {
     "strings": (lambda i: f"d{i}", False),
@@ -118,7 +117,7 @@ def test_any_changes(tmp_path, kind, seed):
             check(store, held, changes.names)
             assert rows_of(reader) == held
         assert store.verify().ok
-        assert (snapshot_of(store).generation.places is not None) == (kind != "integers")
+        assert (store.snapshot().generation.places is not None) == (kind != "integers")
     with fpstore.open(tmp_path / "s") as store:
         check(store, held, changes.names)
 
@@ -147,12 +146,12 @@ def test_upsert_of_odd_rows(tmp_path):
         assert store.upsert([5, 6, 1], ["c", "c", "a"]) == 2
         assert rows_of(store) == {(1, "a"), (1, "b"), (6, "c")}
         assert store.upsert([], []) == 0
-        version = snapshot_of(store).version + 1
+        version = store.snapshot().version + 1
         assert store.upsert([7, 7], ["a", "b"]) == 2
         assert rows_of(store) == {(7, "a"), (7, "b"), (6, "c")}
-        assert snapshot_of(store).version == version  # it is one change
+        assert store.snapshot().version == version  # it is one change
         assert store.upsert([7, 6], ["b", "c"]) == 0
-        assert snapshot_of(store).version == version  # nothing is logged
+        assert store.snapshot().version == version  # nothing is logged
         for wrong, message in (
             (lambda: store.upsert(1, None), "an id for each row"),
             (lambda: store.upsert([1, 2], ["a"]), "1 id for 2 fingerprints"),
@@ -207,7 +206,7 @@ def test_the_index_stays(tmp_path):
     united = set()
     for made in (tmp_path / "copy", *parts, Path(report.output)):
         with fpstore.open(made) as store:
-            assert snapshot_of(store).generation.places is not None
+            assert store.snapshot().generation.places is not None
             assert store.stats()["bytes"]["id_index"] > 0
             assert store.verify().ok
             held = rows_of(store)
@@ -241,7 +240,7 @@ def test_repair_makes_the_index_anew_or_names_its_loss(tmp_path, lost):
     named = [loss for loss in report.losses if "has no index by id" in loss]
     assert bool(named) == (lost == "manifest.json")
     with fpstore.open(report.output) as store:
-        assert snapshot_of(store).generation.manifest.index_ids == (not named)
+        assert store.snapshot().generation.manifest.index_ids == (not named)
         assert store.ids[ids[99]] == [99]
 
 
@@ -275,7 +274,7 @@ def test_ids_are_looked_up_in_pieces(tmp_path, monkeypatch, kind):
     with fpstore.build(
         tmp_path / "s", *map(list, zip(*rows, strict=True)), index_ids=index_ids, **OPTIONS
     ) as store:
-        assert snapshot_of(store).generation.tables[0].kernel.block_count > 10
+        assert store.snapshot().generation.tables[0].kernel.block_count > 10
         check(store, set(rows), [name(place) for place in range(400)])
 
 
@@ -332,7 +331,7 @@ def test_an_index_that_says_something_else_than_the_id_map_is_noticed(tmp_path):
     for name, ids in (("s", numbers), ("o", [1, 0, *range(2, 400)])):
         fpstore.build(tmp_path / name, fingerprints, ids, index_ids=True, **OPTIONS).close()
     with fpstore.open(tmp_path / "o") as other:
-        record = snapshot_of(other).generation.record.places
+        record = other.snapshot().generation.record.places
     for file in PLACES_FILES:
         shutil.copyfile(
             tmp_path / "o" / "gen-00000001" / file, tmp_path / "s" / "gen-00000001" / file
@@ -359,7 +358,7 @@ def test_an_index_that_names_places_beyond_the_table_is_named_itself(
     indexed, monkeypatch, rank_bits, what
 ):
     with fpstore.open(indexed) as store:
-        generation = snapshot_of(store).generation
+        generation = store.snapshot().generation
         forged = IdIndex(generation.folder, {**generation.record.places, "rank_bits": rank_bits})
         monkeypatch.setattr(generation, "places", forged)
         names, blocks = [f"n{i}" for i in range(400)], generation.identity.block_count

@@ -18,7 +18,6 @@ from fpstore.care.stats import distribution
 from fpstore.format import column_table
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.layout import table_name
-from fpstore.store import snapshot_of
 
 COUNT = 5000
 DESIGNS = {32: "columns-2-9", 64: "columns-4-12", 128: "columns-8-10", 256: "columns-16-8"}
@@ -256,7 +255,7 @@ def test_a_merge_and_a_split_of_a_truncated_table(store):
 def test_statistics(good):
     path, bits = good
     with fpstore.open(path) as store:
-        stats, table = store.stats(), snapshot_of(store).generation.tables[0]
+        stats, table = store.stats(), store.snapshot().generation.tables[0]
         found = distribution(table)
         tables = store.design.tables
     assert [t["kind"] for t in stats["design"]["tables"]] == [t.kind for t in tables]

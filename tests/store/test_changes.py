@@ -486,7 +486,7 @@ def test_a_delta_is_looked_up_beside_tables_that_are_scanned(
     rows = np.random.default_rng(1).integers(0, 2**64, 2_000, dtype=np.uint64)
     with fpstore.open(path, "r+") as store:
         store.insert(rows)
-        snapshot = store._tracker.snapshot()
+        snapshot = store.snapshot()
         asked = Asked(snapshot._delta_kernel)
         monkeypatch.setattr(snapshot, "_delta_kernel", asked)
         found = store.probe_many(rows[:50] ^ np.uint64(5), radius)

@@ -16,7 +16,6 @@ from sets import make_set
 from speeds import slow
 
 import fpstore
-from fpstore.store import snapshot_of
 
 OPTIONS = {"radius": 2, "design": "flip-2", "block_bytes": 128}
 
@@ -65,7 +64,7 @@ def ask_for_pairs(store, stop):
             counts[1] += int((~there[:, 0]).sum())
         content = content_of(store)
         assert all((pair in content) == (pair ^ (2**64 - 1) in content) for pair in PAIRS.tolist())
-        assert len(snapshot_of(store).with_ids(words([1003]))[0]) in (0, 2)
+        assert len(store.snapshot().with_ids(words([1003]))[0]) in (0, 2)
         if stop.wait(0):
             break
     return counts

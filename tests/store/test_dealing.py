@@ -16,7 +16,6 @@ from fpstore.design.dealing import deal
 from fpstore.design.families import design
 from fpstore.design.sample import SAMPLE_SIZE, EvenRows, Sample
 from fpstore.errors import InputError
-from fpstore.store import snapshot_of
 
 COUNT = 1 << 15
 
@@ -161,7 +160,7 @@ def test_the_model_expects_what_the_kernel_counts(tmp_path):
     with fpstore.build(tmp_path / "s", rows, radius=10, design="dealt-4-16") as store:
         expected = column_work(store.design, len(rows), 10, sample)
         counted = (
-            snapshot_of(store).generation.prober(10).probe(rows[:: len(rows) // 4096].copy(), 10)[3]
+            store.snapshot().generation.prober(10).probe(rows[:: len(rows) // 4096].copy(), 10)[3]
         )
     lookups, candidates, survivors = (count / 4096 for count in counted)
     assert expected.lookups == pytest.approx(lookups, rel=0.2)
@@ -184,11 +183,11 @@ def test_few_entries_in_a_bucket_are_no_skew(tmp_path, count):
     rng = np.random.default_rng(2)
     rows = rng.integers(0, 2**64, count, np.uint64)
     with fpstore.build(tmp_path / "even", rows, radius=8, design="columns-4") as store:
-        assert not any(table.skewed(1.25) for table in snapshot_of(store).generation.tables)
+        assert not any(table.skewed(1.25) for table in store.snapshot().generation.tables)
     # a quarter of the set in a sixteenth of the buckets
     rows[: count // 4] &= np.uint64(0x0FFF_FFFF_FFFF_FFFF)
     with fpstore.build(tmp_path / "uneven", rows, radius=8, design="columns-4") as store:
-        skewed = [table.skewed(1.25) for table in snapshot_of(store).generation.tables]
+        skewed = [table.skewed(1.25) for table in store.snapshot().generation.tables]
         assert skewed == [True, False, False, False]
 
 

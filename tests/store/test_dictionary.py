@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import fpstore
 from fpstore.base.strings import StringColumn
 from fpstore.format.dictionary import Dictionary
-from fpstore.store import snapshot_of
 
 MAX_BYTES = 1 << 16
 
@@ -63,7 +62,7 @@ def test_strings_of_equal_hashes_are_kept_apart(tmp_path, equal_hashes):
         assert store.stats()["ids"] == 120
         assert [store[i] for i in range(120)] == [[name] for name in names + names[::-1]]
         assert store.verify().ok
-        assert snapshot_of(store).generation.record.first_string == 60
+        assert store.snapshot().generation.record.first_string == 60
         assert "a99" not in store.ids
         lims, _ = store.fingerprints_of(["a99", "b3", "c"])
         assert lims.tolist() == [0, 0, 2, 2]
@@ -102,9 +101,9 @@ def test_strings_of_equal_hashes_through_a_join_and_a_split(tmp_path, equal_hash
             f: [name] for f, name in (contents[0] | contents[1] | {7777: "b58"}).items()
         }
         assert store.ids["b58"] == [158, 7777]
-        assert snapshot_of(store).generation.record.first_string == 60
+        assert store.snapshot().generation.record.first_string == 60
         new = [name for name in contents[1].values() if int(name[1:]) >= 40 and name != "b58"]
-        columns = snapshot_of(store).generation.dictionary.strings.columns()
+        columns = store.snapshot().generation.dictionary.strings.columns()
         in_order = [string for _, column in columns for string in column.texts() if string]
         assert in_order == [*contents[0].values(), "b58", *new]
         paths = store.split(tmp_path / "parts", 1)
@@ -234,7 +233,7 @@ def test_several_threads_read_strings_at_once(tmp_path):
                 wrong.append(some)
 
     with fpstore.open(tmp_path / "s") as store:
-        dictionary = snapshot_of(store).generation.dictionary
+        dictionary = store.snapshot().generation.dictionary
         assert isinstance(dictionary, Dictionary)
         threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
         for thread in threads:

@@ -13,7 +13,6 @@ from speeds import crossed
 
 import fpstore
 from fpstore.format.strings import RecordReader
-from fpstore.store import snapshot_of
 
 OPTIONS = {"radius": 2, "design": "flip-2", "block_bytes": 128, "threads": 1}
 TOP = 2**64 - 1
@@ -278,14 +277,14 @@ def test_parts_are_what_begins_with_their_bits(tmp_path, kind, bits):
             assert content_of(part) == expected
             assert part.verify().ok
             assert (part.radius, part.design.name, part.stats()["id_kind"]) == (2, "flip-2", kind)
-            assert (snapshot_of(part).generation.places is not None) is (kind == "string")
+            assert (part.snapshot().generation.places is not None) is (kind == "string")
             if kind == "string":  # and no string of another part
                 used = set().union(*expected.values())
                 everything = [f"document {i}" for i in range(64)]
                 assert [name in part.ids for name in everything] == [
                     name in used for name in everything
                 ]
-                dictionary = snapshot_of(part).generation.dictionary
+                dictionary = part.snapshot().generation.dictionary
                 assert dictionary is not None
                 strings = [
                     string
@@ -298,7 +297,7 @@ def test_parts_are_what_begins_with_their_bits(tmp_path, kind, bits):
                 part.insert([7 | prefix << 64 - bits])
                 assert part[7 | prefix << 64 - bits] == [64]
                 part.delete(ids=64)
-            parts.append(snapshot_of(part).generation.manifest.identity)
+            parts.append(part.snapshot().generation.manifest.identity)
     assert len({*parts}) == len(parts)  # each is a store of its own
     first, *rest = paths
     with fpstore.open(first, "r+") as store:
@@ -326,14 +325,14 @@ def test_split_parts_hold_and_read_only_their_strings(tmp_path, monkeypatch):
     """Each part held a place for every string of the store, and compressed the records of the store again."""
     fingerprints = RNG.integers(0, 2**64, len(LONG_IDS), np.uint64)
     with fpstore.build(tmp_path / "s", fingerprints, LONG_IDS, **OPTIONS) as store:
-        assert snapshot_of(store).generation.dictionary.strings.per_record <= 2
+        assert store.snapshot().generation.dictionary.strings.per_record <= 2
         counts = records_read(monkeypatch)
         paths = store.split(tmp_path / "parts", 3, threads=1)
     assert sum(counts) <= len(LONG_IDS)
     dictionaries = []
     for path in paths:
         with fpstore.open(path) as part:
-            dictionaries.append(snapshot_of(part).generation.record.dictionary["count"])
+            dictionaries.append(part.snapshot().generation.record.dictionary["count"])
             assert dictionaries[-1] == part.stats()["ids"]
     assert sum(dictionaries) == len(LONG_IDS)
 

@@ -34,7 +34,6 @@ from living import (
 )
 
 import fpstore
-from fpstore.store import snapshot_of
 
 # probes beyond the store's radius are meant
 pytestmark = pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
@@ -350,7 +349,7 @@ class Machine(RuleBasedStateMachine):
         stored = {(value, item) for value, ids in content.items() for item in ids}
         assert found, (acknowledged, [stored ^ set(model.rows()) for model in possible])
         if self.kind == "row":  # states that differ only in the next row are told apart by it
-            next_row = snapshot_of(self.store).totals.next_row
+            next_row = self.store.snapshot().totals.next_row
             found = [model for model in found if model.next_row == next_row]
             assert found
         self.model = found[0]

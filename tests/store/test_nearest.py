@@ -17,7 +17,6 @@ from fpstore import InputError
 from fpstore.design.costs import scan_nanoseconds
 from fpstore.design.estimates import probe_nanoseconds
 from fpstore.query.nearest import _radii
-from fpstore.store import snapshot_of
 
 SIZES = (0, 1, 3, 90, 400)
 KINDS = ("random", "clustered", "dense", "skewed")
@@ -141,7 +140,7 @@ def rows_near(fingerprints, queries):
 
 def test_many_queries_keep_to_the_limit_in_parts(tmp_path, monkeypatch):
     """A part with too many matches is halved, down to one query."""
-    monkeypatch.setattr("fpstore.query.snapshot.MOST_MATCHES", 100)
+    monkeypatch.setattr("fpstore.query.store_snapshot.MOST_MATCHES", 100)
     fingerprints = made("dense", 500)
     queries = np.tile(fingerprints[:40], 10)
     with fpstore.build(tmp_path / "s", fingerprints, design="flip-2") as store:
@@ -154,7 +153,7 @@ def test_the_kernel_leaves_out_what_is_absent(tmp_path):
     fingerprints = made("random", 3000)
     absent = fingerprints[::7].copy()
     with fpstore.build(tmp_path / "s", fingerprints, block_bytes=128) as store:
-        table = snapshot_of(store).generation.tables[0].kernel
+        table = store.snapshot().generation.tables[0].kernel
         queries = queries_of(fingerprints)
         lims, found, distances, more = table.nearest(queries, 22, 3, 0, table.block_count, absent)
         for q, query in enumerate(queries):
@@ -203,7 +202,7 @@ def test_radii_grow_as_far_as_they_cost_less_than_a_scan(tmp_path, design, width
     """Column tables were taken for tables of blocks, and one query for one of a batch."""
     rows = np.random.default_rng(3).integers(0, 256, (1 << 16, width // 8), np.uint8)
     with fpstore.build(tmp_path / "s", rows, width=width, radius=radius, design=design) as store:
-        snapshot = snapshot_of(store)
+        snapshot = store.snapshot()
         tried, generation = list(_radii(snapshot, width, queries)), snapshot.generation
         blocks, words = generation.manifest.blocks, generation.design.width.words
         costs = [

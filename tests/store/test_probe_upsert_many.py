@@ -61,7 +61,7 @@ def test_many_rows_are_decided_as_row_by_row(tmp_path, width, kind):
                 assert list(pickle.loads(pickle.dumps(matches))) == wanted
                 assert matches.inserted.tolist() == [not row for row in wanted]
                 assert content(many) == content(single)
-                assert many._snapshot().totals == single._snapshot().totals
+                assert many.snapshot().totals == single.snapshot().totals
                 if step == 3:
                     many.merge()
                     single.merge()
@@ -73,20 +73,20 @@ def test_many_rows_are_decided_as_row_by_row(tmp_path, width, kind):
 def test_rows_of_a_batch_are_one_change(tmp_path):
     fpstore.build(tmp_path / "s", [7, 0xFF00], ["a", "b"]).close()
     with fpstore.open(tmp_path / "s", "r+") as store, fpstore.open(tmp_path / "s") as reader:
-        before = reader._snapshot().record
+        before = reader.snapshot().record
         matches = store.probe_upsert_many([6, 5, 1 << 40, 0xFF01], ["a", "c", "a", "c"])
         assert list(matches) == [[], [Match(6, 2, ["a"])], [], [Match(0xFF00, 1, ["b"])]]
         assert content(reader) == [(0xFF00, ["b"]), (1 << 40, ["a"])]
-        assert reader._snapshot().record == before + 1
+        assert reader.snapshot().record == before + 1
         assert matches.to_arrow().column("id").to_pylist() == ["a", "b"]
 
 
 def test_a_batch_reads_the_id_map_once(tmp_path, monkeypatch):
     fpstore.build(tmp_path / "s", np.arange(100, dtype=np.uint64) << np.uint64(40)).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
-        calls, find = [], type(store._snapshot().generation.ids).find
+        calls, find = [], type(store.snapshot().generation.ids).find
         monkeypatch.setattr(
-            type(store._snapshot().generation.ids),
+            type(store.snapshot().generation.ids),
             "find",
             lambda *given: calls.append(1) or find(*given),
         )

@@ -13,7 +13,6 @@ import fpstore
 from fpstore.base.width import Width
 from fpstore.io.check import check_fingerprints, check_ids
 from fpstore.jobs.joining import PairColumns
-from fpstore.store import snapshot_of
 
 TYPES = {32: pa.uint32(), 64: pa.uint64(), 128: pa.binary(16), 256: pa.binary(32)}
 
@@ -148,7 +147,7 @@ def test_empty_results_keep_their_types(tmp_path, bits, ids):
         assert (table.schema, table.num_rows) == (full, 0)
     (pairs,) = store.pairs(1)
     empty = fpstore.Pairs(
-        PairColumns(pairs.rows_a[:0], pairs.rows_b[:0], pairs.distances[:0]), snapshot_of(store)
+        PairColumns(pairs.rows_a[:0], pairs.rows_b[:0], pairs.distances[:0]), store.snapshot()
     ).to_arrow()
     assert (empty.schema, empty.num_rows) == (pairs.to_arrow().schema, 0)
     clusters = store.clusters(0).to_arrow()

@@ -30,7 +30,6 @@ from fpstore.format.strings import (
     StringWriter,
     strings_per_record,
 )
-from fpstore.store import snapshot_of
 
 COUNT = 1000
 NAMES = [f"https://example.org/pages/{i * 7919 % 10_007}?language=en#{i}" for i in range(COUNT)]
@@ -42,7 +41,7 @@ def rows(*span):
 
 def layout_of(path):
     with fpstore.open(path) as store:
-        return snapshot_of(store).generation.dictionary.strings.layout
+        return store.snapshot().generation.dictionary.strings.layout
 
 
 def build(path, names=NAMES):

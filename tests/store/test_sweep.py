@@ -11,7 +11,6 @@ from speeds import crossed, slow
 
 import fpstore
 from fpstore.disk import sealed
-from fpstore.store import snapshot_of
 
 TOOLS = Path(__file__).parents[2] / "tools"
 
@@ -24,7 +23,8 @@ def sweep(*options, faults=None, folder=None):
     environment = dict(os.environ)
     if faults is not None:
         (folder / "sitecustomize.py").write_text(
-            f"import os\nfrom fpstore.query.snapshot import Snapshot\n{faults}\n", encoding="utf-8"
+            f"import os\nfrom fpstore.query.store_snapshot import StoreSnapshot\n{faults}\n",
+            encoding="utf-8",
         )
         environment["PYTHONPATH"] = str(folder)
     command = [sys.executable, "-P", TOOLS / "sweep", "--folder", folder, *map(str, options)]
@@ -45,14 +45,17 @@ def test_a_case_is_drawn_from_its_seed_and_number(tmp_path):
 @pytest.mark.parametrize(
     ("faults", "words"),
     [
-        slow("Snapshot.has = lambda self, value: True", "in store"),
+        slow("StoreSnapshot.has = lambda self, value: True", "in store"),
         slow(
-            "Snapshot.scan_columns = lambda self, queries, radius, threads: "
+            "StoreSnapshot.scan_columns = lambda self, queries, radius, threads: "
             "self.probe_columns(queries, 0, threads)",
             "scan(",
         ),
-        ("Snapshot.probe = lambda self, value, radius: os.abort()", "ended by signal 6 (SIGABRT)"),
-        slow("Snapshot.ids_of_one = lambda self, value: os._exit(3)", "ended with status 3"),
+        (
+            "StoreSnapshot.probe = lambda self, value, radius: os.abort()",
+            "ended by signal 6 (SIGABRT)",
+        ),
+        slow("StoreSnapshot.ids_of_one = lambda self, value: os._exit(3)", "ended with status 3"),
         slow("import fpstore.jobs.joining as j; j.pairs_within = lambda *_: iter(())", "pairs("),
         slow("import fpstore.jobs.joining as k; k.connected = lambda rows, *_: rows", "sets"),
         slow(
@@ -133,4 +136,4 @@ def test_a_generation_that_is_removed_while_it_is_opened(tmp_path, monkeypatch, 
             6: ["b"],
             7: ["c"],
         }
-        assert (len(merged), snapshot_of(store).generation.folder.name) == (1, "gen-00000003")
+        assert (len(merged), store.snapshot().generation.folder.name) == (1, "gen-00000003")

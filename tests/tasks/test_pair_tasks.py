@@ -15,7 +15,6 @@ from fpstore.design.joins import designs, everything
 from fpstore.errors import InputError
 from fpstore.io.check import check_fingerprints
 from fpstore.jobs.joining import UNBOUNDED, pairs_within
-from fpstore.store import snapshot_of
 from fpstore.tasks import plan_join, plan_pairs, plan_probe
 from fpstore.tasks.shuffle import slices_by, table_keys
 from fpstore.tasks.slicing import Slicing, slicing_of
@@ -189,10 +188,10 @@ def test_parts_of_a_store_have_each_fingerprint_once(tmp_path, monkeypatch):
         tmp_path / "s", np.arange(400_000, dtype=np.uint64) << np.uint64(40)
     ) as store:
         for parts in (1, 2, 3):
-            found = [[*pairs._some(snapshot_of(store), part, parts)] for part in range(parts)]
+            found = [[*pairs._some(store.snapshot(), part, parts)] for part in range(parts)]
             assert sum(map(len, found)) > 3
             rows = np.sort(np.concatenate([piece for some in found for piece in some]))
-            assert np.array_equal(rows, np.concatenate([*snapshot_of(store).fingerprints()]))
+            assert np.array_equal(rows, np.concatenate([*store.snapshot().fingerprints()]))
 
 
 def test_widths_differ(tmp_path):

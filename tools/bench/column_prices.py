@@ -26,7 +26,7 @@ from fpstore.design.costs import (
     missed_share,
 )
 from fpstore.design.sample import Sample, evenly
-from fpstore.store import snapshot_of
+from fpstore.store import store_snapshot
 
 SAMPLE = 1 << 16
 SINGLE = 1 << 8  # queries that are asked one at a time
@@ -104,7 +104,7 @@ def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
     with fpstore.build(
         path, rows, width=case.width, radius=case.radius, design=case.design, overwrite=True
     ) as store:
-        generation = snapshot_of(store).generation
+        generation = store_snapshot(store).generation
         sample = Sample(evenly(width.from_bytes(rows), SAMPLE), width)
         for radius in case.radii:
             prober = generation.prober(radius)

@@ -32,7 +32,7 @@ from fpstore import _kernel
 from fpstore.design.blocks import HUFFMAN
 from fpstore.design.estimates import estimate
 from fpstore.design.families import design as make_design
-from fpstore.store import snapshot_of
+from fpstore.store import store_snapshot
 
 Result = dict[str, Any]
 Queries = TypeVar("Queries", Words, npt.NDArray[np.uint8])
@@ -182,7 +182,7 @@ def microseconds(seconds: float, count: int, digits: int = 3) -> float:
 
 def kernel_tables(store: fpstore.Store) -> list[Any]:
     """Return the kernel's tables, in design order."""
-    return [table.kernel for table in snapshot_of(store).generation.tables]
+    return [table.kernel for table in store_snapshot(store).generation.tables]
 
 
 def ratio(a: float, b: float, digits: int = 2) -> float:

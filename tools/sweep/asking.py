@@ -15,7 +15,7 @@ from fpstore import Matches, Store, _kernel
 from fpstore.base.width import leading_words
 from fpstore.design.tables import BLOCKS
 from fpstore.io.check import check_fingerprints
-from fpstore.store import snapshot_of
+from fpstore.store import store_snapshot
 from sweep import corpora
 from sweep.cases import QUESTIONS, STATES, Case, Question
 from sweep.data import Words
@@ -124,7 +124,7 @@ class Asker:
 
     def sharing(self, store: Store, question: Question, where: str) -> None:
         """Ask for what has the leading bits of each query, which LSH indexes do, where the first table is one of blocks."""
-        snapshot = snapshot_of(store)
+        snapshot = store_snapshot(store)
         if snapshot.generation.design.tables[0].kind != BLOCKS:
             return
         bits = min(question.scan_radius % 65, self.shape.bits)

@@ -23,8 +23,7 @@ from fpstore.jobs import grouping, joining, pairs
 from fpstore.jobs.clusters import clusters_of, grouping_of
 from fpstore.jobs.given import given_rows
 from fpstore.jobs.pairs import join_of, pairs_of
-from fpstore.query.snapshot import Snapshot
-from fpstore.store import snapshot_of
+from fpstore.query.store_snapshot import StoreSnapshot
 from sweep import groups
 from sweep.cases import STATES
 from sweep.data import Ids, Rng, Shape, Words, distinct, make_ids, make_queries
@@ -136,7 +135,7 @@ class JoinAsker:
         )
         self.asker.note(call)
         with self.small_steps():
-            batches = list(pairs_of(snapshot_of(self.store), radius, resources))
+            batches = list(pairs_of(self.store.snapshot(), radius, resources))
         self.compare(
             call, [(b.a, b.b, b.distances) for b in batches], self.now, self.within(radius)
         )
@@ -261,7 +260,7 @@ class JoinAsker:
         with self.small_steps():
             try:
                 found = clusters_of(
-                    snapshot_of(self.store), grouping_of(radius, group, rule, None), resources
+                    self.store.snapshot(), grouping_of(radius, group, rule, None), resources
                 )
             except InputError as error:
                 several = any(len(places) > 1 for places in self.documents()[1])
@@ -325,7 +324,7 @@ class JoinAsker:
         """Ask for the pairs of two stores, in both directions."""
         known = model.fingerprints
         ids = model.ids_of(self.shape.given(known))
-        self.join("another store", snapshot_of(other), known, ids)
+        self.join("another store", other.snapshot(), known, ids)
 
     def join(self, what: str, other: Any, known: Words, ids: list[Any]) -> None:
         """Ask for the pairs with another side, in one of the ways that there are."""
@@ -339,10 +338,10 @@ class JoinAsker:
         self.asker.note(f"{call} with {resources.memory} bytes, threads={resources.threads}")
         slow = {
             "probes": (pairs, {"join_nanoseconds": _never}),
-            "tables": (Snapshot, {"probe_nanoseconds": _never}),
+            "tables": (StoreSnapshot, {"probe_nanoseconds": _never}),
         }.get(way)
         with self.small_steps(), changed(*([] if slow is None else [slow])):
-            batches = list(join_of(snapshot_of(self.store), other, radius, resources))
+            batches = list(join_of(self.store.snapshot(), other, radius, resources))
         a, b = np.nonzero(distances <= radius)
         wanted = np.stack([a, b, distances[a, b]], axis=1).astype(np.int64)
         self.compare(

@@ -30,7 +30,7 @@ class SimMinHash(MinHash):
     probability of at most ``arccos(2 J / (1 + J)) / π``, by which plans are made: they find what
     they say, or more.
 
-    docs/guides/families.md compares the signature with that of `MinHash`, which tells sets apart
+    docs/guides/hashers.md compares the signature with that of `MinHash`, which tells sets apart
     better.
 
     Parameters

@@ -167,9 +167,9 @@ def test_page_about_minhash_prints_what_is_shown(tmp_path):
 
 
 @pytest.mark.full
-def test_page_about_families_prints_what_is_shown(tmp_path):
-    assert run_python("".join(blocks("docs/guides/families.md", "python")), tmp_path) == "".join(
-        blocks("docs/guides/families.md", "text")
+def test_page_about_hashers_prints_what_is_shown(tmp_path):
+    assert run_python("".join(blocks("docs/guides/hashers.md", "python")), tmp_path) == "".join(
+        blocks("docs/guides/hashers.md", "text")
     )
 
 

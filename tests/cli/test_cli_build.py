@@ -287,10 +287,10 @@ def test_metadata_that_is_no_fingerprinter_is_left_out_or_refused(folder: Path) 
         ("[]", None),
         ('"x"', None),
         ('{"name": 1}', None),
-        ('{"name": 1, "version": 1, "parameters": {}}', "a fingerprinter has a name (str)"),
+        ('{"name": 1, "version": 1, "parameters": {}}', "a hasher is described by a name (str)"),
         (
             '{"name": "simhash", "version": 9, "parameters": {}}',
-            "unknown version 9 of fingerprinter 'simhash'",
+            "unknown version 9 of the hasher 'simhash'",
         ),
     ):
         table = pa.table({"fingerprint": pa.array([1, 2], pa.uint64()), "id": ["a", "b"]})

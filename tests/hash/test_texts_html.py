@@ -397,7 +397,7 @@ def test_the_fingerprinter_of_pages_takes_one_of_texts():
     }
     with pytest.raises(InputError, match="in another one is one of texts"):
         from_description(nested)
-    with pytest.raises(InputError, match="described by name, version and parameters"):
+    with pytest.raises(InputError, match="a hasher is described by"):
         from_description({**nested, "parameters": {**hasher.parameters, "fingerprinter": None}})
 
 

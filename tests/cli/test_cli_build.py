@@ -17,6 +17,7 @@ import fpstore
 from fpstore.base.width import Width
 
 
+@pytest.mark.full
 def test_build_says_what_it_made(folder: Path) -> None:
     out = fine("build", "x.fps", "crawl.tsv", "--design", "flip-2")
     assert re.fullmatch(
@@ -92,7 +93,6 @@ def test_an_empty_store_is_inserted_into(folder: Path) -> None:
         assert said in failure("build", "y.fps", *arguments, code=2)
 
 
-@pytest.mark.full
 def test_an_empty_store_of_texts_has_the_setting_for_pages(folder: Path) -> None:
     for arguments, wanted in (
         (["--text"], (256, 24)),
@@ -179,6 +179,7 @@ def test_build_text_remembers_the_fingerprinter(folder: Path) -> None:
         assert len(store) == 2
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["pages.jsonl", "pages.TSV", "pages.u64"])
 def test_a_file_of_rows_is_not_one_text(folder: Path, name: str) -> None:
     Path("more").mkdir()

@@ -479,6 +479,7 @@ READERS = [
 EXTENSIONS = ("", ".tsv", ".csv", ".txt", ".jsonl", ".npy", ".u64", ".parquet")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("extension", EXTENSIONS)
 def test_odd_files_never_end_in_a_traceback(

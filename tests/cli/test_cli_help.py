@@ -16,7 +16,7 @@ import fpstore
 from fpstore.cli import main
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("verb", ["", *(name for name, _ in verbs())])
 def test_examples_of_help_run(verb: str, folder: Path) -> None:
     command: Any = dict(verbs())[verb] if verb else main
@@ -112,7 +112,6 @@ def test_help_of_no_verb_is_refused() -> None:
         assert "No such command 'prob'. Did you mean 'probe'?" in failure(*words, code=2)
 
 
-@pytest.mark.full
 def test_a_shell_completes_verbs_options_and_paths(folder: Path) -> None:
     """Paths were not completed: an argument was any text."""
 

@@ -41,7 +41,7 @@ SIGNALS = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("how", "existing"), crossed(SIGNALS, [False, True]))
 def test_signals_during_a_build_leave_nothing(
     how: tuple[signal.Signals, int, bytes], existing: bool, folder: Path
@@ -64,7 +64,7 @@ def test_signals_during_a_build_leave_nothing(
     assert states(folder) == before
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.full
 @pytest.mark.parametrize("ids", [True, False])
 def test_an_insert_that_is_interrupted_says_which_rows_are_in(ids: bool, folder: Path) -> None:
     fpstore.build("s.fps", np.arange(2, dtype=np.uint64), ids=["a", "b"] if ids else None).close()
@@ -155,6 +155,7 @@ def test_bars_say_how_many_bytes_are_read_in_a_second(
             )
 
 
+@pytest.mark.full
 def test_ignored_signals_stay_ignored(folder: Path) -> None:
     script = (
         "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\nfrom fpstore.cli import "
@@ -174,7 +175,6 @@ def test_ignored_signals_stay_ignored(folder: Path) -> None:
     assert fpstore.open("x.fps")[42] == ["x"]
 
 
-@pytest.mark.full
 def test_a_closed_pipe_is_quiet(folder: Path) -> None:
     fpstore.build("many.fps", np.arange(15_000, dtype=np.uint64)).close()
     for arguments in (
@@ -211,7 +211,6 @@ for arguments in sys.argv[1:]:
 """
 
 
-@pytest.mark.full
 def test_closed_standard_streams_are_errors(folder: Path) -> None:
     for redirected, message in (
         ("verify crawl.fps 1</dev/null", "output"),
@@ -294,7 +293,7 @@ def test_a_full_output_is_an_error(verb: list[str], folder: Path) -> None:
     assert re.fullmatch(r"fpstore: .*No space left on device(: free some space)?\n", done.stderr)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.full
 @pytest.mark.parametrize("limit", [slow(4096), 100_000, slow(1_000_000), 10_000_000])
 def test_a_build_that_cannot_write_leaves_nothing(limit: int, folder: Path) -> None:
     np.save("many.npy", np.random.default_rng(1).integers(0, 2**64, 2_000_000, dtype=np.uint64))
@@ -330,6 +329,7 @@ def read_to_the_end(leader: int) -> str:
     return shown.decode()
 
 
+@pytest.mark.full
 def test_a_terminal_gets_no_binary_format(folder: Path) -> None:
     """It got the bytes of the fingerprints."""
     arguments = ("export", "crawl.fps", "--format", "u64")
@@ -348,7 +348,7 @@ def test_a_terminal_gets_no_binary_format(folder: Path) -> None:
     assert (len(piped.stdout) > 0, piped.returncode, piped.stderr) == (True, 0, b"")
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.full
 @pytest.mark.parametrize("wanted", [True, False])
 def test_bars_are_shown_on_a_terminal_only_if_wanted(wanted: bool, folder: Path) -> None:
     for verb, last in (

@@ -224,7 +224,6 @@ def test_insert_unmatched_above_the_radius_says_what_to_build(folder: Path) -> N
     assert "ScanWarning" not in result.stderr
 
 
-@pytest.mark.full
 def test_plan_tells_where_a_scan_is_cheaper(folder: Path) -> None:
     out = fine("plan", "2^20", "-r", 12, "--all")
     assert [line.split()[0] for line in out.splitlines()].count("scan") == 1
@@ -261,6 +260,7 @@ def records(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
 def test_outputs_tell_the_row_and_the_id_of_a_query(folder: Path, verb: tuple[str, ...]) -> None:
     command = (verb[0], "crawl.fps", *verb[1:], "--input", "crawl.tsv")
@@ -419,7 +419,7 @@ SEARCHED = [
 ABSENT = "1234567812345678"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("verb", SEARCHED, ids=lambda verb: verb[0])
 def test_the_code_tells_whether_a_query_has_a_match(folder: Path, verb: tuple[object, ...]) -> None:
     Path("none.tsv").write_text("")

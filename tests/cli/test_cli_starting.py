@@ -48,6 +48,7 @@ def command_of(folder: Path, way: str) -> list[str]:
     return [sys.executable, "-P", str(folder / "fpstore"), "--version"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("module", "way"), crossed(MODULES, ["module", "script"], share=4))
 def test_an_interrupt_while_modules_are_loaded_is_one_line(
     tmp_path: Path, module: str, way: str
@@ -70,12 +71,14 @@ def test_other_signals_are_one_line_too(tmp_path: Path, sent: str, code: int, wo
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", [slow("module"), "script"])
 def test_an_ignored_interrupt_stays_ignored(tmp_path: Path, way: str) -> None:
     done = started(tmp_path, "click", [*IGNORING, *command_of(tmp_path, way)])
     assert done == (0, f"fpstore {fpstore.__version__}\n", "")
 
 
+@pytest.mark.full
 def test_a_program_that_imports_the_package_keeps_its_handler(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "try:\n    import fpstore\nexcept KeyboardInterrupt:\n    print('its own')\n    raise "
@@ -85,6 +88,7 @@ def test_a_program_that_imports_the_package_keeps_its_handler(tmp_path: Path) ->
     assert done == (7, "its own\n", "")
 
 
+@pytest.mark.full
 def test_a_closed_standard_error_changes_nothing(tmp_path: Path) -> None:
     command = ["sh", "-c", 'exec "$@" 2>&-', "sh", *command_of(tmp_path, "module")]
     assert started(tmp_path, "click", command) == (130, "", "")

@@ -53,6 +53,7 @@ def test_each_line_is_answered_before_the_next_is_sent(
         assert one.ended() == (0, b"", "")
 
 
+@pytest.mark.full
 def test_a_half_line_waits_for_its_rest(folder: Path) -> None:
     with Conversation("probe", "crawl.fps", "0x2a", "-r", 0, "--input", "-") as one:
         assert one.answer().endswith("\tsmall")  # the argument is answered before any input
@@ -89,6 +90,7 @@ def test_what_is_inserted_meanwhile_is_found(folder: Path) -> None:
             ]
 
 
+@pytest.mark.full
 def test_a_bad_line_is_named_after_the_answers_to_those_before_it(folder: Path) -> None:
     for form in ("tsv", "jsonl"):
         good = query(form, NEAR, "x")
@@ -104,7 +106,7 @@ def test_a_bad_line_is_named_after_the_answers_to_those_before_it(folder: Path) 
         assert err.startswith("fpstore: <stdin>:6: ")
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.full
 @pytest.mark.parametrize("form", ["txt", "tsv", "csv", "jsonl"])
 def test_a_bad_line_does_not_end_a_writer(folder: Path, form: str) -> None:
     sent = [
@@ -152,6 +154,7 @@ def test_a_bad_line_does_not_end_a_writer(folder: Path, form: str) -> None:
         fine("delete", "crawl.fps", "new", "after", "-q")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("options", [[], ["--upsert"], ["--unmatched", "--json"]])
 def test_rows_left_out_behind_the_last_chunk_are_no_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
@@ -195,6 +198,7 @@ def test_rows_left_out_behind_the_last_chunk_are_no_error(
     assert fine("ids", "pages.fps", "x").endswith("\tx\n")
 
 
+@pytest.mark.full
 def test_null_and_blank_texts_have_one_reason_everywhere(folder: Path) -> None:
     """A null text was "no words" in an answer, "null" in the list and "no text" in the note.
 
@@ -241,7 +245,6 @@ def test_null_and_blank_texts_have_one_reason_everywhere(folder: Path) -> None:
     assert "fpstore: 2 rows left out, blank: row 1, row 2\n" in err
 
 
-@pytest.mark.full
 def test_a_changed_page_is_decided_anew_by_the_pipe(folder: Path) -> None:
     sent = [
         (FAR, "new"),
@@ -279,6 +282,7 @@ def test_a_changed_page_is_decided_anew_by_the_pipe(folder: Path) -> None:
     assert "give --json" in failure("insert", "anew.fps", "-", "--unmatched", "--upsert", code=2)
 
 
+@pytest.mark.full
 def test_lines_that_are_no_rows_have_answers_too(folder: Path) -> None:
     fine(
         "build",
@@ -328,7 +332,6 @@ def test_lines_that_are_no_rows_have_answers_too(folder: Path) -> None:
     assert fine("ids", "pages.fps", "good", "7").count("\n") == 2
 
 
-@pytest.mark.full
 def test_ids_of_a_stream_are_strings_unless_told(folder: Path) -> None:
     for options, wanted in (([], ["1", "x"]), (["--id-type", "int"], [1])):
         with Conversation("probe", "crawl.fps", "--input", "-", "--json", *options) as one:
@@ -361,6 +364,7 @@ def test_the_codes_of_a_stream(folder: Path) -> None:
         assert one.ended() == (0, b"", "")
 
 
+@pytest.mark.full
 def test_a_signal_ends_the_wait_for_a_line(folder: Path) -> None:
     for number, code, word in (
         (signal.SIGINT, 130, "interrupted"),
@@ -372,6 +376,7 @@ def test_a_signal_ends_the_wait_for_a_line(folder: Path) -> None:
             assert one.interrupted(number) == (code, b"", f"fpstore: {word}\n")
 
 
+@pytest.mark.full
 def test_a_reader_that_has_gone_ends_it_quietly(folder: Path) -> None:
     with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as one:
         one.send("0x2a\n")
@@ -463,7 +468,7 @@ def test_a_fast_producer_is_answered_in_large_batches(folder: Path) -> None:
     assert Path("out.jsonl").read_bytes() == Path("same.jsonl").read_bytes()
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("form", "sync"), crossed(["txt", "tsv", "csv", "jsonl"], ["commit", "batch"])
 )
@@ -515,7 +520,7 @@ def test_each_row_is_probed_and_inserted_before_the_next_is_sent(
     )
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("given", [True, False])
 def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(
     folder: Path, given: bool
@@ -589,7 +594,7 @@ def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(
     assert [json.loads(line) for line in result.stdout.splitlines()] == one_by_one
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("lines", "reasons"),
     [

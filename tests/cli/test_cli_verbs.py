@@ -131,6 +131,7 @@ def test_plan_reads_numbers() -> None:
         failure("plan", "--", text, code=2)
 
 
+@pytest.mark.full
 def test_plan(folder: Path) -> None:
     found = json.loads(
         fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB", "--json")

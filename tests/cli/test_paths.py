@@ -57,6 +57,7 @@ def test_a_store_whose_name_is_not_utf8(tmp_path, monkeypatch):
         assert len(store) == 3
 
 
+@pytest.mark.full
 def test_commands_on_names_that_are_not_utf8(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = Path(f"{NAME}.tsv")
@@ -113,6 +114,7 @@ def test_targets_inside_a_store_are_refused(tmp_path, monkeypatch):
     assert sorted(Path().rglob("*")) == before
 
 
+@pytest.mark.full
 def test_inputs_inside_a_store(tmp_path, monkeypatch):
     """A build does not replace the store that its input is in, and texts of a folder leave out the stores in it."""
     monkeypatch.chdir(tmp_path)

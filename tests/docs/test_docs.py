@@ -281,7 +281,7 @@ def modules_with_examples():
     ]
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_docstring_examples(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -45,6 +45,7 @@ def test_texts_of_made_pages_are_measured():
     assert removed["category pages"] == [["resiliparse", "0", "4 wrongly"]]
 
 
+@pytest.mark.full
 def test_distances_of_pictures_are_measured(tmp_path):
     for number in range(6):
         scene(number, (120, 90)).save(tmp_path / f"{number}.png")

@@ -150,6 +150,7 @@ LIVING = """
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("overwrite", [True, False])
 def test_what_a_living_builder_writes_is_left_alone(tmp_path, overwrite):
     process = run_python(LIVING, tmp_path / "s", "overwrite" if overwrite else "keep", wait=False)
@@ -189,6 +190,7 @@ INTERRUPTED = """
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("phase", "thread"),
     [slow("reading", "main"), ("sorting", "main"), slow("tables", "main"), ("tables", "worker")],

@@ -178,6 +178,7 @@ except fpstore.StorageError:
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("every", [19, slow(1)])
 def test_a_refused_build_can_be_tried_again_in_its_process(sweep, every):
     _, outcomes = sweep(SETUP + STRINGS, AGAIN, CHECK, ("EIO",), every)

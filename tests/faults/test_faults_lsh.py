@@ -125,7 +125,6 @@ def every(few):
     return pytest.mark.parametrize("every", [few, pytest.param(1, marks=pytest.mark.slow)])
 
 
-@pytest.mark.full
 @every(7)
 def test_changes_at_every_call(sweep, every):
     calls, outcomes = sweep(
@@ -162,6 +161,7 @@ assert sorted(path.name for path in root.iterdir()) == ["i", "new"]
 """
 
 
+@pytest.mark.full
 @every(37)
 def test_a_build_at_every_call(sweep, every):
     _, outcomes = sweep(SETUP, BUILD, BUILT, MODES, every)

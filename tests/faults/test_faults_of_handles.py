@@ -90,6 +90,7 @@ def test_a_lock_that_nobody_holds_is_released(tmp_path):
     WriterLock(tmp_path).release()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("what", "kind"), crossed(["merged", "renamed"], [list, lambda ids: [f"n{i}" for i in ids]])
 )

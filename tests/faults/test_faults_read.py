@@ -97,7 +97,6 @@ print(json.dumps([code, said.getvalue(), report.faults, report.losses, report.fi
 """
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("name", "place"), PLACES)
 def test_a_sector_that_cannot_be_read(copy, shim, name, place):
     """In the head, the middle and the tail of each file.
@@ -124,6 +123,7 @@ def test_a_sector_that_cannot_be_read(copy, shim, name, place):
         assert count == COUNT or losses
 
 
+@pytest.mark.full
 def test_a_backup_names_the_place_that_cannot_be_read(copy, shim):
     file = file_of(copy, "table-001.fpt")
     environment = {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1"}

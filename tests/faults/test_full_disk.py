@@ -73,6 +73,7 @@ def join_without_room_for_numbers(disk, other):
         assert rows_of(store) == before
 
 
+@pytest.mark.full
 def test_a_join_that_finds_no_room_for_the_numbers_of_strings_does_not_end_the_process(
     tmp_path, mounted_disk
 ):
@@ -167,6 +168,7 @@ def listing(path):
     return {p.relative_to(path): p.stat().st_mtime_ns for p in path.rglob("*")}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", [slow("plain"), slow("changed"), "without lock files"])
 def test_who_may_not_write_reads(restricted, kind):
     stores, where, reading = restricted
@@ -194,6 +196,7 @@ def test_who_may_not_write_reads(restricted, kind):
     assert listing(stores / name) == before
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", [slow("plain"), "changed"])
 def test_a_reader_that_may_not_write_beside_a_writer(restricted, name):
     """It opens, sees each commit and each merge, and keeps nobody away."""
@@ -289,7 +292,6 @@ def names(disk):
     )
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("job", "pages"),
     [case for case in crossed(list(JOBS), [0, 3, 30], share=9) if case.values != ("report", 30)],

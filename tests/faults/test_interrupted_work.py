@@ -119,6 +119,7 @@ INTERRUPTED = """
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("what", "name"),
     [

@@ -125,6 +125,7 @@ LONG = (
 JOBS = ["pairs", "report", "dedup resumed", "dedup shards", *map(slow, LONG)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("moments", [4, slow(60)])
 @pytest.mark.parametrize("job", JOBS)
 def test_interrupts_at_many_moments(job_folder, job, moments):

@@ -266,7 +266,6 @@ SINGLE = [
 ]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("failures", [1, slow(60)])
 def test_power_fails_again_after_a_recovery(recorder, tmp_path, failures):
     """Records that were cut off do not come back when the new ones end where they begin."""
@@ -381,6 +380,7 @@ fpstore.open(sys.argv[1] + "/s", "r+").close()
 """
 
 
+@pytest.mark.full
 def test_power_fails_after_a_writer_that_follows_one_that_died_in_a_merge(recorder, tmp_path):
     """It removes the old generation, so the name of the new manifest must be durable."""
     work, chance = tmp_path / "work", random.Random(6)

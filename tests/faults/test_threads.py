@@ -145,6 +145,7 @@ FEW_THREADS = """
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("threads", [slow(0), 1, slow(2)])
 def test_work_is_done_by_the_threads_that_the_system_allows(tmp_path, threads):
     """A thread that could not be started ended a build with an error, however many others there were."""
@@ -170,6 +171,7 @@ PROBING_AT_EXIT = """
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("threads", [slow(1), 2])
 def test_a_daemon_thread_that_probes_does_not_end_the_process_with_an_error(
     tmp_path, monkeypatch, threads

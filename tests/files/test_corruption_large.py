@@ -87,6 +87,7 @@ def names_asked(store):
     return [name in store.ids for name in STRINGS], [store.ids[name] for name in STRINGS[::9]]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("merged", "name"),
     [

@@ -44,12 +44,14 @@ def lmdb_places(path, step):
     return sorted({*heads, *[i for i in range(len(data)) if data[i]][::step]})
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("step", [97, slow(1)])
 @pytest.mark.parametrize("name", LMDB_FILES)
 def test_flips_in_an_lmdb_file(copy, right, name, step):
     check(copy, name, right, flips(lmdb_places(copy / name, step), 1, seed=3), {"refused"})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("step", [97, slow(1)])
 @pytest.mark.parametrize("name", LMDB_FILES)
 def test_flips_in_an_lmdb_file_too_large_to_be_checked_at_open(

@@ -43,6 +43,7 @@ def check_flips(copy, name, right, places, bits=1):
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "step", "bits"),
     [(TABLES[1], 23, 1), (TABLES[0], 41, 1), *(slow(name, 1, 8) for name in TABLES)],

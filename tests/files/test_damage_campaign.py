@@ -64,6 +64,7 @@ def test_a_case_follows_from_its_number(tmp_path):
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("cases", [6, slow(1000)])
 def test_forgeries(tmp_path, cases):
     """Any field of a metadata record may have any value, under checksums that are right."""
@@ -73,7 +74,6 @@ def test_forgeries(tmp_path, cases):
     assert sum(count.get("refused", 0) for count in report["by"]["file"].values()) > cases // 3
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("rounds", [6, slow(500)])
 def test_kills(tmp_path, rounds):
     code, report = campaign(tmp_path, "--rounds", rounds, "--seed", 8, tool="kills")

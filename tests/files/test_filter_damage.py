@@ -427,6 +427,7 @@ def test_stats_does_not_count_a_filter_that_is_left_out(copy, at):
         check_answers(store)  # also by radii of which nobody has asked before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("at", [slow(40), PAGE + 3])
 def test_the_command_line_tells_of_a_damaged_filter(copy, at):
     """Its user sees no log."""

@@ -254,6 +254,7 @@ def run_tool(*arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.full
 def test_the_tool_makes_the_same_again_and_keeps_what_there_is(tmp_path):
     target = tmp_path / "v1"
     assert run_tool("--output", target).returncode == 0

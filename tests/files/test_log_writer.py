@@ -288,6 +288,7 @@ state = outcome.kind
 """
 
 
+@pytest.mark.full
 def test_every_call_of_a_writer_killed_or_refused(sweep):
     """What was told is there; what was refused is not, whichever call it was."""
     calls, outcomes = sweep(SWEEP_SETUP, SWEEP_OPERATION, SWEEP_CHECK)

@@ -363,6 +363,7 @@ state = bool(found)
 """
 
 
+@pytest.mark.full
 def test_every_call_of_a_replacement_killed_or_refused(sweep):
     """There is the old one or the new one, and nothing beside it after the next writer."""
     calls, outcomes = sweep(SETUP, OPERATION, CHECK)

@@ -180,6 +180,7 @@ def test_a_file_that_becomes_shorter(disk_path, monkeypatch):
         file.mapped("huge")
 
 
+@pytest.mark.full
 def test_no_memory_is_a_memory_error(disk_path):
     path = disk_path / "a.fps"
     fpstore.build(path, ROWS, design="flip-2").close()

@@ -199,6 +199,7 @@ def test_an_array_on_disk_vanishes_with_its_last_reference(disk_path, monkeypatc
     assert array_on_disk((0, 2), np.uint64).shape == (0, 2)
 
 
+@pytest.mark.full
 def test_a_disk_without_room_is_an_error_before_anything_is_written():
     script = """
 import resource

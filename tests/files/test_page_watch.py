@@ -106,6 +106,7 @@ def run(pages, path, design, part, *arguments):
     return process.stdout.splitlines()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("design", ["manku-10", slow("flip-2")])
 def test_a_warm_store_never_asks_for_pages(pages, tmp_path, design):
     """However slow the machine is.
@@ -117,6 +118,7 @@ def test_a_warm_store_never_asks_for_pages(pages, tmp_path, design):
     assert checks_are_rare == "True"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("design", [slow("manku-10"), "flip-2"])
 def test_after_a_fault_pages_are_asked_for_ahead_for_a_while(pages, tmp_path, design):
     first, then, later = run(pages, tmp_path / "s", design, COLD)
@@ -125,6 +127,7 @@ def test_after_a_fault_pages_are_asked_for_ahead_for_a_while(pages, tmp_path, de
     assert later == "0 0"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("what", ["probe", slow("scan")])
 def test_signals_are_looked_for_more_often_while_there_are_faults(pages, tmp_path, what):
     """By the work alone, thousands of blocks are read between two looks: on a disk, seconds."""

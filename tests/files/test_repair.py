@@ -84,7 +84,7 @@ PARTS = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("part", "left"),
     crossed(
@@ -460,7 +460,7 @@ def test_row_numbers_that_take_more_than_the_budget(tmp_path):
     )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", [IDS_FILE, STRINGS_FILE])
 @pytest.mark.parametrize("with_manifest", [True, False])
 def test_a_file_that_is_mostly_a_hole(tmp_path, name, with_manifest):

@@ -74,6 +74,7 @@ def test_in_place_through_a_link(tmp_path):
 RENAMES = [(Path, "rename"), (Path, "replace"), (repair, "exchange")]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("platform", "options"),
     [

@@ -67,6 +67,7 @@ def test_the_log_of_an_earlier_generation_is_not_used(tmp_path):
     assert not any("applied" in action for action in report.actions)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("with_manifest", [True, False])
 def test_the_log_of_another_store_is_not_used(tmp_path, with_manifest):
     path, other = make(tmp_path / "s", "string"), tmp_path / "other"
@@ -87,6 +88,7 @@ def test_the_log_of_another_store_is_not_used(tmp_path, with_manifest):
     assert held == {(int(f), f"document {i}") for i, f in enumerate(FINGERPRINTS)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "number"), crossed(["string", "row", "integer"], [1, 10, 31]))
 def test_a_record_in_the_middle_that_is_lost(tmp_path, kind, number):
     """All others are applied, with the right strings."""

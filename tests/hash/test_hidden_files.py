@@ -68,6 +68,7 @@ def test_hidden_files_are_in_the_log(corpus, caplog):
     assert [record.getMessage()[:24] for record in caplog.records] == ["3 left out of folders, w"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "command",
     [

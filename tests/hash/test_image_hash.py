@@ -44,7 +44,7 @@ def by_the_package(picture, method, width):
     return int(str(FUNCTIONS[method](picture, hash_size=8 if width == 64 else 16)), 16)
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("method", "width"), CASES)
 def test_fingerprints_are_those_of_the_packages(method, width):
     hasher = ImageHash(method=method, width=width, min_quality=0 if method == "pdq" else None)
@@ -58,7 +58,7 @@ def test_fingerprints_are_those_of_the_packages(method, width):
     assert from_description(hasher.describe()) == hasher
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("case", "threads"), crossed(CASES, [1, 2, 5], share=6))
 def test_many_fingerprints_are_the_single_ones_whatever_the_threads(case, threads):
     method, width = case
@@ -148,7 +148,7 @@ def test_pictures_are_turned_upright():
     assert ImageHash().fingerprint(data) == by_the_package(decoded(data), "perceptual", 64)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", ["GIF", "TIFF", "PNG", "WEBP"])
 def test_the_first_frame_of_an_animation_is_hashed(form):
     data = animation(4, form)
@@ -193,7 +193,7 @@ DEEP = {
 }
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", DEEP)
 @pytest.mark.parametrize(("method", "width"), CASES)
 def test_deep_pictures_hash_as_their_8_bits_do(method, width, name):
@@ -212,7 +212,7 @@ def test_values_that_are_no_numbers_do_not_hide_a_picture():
         assert hasher.is_empty(Image.fromarray(np.full((50, 60), blank, np.float32)))
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", ["LAB", "HSV", "PA", "La", "RGBa", "RGBX", "CMYK", "I;16B"])
 def test_every_mode_of_pillow_has_a_fingerprint(mode):
     if mode == "LAB":
@@ -235,6 +235,7 @@ def smoothed(seed, size):
     return scene(seed, (size[0] // 4, size[1] // 4)).resize(size, Image.Resampling.BICUBIC)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("form", "mode"),
     [("PNG", "RGB"), ("PNG", "L"), ("PNG", "P"), ("JPEG", "RGB"), ("JPEG", "CMYK")],
@@ -319,7 +320,7 @@ def surface(kind, seed, size=(200, 150)):
     return Image.fromarray(values.clip(0, 255).astype(np.uint8))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("method", "width"), [case for case in CASES if case[0] not in ("color", "pdq")]
 )
@@ -442,7 +443,7 @@ def test_truncated_pictures_are_refused(tmp_path):
         ImageHash().fingerprint(path)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("missing", "method", "packages"),
     [

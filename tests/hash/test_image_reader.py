@@ -194,6 +194,7 @@ def test_a_room_has_no_more_than_its_bytes_unless_one_is_alone():
     assert order == [40, 300]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("suffix", [".heic", ".HEIF"])
 def test_heic_is_read_where_its_package_is_installed(tmp_path, suffix):
     path = tmp_path / "photos" / f"a{suffix}"
@@ -235,6 +236,7 @@ EIGHT = """
 """
 
 
+@pytest.mark.full
 def test_large_pictures_in_eight_threads_take_bounded_memory(tmp_path):
     """PDQ took 29 bytes of each pixel at once: 1.5 GB for eight pictures."""
     large, small = scene(1).resize((3000, 2200)), encoded(scene(1))

@@ -51,7 +51,6 @@ def hidden(text, char="\xad", every=7):
     return "".join(letter + char * (place % every == 1) for place, letter in enumerate(text))
 
 
-@pytest.mark.sampled(7)
 @pytest.mark.parametrize("hasher", HASHERS, ids=str)
 def test_invisible_characters_cut_no_words(hasher):
     wanted = hasher.fingerprint(SENTENCE)
@@ -125,7 +124,7 @@ def test_main_texts_have_no_invisible_characters(extractor):
     assert plain.startswith("A river")
 
 
-@pytest.mark.full
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize(
     "blank", ["", " ", "\u00a0", "\u3000\t", "\u2003", "\u200b", "\ufeff ", "\x1c"]
@@ -148,7 +147,6 @@ def test_a_paragraph_separator_ends_a_paragraph_alone():
     ]
 
 
-@pytest.mark.sampled(7)
 @pytest.mark.parametrize("end", ENDS)
 def test_sentences_end_with_lines(end):
     assert LongestSentences(n=9).sentences(f"one two{end}three") == ["onetwo", "three"]
@@ -166,7 +164,7 @@ def test_a_text_of_blanks_is_dropped():
     assert fpstore.remove_boilerplate(pages, text="text").dropped == 20
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("text", SYMBOLS)
 @pytest.mark.parametrize("hasher", [*HASHERS, SimHash(tokenizer="jieba", size=1)], ids=str)
 def test_texts_without_letters_are_compared(hasher, text):
@@ -217,7 +215,6 @@ def test_stop_words_find_no_text_without_letters():
         SimHash(stop_words=["!!!"])
 
 
-@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("text", "form"),
     [
@@ -259,7 +256,6 @@ def test_folding_needs_the_normal_form():
         SimHash(marks="fold", normalize=False)
 
 
-@pytest.mark.sampled(12)
 @pytest.mark.parametrize("hyphen", ["-", "\u2010", "\xad"])
 @pytest.mark.parametrize("end", ENDS)
 def test_words_that_a_line_end_breaks_are_joined(hyphen, end):

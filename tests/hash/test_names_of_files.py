@@ -117,6 +117,7 @@ def odd(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "command",
     [
@@ -158,6 +159,7 @@ def test_format_of_functions(odd):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_format_of_plans(odd, is_stored):
     source = (odd / "k").as_uri() if is_stored else "k"

@@ -54,7 +54,7 @@ def weights_by_formula(texts, parameters, most):
     return weigh, 1 + round(16 * math.log2(len(sets)))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("parameters", SETTINGS, ids=str)
 def test_learnt_weights_are_inverse_document_frequencies(parameters):
     texts = corpus()
@@ -67,7 +67,7 @@ def test_learnt_weights_are_inverse_document_frequencies(parameters):
         assert len(set(expected.values())) > 3 or most == 1
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("parameters", SETTINGS, ids=str)
 def test_fingerprints_with_learnt_weights_equal_the_oracle(parameters):
     texts = corpus()

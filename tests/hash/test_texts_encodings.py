@@ -139,7 +139,6 @@ def test_a_name_forces_an_encoding(tmp_path, monkeypatch):
     )
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("encoding", "suffix"),
     crossed([one for one, _ in MARKED] + ["cp1252"], ["jsonl", "csv", "tsv"]),
@@ -283,6 +282,7 @@ LONG = (
 )
 
 
+@pytest.mark.full
 def test_lines_are_read_up_to_a_limit_and_longer_ones_refused_in_small_memory(place):
     """A document of 15 MB is read.
 

@@ -179,6 +179,7 @@ def test_pages_that_are_compared_by_all_words_are_counted(tmp_path, monkeypatch,
     assert (sum(len(chunk.ids) for chunk in reader), reader.whole_pages) == (4, 3)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("job", ["dedup", "build by rows", "build by prefix", "probe", "lsh"])
 def test_plans_count_pages_that_are_compared_by_all_words(tmp_path, monkeypatch, job):
     monkeypatch.chdir(tmp_path)

@@ -268,7 +268,7 @@ BOMB = (
 )
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.full
 def test_bombs_take_no_memory(tmp_path, extension):
     """Gigabytes of one line: they are refused when a line or a text is too long, and not held."""
     part = PACKERS[extension](b"a " * (1 << 23))

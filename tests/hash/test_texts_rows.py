@@ -94,7 +94,6 @@ def test_hash_text_writes_a_row_for_each_text(pages):
     ]
 
 
-@pytest.mark.sampled(1)
 def test_searches_tell_the_row_and_the_id(pages):
     fine(
         "build",
@@ -139,7 +138,6 @@ def test_searches_tell_the_row_and_the_id(pages):
     assert run("probe", "p.fps", "--input", "none.jsonl", "--text-field", "text").exit_code == 1
 
 
-@pytest.mark.sampled(1)
 def test_insert_adds_rows_with_the_fingerprinter_of_the_store(pages):
     fine(
         "build",
@@ -247,7 +245,7 @@ def check_table(path, frame, is_stream):
         assert reader.empty == 3
 
 
-@pytest.mark.full
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("threads", "chunk_rows"), [(3, 1), (1, 7), (3, 7), (1, 1000)])
 def test_chunks_have_at_most_so_many_rows_in_order(tmp_path, threads, chunk_rows):
     texts = texts_of(200, 5)
@@ -489,7 +487,6 @@ def dictionaries():
     )
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("number", "most"), crossed(range(6), [1, 30, 1 << 20]))
 def test_texts_in_any_form_and_in_pieces_of_any_size(tmp_path, monkeypatch, number, most):
     monkeypatch.setattr("fpstore.io.parquet.PART_BYTES", most)

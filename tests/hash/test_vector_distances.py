@@ -195,7 +195,6 @@ def manhattan(a, b):
     return int(np.abs(a.astype(np.int64) - b).sum())
 
 
-@pytest.mark.full
 @settings(max_examples=200, deadline=None)
 @given(
     st.integers(1, 40),

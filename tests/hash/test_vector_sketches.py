@@ -79,7 +79,7 @@ def test_values_and_bits_obey_the_law(hashers, value, pairs):
         assert error < 0.02
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("hasher", "value", "pairs"),
     [
@@ -125,7 +125,6 @@ def test_the_probing_sequence_is_that_of_all_sets_sorted():
     assert costs == pytest.approx(sorted(costs))
 
 
-@pytest.mark.full
 def test_probes_need_fewer_bands():
     hasher = PStable(dimension=96, radius=4.4)
     one, eight = (plan(200_000, hasher, 4.4, background=13.0, probes=probes) for probes in (1, 8))

@@ -93,7 +93,7 @@ def connected_by_brute_force(rows, keys, searched, radius):
     return [root(i) for i in range(len(rows))]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("held", [1 << 20, 1 << 12])
 @pytest.mark.parametrize("most", [2, 5, 1 << 10])
 @pytest.mark.parametrize("width", [64, full(128), full(256)])
@@ -264,7 +264,6 @@ def test_a_low_threshold_finds_its_share_and_no_strangers(threshold):
     assert ((strangers.rows // 2 != strangers.kept_rows // 2).sum() > 100) == (threshold == 0.3)
 
 
-@pytest.mark.full
 def test_few_rows_are_searched_by_bands_where_strangers_are_near_by_chance(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = planted(tmp_path / "c.jsonl", 300, np.random.default_rng(3), 0.01)

@@ -54,7 +54,7 @@ def test_a_search_takes_its_budget_and_some_bytes_a_document():
     assert "rror" in err
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("piece", [1, 2, 7, 100])
 def test_groups_do_not_depend_on_pieces(monkeypatch, piece):
     rng = np.random.default_rng(piece)

@@ -133,7 +133,6 @@ def pieces_of(found):
 FORMS = ["jsonl", "csv", "parquet", "dictionary", "table", "polars", "folder", "counted"]
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("form", "unit"), crossed(FORMS, ["paragraph", "line"]))
 def test_against_a_plain_model(tmp_path, monkeypatch, form, unit):
     monkeypatch.setattr(boilerplate, "_LEAST_MERGED", 40)
@@ -434,6 +433,7 @@ def test_a_list_of_what_is_removed(folder: Path) -> None:
     )
 
 
+@pytest.mark.full
 def test_killed_between_the_list_and_the_rows(tmp_path, monkeypatch):
     """The list appears first: when the rows are there, the list is complete."""
     monkeypatch.chdir(tmp_path)

@@ -97,7 +97,7 @@ def test_an_empty_part_does_not_change_the_kind_of_ids(tmp_path):
 THIN = [("manku-4", "duplicates"), ("manku-20", "skewed"), ("flip-2", "one prefix")]
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "kind"), [*THIN, *(slow("manku-4", kind) for kind in ROWS if kind != "duplicates")]
 )
@@ -169,6 +169,7 @@ MANY_PARTS = """
 """
 
 
+@pytest.mark.full
 def test_splitting_again_and_again_does_not_run_out_of_open_files(tmp_path):
     code, out, err = run_python(MANY_PARTS, tmp_path / "s")
     assert (code, out, err) == (0, "2041 True\n", "")

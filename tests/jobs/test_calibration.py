@@ -445,7 +445,6 @@ def test_a_reservoir_has_the_things_of_the_least_numbers():
             )
 
 
-@pytest.mark.full
 def test_calibrations_are_the_same_again_and_threads_do_not_matter():
     table = pa.table({"text": texts_of(80)})
     first, again = (

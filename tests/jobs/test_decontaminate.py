@@ -70,7 +70,6 @@ def shown(found):
     ]
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("n", [1, 2, 5, 13])
 def test_hits_are_those_of_sets(n, monkeypatch):
     rng = random.Random(n)

@@ -464,7 +464,7 @@ def test_ids_keep_their_type(tmp_path):
         assert list(found.clusters) == [wanted]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["string_view", "binary_view", "list"])
 def test_parquet_with_views(tmp_path, kind):
     """They failed after all the work: pyarrow cannot take some rows of a view."""

@@ -60,7 +60,6 @@ def found_by(photos, **more):
     return calibrate("photos", image=True, **arguments)
 
 
-@pytest.mark.full
 def test_distances_are_those_of_brute_force(photos):
     paths = [str(path.relative_to(photos.parent)) for path in sorted(photos.iterdir())]
     pictures = {path: upright(Path(path)) for path in paths}

@@ -29,6 +29,7 @@ def book(request, tmp_path, monkeypatch):
     return path
 
 
+@pytest.mark.full
 def test_long_lines_are_read_in_the_memory_given(book):
     out = book.with_name(f"out{book.suffix}")
     found = fpstore.dedup(book, out, text="text", memory="512MiB")
@@ -61,6 +62,7 @@ def test_long_lines_are_read_in_the_memory_given(book):
     assert fpstore.remove_boilerplate(book, text="text", memory="512MiB").documents == 3
 
 
+@pytest.mark.sampled(1)
 def test_too_long_lines_name_the_limit_and_the_option(book):
     with pytest.raises(
         InputError,
@@ -71,6 +73,7 @@ def test_too_long_lines_name_the_limit_and_the_option(book):
     assert "longer than 16 MiB: with more --memory, a line may take an eighth of it;" in done.stderr
 
 
+@pytest.mark.full
 def test_hash_reads_long_lines_in_the_memory_given(book):
     done = run("hash", book.name, "--text-field", "text", "--memory", "512MiB")
     assert (done.exit_code, done.stdout.count("\n")) == (0, 3)
@@ -78,6 +81,7 @@ def test_hash_reads_long_lines_in_the_memory_given(book):
     assert "longer than 16 MiB: with more --memory, a line may take an eighth of it;" in done.stderr
 
 
+@pytest.mark.sampled(1)
 def test_verbs_without_memory_name_no_such_option(book):
     assert run("build", "s.fps", "--empty", "--text").exit_code == 0
     done = run("insert", "s.fps", book.name, "--text-field", "text")

@@ -80,7 +80,7 @@ def found_between(rows, others, design, threads=1, memory=1 << 40):
     return sorted(out)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", [0, *map(slow, (1, 2))])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", SOME_WIDTHS)
@@ -172,7 +172,6 @@ def test_small_steps_and_threads(monkeypatch, radius):
                 assert sets.tolist() == wanted_sets(distances, radius), design.name
 
 
-@pytest.mark.full
 def test_dealt_bits_are_found_by_a_sample():
     halves = np.random.default_rng(1).integers(0, 2**32, SAMPLE_SIZE + 100, dtype=np.uint64)
     digits = [f"{int(value):032b}" for value in halves]

@@ -63,6 +63,7 @@ def near_values(width, count, seed=5):
     return centres + near[: count // 2]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("width", "strings"), [slow(32, True), (64, False), slow(128, False), (256, True)]
 )
@@ -352,7 +353,6 @@ def pictures_of(page):
     return {name: Image.open(io.BytesIO(base64.b64decode(data))) for data, name in found}
 
 
-@pytest.mark.full
 def test_pictures_are_those_that_the_store_knows(photos, monkeypatch):
     shown = pictures_of(report_in(None, "p.fps", "1 of 10"))
     frames = [f"photos/{name}.gif#{number}" for name in ("again", "moving") for number in range(3)]
@@ -386,6 +386,7 @@ def test_pictures_with_several_fingerprints_have_a_report(tmp_path):
         assert "whose documents are within radius 4 of the first one" in report(store)
 
 
+@pytest.mark.full
 def test_a_terminal_is_not_filled_with_a_page(tmp_path):
     fpstore.build(tmp_path / "s.fps", [1, 3]).close()
     leader, follower = pty.openpty()

@@ -188,6 +188,7 @@ def test_a_corpus_that_has_changed_is_refused(job_folder):
     assert list(Path("out.jsonl.resume").glob("rows-*"))
 
 
+@pytest.mark.full
 def test_parts_that_begin_at_another_row_are_not_taken(job_folder, monkeypatch):
     """After a damaged part, one of an earlier run followed, which began elsewhere."""
     options = [
@@ -511,7 +512,6 @@ def test_a_call_that_ended_before_its_folder_was_removed_is_repeated(monkeypatch
         dedup()
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("job_folder")
 def test_outputs_that_cannot_be_are_damage():
     arguments = [*command("pairs", "p"), "--resume"]

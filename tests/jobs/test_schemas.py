@@ -92,6 +92,7 @@ def test_one_file_has_the_unified_schema(shards, tmp_path):
             assert row[name] == rows[place].get(name)
 
 
+@pytest.mark.full
 def test_other_jobs_read_such_shards(shards, tmp_path):
     folder, tables = shards
     reader = TextReader(folder, SimHash(), text="text")
@@ -146,6 +147,7 @@ def test_types_that_do_not_agree_are_named(tmp_path, one, other):
         fpstore.dedup(tmp_path, tmp_path.parent / f"{tmp_path.name}.parquet", text="text")
 
 
+@pytest.mark.full
 def test_types_are_checked_before_the_work_under_python_o(tmp_path):
     """An assert did, which python -O leaves out."""
     for name, numbers in (("a", ["1"]), ("b", [1])):
@@ -183,6 +185,7 @@ def test_a_value_that_does_not_fit_is_named(tmp_path):
         fpstore.dedup(tmp_path, tmp_path.parent / "big.parquet", text="text", threshold=1.0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("one", "other", "best", "is_planned"),
     [
@@ -246,6 +249,7 @@ def test_fingerprints_and_ids_of_different_types(tmp_path):
         list(open_reader(tmp_path / "c.parquet"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("extension", ["csv", "tsv"])
 def test_delimited_shards_with_other_columns(tmp_path, extension):
     end = {"csv": ",", "tsv": "\t"}[extension]

@@ -88,7 +88,7 @@ def found_in(folder):
     }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_each_file_has_its_kept_rows(tmp_path, suffix, threads):
@@ -272,7 +272,6 @@ def test_a_shard_that_is_damaged_or_changes(tmp_path, suffix):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["crawl"]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("every", [2, slow(1)])
 def test_killed_and_resumed(tmp_path, monkeypatch, every):
     """Before it is complete, the folder is not there.

@@ -38,6 +38,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", list(COMMANDS))
 @pytest.mark.parametrize(("suffix", "row"), [(".jsonl", ":3: "), (".parquet", ": row 3: ")])
 def test_ids_that_cannot_be_written_are_refused_first(corpus, monkeypatch, command, suffix, row):

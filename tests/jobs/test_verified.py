@@ -383,6 +383,7 @@ def read_for(monkeypatch, texts, **given):
     return len(found.removed), sum(read)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("search", ["bands", "exact"])
 @pytest.mark.parametrize("copies", [2, 1000])
 def test_the_work_of_verification_is_that_of_each_document(monkeypatch, copies, search):

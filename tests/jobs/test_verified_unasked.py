@@ -121,7 +121,6 @@ def test_notes_say_what_is_verified_and_what_cannot_be(tmp_path, monkeypatch, st
         assert warns in result.stderr
 
 
-@pytest.mark.full
 def test_a_reference_of_texts_and_a_job_that_is_resumed_verify_too(
     tmp_path, monkeypatch, strangers
 ):

@@ -117,7 +117,7 @@ def test_what_is_encoded_is_what_the_reference_encodes(width, kind):
             assert (table.width, table.block_count) == (width, header.block_count)
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("width", "kind"), SHAPES)
 def test_blocks_are_decoded_alone_and_together(width, kind):
     for size, block_bytes in zip(SIZES, itertools.cycle(BLOCK_SIZES)):
@@ -164,7 +164,7 @@ def test_a_code_that_the_keys_do_not_have_is_refused(width):
 # --- Damage ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("width", "kind"), SHAPES)
 def test_a_changed_bit_of_a_section_is_found(width, kind):
     rng = np.random.default_rng(width)
@@ -203,7 +203,7 @@ def test_a_wrong_word_of_an_index_is_found_or_does_no_harm(width, kind):
                     assert len(prober.probe(rows[i : i + 1], width)[1]) == (leads == leads[i]).sum()
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("width", "codec"), crossed(WIDTHS, CODECS))
 def test_blocks_with_a_right_checksum_are_judged_alike(width, codec):
     """Whatever else the block says.
@@ -321,7 +321,7 @@ def check_stable_sorts(width, size):
 # --- Searches -------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("width", "kind"), SHAPES)
 def test_locate(width, kind):
     for size, block_bytes in zip(SIZES[::2], itertools.cycle(BLOCK_SIZES[:2])):
@@ -340,7 +340,7 @@ def test_locate(width, kind):
                 assert table.locate_one(query) == places.get(query)
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("width", "kind"), SHAPES)
 def test_scan_and_nearest(width, kind):
     for size in (1, 9, 65, 400):
@@ -363,7 +363,7 @@ def test_scan_and_nearest(width, kind):
                 assert more[i] == (len(near) > 3)
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("width", "kind", "prefix_bits"),
     [

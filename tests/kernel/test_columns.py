@@ -80,6 +80,7 @@ def test_probes_find_what_brute_force_finds(tmp_path, isa, design, kind, count):
             ) == [right[i]]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("width", "count"), crossed([32, 64, 128, 256], [1023, 1024, 3000]))
 def test_many_queries_are_answered_in_their_own_order(tmp_path, width, count):
     """They are asked in the order of the buckets of each table, in which some are equal."""
@@ -129,6 +130,7 @@ def test_every_radius_up_to_the_width(tmp_path, width, tables):
         assert matches(built.probe(as_given(queries), radius)) == right
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("width", [32, 64, 128, 256])
 def test_scans_locating_and_decoding(tmp_path, isa, width):
     rng = np.random.default_rng(width)

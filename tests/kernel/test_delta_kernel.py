@@ -89,7 +89,7 @@ def check_export(pair: Pair, version: int) -> None:
     ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("isa", "radius", "loaded"),
     crossed(ISAS, [*range(9), 11, 20, 40, 64], [0, 3, 6], share=11),
@@ -158,7 +158,6 @@ def test_probe_insert_goes_query_by_query(isa, radius, always):
     check_probe_inserts(Pair(50 + radius, radius, fingerprints=200), always)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("isa", "width", "radius", "always"),
     crossed(ISAS, [32, 128, 256], [1, 3, 8, 26], [False, True], share=12),
@@ -298,7 +297,7 @@ def test_buckets_of_every_size(isa, radius, loaded):
             assert r == 0 or version < 754 or max(map(len, expected)) > 5
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("radius", "step", "shift"),
     [
@@ -329,7 +328,7 @@ def test_regular_fingerprints_fill_buckets_in_step(radius, step, shift):
     assert lists(*delta.scan(queries, radius, 1)) == found
 
 
-@pytest.mark.full
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("radius", [8, 9, 12])
 def test_far_look_ups_among_many(isa, radius):
     """So many fingerprints that looking at buckets with flips is less work than a pass.

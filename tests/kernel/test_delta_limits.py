@@ -132,6 +132,7 @@ print("kept")
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("call", "step"),
     [

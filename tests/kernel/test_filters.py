@@ -106,6 +106,7 @@ def test_every_order_of_look_ups(pair, isa):
             )
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("threads", [2, 3, 8])
 @pytest.mark.parametrize("order", ["best", "asked", "near", "sorted"])
 def test_threads_share_the_pages_that_are_verified(tmp_path, order, threads):

@@ -84,6 +84,7 @@ def test_the_environment_variable_forces_a_set(name):
 MISSING = sorted({"sse9", "AVX2", " scalar", "a\nb\xff", "avx512"} - set(ISAS))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "start"), crossed(MISSING, ["import", "module", "script"]))
 def test_an_environment_variable_that_names_no_set_is_an_error(tmp_path, name, start):
     script = tmp_path / "fpstore"  # as pip writes it

@@ -137,7 +137,7 @@ def test_prefix_of_no_bits_and_a_sweep(tmp_path):
     assert np.array_equal(np.sort(found.fingerprints), np.sort(np.nonzero(near)[1]))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", SOME_SIZES)
 def test_every_prefix_with_few_queries(size):
     for i, count in enumerate(BATCHES):
@@ -145,7 +145,7 @@ def test_every_prefix_with_few_queries(size):
         check_probes(size, count, PREFIXES[(i + size) % 3 :: 3], 1, (1,))
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("size", "count"), crossed([0, 300, 1, 64], MANY))
 def test_many_queries(size, count):
     check_probes(size, count, FEW_PREFIXES, 1, (0,))
@@ -296,6 +296,7 @@ except MemoryError as error:
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(
     "asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer ends a process without memory"
 )

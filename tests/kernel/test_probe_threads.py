@@ -38,7 +38,7 @@ def prober_of(tables: list[bytes]) -> _kernel.Prober:
     return prober
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("threads", [2, 3, 8, 40])
 @pytest.mark.parametrize("count", TABLES.values(), ids=TABLES.keys())
 @pytest.mark.parametrize("lengths", [None, tableimage.NO_CODE], ids=["huffman", "elias-fano"])

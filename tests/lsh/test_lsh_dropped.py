@@ -77,6 +77,7 @@ def test_a_dropped_index_leaves_no_descriptor(path, no_collector, mode):
     assert held_files(path.parent) == []
 
 
+@pytest.mark.full
 def test_an_index_that_is_left_open_is_closed_at_the_end(path):
     program = """
 import sys

@@ -144,7 +144,6 @@ def test_changes_that_are_not_durable_yet(tmp_path):
     assert "d" in reader.ids
 
 
-@pytest.mark.full
 def test_a_reader_sees_changes_as_a_whole(tmp_path):
     built(tmp_path / "i.lsh").close()
     word, stop, wrong = "abcd" * 6, threading.Event(), []
@@ -240,7 +239,7 @@ def changed(path, **members):
     (path / "lsh.json").write_text(json.dumps(content | {"checksum": manifest_checksum(content)}))
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("members", "message"),
     [

@@ -42,7 +42,7 @@ def model_of(index, words=WORDS):
     return model
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("at", "sync"), crossed([1, 2, 3, 4, 6], ["commit", "batch", "none"]))
 def test_an_insert_during_a_merge_that_leaves_keys_out(tmp_path, sync, at):
     built(tmp_path / "i").close()
@@ -86,6 +86,7 @@ def in_pieces(request, monkeypatch):
     monkeypatch.setattr(building, "PIECE_ENTRIES", request.param)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("in_pieces")
 def test_pieces_make_no_difference(tmp_path):
     index = built(tmp_path / "i", WORDS[:60])
@@ -290,7 +291,7 @@ def test_numbers_become_wider_only_when_a_merge_of_keys_has_ended(tmp_path, monk
             } - {"w0"}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("change", ["merge", "insert", "delete", "upsert", "probe_insert_many"])
 def test_a_child_of_a_fork_changes_nothing(tmp_path, change):
     built(tmp_path / "i").close()
@@ -443,7 +444,6 @@ def test_pairs_of_one_key_are_compared_within_the_budget(tmp_path, monkeypatch):
     assert max(compared) * 160 <= 16 << 20
 
 
-@pytest.mark.full
 def test_pairs_with_long_ids_are_written_in_parts(tmp_path, monkeypatch):
     """The ids of 65,536 pairs were held together, however long they were."""
     written, opened_output = [], lsh_asking.open_output

@@ -80,6 +80,7 @@ def test_probes_are_equal(stores, radius):
         assert (few, few.more) == (wanted, wanted.more)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("matches", [1, 40, 1 << 22])
 def test_batches_have_the_matches_of_all_queries_in_order(stores, matches):
     mine, one, values = stores
@@ -129,7 +130,7 @@ def test_ids_resolve(stores):
         mine.ids[wrong]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 def test_jobs_are_equal(stores, tmp_path):
     mine, one, values = stores
     for radius in (None, 1, 6):
@@ -146,7 +147,7 @@ def test_jobs_are_equal(stores, tmp_path):
     assert pairs_in(mine.join(mine, 1)) == pairs_in(one.join(one, 1))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "kind"), crossed(list(CUTS), KINDS))
 def test_any_number_of_shards(tmp_path, kind, name):
     values = rows_of(64, 210, 2)
@@ -172,6 +173,7 @@ def test_shards_of_leading_bits(tmp_path):
         assert len(mine) == len(one)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["integer", "string"])
 def test_the_same_rows_in_two_shards_are_there_once(tmp_path, kind):
     values, ids = rows_of(64, 60, 5), ids_of(kind, 60)
@@ -272,7 +274,6 @@ def test_a_job_is_resumed(tmp_path):
         assert pairs_in(mine.pairs(resume=tmp_path / "work")) == pairs_in(one.pairs())
 
 
-@pytest.mark.full
 def test_shards_that_are_not_kept_open(tmp_path, monkeypatch):
     """Without room for open files, each question opens the shards one after the other."""
     values = rows_of(64, 200, 9)
@@ -288,7 +289,7 @@ def test_shards_that_are_not_kept_open(tmp_path, monkeypatch):
         assert not mine._shards._kept
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 @pytest.mark.parametrize("seed", [*range(6), *(slow(seed) for seed in range(6, 200))])
 def test_any_rows_in_any_shards(tmp_path, seed):

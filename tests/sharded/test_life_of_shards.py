@@ -80,7 +80,6 @@ def test_strings_of_one_shard_each_are_not_compared_again(tmp_path):
         assert len(store.ids) == len(VALUES)
 
 
-@pytest.mark.full
 def test_threads_ask_a_store_whose_shards_are_not_open_yet(folder):
     queries = queries_of(VALUES, 64)
     with fpstore.open(folder) as store:
@@ -177,7 +176,7 @@ TOGETHER = """
 """
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.full
 @pytest.mark.parametrize(("most", "code"), [(60, 1), (400, 0)])
 def test_many_shards_with_strings_are_combined_with_few_handles(tmp_path, most, code):
     shards(
@@ -204,6 +203,7 @@ OPENED_MEANWHILE = """
 """
 
 
+@pytest.mark.full
 def test_a_store_that_is_opened_while_the_limit_is_raised(folder, tmp_path):
     """It kept as many shards as the raised limit had room for, and had too many files open afterwards."""
     shards(tmp_path / "B", VALUES, None, range(20, len(VALUES), 20)).close()
@@ -241,7 +241,7 @@ def test_a_full_disk_leaves_the_manifest_as_it_was(mounted_disk):
     assert len(fpstore.ShardedStore.combine(disk / "S").shards) == 3
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("rows", "named"), [(1, 1 << 16), (7, 1 << 16), (1 << 16, 5), (1 << 16, 1 << 16)]
 )

@@ -190,7 +190,6 @@ def states(base, steps):
     return found
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("steps", "least"), [(60, 1), slow(3000, 20)])
 def test_backups_beside_a_process_that_inserts_deletes_and_merges(path, tmp_path, steps, least):
     """Each copy is a state that was current between start and end of the call."""

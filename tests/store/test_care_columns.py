@@ -221,6 +221,7 @@ print(json.dumps(said))
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("table", "share"), [(0, 0), (2, 1), (0, 2)])
 def test_a_table_truncated_under_an_open_store(store, table, share):
     """It is mapped, and a read through the mapping would end the process."""

@@ -154,6 +154,7 @@ def held(store, value):
     return there, len(os.listdir("/proc/self/fd")), len(maps)  # noqa: PTH208
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ids", ["strings", slow("rows")])
 def test_a_reader_that_follows_gives_everything_back(path, tmp_path, ids):
     if ids == "strings":

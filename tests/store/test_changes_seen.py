@@ -104,6 +104,7 @@ def test_a_commit_of_what_is_so_already_makes_it_durable(path, monkeypatch, sync
             assert seen(other, value - 1, value, value + 2**50) == [False, True, True]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("sync", ["commit", "none"])
 def test_readers_do_not_see_what_a_killed_writer_had_not_published_until_the_next_writer_opens(
     path, monkeypatch, sync
@@ -292,6 +293,7 @@ def test_a_merge_that_a_dead_writer_had_announced_never_becomes_current(path):
             assert store.verify().ok
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("told", ["before this process has it", "after this process has it"])
 def test_a_merge_that_a_dead_writer_did_not_tell_of(path, told):
     with fpstore.open(path) as other:

@@ -182,6 +182,7 @@ def near(made, lookups_tables, radius, rng, most=1500):
     return query, np.array(sorted(found), np.uint64)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("most", [120, slow(1500)])
 @pytest.mark.parametrize(
     ("name", "radius"),

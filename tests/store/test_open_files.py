@@ -164,6 +164,7 @@ MANY = """
 """
 
 
+@pytest.mark.full
 def test_stores_opened_until_the_limit(stores):
     """Those that are open go on, and closing them makes room."""
     code, out, err = run_python(MANY, stores / "s")
@@ -171,6 +172,7 @@ def test_stores_opened_until_the_limit(stores):
     assert int(out) >= 3
 
 
+@pytest.mark.full
 def test_the_command_line_says_it_in_one_line(stores, tmp_path):
     done = subprocess.run(
         [sys.executable, "-P", "-m", "fpstore", "backup", stores / "s", "new"],

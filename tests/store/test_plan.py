@@ -68,6 +68,7 @@ def test_table_sizes_are_those_of_real_tables(log2_n, codec, block_bytes):
 # --- Plans ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("n", "radius"), crossed([0, 1, 2, 1000, 1 << 24, 1 << 33], [0, 1, 2, 3, 4, 8, 12, 16, 17, 64])
 )
@@ -164,6 +165,7 @@ def test_a_large_radius_takes_no_hundred_bytes():
     assert choose(1 << 24, 4).bytes_per_fingerprint < 90
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("entries_log2", "variant_count"), crossed([-2, 2, 6, 8, 12], [1, 16]))
 def test_the_model_expects_the_blocks_that_a_probe_opens(entries_log2, variant_count):
     """Look-ups that span several blocks, as they come and sorted."""
@@ -370,7 +372,6 @@ def test_a_tiny_set_and_a_huge_radius_take_a_scan(tmp_path):
         assert [m.fingerprint for m in store.probe(7, 1)] == [7, 3, 5, 6, 15, 23, 39, 71, 135, 263]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("radius", [8, *map(slow, (1, 3, 12, 16))])
 def test_the_crossing_is_where_the_fastest_plan_changes(radius):
     def scans(n, within):
@@ -431,6 +432,7 @@ def test_memory_of_a_change_is_what_a_plan_says(tmp_path, width, radius, most):
     assert taken < most
 
 
+@pytest.mark.full
 def test_memory_of_a_change_is_said_on_both_sides_of_an_index():
     """A plan said 117 bytes, where from 212,000 changes on each took 430."""
     said = fpstore.plan(1 << 20, 24, width=256)[0].delta_bytes_per_change

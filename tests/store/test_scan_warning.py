@@ -87,6 +87,7 @@ def test_where_no_design_is_cheaper_the_advice_is_a_scan(path):
         store.probe(1, 30)
 
 
+@pytest.mark.full
 def test_a_script_shows_it_for_each_of_two_stores(path):
     program = """
         import sys, fpstore

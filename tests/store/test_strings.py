@@ -216,7 +216,7 @@ LIMITS = {
 }
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("limits", "size"), crossed([*LIMITS, "all"], [0, 1, 2], share=9))
 def test_strings_are_read_and_written_in_pieces(tmp_path, monkeypatch, limits, size):
     for limit in LIMITS if limits == "all" else [limits]:
@@ -264,6 +264,7 @@ def test_a_merge_copies_records_of_which_all_strings_stay(tmp_path):
     } | {5000: ["new"]}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("times", [3, 4])
 def test_a_dictionary_serves_until_there_are_four_times_as_many_strings(tmp_path, times):
     path = build(tmp_path / "s", NAMES[:200])
@@ -372,7 +373,7 @@ QUICK = (
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "damage", [name if name in QUICK else slow(name) for name in damages([b"a", b"b"], b"")]
 )

@@ -42,6 +42,7 @@ def test_a_case_is_drawn_from_its_seed_and_number(tmp_path):
     assert sweep("--seed", 3, "--case", 5, folder=tmp_path)[1]["answers"] == report["answers"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("faults", "words"),
     [
@@ -104,7 +105,7 @@ def test_a_writer_and_readers_for_a_while(tmp_path, ids):
     assert all(report[what] > 0 for what in ("changes", "merges", "answers", "readers killed"))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("when", "file"),
     crossed(["before", "after"], ["ids.mdb", "strings.mdb", "numbers.mdb"], share=3),

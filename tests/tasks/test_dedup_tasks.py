@@ -87,7 +87,7 @@ CASES = {
 OWN = ("slice_rows", "part_bytes", "star_rows")
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("case", "suffix"),
     [*((case, "parquet") for case in CASES), ("string ids", "jsonl"), ("verified", "csv")],
@@ -189,7 +189,7 @@ def test_rows_with_other_keys_are_sent(wide):
     assert [one.tolist() for one in repeats_of(rows[:0], bands)] == [[], []]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("bits", [0, 2])
 @pytest.mark.parametrize("kind", ["chain", "star", "random", "none"])
 def test_stars_find_components(tmp_path, kind, bits):
@@ -229,7 +229,7 @@ def test_stars_find_components(tmp_path, kind, bits):
     assert found == {int(node): int(firsts[node]) for node in np.unique(pairs).tolist()}
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", ["key", "number", None])
 @pytest.mark.parametrize("sharded", [False, True])
 def test_against_a_store(tmp_path, key, sharded):
@@ -384,6 +384,7 @@ def test_options_that_plans_do_not_have_are_refused(tmp_path, monkeypatch, optio
     assert not (tmp_path / "p").exists()
 
 
+@pytest.mark.full
 def test_equal_fingerprints_are_one_cluster_without_a_common_band(tmp_path):
     """One process unites them before it looks at bands.
 

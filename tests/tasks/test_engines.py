@@ -44,7 +44,7 @@ def test_stages_run_in_order_and_what_is_done_is_left_out(tmp_path, plan):
     assert files_in(tmp_path / "clean") == files_in(tmp_path / "one")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("error", ["MemoryLimitError", "StorageError", "StoreNotFoundError"])
 def test_what_may_pass_is_tried_three_times(plan, error):
     calls = []
@@ -157,7 +157,7 @@ def test_a_worker_says_what_is_wrong_with_the_plan(tmp_path, plan, change, error
         engines.run_stages(plan, lambda indexes: outcomes(plan, indexes))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("make", ["dedup", "build", "lsh"])
 @pytest.mark.parametrize(
     ("asked", "packages"),
@@ -205,7 +205,6 @@ def test_packages_that_make_something_of_texts_are_the_same_in_workers(
         assert f"was made by {name} 0.1, and here is {version}: results may differ" in found.message
 
 
-@pytest.mark.full
 def test_a_job_that_ended_early_goes_on(tmp_path):
     source, output = corpus_in(tmp_path / "corpus", count=60), tmp_path / "clean"
 

@@ -208,7 +208,7 @@ def test_an_object_that_changes(corpus):
         [plan.run(index) for index in range(len(plan))]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("output", ["corpus/out", "plan/out", "corpus", "plan"])
 def test_outputs_in_inputs_or_plans(corpus, output):
     system, name, _ = corpus
@@ -242,6 +242,7 @@ def test_a_copy_that_fails_leaves_no_object(bucket, tmp_path, monkeypatch):
 # --- Stores that refuse ---------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_a_bucket_that_is_missing(server, monkeypatch, tmp_path):
     asking(monkeypatch, server)
     source = corpus_at(tmp_path / "corpus")

@@ -142,7 +142,7 @@ def test_a_build_of_texts_equals_one_store(tmp_path, suffix, by, key):
         assert everything(many) == everything(one)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("limit", [None, 1, 3])
 @pytest.mark.parametrize("width", [64, full(256)])
 def test_a_batch_of_probes_equals_one_process(tmp_path, width, limit):
@@ -291,7 +291,7 @@ def test_the_folder_of_another_build_is_refused(tmp_path):
     assert not (tmp_path / "other" / "shards.json").exists()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("change", ["inserted", "merged", "gone"])
 @pytest.mark.parametrize("finished_before", [False, True])
 def test_a_shard_that_has_changed_is_refused(tmp_path, change, finished_before):
@@ -400,7 +400,6 @@ def test_the_command_line_reads_the_columns_that_a_build_reads(tmp_path, monkeyp
     assert "--text-field" in both
 
 
-@pytest.mark.full
 def test_files_without_matches_have_the_types_of_others(tmp_path):
     """They had no strings, and no reader took the folder as one table."""
     store = fpstore.build(tmp_path / "s.fps", [8, 11, 1 << 40], ["a", "b", "c"])

@@ -147,6 +147,7 @@ def test_not_yet_and_broken_have_exit_codes_of_their_own(source):
         assert "open" in failure("merge", "s.fps", code=3)
 
 
+@pytest.mark.full
 def test_remove_takes_a_plan_whose_job_is_finished(source):
     for kind in ("disk", "stored"):
         where = "p" if kind == "disk" else f"file://{source.parent}/p"

@@ -96,7 +96,6 @@ RUN = (
 )
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("processes", [2, slow(8)])
 def test_runs_of_one_plan_at_once(begun, processes):
     plan, expected, root = begun
@@ -134,6 +133,7 @@ def test_a_worker_that_is_killed(begun):
     assert not list(root.rglob(".unfinished-*"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("guard", ["", 'if __name__ == "__main__":\n    '])
 def test_a_script_without_a_guard_is_told_so(begun, guard):
     """Its processes import it, and end before they take a task.
@@ -179,7 +179,7 @@ def fail_late(patch, work, stage, error):
     patch.setattr(work, f"_{stage}", late)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt, MemoryError, OSError(5, "no more"), fpstore.InputError("wrong")]
 )
@@ -272,7 +272,7 @@ def make(path, what):
         path.symlink_to({"loop": path.name, "nowhere": "nothing", "link": "../good"}[what])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("what", ["folder", "pipe", "loop", "nowhere", "link"])
 @pytest.mark.parametrize("stage", ["hash", "copy"])
 def test_something_else_in_place_of_a_result(begun, what, stage):
@@ -326,7 +326,7 @@ def test_the_end_removes_what_other_machines_have_left(begun):
     assert not list(root.rglob(".unfinished-*"))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(5, "no more")])
 @pytest.mark.parametrize(("damage", "stage"), crossed(DAMAGES, ["send", "pairs"], share=3))
 def test_damaged_and_interrupted_tasks_of_pairs(tmp_path, monkeypatch, damage, stage, error):

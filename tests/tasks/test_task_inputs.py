@@ -139,7 +139,7 @@ def test_no_input(root, monkeypatch, source, match):
     assert not (root / "plan").exists()
 
 
-@pytest.mark.full
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "name",
     [
@@ -512,7 +512,7 @@ def test_a_damaged_plan(root, cases, forged):
     assert kinds >= {"CorruptStoreError", "FormatVersionError"}
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: repr(text[:12]))
 def test_a_file_that_is_no_plan(root, text):
     planned(root)

@@ -11,6 +11,7 @@ import fpstore
 from fpstore.tasks import plan_build, plan_probe
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ids", [["a", "b"], None])
 def test_plans_take_the_column_of_fingerprints(tmp_path, ids):
     table = pa.table(
@@ -53,6 +54,7 @@ def test_plans_report_what_they_leave_out_once(tmp_path, monkeypatch, command):
     assert done.stderr.count("named .json left out") == 1, done.stderr
 
 
+@pytest.mark.full
 def test_the_first_file_says_if_a_plan_has_ids(tmp_path):
     (tmp_path / "k").mkdir()
     (tmp_path / "k" / "a.csv").write_text("fingerprint,id\n00ff00ff00ff00ff,x\n")

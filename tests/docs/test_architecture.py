@@ -257,6 +257,7 @@ HEAVY = {
 }
 
 
+@pytest.mark.full
 def test_opening_and_probing_load_nothing_heavy(tmp_path):
     """Masked arrays of NumPy take longer to load than a batch takes."""
     path = tmp_path / "s"
@@ -292,8 +293,8 @@ def test_the_list_of_sources_names_every_file_of_the_kernel():
 
 
 def test_ci_runs_every_fuzz_target():
-    commands = (ROOT.parent / ".ci" / "run").read_text().splitlines()
-    assert "tools/fuzz/run 10000" in commands  # no target named: all of them
+    lines = (ROOT.parent / ".ci" / "run").read_text().splitlines()
+    assert "tools/fuzz/run 2000" in map(str.strip, lines)  # no target named: all of them
 
 
 def test_nothing_is_decided_by_a_clock():

@@ -1,13 +1,14 @@
-"""The functions of the package: build, open and repair a store."""
+"""The functions of the package: build a store, open and repair a store of any kind."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 from fpstore.base.aliases import Progress
-from fpstore.base.arguments import check_flag, check_path
+from fpstore.base.arguments import check_flag, check_opening, check_path
 from fpstore.base.resources import checked_resources, parse_size
 from fpstore.base.width import WORD_BITS, check_width
 from fpstore.design.blocks import AUTO, HUFFMAN
@@ -15,16 +16,18 @@ from fpstore.design.families import check_design
 from fpstore.design.tables import TableSpec
 from fpstore.disk.mapped import LAZY
 from fpstore.errors import FormatVersionError, InputError, MissingExtraError
-from fpstore.format.manifest import is_sharded
+from fpstore.format.manifest import is_index, is_openable, is_sharded
 from fpstore.store import Store
 
 if TYPE_CHECKING:
     from fpstore.care.reports import RepairReport
     from fpstore.hashing import Fingerprinter
+    from fpstore.lsh.store import LshStore
 
 PathLike = str | os.PathLike[str]
 
 
+AN_INDEX = "an LSH index"
 USUAL_RADIUS = 3  # of 64 bits: Manku, Jain and Das Sarma, section 5.1
 
 
@@ -197,6 +200,7 @@ def _maker(source: Any, fingerprinter: Any) -> Fingerprinter[Any] | None:
         raise InputError(f"fingerprinter: {error}", got=fingerprinter) from None
 
 
+@overload
 def open(
     path: PathLike,
     mode: str = "r",
@@ -204,13 +208,30 @@ def open(
     sync: str = "commit",
     merge_at: float | None = None,
     pages: str = LAZY,
-) -> Store:
-    """Open a store, or a sharded store, which is a :class:`fpstore.ShardedStore`.
+) -> Store: ...
+
+
+@overload
+def open(
+    path: PathLike, mode: str = "r", *, sync: str = "commit", hasher: Any
+) -> LshStore[Any]: ...
+
+
+def open(
+    path: PathLike,
+    mode: str = "r",
+    *,
+    sync: str = "commit",
+    merge_at: float | None = None,
+    pages: str = LAZY,
+    hasher: Any = None,
+) -> Store | LshStore[Any]:
+    """Open a store, a sharded store or an LSH index: the folder says which it is.
 
     Parameters
     ----------
     path : path-like
-        The folder of the store.
+        The folder.
     mode : {"r", "r+"}
         ``"r"`` to read, ``"r+"`` also to insert, delete and merge. There is one writer at a time,
         beside any number of readers.
@@ -221,7 +242,7 @@ def open(
         Merge in the background when the delta reaches this share of the fingerprints in the tables,
         such as 0.1, and 65,536 changes. By default only :meth:`fpstore.Store.merge` merges. A
         process that keeps a store open for writing should use one of the two: no other process can
-        merge, so ``fpstore merge`` is refused.
+        merge, so ``fpstore merge`` is refused. Not for an LSH index.
     pages : {"lazy", "populated", "huge"}
         How tables and filters get into memory: page by page, all at opening, or as a copy.
         ``"lazy"``: each page when a probe first needs it; the store opens at once, and its first
@@ -231,19 +252,55 @@ def open(
         where the system gives them. It takes as much memory as the tables have bytes, which no
         other process shares. Where the file system has large pages in the page cache (ext4 from
         Linux 6.16 on, XFS), probes are no faster for that. Each generation of a merge is opened in
-        the same way, while the one before is still open.
+        the same way, while the one before is still open. Not for an LSH index.
+    hasher : Sketcher, optional
+        The hasher of an LSH index, if it is not installed as an entry point. Only for an index. A
+        type checker takes a call with ``hasher``, which may be None, for one that opens an index.
+
+    Returns
+    -------
+    Store, ShardedStore or lsh.LshStore
 
     Raises
     ------
     StoreNotFoundError
-        The path does not exist or is not a store.
+        The path does not exist, or is none of the three.
     CorruptStoreError, FormatVersionError
-        The store is damaged, or newer than this fpstore.
+        The folder is damaged, or newer than this fpstore, or an index of another version of its
+        hasher.
+    InputError
+        An argument is wrong, or is not for this kind of folder.
+    MissingExtraError
+        The hasher of an index is not installed, and ``hasher`` is not given.
     StoreLockedError
         Another process is the writer; the message names it.
     ReadOnlyError
-        With ``"r+"``: the store lies on read-only media, the user has no permission to write, or it
-        is a sharded store.
+        With ``"r+"``: the folder lies on read-only media, the user has no permission to write, or
+        it is a sharded store.
+    """
+    target = check_path(path)
+    if is_index(target):
+        from fpstore.lsh.store import LshStore
+
+        _refuse(target, AN_INDEX, merge_at=merge_at, pages=None if pages == LAZY else pages)
+        check_opening(mode, sync, None)
+        return LshStore(target, mode, sync, hasher)
+    if hasher is not None and is_openable(target):
+        _refuse(target, "a store of fingerprints", hasher=hasher)
+    return open_store(target, mode, sync=sync, merge_at=merge_at, pages=pages)
+
+
+def open_store(
+    path: PathLike,
+    mode: str = "r",
+    *,
+    sync: str = "commit",
+    merge_at: float | None = None,
+    pages: str = LAZY,
+) -> Store:
+    """Open a store of fingerprints, sharded or not, for modules of this package; see :func:`open`.
+
+    StoreNotFoundError for an LSH index.
     """
     target = check_path(path)
     if is_sharded(target):
@@ -264,28 +321,33 @@ def repair(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> RepairReport:
-    """Make a sound store from the intact parts of a damaged one, and report what was done and what is lost.
+    """Make a sound store or LSH index from the intact parts of a damaged one, and report what was done and what is lost.
 
-    Each table holds the whole set, so one intact table restores all others. Ids, strings and
-    changes exist only once. The damaged store is never changed or deleted. If nothing is wrong,
-    nothing is written.
+    Each table of a store holds the whole set, so one intact table restores all others. Ids, strings
+    and changes exist only once. In an index, a document that has lost some of its keys is found
+    less often; one that has lost most of them is left out, and its id listed: insert its item
+    again. The damaged folder is never changed or deleted. If nothing is wrong, nothing is written.
+    The shards of a sharded store are repaired one by one.
 
     Parameters
     ----------
     path : path-like
-        The damaged store.
+        The damaged store; or index, whose ``lsh.json`` is intact.
     output : path-like, optional
-        The folder to create; by default the store's name with ``.repaired`` appended.
+        The folder to create; by default the name of `path` with ``.repaired`` appended.
     in_place : bool
         Put the new store in place of the damaged one once it is complete and verified. The damaged
-        one is kept, with ``.damaged`` appended to its name.
+        one is kept, with ``.damaged`` appended to its name. Not for an index.
     lost : path-like, optional
         The list of losses to write; by default the name of `output`, or else of the store, with
         ``.lost.tsv`` appended. Each line has a kind, a fingerprint and an id. Kinds:
         ``fingerprint`` (it has no id left), ``ids`` (the fingerprint has lost some ids), ``name``
-        (the string of this id number is lost), ``id`` (no fingerprint has this id now).
+        (the string of this id number is lost), ``id`` (no fingerprint has this id now),
+        ``document`` (a document of an index is left out). Not for an index, whose lists lie beside
+        the output.
     radius : int, optional
-        The radius of the new store if the manifest is lost, which had it; by default 3.
+        The radius of the new store if the manifest is lost, which had it; by default 3. Not for an
+        index.
     memory, threads, progress : optional
         As for :func:`build`.
 
@@ -295,12 +357,13 @@ def repair(
 
     Raises
     ------
-    InputError
-        A radius for a damaged store whose manifest is intact.
     StoreNotFoundError
-        The path does not exist or is not a store.
+        The path does not exist, or is neither a store nor an index.
+    InputError
+        An argument is wrong, or is not for this kind of folder; or there is a radius, and the
+        manifest is intact.
     CorruptStoreError
-        Nothing can be recovered.
+        Nothing can be recovered; or a part of an index is missing, or belongs to another index.
     StoreExistsError
         The path of the new store exists.
     StoreLockedError
@@ -308,10 +371,23 @@ def repair(
     StorageError
         The disk is full or not writable; nothing was changed.
     """
-    from fpstore.care.repair import repair_store
-
+    source = check_path(path)
     target = None if output is None else check_path(output, "output")
     rows = None if lost is None else check_path(lost, "lost")
-    resources = checked_resources(memory, threads, progress)
     in_place = check_flag(in_place, "in_place")
-    return repair_store(check_path(path), target, in_place, rows, resources, radius)
+    resources = checked_resources(memory, threads, progress)
+    if is_index(source):
+        from fpstore.lsh.repaired import repair_index
+
+        _refuse(source, AN_INDEX, in_place=in_place or None, lost=lost, radius=radius)
+        return repair_index(source, target, resources)
+    from fpstore.care.repair import repair_store
+
+    return repair_store(source, target, in_place, rows, resources, radius)
+
+
+def _refuse(path: Path, kind: str, **arguments: Any) -> None:
+    """Refuse arguments that a kind of folder does not have, unless they are None."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise InputError(f"{path}: is {kind}, which takes no {name}=", path=path, got=value)

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fpstore.api import PathLike
-from fpstore.api import open as open_store
+from fpstore.api import PathLike, open_store
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_path, printable
 from fpstore.base.resources import checked_resources

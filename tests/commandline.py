@@ -20,7 +20,7 @@ from fpstore.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = [sys.executable, "-P", "-m", "fpstore"]
-SEARCHES = ("probe", "scan", "nearest", "lsh probe")
+SEARCHES = ("probe", "scan", "nearest")
 NEAR, FAR = 0x00FF00FF00FF00FF, 0xAAAA5555AAAA5555
 FINGERPRINTS = np.array(
     [NEAR, NEAR ^ 1, NEAR ^ 0b111, FAR, 42, 0, 2**64 - 1, NEAR], dtype=np.uint64

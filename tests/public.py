@@ -41,6 +41,7 @@ INTERNAL = {
     "HyperplaneHash": ("sides",),
     "ImageHash": ("of_frames",),
     "Matches": ("before", "verified"),
+    "LshStore": ("snapshot",),
     "MinHash": ("of_sets",),
     "MinHashSketcher": ("banded", "minhash", "of_width"),
     "Pairs": ("bounded",),
@@ -52,6 +53,7 @@ INTERNAL = {
     # as in a store, or refused
     "ShardedStore": ("backup", "design", "fingerprinter", "split", "stats", "verify"),
     "SimHash": ("hashed_fields", "learn_from_rows"),
+    "Store": ("snapshot", "writer"),
     "TableSpec": ("from_json", "to_json"),
     "Unary": ("exceed",),
 }

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import traceback
-from pathlib import Path
 from typing import Any
 
 import click
@@ -22,10 +21,8 @@ from fpstore.errors import (
     CorruptStoreError,
     FpstoreError,
     StoreLockedError,
-    StoreNotFoundError,
     UnfinishedError,
 )
-from fpstore.format.manifest import INDEX_FILE, is_openable
 from fpstore.start import ENDINGS
 
 EXIT_USAGE, EXIT_NOT_YET = 2, 3
@@ -133,10 +130,6 @@ class Program(Verbs):
 
 
 def _describe(error: BaseException, running: str) -> str:
-    if isinstance(error, StoreNotFoundError) and error.path is not None:
-        return f"{error}{_other_door(Path(str(error.path)), running)}"
-    if isinstance(error, FpstoreError) and running.startswith("lsh"):
-        return str(error).replace("fpstore repair", "fpstore lsh repair")
     if isinstance(error, FpstoreError):
         advise = isinstance(error, CorruptStoreError) and not {
             "repair",
@@ -154,22 +147,6 @@ def _describe(error: BaseException, running: str) -> str:
         return CLOSED
     place = "standard output" if error.filename is None else os.fsdecode(error.filename)
     return f"{place}: {error.strerror or error}"
-
-
-def _other_door(path: Path, running: str) -> str:
-    """Return the command that takes what a path is, which a verb does not take.
-
-    A store or an LSH index.
-    """
-    of_index = main.verbs()["lsh"].verbs()  # type: ignore[attr-defined]
-    if (path / INDEX_FILE).is_file() and not running.startswith("lsh"):
-        return f": use fpstore lsh {running if running in of_index else '--help'}"
-    if is_openable(path) and running.startswith("lsh "):
-        return (
-            ": it is a store of fingerprints: use fpstore "
-            f"{running.removeprefix('lsh ').replace('upsert', 'insert --upsert')}"
-        )
-    return ""
 
 
 def _interrupted(number: signal.Signals, then: str = "") -> int:
@@ -215,7 +192,7 @@ def main() -> None:
     that verify found. 2 means a wrong command line. 3 means not yet: another process has the store
     open for writing, or tasks of a plan that must come before have not run; the same command
     succeeds later. 130 follows Ctrl-C, 143 follows SIGTERM, and 141 a pipe that its reader has
-    closed. The exit codes of probe, scan, nearest and lsh probe are those of grep: 0 means that a
+    closed. The exit codes of probe, scan and nearest are those of grep: 0 means that a
     query has a match, 1 that none has, 2 any error.
 
     $ fpstore build crawl.fps crawl.tsv

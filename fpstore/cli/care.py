@@ -15,6 +15,7 @@ import click
 import numpy as np
 
 import fpstore
+from fpstore.api import open_store
 from fpstore.base.arguments import check_path, printable
 from fpstore.base.resources import shown_size
 from fpstore.base.width import Width
@@ -23,11 +24,11 @@ from fpstore.care.stats import distribution
 from fpstore.cli import options
 from fpstore.cli.options import argument, option, output_option
 from fpstore.cli.output import complain, print_facts, print_json, print_table, summary
-from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
+from fpstore.cli.verb import Given, fail, on_index, output_is, usage_errors, verb
 from fpstore.design.estimates import FEWEST_FOR_BYTES
 from fpstore.design.families import check_radius
 from fpstore.errors import counted
-from fpstore.format.manifest import is_sharded, looks_like_store
+from fpstore.format.manifest import is_index, is_openable, is_sharded, looks_like_store
 from fpstore.hashing.registry import in_words
 from fpstore.io import open_writer
 from fpstore.io.reader import format_of
@@ -57,15 +58,19 @@ _PARTS = {
     option("--prometheus", "Print metrics in the text format of Prometheus."),
 )
 def stats(given: Given) -> None:
-    """Show the contents and the sizes of a store.
+    """Show the contents and sizes of a store or index.
 
     $ fpstore stats crawl.fps
     $ fpstore stats crawl.fps --full --json
     $ fpstore stats crawl.fps --prometheus
+    $ fpstore stats pages.lsh
     """
+    if index := on_index(given):
+        index.stats(given)
+        return
     if given.prometheus and (given.as_json or given.full):
         fail("--prometheus cannot be combined with --json or --full")
-    with fpstore.open(given.store) as opened:
+    with open_store(given.store) as opened:
         found = opened.stats()
         if given.full:
             _refuse_sharded(given, opened, "--full")
@@ -229,42 +234,33 @@ def _print_metrics(store: str, found: dict[str, Any]) -> None:
 
 @verb(options.STORE, *options.RESULT)
 def verify(given: Given) -> None:
-    """Read every byte of a store and check it.
+    """Read every byte of a store or index.
 
     Checks checksums, order, counts, keys, codes, id records, the log, and that all tables hold the
-    same set. The exit code is 1 if something is wrong. Each fault is a line with the file and the
-    block.
+    same set. Of an LSH index, checks both of its stores, and that every document has keys. The exit
+    code is 1 if something is wrong. Each fault is a line with the file and the block.
 
     $ fpstore verify crawl.fps
     $ fpstore verify crawl.fps --json
     $ fpstore verify crawl.fps --quiet
+    $ fpstore verify pages.lsh
     """
-    unread = ""
+    path, unread = Path(given.store), ""
     try:
-        with given.bars() as bars, fpstore.open(given.store) as opened:
+        with given.bars() as bars, fpstore.open(path) as opened:
             report = opened.verify(progress=bars)
     except (
         fpstore.CorruptStoreError,
         fpstore.FormatVersionError,
         fpstore.StoreNotFoundError,
     ) as error:
-        if not (looks_like_store(Path(given.store)) or is_sharded(Path(given.store))):
+        if not (looks_like_store(path) or is_openable(path)):
             raise
         report = fpstore.Report()
         report.note(error)
         unread = "; it cannot be opened, so the rest was not read"
-    repair = "fpstore repair of a shard" if is_sharded(Path(given.store)) else "fpstore repair"
-    printed_report(given, report, unread, repair=repair)
-
-
-def printed_report(
-    given: Given,
-    report: fpstore.Report,
-    unread: str,
-    noun: str = "fingerprint",
-    repair: str = "fpstore repair",
-) -> None:
-    """Print what verify found; exit code 1 if something is wrong."""
+    noun = "document" if is_index(path) else "fingerprint"
+    repair = "fpstore repair of a shard" if is_sharded(path) else "fpstore repair"
     if given.as_json:
         names = ("ok", "tables", "blocks", "fingerprints", "ids", "faults")
         print_json({name: getattr(report, name) for name in names})
@@ -311,7 +307,7 @@ def _described(fault: dict[str, Any]) -> str:
     guesses=output_is("the copy is the second argument"),
 )
 def backup(given: Given) -> None:
-    """Copy a store, even while it is in use.
+    """Copy a store or index, even while it is in use.
 
     PATH gets the store as it is at one moment. Other processes can go on inserting and merging. The
     copy is an ordinary store. It appears complete or not at all. The copy is not verified. So
@@ -320,6 +316,7 @@ def backup(given: Given) -> None:
 
     $ fpstore backup crawl.fps crawl-backup.fps
     $ fpstore backup crawl.fps crawl-backup.fps --force --json
+    $ fpstore backup pages.lsh copy.lsh
     """
     with given.bars() as bars, fpstore.open(given.store) as opened:
         opened.backup(given.path, overwrite=given.force, progress=bars)
@@ -346,18 +343,25 @@ def backup(given: Given) -> None:
     *options.RESULT,
 )
 def repair(given: Given) -> None:
-    """Make a sound store from a damaged one.
+    """Make a sound store or index from a damaged one.
 
     Each table holds the whole set, so one intact table restores all others. Ids, strings and the
     latest changes exist only once. The damaged store is never changed or deleted. Prints what was
     done and what is lost. The exit code is 1 if something is lost. If nothing is wrong, nothing is
     written.
 
+    The lsh.json of an LSH index must be intact. A document that has lost some of its keys is found
+    less often.
+
     $ fpstore repair crawl.fps
     $ fpstore repair crawl.fps -o repaired.fps --lost lost.tsv --json
     $ fpstore repair crawl.fps --yes --radius 3
+    $ fpstore repair pages.lsh
     """
-    store = given.store
+    store, noun = given.store, "store"
+    if is_index(Path(store)):
+        given.refuse(f"is not for an LSH index, which {store} is", "yes", "lost", "radius")
+        noun = "index"
     if given.yes and given.output is not None:
         fail("--yes does not go with --output")
     with given.bars() as bars:
@@ -371,17 +375,6 @@ def repair(given: Given) -> None:
             threads=given.threads,
             progress=bars,
         )
-    printed_repair(given, report, moves=not given.yes)
-
-
-def printed_repair(
-    given: Given, report: fpstore.RepairReport, moves: bool, noun: str = "store"
-) -> None:
-    """Print what repair found and did; exit code 1 if something is lost.
-
-    The caller may have to move the new store.
-    """
-    store = given.store
     if given.as_json:
         print_json({**dataclasses.asdict(report), "complete": report.complete})
     elif not given.quiet:
@@ -395,7 +388,7 @@ def printed_repair(
         }.items():
             for line in lines:
                 click.echo(printable(f"{heading}: {line}"))
-        if report.output is not None and moves:
+        if report.output is not None and not given.yes:
             click.echo(
                 printable(
                     f"next: to use the new {noun}, move {store} away and rename {report.output} "
@@ -444,7 +437,7 @@ def report(given: Given) -> None:
         fail("--radius is for pairs: leave out --no-pairs")
     given.check_new(given.output)
     folder = None if given.files_in is None else check_path(given.files_in, "--files-in")
-    with fpstore.open(given.store) as opened, given.bars() as bars:
+    with open_store(given.store) as opened, given.bars() as bars:
         _refuse_sharded(given, opened, "a report")
         snapshot = store_snapshot(opened)
         radius = opened.radius if given.radius is None else check_radius(given.radius, opened.width)
@@ -489,7 +482,7 @@ def export(given: Given) -> None:
     form = "jsonl" if given.as_json else given.format
     plain = format_of(given.output, form) in ("npy", "u32", "u64")
     columns = ["fingerprint"] if plain else ["fingerprint", "id"]
-    with fpstore.open(given.store) as opened, given.bars() as bars:
+    with open_store(given.store) as opened, given.bars() as bars:
         total, done = len(opened) if plain else len(opened.ids), 0
         with usage_errors():
             opening = open_writer(

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-import fpstore
+from fpstore.api import open_store
 from fpstore.base.arguments import SYNCS, printable
 from fpstore.base.width import Width
 from fpstore.change.writer import changes_due, merge_advice
@@ -24,7 +24,7 @@ from fpstore.cli.options import argument, option, whole
 from fpstore.cli.output import complain, summary
 from fpstore.cli.questions import IDS, given_ids, note_missing, parse_words, scan_notice
 from fpstore.cli.signals import Interrupted, going_on
-from fpstore.cli.verb import Given, fail, output_is, verb
+from fpstore.cli.verb import Given, fail, on_index, output_is, verb
 from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning, StoreLockedError, counted
 from fpstore.io import Chunk, open_reader
@@ -130,6 +130,9 @@ def insert(given: Given) -> int:
     FILE gets the matches of all rows. Where ids are row numbers, insert only the rows that are not
     in.
 
+    An LSH index takes texts. With --upsert they replace those that have their ids. Rows are
+    inserted in chunks of at most 16,384.
+
     $ fpstore insert crawl.fps new.tsv
     $ fpstore insert notes.fps notes
     $ fpstore insert crawl.fps new.tsv --unmatched --with-queries
@@ -145,11 +148,16 @@ def insert(given: Given) -> int:
     $ fpstore insert titled.fps corpus.parquet --id-field id
     $ fpstore insert notes.fps new.tsv --fingerprints
     $ fpstore insert photos.fps new.png photos
+    $ fpstore insert notes.lsh draft.txt
+    $ fpstore insert titled.lsh corpus.parquet --text-field text --id-field id --upsert
     $ fpstore insert vectors.fps embeddings.parquet --vector-field embedding --id-field number --upsert
     """
+    if index := on_index(given):
+        index.insert(given)
+        return 0
     if given.unmatched and given.upsert and not _has_json(given):
         fail("--upsert with --unmatched answers in JSON: give --json")
-    with fpstore.open(given.store) as known:
+    with open_store(given.store) as known:
         scan_notice(known, given)
         width = known.width
         source, kind, notices = _source(given, known)
@@ -166,7 +174,7 @@ def insert(given: Given) -> int:
             rest = _placed(given, source, counts)
         # before the store is opened: an input that is wrong from the start changes nothing
         first = list(islice(rest, 1))
-        with fpstore.open(given.store, "r+", sync=given.sync, merge_at=given.merge_at) as opened:
+        with open_store(given.store, "r+", sync=given.sync, merge_at=given.merge_at) as opened:
             ids_before = len(opened.ids)
             try:
                 for chunk in chain(first, rest):
@@ -403,22 +411,28 @@ def delete(given: Given) -> None:
     can be repeated. With --input, each line is an id, unchanged; an id that contains a line feed
     must be given as an argument.
 
+    Of an LSH index, documents are removed by ids.
+
     $ fpstore delete crawl.fps 17 4711
     $ fpstore delete crawl.fps --input gone.txt
     $ fpstore delete crawl.fps --fingerprints 9d3a5b1c00f7e642
     $ find notes -type f | fpstore delete notes.fps --input - --quiet
     $ fpstore delete crawl.fps --pairs 9d3a5b1c00f7e642 17
     $ fpstore delete crawl.fps --pairs --input new.tsv
+    $ fpstore delete pages.lsh 2
     """
+    if index := on_index(given):
+        index.delete(given)
+        return
     if not given.words and not given.inputs:
         fail("give ids, or --input FILE")
     if given.pairs and (given.fingerprints or len(given.words) % 2):
         fail("--pairs takes a fingerprint and an id for each pair, without --fingerprints")
     if given.decimal and not (given.fingerprints or given.pairs):
         fail("--decimal needs --fingerprints or --pairs")
-    with fpstore.open(given.store) as known:
+    with open_store(given.store) as known:
         what = _deleted(given, known)
-    with fpstore.open(given.store, "r+") as opened:
+    with open_store(given.store, "r+") as opened:
         removed, missing = opened.delete(**what)
         holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
         merge_notice(opened, given.store, given)
@@ -435,11 +449,11 @@ def delete(given: Given) -> None:
 
 def _deleted(given: Given, store: Store) -> dict[str, Any]:
     """Return the ids, the fingerprints or the pairs of the command line and of files."""
-    if not (given.pairs or given.fingerprints):
-        return {"ids": given_ids(store, given.words, given.inputs)}
     of_strings, ids = store.snapshot().totals.id_kind == "string", None
+    if not (given.pairs or given.fingerprints):
+        return {"ids": given_ids(of_strings, given.words, given.inputs)}
     if given.pairs:
-        ids = given_ids(store, given.words[1::2])
+        ids = given_ids(of_strings, given.words[1::2])
         ids = ids if of_strings else np.array(ids, np.uint64)
     chunks = [Chunk(parse_words(given.words[:: 1 + given.pairs], given, store.width), ids)]
     if given.inputs:
@@ -488,9 +502,15 @@ def merge(given: Given) -> None:
     or Store.merge(). With --json, writes what fpstore stats --json does, and whether there was
     anything to merge ("merged").
 
+    Of an LSH index, the keys of documents that are gone are dropped.
+
     $ fpstore merge crawl.fps
     $ fpstore merge crawl.fps --at 0.1 --threads 2 --memory 1GiB --json
+    $ fpstore merge pages.lsh
     """
+    if index := on_index(given):
+        index.merge(given)
+        return
     _merged(given, lambda store, how: store.merge(at=given.at, **how))
 
 
@@ -512,9 +532,9 @@ def absorb(given: Given) -> None:
     $ fpstore absorb crawl.fps monday.fps tuesday.fps
     $ fpstore absorb numbers.fps shard.fps --renumber --json
     """
-    with fpstore.open(given.store) as known:
+    with open_store(given.store) as known:
         for other in given.others:
-            with fpstore.open(other) as read:
+            with open_store(other) as read:
                 if read.fingerprinter is None:
                     check_origin(known, None, given.store, other, given)
                 if read.path.samefile(given.store):
@@ -539,7 +559,7 @@ def redesign(given: Given) -> None:
     $ fpstore redesign crawl.fps flip-2
     $ fpstore redesign crawl.fps auto --memory 1GiB --json
     """
-    with fpstore.open(given.store) as known:
+    with open_store(given.store) as known:
         options.check_design_name(given.design, known.radius, known.width, "DESIGN")
     _merged(given, lambda store, how: store.redesign(given.design, **how))
 
@@ -547,7 +567,7 @@ def redesign(given: Given) -> None:
 def _merged(given: Given, merge: Callable[[Store, dict[str, Any]], None]) -> None:
     at = getattr(given, "at", None)
     try:
-        opened = fpstore.open(given.store, "r+")
+        opened = open_store(given.store, "r+")
     except StoreLockedError as error:
         raise StoreLockedError(
             f"{error}. To merge in that process, call Store.merge() there, or open the store with "
@@ -598,7 +618,7 @@ def split(given: Given) -> None:
     $ fpstore split crawl.fps shards --bits 2
     $ fpstore split crawl.fps shards --bits 2 --force --json
     """
-    with given.bars() as bars, fpstore.open(given.store) as opened:
+    with given.bars() as bars, open_store(given.store) as opened:
         paths = opened.split(
             given.folder,
             given.bits,
@@ -609,7 +629,7 @@ def split(given: Given) -> None:
         )
     records, lines = [], []
     for path in paths:
-        with fpstore.open(path) as part:
+        with open_store(path) as part:
             records.append({"path": str(path), "fingerprints": len(part), "ids": len(part.ids)})
             lines.append(
                 f"{printable(path)}: {counted(len(part), 'fingerprint')}, "

@@ -19,7 +19,7 @@ from fpstore.base.width import WORD_BITS, Width
 from fpstore.cli.options import ENCODING, HTML, NAME, SUFFIXES, check_output_path, option, whole
 from fpstore.cli.verb import Given, fail, usage_errors
 from fpstore.errors import InputError, counted, show
-from fpstore.format.manifest import is_openable
+from fpstore.format.manifest import is_index, is_openable
 from fpstore.hashing.decoding import GivenPicture
 from fpstore.hashing.documents import HEAD_BYTES, NO_WORDS, NOT_BINARY, SENTENCES, id_of, is_binary
 from fpstore.hashing.features import HASHES, NAMED, UNITS, WEIGHTINGS
@@ -636,6 +636,8 @@ def check_inputs(kind: str, paths: Sequence[str], advice: str) -> None:
             "first"
         )
     for path in map(Path, paths if kind == FINGERPRINTS else ()):
+        if is_index(path):
+            raise InputError(f"{path}: is an LSH index, which has no fingerprints", path=path)
         if is_openable(path):
             advised = (
                 "fpstore absorb adds stores to one another, fpstore export writes the rows of one"

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-import fpstore
 from fpstore import Pairs, Store
+from fpstore.api import open_store
 from fpstore.base.width import Width
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, Notices
 from fpstore.cli.options import argument, option
 from fpstore.cli.outputs import RESUME, resume_folder, resuming
-from fpstore.cli.verb import Given, usage_errors, verb
+from fpstore.cli.verb import Given, on_index, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.format.manifest import is_openable
 from fpstore.io import Reader, Writer, open_writer
@@ -88,12 +88,19 @@ def pairs(given: Given) -> None:
     object per line. Documents with the same fingerprint are no pair. With --duplicates they are: n
     such documents are n (n - 1) / 2 lines. fpstore cluster writes n lines for them.
 
+    Of an LSH index, writes a line `id_a id_b similarity` per pair of documents that share a key and
+    whose signatures differ in at most --radius bits. The similarity is estimated by signatures.
+
     $ fpstore pairs crawl.fps --radius 2
     $ fpstore pairs crawl.fps --radius 0 --duplicates --json
     $ fpstore pairs crawl.fps --output pairs.parquet --memory 4GiB --threads 2 --resume
     $ fpstore pairs crawl.fps --output pairs.csv
+    $ fpstore pairs pages.lsh --radius 20 --output pairs.parquet
     """
-    with fpstore.open(given.store) as opened, given.bars() as bars:
+    if index := on_index(given):
+        index.pairs(given)
+        return
+    with open_store(given.store) as opened, given.bars() as bars:
         job = pairs_job(opened, given.radius, given.duplicates, given.resources(bars))
         with _written(given, job, PAIR_COLUMNS, opened.width) as (batches, writer):
             found, shared = _write_pairs(batches, writer)
@@ -136,11 +143,17 @@ def cluster(given: Given) -> None:
     cluster by cluster, the representative first. Cells are separated by tabs, and there is no
     header. With --json, writes an object per line. Clusters are numbered from 0.
 
+    Of an LSH index, by default --group is greedy, and --radius is in bits of signatures.
+
     $ fpstore cluster crawl.fps --radius 2
     $ fpstore cluster crawl.fps --output clusters.parquet --memory 4GiB --threads 2
     $ fpstore cluster crawl.fps --group greedy --keep smallest --json
+    $ fpstore cluster pages.lsh --group connected
     """
-    with fpstore.open(given.store) as opened, given.bars() as bars:
+    if index := on_index(given):
+        index.cluster(given)
+        return
+    with open_store(given.store) as opened, given.bars() as bars:
         job = clusters_job(opened, given.radius, given.group, given.keep, given.resources(bars))
         with _written(given, job, CLUSTER_COLUMNS) as (found, writer):
             write_clusters(found, writer, bars)
@@ -179,7 +192,7 @@ def join(given: Given) -> None:
     """
     notices = Notices(ROWS)
     with ExitStack() as stack:
-        opened = stack.enter_context(fpstore.open(given.store))
+        opened = stack.enter_context(open_store(given.store))
         theirs: Store | Reader
         if is_openable(Path(given.other)):
             of_files = (
@@ -191,7 +204,7 @@ def join(given: Given) -> None:
                 "encoding",
             )
             given.refuse("is for files, and OTHER is a store", *of_files)
-            theirs = stack.enter_context(fpstore.open(given.other))
+            theirs = stack.enter_context(open_store(given.other))
             if (
                 None not in (opened.fingerprinter, theirs.fingerprinter)
                 and opened.fingerprinter != theirs.fingerprinter

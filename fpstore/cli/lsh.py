@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from fpstore import lsh as indexes
-from fpstore.base.arguments import SYNCS, printable
-from fpstore.base.resources import shown_size
 from fpstore.cli import content, options
-from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices
+from fpstore.cli.content import FINGERPRINTS, ROWS, Notices
 from fpstore.cli.options import Checked, argument, option
-from fpstore.cli.output import print_json
-from fpstore.cli.questions import IDS, IDS_INPUT, given_ids, note_missing
+from fpstore.cli.output import print_json, summary
 from fpstore.cli.verb import Given, Verbs, fail, output_is, verb
-from fpstore.errors import InputError, counted
-from fpstore.hashing import MinHash
-from fpstore.hashing.bands import MinHashSketcher
 from fpstore.hashing.fields import maker_of_columns
 from fpstore.hashing.html import of_pages
-from fpstore.lsh import LshPlan, LshStore
+from fpstore.lsh import LshPlan
 from fpstore.lsh.api import UNKNOWN_COUNT
-from fpstore.lsh.given import GivenTexts
 from fpstore.lsh.plan import sized
 
-CHANGING, ASKING = "lsh", "lsh_asking"  # the modules
 INDEX = argument("store", "INDEX")
 FEATURES = content.FEATURES[1:]  # without --method: it is MinHash
 THRESHOLD = option(
@@ -61,18 +52,7 @@ NUMBER = Checked("number", options.parse_count)
 
 @click.command(
     cls=Verbs,
-    modules={
-        "Make and change": {
-            "plan": CHANGING,
-            "build": CHANGING,
-            "insert": CHANGING,
-            "upsert": CHANGING,
-            "delete": CHANGING,
-            "merge": CHANGING,
-        },
-        "Ask": dict.fromkeys(("probe", "pairs", "cluster"), ASKING),
-        "Take care": dict.fromkeys(("stats", "verify", "repair", "backup"), ASKING),
-    },
+    modules={"Make": dict.fromkeys(("plan", "build"), "lsh")},
 )
 def lsh() -> None:
     """Find texts by LSH indexes, at low thresholds.
@@ -82,9 +62,11 @@ def lsh() -> None:
     MinHash is simpler where the threshold is 0.7 or more, and fpstore dedup needs neither.
     docs/guides/lsh.md says more. Indexes with other hashers are built in Python.
 
+    Other verbs take an index in place of a store: probe, pairs, cluster, insert, delete, merge,
+    stats, verify, repair and backup.
+
     $ fpstore lsh plan 1M --threshold 0.5
     $ fpstore lsh build fresh.lsh corpus.parquet --text-field text --id-field id --threshold 0.5
-    $ fpstore lsh probe pages.lsh draft.txt
     """
 
 
@@ -197,152 +179,4 @@ def build(given: Given) -> None:
     with made:
         stats = made.stats()
     notices.report(given)
-    given.result(stats, given.timed(given.store, summary(stats)))
-
-
-def summary(stats: dict[str, Any]) -> str:
-    """Return the contents and the size of an index, in one line."""
-    bands = f"{stats['bands']} bands of {stats['rows']}, radius {stats['radius']}"
-    return (
-        f"{counted(stats['documents'], 'document')}, {bands}, {shown_size(stats['bytes']['total'])}"
-    )
-
-
-def texts_of(given: Given, index: LshStore, notices: Notices, **more: Any) -> Any:
-    """Return the reader of the texts of the inputs, which hashes them as the index does."""
-    hasher = index.hasher
-    maker: Any = hasher if isinstance(hasher, MinHashSketcher) else MinHash()
-    of_texts = hasher.items in ("texts", "rows")
-    if not of_texts or index.stats()["probes"] > 1:
-        of = "several look-ups in a band" if of_texts else hasher.items
-        raise InputError(
-            f"{index.path}: an index of {of}, which the command line does not ask: use "
-            "fpstore.lsh.open in Python"
-        )
-    columns = given.text_field
-    if maker.items == "rows" and columns is None:
-        columns = tuple(maker.weights)
-    kind = TEXTS if columns is None else ROWS
-    content.refuse_foreign(given, kind)
-    notices.of(kind)
-    return content.open_inputs(given, kind, given.inputs, maker, notices, columns, **more)
-
-
-def given_texts(index: LshStore, reader: Any) -> GivenTexts:
-    """Return the texts of a reader as an index takes them."""
-    return GivenTexts(reader, index.hasher, index.bands)
-
-
-CHANGE = (
-    INDEX,
-    options.INPUTS,
-    *READING,
-    option(
-        "--sync",
-        "commit: each chunk of rows is durable before the next is read; batch, none: larger "
-        "groups.",
-        SYNCS,
-        "commit",
-    ),
-    options.THREADS,
-    *options.RESULT,
-)
-
-
-@verb(*CHANGE, guesses=content.KNOWN_GUESSES)
-def insert(given: Given) -> None:
-    """Add texts to an index.
-
-    An INPUT is a text file or a folder of them, or with --text-field a file of rows with texts, as
-    for fpstore lsh build. When this returns, the texts are durable, and every process that has the
-    index open finds them. A text whose id is stored already is a second document of that id:
-    fpstore lsh upsert replaces. Where rows have no ids, their numbers go on from the numbers in the
-    index. Rows are inserted in chunks of at most 16,384: after an error, the chunks before stay.
-
-    $ fpstore lsh insert pages.lsh pages.jsonl --text-field text --threads 1
-    $ fpstore lsh insert notes.lsh draft.txt --json
-    $ cat pages.jsonl | fpstore lsh insert pages.lsh - --format jsonl --text-field text --sync batch --quiet
-    """
-    _change(given, upsert=False)
-
-
-@verb(*CHANGE, guesses=content.KNOWN_GUESSES)
-def upsert(given: Given) -> None:
-    """Add texts in place of those that have their ids.
-
-    The inputs are as for fpstore lsh insert, and have ids. Of equal ids in a chunk of rows, the
-    last wins.
-
-    $ fpstore lsh upsert notes.lsh notes --suffix .txt --encoding utf-8
-    $ fpstore lsh upsert titled.lsh corpus.parquet --text-field text --id-field id --id-type str --no-progress
-    """
-    _change(given, upsert=True)
-
-
-def _change(given: Given, upsert: bool) -> None:
-    notices, done, changed = Notices(TEXTS), 0, 0
-    with indexes.open(given.store, "r+", sync=given.sync) as index:
-        totals = index._documents.snapshot().totals
-        more = (
-            {"first_row": totals.next_row}
-            if given.text_field is not None and given.id_field is None
-            else {}
-        )
-        reader = texts_of(given, index, notices, chunk_rows=content.CHUNK_ROWS, **more)
-        if reader.row_numbers and (upsert or (totals.id_kind != "row" and totals.ids)):
-            why = "upsert needs an id for each row" if upsert else "its ids are not row numbers"
-            raise InputError(
-                f"{given.store}: {why}: name the column of ids with --id-field", path=given.store
-            )
-        with given.bars(reader) as bars:
-            for asked, ids in _pieces(index, reader):
-                changed += index.upsert(asked, ids) if upsert else index.insert(asked, ids)
-                done += len(asked.rows)
-                bars("upserting" if upsert else "inserting", done)
-        holds = len(index)
-    notices.report(given)
-    what = "changed" if upsert else "inserted"
-    line = f"{counted(changed, 'text')} {what}, {counted(holds, 'document')}"
-    given.result({"texts": done, what: changed, "documents": holds}, given.timed(given.store, line))
-
-
-def _pieces(index: LshStore, reader: Any) -> Iterator[tuple[Any, Any]]:
-    for asked, ids in given_texts(index, reader):
-        yield asked, ids.texts() if hasattr(ids, "texts") else ids
-
-
-@verb(INDEX, IDS, IDS_INPUT, *options.RESULT)
-def delete(given: Given) -> None:
-    """Remove documents from an index by their ids.
-
-    When this returns, no process finds them any more. The next fpstore lsh merge gives their space
-    back. With --input, each line is an id, unchanged. A note on standard error counts ids that are
-    not stored ("missing" with --json); the exit code is 0 then, too.
-
-    $ fpstore lsh delete pages.lsh 2
-    $ fpstore lsh delete titled.lsh --input gone.txt --json
-    $ find notes -type f | fpstore lsh delete notes.lsh --input - --quiet
-    """
-    if not given.words and not given.inputs:
-        fail("give ids, or --input FILE")
-    with indexes.open(given.store, "r+") as index:
-        removed, missing = index.delete(given_ids(index._documents, given.words, given.inputs))
-        left = len(index)
-    line = f"{printable(given.store)}: {counted(removed, 'document')} removed, {left:,} left"
-    given.result({"removed": removed, "missing": missing, "documents": left}, line)
-    note_missing(given, missing, "id")
-
-
-@verb(INDEX, *options.LIMITS, *options.RESULT)
-def merge(given: Given) -> None:
-    """Fold changes into the tables of an index.
-
-    The keys of documents that are gone are dropped. Readers go on all the time.
-
-    $ fpstore lsh merge pages.lsh
-    $ fpstore lsh merge pages.lsh --threads 2 --memory 1GiB --json
-    """
-    with given.bars() as bars, indexes.open(given.store, "r+") as index:
-        index.merge(memory=given.memory, threads=given.threads, progress=bars)
-        stats = index.stats()
     given.result(stats, given.timed(given.store, summary(stats)))

@@ -143,7 +143,11 @@ def print_facts(title: str, facts: Iterable[Sequence[str]]) -> None:
 
 
 def summary(stats: dict[str, Any]) -> str:
-    """Return the contents and the size of a store, in one line."""
+    """Return the contents and the size of a store or an LSH index, in one line."""
+    if "bands" in stats:
+        bands = f"{stats['bands']} bands of {stats['rows']}, radius {stats['radius']}"
+        size = shown_size(stats["bytes"]["total"])
+        return f"{counted(stats['documents'], 'document')}, {bands}, {size}"
     fingerprints, taken = stats["fingerprints"], stats["bytes"]["total"]
     parts = [
         counted(fingerprints, "fingerprint"),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-import fpstore
+from fpstore.api import open_store
 from fpstore.base.aliases import Words
 from fpstore.base.width import Width
 from fpstore.cli import content, options
@@ -28,7 +28,7 @@ from fpstore.cli.answers import (
 )
 from fpstore.cli.content import FINGERPRINTS, PICTURES, ROWS, TEXTS, VECTORS, Notices
 from fpstore.cli.options import argument, option
-from fpstore.cli.verb import Decorator, Given, fail, names_output, verb
+from fpstore.cli.verb import Decorator, Given, fail, names_output, on_index, verb
 from fpstore.errors import InputError, counted
 from fpstore.io import Chunk, open_writer
 from fpstore.io.check import parse_integer_id
@@ -137,6 +137,12 @@ def probe(given: Given) -> int:
     A radius above the store's is answered by a scan, with a note of what to build instead. The exit
     code is 0 if a query has a match, 1 if none has, and 2 after an error.
 
+    In place of a store, an LSH index takes files of texts, or with --input and --text-field the
+    texts of rows. It writes a line `query id similarity` per match, the most similar first. The
+    query is the path, the id of the row or, without --id-field, its number. The similarity is
+    estimated by signatures, in which a match differs by at most --radius bits. With --json, objects
+    are {"query": ..., "matches": [{"id": ..., "similarity": ...}]}.
+
     $ fpstore probe crawl.fps 9d3a5b1c00f7e642 0x2a --radius 2
     $ fpstore probe notes.fps draft.txt
     $ fpstore probe crawl.fps --input queries.npy --limit 10 --json
@@ -152,8 +158,13 @@ def probe(given: Given) -> int:
     $ fpstore probe notes.fps --input corpus.parquet --text-field text --id-field id
     $ fpstore probe vectors.fps embeddings.parquet --vector-field embedding --id-field name --json
     $ fpstore probe photos.fps new.png
+    $ fpstore probe pages.lsh draft.txt
+    $ fpstore probe titled.lsh --input corpus.parquet --text-field text --id-field id --json
     """
-    with fpstore.open(given.store) as opened:
+    if index := on_index(given):
+        code: int = index.probe(given)
+        return code
+    with open_store(given.store) as opened:
         radius = opened.radius if given.radius is None else given.radius
         scanning = scan_notice(opened, given)
         ask = opened.scan if scanning else opened.probe_many
@@ -189,7 +200,7 @@ def scan(given: Given) -> int:
     $ fpstore scan crawl.fps --input queries.npy -r 30 --limit 5
     $ fpstore scan notes.fps notes --suffix .txt -r 16
     """
-    with fpstore.open(given.store) as opened:
+    with open_store(given.store) as opened:
         answer = partial(opened.scan, radius=given.radius, threads=given.threads, limit=given.limit)
         return _run(opened, given, answer, scanning=True)
 
@@ -219,7 +230,7 @@ def nearest(given: Given) -> int:
     $ fpstore nearest notes.fps draft.txt -k 2
     $ fpstore nearest crawl.fps --input new.tsv -k 5 --json
     """
-    with fpstore.open(given.store) as opened:
+    with open_store(given.store) as opened:
         answer = partial(
             opened.nearest_many, count=given.count, max_radius=given.radius, threads=given.threads
         )
@@ -456,12 +467,11 @@ def _hint(word: str) -> str:
 # Ids
 
 
-def given_ids(store: Store, words: Sequence[str], inputs: Sequence[str] = ()) -> Any:
-    """Return the ids given as arguments and as lines of files, as a list of the kind that a store has.
+def given_ids(of_strings: bool, words: Sequence[str], inputs: Sequence[str] = ()) -> Any:
+    """Return the ids given as arguments and as lines of files, as a list of strings or integers.
 
     A line ends with a line feed: an id may contain other line breaks of Unicode.
     """
-    of_strings = store.snapshot().totals.id_kind == "string"
     found: list[Any] = [
         word if of_strings else parse_integer_id(word.strip(), plain=False) for word in words
     ]
@@ -502,9 +512,10 @@ def ids(given: Given) -> None:
     if not given.words and not given.inputs:
         fail("give ids, or --input FILE")
     form = "jsonl" if is_json(given.output, given.as_json) else format_of(given.output, None)
-    with fpstore.open(given.store) as opened:
+    with open_store(given.store) as opened:
         width = opened.width
-        wanted = given_ids(opened, given.words, given.inputs)
+        of_strings = opened.snapshot().totals.id_kind == "string"
+        wanted = given_ids(of_strings, given.words, given.inputs)
         lims, fingerprints = opened.fingerprints_of(wanted)
     sizes = np.diff(lims)
     found: Any = [

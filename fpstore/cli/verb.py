@@ -20,6 +20,7 @@ from fpstore.base.arguments import printable
 from fpstore.base.resources import Resources, checked_resources
 from fpstore.cli.output import Bars, complain, print_json
 from fpstore.errors import InputError, StoreExistsError
+from fpstore.format.manifest import is_index
 
 EXAMPLE = "$ "
 SHOWN_EXAMPLES, EXAMPLE_WIDTH = 3, 74  # of a help text; the reference has all
@@ -272,6 +273,11 @@ def verb(*options: Decorator, **settings: Any) -> Callable[[Callable[[Given], An
         return made
 
     return decorate
+
+
+def on_index(given: Given) -> Any:
+    """Return the module of what verbs do with an LSH index; None if the folder is no index."""
+    return import_module("fpstore.cli.index") if is_index(Path(given.store)) else None
 
 
 def output_is(where: str) -> dict[str, str]:

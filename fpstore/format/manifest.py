@@ -396,9 +396,14 @@ def is_sharded(path: Path) -> bool:
     return path.is_dir() and (path / SHARDS_FILE).is_file()
 
 
+def is_index(path: Path) -> bool:
+    """Whether a path looks like an LSH index: a folder with its manifest."""
+    return path.is_dir() and (path / INDEX_FILE).is_file()
+
+
 def is_openable(path: Path) -> bool:
-    """Whether a path looks like a store or a sharded store, which :func:`fpstore.open` opens."""
-    return is_store(path) or is_sharded(path)
+    """Whether a path looks like a folder that :func:`fpstore.open` opens: of any kind."""
+    return is_store(path) or is_sharded(path) or is_index(path)
 
 
 def looks_like_store(path: Path) -> bool:
@@ -420,7 +425,7 @@ def not_a_store(path: Path) -> StoreNotFoundError:
             )
         if (path / INDEX_FILE).is_file():
             return StoreNotFoundError(
-                f"{path}: is an LSH index, which fpstore.lsh.open opens", path=path
+                f"{path}: is an LSH index, and this is for stores of fingerprints", path=path
             )
         if (path / SHARDS_FILE).is_file():
             return StoreNotFoundError(

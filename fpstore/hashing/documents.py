@@ -21,7 +21,7 @@ from fpstore.base.threads import cached_property
 from fpstore.disk.folders import new_folder
 from fpstore.disk.refusals import refused, refusing
 from fpstore.errors import InputError, StorageError
-from fpstore.format.manifest import INDEX_FILE, is_openable
+from fpstore.format.manifest import is_openable
 from fpstore.hashing.base import batched
 from fpstore.io.edited import Edit
 from fpstore.io.encodings import UTF8, Decoded, check_encoding, decoded, is_wide, mark_of
@@ -260,7 +260,7 @@ def _refused(file: File, reason: str, sentence: str) -> InputError:
 
 def _holds_a_store(folder: Path) -> bool:
     with suppress(OSError):  # missing permission is reported when it is read
-        return is_openable(folder) or (folder / INDEX_FILE).is_file()
+        return is_openable(folder)
     return False
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fpstore.lsh.answers import Match, Matches
-from fpstore.lsh.api import build, open, repair  # noqa: A004 - as fpstore.open
+from fpstore.lsh.api import build
 from fpstore.lsh.plan import LshPlan, plan
 from fpstore.lsh.store import LshStore
 
@@ -13,7 +13,5 @@ __all__ = [
     "Match",
     "Matches",
     "build",
-    "open",
     "plan",
-    "repair",
 ]

@@ -1,4 +1,4 @@
-"""Building and opening an LSH index."""
+"""Building an LSH index."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from os import PathLike
 from typing import Any
 
 from fpstore.base.aliases import Progress
-from fpstore.base.arguments import check_flag, check_opening, check_path
+from fpstore.base.arguments import check_flag, check_path
 from fpstore.base.resources import checked_resources
 from fpstore.building.target import Target
-from fpstore.care.reports import RepairReport
 from fpstore.errors import InputError
+from fpstore.format.manifest import is_index
 from fpstore.hashing.readers import HashingReader
 from fpstore.hashing.sketcher import Sketcher
 from fpstore.lsh.building import DocumentPieces, build_index
 from fpstore.lsh.given import GivenItems, GivenTexts, chosen_hasher
-from fpstore.lsh.manifest import DOCUMENTS, is_index
+from fpstore.lsh.manifest import DOCUMENTS
 from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan
 from fpstore.lsh.plan import plan as make_plan
 from fpstore.lsh.store import LshStore
@@ -152,92 +152,3 @@ def _given(
     if ids is not None:
         raise InputError("ids come with the reader; do not pass them as well")
     return GivenTexts(items, hasher, bands)
-
-
-def open(  # noqa: A001 - as fpstore.open
-    path: str | PathLike[str], mode: str = "r", *, sync: str = "commit", hasher: Any = None
-) -> LshStore:
-    """Open an LSH index.
-
-    Parameters
-    ----------
-    path : path-like
-        The folder of the index.
-    mode : {"r", "r+"}
-        ``"r"`` to read, ``"r+"`` also to insert, delete and merge. There is one writer at a time,
-        beside any number of readers.
-    sync : {"commit", "batch", "none"}
-        When changes are durable: see :meth:`fpstore.Store.insert`.
-    hasher : Sketcher, optional
-        The hasher, if it is not installed as an entry point.
-
-    Raises
-    ------
-    StoreNotFoundError
-        The path does not exist or is not an index.
-    CorruptStoreError, FormatVersionError
-        The index is damaged, or newer than this fpstore, or of another version of its hasher.
-    MissingExtraError
-        The hasher is not installed, and ``hasher`` is not given.
-    InputError
-        The hasher that is given is another, or has no law.
-    StoreLockedError
-        Another process is the writer; the message names it.
-    ReadOnlyError
-        With ``"r+"``: the index lies on read-only media, or the user has no permission to write.
-    """
-    check_opening(mode, sync, None)
-    return LshStore(check_path(path), mode, sync, hasher)
-
-
-def repair(
-    path: str | PathLike[str],
-    output: str | PathLike[str] | None = None,
-    *,
-    memory: int | str | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> RepairReport:
-    """Make a sound index of the intact parts of a damaged one, and report what was done and what is lost.
-
-    The damaged index is never changed. If nothing is wrong, nothing is written. A document that has
-    lost some of its keys is found less often; one that has lost most of them is left out, and its
-    id listed: insert its item again.
-
-    Parameters
-    ----------
-    path : path-like
-        The damaged index, whose ``lsh.json`` is intact.
-    output : path-like, optional
-        The folder to create; by default the name of the index with ``.repaired`` appended.
-    memory, threads, progress : optional
-        As for :func:`fpstore.build`.
-
-    Returns
-    -------
-    RepairReport
-        As of :func:`fpstore.repair`. Lists of losses lie beside the output.
-
-    Raises
-    ------
-    StoreNotFoundError
-        The path does not exist or is not an index.
-    CorruptStoreError
-        Nothing can be recovered; or ``documents`` or ``keys`` is missing, or belongs to another
-        index, which the message names.
-    StoreExistsError
-        The path of the new index exists.
-    StoreLockedError
-        Another process has the index open for writing.
-    StorageError
-        The disk is full or not writable; nothing was changed.
-    """
-    from fpstore.lsh.repaired import repair_index
-
-    source = check_path(path)
-    target = (
-        source.with_name(source.name + ".repaired")
-        if output is None
-        else check_path(output, "output")
-    )
-    return repair_index(source, target, checked_resources(memory, threads, progress))

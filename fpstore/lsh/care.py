@@ -11,9 +11,10 @@ from fpstore.base.aliases import Counts, Progress, Words
 from fpstore.building.target import Target, lies_inside
 from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, InputError, counted
+from fpstore.format.manifest import is_index
 from fpstore.lsh.answers import State
 from fpstore.lsh.keys import numbers_of_rows, places_of_numbers
-from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, check_part, is_index, put_manifest
+from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, check_part, put_manifest
 from fpstore.lsh.parts import IndexParts
 from fpstore.store import store_snapshot
 

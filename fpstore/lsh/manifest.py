@@ -89,11 +89,6 @@ def missing_part(path: Path) -> CorruptStoreError:
     return CorruptStoreError(f"{path}: is missing: {LOST}", path=path)
 
 
-def is_index(path: Path) -> bool:
-    """Whether a path looks like an LSH index: a folder with its manifest."""
-    return path.is_dir() and (path / INDEX_FILE).is_file()
-
-
 def write_index_manifest(folder: int, manifest: IndexManifest) -> None:
     """Write the manifest of an index whose folder is open, in one durable step.
 

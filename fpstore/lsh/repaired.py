@@ -15,7 +15,7 @@ from fpstore.care.repair import repair_store
 from fpstore.care.reports import RepairReport
 from fpstore.design.families import Design
 from fpstore.errors import CorruptStoreError, counted
-from fpstore.format.manifest import looks_like_store, not_a_store, read_manifest
+from fpstore.format.manifest import is_index, looks_like_store, not_a_store, read_manifest
 from fpstore.lsh.answers import State, documents_of
 from fpstore.lsh.building import identities_in
 from fpstore.lsh.care import keys_of_documents
@@ -25,7 +25,6 @@ from fpstore.lsh.manifest import (
     KEYS,
     IndexManifest,
     check_part,
-    is_index,
     missing_part,
     put_manifest,
     read_index_manifest,
@@ -39,8 +38,9 @@ class _SoundError(Exception):
     """Nothing is to be written."""
 
 
-def repair_index(path: Path, target: Path, resources: Resources) -> RepairReport:
-    """Make a sound index of the intact parts of a damaged one: see :func:`fpstore.lsh.repair`."""
+def repair_index(path: Path, output: Path | None, resources: Resources) -> RepairReport:
+    """Make a sound index of the intact parts of a damaged one: see :func:`fpstore.repair`."""
+    target = path.with_name(f"{path.name}.repaired") if output is None else output
     manifest, whole = read_index_manifest(path), RepairReport()
     designs = {name: _design_of(path, manifest, name) for name in (DOCUMENTS, KEYS)}
     try:

@@ -59,7 +59,7 @@ def _installed(path: Path, described: dict[str, Any]) -> Sketcher[Any]:
 
 
 class LshStore(Generic[Id]):
-    """An index of locality-sensitive hashes on disk, which :func:`fpstore.lsh.build` makes and :func:`fpstore.lsh.open` opens.
+    """An index of locality-sensitive hashes on disk, which :func:`fpstore.lsh.build` makes and :func:`fpstore.open` opens.
 
     It is a folder with two stores: of documents, with the signature and the id of each, and of the
     keys of bands, with the number of the document beside each key. An item finds every document
@@ -318,6 +318,10 @@ class LshStore(Generic[Id]):
         )
 
     # Changes
+
+    def snapshot(self) -> State:
+        """Return both stores as they are now, for modules of this package."""
+        return self._parts.state()
 
     def _changing(self) -> IndexWriter:
         if self._writer is None:

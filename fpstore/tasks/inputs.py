@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from fpstore.api import open as open_store
+from fpstore.api import open_store
 from fpstore.base.arguments import is_iterable, is_uri
 from fpstore.base.resources import parse_size
 from fpstore.base.threads import in_order

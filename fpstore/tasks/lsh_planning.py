@@ -109,7 +109,7 @@ def plan_lsh(
     [True, True]
     >>> plan.finish()["documents"]
     2
-    >>> with fpstore.lsh.open(folder / "books.lsh") as index:
+    >>> with fpstore.open(folder / "books.lsh") as index:
     ...     index.probe("It was the best of times, it was the worst of times.")
     [Match(id='book 0', similarity=1.0)]
     """

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, get_args
 
-from fpstore.api import USUAL_RADIUS
-from fpstore.api import open as open_store
+from fpstore.api import USUAL_RADIUS, open_store
 from fpstore.base.arguments import check_choice, check_whole, is_iterable
 from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.building.builder import Options

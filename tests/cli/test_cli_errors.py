@@ -414,7 +414,7 @@ def test_bugs_and_no_memory_are_one_line_too(folder: Path, monkeypatch: pytest.M
         def broken(path: str, error: Exception = error) -> None:
             raise error
 
-        monkeypatch.setattr(fpstore, "open", broken)
+        monkeypatch.setattr("fpstore.cli.care.open_store", broken)
         assert failure("stats", "crawl.fps").startswith(f"fpstore: {said}")
     monkeypatch.setenv("FPSTORE_TRACEBACK", "1")
     assert "in broken" in run("stats", "crawl.fps").stderr

@@ -87,7 +87,7 @@ BUILD = takes(
         "block_bytes width fingerprinter ids": NONE,
     }
 )
-OPEN = takes({"path mode sync pages": NOTHING, "merge_at": NONE | SHARES})
+OPEN = takes({"path mode sync pages": NOTHING, "merge_at": NONE | SHARES, "hasher": NONE})
 PLAN = takes(
     {
         "n": {"0", *COUNTS},

@@ -103,7 +103,7 @@ def test_closed_stores_have_no_iterators(store, index):
 
 
 def test_pairs_of_an_index_are_those_of_the_call(tmp_path, index):
-    with lsh.open(index.path, "r+") as writer:
+    with fpstore.open(index.path, "r+") as writer:
         pairs = writer.pairs()
         writer.insert(["a b c d"])
         assert [pair for batch in pairs for pair in batch] == []
@@ -123,5 +123,5 @@ def test_probe_batches_answer_as_of_the_call(store):
 
 
 def test_pairs_outlive_the_index_that_is_dropped(index):
-    pairs = lsh.open(index.path).pairs(radius=224)
+    pairs = fpstore.open(index.path).pairs(radius=224)
     assert [pair for batch in pairs for pair in batch] == []

@@ -99,7 +99,7 @@ def test_what_is_no_fingerprinter_is_refused(here):
 
 def test_odd_arguments_of_an_index_are_refused(here):
     lsh.build("i.lsh", TEXTS, hasher=fpstore.MinHash(), threshold=0.8).close()
-    with lsh.open("i.lsh", "r+") as index:
+    with fpstore.open("i.lsh", "r+") as index:
         with pytest.raises(InputError, match="verify must be a function"):
             index.probe_many(TEXTS, verify=5)
         for call in (

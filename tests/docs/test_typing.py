@@ -61,7 +61,7 @@ def similar(index: lsh.LshStore[str], text: str) -> list[str]:
 
 
 def opened() -> lsh.LshStore[str]:
-    return fpstore.lsh.open("i.lsh", hasher=Lengths())
+    return fpstore.open("i.lsh", hasher=Lengths())
 
 
 def modules() -> list[object]:

@@ -11,6 +11,7 @@ import ctypes, random, numpy as np, fpstore
 from inplace import InPlace
 from letters import Letters, some_words
 from reference_lsh import Model
+import fpstore
 from fpstore import lsh
 from fpstore.building import generation_writer
 from fpstore.lsh.keys import numbers_of_rows
@@ -55,7 +56,7 @@ def some(count):
 first = some(30)
 FORM = lsh.plan(60, HASHER, 0.8, bands=(6, 3), radius=8)
 lsh.build(root / "i", first[1], first[0], hasher=HASHER, plan=FORM, threads=1).close()
-lsh.open(root / "i", "r+", hasher=HASHER).close()
+fpstore.open(root / "i", "r+", hasher=HASHER).close()
 expected = [sorted(zip(*first, strict=True))]
 steps = []
 
@@ -80,8 +81,8 @@ def merge():
 """
 OPERATION = """
 (root.parent / "acknowledged").write_bytes(b"")
-index = lsh.open(root / "i", "r+", hasher=HASHER)
-reader = lsh.open(root / "i", hasher=HASHER)
+index = fpstore.open(root / "i", "r+", hasher=HASHER)
+reader = fpstore.open(root / "i", hasher=HASHER)
 arm()
 try:
     for change in steps:
@@ -103,13 +104,13 @@ except fpstore.FpstoreError as error:
 """
 CHECK = """
 done = reached()
-index = lsh.open(root / "i", hasher=HASHER)
+index = fpstore.open(root / "i", hasher=HASHER)
 now = [one for one in check(index) if one[0] != "another"]
 acknowledged = expected[done : done + 2] if outcome.kind == "killed" or done == len(steps) else [expected[done]]
 assert now in (expected[done : done + 2]), (outcome.kind, done)
 assert index.verify().ok, index.verify().faults
 index.close()
-with lsh.open(root / "i", "r+", hasher=HASHER) as index:
+with fpstore.open(root / "i", "r+", hasher=HASHER) as index:
     index.insert(words[50:53], ["x1", "x2", "x3"])
     check(index)
     index.merge(threads=1)
@@ -149,11 +150,11 @@ arm()
 lsh.build(root / "new", words, [f"n{i}" for i in range(60)], hasher=HASHER, threshold=0.8, threads=1, overwrite=True).close()
 """
 BUILT = """
-with lsh.open(root / "i", hasher=HASHER) as index:
+with fpstore.open(root / "i", hasher=HASHER) as index:
     assert check(index) == expected[0]
 state = (root / "new").exists()
 if state:
-    with lsh.open(root / "new", hasher=HASHER) as index:
+    with fpstore.open(root / "new", hasher=HASHER) as index:
         assert len(index) == 60 and index.verify().ok
 assert state or outcome.kind != "ok"
 lsh.build(root / "new", words, hasher=HASHER, threshold=0.8, threads=1, overwrite=True).close()

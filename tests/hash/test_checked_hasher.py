@@ -332,7 +332,7 @@ def test_a_class_in_place_of_a_hasher_is_named(given, tmp_path):
         tmp_path / "i.lsh", ["a b c d"], hasher=fpstore.MinHash(), threshold=0.8
     ).close()
     with pytest.raises(InputError, match=f"got the class {given.__name__}"):
-        fpstore.lsh.open(tmp_path / "i.lsh", hasher=given)
+        fpstore.open(tmp_path / "i.lsh", hasher=given)
 
 
 @pytest.mark.parametrize(

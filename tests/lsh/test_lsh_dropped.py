@@ -10,6 +10,7 @@ import pytest
 from children import held_files
 from letters import Letters, some_words
 
+import fpstore
 from fpstore import lsh
 
 HASHER = Letters()
@@ -32,17 +33,17 @@ def no_collector():
 
 @pytest.mark.parametrize("sync", ["commit", "batch", "none"])
 def test_a_dropped_index_gives_its_lock_back(path, no_collector, sync):
-    index = lsh.open(path, "r+", sync=sync, hasher=HASHER)
+    index = fpstore.open(path, "r+", sync=sync, hasher=HASHER)
     assert index.insert(WORDS[40:]) == 20
     del index
     assert held_files(path.parent) == []
-    with lsh.open(path, "r+", hasher=HASHER) as index:
+    with fpstore.open(path, "r+", hasher=HASHER) as index:
         assert len(index) == 60
 
 
 def test_changes_of_a_dropped_index_are_published(path, no_collector):
-    reader = lsh.open(path, hasher=HASHER)
-    index = lsh.open(path, "r+", sync="none", hasher=HASHER)
+    reader = fpstore.open(path, hasher=HASHER)
+    index = fpstore.open(path, "r+", sync="none", hasher=HASHER)
     index.insert(WORDS[40:])
     assert len(reader) == 40
     del index
@@ -60,7 +61,7 @@ def test_keys_of_a_dropped_index_are_durable_first(path, monkeypatch):
         flush(self)
         flushed.append(self.path.name)
 
-    index = lsh.open(path, "r+", sync="none", hasher=HASHER)
+    index = fpstore.open(path, "r+", sync="none", hasher=HASHER)
     index.insert(WORDS[40:])
     monkeypatch.setattr(Committer, "flush", noted)
     del index
@@ -70,7 +71,7 @@ def test_keys_of_a_dropped_index_are_durable_first(path, monkeypatch):
 @pytest.mark.parametrize("mode", ["r", "r+"])
 def test_a_dropped_index_leaves_no_descriptor(path, no_collector, mode):
     for _ in range(3):
-        index = lsh.open(path, mode, hasher=HASHER)
+        index = fpstore.open(path, mode, hasher=HASHER)
         index.probe(WORDS[0])
         list(index.pairs())
         del index
@@ -83,9 +84,10 @@ def test_an_index_that_is_left_open_is_closed_at_the_end(path):
 import sys
 from letters import Letters, some_words
 import random
+import fpstore
 from fpstore import lsh
 words = some_words(random.Random(5), 60)
-index = lsh.open(sys.argv[1], "r+", sync="none", hasher=Letters())
+index = fpstore.open(sys.argv[1], "r+", sync="none", hasher=Letters())
 index.insert(words[40:])
 index.cycle = index
 """
@@ -93,5 +95,5 @@ index.cycle = index
     subprocess.run(
         [sys.executable, "-c", program, path], check=True, env={**os.environ, "PYTHONPATH": folders}
     )
-    with lsh.open(path, "r+", hasher=HASHER) as index:
+    with fpstore.open(path, "r+", hasher=HASHER) as index:
         assert len(index) == 60

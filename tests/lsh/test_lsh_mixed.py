@@ -22,7 +22,7 @@ def indexes(tmp_path):
 
 
 def opened(path, mode="r"):
-    return lsh.open(path, mode, hasher=HASHER)
+    return fpstore.open(path, mode, hasher=HASHER)
 
 
 def put(source, target):
@@ -65,7 +65,7 @@ def test_a_store_of_another_index_is_refused_by_name(indexes, case):
     path, other = indexes
     mix, message = MIXED[case]
     mix(path, other)
-    for work in (opened, lambda path: opened(path, "r+"), lsh.repair):
+    for work in (opened, lambda path: opened(path, "r+"), fpstore.repair):
         with pytest.raises(CorruptStoreError, match=message) as caught:
             work(path)
         assert str(caught.value.path).startswith(str(path))
@@ -80,7 +80,7 @@ def test_a_nameless_store_in_an_index_is_not_repaired(indexes, part):
     (log,) = (path / part).glob("gen-*/log")
     log.write_bytes(bytes(64) + log.read_bytes()[64:])
     with pytest.raises(CorruptStoreError, match=f"i.lsh/{part}: .*nothing can be recovered"):
-        lsh.repair(path)
+        fpstore.repair(path)
 
 
 def test_an_index_that_does_not_open_is_not_sound(indexes, tmp_path):
@@ -93,7 +93,7 @@ def test_an_index_that_does_not_open_is_not_sound(indexes, tmp_path):
     put(tmp_path / "keys", path / "keys")
     with pytest.raises(CorruptStoreError, match="is older"):
         opened(path)
-    report = lsh.repair(path)
+    report = fpstore.repair(path)
     assert not report.sound
     assert [fault["message"] for fault in report.faults] == [
         f"{path}/keys: is older than the documents or lsh.json: " + AGE

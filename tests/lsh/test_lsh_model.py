@@ -8,6 +8,7 @@ from letters import Letters, some_words
 from reference_lsh import Model
 from speeds import crossed
 
+import fpstore
 from fpstore import lsh
 
 HASHER = Letters()
@@ -90,8 +91,8 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
         else new_row_index(tmp_path / "i.lsh", words, ids)
     )
     index.close()
-    reader = lsh.open(tmp_path / "i.lsh", hasher=HASHER)
-    index = lsh.open(tmp_path / "i.lsh", "r+", hasher=HASHER)
+    reader = fpstore.open(tmp_path / "i.lsh", hasher=HASHER)
+    index = fpstore.open(tmp_path / "i.lsh", "r+", hasher=HASHER)
     for _ in range(40):
         change = rng.choice(["insert", "upsert", "delete", "probe_insert", "merge", "reopen"])
         some = some_words(rng, rng.randrange(1, 8))
@@ -132,7 +133,7 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
             index.merge()
         elif change == "reopen":
             index.close()
-            index = lsh.open(tmp_path / "i.lsh", "r+", hasher=HASHER)
+            index = fpstore.open(tmp_path / "i.lsh", "r+", hasher=HASHER)
         known = words + some
         check(index, model, rng, known)
         check(reader, model, rng, known)
@@ -186,7 +187,7 @@ def test_look_ups_by_further_keys(tmp_path, probes):
         assert answers([index.probe(word)]) == [found]
     assert more > 0
     index.close()
-    with lsh.open(tmp_path / "i.lsh", "r+", hasher=HASHER) as index:
+    with fpstore.open(tmp_path / "i.lsh", "r+", hasher=HASHER) as index:
         for word in some_words(rng, 20):
             found = index.probe_insert_many([word, word])
             assert list(found.inserted) == [not wanted(word)[0], False]

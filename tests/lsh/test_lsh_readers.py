@@ -91,7 +91,7 @@ def test_rows_with_ids(paths: Path, name: str, column: str | None) -> None:
         assert content(index) == content(same)
     else:
         assert content(index)[:2] == content(same)[:2]
-        with lsh.open(index.path, "r+") as writer:
+        with fpstore.open(index.path, "r+") as writer:
             assert writer.insert([TEXTS[0]]) == 1
         assert index.probe(TEXTS[0])[-1].id == len(LACKING)
     assert sorted(row for row, _ in seen) == [5, len(LACKING) - 2]
@@ -119,7 +119,7 @@ def test_files_and_several_columns(paths: Path) -> None:
     assert isinstance(index.hasher.parameters["fingerprinter"], dict)
     assert index.probe({"text": TEXTS[0], "url": "d0"})[0].id == "d0"
     index.close()
-    assert isinstance(lsh.open(paths / "b.lsh").hasher, Fields)
+    assert isinstance(fpstore.open(paths / "b.lsh").hasher, Fields)
 
 
 def test_bands_are_planned_for_the_rows_of_the_input(paths: Path) -> None:

@@ -33,7 +33,7 @@ def built(path, words=WORDS, ids=None, **options):
 
 
 def opened(path, mode="r", **options):
-    return lsh.open(path, mode, hasher=HASHER, **options)
+    return fpstore.open(path, mode, hasher=HASHER, **options)
 
 
 def found(index, words=WORDS):
@@ -220,13 +220,13 @@ def test_damage_is_an_error_or_harmless_and_is_repaired(tmp_path, part):
         except FpstoreError as error:
             assert isinstance(error, fpstore.CorruptStoreError)
         shutil.rmtree(tmp_path / "r.lsh", ignore_errors=True)
-        report = lsh.repair(tmp_path / "d.lsh", tmp_path / "r.lsh")
+        report = fpstore.repair(tmp_path / "d.lsh", tmp_path / "r.lsh")
         assert report.faults
         assert not report.sound
         with opened(tmp_path / "r.lsh") as index:
             assert index.verify().ok == ("keys" not in " ".join(report.losses))
             assert len(index) >= 1800
-    assert lsh.repair(tmp_path / "i.lsh").sound
+    assert fpstore.repair(tmp_path / "i.lsh").sound
     assert not (tmp_path / "i.lsh.repaired").exists()
 
 
@@ -277,18 +277,24 @@ def test_a_damaged_manifest(tmp_path, content):
 
 
 def test_what_is_refused(tmp_path):
-    with pytest.raises(fpstore.StoreNotFoundError, match="no such LSH index"):
-        lsh.open(tmp_path / "none")
+    with pytest.raises(fpstore.StoreNotFoundError, match="no such store"):
+        fpstore.open(tmp_path / "none")
     fpstore.build(tmp_path / "s.fps", [1, 2]).close()
-    with pytest.raises(fpstore.StoreNotFoundError, match="not an LSH index"):
-        lsh.open(tmp_path / "s.fps")
+    with pytest.raises(InputError, match="is a store of fingerprints, which takes no hasher="):
+        opened(tmp_path / "s.fps")
     with pytest.raises(fpstore.StoreExistsError):
         built(tmp_path / "s.fps", overwrite=True)
     index = built(tmp_path / "i.lsh")
     with pytest.raises(fpstore.MissingExtraError, match="'letters' is not installed"):
-        lsh.open(tmp_path / "i.lsh")
-    with pytest.raises(fpstore.StoreNotFoundError, match="is an LSH index, which"):
         fpstore.open(tmp_path / "i.lsh")
+    with pytest.raises(fpstore.StoreNotFoundError, match="is an LSH index, and this is for stores"):
+        fpstore.Store(tmp_path / "i.lsh")
+    for name, value in (("merge_at", 0.1), ("pages", "huge")):
+        with pytest.raises(InputError, match=f"is an LSH index, which takes no {name}="):
+            opened(tmp_path / "i.lsh", "r+", **{name: value})
+    for name, value in (("in_place", True), ("lost", "lost.tsv"), ("radius", 3)):
+        with pytest.raises(InputError, match=f"is an LSH index, which takes no {name}="):
+            fpstore.repair(tmp_path / "i.lsh", **{name: value})
     with pytest.raises(fpstore.StoreExistsError, match="is not an LSH index"):
         built(tmp_path, overwrite=True)
     with pytest.raises(fpstore.ReadOnlyError):

@@ -15,7 +15,8 @@ from speeds import crossed
 
 import fpstore
 from fpstore import InputError, MinHash, _kernel, lsh
-from fpstore.cli import lsh_asking, main
+from fpstore.cli import index as of_index
+from fpstore.cli import main
 from fpstore.hashing import GivenSketches, PStable
 from fpstore.lsh import building, groups
 from fpstore.lsh import keys as keys_module
@@ -31,7 +32,7 @@ def built(path, words=WORDS, form=FORM):
 
 
 def opened(path, mode="r", **options):
-    return lsh.open(path, mode, hasher=HASHER, **options)
+    return fpstore.open(path, mode, hasher=HASHER, **options)
 
 
 def model_of(index, words=WORDS):
@@ -162,7 +163,7 @@ def test_a_document_without_keys_is_found_by_verify_and_repair(tmp_path):
         assert [fault["message"] for fault in report.faults] == [
             f"{tmp_path / 'i'}: 2 documents have no keys: insert the items again"
         ]
-    report = lsh.repair(tmp_path / "i", tmp_path / "r")
+    report = fpstore.repair(tmp_path / "i", tmp_path / "r")
     assert not report.sound
     assert report.losses == ["2 documents, whose keys are lost: insert the items again"]
     assert (tmp_path / "r.lost.tsv").read_text() == "document\t\tw5\ndocument\t\tw9\n"
@@ -446,7 +447,7 @@ def test_pairs_of_one_key_are_compared_within_the_budget(tmp_path, monkeypatch):
 
 def test_pairs_with_long_ids_are_written_in_parts(tmp_path, monkeypatch):
     """The ids of 65,536 pairs were held together, however long they were."""
-    written, opened_output = [], lsh_asking.open_output
+    written, opened_output = [], of_index.open_output
 
     def recording(*args):
         writer = opened_output(*args)
@@ -457,7 +458,7 @@ def test_pairs_with_long_ids_are_written_in_parts(tmp_path, monkeypatch):
         )
         return writer
 
-    monkeypatch.setattr(lsh_asking, "open_output", recording)
+    monkeypatch.setattr(of_index, "open_output", recording)
     texts = tmp_path / "texts.jsonl"
     text = " ".join(WORDS[:30])
     texts.write_text(
@@ -469,7 +470,7 @@ def test_pairs_with_long_ids_are_written_in_parts(tmp_path, monkeypatch):
         standalone_mode=False,
     )
     main(
-        ["lsh", "pairs", f"{tmp_path}/i", "-o", f"{tmp_path}/pairs.tsv", "-q"],
+        ["pairs", f"{tmp_path}/i", "-o", f"{tmp_path}/pairs.tsv", "-q"],
         standalone_mode=False,
     )
     assert sum(written) == 60 * 59 // 2 * 20_000

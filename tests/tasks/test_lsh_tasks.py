@@ -88,7 +88,7 @@ def test_an_index_equals_the_one_of_a_process(tmp_path, monkeypatch, suffix, key
     summary = finished(plan)
     with (
         one_index(tmp_path / "one.lsh", sorted(source.iterdir()), key, kind) as one,
-        lsh.open(tmp_path / "many.lsh") as many,
+        fpstore.open(tmp_path / "many.lsh") as many,
     ):
         assert content(many, TEXTS) == content(one, TEXTS)
         size = one.stats()["bytes"]["total"]
@@ -128,7 +128,7 @@ def test_files_without_documents_and_ids_that_go_on(tmp_path):
             tmp_path / "plan", sorted(tmp_path.glob("*.csv")), tmp_path / "i", part_bytes=1, **ASKED
         )
     )
-    with lsh.open(tmp_path / "i", "r+") as index:
+    with fpstore.open(tmp_path / "i", "r+") as index:
         assert [match.id for match in index.probe("it was the best of times")] == [1]
         assert [match.id for match in index.probe("it was the worst of times")] == [3]
         index.insert(["call me ishmael some years ago"])
@@ -146,7 +146,7 @@ def test_another_hasher_of_texts(tmp_path):
         one_index(
             tmp_path / "one.lsh", sorted(source.iterdir()), "key", hasher=SimMinHash()
         ) as one,
-        lsh.open(tmp_path / "many.lsh") as many,
+        fpstore.open(tmp_path / "many.lsh") as many,
     ):
         assert content(many, TEXTS) == content(one, TEXTS)
 
@@ -174,7 +174,7 @@ def test_several_columns_and_pages(tmp_path):
             threshold=0.6,
         )
     )
-    with lsh.open(tmp_path / "both") as both, lsh.open(tmp_path / "html") as html:
+    with fpstore.open(tmp_path / "both") as both, fpstore.open(tmp_path / "html") as html:
         assert both.probe(pages[3])[0] == (3, 1.0)
         assert html.probe(pages[4]["text"])[0] == (4, 1.0)
         assert html.hasher.name == "main-text"
@@ -203,7 +203,7 @@ def test_which_number_of_documents_bands_are_planned_for(tmp_path):
                 **how,
             )
         )
-        with lsh.open(tmp_path / f"i{number}") as index:
+        with fpstore.open(tmp_path / f"i{number}") as index:
             stats = index.stats()
             assert index.bands == (wanted.bands, wanted.rows)
             assert (stats["radius"], stats["recall"]) == (wanted.radius, wanted.recall)
@@ -285,7 +285,7 @@ def test_a_build_that_is_killed(tmp_path, monkeypatch, when):
     assert {path.name for path in tmp_path.iterdir()} == {"corpus", "plan", "i.lsh"}
     with (
         one_index(tmp_path / "one.lsh", sorted(source.iterdir())) as one,
-        lsh.open(tmp_path / "i.lsh") as many,
+        fpstore.open(tmp_path / "i.lsh") as many,
     ):
         assert content(many, TEXTS) == content(one, TEXTS)
 
@@ -303,7 +303,7 @@ def test_an_index_that_is_there(tmp_path):
         StoreExistsError, match=r"j\.lsh: exists, and is not what the plan makes: remove it"
     ):
         plan.run(1)
-    with lsh.open(tmp_path / "j.lsh") as index:
+    with fpstore.open(tmp_path / "j.lsh") as index:
         assert len(index) == len(other)
     shutil.rmtree(tmp_path / "j.lsh")
     assert plan.run(1)
@@ -341,7 +341,7 @@ def test_processes_that_build_at_once(tmp_path):
     assert [(one.communicate()[1], one.returncode) for one in running] == [(b"", 0)] * 2
     with (
         one_index(tmp_path / "one.lsh", sorted(source.iterdir()), "key") as one,
-        lsh.open(tmp_path / "i.lsh") as many,
+        fpstore.open(tmp_path / "i.lsh") as many,
     ):
         assert content(many, TEXTS) == content(one, TEXTS)
 
@@ -403,7 +403,7 @@ def test_ids_of_two_types_and_no_documents(tmp_path):
             tmp_path / "p2", files, tmp_path / "i", id="id", id_type="str", part_bytes=1, **ASKED
         )
     )
-    with lsh.open(tmp_path / "i") as index:
+    with fpstore.open(tmp_path / "i") as index:
         assert [index.probe(text)[0].id for text in TEXTS[:4]] == ["1", "2", "a", "b"]
     # of delimited text, ids are strings unless it is said
     lines = [f"{place},{text}\n" for place, text in enumerate(TEXTS[:2])]
@@ -419,7 +419,7 @@ def test_ids_of_two_types_and_no_documents(tmp_path):
                 **ASKED,
             )
         )
-        with lsh.open(tmp_path / kind) as index:
+        with fpstore.open(tmp_path / kind) as index:
             assert [index.probe(text)[0].id for text in TEXTS[:2]] == wanted
     (tmp_path / "none.jsonl").write_text('{"text": " "}\n{"text": null}\n')
     plan = plan_lsh(tmp_path / "p3", tmp_path / "none.jsonl", tmp_path / "j", **ASKED)
@@ -472,5 +472,5 @@ def test_the_command_line(tmp_path, monkeypatch):
         "2",
     )
     for verb in (("probe", "draft.txt"), ("pairs",)):
-        found = run("lsh", verb[0], "i.lsh", *verb[1:]).stdout
-        assert found == run("lsh", verb[0], "one.lsh", *verb[1:]).stdout != ""
+        found = run(verb[0], "i.lsh", *verb[1:]).stdout
+        assert found == run(verb[0], "one.lsh", *verb[1:]).stdout != ""

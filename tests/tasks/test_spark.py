@@ -161,7 +161,7 @@ def test_stores_of_shards(tmp_path, cluster):
     told = fpstore.spark.lsh(
         spark, tmp_path / "corpus", tmp_path / "i.lsh", text="text", threshold=0.5
     )
-    with fpstore.lsh.open(tmp_path / "i.lsh") as index:
+    with fpstore.open(tmp_path / "i.lsh") as index:
         assert len(index) == told["documents"] > 100
 
 

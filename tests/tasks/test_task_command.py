@@ -252,7 +252,7 @@ URI_TAKERS = (
     "dedup corpus out --text-field text --against {}",
     "calibrate {} --text",
     "lsh build {} corpus --text-field text --threshold 0.5",
-    "lsh probe {} word",
+    "probe {} word",
     "hash {} --text",
     "weights {} --text",
     "backup a.fps {}",

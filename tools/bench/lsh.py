@@ -130,7 +130,7 @@ def _of_sketches(bench: Bench, log2: int) -> Result:
     )
     asked, expected = _near(bench.seed, log2, 256 if bench.smoke else 1 << QUERIES_LOG2)
     singles = [_part(asked, slice(at, at + 1)) for at in range(min(len(expected), SINGLE_QUERIES))]
-    with fpstore.lsh.open(path, hasher=hasher) as index:
+    with fpstore.open(path, hasher=hasher) as index:
         matches = index.probe_many([asked], threads=1)
         _check(matches, expected, recall_at(form, hasher, THRESHOLD))
         batch = bench.processor_seconds(lambda: index.probe_many([asked], threads=1).read_ids())

@@ -107,7 +107,7 @@ def _own(bench: Bench, case: Case) -> Result:
             path, case.stored, hasher=hasher, plan=form, threads=1, overwrite=True
         )
     )
-    with fpstore.lsh.open(path) as index:
+    with fpstore.open(path) as index:
 
         def ask() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
             matches = index.probe_many(case.asked, threads=1)

@@ -63,14 +63,14 @@ class Index:
             steps = self._changes(first)
             first += 100
             for path in (self.path, self.stranger, self.twin):
-                with fpstore.lsh.open(path, "r+") as index:
+                with fpstore.open(path, "r+") as index:
                     if merging:
                         index.merge(threads=1)
                     for call, arguments in steps:
                         if path == self.path:
                             self.ever.update(self.content(index).rows.items())
                         getattr(index, call)(*arguments)
-        with fpstore.lsh.open(self.path) as index:
+        with fpstore.open(self.path) as index:
             self.now = self.content(index)
             self.pairs = pairs_of(index)
         self.ever.update(self.now.rows.items())
@@ -113,7 +113,7 @@ class Index:
         """Return changes: what is called, with what, what it returns, and what is stored then."""
         sound, steps = self.folder / "changed", []
         shutil.copytree(self.path, sound)
-        with fpstore.lsh.open(sound, "r+") as index:
+        with fpstore.open(sound, "r+") as index:
             for call, arguments in changes:
                 returned = getattr(index, call)(*arguments)
                 steps.append(
@@ -154,7 +154,7 @@ class IndexCase(Case):
     _store: Any  # an Index
 
     def _open(self, path: Path, mode: str = "r") -> Any:
-        return fpstore.lsh.open(path, mode)
+        return fpstore.open(path, mode)
 
     def operations(self) -> list[Callable[[Any], None]]:
         return [self.probe, self.ids, self.items, self.pairs, self.length, self.verify]
@@ -185,7 +185,7 @@ class IndexCase(Case):
             )
 
     def _repaired(self, output: Path, lost: Path) -> fpstore.RepairReport:
-        return fpstore.lsh.repair(self._path, output, memory="64MiB", threads=1)
+        return fpstore.repair(self._path, output, memory="64MiB", threads=1)
 
     def _check_repaired(self, report: fpstore.RepairReport, output: Path, lost: Path) -> None:
         right, told = self._store.now, " ".join(report.losses)

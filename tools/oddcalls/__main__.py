@@ -165,7 +165,7 @@ ODD = (
     "fpstore.MinHash()",
     "fpstore.HyperplaneHash(dimension=8)",
     "fpstore.open('s.fps')",
-    "fpstore.lsh.open('i.lsh')",
+    "fpstore.open('i.lsh')",
     "TEXTS",
     "TEXTS[0]",
     "VECTORS",

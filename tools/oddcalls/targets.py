@@ -71,7 +71,7 @@ MADE = {
     "Design": "fpstore.open('s.fps').design",
     "Hits": "fpstore.decontaminate('r.jsonl', 'b.jsonl', text='text').hits",
     "Ids": "fpstore.open('s.fps').ids",
-    "LshStore": "fpstore.lsh.open('i.lsh', 'r+')",
+    "LshStore": "fpstore.open('i.lsh', 'r+')",
     "MatchList": "fpstore.open('s.fps').probe(7)",
     "Matches": "fpstore.open('s.fps').probe_many([7, 9])",
     "Pairs": "next(fpstore.open('s.fps').pairs(64))",
@@ -83,7 +83,7 @@ MADE = {
     "Store": "fpstore.open('s.fps', 'r+')",
     "TableSpec": "fpstore.open('s.fps').design.tables[0]",
     "Writer": "fpstore.io.open_writer('w.tsv', columns=['fingerprint', 'id'])",
-    "lsh.Matches": "fpstore.lsh.open('i.lsh').probe_many(TEXTS)",
+    "lsh.Matches": "fpstore.open('i.lsh').probe_many(TEXTS)",
 }
 # Classes without methods of their own, or whose objects are made by their authors.
 PLAIN = (
@@ -176,8 +176,6 @@ BASES: dict[str, dict[str, str]] = {
     "hashing.from_description": {"description": "fpstore.SimHash().describe()"},
     "iter_documents": {"paths": "['a.txt']"},
     "lsh.build": {"hasher": "fpstore.MinHash()", "threshold": "0.8"},
-    "lsh.open": {"path": "'i.lsh'"},
-    "lsh.repair": {"path": "'i.lsh'"},
     "open": {"path": "'s.fps'"},
     "open_plan": {"path": "'p'"},
     "open_writer": {"columns": "['fingerprint', 'id']"},

@@ -12,7 +12,6 @@ from fpstore.api import PathLike, open_store
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_path, printable
 from fpstore.base.resources import checked_resources
-from fpstore.base.width import WORD_BITS, Width
 from fpstore.errors import InputError
 from fpstore.store import Store
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from fpstore.jobs.boilerplate import Boilerplate
     from fpstore.jobs.decontamination import Decontamination
     from fpstore.jobs.dedup import Deduplication
+    from fpstore.jobs.dedup_job import DedupSpec
     from fpstore.jobs.reference import Reference
 
 
@@ -204,16 +204,37 @@ def dedup(
     (array([0, 2]), [['a', 'b']])
     """
     from fpstore.hashing.corpora import open_corpus
-    from fpstore.io.source import Projection
     from fpstore.jobs.dedup import deduplicate
-    from fpstore.jobs.dedup_job import Likeness, dedup_job
+    from fpstore.jobs.dedup_job import DedupSpec
 
     resources = checked_resources(memory, threads, progress)
-    how = Projection(id=id, score=score, width=Width(WORD_BITS), decimal=decimal, signed=signed)
-    likeness = Likeness(radius, width, method, threshold, group, keep, verify, search)
+    spec = DedupSpec(
+        source,
+        output,
+        text=text,
+        fingerprint=fingerprint,
+        id=id,
+        score=score,
+        method=method,
+        threshold=threshold,
+        radius=radius,
+        width=width,
+        keep=keep,
+        group=group,
+        unknown=unknown,
+        verify=verify,
+        search=search,
+        against=against,
+        fingerprinter=fingerprinter,
+        format=format,
+        decimal=decimal,
+        signed=signed,
+        encoding=encoding,
+        html=html,
+    )
     folder = None if resume is None else check_path(resume, "resume")
-    with opened_reference(against, add, text is True, encoding, format) as reference:
-        job = dedup_job(how, text, fingerprint, likeness, unknown, fingerprinter, html, reference)
+    with opened_reference(spec, add) as reference:
+        job = spec.job(reference)
         corpus = open_corpus(source, text is True, encoding=encoding, format=format)
         job = job.planned(corpus)
         overwrite = check_flag(overwrite, "overwrite")
@@ -364,18 +385,13 @@ def decontaminate(
 
 
 @contextmanager
-def opened_reference(
-    against: Any, add: bool, of_files: bool, encoding: str | None, form: str | None = None
-) -> Iterator[Reference | None]:
-    """Open what a corpus is compared with.
-
-    See the arguments ``against`` and ``add`` of :func:`dedup`.
-    """
+def opened_reference(spec: DedupSpec, add: bool = False) -> Iterator[Reference | None]:
+    """Open what a corpus is compared with: see ``against`` and ``add`` of :func:`dedup`."""
     from fpstore.format.manifest import is_openable
     from fpstore.hashing.corpora import open_corpus
     from fpstore.jobs.reference import Reference
 
-    adds = check_flag(add, "add")
+    adds, against = check_flag(add, "add"), spec.against
     if isinstance(against, (str, os.PathLike)):
         check_path(against, "against")
     if against is None:
@@ -399,7 +415,7 @@ def opened_reference(
             path=against,
         )
     else:
-        corpus = open_corpus(against, of_files, encoding=encoding, format=form)
+        corpus = open_corpus(against, spec.text is True, encoding=spec.encoding, format=spec.format)
         yield Reference(corpus.label, corpus=corpus, adds=adds)
 
 

@@ -9,14 +9,11 @@ folder that machines share, or in an object store.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
 from fpstore.base.resources import parse_memory
 from fpstore.io.packages import import_package
-from fpstore.tasks import Plan, open_plan, plan_dedup
+from fpstore.tasks import Plan, open_plan
 from fpstore.tasks.api import PathLike
-from fpstore.tasks.engines import Outcome, attempt, run_job, run_stages
+from fpstore.tasks.engines import Outcome, attempt, run_stages
 
 
 def run(plan: Plan | PathLike, *, memory: int | str | None = None) -> None:
@@ -30,7 +27,7 @@ def run(plan: Plan | PathLike, *, memory: int | str | None = None) -> None:
     Parameters
     ----------
     plan : Plan or path-like
-        A plan, or where it is.
+        A plan of any kind, or where it is.
     memory : int or str, optional
         For each task, such as ``"2GiB"``; by default a quarter of the memory of its machine, or
         control group, divided by the processors there.
@@ -60,28 +57,3 @@ def run(plan: Plan | PathLike, *, memory: int | str | None = None) -> None:
         return found
 
     run_stages(opened, run_tasks)
-
-
-def dedup(
-    source: Any,
-    output: PathLike,
-    *,
-    plan: PathLike | None = None,
-    memory: int | str | None = None,
-    **asked: Any,
-) -> dict[str, Any]:
-    """Deduplicate a corpus as :func:`fpstore.spark.dedup` does, on Ray.
-
-    Examples
-    --------
-    On a cluster of Ray::
-
-        fpstore.ray.dedup("/shared/pages", "/shared/clean", text="text", id="url")
-    """
-    each = None if memory is None else parse_memory(memory)
-    return run_job(
-        lambda path: plan_dedup(path, source, output, **asked),
-        output,
-        plan,
-        partial(run, memory=each),
-    )

@@ -15,25 +15,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from fpstore.base.resources import parse_memory
 from fpstore.errors import InputError, MissingExtraError, show
 from fpstore.io.arrow import import_pyarrow
-from fpstore.tasks import (
-    Plan,
-    open_plan,
-    plan_build,
-    plan_dedup,
-    plan_join,
-    plan_lsh,
-    plan_pairs,
-    plan_probe,
-)
+from fpstore.tasks import Plan, open_plan
 from fpstore.tasks.api import PathLike
-from fpstore.tasks.engines import Outcome, attempt, run_job, run_stages
+from fpstore.tasks.engines import Outcome, attempt, run_stages
 
 # of an Outcome; the order is that of its fields
 COLUMNS = {"task": "bigint", "error": "string", "message": "string"}
@@ -41,7 +32,7 @@ COLUMNS = {"task": "bigint", "error": "string", "message": "string"}
 _LACKING = re.compile(r"No module named '(fpstore|numpy|pandas|pyarrow)'")
 
 
-def run(spark: Any, plan: Plan | PathLike, *, memory: int | str | None = None) -> None:
+def run(plan: Plan | PathLike, spark: Any, *, memory: int | str | None = None) -> None:
     """Run all tasks of a plan that are left, stage by stage; a task has one thread.
 
     A task that fails for want of memory, or by what a file system says, is tried three times; Spark
@@ -50,10 +41,10 @@ def run(spark: Any, plan: Plan | PathLike, *, memory: int | str | None = None) -
 
     Parameters
     ----------
+    plan : Plan or path-like
+        A plan of any kind, or where it is.
     spark : pyspark.sql.SparkSession
         Of this process or of Spark Connect.
-    plan : Plan or path-like
-        A plan, or where it is.
     memory : int or str, optional
         For each task, such as ``"2GiB"``; by default a quarter of the memory of its machine, or
         control group, divided by the processors there.
@@ -77,9 +68,12 @@ def run(spark: Any, plan: Plan | PathLike, *, memory: int | str | None = None) -
     --------
     With a session of Spark::
 
-        fpstore.tasks.plan_dedup("s3://bucket/plan", "s3://bucket/pages", "s3://bucket/clean",
-        text="text") fpstore.spark.run(spark, "s3://bucket/plan", memory="2GiB")
-        fpstore.tasks.open_plan("s3://bucket/plan").finish()
+        from fpstore.tasks import DedupSpec, Plan
+
+        spec = DedupSpec("s3://bucket/pages", "s3://bucket/clean", text="text", id="url")
+        plan = Plan.of(spec)  # in s3://bucket/clean.plan
+        fpstore.spark.run(plan, spark, memory="2GiB")
+        plan.finish(remove=True)
     """
     each = _checked(spark, memory)
     opened = plan if isinstance(plan, Plan) else open_plan(plan)
@@ -105,144 +99,6 @@ def run(spark: Any, plan: Plan | PathLike, *, memory: int | str | None = None) -
         return [Outcome(*row) for row in rows]
 
     run_stages(opened, run_tasks)
-
-
-def dedup(
-    spark: Any,
-    source: Any,
-    output: PathLike,
-    *,
-    plan: PathLike | None = None,
-    memory: int | str | None = None,
-    **asked: Any,
-) -> dict[str, Any]:
-    """Deduplicate a corpus, with the rows, files and bytes of :func:`fpstore.dedup`.
-
-    Parameters
-    ----------
-    spark, memory
-        As for :func:`run`.
-    source, output, **asked
-        As for :func:`fpstore.tasks.plan_dedup`: ``text="text"``, ``threshold=0.8`` and so on.
-    plan : path-like, optional
-        The folder of the plan and of what tasks hand on; by default ``OUTPUT.plan``. It is removed
-        at the end. If it is there already, because the job ended early, what is done is not done
-        again.
-
-    Returns
-    -------
-    dict
-        What was found, as :meth:`fpstore.tasks.Plan.finish` returns it.
-
-    Raises
-    ------
-    FpstoreError
-        As for :func:`fpstore.tasks.plan_dedup` and :func:`run`.
-
-    Examples
-    --------
-    With a session of Spark::
-
-        fpstore.spark.dedup(spark, "s3://bucket/pages", "s3://bucket/clean", text="text", id="url")
-    """
-    return _job(spark, lambda path: plan_dedup(path, source, output, **asked), output, plan, memory)
-
-
-def build(
-    spark: Any,
-    source: Any,
-    output: PathLike,
-    *,
-    plan: PathLike | None = None,
-    memory: int | str | None = None,
-    **asked: Any,
-) -> dict[str, Any]:
-    """Build a sharded store, as :func:`fpstore.tasks.plan_build` plans it.
-
-    `plan` and `memory` are as for :func:`dedup`.
-    """
-    return _job(spark, lambda path: plan_build(path, source, output, **asked), output, plan, memory)
-
-
-def probe(
-    spark: Any,
-    store: Any,
-    queries: Any,
-    output: PathLike,
-    *,
-    plan: PathLike | None = None,
-    memory: int | str | None = None,
-    **asked: Any,
-) -> dict[str, Any]:
-    """Probe a store with a batch of queries, as :func:`fpstore.tasks.plan_probe` plans it.
-
-    The rest is as for :func:`dedup`.
-    """
-    return _job(
-        spark, lambda path: plan_probe(path, store, queries, output, **asked), output, plan, memory
-    )
-
-
-def pairs(
-    spark: Any,
-    store: Any,
-    output: PathLike,
-    *,
-    plan: PathLike | None = None,
-    memory: int | str | None = None,
-    **asked: Any,
-) -> dict[str, Any]:
-    """Find all pairs of a store, as :func:`fpstore.tasks.plan_pairs` plans it.
-
-    `plan` and `memory` are as for :func:`dedup`.
-    """
-    return _job(spark, lambda path: plan_pairs(path, store, output, **asked), output, plan, memory)
-
-
-def join(
-    spark: Any,
-    store: Any,
-    other: Any,
-    output: PathLike,
-    *,
-    plan: PathLike | None = None,
-    memory: int | str | None = None,
-    **asked: Any,
-) -> dict[str, Any]:
-    """Find all pairs of two stores, as :func:`fpstore.tasks.plan_join` plans it.
-
-    `plan` and `memory` are as for :func:`dedup`.
-    """
-    return _job(
-        spark, lambda path: plan_join(path, store, other, output, **asked), output, plan, memory
-    )
-
-
-def lsh(
-    spark: Any,
-    source: Any,
-    output: PathLike,
-    *,
-    plan: PathLike | None = None,
-    memory: int | str | None = None,
-    **asked: Any,
-) -> dict[str, Any]:
-    """Build an LSH index, as :func:`fpstore.tasks.plan_lsh` plans it.
-
-    `plan` and `memory` are as for :func:`dedup`.
-    """
-    return _job(spark, lambda path: plan_lsh(path, source, output, **asked), output, plan, memory)
-
-
-def _job(
-    spark: Any,
-    make: Callable[[PathLike], Plan],
-    output: PathLike,
-    plan: PathLike | None,
-    memory: int | str | None,
-) -> dict[str, Any]:
-    each = _checked(spark, memory)
-    return run_job(make, output, plan, partial(run, spark, memory=each))
 
 
 def _checked(spark: Any, memory: int | str | None) -> int | None:

@@ -1,10 +1,30 @@
 """Small plans of a deduplication, what they write, and running them."""
 
 import random
+from functools import partial
 
-from fpstore.tasks import plan_dedup
+from fpstore.tasks import BuildSpec, DedupSpec, LshSpec, PairsSpec, Plan, ProbeSpec
 
 ASKED = {"fingerprint": "hash", "id": "url", "part_bytes": 1}
+
+SIZES = ("part_bytes", "slice_rows", "star_rows")
+
+
+def plan_of(kind, folder, *places, **fields):
+    """Return a plan of a kind in a folder: the sizes of tasks are among the fields of the spec."""
+    sizes = {name: fields.pop(name) for name in SIZES if name in fields}
+    return Plan.of(kind(*places, **fields), folder, **sizes)
+
+
+plan_dedup = partial(plan_of, DedupSpec)
+plan_build = partial(plan_of, BuildSpec)
+plan_probe = partial(plan_of, ProbeSpec)
+plan_pairs = partial(plan_of, PairsSpec)
+plan_lsh = partial(plan_of, LshSpec)
+
+
+def plan_join(folder, store, other, output, **fields):
+    return plan_pairs(folder, store, output, other=other, **fields)
 
 
 def corpus_at(folder, files=2, rows=60, suffix=".csv"):

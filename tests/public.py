@@ -32,19 +32,23 @@ def public_names() -> Iterator[tuple[str, str, Any]]:
 # Members without an underscore that are public in the package, but not for users. They are hidden
 # in the classes derived from these, too.
 INTERNAL = {
+    "BuildSpec": ("inputs_and_columns", "options"),
     "Clusters": ("batches", "by_size", "held"),
     "CodeHash": ("bits", "code_bits"),
+    "DedupSpec": ("can_verify", "grouping", "jaccard", "job"),
     "Design": ("from_json", "to_json"),
     "Fingerprinter": ("batches", "hashed", "lack"),
     "HashingReader": ("columns", "placed"),
     "Hits": ("batches", "held", "hits_of_inputs", "without_rare_ngrams"),
     "HyperplaneHash": ("sides",),
     "ImageHash": ("of_frames",),
+    "LshSpec": ("bands", "columns"),
     "Matches": ("before", "verified"),
     "LshStore": ("snapshot",),
     "MinHash": ("of_sets",),
     "MinHashSketcher": ("banded", "minhash", "of_width"),
     "Pairs": ("bounded",),
+    "ProbeSpec": ("inputs_and_columns",),
     "Reader": ("columns", "of_width"),
     "Removed": ("batches", "held"),
     "RemovedPieces": ("batches",),

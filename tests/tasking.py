@@ -7,11 +7,11 @@ import random
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from planned import plan_dedup
 
 from fpstore.errors import InputError
 from fpstore.io import open_writer
 from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
-from fpstore.tasks import plan_dedup
 
 WORDS = [f"word{n}" for n in range(2000)]
 

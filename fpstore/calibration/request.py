@@ -15,7 +15,7 @@ from fpstore.hashing import Fingerprinter, ImageHash, SimHash
 from fpstore.hashing.html import extractor_of
 from fpstore.io.source import Projection
 from fpstore.jobs import GROUPINGS
-from fpstore.jobs.dedup_job import projection_of
+from fpstore.jobs.row_spec import projection_of
 
 SAMPLE, COPIES = 1500, 300
 GROUP, MOST_WRONG = "greedy", 0.05

@@ -11,7 +11,6 @@ import click
 import numpy as np
 
 from fpstore.base.arguments import printable
-from fpstore.base.width import check_width
 from fpstore.cleaning import opened_reference
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
@@ -25,17 +24,17 @@ from fpstore.cli.outputs import (
     resume_folder,
     resuming,
 )
-from fpstore.cli.task import PART_BYTES, PLANNING, plan_or_run
+from fpstore.cli.task import PART_BYTES, PLANNING, plan_or_run, spec_of
 from fpstore.cli.verb import Given, fail, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.format.manifest import is_openable
 from fpstore.hashing.corpora import open_corpus
 from fpstore.hashing.wrapper import minhash_in
-from fpstore.io.source import Projection, RowSource
+from fpstore.io.source import RowSource
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
 from fpstore.jobs.clusters import CORPUS_COLUMNS
 from fpstore.jobs.dedup import Deduplication, deduplicate
-from fpstore.jobs.dedup_job import DEDUP_METHOD, DedupJob, Likeness, dedup_job
+from fpstore.jobs.dedup_job import DEDUP_METHOD, DedupJob, DedupSpec
 from fpstore.jobs.outputs import Listing
 from fpstore.jobs.reference import Reference
 from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
@@ -200,13 +199,20 @@ def dedup(given: Given) -> None:
         fail("--add inserts into the store that --against names")
     maker = _maker(given, kind)
     notices = Notices(kind)
+    spec = spec_of(
+        DedupSpec,
+        given,
+        text=given.text or given.text_field,
+        method=None,
+        width=content.own_width(given),
+        fingerprinter=maker,
+    )
     with ExitStack() as stack:
-        reference = stack.enter_context(
-            opened_reference(given.against, given.add, kind == TEXTS, given.encoding, given.format)
-        )
-        job = _asked(given, maker, reference)
+        reference = stack.enter_context(opened_reference(spec, given.add))
+        with usage_errors():
+            job = spec.job(reference)
         if given.plan is not None or given.processes is not None:
-            _plan(given, kind, job, reference)
+            _plan(given, kind, spec, reference)
             return
         given.refuse("is for plans (--plan, --processes)", "part_bytes", "slice_rows")
         reading = given.suffixes, notices, given.encoding, bool(given.html), given.format
@@ -237,70 +243,16 @@ def dedup(given: Given) -> None:
         _print_summary(summary, given.output, given.unknown)
 
 
-def _asked(given: Given, maker: Any, reference: Reference | None) -> DedupJob:
-    """Return the job that the command line asks for."""
-    how = Projection(
-        id=given.id_field,
-        score=given.score_field,
-        width=check_width(given.width),
-        decimal=given.decimal,
-        signed=given.signed,
-    )
-    likeness = Likeness(
-        given.radius,
-        content.own_width(given),
-        threshold=given.threshold,
-        group=given.group,
-        keep=given.keep,
-        verify=given.verify,
-        search=given.search,
-    )
-    with usage_errors():
-        texts = given.text or given.text_field
-        return dedup_job(
-            how,
-            texts,
-            given.fingerprint_field,
-            likeness,
-            given.unknown,
-            maker,
-            given.html,
-            reference,
-        )
-
-
-def _plan(given: Given, kind: str, job: DedupJob, reference: Reference | None) -> None:
+def _plan(given: Given, kind: str, spec: DedupSpec, reference: Reference | None) -> None:
     """Write a plan of the job, or run it in processes."""
     if kind == TEXTS:
         fail("--text: a plan is for rows of files, not for files that are texts")
     if reference is not None and reference.store is None:
         fail("--against: a plan compares with a store: fpstore build makes one of files")
     given.refuse("is not for plans", "add", "clusters", "resume", "force")
-    from fpstore.tasks.api import Plan
-    from fpstore.tasks.dedup import plan_of_dedup
-    from fpstore.tasks.places import place_of
-
-    against = None if reference is None else reference.store
     if given.slice_rows == 0:
         fail("--slice-rows: must be 1 or more")
-
-    def make(folder: str) -> Plan:
-        sizes = given.part_bytes, given.slice_rows
-        where = place_of(folder)
-        plan = plan_of_dedup(
-            where,
-            given.inputs,
-            given.output,
-            job,
-            given.encoding,
-            against,
-            given.removed,
-            *sizes,
-            form=given.format,
-        )
-        return Plan(plan)
-
-    plan_or_run(given, make)
+    plan_or_run(given, spec, part_bytes=given.part_bytes, slice_rows=given.slice_rows)
 
 
 def _note_reference(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from dataclasses import fields
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,13 +13,22 @@ from fpstore.base.arguments import printable
 from fpstore.cli import options
 from fpstore.cli.options import argument, option, whole
 from fpstore.cli.output import print_json, print_table
-from fpstore.cli.verb import Given, Verbs, fail, verb
+from fpstore.cli.verb import Given, Verbs, fail, usage_errors, verb
 from fpstore.errors import counted
 
 if TYPE_CHECKING:
     from fpstore.tasks import Plan, StageStatus
+    from fpstore.tasks.api import Spec
 
 PLAN = argument("plan", "PLAN")
+Kind = TypeVar("Kind", bound=Any)
+OPTIONS = {  # by the fields of specs, where the names differ
+    "source": "inputs",
+    "text": "text_field",
+    "fingerprint": "fingerprint_field",
+    "id": "id_field",
+    "score": "score_field",
+}
 MOST_PROCESSES = 1024
 SHOWN = 8  # indexes of tasks that are left
 UNITS = ((1, "s"), (60, "min"), (3600, "h"), (86_400, "d"))
@@ -264,6 +273,24 @@ def show_summary(given: Given, summary: dict[str, Any]) -> None:
         print_table("Done", ("", ""), rows)
 
 
+def spec_of(kind: type[Kind], given: Given, **values: Any) -> Kind:
+    """Return a spec of these values; other fields are the options of the command line."""
+    for field in fields(kind):
+        value = getattr(given, OPTIONS.get(field.name, field.name), None)
+        if value is not None:
+            values.setdefault(field.name, value)
+    with usage_errors():
+        spec: Kind = kind(**values)
+    return spec
+
+
+def make_plan(given: Given, spec: Spec, **sizes: Any) -> None:
+    """Write the plan that a verb names, and print what it has."""
+    with usage_errors():
+        plan = planned(spec, given.plan, **sizes)
+    show_plan(given, plan)
+
+
 def show_plan(given: Given, plan: Plan) -> None:
     """Print what a plan has, and how it is run."""
     stages = plan.status()
@@ -283,15 +310,20 @@ def show_plan(given: Given, plan: Plan) -> None:
     given.result(record, f"{given.timed(given.plan, line)}\nfpstore task {then}")
 
 
-def plan_or_run(given: Given, make: Callable[[str], Plan]) -> None:
-    """Do what --plan or --processes asks for, with a function that makes the plan in a folder."""
+def plan_or_run(given: Given, spec: Spec, **sizes: Any) -> None:
+    """Do what --plan or --processes asks for."""
     if given.plan is not None:
         given.refuse("is for work, and --plan only writes a plan", "processes", "threads", "memory")
-        show_plan(given, make(given.plan))
+        show_plan(given, planned(spec, given.plan, **sizes))
         return
     given.refuse("is for the work without --processes: each process has one thread", "threads")
-    plan = make(f"{given.output.rstrip('/')}.plan")
+    plan = planned(spec, None, **sizes)
     run_all(given, plan, given.processes)
-    summary = plan.finish()
-    plan.remove()
-    show_summary(given, summary)
+    show_summary(given, plan.finish(remove=True))
+
+
+def planned(spec: Spec, folder: str | None, **sizes: Any) -> Plan:
+    """Return a new plan, or the one that is there."""
+    from fpstore.tasks import Plan
+
+    return Plan.of(spec, folder, **sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fpstore.cli import content, options
 from fpstore.cli.lsh import CANDIDATES, FEATURES, INDEX, NUMBER, RECALL, THRESHOLD
 from fpstore.cli.options import argument, option
-from fpstore.cli.task import PART_BYTES, PLAN, show_plan
+from fpstore.cli.task import PART_BYTES, PLAN, make_plan, spec_of
 from fpstore.cli.verb import Given, fail, usage_errors, verb
 
 
@@ -44,27 +44,11 @@ def lsh(given: Given) -> None:
     $ fpstore task lsh few.plan few.lsh corpus.parquet --text-field text --id-field id --threshold 0.8 --documents 1M --index-ids
     $ fpstore task lsh parts.plan parts.lsh corpus.parquet --format parquet --text-field text --threshold 0.8
     """
-    from fpstore.tasks import plan_lsh
+    from fpstore.tasks import LshSpec
 
     if given.text_field is None:
         fail("name the column of texts with --text-field")
     with usage_errors():
-        plan = plan_lsh(
-            given.plan,
-            given.inputs,
-            given.store,
-            text=given.text_field,
-            id=given.id_field,
-            id_type=given.id_type,
-            hasher=content.features_maker(given, "minhash"),
-            threshold=given.threshold,
-            recall=given.recall,
-            documents=given.documents,
-            candidates=given.candidates,
-            index_ids=given.index_ids,
-            encoding=given.encoding,
-            html=given.html,
-            part_bytes=given.part_bytes,
-            format=given.format,
-        )
-    show_plan(given, plan)
+        hasher = content.features_maker(given, "minhash")
+    spec = spec_of(LshSpec, given, output=given.store, hasher=hasher)
+    make_plan(given, spec, part_bytes=given.part_bytes)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fpstore.cli import content, options
 from fpstore.cli.options import argument, option
-from fpstore.cli.task import PART_BYTES, PLAN, show_plan
-from fpstore.cli.verb import Given, fail, usage_errors, verb
+from fpstore.cli.task import PART_BYTES, PLAN, make_plan, spec_of
+from fpstore.cli.verb import Given, fail, verb
 from fpstore.design.blocks import PREFER, STORAGE
 
 FORM = option(
@@ -13,7 +13,7 @@ FORM = option(
     "The format of the files: parquet, tsv, csv or jsonl.",
     options.NAME,
     "parquet",
-    into="form",
+    into="output_format",
 )
 OUTPUT = argument("output", "OUTPUT")
 SLICE_ROWS = option(
@@ -87,7 +87,7 @@ def build(given: Given) -> None:
     $ fpstore task build small.plan small a.npy --design manku-10 --storage cold --prefer space --index-ids --width 64
     $ fpstore task build sites.plan sites pages.jsonl --text-field text --html --encoding utf-8 --id-type str --method minhash
     """
-    from fpstore.tasks.planning import SHARD_ROWS, plan_build
+    from fpstore.tasks import BuildSpec
 
     if given.text_field is None:
         given.refuse(
@@ -97,33 +97,15 @@ def build(given: Given) -> None:
             "encoding",
         )
     maker = None if given.text_field is None else content.text_maker(given)
-    width = content.own_width(given) if maker is None else None
-    with usage_errors():
-        plan = plan_build(
-            given.plan,
-            given.inputs,
-            given.store,
-            text=given.text_field,
-            fingerprint=given.fingerprint_field,
-            id=given.id_field,
-            id_type=given.id_type,
-            width=width,
-            radius=given.radius,
-            fingerprinter=maker,
-            by=given.by,
-            shard_rows=given.shard_rows or SHARD_ROWS,
-            design=given.design,
-            storage=given.storage,
-            prefer=given.prefer,
-            index_ids=given.index_ids,
-            decimal=given.decimal,
-            signed=given.signed,
-            encoding=given.encoding,
-            html=given.html,
-            part_bytes=given.part_bytes,
-            format=given.format,
-        )
-    show_plan(given, plan)
+    spec = spec_of(
+        BuildSpec,
+        given,
+        output=given.store,
+        method=None,
+        width=content.own_width(given) if maker is None else None,
+        fingerprinter=maker,
+    )
+    make_plan(given, spec, part_bytes=given.part_bytes)
 
 
 @verb(
@@ -166,30 +148,11 @@ def probe(given: Given) -> None:
     $ fpstore task probe f.plan notes.fps corpus.parquet matches --text-field text
     $ fpstore task probe near.plan notes.fps corpus.parquet near --text-field text --id-field id --format csv --part-bytes 64MB
     """
-    from fpstore.tasks import plan_probe
+    from fpstore.tasks import ProbeSpec
 
     if not given.inputs:
         fail("give QUERIES, and OUTPUT behind them")
-    with usage_errors():
-        plan = plan_probe(
-            given.plan,
-            given.store,
-            given.inputs,
-            given.output,
-            text=given.text_field,
-            fingerprint=given.fingerprint_field,
-            id=given.id_field,
-            id_type=given.id_type,
-            radius=given.radius,
-            limit=given.limit,
-            decimal=given.decimal,
-            signed=given.signed,
-            encoding=given.encoding,
-            html=given.html,
-            format=given.form,
-            part_bytes=given.part_bytes,
-        )
-    show_plan(given, plan)
+    make_plan(given, spec_of(ProbeSpec, given), part_bytes=given.part_bytes)
 
 
 @verb(PLAN, options.STORE, OUTPUT, options.PAIR_RADIUS, FORM, SLICE_ROWS, *options.RESULT)
@@ -203,12 +166,9 @@ def pairs(given: Given) -> None:
     $ fpstore task pairs pairs.plan crawl.fps all-pairs --radius 2
     $ fpstore task pairs p.plan crawl.fps other --slice-rows 1000000 --format tsv
     """
-    from fpstore.tasks import plan_pairs
+    from fpstore.tasks import PairsSpec
 
-    with usage_errors():
-        asked = {"radius": given.radius, "format": given.form, "slice_rows": given.slice_rows}
-        plan = plan_pairs(given.plan, given.store, given.output, **asked)
-    show_plan(given, plan)
+    make_plan(given, spec_of(PairsSpec, given), slice_rows=given.slice_rows)
 
 
 @verb(
@@ -231,9 +191,6 @@ def join(given: Given) -> None:
     $ fpstore task join join.plan crawl.fps monday.fps near-pairs --radius 2
     $ fpstore task join j.plan crawl.fps monday.fps others --slice-rows 1000000 --format tsv
     """
-    from fpstore.tasks import plan_join
+    from fpstore.tasks import PairsSpec
 
-    with usage_errors():
-        asked = {"radius": given.radius, "format": given.form, "slice_rows": given.slice_rows}
-        plan = plan_join(given.plan, given.store, given.other, given.output, **asked)
-    show_plan(given, plan)
+    make_plan(given, spec_of(PairsSpec, given), slice_rows=given.slice_rows)

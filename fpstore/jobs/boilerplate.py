@@ -27,8 +27,8 @@ from fpstore.io.edited import edited_batches, edited_schema
 from fpstore.io.parquet import TableRows
 from fpstore.io.source import Projection, RowSource
 from fpstore.io.tables import Tabular, arrow_table
-from fpstore.jobs.dedup_job import PATHS_ID, PATHS_TEXT
 from fpstore.jobs.outputs import Listing, Outputs
+from fpstore.jobs.row_spec import PATHS_ID, PATHS_TEXT
 
 USUAL_MORE_THAN = 10  # documents: versions of a text, and quotations, are fewer
 _CUTS = {"paragraph": PARAGRAPH_END, "line": LINE_END}

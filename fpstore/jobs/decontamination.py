@@ -30,7 +30,6 @@ from fpstore.hashing.minhash import MinHash
 from fpstore.io.source import Batch, Projection, RowSource, some_ids
 from fpstore.jobs import UNKNOWN
 from fpstore.jobs.compared import decided
-from fpstore.jobs.dedup_job import projection_of
 from fpstore.jobs.given import GivenRows, SpooledIds
 from fpstore.jobs.hits import Bounds, Candidates, Hits
 from fpstore.jobs.ngrams import (
@@ -43,6 +42,7 @@ from fpstore.jobs.ngrams import (
 )
 from fpstore.jobs.outputs import Listing, Outputs, share_a_file
 from fpstore.jobs.pairs import pairs_with
+from fpstore.jobs.row_spec import projection_of
 from fpstore.query.names import HeldIds, Names
 
 USUAL_NGRAM = 13  # Brown et al., Language Models are Few-Shot Learners, 2020, appendix C

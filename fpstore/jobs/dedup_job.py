@@ -7,29 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from fpstore.base.arguments import check_choice, check_flag, check_number
-from fpstore.base.width import WORD_BITS, Width, check_width
+from fpstore.base.width import WORD_BITS, Width
 from fpstore.design.families import check_radius
-from fpstore.errors import InputError, show
+from fpstore.errors import InputError
 from fpstore.hashing.bands import Bands, planned_bands
 from fpstore.hashing.base import USUAL_BITS, Fingerprinter
 from fpstore.hashing.binomial import binomial_cdf
 from fpstore.hashing.documents import DocumentFiles
-from fpstore.hashing.fields import is_weighted, maker_of_columns
-from fpstore.hashing.html import extractor_of, of_pages
 from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL, least_jaccard
-from fpstore.hashing.registry import described_fingerprinter, text_fingerprinter
+from fpstore.hashing.registry import described_fingerprinter
 from fpstore.hashing.wrapper import can_have_bands, minhash_in
-from fpstore.io.digits import check_signed
 from fpstore.io.lines import LineRows
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
 from fpstore.jobs.checkpoint import JobIdentity
 from fpstore.jobs.grouping import Grouping
 from fpstore.jobs.reference import Reference
+from fpstore.jobs.row_spec import RESOLVED, HashedRowsSpec
 
 EXACT_ROWS = 1 << 20  # of which all are compared, unless a caller says how to search
 # texts within the radius of a text by chance, on average: of more, bands keep most apart
@@ -39,7 +37,6 @@ UNRELATED = 0.05  # the most that unrelated texts have in common: a line of thei
 MOST_UNRELATED = 1e-4  # of them within the radius: of more, texts are compared, too
 VERIFIED_BELOW = 0.5  # a threshold, unless a caller says whether texts are compared
 DEDUP_METHOD = "minhash"  # unless a caller names another
-PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
 
 
 class DedupJob(NamedTuple):
@@ -182,37 +179,53 @@ def rows_told(corpus: RowSource, projection: Projection, bytes_total: int | None
     return 0 if first is None else round(len(first.flags) * total / max(corpus.bytes_done, 1))
 
 
-class Likeness(NamedTuple):
-    """What makes two documents near-duplicates; None stands for a default that depends on the rest.
+@dataclass(frozen=True)
+class DedupSpec(HashedRowsSpec):
+    """A deduplication; None stands for a default that depends on the rest.
 
-    ``method`` names the fingerprinter of texts. ``threshold`` is a Jaccard similarity, from which
-    the radius follows.
+    Parameters
+    ----------
+    source, output : path-like or other
+        As for :func:`fpstore.dedup`. Of a plan, files and folders, or their URIs.
+    text, fingerprint, id, score, method, threshold, radius, width, keep, group : optional
+        As for :func:`fpstore.dedup`.
+    unknown, verify, search, fingerprinter, decimal, signed, encoding, html, format : optional
+        As for :func:`fpstore.dedup`.
+    against : Store, path, iterable of paths, or table, optional
+        As for :func:`fpstore.dedup`. Of a plan, a store, which tasks open by its path.
+    removed : path-like, optional
+        Of a plan: where :meth:`fpstore.tasks.Plan.finish` lists the removed rows, as .tsv, .csv,
+        .jsonl or .parquet, with the columns of ``fpstore dedup --removed``.
     """
 
-    radius: int | None = None
-    width: int | None = None
-    method: str | None = None
+    source: Any = field(metadata=RESOLVED)
+    output: Any = field(default=None, metadata=RESOLVED)
+    _: KW_ONLY
+    score: str | None = None
     threshold: float | None = None
-    group: str | None = None
+    radius: int | None = None
     keep: str = "first"
+    group: str | None = None
+    unknown: str = "keep"
     verify: bool | None = None
     search: str = "auto"
+    against: Any = field(default=None, metadata=RESOLVED)
+    removed: Any = field(default=None, metadata=RESOLVED)
 
-    def maker(self, text: Any) -> Fingerprinter[Any]:
-        """Return the fingerprinter of the method, for columns of texts."""
-        width = {} if self.width is None else {"width": self.width}
-        return text_fingerprinter(
-            DEDUP_METHOD if self.method is None else self.method, is_weighted(text), **width
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self.keep, KEEP_RULES, "keep")
+        check_choice(self.unknown, UNKNOWN, "unknown")
+        check_choice(self.search, SEARCHES, "search")
+        if self.group is not None:
+            check_choice(self.group, GROUPINGS, "group")
+        if self.verify is not None:
+            check_flag(self.verify, "verify")
 
     def grouping(self, maker: Fingerprinter[Any] | None, width: Width) -> Grouping:
         """Return the radius and the groups that are wanted; InputError for a wrong value."""
         minhash = minhash_in(maker)
-        if (
-            self.verify is not None
-            and check_flag(self.verify, "verify")
-            and self.group == "connected"
-        ):
+        if self.verify and self.group == "connected":
             raise InputError(
                 "verify (--verify) makes groups without chains: leave group='connected' (--group "
                 "connected) out"
@@ -236,8 +249,7 @@ class Likeness(NamedTuple):
             radius = USUAL_BITS * width.bits // WORD_BITS if maker is None else maker.usual_radius
         usual = "connected" if maker is None else "greedy" if self.verify else maker.usual_group
         check_radius(radius, width.bits)
-        group = check_choice(usual if self.group is None else self.group, GROUPINGS, "group")
-        return Grouping(radius, group, check_choice(self.keep, KEEP_RULES, "keep"))
+        return Grouping(radius, usual if self.group is None else self.group, self.keep)
 
     def jaccard(self, maker: Fingerprinter[Any] | None, radius: int) -> float | None:
         """Return the similarity at which USUAL_RECALL of the pairs are found.
@@ -245,7 +257,7 @@ class Likeness(NamedTuple):
         None without MinHash, which bands need.
         """
         minhash = minhash_in(maker)
-        if check_choice(self.search, SEARCHES, "search") == "bands" and not can_have_bands(maker):
+        if self.search == "bands" and not can_have_bands(maker):
             raise InputError(
                 "search='bands' (--search bands) is for texts, and MinHash of 64 bits or more"
             )
@@ -274,169 +286,81 @@ class Likeness(NamedTuple):
             return False
         return self.group != "connected" and jaccard is not None and jaccard < VERIFIED_BELOW
 
+    def job(self, reference: Reference | None = None) -> DedupJob:
+        """Return the deduplication with its columns, fingerprinter, radius and groups.
 
-def dedup_job(
-    how: Projection,
-    text: Any,
-    fingerprint: str | None,
-    likeness: Likeness,
-    unknown: str,
-    fingerprinter: Fingerprinter[Any] | None,
-    html: bool | str,
-    reference: Reference | None = None,
-) -> DedupJob:
-    """Return the job that the arguments of :func:`fpstore.dedup` ask for.
+        A store that is the reference has the defaults of what is left out.
 
-    InputError if one is wrong.
-    """
-    if reference is not None and reference.store is not None:
-        likeness, fingerprinter = _like_the_store(reference.store, likeness, text, fingerprinter)
-    projection, fingerprinter = columns_and_maker(
-        how, text, fingerprint, likeness, fingerprinter, html
-    )
-    grouping = likeness.grouping(fingerprinter, projection.width)
-    check_choice(unknown, UNKNOWN, "unknown")
-    if (grouping.keep == "highest") != (projection.score is not None):
-        raise InputError(
-            "keep='highest' (--keep highest) needs score= (--score-field), and the other way round"
+        Raises
+        ------
+        InputError
+            A field is wrong, or does not go with another one.
+        """
+        if reference is not None and reference.store is not None:
+            return self._like_store(reference.store)._job(verifies=False)
+        return self._job(verifies=reference is None or reference.corpus is not None)
+
+    def _job(self, verifies: bool) -> DedupJob:
+        projection, fingerprinter = self.hashed_columns(
+            Projection(
+                id=self.id,
+                score=self.score,
+                width=Width(WORD_BITS),
+                decimal=self.decimal,
+                signed=self.signed,
+            ),
+            DEDUP_METHOD,
         )
-    if grouping.keep == "smallest" and projection.id is None:
-        raise InputError("keep='smallest' (--keep smallest) needs a column of ids (--id-field)")
-    least = None
-    if likeness.verify:
-        if fingerprinter is None:
-            raise InputError("verify (--verify) compares texts, and the corpus has fingerprints")
-        fingerprinter.feature_sets([])  # an error comes before the work
-        least = (
-            USUAL_JACCARD
-            if likeness.threshold is None
-            else check_number(likeness.threshold, 0, 1, "threshold")
+        grouping = self.grouping(fingerprinter, projection.width)
+        if (grouping.keep == "highest") != (projection.score is not None):
+            raise InputError(
+                "keep='highest' (--keep highest) needs score= (--score-field), and the other way "
+                "round"
+            )
+        if grouping.keep == "smallest" and projection.id is None:
+            raise InputError("keep='smallest' (--keep smallest) needs a column of ids (--id-field)")
+        least = None
+        if self.verify:
+            if fingerprinter is None:
+                raise InputError(
+                    "verify (--verify) compares texts, and the corpus has fingerprints"
+                )
+            fingerprinter.feature_sets([])  # an error comes before the work
+            least = (
+                USUAL_JACCARD
+                if self.threshold is None
+                else check_number(self.threshold, 0, 1, "threshold")
+            )
+        jaccard = self.jaccard(fingerprinter, grouping.radius)
+        return DedupJob(
+            projection,
+            grouping,
+            self.unknown,
+            fingerprinter,
+            least,
+            self.search,
+            jaccard,
+            self.radius is not None,
+            can_verify=verifies and self.can_verify(fingerprinter, jaccard),
         )
-    jaccard = likeness.jaccard(fingerprinter, grouping.radius)
-    job = DedupJob(
-        projection,
-        grouping,
-        unknown,
-        fingerprinter,
-        least,
-        likeness.search,
-        jaccard,
-        likeness.radius is not None,
-    )
-    of_store = reference is not None and reference.corpus is None
-    return job._replace(can_verify=not of_store and likeness.can_verify(fingerprinter, jaccard))
 
-
-def columns_and_maker(
-    how: Projection,
-    text: Any,
-    fingerprint: str | None,
-    likeness: Likeness,
-    fingerprinter: Fingerprinter[Any] | None,
-    html: bool | str,
-) -> tuple[Projection, Fingerprinter[Any] | None]:
-    """Return the columns to read, and what makes fingerprints of their texts, if they have some.
-
-    InputError for wrong ones.
-    """
-    columns = text
-    if likeness.width is not None:
-        how = replace(how, width=check_width(likeness.width))
-    if fingerprinter is not None and likeness.method is not None:
-        raise InputError("a fingerprinter is a method: leave method out", got=likeness.method)
-    if text is not None and text is not False:
-        fingerprinter = likeness.maker(text) if fingerprinter is None else fingerprinter
-        if text is not True:
-            fingerprinter, columns = maker_of_columns(fingerprinter, text)
-    projection = projection_of(how, columns, fingerprint)
-    if fingerprinter is not None:
-        fingerprinter = of_pages(_checked_maker(fingerprinter, projection, likeness.width), html)
-        projection = replace(projection, width=Width(fingerprinter.width))
-    elif likeness.method is not None:
-        raise InputError("method (--method) is for texts, and the corpus has fingerprints")
-    elif extractor_of(html) is not None:
-        raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
-    return projection, fingerprinter
-
-
-def _checked_maker(maker: Any, projection: Projection, width: int | None) -> Fingerprinter[Any]:
-    """Return what makes the fingerprints of a column of texts, or of several.
-
-    InputError if it cannot.
-    """
-    if not isinstance(maker, Fingerprinter) or maker.items not in ("texts", "rows"):
-        raise InputError(
-            f"fingerprinter must be one of texts, such as MinHash(), got {type(maker).__name__}"
+    def _like_store(self, store: Any) -> DedupSpec:
+        """Return the spec with the radius, width and fingerprinter of a store, if it has none."""
+        of_texts = self.text not in (None, False)
+        own = (
+            described_fingerprinter(store.fingerprinter)
+            if of_texts and store.fingerprinter is not None
+            else None
         )
-    if projection.text is None:
-        raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
-    if isinstance(projection.text, tuple) != (maker.items == "rows"):
-        raise InputError(
-            "Fields is for columns of texts: name them, as in text={'title': 4, 'text': 1}",
-            got=projection.text,
-        )
-    if width not in (None, maker.width):
-        message = f"fingerprinter: it makes {maker.width} bits, not width={width}: leave width out"
-        raise InputError(message, expected=maker.width, got=width)
-    return maker
-
-
-def _like_the_store(
-    store: Any, likeness: Likeness, text: Any, fingerprinter: Fingerprinter[Any] | None
-) -> tuple[Likeness, Fingerprinter[Any] | None]:
-    """Return what is not asked for as the store of a reference has it.
-
-    Radius, width, and the fingerprinter of texts.
-    """
-    of_texts = text not in (None, False)
-    own = (
-        described_fingerprinter(store.fingerprinter)
-        if of_texts and store.fingerprinter is not None
-        else None
-    )
-    if (
-        likeness.radius is None
-        and likeness.threshold is None
-        and (own is None or own.usual_radius != store.radius)
-    ):
-        likeness = likeness._replace(radius=store.radius)
-    if not of_texts:
-        return likeness._replace(
-            width=store.width if likeness.width is None else likeness.width
-        ), fingerprinter
-    if (likeness.method, likeness.width, fingerprinter) == (None, None, None):
-        fingerprinter = own
-    return likeness, fingerprinter
-
-
-def projection_of(
-    how: Projection, text: str | tuple[str, ...] | bool | None, fingerprint: str | None
-) -> Projection:
-    """Return the columns to read.
-
-    Some of texts, True where files are texts, or one of fingerprints.
-    """
-    if (text in (None, False)) == (fingerprint is None):
-        raise InputError(
-            "name either the column of texts (text=, --text-field) or the column of fingerprints "
-            "(fingerprint=, "
-            "--fingerprint-field); text=True (--text) makes a document of each file"
-        )
-    if check_signed(how.signed, how.width) and fingerprint is None:
-        raise InputError("signed=True (--signed) is for a column of fingerprints")
-    if check_flag(how.decimal, "decimal") and fingerprint is None:
-        raise InputError("decimal=True (--decimal) is for a column of fingerprints")
-    columns = None if text is True or isinstance(text, tuple) else text or None
-    for what, name in {
-        "text": columns,
-        "fingerprint": fingerprint,
-        "id": how.id,
-        "score": how.score,
-    }.items():
-        if name is not None and not (isinstance(name, str) and name):
-            raise InputError(f"{what} must be the name of a column, got {show(name)}", got=name)
-    if text is True:
-        if how.id is not None or how.score is not None:
-            raise InputError("files that are texts have no columns: their ids are their paths")
-        return replace(how, text=PATHS_TEXT, id=PATHS_ID)
-    return replace(how, text=text or None, fingerprint=fingerprint)
+        spec = self
+        if (
+            self.radius is None
+            and self.threshold is None
+            and (own is None or own.usual_radius != store.radius)
+        ):
+            spec = replace(spec, radius=store.radius)
+        if not of_texts:
+            return replace(spec, width=store.width if self.width is None else self.width)
+        if (self.method, self.width, self.fingerprinter) == (None, None, None):
+            spec = replace(spec, fingerprinter=own)
+        return spec

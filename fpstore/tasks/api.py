@@ -6,7 +6,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -15,8 +15,13 @@ from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 from fpstore.base.aliases import Progress
-from fpstore.base.arguments import check_progress, check_whole
-from fpstore.base.resources import checked_resources, parse_memory, parse_threads
+from fpstore.base.arguments import check_flag, check_progress, check_whole
+from fpstore.base.resources import (
+    checked_resources,
+    parse_memory,
+    parse_size,
+    parse_threads,
+)
 from fpstore.errors import (
     CorruptStoreError,
     FormatVersionError,
@@ -25,28 +30,30 @@ from fpstore.errors import (
     StorageError,
     StoreExistsError,
     UnfinishedError,
+    show,
 )
-from fpstore.tasks.build import BuildWork
+from fpstore.jobs.dedup_job import DedupSpec
+from fpstore.tasks.build import BuildSpec, BuildWork
 from fpstore.tasks.dedup import DedupWork
-from fpstore.tasks.lsh import LshWork
-from fpstore.tasks.pairs import PairsWork
-from fpstore.tasks.places import place_of
+from fpstore.tasks.lsh import LshSpec, LshWork
+from fpstore.tasks.pairs import PairsSpec, PairsWork
+from fpstore.tasks.places import full_uri, place_of
 from fpstore.tasks.plan import PLAN_FILE, PlanFolder, remove_files
-from fpstore.tasks.probe import ProbeWork
-from fpstore.tasks.work import Work
+from fpstore.tasks.probe import ProbeSpec, ProbeWork
+from fpstore.tasks.records import as_json, from_json
+from fpstore.tasks.work import Sizes, Work
 
 PathLike = str | os.PathLike[str]
 _SIGNAL_OF_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
-KINDS: dict[str, Callable[[PlanFolder], Work]] = {
-    "dedup": DedupWork,
-    "build": BuildWork,
-    "probe": ProbeWork,
-    "pairs": PairsWork,
-    "join": PairsWork,
-    "lsh": LshWork,
+WORKS: dict[type, type[Work]] = {
+    DedupSpec: DedupWork,
+    BuildSpec: BuildWork,
+    ProbeSpec: ProbeWork,
+    PairsSpec: PairsWork,
+    LshSpec: LshWork,
 }
-
-
+Spec = DedupSpec | BuildSpec | ProbeSpec | PairsSpec | LshSpec
+KINDS = {work.kind: work for work in WORKS.values()}
 RECENT = 100  # results that a rate counts
 
 
@@ -90,7 +97,7 @@ class StageStatus(NamedTuple):
 class Plan:
     """What a job is to do, cut into tasks.
 
-    Made by :func:`plan_dedup` and others, and opened by :func:`open_plan`.
+    Made by :meth:`of`, and opened by :func:`open_plan`.
 
     Tasks have indexes from 0 on, through all stages. Those of one stage may run at once, in any
     order, on any machine that reaches the folder of the plan, the inputs and the output. A stage
@@ -108,7 +115,7 @@ class Plan:
     def __init__(self, folder: PlanFolder) -> None:
         self._folder = folder
         try:
-            self._work = KINDS[folder.kind](folder)
+            self._work: Work = from_json(KINDS[folder.kind], folder.work)
         except FpstoreError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -117,7 +124,84 @@ class Plan:
             raise FormatVersionError(
                 f"{where}: was made by another fpstore: make the plan anew", path=where
             ) from error
+        self._work.plan = folder
         self.path, self.digest = folder.place.uri, folder.digest
+
+    @classmethod
+    def of(
+        cls,
+        spec: Spec,
+        folder: PathLike | None = None,
+        *,
+        part_bytes: int | str | None = None,
+        slice_rows: int | None = None,
+        star_rows: int | None = None,
+    ) -> Plan:
+        r"""Plan a job of any kind: write its tasks to a folder, and claim its output.
+
+        The stages of a deduplication are hash, links, components, members, decide and copy, and
+        for a list of removed rows ranks, clusters and list; `Beyond one machine` in the guide says
+        what they read and write.
+
+        Parameters
+        ----------
+        spec : DedupSpec, BuildSpec, ProbeSpec, PairsSpec or LshSpec
+            The job.
+        folder : path-like, optional
+            A new folder for the plan and the results of its tasks, or its URI in an object store,
+            as in ``s3://bucket/plans/one``: settings and credentials come from the environment. It
+            may hold the same plan already, which goes on. By default ``OUTPUT.plan``.
+        part_bytes : int or str, optional
+            About how many bytes of input a task reads, not for pairs: small files together, large
+            files of Parquet and raw numbers in pieces; other files are not cut. By default there
+            are 256 parts, of 16 to 256 MiB, and no more than 4,096.
+        slice_rows : int, optional
+            About how many rows a task compares, of a deduplication or of pairs. By default 4
+            million, or more if there were more than 512 slices. `Beyond one machine` says how much
+            memory that takes.
+        star_rows : int, optional
+            Of more rows than this, by default 200 million, the components of a deduplication are
+            found by many tasks in rounds of large-star and small-star, and not by one task.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        InputError
+            A field of the spec is wrong, a column is missing or has a wrong type, the output is in
+            a folder of the inputs or of the plan, or a size is not for such a plan.
+        StoreExistsError
+            The output exists, or the folder has another plan, or other files.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from fpstore.tasks import DedupSpec, Plan
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> _ = (folder / "pages.csv").write_text("url,hash\na,00ff00ff00ff00ff\nb,00ff00ff00ff00fe\nc,123456789abcdef0\n")
+        >>> plan = Plan.of(DedupSpec(folder / "pages.csv", folder / "clean.csv", fingerprint="hash"))
+        >>> [plan.run(index) for index in range(len(plan))]
+        [True, True, True, True, True, True]
+        >>> plan.finish()["kept"], (folder / "clean.csv").read_text().split()
+        (2, ['url,hash', 'a,00ff00ff00ff00ff', 'c,123456789abcdef0'])
+        """
+        kind = WORKS.get(type(spec))
+        if kind is None:
+            names = ", ".join(one.__name__ for one in WORKS)
+            raise InputError(f"spec must be one of {names}, got {show(spec)}", got=spec)
+        kind.check_sizes(
+            sizes := Sizes(
+                None if part_bytes is None else parse_size(part_bytes, "part_bytes"),
+                slice_rows,
+                star_rows,
+            )
+        )
+        if folder is None:
+            folder = f"{full_uri(spec.output, 'output').rstrip('/')}.plan"
+        place, work = place_of(folder), kind.planned(spec, sizes)
+        return cls(work.output.planned(place, kind.kind, as_json(work), work.stages()))
 
     def __len__(self) -> int:
         """Return the number of tasks."""
@@ -238,15 +322,28 @@ class Plan:
                     pool.shutdown(cancel_futures=True)
                     raise
 
-    def finish(self, *, progress: Progress | None = None) -> dict[str, Any]:
+    def finish(self, *, remove: bool = False, progress: Progress | None = None) -> dict[str, Any]:
         """Write what appears last, when all tasks are done, and return what was found.
 
         Finishing twice is allowed.
 
-        UnfinishedError names a task that has not run.
+        Parameters
+        ----------
+        remove : bool
+            Also remove the plan, as :meth:`remove` does.
+        progress : callable, optional
+            As for :func:`fpstore.build`.
+
+        Raises
+        ------
+        UnfinishedError
+            A task has not run.
         """
         with self._naming_tasks():
-            return self._work.finish(checked_resources(None, None, progress))
+            summary = self._work.finish(checked_resources(None, None, progress))
+        if check_flag(remove, "remove"):
+            self.remove()
+        return summary
 
     @contextmanager
     def _naming_tasks(self) -> Iterator[None]:

@@ -11,10 +11,10 @@ stages: see `removed.py`.
 
 from __future__ import annotations
 
-import os
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,8 @@ from fpstore.base.aliases import Flags, Words
 from fpstore.base.arrays import lims_of, lists_of, slices
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
+from fpstore.cleaning import opened_reference
+from fpstore.errors import InputError
 from fpstore.hashing.base import FeatureSets
 from fpstore.hashing.html import MainText
 from fpstore.io.scores import joined_keys
@@ -31,23 +33,21 @@ from fpstore.io.writers import unwritable
 from fpstore.jobs.bands import row_hashes
 from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup import check_store, distances_from_kept
-from fpstore.jobs.dedup_job import DedupJob
+from fpstore.jobs.dedup_job import DedupJob, DedupSpec
 from fpstore.jobs.grouping import Members, grouped, members_of, ranks_of, regrouped
 from fpstore.jobs.reference import NearReference, near_candidates
 from fpstore.jobs.verified import TextSets, sets_of_texts
-from fpstore.store import Store
-from fpstore.tasks.asked import asked_of, job_of
 from fpstore.tasks.ids import column_of, joined_ids, kind_of, taken
 from fpstore.tasks.inputs import (
     InputSpec,
+    Part,
+    StoreState,
     files_of,
     found_inputs,
     opened_input,
     opened_part,
-    opened_store,
     parts_of,
     rows_of,
-    store_asked,
     with_alike_scores,
 )
 from fpstore.tasks.links import (
@@ -63,8 +63,7 @@ from fpstore.tasks.links import (
 )
 from fpstore.tasks.outputs import output_of
 from fpstore.tasks.pieces import Pieces, PieceWriter, joined
-from fpstore.tasks.places import Place
-from fpstore.tasks.plan import PlanFolder, Stage
+from fpstore.tasks.plan import Stage
 from fpstore.tasks.removed import (
     join_lists,
     list_stages,
@@ -87,66 +86,9 @@ from fpstore.tasks.shuffle import (
 )
 from fpstore.tasks.slicing import Cut, Slicing, slicing_of
 from fpstore.tasks.stars import LARGE, SMALL, labels_of_stars, star_stages, star_step
-from fpstore.tasks.work import Work
+from fpstore.tasks.work import Sizes, Work, stage
 
 STAR_ROWS = 200_000_000  # of which one task unites the links
-
-
-def plan_of_dedup(
-    place: Place,
-    source: Any,
-    output: str | os.PathLike[str],
-    job: DedupJob,
-    encoding: str | None,
-    against: Store | None,
-    removed: str | os.PathLike[str] | None,
-    part_bytes: int | None = None,
-    slice_rows: int | None = None,
-    star_rows: int = STAR_ROWS,
-    form: str | None = None,
-) -> PlanFolder:
-    """Write the plan of a deduplication, and claim its output."""
-    if against is not None:
-        check_store(str(against.path), against, job, [])
-    specs = found_inputs(source, encoding, outside=[output, removed], form=form)
-    rows = rows_of(specs, job.projection, encoding)
-    job = job._replace(projection=with_alike_scores(job.projection, specs)).planned_for(
-        lambda: rows
-    )
-    slice_rows = usual_slice_rows(slice_rows, rows)
-    parts, cut = (
-        parts_of(specs, part_bytes),
-        Cut.of(_slice_bits(job, rows, slice_rows), rows, slice_rows),
-    )
-    groups_bits = (rows // slice_rows).bit_length()
-    target = output_of(output, specs, removed)
-    star_bits = bits_for(rows, slice_rows) if rows > star_rows else None
-    stars = [] if star_bits is None else star_stages(star_bits)
-    lists = [] if removed is None else list_stages(len(parts), 1 << groups_bits)
-    asked = {
-        "inputs": specs,
-        "parts": parts,
-        "encoding": encoding,
-        "job": asked_of(job),
-        "rows": rows,
-        "slice_rows": slice_rows,
-        "cut": cut,
-        "star_bits": star_bits,
-        "groups_bits": groups_bits,
-        "output": target._asdict(),
-        "against": None if against is None else store_asked(against),
-    }
-    stages = [
-        Stage("hash", len(parts)),
-        Stage("links", cut.tasks),
-        *stars,
-        Stage("components", 1 << (star_bits or 0)),
-        Stage("members", len(parts)),
-        Stage("decide", 1 << groups_bits),
-        Stage("copy", len(files_of(parts))),
-        *lists,
-    ]
-    return target.planned(place, "dedup", asked, stages)
 
 
 def _exact_slicing(job: DedupJob, rows: int, slice_rows: int) -> Slicing:
@@ -164,39 +106,100 @@ def _slice_bits(job: DedupJob, rows: int, slice_rows: int) -> list[int]:
     return list(_exact_slicing(job, rows, slice_rows).bits)
 
 
+@dataclass(kw_only=True, eq=False)
 class DedupWork(Work):
-    """What the tasks of a deduplication do."""
+    """What the tasks of a deduplication do.
 
-    def __init__(self, plan: PlanFolder) -> None:
-        super().__init__(plan)
-        asked = plan.asked
-        self._encoding: str | None = asked["encoding"]
-        self._files = files_of(self._parts)  # that a task copies
-        self.job = job_of(asked["job"])
-        self._cut = Cut(*asked["cut"])
-        self._star_bits: int | None = asked["star_bits"]  # None: one task unites all links
-        self._groups_bits: int = asked["groups_bits"]
-        self._against: dict[str, Any] | None = asked["against"]
+    ``cut`` has the slices in which near-duplicates are searched. With ``star_bits``, components are
+    found by many tasks; None: one task unites all links. The groups of components are in two to the
+    power of ``groups_bits`` slices.
+    """
 
-    def run(self, stage: str, number: int, writer: PieceWriter, resources: Resources) -> None:
-        """Do a task."""
-        if self._star_bits is not None and stage.startswith((LARGE, SMALL)):
-            star_step(self._plan, stage, number, writer, self._star_bits)
-        else:
-            super().run(stage, number, writer, resources)
+    kind = "dedup"
+    sizes = ("part_bytes", "slice_rows", "star_rows")
+    spec: DedupSpec
+    job: DedupJob
+    against: StoreState | None
+    inputs: list[InputSpec]
+    parts: list[Part]
+    rows: int
+    slice_rows: int
+    cut: Cut
+    star_bits: int | None
+    groups_bits: int
+
+    @classmethod
+    def planned(cls, spec: DedupSpec, sizes: Sizes) -> Self:
+        """Return the work of a deduplication."""
+        if spec.text is True:
+            raise InputError(
+                "a plan is for rows of files: text=True, where each file is a text, is for "
+                "fpstore.dedup"
+            )
+        with opened_reference(spec) as reference:
+            if reference is not None and reference.store is None:
+                raise InputError(
+                    f"{reference.path}: a plan compares with a store: fpstore build makes one",
+                    path=reference.path,
+                )
+            job, against = spec.job(reference), None
+            if reference is not None:
+                check_store(reference.path, reference.store, job, [])
+                against = StoreState.of(reference.store)
+        inputs = found_inputs(
+            spec.source, spec.encoding, outside=[spec.output, spec.removed], form=spec.format
+        )
+        rows = rows_of(inputs, job.projection, spec.encoding)
+        projection = with_alike_scores(job.projection, inputs)
+        job = job._replace(projection=projection).planned_for(lambda: rows)
+        slice_rows = usual_slice_rows(sizes.slice_rows, rows)
+        star_rows = STAR_ROWS if sizes.star_rows is None else sizes.star_rows
+        return cls(
+            spec=spec,
+            job=job,
+            against=against,
+            inputs=inputs,
+            parts=parts_of(inputs, sizes.part_bytes),
+            rows=rows,
+            slice_rows=slice_rows,
+            cut=Cut.of(_slice_bits(job, rows, slice_rows), rows, slice_rows),
+            star_bits=bits_for(rows, slice_rows) if rows > star_rows else None,
+            groups_bits=(rows // slice_rows).bit_length(),
+            output=output_of(spec.output, inputs, spec.removed),
+        )
+
+    def stages(self) -> list[Stage]:
+        """Return the stages."""
+        parts, slices = len(self.parts), 1 << self.groups_bits
+        return [
+            Stage("hash", parts),
+            Stage("links", self.cut.tasks),
+            *([] if self.star_bits is None else star_stages(self.star_bits)),
+            Stage("components", 1 << (self.star_bits or 0)),
+            Stage("members", parts),
+            Stage("decide", slices),
+            Stage("copy", len(self._files)),
+            *([] if self.output.removed is None else list_stages(parts, slices)),
+        ]
+
+    @cached_property
+    def _files(self) -> list[range]:
+        """The numbers of the files that each task copies."""
+        return files_of(self.parts)
 
     @cached_property
     def _slicing(self) -> Slicing:
-        return _exact_slicing(self.job, self._asked["rows"], self._asked["slice_rows"])
+        return _exact_slicing(self.job, self.rows, self.slice_rows)
 
     # hash
 
+    @stage("hash")
     def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        job, part = self.job, self._parts[number]
-        with opened_part(self._inputs, part, self._encoding) as corpus:
+        job, part = self.job, self.parts[number]
+        with opened_part(self.inputs, part, self.spec.encoding) as corpus:
             refused = job.unknown == "refuse"
-            if self._output.removed is not None:
-                corpus.unwritable = unwritable(format_named(self._output.removed))
+            if self.output.removed is not None:
+                corpus.unwritable = unwritable(format_named(self.output.removed))
             found = compared_rows(
                 corpus, job.projection, job.fingerprinter, resources, refused, None, job.bands, True
             )
@@ -210,7 +213,7 @@ class DedupWork(Work):
         writer.facts["whole_pages"] = corpus.whole_pages
         writer.add("known", np.packbits(found.known))
         searched = np.ones(len(found.rows), bool)
-        if self._against is not None:
+        if self.against is not None:
             searched[self._write_near(writer, found, resources)] = False
         places = np.flatnonzero(searched)
         rows, fingerprints = (
@@ -231,7 +234,7 @@ class DedupWork(Work):
             writer,
             numbers_of(number, rows[firsts]),
             numbers_of(number, rows[repeats]),
-            self._star_bits,
+            self.star_bits,
         )
         sent = np.ones(len(rows), bool)
         sent[repeats] = False
@@ -246,7 +249,7 @@ class DedupWork(Work):
         fingerprints: Words,
     ) -> None:
         """Write the rows at some places by their keys in each band or table, and by their fingerprints where there are bands."""
-        for column, bits in enumerate(self._cut.bits):
+        for column, bits in enumerate(self.cut.bits):
             if found.bands is not None and column == found.bands.bands:
                 keys = row_hashes(fingerprints) if bits else np.empty(0, np.uint64)
             elif found.bands is not None:
@@ -263,8 +266,8 @@ class DedupWork(Work):
         self, writer: PieceWriter, found: ComparedRows, resources: Resources
     ) -> npt.NDArray[np.intp]:
         """Write the rows that are near the reference, and return their places."""
-        assert self._against is not None
-        with opened_store(self._against) as store:
+        assert self.against is not None
+        with self.against.opened() as store:
             side, width = store.snapshot(), self.job.projection.width
             candidates = near_candidates(
                 side, found.fingerprints, self.job.grouping.radius, width, resources, 1
@@ -281,10 +284,11 @@ class DedupWork(Work):
 
     # links, components
 
+    @stage("links")
     def _links(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        hashed, found = self._plan.results("hash"), Links()
-        for column, place in self._cut.slices(number):
-            rows = gathered(hashed, column, place, self._cut.bits[column])
+        hashed, found = self.plan.results("hash"), Links()
+        for column, place in self.cut.slices(number):
+            rows = gathered(hashed, column, place, self.cut.bits[column])
             if self.job.bands is not None and column == self.job.bands.number:
                 found.add(rows, links_of_equal(rows))
             elif self.job.bands is not None:
@@ -296,23 +300,31 @@ class DedupWork(Work):
                 )
             else:
                 found.add(rows, links_of_table(rows, self._slicing, column, resources))
-        found.write(writer, self._star_bits)
+        found.write(writer, self.star_bits)
 
+    @stage(LARGE, SMALL)
+    def _star(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        """Do a step of a round for the nodes of a slice."""
+        assert self.star_bits is not None
+        star_step(self.plan, str(writer.facts["stage"]), number, writer, self.star_bits)
+
+    @stage("components")
     def _components(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        if self._star_bits is None:
+        if self.star_bits is None:
             write_components(
                 writer,
-                [*self._plan.results("hash"), *self._plan.results("links")],
-                len(self._parts),
+                [*self.plan.results("hash"), *self.plan.results("links")],
+                len(self.parts),
             )
         else:
-            write_labels(writer, *labels_of_stars(self._plan, number), len(self._parts))
+            write_labels(writer, *labels_of_stars(self.plan, number), len(self.parts))
 
     # members, decide
 
+    @stage("members")
     def _members(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        numbers, labels = labels_of(self._plan.results("components"), number)
-        found = self._plan.result("hash", number)
+        numbers, labels = labels_of(self.plan.results("components"), number)
+        found = self.plan.result("hash", number)
         writer.facts["ids"] = found.facts["ids"]
         rows = parts_and_rows(numbers)[1]
         at = np.searchsorted(found.read("rows"), rows)
@@ -322,7 +334,7 @@ class DedupWork(Work):
             if self.job.least_similarity is not None
             else None
         )
-        some = slices_by(mixed(labels), self._groups_bits)
+        some = slices_by(mixed(labels), self.groups_bits)
         columns = {"numbers": numbers, "labels": labels, "fingerprints": fingerprints}
         if "scores" in found:
             columns["scores"] = found.read("scores")[at]
@@ -343,11 +355,11 @@ class DedupWork(Work):
         self, number: int, rows: npt.NDArray[np.int64], resources: Resources
     ) -> tuple[Any, npt.NDArray[np.int64]]:
         """Return the features of the texts of some rows of a part, and how many each has."""
-        part, maker = self._parts[number], self.job.fingerprinter
+        part, maker = self.parts[number], self.job.fingerprinter
         assert maker is not None
         found: list[FeatureSets] = []
         if len(rows):
-            with opened_part(self._inputs, part, self._encoding) as corpus:
+            with opened_part(self.inputs, part, self.spec.encoding) as corpus:
                 found = [
                     one
                     for (one,) in sets_of_texts(
@@ -357,8 +369,9 @@ class DedupWork(Work):
         features = np.concatenate([np.empty(0, np.uint32), *(one.features for one in found)])
         return features, np.concatenate([np.empty(0, np.int64), *(one.sizes for one in found)])
 
+    @stage("decide")
     def _decide(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        parts = self._plan.results("members")
+        parts = self.plan.results("members")
         numbers, labels = joined(parts, "numbers", number), joined(parts, "labels", number)
         fingerprints, ids = joined(parts, "fingerprints", number), self._joined_ids(parts, number)
         members, _ = members_of(np.searchsorted(numbers, labels).astype(np.uint64))
@@ -369,16 +382,16 @@ class DedupWork(Work):
         removed[members.lims[:-1]] = False
         owners = lists_of(members.lims)[removed]
         documents, kept = members.documents[removed].view(np.intp), firsts[owners].view(np.intp)
-        some = slices_of(parts_and_rows(numbers[documents])[0], len(self._parts))
+        some = slices_of(parts_and_rows(numbers[documents])[0], len(self.parts))
         writer.add_slices("removed", numbers[documents], some)
-        if self._output.removed is None:
+        if self.output.removed is None:
             return
         leasts = (
             numbers[np.minimum.reduceat(members.documents, members.lims[:-1])]
             if len(firsts)
             else firsts
         )
-        write_leasts(writer, leasts, len(self._parts), 1 << self._groups_bits)
+        write_leasts(writer, leasts, len(self.parts), 1 << self.groups_bits)
         distances = distances_from_kept(fingerprints, members)[removed]
         columns = {
             "kept": numbers[kept],
@@ -442,18 +455,19 @@ class DedupWork(Work):
 
     # copy
 
+    @stage("copy")
     def _copy(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        files, decided = self._files[number], self._plan.results("decide")
-        places = [place for place, part in enumerate(self._parts) if part.file in files]
+        files, decided = self._files[number], self.plan.results("decide")
+        places = [place for place, part in enumerate(self.parts) if part.file in files]
         flags = np.concatenate([self._kept(place, decided) for place in places])
         rows = (
-            self._plan.result("hash", places[0]).facts["rows_of_files"]
+            self.plan.result("hash", places[0]).facts["rows_of_files"]
             if len(files) > 1
             else [len(flags)]
         )
         some = zip(files, pairwise(lims_of(rows).tolist()), strict=True)
         writer.facts["files"] = [
-            self._copied(self._inputs[file], flags[slice(*lims)]) for file, lims in some
+            self._copied(self.inputs[file], flags[slice(*lims)]) for file, lims in some
         ]
 
     def _copied(self, spec: InputSpec, flags: Flags) -> dict[str, Any]:
@@ -461,21 +475,21 @@ class DedupWork(Work):
 
         Return how many rows it has, how many are kept, and what was written.
         """
-        name = self._output.name_of(spec)
+        name = self.output.name_of(spec)
         with (
-            opened_input(spec, self._encoding) as corpus,
-            self._output.writing(name, self._plan.digest) as path,
+            opened_input(spec, self.spec.encoding) as corpus,
+            self.output.writing(name, self.plan.digest) as path,
         ):
             corpus.copy(flags, path)
         return {
             "rows": len(flags),
             "kept": int(np.count_nonzero(flags)),
-            **self._output.written(name),
+            **self.output.written(name),
         }
 
     def _kept(self, part: int, decided: list[Pieces]) -> Flags:
         """Return which rows of a part are kept."""
-        found = self._plan.result("hash", part)
+        found = self.plan.result("hash", part)
         known = np.unpackbits(found.read("known"), count=found.facts["rows"]).astype(bool)
         flags: Flags = known | (self.job.unknown == "keep")
         if "near.rows" in found:
@@ -486,23 +500,24 @@ class DedupWork(Work):
 
     # The list of removed rows
 
+    @stage("ranks")
     def _ranks(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        write_ranks(writer, self._plan.results("decide"), number)
+        write_ranks(writer, self.plan.results("decide"), number)
 
+    @stage("clusters")
     def _clusters(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        write_numbers(writer, self._plan, number)
+        write_numbers(writer, self.plan, number)
 
+    @stage("list")
     def _list(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        assert self._output.removed is not None
-        write_list(writer, self._plan, number, self._output.removed, self._against is not None)
+        assert self.output.removed is not None
+        write_list(writer, self.plan, number, self.output.removed, self.against is not None)
 
     # The end
 
     def finish(self, resources: Resources) -> dict[str, Any]:
         """Write the list of removed rows, and the manifest of the output; return what was found."""
-        hashed, decided, copied = (
-            self._plan.results(stage) for stage in ("hash", "decide", "copy")
-        )
+        hashed, decided, copied = (self.plan.results(stage) for stage in ("hash", "decide", "copy"))
         documents, kept = (
             sum(file[fact] for one in copied for file in one.facts["files"])
             for fact in ("rows", "kept")
@@ -517,11 +532,11 @@ class DedupWork(Work):
         }
         if isinstance(self.job.fingerprinter, MainText):
             summary["whole_pages"] = sum(one.facts["whole_pages"] for one in hashed)
-        if self._against is not None:
+        if self.against is not None:
             summary["near_reference"] = sum(one.facts["near"] for one in hashed)
-        lists = (self._plan.result("list", number) for number in range(len(self._parts)))
-        write = partial(join_lists, lists=lists, near=self._against is not None)
-        self._output.finish(copied, self._plan.digest, summary, write)
+        lists = (self.plan.result("list", number) for number in range(len(self.parts)))
+        write = partial(join_lists, lists=lists, near=self.against is not None)
+        self.output.finish(copied, self.plan.digest, summary, write)
         return summary
 
 

@@ -1,13 +1,13 @@
 """What an engine of a cluster needs.
 
-How a worker runs a task, in which order tasks run, and how a job begins and ends.
+How a worker runs a task, and in which order tasks run.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fpstore import errors
 from fpstore.base.resources import LEAST_MEMORY, parse_memory, parse_threads
@@ -18,8 +18,7 @@ from fpstore.errors import (
     StoreNotFoundError,
     one_line,
 )
-from fpstore.tasks.api import PathLike, Plan, opened_once
-from fpstore.tasks.places import full_uri
+from fpstore.tasks.api import Plan, opened_once
 
 ROUNDS = 3  # in which tasks are tried
 # what may be gone when a task runs again
@@ -96,20 +95,3 @@ def _run_stage(
         raise StorageError(
             f"{message}: the plan must be where all machines reach it", path=plan.path
         )
-
-
-def run_job(
-    make: Callable[[PathLike], Plan],
-    output: PathLike,
-    plan: PathLike | None,
-    run: Callable[[Plan], None],
-) -> dict[str, Any]:
-    """Plan a job, or open the plan of one that ended early; run it, finish it, and remove the plan.
-
-    Return what was found.
-    """
-    made = make(f"{full_uri(output, 'output').rstrip('/')}.plan" if plan is None else plan)
-    run(made)
-    summary = made.finish()
-    made.remove()
-    return summary

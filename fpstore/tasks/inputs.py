@@ -5,21 +5,20 @@ What they are called, how large they are, and a digest by which a change is noti
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from fpstore.api import open_store
 from fpstore.base.arguments import is_iterable, is_uri
-from fpstore.base.resources import parse_size
 from fpstore.base.threads import in_order
+from fpstore.base.width import Width
 from fpstore.errors import InputError
 from fpstore.hashing.corpora import corpus_paths, open_source
 from fpstore.io.arrow import find_column, import_pyarrow, kinds_of_numbers, plain_type
@@ -30,6 +29,7 @@ from fpstore.io.reader import HEAD_BYTES, files_of_rows
 from fpstore.io.shards import Shards, places_of_shards
 from fpstore.io.source import FIELD_SUFFIXES, Projection, format_named, suffix_of
 from fpstore.jobs.dedup_job import rows_told
+from fpstore.jobs.row_spec import RowsSpec
 from fpstore.sharded import ShardedStore
 from fpstore.store import Store
 from fpstore.tasks.places import (
@@ -41,6 +41,7 @@ from fpstore.tasks.places import (
     place_of,
     scratch_folder,
 )
+from fpstore.tasks.records import as_json
 
 # of a file that is read as a whole for its digest; of a larger one, as much in even pieces
 WHOLE_BYTES = 1 << 24
@@ -236,6 +237,30 @@ def is_raw(path: str | os.PathLike[str]) -> bool:
     return format_named(path) in ("npy", *RAW_BITS)
 
 
+def are_raw(source: Sequence[Any], rows: RowsSpec) -> bool:
+    """Return whether inputs are files of raw numbers, of which no columns are named."""
+    return (
+        rows.text is None
+        and rows.fingerprint is None
+        and all(isinstance(path, str | os.PathLike) and is_raw(path) for path in source)
+    )
+
+
+def id_projection(rows: RowsSpec, width: Width) -> Projection:
+    """Return how ids and fingerprints are read.
+
+    Without texts, "id" is the column of ids, if there is one.
+    """
+    optional = rows.text is None and rows.id is None
+    return Projection(
+        id="id" if optional else rows.id,
+        width=width,
+        decimal=rows.decimal,
+        signed=rows.signed,
+        optional_id=optional,
+    )
+
+
 def raw_rows(place: Place, name: str) -> int:
     """Return how many fingerprints a file of raw numbers has."""
     with scratch_folder() as scratch:
@@ -256,11 +281,6 @@ def _groups(place: Place, name: str) -> list[int]:
     arrow = import_pyarrow(where)
     with parquet_errors(arrow, where), place.opened(name) as file:
         return groups_of(arrow, file)
-
-
-def checked_part_bytes(given: int | str | None) -> int | None:
-    """Return the bytes of a part that a caller asks for; InputError for what is no size."""
-    return None if given is None else parse_size(given, "part_bytes")
 
 
 def parts_of(specs: Sequence[InputSpec], part_bytes: int | None) -> list[Part]:
@@ -409,19 +429,32 @@ def _on_disk(
     return str(place.on_disk(name, scratch / str(number)))
 
 
-def store_asked(store: Store) -> dict[str, Any]:
-    """Return where a store is and what it holds now, as JSON."""
-    return {"path": str(store.path.absolute()), "state": store.snapshot().state}
+class StoreState(NamedTuple):
+    """A store: where it is, and what it held when the plan was made."""
+
+    path: str
+    state: dict[str, Any]
+
+    @classmethod
+    def of(cls, store: Store) -> Self:
+        """Return the state of a store now."""
+        return cls(str(store.path.absolute()), store.snapshot().state)
+
+    @contextmanager
+    def opened(self) -> Iterator[Store]:
+        """Yield the store; InputError if it is not as it was when the plan was made."""
+        with open_store(self.path) as store:
+            if as_json(store.snapshot().state) != self.state:
+                raise InputError(
+                    f"{self.path}: changed since the plan was made: make a new plan",
+                    path=self.path,
+                )
+            yield store
 
 
-@contextmanager
-def opened_store(asked: Mapping[str, Any]) -> Iterator[Store]:
-    """Yield a store; InputError if it is not as it was when the plan was made."""
-    path, state = asked["path"], asked["state"]
-    with open_store(path) as store:
-        if json.loads(json.dumps(store.snapshot().state)) != state:
-            raise InputError(f"{path}: changed since the plan was made: make a new plan", path=path)
-        yield store
+def opened(store: Store | str | os.PathLike[str]) -> AbstractContextManager[Store]:
+    """Return a context of a store that is open, or of one that is opened by its path."""
+    return nullcontext(store) if isinstance(store, Store) else open_store(store)
 
 
 def shards_of(store: Store) -> list[Path]:

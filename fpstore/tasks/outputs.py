@@ -9,8 +9,9 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from fpstore.base.threads import cached_property
 from fpstore.errors import InputError, StoreExistsError, StoreNotFoundError
@@ -21,11 +22,13 @@ from fpstore.tasks.places import DiskPlace, Place, full_uri, is_inside, place_of
 from fpstore.tasks.plan import PlanFolder, Stage
 
 LISTS = (*LINE_FORMATS, "parquet")  # formats
+FORMATS = ("parquet", "tsv", "csv", "jsonl")  # of files of matches and pairs
 MANIFEST = "_fpstore.json"  # Spark, Arrow and fpstore pass over names that begin so
 
 
-class OutputAsked(NamedTuple):
-    """Where the rows go, as a plan says it: a folder, or one file.
+@dataclass(frozen=True)
+class Output:
+    """Where the rows go: a folder for files of the names of the inputs, or one file.
 
     And the list of removed rows, if any.
     """
@@ -33,13 +36,6 @@ class OutputAsked(NamedTuple):
     uri: str
     is_file: bool
     removed: str | None = None
-
-
-class Output(OutputAsked):
-    """Where the rows go: a folder for files of the names of the inputs, or one file.
-
-    And the list of removed rows, if any.
-    """
 
     @cached_property
     def place(self) -> Place:
@@ -51,7 +47,7 @@ class Output(OutputAsked):
         return place_and_name(self.uri)[1] if self.is_file else spec.name
 
     def planned(
-        self, place: Place, kind: str, asked: Mapping[str, Any], stages: Sequence[Stage]
+        self, place: Place, kind: str, work: Mapping[str, Any], stages: Sequence[Stage]
     ) -> PlanFolder:
         """Write a plan, and note in an output folder whose it is.
 
@@ -59,7 +55,7 @@ class Output(OutputAsked):
         then.
         """
         self._check_apart(place.uri)
-        plan = PlanFolder.made(place, kind, asked, stages)
+        plan = PlanFolder.made(place, kind, work, stages)
         try:
             if plan.is_new:
                 self._check_new()

@@ -9,176 +9,233 @@ several tables is written by the first of them (docs/design.md, "Joins: all pair
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
+from fpstore.base.arguments import check_choice
 from fpstore.base.arrays import differs
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width, empty_rows
+from fpstore.design.families import check_radius
 from fpstore.errors import InputError
 from fpstore.io import open_writer
 from fpstore.io.writers import ColumnKind
 from fpstore.jobs.joining import PairColumns
 from fpstore.jobs.pairs import batches_of
+from fpstore.jobs.row_spec import RESOLVED, Spec
 from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store
 from fpstore.tasks.ids import kind_of_ids
-from fpstore.tasks.inputs import opened_store, shards_of, store_asked
-from fpstore.tasks.outputs import output_folder
+from fpstore.tasks.inputs import StoreState, opened, shards_of
+from fpstore.tasks.outputs import FORMATS, output_folder
 from fpstore.tasks.pieces import Pieces, PieceWriter
-from fpstore.tasks.places import Place
-from fpstore.tasks.plan import PlanFolder, Stage
+from fpstore.tasks.plan import Stage
 from fpstore.tasks.shuffle import slices_by, table_keys, usual_slice_rows
 from fpstore.tasks.slicing import Cut, Slicing, slicing_of
-from fpstore.tasks.work import Work
+from fpstore.tasks.work import Sizes, Work, stage
 
 COLUMNS: dict[str, ColumnKind] = {"a": "fingerprint", "b": "fingerprint", "distance": "distance"}
 SENT_ROWS = 50_000_000  # by a task, about
 PIECE_BYTES = 1 << 26  # of fingerprints that are brought in order at once
 
 
-def plan_of_pairs(
-    place: Place,
-    stores: Sequence[Store],
-    output: str | os.PathLike[str],
-    radius: int,
-    form: str,
-    slice_rows: int | None,
-) -> PlanFolder:
-    """Write the plan of all pairs of a store, or of two of the same width, and claim its output."""
-    if len({store.width for store in stores}) > 1:
-        raise InputError(
-            f"this store holds {stores[0].width} bits, and the other one {stores[1].width}"
-        )
-    sides, rows = (
-        [_side(store) for store in stores],
-        [store.snapshot().totals.fingerprints for store in stores],
-    )
-    slice_rows = usual_slice_rows(slice_rows, sum(rows))
-    bits = _slicing(rows, radius, stores[0].width, slice_rows).bits
-    cut, target = Cut.of(bits, sum(rows), slice_rows), output_folder(output)
-    asked = {
-        "sides": sides,
-        "rows": rows,
-        "radius": radius,
-        "width": stores[0].width,
-        "slice_rows": slice_rows,
-        "cut": cut,
-        "form": form,
-        "output": target._asdict(),
-    }
-    stages = [
-        Stage("send", sum(side["shards"] * side["parts"] for side in sides)),
-        Stage("pairs", cut.tasks),
-    ]
-    return target.planned(place, "pairs" if len(sides) == 1 else "join", asked, stages)
+@dataclass(frozen=True)
+class PairsSpec(Spec):
+    """The search for all pairs of a store, or of two.
+
+    The same rows as of :meth:`fpstore.Store.pairs` or :meth:`fpstore.Store.join`, in many files. A
+    task of the stage send reads the fingerprints of a shard, and writes them in the order of each
+    table of the join. A task of the stage pairs reads a slice of a table of all shards.
+
+    Parameters
+    ----------
+    store : Store or path-like
+        A store, most often a sharded one, on a disk that all machines share. Tasks open it by its
+        path.
+    output : path-like
+        A new folder, or its URI, for files of pairs: ``a``, ``b``, ``distance``, ``id_a`` and
+        ``id_b``. A pair is in one file.
+    other : Store or path-like, optional
+        Another store of the same width: pairs have ``a`` and ``id_a`` of the store, ``b`` and
+        ``id_b`` of the other one.
+    radius : int, optional
+        By default the store's.
+    output_format : {"parquet", "tsv", "csv", "jsonl"}
+        The format of the files of pairs.
+
+    Examples
+    --------
+    >>> import fpstore, pathlib, tempfile
+    >>> from fpstore.tasks import PairsSpec, Plan
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> fpstore.build(folder / "crawl.fps", [8, 7 << 40], ["a", "b"]).close()
+    >>> fpstore.build(folder / "new.fps", [8, 11], ["c", "d"]).close()
+    >>> spec = PairsSpec(folder / "crawl.fps", folder / "pairs", other=folder / "new.fps", output_format="csv")
+    >>> plan = Plan.of(spec)
+    >>> _ = [plan.run(index) for index in range(len(plan))]
+    >>> plan.finish()
+    {'pairs': 2}
+    >>> sorted((folder / "pairs" / "pairs-00000.csv").read_text().split())
+    ['0000000000000008,0000000000000008,0,a,c', '0000000000000008,000000000000000b,2,a,d']
+    """
+
+    store: Any = field(metadata=RESOLVED)
+    output: Any = field(metadata=RESOLVED)
+    _: KW_ONLY
+    other: Any = field(default=None, metadata=RESOLVED)
+    radius: int | None = None
+    output_format: str = "parquet"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self.output_format, FORMATS, "output_format")
 
 
-def _side(store: Store) -> dict[str, Any]:
-    """Return a store as JSON, with the number of its shards, and of the tasks that send a shard."""
-    shards, rows = len(shards_of(store)), store.snapshot().totals.fingerprints
-    return {
-        "store": store_asked(store),
-        "shards": shards,
-        "parts": max(-(-rows // (shards * SENT_ROWS)), 1),
-    }
+class Side(NamedTuple):
+    """A store of a join: its shards, and how many tasks send each of them."""
+
+    store: StoreState
+    shards: int
+    parts: int
+    rows: int
+
+    @classmethod
+    def of(cls, store: Store) -> Self:
+        """Return a side for a store."""
+        shards, rows = len(shards_of(store)), store.snapshot().totals.fingerprints
+        return cls(StoreState.of(store), shards, max(-(-rows // (shards * SENT_ROWS)), 1), rows)
 
 
-def _slicing(rows: Sequence[int], radius: int, width: int, slice_rows: int) -> Slicing:
+def _slicing(sides: Sequence[Side], radius: int, width: int, slice_rows: int) -> Slicing:
     """Return the slices of the join of a set with itself, or of two sets."""
+    rows = [side.rows for side in sides]
     return slicing_of(max(rows), radius, width, slice_rows, min(rows) if len(rows) > 1 else None)
 
 
+@dataclass(kw_only=True, eq=False)
 class PairsWork(Work):
     """What the tasks of a search for pairs do, of one store or two."""
 
-    def __init__(self, plan: PlanFolder) -> None:
-        super().__init__(plan)
-        asked = plan.asked
-        self._sides: list[dict[str, Any]] = asked["sides"]
-        self._senders = [
+    kind = "pairs"
+    sizes = ("slice_rows",)
+    spec: PairsSpec
+    sides: list[Side]
+    radius: int
+    width: int
+    slice_rows: int
+    cut: Cut
+
+    @classmethod
+    def planned(cls, spec: PairsSpec, sizes: Sizes) -> Self:
+        """Return the work of a search for pairs."""
+        with ExitStack() as stack:
+            names = [spec.store] if spec.other is None else [spec.store, spec.other]
+            stores = [stack.enter_context(opened(store)) for store in names]
+            width, sides = stores[0].width, [Side.of(store) for store in stores]
+            if stores[-1].width != width:
+                raise InputError(
+                    f"this store holds {width} bits, and the other one {stores[-1].width}"
+                )
+            usual = stores[0].radius
+            radius = usual if spec.radius is None else check_radius(spec.radius, width)
+        rows = sum(side.rows for side in sides)
+        slice_rows = usual_slice_rows(sizes.slice_rows, rows)
+        bits = _slicing(sides, radius, width, slice_rows).bits
+        return cls(
+            spec=spec,
+            sides=sides,
+            radius=radius,
+            width=width,
+            slice_rows=slice_rows,
+            cut=Cut.of(bits, rows, slice_rows),
+            output=output_folder(spec.output),
+        )
+
+    def stages(self) -> list[Stage]:
+        """Return the stages."""
+        return [Stage("send", len(self._senders)), Stage("pairs", self.cut.tasks)]
+
+    @cached_property
+    def _senders(self) -> list[tuple[int, int, int]]:
+        """The side, the shard, and the part of it, of each task that sends."""
+        return [
             (number, shard, part)
-            for number, side in enumerate(self._sides)
-            for shard in range(side["shards"])
-            for part in range(side["parts"])
+            for number, side in enumerate(self.sides)
+            for shard in range(side.shards)
+            for part in range(side.parts)
         ]
-        self._cut = Cut(*asked["cut"])
-        self._words = Width(asked["width"]).words
 
     @cached_property
     def _slicing(self) -> Slicing:
-        asked = self._asked
-        return _slicing(asked["rows"], asked["radius"], asked["width"], asked["slice_rows"])
+        return _slicing(self.sides, self.radius, self.width, self.slice_rows)
 
+    @stage("send")
     def _send(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         side, shard, part = self._senders[number]
         with (
-            opened_store(self._sides[side]["store"]) as whole,
+            self.sides[side].store.opened() as whole,
             Store(shards_of(whole)[shard]) as store,
         ):
             count = 0
-            for count, rows in enumerate(
-                _some(store.snapshot(), part, self._sides[side]["parts"]), 1
-            ):
+            for count, rows in enumerate(_some(store.snapshot(), part, self.sides[side].parts), 1):
                 self._write_rows(writer, count, rows)
         writer.facts["pieces"] = count
 
     def _write_rows(self, writer: PieceWriter, number: int, rows: Words) -> None:
         """Write a piece of fingerprints, in slices of each table."""
-        if not all(self._cut.bits):
+        if not all(self.cut.bits):
             writer.add(f"fingerprints-{number}", rows)
-        for table, bits in enumerate(self._cut.bits):
+        for table, bits in enumerate(self.cut.bits):
             if bits:
                 slices = slices_by(table_keys(self._slicing.design, table, rows), bits)
                 writer.add_slices(f"fingerprints-{table}-{number}", rows, slices)
 
+    @stage("pairs")
     def _pairs(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         """Write the pairs that meet in some slices, and in no table before."""
         with ExitStack() as stack:
-            snapshots = [
-                stack.enter_context(opened_store(side["store"])).snapshot() for side in self._sides
-            ]
-            name = f"pairs-{number:05d}.{self._asked['form']}"
+            snapshots = [stack.enter_context(side.store.opened()).snapshot() for side in self.sides]
+            name = f"pairs-{number:05d}.{self.spec.output_format}"
             writer.facts["pairs"] = self._write(name, snapshots, self._found(number, resources))
-        writer.facts["files"] = [self._output.written(name)]
+        writer.facts["files"] = [self.output.written(name)]
 
     def _found(self, number: int, resources: Resources) -> Iterator[PairColumns]:
         """Yield the pairs of some slices."""
-        sent: list[list[Pieces]] = [[] for _ in self._sides]
-        for (side, _, _), pieces in zip(self._senders, self._plan.results("send"), strict=True):
+        sent: list[list[Pieces]] = [[] for _ in self.sides]
+        for (side, _, _), pieces in zip(self._senders, self.plan.results("send"), strict=True):
             sent[side].append(pieces)
-        for table, place in self._cut.slices(number):
+        for table, place in self.cut.slices(number):
             sides = [self._slice(pieces, table, place) for pieces in sent]
             if all(map(len, sides)):
                 yield from self._slicing.pairs(sides, table, resources)
 
     def _slice(self, sent: Sequence[Pieces], table: int, place: int) -> Words:
         """Return the distinct fingerprints in a slice of a table, ascending."""
-        ending, some = (f"-{table}", place) if self._cut.bits[table] else ("", None)
+        ending, some = (f"-{table}", place) if self.cut.bits[table] else ("", None)
         numbers = ((one, number) for one in sent for number in range(1, one.facts["pieces"] + 1))
         held = [one.read(f"fingerprints{ending}-{number}", some) for one, number in numbers]
-        rows = np.concatenate([empty_rows(0, self._words), *held])
+        rows = np.concatenate([empty_rows(0, Width(self.width).words), *held])
         _kernel.sort_keys(rows, np.empty_like(rows))
         distinct: Words = rows[differs(rows)]
         return distinct
 
     def _write(self, name: str, snapshots: Sequence[Snapshot], found: Iterator[PairColumns]) -> int:
         """Write a row for each pair of ids; return how many."""
-        width, written = self._asked["width"], 0
+        width, written = self.width, 0
         columns = COLUMNS | {
             f"id_{side}": kind_of_ids(one)
             for side, one in zip("ab", [*snapshots, *snapshots][:2], strict=True)
         }
         batches = (batch for some in found for batch in batches_of(some, *snapshots))
         with (
-            self._output.writing(name, self._plan.digest) as path,
+            self.output.writing(name, self.plan.digest) as path,
             open_writer(path, columns=columns, width=width) as writer,
         ):
             for data in (data for batch in batches for data in batch.rows_of_ids()):
@@ -188,9 +245,9 @@ class PairsWork(Work):
 
     def finish(self, resources: Resources) -> dict[str, Any]:
         """Write the manifest of the output; return what was found."""
-        parts = self._plan.results("pairs")
+        parts = self.plan.results("pairs")
         summary = {"pairs": sum(one.facts["pairs"] for one in parts)}
-        self._output.finish(parts, self._plan.digest, summary)
+        self.output.finish(parts, self.plan.digest, summary)
         return summary
 
 

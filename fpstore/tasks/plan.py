@@ -11,8 +11,6 @@ from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple, Self, TypeVar
 
-import numpy as np
-
 from fpstore.base.arguments import check_whole
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
@@ -73,7 +71,7 @@ class PlanFolder:
         self.place, self.content = place, content
         self.digest = digest_of(content)
         self.kind: str = content["kind"]
-        self.asked: dict[str, Any] = content["asked"]
+        self.work: dict[str, Any] = content["work"]
         self.stages = [
             Stage(name, check_whole(tasks, 0, MOST_TASKS, "tasks"))
             for name, tasks in content["stages"]
@@ -110,7 +108,7 @@ class PlanFolder:
 
     @classmethod
     def made(
-        cls, place: Place, kind: str, asked: Mapping[str, Any], stages: Sequence[Stage]
+        cls, place: Place, kind: str, work: Mapping[str, Any], stages: Sequence[Stage]
     ) -> Self:
         """Write a plan in a new folder, or one that has the same plan.
 
@@ -118,16 +116,14 @@ class PlanFolder:
 
         Results may be there without a plan: a folder is removed in no order.
         """
-        content = as_json(
-            {
-                "format": FORMAT,
-                "version": FORMAT_VERSION,
-                "libraries": libraries(asked),
-                "kind": kind,
-                "asked": asked,
-                "stages": stages,
-            }
-        )
+        content = {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "libraries": libraries(work),
+            "kind": kind,
+            "work": work,
+            "stages": list(map(list, stages)),
+        }
         data = json.dumps(
             {**content, "digest": digest_of(content)}, indent=1, sort_keys=True
         ).encode()
@@ -306,35 +302,22 @@ def digest_of(content: Mapping[str, Any]) -> str:
     ).hexdigest()
 
 
-def as_json(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a reader of a plan sees.
-
-    Numbers and flags of NumPy, which users pass, become those of Python.
-    """
-    read: dict[str, Any] = json.loads(json.dumps(content, default=_of_numpy))
-    return read
-
-
-def _of_numpy(value: object) -> object:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} in a plan")
-
-
-def libraries(asked: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions of what decides about the bytes of results, with packages that make something else of texts."""
+def libraries(work: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions of packages that decide about the bytes of results."""
     return {
-        name: one for name in (*LIBRARIES, *_packages(asked)) if (one := _version(name)) is not None
+        name: one for name in (*LIBRARIES, *_packages(work)) if (one := _version(name)) is not None
     }
 
 
-def _packages(described: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the packages that a fingerprinter needs, or the one that is in what a plan is asked for."""
-    for name in ("extractor", "tokenizer"):
-        yield from OF_TEXTS.get(str(described.get(name)), ())
-    for name in ("job", "hasher", "fingerprinter", "parameters"):
-        if isinstance(described.get(name), Mapping):
-            yield from _packages(described[name])
+def _packages(described: Any) -> Iterator[str]:
+    """Yield the packages that read texts for the fingerprinters that are described."""
+    if isinstance(described, Mapping):
+        for name in ("extractor", "tokenizer"):
+            yield from OF_TEXTS.get(str(described.get(name)), ())
+        described = described.values()
+    for value in described:
+        if isinstance(value, Mapping | list):
+            yield from _packages(value)
 
 
 def _version(name: str) -> str | None:

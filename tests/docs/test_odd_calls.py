@@ -11,6 +11,7 @@ import pytest
 
 import fpstore
 from fpstore import InputError, lsh
+from fpstore.tasks import BuildSpec, DedupSpec, LshSpec, Plan
 
 TOOL = Path(__file__).parents[2] / "tools" / "oddcalls"
 TEXTS = [
@@ -66,17 +67,15 @@ def test_a_path_that_the_system_refuses_is_named(here, name):
     with pytest.raises(fpstore.StorageError):
         fpstore.decontaminate("r.jsonl", "b.jsonl", name, text="text")
     with pytest.raises(fpstore.StorageError):
-        fpstore.tasks.plan_dedup("plan", "r.jsonl", name, text="text")
+        Plan.of(DedupSpec("r.jsonl", name, text="text"), "plan")
 
 
 def test_arrays_in_place_of_choices_and_numbers_are_refused(here):
     odd = np.array([1, 2])
     with pytest.raises(InputError, match="method"):
-        fpstore.tasks.plan_build("plan", "r.jsonl", "out", text="text", method=odd)
+        Plan.of(BuildSpec("r.jsonl", "out", text="text", method=odd), "plan")
     with pytest.raises(InputError, match="documents"):
-        fpstore.tasks.plan_lsh(
-            "plan", "r.jsonl", "out", text="text", threshold=0.8, documents=np.array(3.5)
-        )
+        LshSpec("r.jsonl", "out", text="text", threshold=0.8, documents=np.array(3.5))
     with pytest.raises(InputError, match="iterable of texts"):
         lsh.build("i.lsh", np.array(3), hasher=fpstore.MinHash(), threshold=0.8)
     with pytest.raises(InputError, match="columns must be a list of names"):

@@ -9,12 +9,12 @@ import lzma
 import pytest
 import zstandard
 from commandline import run
+from planned import plan_dedup
 
 import fpstore
 from fpstore.errors import InputError
 from fpstore.hashing import SimHash, TextReader
 from fpstore.io import open_reader
-from fpstore.tasks import plan_dedup
 from fpstore.tasks.inputs import found_inputs
 
 TEXTS = [

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from commandline import failure, fine, run
+from planned import plan_build, plan_dedup, plan_lsh, plan_probe
 
 import fpstore
 from fpstore import ImageHash, SimHash
@@ -28,7 +29,6 @@ from fpstore.hashing import (
 from fpstore.hashing.corpora import open_source
 from fpstore.hashing.html import EXTRACTORS, main_texts, page_texts, whole_text
 from fpstore.io.source import Projection
-from fpstore.tasks import plan_build, plan_dedup, plan_lsh, plan_probe
 
 SENTENCES = "".join(
     f"The {number} foxes jump over the lazy dogs of the village near the river. "

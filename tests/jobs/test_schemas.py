@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import run
+from planned import plan_dedup
 
 import fpstore
 from fpstore.errors import InputError
 from fpstore.hashing import SimHash, TextReader
 from fpstore.io import open_reader
-from fpstore.tasks import plan_dedup
 
 A, B = (
     "the quick brown fox jumps over the lazy dog and runs away",

@@ -13,10 +13,8 @@ from commandline import run
 
 import fpstore
 from fpstore import InputError, MinHash
-from fpstore.base.width import Width
 from fpstore.hashing.corpora import open_corpus
-from fpstore.io.source import Projection
-from fpstore.jobs.dedup_job import MOST_UNRELATED, Likeness, dedup_job
+from fpstore.jobs.dedup_job import MOST_UNRELATED, DedupSpec
 
 VERIFIED, UNVERIFIED = (
     "are read again and compared exactly",
@@ -50,11 +48,9 @@ def with_copies(texts):
 
 
 def planned(threshold, maker=None, **given):
-    corpus = open_corpus(pa.table({"t": ["a b c d"] * 2000}), False)
-    likeness = Likeness(threshold=threshold, **given)
-    return dedup_job(
-        Projection(width=Width(64)), "t", None, likeness, "keep", maker, False
-    ).planned(corpus)
+    table = pa.table({"t": ["a b c d"] * 2000})
+    spec = DedupSpec(table, text="t", threshold=threshold, fingerprinter=maker, **given)
+    return spec.job().planned(open_corpus(table, False))
 
 
 def test_unrelated_texts_with_a_common_line_stay(strangers):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine
+from planned import plan_dedup
 from tasking import corpus_in, files_in, finished, listed, rows_of, write
 
 import fpstore
@@ -24,7 +25,6 @@ from fpstore.hashing.corpora import open_source
 from fpstore.io.source import Projection
 from fpstore.jobs.bands import MIXER, row_hashes
 from fpstore.jobs.dedup_job import rows_told
-from fpstore.tasks import plan_dedup
 from fpstore.tasks.links import links_of_keys, repeats_of
 from fpstore.tasks.pieces import PieceWriter
 from fpstore.tasks.places import DiskPlace
@@ -159,7 +159,7 @@ def test_equal_rows_of_a_part_are_sent_once(tmp_path, search, slice_rows, star_r
     assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
     assert (tmp_path / "many.csv").read_bytes() == wanted
     folder = PlanFolder.opened(DiskPlace(tmp_path / "plan"))
-    bits = folder.asked["cut"][0]
+    bits = folder.work["cut"][0]
     assert any(bits) == (slice_rows is not None and search != "one slice")
     for part in folder.results("hash"):
         fingerprints = part.read("fingerprints")
@@ -530,7 +530,7 @@ def test_both_ways_tell_the_rows_of_files_of_many_and_few_short_texts_alike(tmp_
         write(tmp_path / "corpus" / f"{name}.jsonl", rows)
     plan = plan_dedup(tmp_path / "plan", tmp_path / "corpus", tmp_path / "many", text="text")
     largest = open_source([tmp_path / "corpus"])
-    assert rows_told(largest, Projection(text="text")) == plan._folder.asked["rows"] < 200
+    assert rows_told(largest, Projection(text="text")) == plan._work.rows < 200
 
 
 def test_names_with_line_breaks_and_folders_that_killed_tasks_have_left(tmp_path):

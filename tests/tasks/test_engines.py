@@ -9,11 +9,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from planned import plan_build, plan_dedup, plan_lsh
 from tasking import corpus_in, files_in
 
 import fpstore
 import fpstore.spark
-from fpstore.tasks import dedup, engines, open_plan, plan_build, plan_dedup, plan_lsh
+from fpstore.tasks import DedupSpec, Plan, dedup, engines, open_plan
 from fpstore.tasks.plan import digest_of
 
 
@@ -106,7 +107,7 @@ def test_an_error_of_a_task_is_returned_with_its_class(tmp_path, plan):
 
 def test_memory_of_numpy_that_runs_out_is_tried_again(tmp_path, plan, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(dedup.DedupWork, "_hash", lambda *_: np.empty(1 << 60, np.uint8))
+        patch.setitem(dedup.DedupWork.tasks, "hash", lambda *_: np.empty(1 << 60, np.uint8))
         (found,) = outcomes(plan, [0])
     assert (found.task, found.error) == (0, "MemoryLimitError")
     assert re.fullmatch(
@@ -125,7 +126,7 @@ def test_memory_of_numpy_that_runs_out_is_tried_again(tmp_path, plan, monkeypatc
 
 
 def other_plan(content):
-    content["asked"]["groups_bits"] += 1
+    content["work"]["groups_bits"] += 1
 
 
 def other_version(content):
@@ -208,19 +209,13 @@ def test_packages_that_make_something_of_texts_are_the_same_in_workers(
 def test_a_job_that_ended_early_goes_on(tmp_path):
     source, output = corpus_in(tmp_path / "corpus", count=60), tmp_path / "clean"
 
-    def planned(path):
-        return plan_dedup(path, source, output, text="text", part_bytes=4000)
-
-    def ending(plan):
-        plan.run(0)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        engines.run_job(planned, output, None, ending)
+    spec = DedupSpec(source, output, text="text")
+    Plan.of(spec, part_bytes=4000).run(0)
     assert open_plan(tmp_path / "clean.plan").status()[0].done == 1
-    seen = []
-    found = engines.run_job(planned, output, None, lambda plan: seen.append(plan.run_all(1)))
-    assert (found["documents"], len(seen)) == (60, 1)
+    again = Plan.of(spec, part_bytes=4000)
+    assert again.status()[0].done == 1
+    again.run_all(1)
+    assert again.finish(remove=True)["documents"] == 60
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clean", "corpus"]
 
 
@@ -244,6 +239,6 @@ def test_a_package_that_workers_of_spark_lack_is_named(plan, package):
         fpstore.MissingExtraError,
         match=f"Python without {package}: .*set PYSPARK_PYTHON, or spark.pyspark.python",
     ):
-        fpstore.spark.run(session_that_raises(error), plan)
+        fpstore.spark.run(plan, session_that_raises(error))
     with pytest.raises(RuntimeError, match="No module named 'other'"):
-        fpstore.spark.run(session_that_raises("No module named 'other'"), plan)
+        fpstore.spark.run(plan, session_that_raises("No module named 'other'"))

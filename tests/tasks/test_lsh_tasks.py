@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from commandline import run
+from planned import plan_lsh
 from speeds import crossed
 from tasking import corpus_in, finished, rows_of, write
 
@@ -18,7 +19,7 @@ from fpstore.errors import InputError, StoreExistsError, StoreNotFoundError
 from fpstore.hashing import BitSample, SimMinHash, TextReader
 from fpstore.lsh import given
 from fpstore.tasks import lsh as work
-from fpstore.tasks import lsh_planning, open_plan, plan_lsh
+from fpstore.tasks import open_plan
 
 ASKED = {"text": "text", "threshold": 0.5}
 
@@ -380,7 +381,7 @@ def test_what_is_refused(tmp_path, monkeypatch):
         InputError, match=r"i/plan: is in the output: name a place outside for the plan"
     ):
         plan_lsh(tmp_path / "i" / "plan", source, tmp_path / "i", **ASKED)
-    monkeypatch.setattr(lsh_planning, "MOST_DOCUMENTS", 239)
+    monkeypatch.setattr(work, "MOST_DOCUMENTS", 239)
     with pytest.raises(
         InputError, match="the inputs have 240 rows, and an index has at most 239 documents"
     ):

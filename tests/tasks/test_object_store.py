@@ -17,12 +17,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 from commandline import failure, fine
-from planned import ASKED, corpus_at, done_at
+from planned import ASKED, corpus_at, done_at, plan_dedup
 from pyarrow import fs
 from speeds import slow
 
 import fpstore
-from fpstore.tasks import open_plan, plan_dedup
+from fpstore.tasks import open_plan
 from fpstore.tasks.places import place_of
 
 SERVER = "moto.server"

@@ -6,6 +6,7 @@ The rows are those of one process, however stores are sharded and tables are cut
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from planned import plan_join, plan_pairs, plan_probe
 from speeds import crossed
 from tasking import finished
 
@@ -15,7 +16,6 @@ from fpstore.design.joins import designs, everything
 from fpstore.errors import InputError
 from fpstore.io.check import check_fingerprints
 from fpstore.jobs.joining import UNBOUNDED, pairs_within
-from fpstore.tasks import plan_join, plan_pairs, plan_probe
 from fpstore.tasks.shuffle import slices_by, table_keys
 from fpstore.tasks.slicing import Slicing, slicing_of
 
@@ -220,7 +220,7 @@ def test_a_file_that_is_gone_or_cut_is_not_complete(tmp_path, what, damage):
         )
         more = {"part_bytes": 1} if what == "probe" else {"slice_rows": 20}
         plan = {"pairs": plan_pairs, "join": plan_join, "probe": plan_probe}[what](
-            *places, format="csv", **more
+            *places, output_format="csv", **more
         )
         for index in range(len(plan)):
             plan.run(index)

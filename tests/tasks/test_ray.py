@@ -12,6 +12,7 @@ from tasking import corpus_in, files_in, with_a_changed_input
 
 import fpstore
 import fpstore.ray
+from fpstore.tasks import DedupSpec, Plan
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of Ray
@@ -45,9 +46,9 @@ def test_equals_one_process_when_workers_end_or_are_refused(tmp_path, faults):
     )
     fpstore.dedup(source, tmp_path / "one", text="text", **asked)
     chaos.ask(faults, "exit before", "exit after", "refuse before")
-    summary = fpstore.ray.dedup(
-        source, tmp_path / "many", text="text", part_bytes=4000, memory="64MiB", **asked
-    )
+    plan = Plan.of(DedupSpec(source, tmp_path / "many", text="text", **asked), part_bytes=4000)
+    fpstore.ray.run(plan, memory="64MiB")
+    summary = plan.finish(remove=True)
     assert summary["documents"] == 120
     assert chaos.left(faults) == []
     assert files_in(tmp_path / "many") == files_in(tmp_path / "one")

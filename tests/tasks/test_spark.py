@@ -14,11 +14,11 @@ from pathlib import Path
 import chaos
 import pytest
 from children import fill
+from planned import plan_build, plan_dedup, plan_lsh, plan_pairs, plan_probe
 from tasking import corpus_in, files_in, finished, listed, with_a_changed_input
 
 import fpstore
 import fpstore.spark
-from fpstore.tasks import plan_build, plan_dedup, plan_pairs, plan_probe
 
 pyspark = pytest.importorskip("pyspark")
 pytestmark = [
@@ -39,6 +39,16 @@ SETTINGS = {
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
 }
+PLANNED = (
+    "plan = fpstore.tasks.Plan.of(fpstore.tasks.DedupSpec('corpus', 'many', text='text'), "
+    "'many.plan')"
+)
+
+
+def ended(spark, plan, **how):
+    """Run a plan on Spark to its end, and return what was found."""
+    fpstore.spark.run(plan, spark, **how)
+    return plan.finish(remove=True)
 
 
 def environment(folder):
@@ -104,9 +114,10 @@ def test_equals_one_process(tmp_path, cluster, search):
     many, removed, small = (
         tmp_path / "many",
         tmp_path / "many.csv",
-        {"part_bytes": 4000, "slice_rows": 500, "memory": "64MiB"},
+        {"part_bytes": 4000, "slice_rows": 500},
     )
-    summary = fpstore.spark.dedup(spark, source, many, removed=removed, **asked, **small)
+    plan = plan_dedup(None, source, many, removed=removed, **asked, **small)
+    summary = ended(spark, plan, memory="64MiB")
     assert (summary["documents"], summary["removed"]) == (120, len(found.removed))
     assert files_in(many) == files_in(tmp_path / "one")
     assert removed.read_bytes() == listed(found.removed, tmp_path / "one.csv")
@@ -123,7 +134,7 @@ def test_workers_that_end_or_are_refused_change_nothing(tmp_path, cluster, wante
     spark, faults = cluster
     source, asked, files = wanted
     chaos.ask(faults, "exit before", "exit after", "fail before", "refuse before", "kill before")
-    fpstore.spark.dedup(spark, source, tmp_path / "many", **asked)
+    ended(spark, plan_dedup(None, source, tmp_path / "many", **asked))
     assert chaos.left(faults) == []
     assert files_in(tmp_path / "many") == files
     names = [name for *_, name in chaos.ran(faults)]
@@ -139,7 +150,7 @@ def test_stores_of_shards(tmp_path, cluster):
     plan = plan_build(tmp_path / "plan", tmp_path / "corpus", tmp_path / "one", **asked)
     finished(plan)
     plan.remove()
-    told = fpstore.spark.build(spark, tmp_path / "corpus", tmp_path / "many", **asked)
+    told = ended(spark, plan_build(None, tmp_path / "corpus", tmp_path / "many", **asked))
     assert told["shards"] > 1
     assert set(files_in(tmp_path / "many")) == set(files_in(tmp_path / "one"))
     finished(
@@ -152,15 +163,13 @@ def test_stores_of_shards(tmp_path, cluster):
         )
     )
     finished(plan_pairs(tmp_path / "2", tmp_path / "one", tmp_path / "pairs-one"))
-    fpstore.spark.probe(
-        spark, tmp_path / "many", tmp_path / "corpus", tmp_path / "found-many", text="text"
-    )
-    fpstore.spark.pairs(spark, tmp_path / "many", tmp_path / "pairs-many")
+    places = tmp_path / "many", tmp_path / "corpus", tmp_path / "found-many"
+    ended(spark, plan_probe(None, *places, text="text"))
+    ended(spark, plan_pairs(None, tmp_path / "many", tmp_path / "pairs-many"))
     for name in ("found", "pairs"):
         assert files_in(tmp_path / f"{name}-many") == files_in(tmp_path / f"{name}-one") != {}
-    told = fpstore.spark.lsh(
-        spark, tmp_path / "corpus", tmp_path / "i.lsh", text="text", threshold=0.5
-    )
+    places = tmp_path / "corpus", tmp_path / "i.lsh"
+    told = ended(spark, plan_lsh(None, *places, text="text", threshold=0.5))
     with fpstore.open(tmp_path / "i.lsh") as index:
         assert len(index) == told["documents"] > 100
 
@@ -176,7 +185,7 @@ def test_two_drivers_run_a_plan_at_once(tmp_path, cluster, wanted):
     chaos.ask(faults, "straggle before")
     plan = plan_dedup(tmp_path / "plan", source, tmp_path / "many", **asked)
     with ThreadPoolExecutor(2) as pool:
-        for job in [pool.submit(fpstore.spark.run, spark, plan.path) for _ in range(2)]:
+        for job in [pool.submit(fpstore.spark.run, plan.path, spark) for _ in range(2)]:
             job.result()
     plan.finish()
     assert chaos.left(faults) == []
@@ -192,7 +201,7 @@ def test_a_job_goes_on_where_it_ended(tmp_path, cluster, wanted):
     plan = plan_dedup(tmp_path / "many.plan", source, tmp_path / "many", **asked)
     plan.run(1)
     chaos.ask(faults)
-    fpstore.spark.dedup(spark, source, tmp_path / "many", **asked)
+    ended(spark, plan_dedup(None, source, tmp_path / "many", **asked))
     assert "results/hash-00001.pieces" not in [name for *_, name in chaos.ran(faults)]
     assert files_in(tmp_path / "many") == files
 
@@ -202,7 +211,7 @@ def test_an_error_of_a_task_is_what_one_process_raises(tmp_path, cluster):
     chaos.ask(faults)
     plan, message = with_a_changed_input(tmp_path)
     with pytest.raises(fpstore.InputError, match=f"^{re.escape(message)}$"):
-        fpstore.spark.run(spark, tmp_path / "plan")
+        fpstore.spark.run(tmp_path / "plan", spark)
     assert [one.done for one in plan.status()] == [2, 0, 0, 0, 0, 0]
     assert plan.status()[0].left == (1,)
 
@@ -213,29 +222,25 @@ def test_a_full_disk_is_one_line_and_the_job_goes_on(tmp_path, cluster, wanted, 
     source, asked, files = wanted
     disk = mounted_disk(8 << 20)
     chaos.ask(faults)
-    plan_dedup(disk / "plan", source, tmp_path / "many", **asked)
+    plan = plan_dedup(disk / "plan", source, tmp_path / "many", **asked)
     fill(disk, 2)
     with pytest.raises(fpstore.StorageError, match=r"/plan/.*No space left on device"):
-        fpstore.spark.dedup(spark, source, tmp_path / "many", plan=disk / "plan", **asked)
+        fpstore.spark.run(plan, spark)
     (disk / "filler").unlink()
-    fpstore.spark.dedup(spark, source, tmp_path / "many", plan=disk / "plan", **asked)
+    ended(spark, plan_dedup(disk / "plan", source, tmp_path / "many", **asked))
     assert files_in(tmp_path / "many") == files
     assert list(disk.iterdir()) == []
 
 
 def test_refused(tmp_path, cluster):
     spark, _ = cluster
-    source = corpus_in(tmp_path / "corpus", count=10)
     for session in (spark.sparkContext, "local[2]", None):
         with pytest.raises(fpstore.InputError, match="spark must be a SparkSession, got"):
-            fpstore.spark.run(session, tmp_path / "plan")
-        with pytest.raises(fpstore.InputError, match="spark must be a SparkSession, got"):
-            fpstore.spark.dedup(session, source, tmp_path / "many", text="text")
+            fpstore.spark.run(tmp_path / "plan", session)
     with pytest.raises(fpstore.StoreNotFoundError, match=r"has no plan\.json"):
-        fpstore.spark.run(spark, tmp_path / "plan")
+        fpstore.spark.run(tmp_path / "plan", spark)
     with pytest.raises(fpstore.InputError, match="memory must be at least 64MiB"):
-        fpstore.spark.dedup(spark, source, tmp_path / "many", text="text", memory="1MiB")
-    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
+        fpstore.spark.run(tmp_path / "plan", spark, memory="1MiB")
 
 
 @pytest.mark.skipif(
@@ -251,7 +256,8 @@ def test_spark_connect(tmp_path):
         f"builder = SparkSession.builder.remote('local[2]').config(map={SETTINGS})\nspark = "
         "builder.getOrCreate()\n"
         "print(type(spark).__module__, hasattr(spark, '_jsc'))\n"
-        "try: fpstore.spark.dedup(spark, 'corpus', 'many', text='text')\nfinally: spark.stop()\n"
+        f"{PLANNED}\ntry: fpstore.spark.run(plan, spark); plan.finish(remove=True)\n"
+        "finally: spark.stop()\n"
     )
     variables = {**os.environ, **environment(tmp_path)}
     done = subprocess.run(
@@ -297,7 +303,7 @@ def test_workers_without_fpstore_are_explained(tmp_path):
     code = (
         "import fpstore, fpstore.spark\nfrom pyspark.sql import SparkSession\n"
         f"spark = SparkSession.builder.master('local[1]').config(map={SETTINGS}).getOrCreate()\n"
-        "try: fpstore.spark.dedup(spark, 'corpus', 'many', text='text')\n"
+        f"{PLANNED}\ntry: fpstore.spark.run(plan, spark)\n"
         "except fpstore.MissingExtraError as error: print(error)\nfinally: spark.stop()\n"
     )
     done = subprocess.run(

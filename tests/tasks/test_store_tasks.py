@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine
+from planned import plan_build, plan_dedup, plan_pairs, plan_probe
 from speeds import ALL_WIDTHS, full
 from tasking import corpus_in, finished, rows_of, write
 
 import fpstore
 from fpstore.errors import CorruptStoreError, FpstoreError, InputError, StoreExistsError
 from fpstore.hashing import TextReader
-from fpstore.tasks import open_plan, plan_build, plan_dedup, plan_pairs, plan_probe
+from fpstore.tasks import open_plan
 from fpstore.tasks.inputs import InputSpec, parts_of
 
 
@@ -200,7 +201,7 @@ def test_texts_are_asked_with_their_ids(tmp_path):
         tmp_path / "found",
         text="text",
         id="key",
-        format="jsonl",
+        output_format="jsonl",
     )
     finished(plan)
     found = (tmp_path / "found" / "matches-00000.jsonl").read_text().splitlines()

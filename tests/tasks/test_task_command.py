@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from commandline import failure, fine, run
+from planned import plan_dedup
 from tasking import corpus_in, finished
 
 import fpstore
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
-from fpstore.tasks import Plan, StageStatus, open_plan, plan_dedup
+from fpstore.tasks import Plan, StageStatus, open_plan
 from fpstore.tasks.places import DiskPlace
 from fpstore.tasks.plan import PlanFolder, digest_of
 
@@ -100,7 +101,7 @@ def test_a_rate_is_that_of_the_last_hundred(tmp_path):
         os.utime(folder / f"hash-{index:05d}.pieces", (seconds, seconds))
     plan = Plan.__new__(Plan)
     plan._folder = PlanFolder(
-        DiskPlace(tmp_path), {"kind": "dedup", "asked": {}, "stages": [["hash", 200]]}
+        DiskPlace(tmp_path), {"kind": "dedup", "work": {}, "stages": [["hash", 200]]}
     )
     assert plan.status() == [
         StageStatus("hash", 0, 200, 150, tuple(range(150, 200)), 1_000_100_200, 0.5, 0)

@@ -13,11 +13,11 @@ from multiprocessing import active_children
 
 import pytest
 from faultline import states
-from planned import corpus_at, done_at, planned, run_all, written
+from planned import corpus_at, done_at, plan_pairs, planned, run_all, written
 from speeds import crossed, slow
 
 import fpstore
-from fpstore.tasks import dedup, open_plan, pairs, plan_pairs
+from fpstore.tasks import dedup, open_plan, pairs
 
 SMALL = {"slice_rows": 10}
 SETUP = """
@@ -170,13 +170,13 @@ def test_an_error_of_a_worker_comes_whole(begun):
 
 def fail_late(patch, work, stage, error):
     """Let the tasks of a stage fail when all of their work is done, and nothing of it is published."""
-    done = getattr(work, f"_{stage}")
+    done = work.tasks[stage]
 
     def late(*args):
         done(*args)
         raise error
 
-    patch.setattr(work, f"_{stage}", late)
+    patch.setitem(work.tasks, stage, late)
 
 
 @pytest.mark.sampled(1)
@@ -340,7 +340,7 @@ def test_damaged_and_interrupted_tasks_of_pairs(tmp_path, monkeypatch, damage, s
         tmp_path / "s.fps",
         tmp_path / "out",
         radius=2,
-        format="csv",
+        output_format="csv",
         slice_rows=100,
     )
     with monkeypatch.context() as patch:

@@ -11,11 +11,21 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from planned import ASKED, corpus_at, done_at, planned, run_all, written
+from planned import (
+    ASKED,
+    corpus_at,
+    done_at,
+    plan_build,
+    plan_dedup,
+    plan_lsh,
+    planned,
+    run_all,
+    written,
+)
 from speeds import slow
 
 import fpstore
-from fpstore.tasks import open_plan, plan_build, plan_dedup, plan_lsh
+from fpstore.tasks import open_plan
 from fpstore.tasks.inputs import digest_of_file
 from fpstore.tasks.places import DiskPlace
 from fpstore.tasks.plan import digest_of
@@ -166,7 +176,7 @@ def test_names_of_folders(root, name):
     assert found.pop("out put/sub/part-0.csv") == expected["out/part-0.csv"]
     assert found == {"out put/sub/part-1.csv": expected["out/part-1.csv"]}
     assert (
-        json.loads((folder / "plan" / "plan.json").read_text())["asked"]["inputs"][0][1]
+        json.loads((folder / "plan" / "plan.json").read_text())["work"]["inputs"][0][1]
         == "sub/part-0.csv"
     )
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import run
+from planned import plan_build, plan_probe
 
 import fpstore
-from fpstore.tasks import plan_build, plan_probe
 
 
 @pytest.mark.full
@@ -29,7 +29,7 @@ def test_plans_take_the_column_of_fingerprints(tmp_path, ids):
         tmp_path / "a.parquet",
         tmp_path / "found",
         radius=0,
-        format="csv",
+        output_format="csv",
     )
     plan.run_all()
     assert plan.finish()["matched"] == 2

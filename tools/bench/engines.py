@@ -17,7 +17,7 @@ from bench import data
 from bench.harness import Bench, Result, ratio
 from bench.tasked import corpus_in
 from fpstore.io.packages import is_installed
-from fpstore.tasks import Plan, plan_build, plan_dedup
+from fpstore.tasks import BuildSpec, DedupSpec, Plan
 
 CORES = 2
 TASKS = {5_000_000: 8, 50_000_000: 2}  # of so many fingerprints each
@@ -52,9 +52,8 @@ def spark(bench: Bench) -> Result:
             sources = list(_keys(bench, rows, count))
 
             def build(folder: Path, sources: list[Path] = sources, rows: int = rows) -> Plan:
-                return plan_build(
-                    folder / "plan", sources, folder / "store", shard_rows=rows, part_bytes=1 << 40
-                )
+                spec = BuildSpec(sources, folder / "store", shard_rows=rows)
+                return Plan.of(spec, folder / "plan", part_bytes=1 << 40)
 
             out[f"builds of {rows:,}"] = {"tasks": count, **_compared(bench, session, build)}
             for path in sources:
@@ -62,7 +61,7 @@ def spark(bench: Bench) -> Result:
         out["dedup"] = _compared(
             bench,
             session,
-            lambda folder: plan_dedup(folder / "plan", corpus, folder / "out", text="text"),
+            lambda folder: Plan.of(DedupSpec(corpus, folder / "out", text="text"), folder / "plan"),
         )
     for way in ("processes", "spark"):
         rate = ratio(size / 1e6, out["dedup"][f"processor seconds by {way}"], 1)
@@ -90,7 +89,7 @@ def _compared(bench: Bench, session: Any, make: Callable[[Path], Plan]) -> Resul
 
     ways: dict[str, Callable[[Plan], None]] = {
         "processes": lambda plan: plan.run_all(CORES, memory=CORES << 30),
-        "spark": lambda plan: fpstore.spark.run(session, plan, memory=1 << 30),
+        "spark": lambda plan: fpstore.spark.run(plan, session, memory=1 << 30),
     }
     times: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
     for _ in range(1 if bench.smoke else 3):

@@ -22,7 +22,7 @@ import fpstore
 from bench import data
 from bench.cleaning import MOST_BYTES, SMOKE_BYTES, texts_here
 from bench.harness import Bench, Result, folder_bytes, ratio, run_child
-from fpstore.tasks import Plan, plan_build, plan_dedup, plan_probe
+from fpstore.tasks import BuildSpec, DedupSpec, Plan, ProbeSpec
 from fpstore.tasks.inputs import MOST_PARTS
 from fpstore.tasks.shuffle import MOST_SLICES
 
@@ -114,14 +114,8 @@ def dedup_once(task: Result) -> Result:
         fpstore.dedup(task["corpus"], out, text="text", search=task["search"], threads=1)
     else:
         slice_rows = task["slice_rows"] if task["way"] == SLICED else None
-        plan = plan_dedup(
-            plan_folder,
-            task["corpus"],
-            out,
-            text="text",
-            search=task["search"],
-            slice_rows=slice_rows,
-        )
+        spec = DedupSpec(task["corpus"], out, text="text", search=task["search"])
+        plan = Plan.of(spec, plan_folder, slice_rows=slice_rows)
         if task["way"] != "two processes":
             stages = _by_stage(plan, plan_folder)
         else:
@@ -176,14 +170,8 @@ def build_once(task: Result) -> Result:
         lambda: fpstore.build(folder / "one.fps", np.load(folder / "keys.npy"), threads=1).close(),
     )
     for by in ("rows", "prefix"):
-        plan = plan_build(
-            folder / f"plan-{by}",
-            folder / "keys.npy",
-            folder / by,
-            by=by,
-            shard_rows=count,
-            part_bytes=1 << 40,
-        )
+        spec = BuildSpec(folder / "keys.npy", folder / by, by=by, shard_rows=count)
+        plan = Plan.of(spec, folder / f"plan-{by}", part_bytes=1 << 40)
         timed(
             f"tasks, by {by}",
             lambda plan=plan: [[plan.run(index) for index in range(len(plan))], plan.finish()],
@@ -193,7 +181,7 @@ def build_once(task: Result) -> Result:
     np.save(folder / "queries.npy", queries)
     with fpstore.open(folder / "rows") as store:
         timed("probe", lambda: store.probe_many(queries, threads=1).to_arrow())
-    plan = plan_probe(folder / "plan", folder / "rows", folder / "queries.npy", folder / "found")
+    plan = Plan.of(ProbeSpec(folder / "rows", folder / "queries.npy", folder / "found"))
     timed(
         "tasks of probes", lambda: [[plan.run(index) for index in range(len(plan))], plan.finish()]
     )

@@ -62,6 +62,19 @@ CONSTRUCTORS = {
     "Unary": {"dimension": "8", "low": "0", "high": "9"},
     "VectorReader": {"paths": "'v.npy'", "fingerprinter": "fpstore.HyperplaneHash(dimension=8)"},
 }
+SPECS = {  # of plans, which are made of them
+    "BuildSpec": {"source": "'r.jsonl'", "output": "'out'", "text": "'text'"},
+    "DedupSpec": {"source": "'r.jsonl'", "output": "'out'", "text": "'text'"},
+    "LshSpec": {
+        "source": "'r.jsonl'",
+        "output": "'out'",
+        "text": "'text'",
+        "threshold": "0.8",
+        "documents": "9",
+    },
+    "PairsSpec": {"store": "'s.fps'", "output": "'out'", "other": "'t.fps'"},
+    "ProbeSpec": {"store": "'s.fps'", "source": "'q.tsv'", "output": "'out'"},
+}
 # Expressions for objects that functions make.
 MADE = {
     "Calibration": "fpstore.calibration.calibrate('r.jsonl', text='text')",
@@ -142,6 +155,7 @@ RIGHT = {  # by the name of the parameter; the call that differs is below
     "rows": "[{'title': 'a b', 'text': 'c d'}]",
     "similarity": "0.9",
     "source": "'r.jsonl'",
+    "spec": "fpstore.tasks.BuildSpec('r.jsonl', 'out', text='text')",
     "store": "'s.fps'",
     "text": "'text'",
     "texts": "TEXTS",
@@ -179,11 +193,6 @@ BASES: dict[str, dict[str, str]] = {
     "open": {"path": "'s.fps'"},
     "open_plan": {"path": "'p'"},
     "open_writer": {"columns": "['fingerprint', 'id']"},
-    "plan_build": {"text": "'text'"},
-    "plan_dedup": {"text": "'text'"},
-    "plan_join": {"other": "'t.fps'"},
-    "plan_lsh": {"threshold": "0.8", "documents": "9"},
-    "plan_probe": {"queries": "'q.tsv'"},
     "remove_plan": {"path": "'p'"},
     "calibrate": {"source": "'r.jsonl'", "text": "'text'"},
     "repair": {"path": "'s.fps'"},
@@ -228,6 +237,9 @@ def _found() -> Iterator[Target]:
 
 
 def _of_class(module: str, name: str, kind: type) -> Iterator[Target]:
+    if name in SPECS:
+        yield Target(name, f"planning(fpstore.tasks.{name})", SPECS[name], list(_parameters(kind)))
+        return
     made = MADE.get(name)
     if made is None:
         given = CONSTRUCTORS[name]

@@ -23,6 +23,12 @@ import fpstore.io
 import fpstore.lsh
 import fpstore.tasks
 
+
+def planning(kind: Any) -> Any:
+    """Return a function of the fields of a spec, which plans it."""
+    return lambda **fields: fpstore.tasks.Plan.of(kind(**fields), "plan")
+
+
 TEXTS = [
     "it was the best of times it was the worst of times it was the age of wisdom",
     "call me ishmael some years ago never mind how long precisely having little money",
@@ -37,6 +43,7 @@ NAMES: dict[str, Any] = {
     "collections": collections,
     "decimal": decimal,
     "TEXTS": TEXTS,
+    "planning": planning,
     "VECTORS": VECTORS,
     "CODES": np.arange(16, dtype=np.uint8).reshape(2, 8),
     "SKETCHES": np.arange(1, 17, dtype=np.uint64).reshape(2, 8),
@@ -66,5 +73,6 @@ def make_world(folder: Path) -> None:
     from PIL import Image
 
     Image.fromarray((np.indices((32, 32)).sum(0) * 4).astype(np.uint8)).save("p.png")
-    fpstore.tasks.plan_build("p", "r.jsonl", "planned", text="text")
+    spec = fpstore.tasks.BuildSpec("r.jsonl", "planned", text="text")
+    fpstore.tasks.Plan.of(spec, "p")
     Path("link").symlink_to("link")

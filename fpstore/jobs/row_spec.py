@@ -1,0 +1,163 @@
+"""The rows of a corpus: its columns, and what makes fingerprints of their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fpstore.base.arguments import check_flag
+from fpstore.base.width import Width, check_width
+from fpstore.errors import InputError, show
+from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.fields import is_weighted, maker_of_columns
+from fpstore.hashing.html import extractor_of, of_pages
+from fpstore.hashing.registry import text_fingerprinter
+from fpstore.io.digits import check_signed
+from fpstore.io.source import Projection
+
+PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
+# of a field of a spec: a plan does not write it, but what was made or read of it
+RESOLVED: Mapping[str, Any] = {"resolved": True}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a user asks for: numbers and flags of NumPy become those of Python."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.generic):  # whose arithmetic overflows, and which JSON lacks
+                object.__setattr__(self, name, value.item())
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsSpec(Spec):
+    """The columns of rows in files.
+
+    Parameters
+    ----------
+    text, fingerprint, id, decimal, signed, encoding, html, format : optional
+        As for :func:`fpstore.dedup`.
+    """
+
+    text: Any = field(default=None, metadata=RESOLVED)
+    fingerprint: str | None = None
+    id: str | None = None
+    decimal: bool = False
+    signed: bool = False
+    encoding: str | None = None
+    html: bool | str = False
+    format: str | None = None
+
+    def columns(
+        self, projection: Projection, fingerprinter: Fingerprinter[Any] | None
+    ) -> tuple[Projection, Fingerprinter[Any] | None]:
+        """Return the columns to read, and what makes fingerprints of their texts, if there are any.
+
+        Raises
+        ------
+        InputError
+            Columns of both kinds or of none are named, or the fingerprinter does not fit them.
+        """
+        columns = self.text
+        if fingerprinter is not None and not any(self.text is no for no in (None, False, True)):
+            fingerprinter, columns = maker_of_columns(fingerprinter, self.text)
+        projection = projection_of(projection, columns, self.fingerprint)
+        if fingerprinter is not None:
+            _check_items(fingerprinter, projection)
+            fingerprinter = of_pages(fingerprinter, self.html)
+            projection = replace(projection, width=Width(fingerprinter.width))
+        elif extractor_of(self.html) is not None:
+            raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
+        return projection, fingerprinter
+
+
+@dataclass(frozen=True, kw_only=True)
+class HashedRowsSpec(RowsSpec):
+    """The columns of rows in files, and the fingerprinter of their texts.
+
+    Parameters
+    ----------
+    method, width, fingerprinter : optional
+        As for :func:`fpstore.dedup`.
+    """
+
+    method: str | None = None
+    width: int | None = None
+    fingerprinter: Any = field(default=None, metadata=RESOLVED)
+
+    def hashed_columns(
+        self, projection: Projection, usual_method: str
+    ) -> tuple[Projection, Fingerprinter[Any] | None]:
+        """Return :meth:`columns` with the fingerprinter, which is by default of a usual method."""
+        maker = self.fingerprinter
+        if self.width is not None:
+            projection = replace(projection, width=check_width(self.width))
+        if maker is not None and self.method is not None:
+            raise InputError("a fingerprinter is a method: leave method out", got=self.method)
+        if maker is None and self.text is not None and self.text is not False:
+            method = usual_method if self.method is None else self.method
+            width = {} if self.width is None else {"width": self.width}
+            maker = text_fingerprinter(method, is_weighted(self.text), **width)
+        projection, maker = self.columns(projection, maker)
+        if maker is None and self.method is not None:
+            raise InputError("method (--method) is for texts, and the corpus has fingerprints")
+        if maker is not None and self.width not in (None, maker.width):
+            raise InputError(
+                f"fingerprinter: it makes {maker.width} bits, not width={self.width}: leave width "
+                "out",
+                expected=maker.width,
+                got=self.width,
+            )
+        return projection, maker
+
+
+def _check_items(maker: Any, projection: Projection) -> None:
+    """Raise InputError for what makes no fingerprints of such columns."""
+    if not isinstance(maker, Fingerprinter) or maker.items not in ("texts", "rows"):
+        raise InputError(
+            f"fingerprinter must be one of texts, such as MinHash(), got {type(maker).__name__}"
+        )
+    if projection.text is None:
+        raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
+    if isinstance(projection.text, tuple) != (maker.items == "rows"):
+        raise InputError(
+            "Fields is for columns of texts: name them, as in text={'title': 4, 'text': 1}",
+            got=projection.text,
+        )
+
+
+def projection_of(
+    how: Projection, text: str | tuple[str, ...] | bool | None, fingerprint: str | None
+) -> Projection:
+    """Return the columns to read.
+
+    Some of texts, True where files are texts, or one of fingerprints.
+    """
+    if (text in (None, False)) == (fingerprint is None):
+        raise InputError(
+            "name either the column of texts (text=, --text-field) or the column of fingerprints "
+            "(fingerprint=, "
+            "--fingerprint-field); text=True (--text) makes a document of each file"
+        )
+    if check_signed(how.signed, how.width) and fingerprint is None:
+        raise InputError("signed=True (--signed) is for a column of fingerprints")
+    if check_flag(how.decimal, "decimal") and fingerprint is None:
+        raise InputError("decimal=True (--decimal) is for a column of fingerprints")
+    columns = None if text is True or isinstance(text, tuple) else text or None
+    for what, name in {
+        "text": columns,
+        "fingerprint": fingerprint,
+        "id": how.id,
+        "score": how.score,
+    }.items():
+        if name is not None and not (isinstance(name, str) and name):
+            raise InputError(f"{what} must be the name of a column, got {show(name)}", got=name)
+    if text is True:
+        if how.id is not None or how.score is not None:
+            raise InputError("files that are texts have no columns: their ids are their paths")
+        return replace(how, text=PATHS_TEXT, id=PATHS_ID)
+    return replace(how, text=text or None, fingerprint=fingerprint)

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from fpstore import hashing as hashing
     from fpstore import io as io
     from fpstore import lsh as lsh
+    from fpstore import plans as plans
     from fpstore import ray as ray
     from fpstore import spark as spark
-    from fpstore import tasks as tasks
     from fpstore.care.reports import RepairReport, Report
     from fpstore.change.decisions import Deleted
     from fpstore.design.estimates import Plan
@@ -177,7 +177,7 @@ if not TYPE_CHECKING:  # a type checker knows all names
         from importlib import import_module
 
         # whose names users import
-        if name in ("calibration", "hashing", "io", "lsh", "ray", "spark", "tasks"):
+        if name in ("calibration", "hashing", "io", "lsh", "plans", "ray", "spark"):
             return import_module(f"fpstore.{name}")
         for module, names in _LATER.items():
             if name in names:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from fpstore.base.resources import parse_memory
 from fpstore.io.packages import import_package
-from fpstore.tasks import Plan, open_plan
-from fpstore.tasks.api import PathLike
-from fpstore.tasks.engines import Outcome, attempt, run_stages
+from fpstore.plans import Plan, open_plan
+from fpstore.plans.api import PathLike
+from fpstore.plans.engines import Outcome, attempt, run_stages
 
 
 def run(plan: Plan | PathLike, *, memory: int | str | None = None) -> None:

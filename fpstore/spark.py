@@ -22,9 +22,9 @@ from typing import Any
 from fpstore.base.resources import parse_memory
 from fpstore.errors import InputError, MissingExtraError, show
 from fpstore.io.arrow import import_pyarrow
-from fpstore.tasks import Plan, open_plan
-from fpstore.tasks.api import PathLike
-from fpstore.tasks.engines import Outcome, attempt, run_stages
+from fpstore.plans import Plan, open_plan
+from fpstore.plans.api import PathLike
+from fpstore.plans.engines import Outcome, attempt, run_stages
 
 # of an Outcome; the order is that of its fields
 COLUMNS = {"task": "bigint", "error": "string", "message": "string"}
@@ -68,7 +68,7 @@ def run(plan: Plan | PathLike, spark: Any, *, memory: int | str | None = None) -
     --------
     With a session of Spark::
 
-        from fpstore.tasks import DedupSpec, Plan
+        from fpstore.plans import DedupSpec, Plan
 
         spec = DedupSpec("s3://bucket/pages", "s3://bucket/clean", text="text", id="url")
         plan = Plan.of(spec)  # in s3://bucket/clean.plan

@@ -45,7 +45,7 @@ def left(folder):
 
 
 def install():
-    from fpstore.tasks import places
+    from fpstore.plans import places
 
     true = places.DiskPlace.writing
 

@@ -20,7 +20,7 @@ LAYERS = (
     ("lsh", "sharded"),
     ("api",),
     ("cleaning",),
-    ("tasks",),
+    ("plans",),
     ("ray", "spark"),
     ("__init__",),
     ("cli",),

@@ -3,7 +3,7 @@
 import random
 from functools import partial
 
-from fpstore.tasks import BuildSpec, DedupSpec, LshSpec, PairsSpec, Plan, ProbeSpec
+from fpstore.plans import BuildSpec, DedupSpec, LshSpec, PairsSpec, Plan, ProbeSpec
 
 ASKED = {"fingerprint": "hash", "id": "url", "part_bytes": 1}
 

@@ -13,7 +13,7 @@ MODULES = (
     "fpstore.lsh",
     "fpstore.io",
     "fpstore.hashing",
-    "fpstore.tasks",
+    "fpstore.plans",
     "fpstore.calibration",
 )
 

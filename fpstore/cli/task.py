@@ -17,8 +17,8 @@ from fpstore.cli.verb import Given, Verbs, fail, usage_errors, verb
 from fpstore.errors import counted
 
 if TYPE_CHECKING:
-    from fpstore.tasks import Plan, StageStatus
-    from fpstore.tasks.api import Spec
+    from fpstore.plans import Plan, StageStatus
+    from fpstore.plans.api import Spec
 
 PLAN = argument("plan", "PLAN")
 Kind = TypeVar("Kind", bound=Any)
@@ -83,7 +83,7 @@ def task() -> None:
 
 def _opened(given: Given) -> Plan:
     # with what processes need: fpstore dedup knows the options without it
-    from fpstore.tasks import open_plan
+    from fpstore.plans import open_plan
 
     return open_plan(given.plan)
 
@@ -254,7 +254,7 @@ def remove(given: Given) -> None:
 
     $ fpstore task remove shards.plan --force --json
     """
-    from fpstore.tasks import remove_plan
+    from fpstore.plans import remove_plan
 
     others = remove_plan(given.plan, force=given.force)
     if others:
@@ -324,6 +324,6 @@ def plan_or_run(given: Given, spec: Spec, **sizes: Any) -> None:
 
 def planned(spec: Spec, folder: str | None, **sizes: Any) -> Plan:
     """Return a new plan, or the one that is there."""
-    from fpstore.tasks import Plan
+    from fpstore.plans import Plan
 
     return Plan.of(spec, folder, **sizes)

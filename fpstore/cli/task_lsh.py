@@ -44,7 +44,7 @@ def lsh(given: Given) -> None:
     $ fpstore task lsh few.plan few.lsh corpus.parquet --text-field text --id-field id --threshold 0.8 --documents 1M --index-ids
     $ fpstore task lsh parts.plan parts.lsh corpus.parquet --format parquet --text-field text --threshold 0.8
     """
-    from fpstore.tasks import LshSpec
+    from fpstore.plans import LshSpec
 
     if given.text_field is None:
         fail("name the column of texts with --text-field")

@@ -87,7 +87,7 @@ def build(given: Given) -> None:
     $ fpstore task build small.plan small a.npy --design manku-10 --storage cold --prefer space --index-ids --width 64
     $ fpstore task build sites.plan sites pages.jsonl --text-field text --html --encoding utf-8 --id-type str --method minhash
     """
-    from fpstore.tasks import BuildSpec
+    from fpstore.plans import BuildSpec
 
     if given.text_field is None:
         given.refuse(
@@ -148,7 +148,7 @@ def probe(given: Given) -> None:
     $ fpstore task probe f.plan notes.fps corpus.parquet matches --text-field text
     $ fpstore task probe near.plan notes.fps corpus.parquet near --text-field text --id-field id --format csv --part-bytes 64MB
     """
-    from fpstore.tasks import ProbeSpec
+    from fpstore.plans import ProbeSpec
 
     if not given.inputs:
         fail("give QUERIES, and OUTPUT behind them")
@@ -166,7 +166,7 @@ def pairs(given: Given) -> None:
     $ fpstore task pairs pairs.plan crawl.fps all-pairs --radius 2
     $ fpstore task pairs p.plan crawl.fps other --slice-rows 1000000 --format tsv
     """
-    from fpstore.tasks import PairsSpec
+    from fpstore.plans import PairsSpec
 
     make_plan(given, spec_of(PairsSpec, given), slice_rows=given.slice_rows)
 
@@ -191,6 +191,6 @@ def join(given: Given) -> None:
     $ fpstore task join join.plan crawl.fps monday.fps near-pairs --radius 2
     $ fpstore task join j.plan crawl.fps monday.fps others --slice-rows 1000000 --format tsv
     """
-    from fpstore.tasks import PairsSpec
+    from fpstore.plans import PairsSpec
 
     make_plan(given, spec_of(PairsSpec, given), slice_rows=given.slice_rows)

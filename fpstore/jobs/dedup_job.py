@@ -194,7 +194,7 @@ class DedupSpec(HashedRowsSpec):
     against : Store, path, iterable of paths, or table, optional
         As for :func:`fpstore.dedup`. Of a plan, a store, which tasks open by its path.
     removed : path-like, optional
-        Of a plan: where :meth:`fpstore.tasks.Plan.finish` lists the removed rows, as .tsv, .csv,
+        Of a plan: where :meth:`fpstore.plans.Plan.finish` lists the removed rows, as .tsv, .csv,
         .jsonl or .parquet, with the columns of ``fpstore dedup --removed``.
     """
 

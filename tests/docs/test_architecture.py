@@ -32,7 +32,7 @@ OWNERS = {
     "click": ("cli/",),
     "rich": ("cli/",),
     "jinja2": ("pages/",),
-    "pyarrow": ("io/arrow.py", "io/tables.py", "tasks/places.py"),
+    "pyarrow": ("io/arrow.py", "io/tables.py", "plans/places.py"),
     "pandas": ("io/tables.py",),
     "polars": ("io/tables.py",),
     "PIL": (
@@ -50,7 +50,7 @@ OWNERS = {
     "trafilatura": ("hashing/html.py",),
     "resiliparse": ("hashing/html.py",),
     "ray": ("ray.py",),
-    "ctypes": ("disk/folders.py", "tasks/api.py"),
+    "ctypes": ("disk/folders.py", "plans/api.py"),
     "mmap": (
         "disk/mapped.py",
         *(f"format/{name}.py" for name in ("column_table", "filter", "log", "log_writer", "table")),

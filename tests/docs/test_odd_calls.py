@@ -11,7 +11,7 @@ import pytest
 
 import fpstore
 from fpstore import InputError, lsh
-from fpstore.tasks import BuildSpec, DedupSpec, LshSpec, Plan
+from fpstore.plans import BuildSpec, DedupSpec, LshSpec, Plan
 
 TOOL = Path(__file__).parents[2] / "tools" / "oddcalls"
 TEXTS = [

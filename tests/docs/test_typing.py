@@ -65,7 +65,7 @@ def opened() -> lsh.LshStore[str]:
 
 
 def modules() -> list[object]:
-    return [fpstore.calibration, fpstore.hashing, fpstore.io, fpstore.ray, fpstore.spark, fpstore.tasks]
+    return [fpstore.calibration, fpstore.hashing, fpstore.io, fpstore.ray, fpstore.spark, fpstore.plans]
 
 
 urls(opened())  # wrong: an index is no store

@@ -18,7 +18,7 @@ from fpstore.hashing import (
     TextReader,
     iter_documents,
 )
-from fpstore.tasks.inputs import found_inputs
+from fpstore.plans.inputs import found_inputs
 
 LONG = "the quick brown fox jumps over the lazy dog and runs away from the farm at night"
 

@@ -15,7 +15,7 @@ import fpstore
 from fpstore.errors import InputError
 from fpstore.hashing import SimHash, TextReader
 from fpstore.io import open_reader
-from fpstore.tasks.inputs import found_inputs
+from fpstore.plans.inputs import found_inputs
 
 TEXTS = [
     "the quick brown fox jumps over the lazy dog and runs away",

@@ -17,7 +17,7 @@ from bench import data
 from bench.harness import Bench, Result, ratio
 from bench.tasked import corpus_in
 from fpstore.io.packages import is_installed
-from fpstore.tasks import BuildSpec, DedupSpec, Plan
+from fpstore.plans import BuildSpec, DedupSpec, Plan
 
 CORES = 2
 TASKS = {5_000_000: 8, 50_000_000: 2}  # of so many fingerprints each

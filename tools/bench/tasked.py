@@ -22,9 +22,9 @@ import fpstore
 from bench import data
 from bench.cleaning import MOST_BYTES, SMOKE_BYTES, texts_here
 from bench.harness import Bench, Result, folder_bytes, ratio, run_child
-from fpstore.tasks import BuildSpec, DedupSpec, Plan, ProbeSpec
-from fpstore.tasks.inputs import MOST_PARTS
-from fpstore.tasks.shuffle import MOST_SLICES
+from fpstore.plans import BuildSpec, DedupSpec, Plan, ProbeSpec
+from fpstore.plans.inputs import MOST_PARTS
+from fpstore.plans.shuffle import MOST_SLICES
 
 FILES = 8
 TASK_ROWS = (5_000_000, 50_000_000)

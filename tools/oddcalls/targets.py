@@ -88,7 +88,7 @@ MADE = {
     "MatchList": "fpstore.open('s.fps').probe(7)",
     "Matches": "fpstore.open('s.fps').probe_many([7, 9])",
     "Pairs": "next(fpstore.open('s.fps').pairs(64))",
-    "Plan": "fpstore.tasks.open_plan('p')",
+    "Plan": "fpstore.plans.open_plan('p')",
     "Reader": "fpstore.io.open_reader('f.tsv')",
     "Removed": "fpstore.dedup('r.jsonl', text='text').removed",
     "RemovedPieces": "fpstore.remove_boilerplate('r.jsonl', text='text').pieces",
@@ -155,7 +155,7 @@ RIGHT = {  # by the name of the parameter; the call that differs is below
     "rows": "[{'title': 'a b', 'text': 'c d'}]",
     "similarity": "0.9",
     "source": "'r.jsonl'",
-    "spec": "fpstore.tasks.BuildSpec('r.jsonl', 'out', text='text')",
+    "spec": "fpstore.plans.BuildSpec('r.jsonl', 'out', text='text')",
     "store": "'s.fps'",
     "text": "'text'",
     "texts": "TEXTS",
@@ -238,7 +238,7 @@ def _found() -> Iterator[Target]:
 
 def _of_class(module: str, name: str, kind: type) -> Iterator[Target]:
     if name in SPECS:
-        yield Target(name, f"planning(fpstore.tasks.{name})", SPECS[name], list(_parameters(kind)))
+        yield Target(name, f"planning(fpstore.plans.{name})", SPECS[name], list(_parameters(kind)))
         return
     made = MADE.get(name)
     if made is None:

@@ -21,12 +21,12 @@ import fpstore.calibration
 import fpstore.hashing
 import fpstore.io
 import fpstore.lsh
-import fpstore.tasks
+import fpstore.plans
 
 
 def planning(kind: Any) -> Any:
     """Return a function of the fields of a spec, which plans it."""
-    return lambda **fields: fpstore.tasks.Plan.of(kind(**fields), "plan")
+    return lambda **fields: fpstore.plans.Plan.of(kind(**fields), "plan")
 
 
 TEXTS = [
@@ -73,6 +73,6 @@ def make_world(folder: Path) -> None:
     from PIL import Image
 
     Image.fromarray((np.indices((32, 32)).sum(0) * 4).astype(np.uint8)).save("p.png")
-    spec = fpstore.tasks.BuildSpec("r.jsonl", "planned", text="text")
-    fpstore.tasks.Plan.of(spec, "p")
+    spec = fpstore.plans.BuildSpec("r.jsonl", "planned", text="text")
+    fpstore.plans.Plan.of(spec, "p")
     Path("link").symlink_to("link")

@@ -1,0 +1,341 @@
+"""Sharded stores by tasks.
+
+A shard is made of successive rows, or of the fingerprints with the same leading bits.
+
+Stages, by rows: *build* makes each shard of the inputs. By leading bits: *hash* makes fingerprints
+of a part of the inputs, slice by slice; *build* makes a shard of one slice of all parts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self, get_args
+
+import numpy as np
+
+from fpstore.api import USUAL_RADIUS
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import check_choice, check_whole, is_iterable, is_uri
+from fpstore.base.resources import Resources
+from fpstore.base.width import WORD_BITS, check_width, leading_words
+from fpstore.building.builder import Options, build_into
+from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
+from fpstore.format.shards import shard_name
+from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.html import MainText
+from fpstore.io.source import Batch, IdColumn, IdType, Projection
+from fpstore.jobs.row_spec import RESOLVED, HashedRowsSpec
+from fpstore.plans.inputs import (
+    InputSpec,
+    Part,
+    are_raw,
+    found_inputs,
+    id_projection,
+    parts_of,
+    rows_of,
+    with_known_ids,
+)
+from fpstore.plans.outputs import output_folder
+from fpstore.plans.pieces import PieceWriter
+from fpstore.plans.plan import Stage, result_name
+from fpstore.plans.rows import PartRows, raw_pieces, rows_of_part
+from fpstore.plans.shuffle import slices_by
+from fpstore.plans.work import Sizes, Work, stage
+from fpstore.sharded import ShardedStore
+from fpstore.store import Store
+
+SHARD_ROWS = 50_000_000
+
+
+@dataclass(frozen=True)
+class BuildSpec(HashedRowsSpec):
+    """A build of a sharded store, which :func:`fpstore.open` opens as one.
+
+    Parameters
+    ----------
+    source : path, URI, or iterable of them
+        Files of Parquet, JSON lines, CSV or TSV with a header, or folders of them; or files of raw
+        numbers (.npy, .u64, .u32).
+    output : path-like
+        The folder of the sharded store, on a disk that all machines share.
+    text, fingerprint, method, fingerprinter : optional
+        As for :func:`fpstore.dedup`: the columns of texts and what makes their fingerprints, by
+        default by simhash, or the column of fingerprints, by default "fingerprint". Neither is for
+        raw numbers.
+    id : str, optional
+        The column of ids; by default, of fingerprints, "id" if there is such a column, and else row
+        numbers, from 0 over all inputs.
+    id_type : {"auto", "int", "str"}
+        The type of ids; "auto" takes that of the column, and strings in delimited text.
+    width, radius, design, storage, prefer, index_ids : optional
+        As for :func:`fpstore.build`; the design by its name.
+    by : {"rows", "prefix"}
+        A shard has successive rows; or all fingerprints with the same leading bits, which takes a
+        shuffle: the store is smaller, equal fingerprints come together, and a look-up of an id of a
+        fingerprint asks one shard.
+    shard_rows : int
+        About how many rows a shard has. Look-ups take about as many times longer as there are
+        shards.
+    decimal, signed, encoding, html, format : optional
+        As for :func:`fpstore.dedup`; a format is not for raw numbers.
+
+    Examples
+    --------
+    >>> import fpstore, numpy as np, pathlib, tempfile
+    >>> from fpstore.plans import BuildSpec, Plan
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> np.save(folder / "crawl.npy", np.arange(1000, dtype=np.uint64) << np.uint64(40))
+    >>> plan = Plan.of(BuildSpec(folder / "crawl.npy", folder / "crawl", by="prefix", shard_rows=500))
+    >>> _ = [plan.run(index) for index in range(len(plan))]
+    >>> plan.finish()["shards"]
+    2
+    >>> with fpstore.open(folder / "crawl") as store:
+    ...     store.probe(5 << 40, radius=0)
+    [Match(fingerprint=5497558138880, distance=0, ids=[5])]
+    """
+
+    source: Any = field(metadata=RESOLVED)
+    output: Any = field(metadata=RESOLVED)
+    _: KW_ONLY
+    id_type: IdType = "auto"
+    radius: int | None = None
+    by: str = "rows"
+    shard_rows: int = SHARD_ROWS
+    design: str = "auto"
+    storage: str = "hot"
+    prefer: str = "balance"
+    index_ids: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self.by, ("rows", "prefix"), "by")
+        check_choice(self.id_type, get_args(IdType), "id_type")
+        check_whole(self.shard_rows, 1, 1 << 40, "shard_rows")
+
+    def inputs_and_columns(
+        self,
+    ) -> tuple[list[InputSpec], Projection, Fingerprinter[Any] | None]:
+        """Return the files, their columns, and what makes fingerprints of texts, if there are any."""
+        files = list(self.source) if is_iterable(self.source, str, Mapping) else [self.source]
+        projection, maker = id_projection(self, check_width(self.width or WORD_BITS)), None
+        if self.format is not None or not are_raw(files, self):
+            rows = self
+            if (self.text, self.method, self.fingerprinter) == (None, None, None):
+                rows = replace(self, fingerprint=self.fingerprint or "fingerprint")
+            projection, maker = rows.hashed_columns(projection, "simhash")
+        self.options(projection, maker).checked()
+        specs = found_inputs(
+            files, self.encoding, raw=maker is None, outside=[self.output], form=self.format
+        )
+        projection = with_known_ids(projection, specs, self.encoding)
+        if specs[0].is_raw and projection.id is not None:
+            raise InputError(f"{specs[0].name}: has no ids: leave id= (--id-field) out")
+        return specs, projection, maker
+
+    def options(
+        self, projection: Projection, maker: Fingerprinter[Any] | None, **how: Any
+    ) -> Options:
+        """Return the options of the build of a shard, with those of how it is done."""
+        usual = USUAL_RADIUS if maker is None else maker.usual_radius
+        return Options(
+            radius=usual if self.radius is None else self.radius,
+            width=projection.width.bits,
+            design=self.design,
+            storage=self.storage,
+            prefer=self.prefer,
+            index_ids=self.index_ids,
+            fingerprinter=None if maker is None else maker.describe(),
+            **how,
+        )
+
+
+@dataclass(kw_only=True, eq=False)
+class BuildWork(Work):
+    """What the tasks of a build do.
+
+    ``shards`` are the numbers of the parts of each shard; None: shards are by ``bits`` leading
+    bits.
+    """
+
+    kind = "build"
+    sizes = ("part_bytes",)
+    spec: BuildSpec
+    inputs: list[InputSpec]
+    parts: list[Part]
+    shards: list[list[int]] | None
+    bits: int
+    projection: Projection
+    fingerprinter: Fingerprinter[Any] | None
+
+    @classmethod
+    def planned(cls, spec: BuildSpec, sizes: Sizes) -> Self:
+        """Return the work of a build."""
+        if is_uri(spec.output):
+            raise InputError(
+                f"{spec.output}: a store lies on a disk: name a folder that all machines share, or "
+                "copy it afterwards"
+            )
+        inputs, projection, maker = spec.inputs_and_columns()
+        count = max(-(-rows_of(inputs, projection, spec.encoding) // spec.shard_rows), 1)
+        part_bytes, shards = sizes.part_bytes, None
+        if spec.by == "rows" and part_bytes is None:  # a shard has one part or more
+            part_bytes = max(sum(file.bytes for file in inputs) // count, 1)
+        parts = parts_of(inputs, part_bytes)
+        if spec.by == "rows":
+            split = np.array_split(np.arange(len(parts)), min(count, len(parts)))
+            shards = [numbers.tolist() for numbers in split]
+        return cls(
+            spec=spec,
+            inputs=inputs,
+            parts=parts,
+            shards=shards,
+            bits=(count - 1).bit_length() if shards is None else 0,
+            projection=projection,
+            fingerprinter=maker,
+            output=output_folder(spec.output),
+        )
+
+    def stages(self) -> list[Stage]:
+        """Return the stages."""
+        if self.shards is not None:
+            return [Stage("build", len(self.shards))]
+        return [Stage("hash", len(self.parts)), Stage("build", 1 << self.bits)]
+
+    @stage("hash")
+    def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        rows, fingerprints, ids, count, whole_pages = self._read(number, resources)
+        writer.facts |= {"rows": count, "whole_pages": whole_pages}
+        slices = slices_by(np.ascontiguousarray(leading_words(fingerprints)), self.bits)
+        writer.add_slices("fingerprints", fingerprints, slices)
+        if ids is None:
+            writer.add_slices("rows", rows.astype(np.uint64), slices)
+        writer.add_id_slices("ids", ids, slices)
+
+    def _read(self, number: int, resources: Resources) -> PartRows:
+        """Return the rows of a part that have fingerprints."""
+        return rows_of_part(
+            self.inputs,
+            self.parts[number],
+            self.projection,
+            self.fingerprinter,
+            self.spec.id_type,
+            self.spec.encoding,
+            resources,
+        )
+
+    @stage("build")
+    def _build(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        rows = _Rows(
+            self._of_rows(number, resources) if self.shards is not None else self._of_slice(number)
+        )
+        rows.row_numbers = (
+            self.shards is not None and self.projection.id is None and not self.inputs[0].is_raw
+        )
+        options = self.spec.options(
+            self.projection,
+            self.fingerprinter,
+            memory=resources.memory,
+            threads=resources.threads,
+            progress=resources.progress,
+            identity=self.identity(number),
+        )
+        with self.output.place.writing(shard_name(number)) as folder:
+            folder.mkdir()
+            build_into(folder, rows, None, options.checked())
+        writer.facts |= {"rows": rows.next_row, "whole_pages": rows.whole_pages}
+
+    def _of_rows(
+        self, number: int, resources: Resources
+    ) -> Iterator[tuple[Words, IdColumn, int, int]]:
+        """Yield fingerprints, ids, and how many rows and whole pages the parts of a shard have.
+
+        Without ids, rows are the ids.
+        """
+        assert self.shards is not None
+        done = 0
+        for part in self.shards[number]:
+            if self.inputs[0].is_raw:  # the builder numbers rows
+                for piece in raw_pieces(self.inputs, self.parts[part], self.projection):
+                    yield piece, None, len(piece), 0
+                continue
+            rows, fingerprints, ids, count, whole_pages = self._read(part, resources)
+            yield (
+                fingerprints,
+                (rows + done).astype(np.uint64) if ids is None else ids,
+                count,
+                whole_pages,
+            )
+            done += count
+
+    def _of_slice(self, number: int) -> Iterator[tuple[Words, IdColumn, int, int]]:
+        """Yield the fingerprints and ids of a slice of each part.
+
+        Ids are rows of all inputs unless there are others.
+        """
+        first = 0
+        for found in self.plan.results("hash"):
+            ids = found.read_ids("ids", number)
+            if ids is None:
+                ids = found.read("rows", number) + np.uint64(first)
+            yield found.read("fingerprints", number), ids, found.facts["rows"], 0
+            first += found.facts["rows"]
+
+    def _check(self, folder: Path, count: int) -> None:
+        """Raise an error for a shard that is gone, or not as its task has made it."""
+        for number in range(count):
+            shard, again = (
+                folder / shard_name(number),
+                f"{result_name('build', number)} in the plan, and run again",
+            )
+            if not os.path.lexists(shard):
+                raise StoreNotFoundError(
+                    f"{shard}: was written, and is gone: remove {again}", path=shard
+                )
+            with Store(shard) as store:
+                got = store.snapshot().state
+            expected = {"identity": self.identity(number).hex(), "generation": 1, "log records": 0}
+            if got != expected:
+                message = (
+                    f"{shard}: is not what the plan makes, or has changed: remove it and {again}"
+                )
+                raise CorruptStoreError(message, path=shard, expected=expected, got=got)
+
+    def finish(self, resources: Resources) -> dict[str, Any]:
+        """Combine the shards, and return what they hold."""
+        count, folder = len(self.plan.results("build")), Path(self.output.uri)
+        self._check(folder, count)
+        with ShardedStore.combine(
+            folder, count=count, plan=self.plan.digest, progress=resources.progress
+        ) as store:
+            stats = store.stats()
+            summary = {
+                "shards": count,
+                "fingerprints": len(store),
+                "ids": stats["ids"],
+                "bytes": stats["bytes"]["total"],
+            }
+        if isinstance(self.fingerprinter, MainText):
+            hashed = (
+                self.plan.results("hash") if self.shards is None else self.plan.results("build")
+            )
+            summary["whole_pages"] = sum(one.facts["whole_pages"] for one in hashed)
+        self.output.finish([], self.plan.digest, summary)
+        return summary
+
+
+class _Rows:
+    """Rows as a build takes them."""
+
+    row_numbers = False
+    rows = None
+
+    def __init__(self, parts: Iterator[tuple[Words, IdColumn, int, int]]) -> None:
+        self._parts, self.next_row, self.whole_pages = parts, 0, 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        for fingerprints, ids, count, whole_pages in self._parts:
+            self.next_row, self.whole_pages = self.next_row + count, self.whole_pages + whole_pages
+            yield Batch(np.ascontiguousarray(fingerprints), ids)

@@ -1,0 +1,546 @@
+"""Deduplication of a corpus by tasks.
+
+The same rows are kept as by `fpstore.dedup` in one process, and files are the same bytes.
+
+Stages: *hash* makes fingerprints of a part of the corpus, and links rows of it that are equal;
+*links* finds near-duplicates that share a bucket of one table, or the keys of one band;
+*components* unites them; *members* sends the rows of a component to one task; *decide* chooses the
+rows that are kept; *copy* copies the kept rows of some files. A list of removed rows has more
+stages: see `removed.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.base.aliases import Flags, Words
+from fpstore.base.arrays import lims_of, lists_of, slices
+from fpstore.base.resources import Resources
+from fpstore.base.strings import StringColumn
+from fpstore.cleaning import opened_reference
+from fpstore.errors import InputError
+from fpstore.hashing.base import FeatureSets
+from fpstore.hashing.html import MainText
+from fpstore.io.scores import joined_keys
+from fpstore.io.source import IdColumn, format_named
+from fpstore.io.writers import unwritable
+from fpstore.jobs.bands import row_hashes
+from fpstore.jobs.compared import ComparedRows, compared_rows
+from fpstore.jobs.dedup import check_store, distances_from_kept
+from fpstore.jobs.dedup_job import DedupJob, DedupSpec
+from fpstore.jobs.grouping import Members, grouped, members_of, ranks_of, regrouped
+from fpstore.jobs.reference import NearReference, near_candidates
+from fpstore.jobs.verified import TextSets, sets_of_texts
+from fpstore.plans.ids import column_of, joined_ids, kind_of, taken
+from fpstore.plans.inputs import (
+    InputSpec,
+    Part,
+    StoreState,
+    files_of,
+    found_inputs,
+    opened_input,
+    opened_part,
+    parts_of,
+    rows_of,
+    with_alike_scores,
+)
+from fpstore.plans.links import (
+    Links,
+    labels_of,
+    links_of_equal,
+    links_of_keys,
+    links_of_table,
+    repeats_of,
+    write_components,
+    write_labels,
+    write_links,
+)
+from fpstore.plans.outputs import output_of
+from fpstore.plans.pieces import Pieces, PieceWriter, joined
+from fpstore.plans.plan import Stage
+from fpstore.plans.removed import (
+    join_lists,
+    list_stages,
+    write_leasts,
+    write_list,
+    write_numbers,
+    write_ranks,
+)
+from fpstore.plans.shuffle import (
+    bits_for,
+    gathered,
+    mixed,
+    numbers_of,
+    parts_and_rows,
+    slices_by,
+    slices_of,
+    table_keys,
+    usual_slice_rows,
+    write_column,
+)
+from fpstore.plans.slicing import Cut, Slicing, slicing_of
+from fpstore.plans.stars import LARGE, SMALL, labels_of_stars, star_stages, star_step
+from fpstore.plans.work import Sizes, Work, stage
+
+STAR_ROWS = 200_000_000  # of which one task unites the links
+
+
+def _exact_slicing(job: DedupJob, rows: int, slice_rows: int) -> Slicing:
+    """Return the slices of the join of so many fingerprints."""
+    return slicing_of(rows, job.grouping.radius, job.projection.width.bits, slice_rows)
+
+
+def _slice_bits(job: DedupJob, rows: int, slice_rows: int) -> list[int]:
+    """Return how many leading bits of the keys tell slices of about so many rows apart.
+
+    There is a number for each band and one for equal fingerprints, or one for each table.
+    """
+    if job.bands is not None:
+        return [bits_for(rows, slice_rows)] * (job.bands.number + 1)
+    return list(_exact_slicing(job, rows, slice_rows).bits)
+
+
+@dataclass(kw_only=True, eq=False)
+class DedupWork(Work):
+    """What the tasks of a deduplication do.
+
+    ``cut`` has the slices in which near-duplicates are searched. With ``star_bits``, components are
+    found by many tasks; None: one task unites all links. The groups of components are in two to the
+    power of ``groups_bits`` slices.
+    """
+
+    kind = "dedup"
+    sizes = ("part_bytes", "slice_rows", "star_rows")
+    spec: DedupSpec
+    job: DedupJob
+    against: StoreState | None
+    inputs: list[InputSpec]
+    parts: list[Part]
+    rows: int
+    slice_rows: int
+    cut: Cut
+    star_bits: int | None
+    groups_bits: int
+
+    @classmethod
+    def planned(cls, spec: DedupSpec, sizes: Sizes) -> Self:
+        """Return the work of a deduplication."""
+        if spec.text is True:
+            raise InputError(
+                "a plan is for rows of files: text=True, where each file is a text, is for "
+                "fpstore.dedup"
+            )
+        with opened_reference(spec) as reference:
+            if reference is not None and reference.store is None:
+                raise InputError(
+                    f"{reference.path}: a plan compares with a store: fpstore build makes one",
+                    path=reference.path,
+                )
+            job, against = spec.job(reference), None
+            if reference is not None:
+                check_store(reference.path, reference.store, job, [])
+                against = StoreState.of(reference.store)
+        inputs = found_inputs(
+            spec.source, spec.encoding, outside=[spec.output, spec.removed], form=spec.format
+        )
+        rows = rows_of(inputs, job.projection, spec.encoding)
+        projection = with_alike_scores(job.projection, inputs)
+        job = job._replace(projection=projection).planned_for(lambda: rows)
+        slice_rows = usual_slice_rows(sizes.slice_rows, rows)
+        star_rows = STAR_ROWS if sizes.star_rows is None else sizes.star_rows
+        return cls(
+            spec=spec,
+            job=job,
+            against=against,
+            inputs=inputs,
+            parts=parts_of(inputs, sizes.part_bytes),
+            rows=rows,
+            slice_rows=slice_rows,
+            cut=Cut.of(_slice_bits(job, rows, slice_rows), rows, slice_rows),
+            star_bits=bits_for(rows, slice_rows) if rows > star_rows else None,
+            groups_bits=(rows // slice_rows).bit_length(),
+            output=output_of(spec.output, inputs, spec.removed),
+        )
+
+    def stages(self) -> list[Stage]:
+        """Return the stages."""
+        parts, slices = len(self.parts), 1 << self.groups_bits
+        return [
+            Stage("hash", parts),
+            Stage("links", self.cut.tasks),
+            *([] if self.star_bits is None else star_stages(self.star_bits)),
+            Stage("components", 1 << (self.star_bits or 0)),
+            Stage("members", parts),
+            Stage("decide", slices),
+            Stage("copy", len(self._files)),
+            *([] if self.output.removed is None else list_stages(parts, slices)),
+        ]
+
+    @cached_property
+    def _files(self) -> list[range]:
+        """The numbers of the files that each task copies."""
+        return files_of(self.parts)
+
+    @cached_property
+    def _slicing(self) -> Slicing:
+        return _exact_slicing(self.job, self.rows, self.slice_rows)
+
+    # hash
+
+    @stage("hash")
+    def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        job, part = self.job, self.parts[number]
+        with opened_part(self.inputs, part, self.spec.encoding) as corpus:
+            refused = job.unknown == "refuse"
+            if self.output.removed is not None:
+                corpus.unwritable = unwritable(format_named(self.output.removed))
+            found = compared_rows(
+                corpus, job.projection, job.fingerprinter, resources, refused, None, job.bands, True
+            )
+            of_files = list(corpus.rows_of_files)
+        writer.facts |= {
+            "rows": len(found.known),
+            "known": len(found.rows),
+            "ids": kind_of(found.ids),
+            "rows_of_files": of_files,
+        }
+        writer.facts["whole_pages"] = corpus.whole_pages
+        writer.add("known", np.packbits(found.known))
+        searched = np.ones(len(found.rows), bool)
+        if self.against is not None:
+            searched[self._write_near(writer, found, resources)] = False
+        places = np.flatnonzero(searched)
+        rows, fingerprints = (
+            found.rows[places].astype(np.uint32),
+            np.ascontiguousarray(found.fingerprints[places]),
+        )
+        writer.add("rows", rows)
+        writer.add("fingerprints", fingerprints)
+        if found.scores is not None:
+            writer.add("scores", found.scores[places])
+        writer.add_ids("ids", taken(column_of(found.ids), places))
+        bands = 0 if found.bands is None else found.bands.bands
+        repeats, firsts = repeats_of(
+            fingerprints, (_keys_of_band(found, band, places) for band in range(bands))
+        )
+        writer.add("repeats", repeats.astype(np.uint32))
+        write_links(
+            writer,
+            numbers_of(number, rows[firsts]),
+            numbers_of(number, rows[repeats]),
+            self.star_bits,
+        )
+        sent = np.ones(len(rows), bool)
+        sent[repeats] = False
+        self._write_columns(writer, found, places[sent], rows[sent], fingerprints[sent])
+
+    def _write_columns(
+        self,
+        writer: PieceWriter,
+        found: ComparedRows,
+        places: npt.NDArray[np.intp],
+        rows: npt.NDArray[np.uint32],
+        fingerprints: Words,
+    ) -> None:
+        """Write the rows at some places by their keys in each band or table, and by their fingerprints where there are bands."""
+        for column, bits in enumerate(self.cut.bits):
+            if found.bands is not None and column == found.bands.bands:
+                keys = row_hashes(fingerprints) if bits else np.empty(0, np.uint64)
+            elif found.bands is not None:
+                keys = _keys_of_band(found, column, places)
+            else:
+                keys = (
+                    table_keys(self._slicing.design, column, fingerprints)
+                    if bits
+                    else np.empty(0, np.uint64)
+                )
+            write_column(writer, column, keys, bits, rows, fingerprints)
+
+    def _write_near(
+        self, writer: PieceWriter, found: ComparedRows, resources: Resources
+    ) -> npt.NDArray[np.intp]:
+        """Write the rows that are near the reference, and return their places."""
+        assert self.against is not None
+        with self.against.opened() as store:
+            side, width = store.snapshot(), self.job.projection.width
+            candidates = near_candidates(
+                side, found.fingerprints, self.job.grouping.radius, width, resources, 1
+            )
+            near = NearReference.of(candidates, side)
+        writer.add("near.rows", found.rows[near.places].astype(np.uint32))
+        writer.add("near.distances", near.distances)
+        writer.add_ids("near.ids", taken(column_of(found.ids), near.places))
+        writer.add_ids(
+            "near.kept", near.ids if isinstance(near.ids, np.ndarray) else StringColumn.of(near.ids)
+        )
+        writer.facts["near"] = len(near.places)
+        return near.places
+
+    # links, components
+
+    @stage("links")
+    def _links(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        hashed, found = self.plan.results("hash"), Links()
+        for column, place in self.cut.slices(number):
+            rows = gathered(hashed, column, place, self.cut.bits[column])
+            if self.job.bands is not None and column == self.job.bands.number:
+                found.add(rows, links_of_equal(rows))
+            elif self.job.bands is not None:
+                found.add(
+                    rows,
+                    links_of_keys(
+                        rows, self.job.grouping.radius, self.job.projection.width, resources
+                    ),
+                )
+            else:
+                found.add(rows, links_of_table(rows, self._slicing, column, resources))
+        found.write(writer, self.star_bits)
+
+    @stage(LARGE, SMALL)
+    def _star(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        """Do a step of a round for the nodes of a slice."""
+        assert self.star_bits is not None
+        star_step(self.plan, str(writer.facts["stage"]), number, writer, self.star_bits)
+
+    @stage("components")
+    def _components(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        if self.star_bits is None:
+            write_components(
+                writer,
+                [*self.plan.results("hash"), *self.plan.results("links")],
+                len(self.parts),
+            )
+        else:
+            write_labels(writer, *labels_of_stars(self.plan, number), len(self.parts))
+
+    # members, decide
+
+    @stage("members")
+    def _members(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        numbers, labels = labels_of(self.plan.results("components"), number)
+        found = self.plan.result("hash", number)
+        writer.facts["ids"] = found.facts["ids"]
+        rows = parts_and_rows(numbers)[1]
+        at = np.searchsorted(found.read("rows"), rows)
+        fingerprints, ids = found.read("fingerprints")[at], found.read_ids("ids")
+        sets = (
+            self._feature_sets(number, rows, resources)
+            if self.job.least_similarity is not None
+            else None
+        )
+        some = slices_by(mixed(labels), self.groups_bits)
+        columns = {"numbers": numbers, "labels": labels, "fingerprints": fingerprints}
+        if "scores" in found:
+            columns["scores"] = found.read("scores")[at]
+        for name, column in columns.items():
+            writer.add_slices(name, column, some)
+        writer.add_id_slices("ids", taken(ids, at), some)
+        if sets is not None:
+            features, sizes = sets
+            every, starts = np.arange(len(features), dtype=np.uint64), lims_of(sizes)[:-1]
+            writer.add_slices(
+                "features",
+                features,
+                [slices(every, starts[one], sizes[one]).view(np.intp) for one in some],
+            )
+            writer.add_slices("sizes", sizes, some)
+
+    def _feature_sets(
+        self, number: int, rows: npt.NDArray[np.int64], resources: Resources
+    ) -> tuple[Any, npt.NDArray[np.int64]]:
+        """Return the features of the texts of some rows of a part, and how many each has."""
+        part, maker = self.parts[number], self.job.fingerprinter
+        assert maker is not None
+        found: list[FeatureSets] = []
+        if len(rows):
+            with opened_part(self.inputs, part, self.spec.encoding) as corpus:
+                found = [
+                    one
+                    for (one,) in sets_of_texts(
+                        corpus, self.job.projection, [maker], rows, resources
+                    )
+                ]
+        features = np.concatenate([np.empty(0, np.uint32), *(one.features for one in found)])
+        return features, np.concatenate([np.empty(0, np.int64), *(one.sizes for one in found)])
+
+    @stage("decide")
+    def _decide(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        parts = self.plan.results("members")
+        numbers, labels = joined(parts, "numbers", number), joined(parts, "labels", number)
+        fingerprints, ids = joined(parts, "fingerprints", number), self._joined_ids(parts, number)
+        members, _ = members_of(np.searchsorted(numbers, labels).astype(np.uint64))
+        members = self._grouped(members, parts, number, fingerprints, ids)
+        firsts = members.documents[members.lims[:-1]]
+        writer.facts["clusters"] = len(firsts)
+        removed = np.ones(len(members.documents), bool)
+        removed[members.lims[:-1]] = False
+        owners = lists_of(members.lims)[removed]
+        documents, kept = members.documents[removed].view(np.intp), firsts[owners].view(np.intp)
+        some = slices_of(parts_and_rows(numbers[documents])[0], len(self.parts))
+        writer.add_slices("removed", numbers[documents], some)
+        if self.output.removed is None:
+            return
+        leasts = (
+            numbers[np.minimum.reduceat(members.documents, members.lims[:-1])]
+            if len(firsts)
+            else firsts
+        )
+        write_leasts(writer, leasts, len(self.parts), 1 << self.groups_bits)
+        distances = distances_from_kept(fingerprints, members)[removed]
+        columns = {
+            "kept": numbers[kept],
+            "clusters": owners.astype(np.uint64),
+            "distances": distances,
+        }
+        for name, column in columns.items():
+            writer.add_slices(name, column, some)
+        writer.add_id_slices("ids", taken(ids, documents), some)
+        writer.add_id_slices("kept.ids", taken(ids, kept), some)
+
+    def _grouped(
+        self, members: Members, parts: list[Pieces], number: int, fingerprints: Words, ids: IdColumn
+    ) -> Members:
+        """Return the groups of near-duplicates, those that are kept first."""
+        job = self.job
+        scores = None
+        if job.projection.score is not None:
+            # of one word or more
+            scores = joined_keys([part.read("scores", number) for part in parts])
+
+        def rows_of(here: slice) -> Words:
+            return fingerprints[members.documents[here].view(np.intp)]
+
+        def ids_of(wanted: Words) -> Words | list[str]:
+            found = taken(ids, wanted.view(np.intp))
+            return (
+                wanted
+                if found is None
+                else found.texts()
+                if isinstance(found, StringColumn)
+                else found
+            )
+
+        if job.least_similarity is None:
+            return grouped(members, job.grouping, rows_of, ids_of, scores)
+        least = job.least_similarity
+        sets = TextSets(
+            np.arange(len(fingerprints)),
+            joined(parts, "features", number),
+            joined(parts, "sizes", number),
+        )
+
+        def choose(rows: Words, lims: Words, some: Words) -> Words:
+            return sets.representatives(rows, lims, some.view(np.intp), job.grouping.radius, least)
+
+        return regrouped(
+            members, rows_of, ranks_of(members, job.grouping.keep, rows_of, ids_of, scores), choose
+        )
+
+    def _joined_ids(self, parts: list[Pieces], number: int) -> IdColumn:
+        """Return the ids of all parts: strings, if those of any part of the corpus are."""
+        if self.job.projection.id is None:
+            return None
+        columns = [
+            one for one in (part.read_ids("ids", number) for part in parts) if one is not None
+        ]
+        are_strings = any(one.facts["ids"] == "string" for one in parts)
+        found: IdColumn = joined_ids(columns, are_strings)
+        return found
+
+    # copy
+
+    @stage("copy")
+    def _copy(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        files, decided = self._files[number], self.plan.results("decide")
+        places = [place for place, part in enumerate(self.parts) if part.file in files]
+        flags = np.concatenate([self._kept(place, decided) for place in places])
+        rows = (
+            self.plan.result("hash", places[0]).facts["rows_of_files"]
+            if len(files) > 1
+            else [len(flags)]
+        )
+        some = zip(files, pairwise(lims_of(rows).tolist()), strict=True)
+        writer.facts["files"] = [
+            self._copied(self.inputs[file], flags[slice(*lims)]) for file, lims in some
+        ]
+
+    def _copied(self, spec: InputSpec, flags: Flags) -> dict[str, Any]:
+        """Copy the kept rows of a file.
+
+        Return how many rows it has, how many are kept, and what was written.
+        """
+        name = self.output.name_of(spec)
+        with (
+            opened_input(spec, self.spec.encoding) as corpus,
+            self.output.writing(name, self.plan.digest) as path,
+        ):
+            corpus.copy(flags, path)
+        return {
+            "rows": len(flags),
+            "kept": int(np.count_nonzero(flags)),
+            **self.output.written(name),
+        }
+
+    def _kept(self, part: int, decided: list[Pieces]) -> Flags:
+        """Return which rows of a part are kept."""
+        found = self.plan.result("hash", part)
+        known = np.unpackbits(found.read("known"), count=found.facts["rows"]).astype(bool)
+        flags: Flags = known | (self.job.unknown == "keep")
+        if "near.rows" in found:
+            flags[found.read("near.rows")] = False
+        for one in decided:
+            flags[parts_and_rows(one.read("removed", part))[1]] = False
+        return flags
+
+    # The list of removed rows
+
+    @stage("ranks")
+    def _ranks(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        write_ranks(writer, self.plan.results("decide"), number)
+
+    @stage("clusters")
+    def _clusters(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        write_numbers(writer, self.plan, number)
+
+    @stage("list")
+    def _list(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        assert self.output.removed is not None
+        write_list(writer, self.plan, number, self.output.removed, self.against is not None)
+
+    # The end
+
+    def finish(self, resources: Resources) -> dict[str, Any]:
+        """Write the list of removed rows, and the manifest of the output; return what was found."""
+        hashed, decided, copied = (self.plan.results(stage) for stage in ("hash", "decide", "copy"))
+        documents, kept = (
+            sum(file[fact] for one in copied for file in one.facts["files"])
+            for fact in ("rows", "kept")
+        )
+        clusters = sum(one.facts["clusters"] for one in decided)
+        summary = {
+            "documents": documents,
+            "not_compared": documents - sum(one.facts["known"] for one in hashed),
+            "clusters": clusters,
+            "removed": documents - kept,
+            "kept": kept,
+        }
+        if isinstance(self.job.fingerprinter, MainText):
+            summary["whole_pages"] = sum(one.facts["whole_pages"] for one in hashed)
+        if self.against is not None:
+            summary["near_reference"] = sum(one.facts["near"] for one in hashed)
+        lists = (self.plan.result("list", number) for number in range(len(self.parts)))
+        write = partial(join_lists, lists=lists, near=self.against is not None)
+        self.output.finish(copied, self.plan.digest, summary, write)
+        return summary
+
+
+def _keys_of_band(found: ComparedRows, band: int, places: npt.NDArray[np.intp]) -> Words:
+    """Return the keys of rows at some places in a band."""
+    assert found.bands is not None
+    return np.concatenate([np.empty(0, np.uint64), *found.bands.column(band)])[places]

@@ -1,0 +1,471 @@
+"""The input files of a plan.
+
+What they are called, how large they are, and a digest by which a change is noticed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import cache, partial
+from hashlib import blake2b
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, Self
+
+from fpstore.api import open_store
+from fpstore.base.arguments import is_iterable, is_uri
+from fpstore.base.threads import in_order
+from fpstore.base.width import Width
+from fpstore.errors import InputError
+from fpstore.hashing.corpora import corpus_paths, open_source
+from fpstore.io.arrow import find_column, import_pyarrow, kinds_of_numbers, plain_type
+from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
+from fpstore.io.files import HiddenNames, at, inner_name, is_hidden
+from fpstore.io.parquet import ParquetRows, groups_of, parquet_errors
+from fpstore.io.reader import HEAD_BYTES, files_of_rows
+from fpstore.io.shards import Shards, places_of_shards
+from fpstore.io.source import FIELD_SUFFIXES, Projection, format_named, suffix_of
+from fpstore.jobs.dedup_job import rows_told
+from fpstore.jobs.row_spec import RowsSpec
+from fpstore.plans.places import (
+    DiskPlace,
+    Place,
+    StoredPlace,
+    full_uri,
+    is_inside,
+    place_of,
+    scratch_folder,
+)
+from fpstore.plans.records import as_json
+from fpstore.sharded import ShardedStore
+from fpstore.store import Store
+
+# of a file that is read as a whole for its digest; of a larger one, as much in even pieces
+WHOLE_BYTES = 1 << 24
+PIECE_BYTES = 1 << 20
+LEAST_PART, MOST_PART, MOST_PARTS = 16 << 20, 256 << 20, 4096  # bytes of a part, and parts
+GROUP_ROWS = 1 << 20  # of raw numbers, which are cut like row groups
+READERS = 16  # threads
+
+
+File = tuple[Place, str, str]  # its name there, and what its output is called
+
+
+class InputSpec(NamedTuple):
+    """A file: where it is, what its output is called, its size, and its digest.
+
+    ``groups`` are the rows of its row groups.
+
+    ``form`` is the format, if the user has named it.
+    """
+
+    uri: str
+    name: str
+    bytes: int
+    digest: str
+    groups: Sequence[int] | None  # None: not Parquet
+    form: str | None = None
+
+    @property
+    def suffix(self) -> str:
+        """The extension of its format."""
+        return suffix_of(self.name) if self.form is None else f".{self.form}"
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether it holds numbers and nothing else."""
+        return self.form is None and is_raw(self.name)
+
+
+class Part(NamedTuple):
+    """A part of the inputs: successive files, or some row groups of one file (``end`` 0.
+
+    All of it).
+    """
+
+    file: int
+    files: int
+    first: int
+    end: int
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the files."""
+        return range(self.file, self.file + self.files)
+
+
+def digest_of_file(place: Place, name: str) -> tuple[int, str]:
+    """Return the size of a file and a digest.
+
+    Of all of it, or of pieces at even distances, the first and the last among them.
+    """
+    size = place.size(name)
+    if size is None:
+        raise InputError(f"{place.shown(name)}: is not there", path=place.shown(name))
+    pieces = WHOLE_BYTES // PIECE_BYTES
+    starts = [n * (size - PIECE_BYTES) // (pieces - 1) for n in range(pieces)]
+    if size <= WHOLE_BYTES:
+        starts = list(range(0, size, PIECE_BYTES))
+    digest = blake2b(str(size).encode(), digest_size=16)
+    for start in starts:
+        digest.update(place.read(name, start, PIECE_BYTES))
+    return size, digest.hexdigest()
+
+
+def found_inputs(
+    source: Any,
+    encoding: str | None = None,
+    raw: bool = False,
+    outside: Sequence[str | os.PathLike[str] | None] = (),
+    form: str | None = None,
+) -> list[InputSpec]:
+    """Return the files that a source names.
+
+    Paths, or URIs of object stores, of files or of folders, all of a format.
+
+    Files of ``raw`` numbers are named one by one. InputError if a path of ``outside`` is in one of
+    the folders, whose files the next run would read.
+    """
+    if hasattr(source, "__arrow_c_stream__") or type(source).__name__ == "LazyFrame":
+        raise InputError(
+            "a plan is for files: a table in memory is not on other machines", got=type(source)
+        )
+    given = list(source) if is_iterable(source, str, Mapping) else [source]
+    uris = [one for one in given if is_uri(one)]
+    if (
+        not uris
+        and raw
+        and form is None
+        and all(isinstance(one, str | os.PathLike) and is_raw(one) for one in given)
+    ):
+        paths = [Path(one) for one in corpus_paths(given)]
+        return _specs((DiskPlace(path.parent), path.name, path.name) for path in paths)
+    if not uris:
+        corpus = open_source(given, format=form, encoding=encoding)
+        assert isinstance(corpus, Shards)
+        _check_outside(map(str, corpus.folders), outside)
+        files = zip(map(Path, corpus.paths), places_of_shards(corpus), strict=True)
+        return _specs(
+            ((DiskPlace(path.parent), path.name, name.as_posix()) for path, name in files), form
+        )
+    if len(uris) < len(given):
+        raise InputError(
+            "paths and URIs of object stores are not mixed: name one kind of input", got=source
+        )
+    found = _specs((file for uri in uris for file in _stored(uri, len(uris) > 1, form)), form)
+    forms = {spec.suffix for spec in found}
+    if len(forms) > 1:
+        raise InputError(
+            f"files of one format are expected, got {', '.join(sorted(forms))}", got=source
+        )
+    _check_outside(uris, outside)
+    if len({spec.name for spec in found}) < len(found):
+        raise InputError(
+            "two inputs would be written to one name: name a folder above them", got=source
+        )
+    return found
+
+
+def _check_outside(
+    folders: Iterable[str], outside: Sequence[str | os.PathLike[str] | None]
+) -> None:
+    """Raise InputError for a path in a folder of inputs."""
+    paths = [full_uri(one, "output") for one in outside if one is not None]
+    for folder in folders:
+        within = next((path for path in paths if is_inside(path, folder)), None)
+        if within is not None:
+            raise InputError(
+                f"{within}: is in {folder}, and the next run would read it: name a place outside",
+                path=within,
+            )
+
+
+def _stored(uri: str, many: bool, form: str | None = None) -> Iterator[File]:
+    """Yield the files that a URI names.
+
+    Those of a folder in the order in which a walk through folders of a disk finds them.
+
+    If the format is named, all files of a folder have it.
+    """
+    top, _, last = uri.rstrip("/").rpartition("/")
+    place = StoredPlace(uri)
+    if not top.endswith("/"):  # else it names a whole bucket
+        above = StoredPlace(top)
+        if above.size(last) is not None:
+            yield above, last, inner_name(last)
+            return
+    hidden, names = HiddenNames(), list[str]()
+    for name in place.names():
+        if any(map(is_hidden, name.split("/"))):
+            hidden.see(place.shown(name))
+        elif form is not None or inner_name(name).lower().endswith(FIELD_SUFFIXES):
+            names.append(name)
+    hidden.tell()
+    for name in sorted(
+        files_of_rows(uri, names, form, lambda name: place.read(name, 0, HEAD_BYTES)),
+        key=lambda name: name.split("/"),
+    ):
+        output = str(PurePosixPath(name).with_name(inner_name(name)))
+        yield place, name, f"{last}/{output}" if many else output
+
+
+def _specs(files: Iterable[File], form: str | None = None) -> list[InputSpec]:
+    """Return what a plan says of files.
+
+    An object store takes its time, and answers many at once.
+    """
+    return [spec for _, spec in in_order(partial(_spec, form), files, READERS)]
+
+
+def _spec(form: str | None, file: File) -> InputSpec:
+    place, name, output = file
+    size, digest = digest_of_file(place, name)
+    groups = None
+    if (form or format_named(name)) == "parquet":
+        groups = _groups(place, name)
+    elif form is None and is_raw(name):
+        rows = raw_rows(place, name)
+        groups = [min(GROUP_ROWS, rows - start) for start in range(0, rows, GROUP_ROWS)]
+    return InputSpec(place.shown(name), output, size, digest, groups, form)
+
+
+def is_raw(path: str | os.PathLike[str]) -> bool:
+    """Whether a file holds numbers and nothing else, by its extension."""
+    return format_named(path) in ("npy", *RAW_BITS)
+
+
+def are_raw(source: Sequence[Any], rows: RowsSpec) -> bool:
+    """Return whether inputs are files of raw numbers, of which no columns are named."""
+    return (
+        rows.text is None
+        and rows.fingerprint is None
+        and all(isinstance(path, str | os.PathLike) and is_raw(path) for path in source)
+    )
+
+
+def id_projection(rows: RowsSpec, width: Width) -> Projection:
+    """Return how ids and fingerprints are read.
+
+    Without texts, "id" is the column of ids, if there is one.
+    """
+    optional = rows.text is None and rows.id is None
+    return Projection(
+        id="id" if optional else rows.id,
+        width=width,
+        decimal=rows.decimal,
+        signed=rows.signed,
+        optional_id=optional,
+    )
+
+
+def raw_rows(place: Place, name: str) -> int:
+    """Return how many fingerprints a file of raw numbers has."""
+    with scratch_folder() as scratch:
+        rows = raw_source(str(place.on_disk(name, scratch))).rows
+    assert rows is not None
+    return rows
+
+
+def raw_source(path: str) -> NpyRows | RawRows:
+    """Return the fingerprints of a file of raw numbers."""
+    form = format_named(path)
+    return NpyRows(path, GROUP_ROWS) if form == "npy" else RawRows(path, RAW_BITS[form], GROUP_ROWS)
+
+
+def _groups(place: Place, name: str) -> list[int]:
+    """Return the rows of the row groups of a Parquet file."""
+    where = place.shown(name)
+    arrow = import_pyarrow(where)
+    with parquet_errors(arrow, where), place.opened(name) as file:
+        return groups_of(arrow, file)
+
+
+def parts_of(specs: Sequence[InputSpec], part_bytes: int | None) -> list[Part]:
+    """Return the parts of the files, of about so many bytes.
+
+    Small files together, and of large Parquet files some row groups.
+
+    By default there are 256 parts, of 16 to 256 MiB each, and never more than 4,096: a later task
+    reads something of each.
+    """
+    total = sum(spec.bytes for spec in specs)
+    most = (
+        max(min(max(total // 256, LEAST_PART), MOST_PART), total // MOST_PARTS)
+        if part_bytes is None
+        else part_bytes
+    )
+    parts, first, held = list[Part](), 0, 0
+    for number, spec in enumerate(specs):
+        count = min(-(-spec.bytes // most), len(spec.groups or ()))
+        if number > first and (count > 1 or held + spec.bytes > most):
+            parts.append(Part(first, number - first, 0, 0))
+            first, held = number, 0
+        held += spec.bytes
+        if count > 1 and spec.groups is not None:
+            bounds = [n * len(spec.groups) // count for n in range(count + 1)]
+            parts += [Part(number, 1, *bound) for bound in pairwise(bounds)]
+            first, held = number + 1, 0
+    return [*parts, *([Part(first, len(specs) - first, 0, 0)] if first < len(specs) else [])]
+
+
+def files_of(parts: Sequence[Part]) -> list[range]:
+    """Return the numbers of the files that stand together in a part, or of one that has several parts."""
+    return [
+        range(first, end)
+        for first, end in sorted({(part.file, part.file + part.files) for part in parts})
+    ]
+
+
+def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | None) -> int:
+    """Return how many rows the files have.
+
+    Of Parquet, otherwise as many as the first rows of the largest file tell.
+
+    InputError for a column that the file does not have, as far as that is known before reading.
+    """
+    if specs[0].is_raw:
+        with inputs_on_disk(specs[:1]) as (path,):
+            raw_source(path).resolved(projection)
+    else:
+        largest = max(specs, key=lambda spec: spec.bytes)
+        with opened_input(largest, encoding) as some:
+            some.resolved(projection)
+            if largest.groups is None:
+                return rows_told(some, projection, sum(spec.bytes for spec in specs))
+    return sum(sum(spec.groups or ()) for spec in specs)
+
+
+def with_alike_scores(projection: Projection, specs: Sequence[InputSpec]) -> Projection:
+    """Return columns whose scores compare although each task reads some of the files.
+
+    InputError for times of several types.
+    """
+    name, first, kinds = projection.score, "", set[str]()
+    if name is None or len(specs) < 2 or specs[0].suffix != ".parquet":
+        return projection
+    for spec in specs:
+        place, file_name = place_and_name(spec.uri)
+        arrow = import_pyarrow(spec.uri)
+        with parquet_errors(arrow, spec.uri), place.opened(file_name) as file:
+            found = plain_type(find_column(arrow.parquet.read_schema(file), name))
+        numbers = kinds_of_numbers([found])
+        kinds |= numbers
+        kind = "a number" if numbers else str(found)
+        if kind != "null" and kind != (first := first or kind):
+            raise at(
+                spec.uri,
+                None,
+                f"the column {name!r} is {kind} here, and {first} in earlier files: make them "
+                "alike",
+            )
+    return replace(projection, alike_scores=len(kinds) > 1)
+
+
+def with_known_ids(
+    projection: Projection, specs: Sequence[InputSpec], encoding: str | None
+) -> Projection:
+    """Return columns with those of ids, or without.
+
+    If ids are optional, the schema, header or first row of the first file tells.
+
+    All tasks read the same columns then.
+    """
+    if not projection.optional_id or projection.id is None:
+        return projection
+    has_ids = False
+    if not specs[0].is_raw:
+        with opened_input(specs[0], encoding) as first:
+            has_ids = first.has_column(projection.id)
+    return replace(projection, id=projection.id if has_ids else None, optional_id=False)
+
+
+def opened_input(spec: InputSpec, encoding: str | None) -> AbstractContextManager[Shards]:
+    """Yield the rows of a file; InputError if it is not as it was when the plan was made."""
+    return opened_part([spec], Part(0, 1, 0, 0), encoding)
+
+
+@contextmanager
+def opened_part(specs: Sequence[InputSpec], part: Part, encoding: str | None) -> Iterator[Shards]:
+    """Yield the rows of a part of some files.
+
+    InputError if one is not as it was when the plan was made.
+    """
+    with inputs_on_disk([specs[number] for number in part.numbers]) as paths:
+        form = specs[part.file].form
+        # a string with a line break would be a text
+        corpus = open_source(map(Path, paths), format=form, encoding=encoding)
+        assert isinstance(corpus, Shards)
+        if isinstance(corpus, ParquetRows) and part.end:
+            corpus = corpus.some_groups(part.first, part.end)
+        yield corpus
+
+
+@contextmanager
+def inputs_on_disk(specs: Sequence[InputSpec]) -> Iterator[list[str]]:
+    """Yield the paths of files, or of copies of them.
+
+    InputError if one is not as it was when the plan was made.
+    """
+    with scratch_folder() as scratch:
+        place_of_folder = cache(place_of)  # a file system of pyarrow for all files there
+        work = partial(_on_disk, scratch, place_of_folder)
+        yield [path for _, path in in_order(work, enumerate(specs), READERS)]
+
+
+def _on_disk(
+    scratch: Path, place_of_folder: Callable[[str], Place], numbered: tuple[int, InputSpec]
+) -> str:
+    """Return the path of a file, or of a copy of it in a folder."""
+    number, spec = numbered
+    top, name = os.path.split(spec.uri)
+    place = place_of_folder(top)
+    size, digest = digest_of_file(place, name)
+    if (size, digest) != (spec.bytes, spec.digest):
+        message = f"{spec.uri}: changed since the plan was made: make a new plan"
+        raise InputError(message, path=spec.uri, expected=spec.digest, got=digest)
+    return str(place.on_disk(name, scratch / str(number)))
+
+
+class StoreState(NamedTuple):
+    """A store: where it is, and what it held when the plan was made."""
+
+    path: str
+    state: dict[str, Any]
+
+    @classmethod
+    def of(cls, store: Store) -> Self:
+        """Return the state of a store now."""
+        return cls(str(store.path.absolute()), store.snapshot().state)
+
+    @contextmanager
+    def opened(self) -> Iterator[Store]:
+        """Yield the store; InputError if it is not as it was when the plan was made."""
+        with open_store(self.path) as store:
+            if as_json(store.snapshot().state) != self.state:
+                raise InputError(
+                    f"{self.path}: changed since the plan was made: make a new plan",
+                    path=self.path,
+                )
+            yield store
+
+
+def opened(store: Store | str | os.PathLike[str]) -> AbstractContextManager[Store]:
+    """Return a context of a store that is open, or of one that is opened by its path."""
+    return nullcontext(store) if isinstance(store, Store) else open_store(store)
+
+
+def shards_of(store: Store) -> list[Path]:
+    """Return the folders of the shards of a store, or its own."""
+    return store.shards if isinstance(store, ShardedStore) else [store.path]
+
+
+def place_and_name(uri: str) -> tuple[Place, str]:
+    """Return the folder of a file and its name there."""
+    if is_uri(uri):
+        top, _, name = uri.rpartition("/")
+        return StoredPlace(top), name
+    path = Path(uri)
+    return DiskPlace(path.parent), path.name

@@ -1,0 +1,361 @@
+"""An LSH index by tasks.
+
+Texts are hashed part by part, and one task makes the index of what they become.
+
+Stages: *hash* makes rows of documents, keys of bands and ids of a part of the inputs; *build* reads
+them in order, and writes the index. An index has at most 2^32 documents, and hashing takes most of
+the time: of texts of 1,500 words nine tenths.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Self, get_args
+
+import numpy as np
+
+from fpstore.base.arguments import check_choice, check_flag, check_whole, is_uri
+from fpstore.base.resources import Resources
+from fpstore.base.strings import StringColumn
+from fpstore.errors import (
+    CorruptStoreError,
+    FormatVersionError,
+    InputError,
+    StoreExistsError,
+    StoreNotFoundError,
+)
+from fpstore.hashing import MinHash
+from fpstore.hashing.bands import MinHashSketcher
+from fpstore.hashing.corpora import hashed_rows
+from fpstore.hashing.html import MainText
+from fpstore.hashing.registry import sketcher
+from fpstore.io.reader import cut_batches
+from fpstore.io.source import Batch, IdRule, IdType, Projection, mixed_ids
+from fpstore.jobs.row_spec import RESOLVED, RowsSpec, Spec
+from fpstore.lsh import LshStore
+from fpstore.lsh.api import UNKNOWN_COUNT
+from fpstore.lsh.building import DocumentPieces, build_index
+from fpstore.lsh.given import Given, given_of, rows_of_piece, rows_with_keys
+from fpstore.lsh.keys import MOST_DOCUMENTS
+from fpstore.lsh.manifest import DOCUMENTS, KEYS, read_index_manifest
+from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan, plan
+from fpstore.plans.inputs import InputSpec, Part, found_inputs, opened_part, parts_of, rows_of
+from fpstore.plans.outputs import Output
+from fpstore.plans.pieces import Pieces, PieceWriter
+from fpstore.plans.places import full_uri
+from fpstore.plans.plan import PlanFolder, Stage, result_name
+from fpstore.plans.work import Sizes, Work, stage
+
+BUILT = "build", 0  # the one task that makes the index
+
+
+@dataclass(frozen=True)
+class LshSpec(Spec):
+    r"""An LSH index of texts, which many tasks hash.
+
+    It holds and answers what one of :func:`fpstore.lsh.build` does.
+
+    The last task makes the index of what the others have made of the texts, in bounded memory, and
+    may have several threads. The plan takes 32 bytes, 8 more for each band, and the id, for each
+    document. Vectors and other items are for one machine.
+
+    Parameters
+    ----------
+    source : path, URI, or iterable of them
+        Files of Parquet, JSON lines, CSV or TSV with a header, or folders of them.
+    output : path-like
+        The folder of the index, which is new, on a disk that all machines share. It appears
+        complete or not at all.
+    text : str, sequence of str, or mapping of str to int
+        The columns of texts, as for `fpstore.hashing.TextReader`.
+    id : str, optional
+        The column of ids; by default row numbers, from 0 over all inputs.
+    id_type : {"auto", "int", "str"}
+        The type of ids; "auto" takes that of the column, and strings in delimited text.
+    hasher : MinHash or SimMinHash, optional
+        What makes hash values of texts; by default ``fpstore.MinHash()``.
+    threshold, recall : float, optional
+        As for :func:`fpstore.lsh.build`.
+    lsh_plan : LshPlan, optional
+        What :func:`fpstore.lsh.plan` returned, in place of threshold, recall, documents and
+        candidates.
+    documents : int, optional
+        The number that bands are planned for, and that keys are long enough for. By default bands
+        are planned for the rows of Parquet, and for 10 million documents in files of other formats;
+        keys are made for the documents that are there.
+    candidates : float, optional
+        As for :func:`fpstore.lsh.plan`.
+    index_ids : bool
+        As for :func:`fpstore.lsh.build`.
+    encoding, html, format : optional
+        As for `fpstore.hashing.TextReader`.
+
+    Examples
+    --------
+    >>> import fpstore, pathlib, tempfile
+    >>> from fpstore.plans import LshSpec, Plan
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> texts = ["it was the best of times it was the worst of times", "call me ishmael some years ago never mind how long"]
+    >>> _ = (folder / "books.csv").write_text("title,text\n" + "".join(f"book {n},{text}\n" for n, text in enumerate(texts)))
+    >>> spec = LshSpec(folder / "books.csv", folder / "books.lsh", text="text", id="title", threshold=0.7)
+    >>> plan = Plan.of(spec)
+    >>> [plan.run(index) for index in range(len(plan))]
+    [True, True]
+    >>> plan.finish()["documents"]
+    2
+    >>> with fpstore.open(folder / "books.lsh") as index:
+    ...     index.probe("It was the best of times, it was the worst of times.")
+    [Match(id='book 0', similarity=1.0)]
+    """
+
+    source: Any = field(metadata=RESOLVED)
+    output: Any = field(metadata=RESOLVED)
+    _: KW_ONLY
+    text: Any = field(metadata=RESOLVED)
+    id: str | None = None
+    id_type: IdType = "auto"
+    hasher: Any = field(default=None, metadata=RESOLVED)
+    threshold: float | None = None
+    recall: float | None = None
+    lsh_plan: LshPlan | None = field(default=None, metadata=RESOLVED)
+    documents: int | None = None
+    candidates: float | None = None
+    index_ids: bool = False
+    encoding: str | None = None
+    html: bool | str = False
+    format: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self.id_type, get_args(IdType), "id_type")
+        check_flag(self.index_ids, "index_ids")
+        if self.documents is not None:
+            check_whole(self.documents, 1, MOST_DOCUMENTS, "documents")
+        planned = (self.threshold, self.recall, self.documents, self.candidates)
+        if self.lsh_plan is not None and any(value is not None for value in planned):
+            raise InputError(
+                "lsh_plan has a threshold, a recall, documents and candidates: leave them out"
+            )
+
+    def columns(self) -> tuple[Projection, MinHashSketcher]:
+        """Return the columns to read, and the hasher of their texts."""
+        if self.text is True:
+            raise InputError(
+                "a plan is for rows of files: text=True, where each file is a text, is for "
+                "fpstore.lsh.build"
+            )
+        maker = sketcher(MinHash() if self.hasher is None else self.hasher)
+        if not isinstance(maker, MinHashSketcher):
+            raise InputError(
+                f"a plan is for texts and MinHash, got the hasher {maker.name}: fpstore.lsh.build "
+                "takes it",
+                got=self.hasher,
+            )
+        rows = RowsSpec(text=self.text, html=self.html)
+        projection, of_columns = rows.columns(Projection(id=self.id, strict=True), maker)
+        hasher = sketcher(of_columns)
+        assert isinstance(hasher, MinHashSketcher)
+        return projection, hasher
+
+    def bands(self, hasher: MinHashSketcher, rows: int) -> LshPlan:
+        """Return the form of an index of so many rows; 0 if their number is not known."""
+        if self.lsh_plan is not None:
+            check_plan(self.lsh_plan, hasher)
+            return self.lsh_plan
+        if self.threshold is None:
+            raise InputError(
+                "give a threshold, and perhaps a recall, or lsh_plan= as fpstore.lsh.plan returns "
+                "it"
+            )
+        more: dict[str, Any] = {} if self.candidates is None else {"candidates": self.candidates}
+        recall = USUAL_RECALL if self.recall is None else self.recall
+        return plan(self.documents or rows or UNKNOWN_COUNT, hasher, self.threshold, recall, **more)
+
+
+@dataclass(kw_only=True, eq=False)
+class LshWork(Work):
+    """What the tasks of an index do.
+
+    Keys are long enough for as many documents as are ``expected``, and for those that are read.
+    """
+
+    kind = "lsh"
+    sizes = ("part_bytes",)
+    spec: LshSpec
+    inputs: list[InputSpec]
+    parts: list[Part]
+    projection: Projection
+    hasher: MinHashSketcher
+    form: LshPlan
+    expected: int
+
+    @classmethod
+    def planned(cls, spec: LshSpec, sizes: Sizes) -> Self:
+        """Return the work of an index."""
+        if is_uri(spec.output):
+            raise InputError(
+                f"{spec.output}: an index lies on a disk: name a folder that all machines share, "
+                "or copy it afterwards"
+            )
+        projection, hasher = spec.columns()
+        inputs = found_inputs(spec.source, spec.encoding, outside=[spec.output], form=spec.format)
+        rows = rows_of(inputs, projection, spec.encoding)
+        known = rows if all(file.groups is not None for file in inputs) else 0
+        if known > MOST_DOCUMENTS:
+            message = (
+                f"the inputs have {known:,} rows, and an index has at most {MOST_DOCUMENTS:,} "
+                "documents: plan several"
+            )
+            raise InputError(message, expected=MOST_DOCUMENTS, got=known)
+        form = spec.bands(hasher, known)
+        return cls(
+            spec=spec,
+            inputs=inputs,
+            parts=parts_of(inputs, sizes.part_bytes),
+            projection=projection,
+            hasher=hasher,
+            form=form,
+            expected=form.documents if spec.lsh_plan is not None else spec.documents or 0,
+            output=Output(full_uri(spec.output, "output"), True),
+        )
+
+    def stages(self) -> list[Stage]:
+        """Return the stages."""
+        return [Stage("hash", len(self.parts)), Stage(BUILT[0], 1)]
+
+    @cached_property
+    def _path(self) -> Path:
+        return Path(self.output.uri)
+
+    @stage("hash")
+    def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        """Write rows with keys, and ids, some at a time.
+
+        Ids are places in the part unless there are others.
+        """
+        hashed = partial(rows_with_keys, self.hasher, (self.form.bands, self.form.rows))
+        with opened_part(self.inputs, self.parts[number], self.spec.encoding) as corpus:
+            maker, rule = self.hasher, IdRule(self.spec.id_type)
+            made = hashed_rows(
+                corpus, self.projection, maker, resources.threads, rule, hashed=hashed
+            )
+            self._write(writer, made, resources)
+            writer.facts["whole_pages"] = corpus.whole_pages
+
+    def _write(self, writer: PieceWriter, made: Iterator[Batch], resources: Resources) -> None:
+        facts: dict[str, Any] = {"rows": 0, "documents": 0, "pieces": 0, "ids": None}
+
+        def with_ids() -> Iterator[Batch]:
+            for batch in made:
+                places = np.flatnonzero(batch.flags).astype(np.uint64) + np.uint64(facts["rows"])
+                facts["rows"] += len(batch.flags)
+                resources.report("reading", facts["rows"])
+                yield batch if self.projection.id is not None else batch._replace(ids=places)
+
+        for batch in cut_batches(with_ids(), rows_of_piece(self.form.bands), False):
+            writer.add(f"documents-{facts['pieces']}", batch.fingerprints)
+            writer.add_ids(f"ids-{facts['pieces']}", batch.ids)
+            facts["ids"] = "str" if isinstance(batch.ids, StringColumn) else "int"
+            facts["documents"] += len(batch.fingerprints)
+            facts["pieces"] += 1
+        writer.facts |= facts
+
+    @stage("build")
+    def _build(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        """Make the index, unless a task that was ended late has done so."""
+        parts = [self.plan.result("hash", part).facts for part in range(len(self.parts))]
+        writer.facts |= {
+            name: sum(part[name] for part in parts) for name in ("rows", "documents", "whole_pages")
+        }
+        self._check_parts(parts)
+        if not os.path.lexists(self._path):
+            documents = _Documents(self.plan, len(parts), self.projection.id is None)
+            pieces = DocumentPieces(documents, self.hasher, self.form)
+            with self.output.place.writing(self._path.name) as folder:
+                folder.mkdir()
+                options = self.expected, self.spec.index_ids, resources
+                build_index(
+                    folder,
+                    pieces,
+                    self.form,
+                    *options,
+                    (self.identity(DOCUMENTS), self.identity(KEYS)),
+                )
+        self._check()
+
+    def _check_parts(self, parts: list[dict[str, Any]]) -> None:
+        """Raise InputError if there are no documents, or ids of two types."""
+        filled = [
+            (part["ids"], self.inputs[self.parts[number].file].uri)
+            for number, part in enumerate(parts)
+            if part["ids"]
+        ]
+        if not filled:
+            raise InputError(
+                f"{self.inputs[0].uri}: no text to make a fingerprint of, nor in other files",
+                path=self.inputs[0].uri,
+            )
+        for kind, uri in filled:
+            if kind != filled[0][0]:
+                raise InputError(f"{uri}: {mixed_ids(kind)}", path=uri)
+
+    def _check(self) -> None:
+        """Raise StoreExistsError for something else than the index that the plan makes."""
+        with suppress(StoreNotFoundError, CorruptStoreError, FormatVersionError):
+            found = read_index_manifest(self._path)
+            if (found.documents, found.keys) == (
+                self.identity(DOCUMENTS).hex(),
+                self.identity(KEYS).hex(),
+            ):
+                return
+        raise StoreExistsError(
+            f"{self._path}: exists, and is not what the plan makes: remove it, and run again",
+            path=self._path,
+        )
+
+    def finish(self, resources: Resources) -> dict[str, Any]:
+        """Return what the index holds."""
+        facts = self.plan.result(*BUILT).facts
+        if not os.path.lexists(self._path):
+            message = (
+                f"{self._path}: was written, and is gone: remove {result_name(*BUILT)} in the "
+                "plan, and run again"
+            )
+            raise StoreNotFoundError(message, path=self._path)
+        self._check()
+        with LshStore(self._path) as index:
+            size = index.stats()["bytes"]["total"]
+        summary = {
+            "texts": facts["rows"],
+            "documents": facts["documents"],
+            "bands": self.form.bands,
+            "bytes": size,
+        }
+        is_of_pages = isinstance(self.hasher, MainText)
+        return summary | ({"whole_pages": facts["whole_pages"]} if is_of_pages else {})
+
+
+class _Documents:
+    """The documents of all parts in order, as an index takes them."""
+
+    def __init__(self, plan: PlanFolder, parts: int, row_numbers: bool) -> None:
+        self._plan, self._parts, self.row_numbers = plan, parts, row_numbers
+        self.next_row = 0
+
+    def __iter__(self) -> Iterator[Given]:
+        for part in range(self._parts):
+            found = self._plan.result("hash", part)
+            yield from self._given(found)
+            self.next_row += found.facts["rows"]
+
+    def _given(self, found: Pieces) -> Iterator[Given]:
+        for number in range(found.facts["pieces"]):
+            ids: Any = found.read_ids(f"ids-{number}")
+            if self.row_numbers:
+                ids = ids + np.uint64(self.next_row)
+            yield given_of(found.read(f"documents-{number}"), ids)

@@ -1,0 +1,230 @@
+"""What a plan writes for its user.
+
+Files that appear one by one, and a manifest that appears last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fpstore.base.threads import cached_property
+from fpstore.errors import InputError, StoreExistsError, StoreNotFoundError
+from fpstore.io.source import FIELD_FORMATS, LINE_FORMATS, format_named, suffix_of
+from fpstore.plans.inputs import InputSpec, digest_of_file, place_and_name
+from fpstore.plans.pieces import Pieces
+from fpstore.plans.places import DiskPlace, Place, full_uri, is_inside, place_of
+from fpstore.plans.plan import PlanFolder, Stage
+
+LISTS = (*LINE_FORMATS, "parquet")  # formats
+FORMATS = ("parquet", "tsv", "csv", "jsonl")  # of files of matches and pairs
+MANIFEST = "_fpstore.json"  # Spark, Arrow and fpstore pass over names that begin so
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where the rows go: a folder for files of the names of the inputs, or one file.
+
+    And the list of removed rows, if any.
+    """
+
+    uri: str
+    is_file: bool
+    removed: str | None = None
+
+    @cached_property
+    def place(self) -> Place:
+        """The folder that is written to."""
+        return place_and_name(self.uri)[0] if self.is_file else place_of(self.uri)
+
+    def name_of(self, spec: InputSpec) -> str:
+        """Return the name of the file with the rows of an input."""
+        return place_and_name(self.uri)[1] if self.is_file else spec.name
+
+    def planned(
+        self, place: Place, kind: str, work: Mapping[str, Any], stages: Sequence[Stage]
+    ) -> PlanFolder:
+        """Write a plan, and note in an output folder whose it is.
+
+        StoreExistsError if the output is another plan's, or has other files; a new plan is removed
+        then.
+        """
+        self._check_apart(place.uri)
+        plan = PlanFolder.made(place, kind, work, stages)
+        try:
+            if plan.is_new:
+                self._check_new()
+            if not self.is_file:
+                self._check(
+                    self.place.publish(MANIFEST, _manifest(plan.digest, False)), plan.digest
+                )
+        except BaseException:
+            if plan.is_new:
+                plan.remove()
+            raise
+        return plan
+
+    def _check_apart(self, plan: str) -> None:
+        """Raise InputError for an output in the folder of the plan, which is removed, or the other way round."""
+        for uri in (self.uri, self.removed):
+            if uri is not None and is_inside(uri, plan):
+                raise InputError(
+                    f"{uri}: is in the folder of the plan, which is removed at the end: name a "
+                    "place outside",
+                    path=uri,
+                )
+        if is_inside(plan, self.uri):
+            raise InputError(
+                f"{plan}: is in the output: name a place outside for the plan", path=plan
+            )
+        if self.removed is not None and is_inside(self.removed, self.uri):
+            message = (
+                f"{self.removed}: is the output, or in it: name another place for the list of "
+                "removed rows"
+            )
+            raise InputError(message, path=self.removed)
+
+    def _check_new(self) -> None:
+        """Raise StoreExistsError for files of others.
+
+        Where there is a manifest, it says whose they are.
+        """
+        if not self.is_file and self.place.size(MANIFEST) is not None:
+            return
+        for uri in (self.uri if self.is_file else None, self.removed):
+            if uri is not None and is_there(uri):
+                raise StoreExistsError(f"{uri} exists: name another file, or remove it", path=uri)
+        if not self.is_file and self.place.names():
+            raise StoreExistsError(
+                f"{self.uri} exists, and has files: name a new folder", path=self.uri
+            )
+
+    def _check(self, manifest: bytes, digest: str) -> None:
+        """Raise StoreExistsError for the output of another plan."""
+        got = None
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
+            got = json.loads(manifest)["plan"]
+        if got != digest:
+            message = f"{self.uri}: is the output of another plan: name a new folder"
+            raise StoreExistsError(message, path=self.uri, expected=digest, got=got)
+
+    @contextmanager
+    def writing(self, name: str, digest: str) -> Iterator[Path]:
+        """Yield the path of a new file with a name."""
+        if not self.is_file:
+            self._check(self.place.read_all(MANIFEST), digest)
+        with _writing(self.place, name) as path:
+            yield path
+
+    def written(self, name: str) -> dict[str, Any]:
+        """Return the name and the bytes of a file that a task has written, which its result keeps."""
+        return {"name": name, "bytes": self.place.size(name)}
+
+    def finish(
+        self,
+        results: Iterable[Pieces],
+        digest: str,
+        summary: Mapping[str, Any],
+        write_list: Callable[[Path], None] | None = None,
+    ) -> None:
+        """Check the files of results, write the list of removed rows, and the manifest of a folder last.
+
+        What killed tasks have left beside some files is removed.
+        """
+        names = [file["name"] for one in results for file in self._checked(one)]
+        if self.removed is not None and write_list is not None:
+            place, name = place_and_name(self.removed)
+            with _writing(place, name) as path:
+                write_list(path)
+        for name in {str(PurePosixPath(name).parent): name for name in names}.values():
+            self.place.tidy(name)
+        if not self.is_file:
+            self.place.replace(MANIFEST, _manifest(digest, True, **summary))
+
+    def is_finished(self, digest: str) -> bool:
+        """Whether what :meth:`finish` writes is there."""
+        if self.is_file:
+            return self.removed is None or is_there(self.removed)
+        with suppress(StoreNotFoundError, ValueError, TypeError, KeyError, RecursionError):
+            manifest = json.loads(self.place.read_all(MANIFEST))
+            return bool(manifest["plan"] == digest and manifest["complete"])
+        return False
+
+    def _checked(self, result: Pieces) -> list[dict[str, Any]]:
+        """Return the files of a result.
+
+        InputError for one that is gone, or not as long as it was written.
+        """
+        files: list[dict[str, Any]] = result.facts["files"]
+        for file in files:
+            now = self.place.size(file["name"])
+            if now != file["bytes"]:
+                wrong = (
+                    "is gone: remove" if now is None else "has another length now: remove it, and"
+                )
+                message = f"was written, and {wrong} {result.name} in the plan, and run again"
+                where = self.place.shown(file["name"])
+                raise InputError(f"{where}: {message}", path=where, expected=file["bytes"], got=now)
+        return files
+
+
+@contextmanager
+def _writing(place: Place, name: str) -> Iterator[Path]:
+    """Yield the path of a new file.
+
+    StoreExistsError if another one has the name, and is not what was written.
+    """
+    with place.writing(name) as path:
+        yield path
+        written = digest_of_file(DiskPlace(path.parent), path.name)
+    if digest_of_file(place, name) != written:
+        where = place.shown(name)
+        raise StoreExistsError(
+            f"{where}: exists, and is not what the plan writes: remove it, and run again",
+            path=where,
+        )
+
+
+def is_there(uri: str) -> bool:
+    """Whether there is a file, or on a disk anything else, of a name."""
+    place, name = place_and_name(uri)
+    return os.path.lexists(uri) if isinstance(place, DiskPlace) else place.size(name) is not None
+
+
+def output_folder(output: str | os.PathLike[str]) -> Output:
+    """Return a folder for files that are not named after inputs."""
+    return Output(full_uri(output, "output"), False)
+
+
+def output_of(
+    output: str | os.PathLike[str],
+    inputs: Sequence[InputSpec],
+    removed: str | os.PathLike[str] | None,
+) -> Output:
+    """Return where the rows go; InputError for a file of another format, or of several inputs."""
+    uri = full_uri(output, "output")
+    is_file = format_named(uri) in FIELD_FORMATS
+    if removed is not None and format_named(removed) not in LISTS:
+        raise InputError(
+            f"{os.fspath(removed)}: the list of removed rows is one of .{', .'.join(LISTS)}",
+            path=removed,
+        )
+    if is_file and len(inputs) > 1:
+        raise InputError(
+            f"{uri}: the rows of several files go to a folder: name one, without an extension",
+            path=uri,
+        )
+    if is_file and suffix_of(uri) != inputs[0].suffix:
+        raise InputError(
+            f"{uri}: a plan copies rows in the format of the input, {inputs[0].name}", path=uri
+        )
+    return Output(uri, is_file, None if removed is None else full_uri(removed, "removed"))
+
+
+def _manifest(digest: str, complete: bool, **summary: Any) -> bytes:
+    return json.dumps({"plan": digest, "complete": complete, **summary}, indent=1).encode()

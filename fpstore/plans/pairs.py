@@ -1,0 +1,268 @@
+"""All pairs of a store, or of two, by tasks.
+
+Each compares the rows in a range of the buckets of one table of the join.
+
+Stages: *send* writes the fingerprints of a shard, or some of them, in slices by the leading bits of
+each table; *pairs* reads a slice of all shards, and finds the pairs in it. A pair that meets in
+several tables is written by the first of them (docs/design.md, "Joins: all pairs, and clusters").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from fpstore import _kernel
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import check_choice
+from fpstore.base.arrays import differs
+from fpstore.base.resources import Resources
+from fpstore.base.width import Width, empty_rows
+from fpstore.design.families import check_radius
+from fpstore.errors import InputError
+from fpstore.io import open_writer
+from fpstore.io.writers import ColumnKind
+from fpstore.jobs.joining import PairColumns
+from fpstore.jobs.pairs import batches_of
+from fpstore.jobs.row_spec import RESOLVED, Spec
+from fpstore.plans.ids import kind_of_ids
+from fpstore.plans.inputs import StoreState, opened, shards_of
+from fpstore.plans.outputs import FORMATS, output_folder
+from fpstore.plans.pieces import Pieces, PieceWriter
+from fpstore.plans.plan import Stage
+from fpstore.plans.shuffle import slices_by, table_keys, usual_slice_rows
+from fpstore.plans.slicing import Cut, Slicing, slicing_of
+from fpstore.plans.work import Sizes, Work, stage
+from fpstore.query.snapshot import Snapshot
+from fpstore.store import Store
+
+COLUMNS: dict[str, ColumnKind] = {"a": "fingerprint", "b": "fingerprint", "distance": "distance"}
+SENT_ROWS = 50_000_000  # by a task, about
+PIECE_BYTES = 1 << 26  # of fingerprints that are brought in order at once
+
+
+@dataclass(frozen=True)
+class PairsSpec(Spec):
+    """The search for all pairs of a store, or of two.
+
+    The same rows as of :meth:`fpstore.Store.pairs` or :meth:`fpstore.Store.join`, in many files. A
+    task of the stage send reads the fingerprints of a shard, and writes them in the order of each
+    table of the join. A task of the stage pairs reads a slice of a table of all shards.
+
+    Parameters
+    ----------
+    store : Store or path-like
+        A store, most often a sharded one, on a disk that all machines share. Tasks open it by its
+        path.
+    output : path-like
+        A new folder, or its URI, for files of pairs: ``a``, ``b``, ``distance``, ``id_a`` and
+        ``id_b``. A pair is in one file.
+    other : Store or path-like, optional
+        Another store of the same width: pairs have ``a`` and ``id_a`` of the store, ``b`` and
+        ``id_b`` of the other one.
+    radius : int, optional
+        By default the store's.
+    output_format : {"parquet", "tsv", "csv", "jsonl"}
+        The format of the files of pairs.
+
+    Examples
+    --------
+    >>> import fpstore, pathlib, tempfile
+    >>> from fpstore.plans import PairsSpec, Plan
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> fpstore.build(folder / "crawl.fps", [8, 7 << 40], ["a", "b"]).close()
+    >>> fpstore.build(folder / "new.fps", [8, 11], ["c", "d"]).close()
+    >>> spec = PairsSpec(folder / "crawl.fps", folder / "pairs", other=folder / "new.fps", output_format="csv")
+    >>> plan = Plan.of(spec)
+    >>> _ = [plan.run(index) for index in range(len(plan))]
+    >>> plan.finish()
+    {'pairs': 2}
+    >>> sorted((folder / "pairs" / "pairs-00000.csv").read_text().split())
+    ['0000000000000008,0000000000000008,0,a,c', '0000000000000008,000000000000000b,2,a,d']
+    """
+
+    store: Any = field(metadata=RESOLVED)
+    output: Any = field(metadata=RESOLVED)
+    _: KW_ONLY
+    other: Any = field(default=None, metadata=RESOLVED)
+    radius: int | None = None
+    output_format: str = "parquet"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self.output_format, FORMATS, "output_format")
+
+
+class Side(NamedTuple):
+    """A store of a join: its shards, and how many tasks send each of them."""
+
+    store: StoreState
+    shards: int
+    parts: int
+    rows: int
+
+    @classmethod
+    def of(cls, store: Store) -> Self:
+        """Return a side for a store."""
+        shards, rows = len(shards_of(store)), store.snapshot().totals.fingerprints
+        return cls(StoreState.of(store), shards, max(-(-rows // (shards * SENT_ROWS)), 1), rows)
+
+
+def _slicing(sides: Sequence[Side], radius: int, width: int, slice_rows: int) -> Slicing:
+    """Return the slices of the join of a set with itself, or of two sets."""
+    rows = [side.rows for side in sides]
+    return slicing_of(max(rows), radius, width, slice_rows, min(rows) if len(rows) > 1 else None)
+
+
+@dataclass(kw_only=True, eq=False)
+class PairsWork(Work):
+    """What the tasks of a search for pairs do, of one store or two."""
+
+    kind = "pairs"
+    sizes = ("slice_rows",)
+    spec: PairsSpec
+    sides: list[Side]
+    radius: int
+    width: int
+    slice_rows: int
+    cut: Cut
+
+    @classmethod
+    def planned(cls, spec: PairsSpec, sizes: Sizes) -> Self:
+        """Return the work of a search for pairs."""
+        with ExitStack() as stack:
+            names = [spec.store] if spec.other is None else [spec.store, spec.other]
+            stores = [stack.enter_context(opened(store)) for store in names]
+            width, sides = stores[0].width, [Side.of(store) for store in stores]
+            if stores[-1].width != width:
+                raise InputError(
+                    f"this store holds {width} bits, and the other one {stores[-1].width}"
+                )
+            usual = stores[0].radius
+            radius = usual if spec.radius is None else check_radius(spec.radius, width)
+        rows = sum(side.rows for side in sides)
+        slice_rows = usual_slice_rows(sizes.slice_rows, rows)
+        bits = _slicing(sides, radius, width, slice_rows).bits
+        return cls(
+            spec=spec,
+            sides=sides,
+            radius=radius,
+            width=width,
+            slice_rows=slice_rows,
+            cut=Cut.of(bits, rows, slice_rows),
+            output=output_folder(spec.output),
+        )
+
+    def stages(self) -> list[Stage]:
+        """Return the stages."""
+        return [Stage("send", len(self._senders)), Stage("pairs", self.cut.tasks)]
+
+    @cached_property
+    def _senders(self) -> list[tuple[int, int, int]]:
+        """The side, the shard, and the part of it, of each task that sends."""
+        return [
+            (number, shard, part)
+            for number, side in enumerate(self.sides)
+            for shard in range(side.shards)
+            for part in range(side.parts)
+        ]
+
+    @cached_property
+    def _slicing(self) -> Slicing:
+        return _slicing(self.sides, self.radius, self.width, self.slice_rows)
+
+    @stage("send")
+    def _send(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        side, shard, part = self._senders[number]
+        with (
+            self.sides[side].store.opened() as whole,
+            Store(shards_of(whole)[shard]) as store,
+        ):
+            count = 0
+            for count, rows in enumerate(_some(store.snapshot(), part, self.sides[side].parts), 1):
+                self._write_rows(writer, count, rows)
+        writer.facts["pieces"] = count
+
+    def _write_rows(self, writer: PieceWriter, number: int, rows: Words) -> None:
+        """Write a piece of fingerprints, in slices of each table."""
+        if not all(self.cut.bits):
+            writer.add(f"fingerprints-{number}", rows)
+        for table, bits in enumerate(self.cut.bits):
+            if bits:
+                slices = slices_by(table_keys(self._slicing.design, table, rows), bits)
+                writer.add_slices(f"fingerprints-{table}-{number}", rows, slices)
+
+    @stage("pairs")
+    def _pairs(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        """Write the pairs that meet in some slices, and in no table before."""
+        with ExitStack() as stack:
+            snapshots = [stack.enter_context(side.store.opened()).snapshot() for side in self.sides]
+            name = f"pairs-{number:05d}.{self.spec.output_format}"
+            writer.facts["pairs"] = self._write(name, snapshots, self._found(number, resources))
+        writer.facts["files"] = [self.output.written(name)]
+
+    def _found(self, number: int, resources: Resources) -> Iterator[PairColumns]:
+        """Yield the pairs of some slices."""
+        sent: list[list[Pieces]] = [[] for _ in self.sides]
+        for (side, _, _), pieces in zip(self._senders, self.plan.results("send"), strict=True):
+            sent[side].append(pieces)
+        for table, place in self.cut.slices(number):
+            sides = [self._slice(pieces, table, place) for pieces in sent]
+            if all(map(len, sides)):
+                yield from self._slicing.pairs(sides, table, resources)
+
+    def _slice(self, sent: Sequence[Pieces], table: int, place: int) -> Words:
+        """Return the distinct fingerprints in a slice of a table, ascending."""
+        ending, some = (f"-{table}", place) if self.cut.bits[table] else ("", None)
+        numbers = ((one, number) for one in sent for number in range(1, one.facts["pieces"] + 1))
+        held = [one.read(f"fingerprints{ending}-{number}", some) for one, number in numbers]
+        rows = np.concatenate([empty_rows(0, Width(self.width).words), *held])
+        _kernel.sort_keys(rows, np.empty_like(rows))
+        distinct: Words = rows[differs(rows)]
+        return distinct
+
+    def _write(self, name: str, snapshots: Sequence[Snapshot], found: Iterator[PairColumns]) -> int:
+        """Write a row for each pair of ids; return how many."""
+        width, written = self.width, 0
+        columns = COLUMNS | {
+            f"id_{side}": kind_of_ids(one)
+            for side, one in zip("ab", [*snapshots, *snapshots][:2], strict=True)
+        }
+        batches = (batch for some in found for batch in batches_of(some, *snapshots))
+        with (
+            self.output.writing(name, self.plan.digest) as path,
+            open_writer(path, columns=columns, width=width) as writer,
+        ):
+            for data in (data for batch in batches for data in batch.rows_of_ids()):
+                writer.write(data)
+                written += len(data["distance"])
+        return written
+
+    def finish(self, resources: Resources) -> dict[str, Any]:
+        """Write the manifest of the output; return what was found."""
+        parts = self.plan.results("pairs")
+        summary = {"pairs": sum(one.facts["pairs"] for one in parts)}
+        self.output.finish(parts, self.plan.digest, summary)
+        return summary
+
+
+def _some(snapshot: Snapshot, part: int, parts: int) -> Iterator[Words]:
+    """Yield one of some parts of the fingerprints, in pieces of about PIECE_BYTES.
+
+    Every part decodes all of them.
+    """
+    held: list[Words] = []
+    piece = size = 0
+    for rows in snapshot.fingerprints():
+        if piece % parts == part:
+            held.append(rows)
+        size += rows.nbytes
+        if size >= PIECE_BYTES:
+            yield from [np.concatenate(held)] if held else []
+            held, piece, size = [], piece + 1, 0
+    yield from [np.concatenate(held)] if held else []

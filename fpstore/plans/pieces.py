@@ -1,0 +1,241 @@
+"""The results of tasks: files of named arrays, each of which is read and checked alone, also from an object store."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count, pairwise, takewhile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.base.aliases import Lims
+from fpstore.base.arrays import lims_of
+from fpstore.base.strings import StringColumn
+from fpstore.base.threads import in_order
+from fpstore.disk.refusals import refusing
+from fpstore.errors import CorruptStoreError
+from fpstore.io.source import IdColumn
+from fpstore.plans.ids import taken
+from fpstore.plans.places import Place
+
+MAGIC = b"fpspiece"
+# the length of the index, its CRC-32, eight bytes each as digits of hexadecimal, and MAGIC
+TRAILER_BYTES = 24
+GUESSED_BYTES = 1 << 15  # at the end of a file, in which the index most often is
+DTYPES = {
+    np.dtype(kind).str: np.dtype(kind)
+    for kind in (np.uint8, np.uint16, np.uint32, np.int64, np.uint64)
+}
+BLOCK = "block-"  # begins the names of the blocks of a file
+BLOCK_BYTES = 1 << 24
+ENTRY_BYTES = 16  # of a slice in a table
+TABLE = ".slices"  # ends the name of the table of an array in slices
+Slices = Sequence[npt.NDArray[np.intp]]  # the places of the rows of each
+
+
+class PieceWriter:
+    """Writes a file of arrays, one after the other.
+
+    Behind them come an index in JSON and a trailer.
+    """
+
+    def __init__(self, path: Path, facts: Mapping[str, object]) -> None:
+        self._path = path
+        self._index: dict[str, list[Any]] = {}
+        self.facts = dict(facts)
+        self._end = 0
+        with refusing(path):
+            self._file = path.open("wb")
+
+    def add(self, name: str, array: npt.NDArray[Any]) -> None:
+        """Write an array under a name."""
+        array = np.ascontiguousarray(array)
+        assert array.dtype.str in DTYPES
+        assert name not in self._index
+        data = array.reshape(-1).view(np.uint8).data
+        self._index[name] = [self._end, array.dtype.str, list(array.shape), zlib.crc32(data)]
+        self._end += len(data)
+        with refusing(self._path):
+            self._file.write(data)
+
+    def add_slices(self, name: str, array: npt.NDArray[Any], slices: Slices) -> None:
+        """Write the values at some places of an array, slice by slice.
+
+        A table has where each ends, and a CRC-32.
+
+        However many slices there are, the index has two arrays. A slice is read with two rows of
+        the table: so its CRC-32 is also that of where it begins and ends.
+        """
+        ordered = np.ascontiguousarray(array[np.concatenate([np.empty(0, np.intp), *slices])])
+        ends = np.cumsum([len(some) for some in slices], dtype=np.uint64)
+        bounds = list(pairwise([0, *ends.tolist()]))
+        checks = [
+            zlib.crc32(ordered[slice(*bound)].reshape(-1).view(np.uint8).data, _seed(*bound))
+            for bound in bounds
+        ]
+        self.add(f"{name}{TABLE}", np.stack([ends, np.array(checks, np.uint64)], axis=1))
+        self.add(name, ordered)
+
+    def add_ids(self, name: str, ids: IdColumn) -> None:
+        """Write ids of either type."""
+        if isinstance(ids, StringColumn):
+            self.add(f"{name}.sizes", ids.sizes)
+            self.add(f"{name}.data", np.frombuffer(ids.data, np.uint8))
+        elif ids is not None:
+            self.add(name, ids)
+
+    def add_id_slices(self, name: str, ids: IdColumn, slices: Slices) -> None:
+        """Write the ids at some places, slice by slice."""
+        if isinstance(ids, StringColumn):
+            ordered = taken(ids, np.concatenate([np.empty(0, np.intp), *slices]))
+            lims = lims_of([len(some) for some in slices])
+            self.add_slices(f"{name}.sizes", ordered.sizes, runs(lims))
+            bytes_before = np.concatenate([np.zeros(1, np.uint64), ordered.ends])[lims].astype(
+                np.int64
+            )
+            self.add_slices(
+                f"{name}.data", np.frombuffer(ordered.data, np.uint8), runs(bytes_before)
+            )
+        elif ids is not None:
+            self.add_slices(name, ids, slices)
+
+    def add_file(self, path: Path) -> None:
+        """Write the bytes of a file, in blocks."""
+        with refusing(path), path.open("rb") as file:
+            for number, block in enumerate(iter(partial(file.read, BLOCK_BYTES), b"")):
+                self.add(f"{BLOCK}{number}", np.frombuffer(block, np.uint8))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with refusing(self._path), self._file as file:
+            if error is None:
+                index = json.dumps(
+                    {"facts": self.facts, "arrays": self._index}, sort_keys=True
+                ).encode()
+                file.write(index)
+                file.write(_trailer(index))
+
+
+def runs(lims: Lims) -> Slices:
+    """Return the places of successive slices."""
+    return [np.arange(start, end) for start, end in pairwise(lims.tolist())]
+
+
+def _seed(start: int, end: int) -> int:
+    """Return what the CRC-32 of a slice begins with."""
+    return zlib.crc32(b"%016x%016x" % (start, end))
+
+
+def _trailer(index: bytes) -> bytes:
+    return b"%08x%08x" % (len(index), zlib.crc32(index)) + MAGIC
+
+
+class Pieces:
+    """A file of arrays that a task has published."""
+
+    def __init__(self, place: Place, name: str) -> None:
+        """Read the index; StoreNotFoundError if the file is not there, CorruptStoreError if it is damaged."""
+        self.place, self.name = place, name
+        self._bytes = place.size(name) or 0
+        tail = place.read(name, max(self._bytes - GUESSED_BYTES, 0), GUESSED_BYTES)
+        try:
+            length = int(tail[-TRAILER_BYTES:][:8], 16)
+            wanted = length + TRAILER_BYTES
+            if not 0 < wanted <= self._bytes:
+                raise ValueError
+            if wanted > len(tail):
+                tail = place.read(name, self._bytes - wanted, wanted)
+            index, trailer = tail[-wanted:-TRAILER_BYTES], tail[-TRAILER_BYTES:]
+            if trailer != _trailer(index):
+                raise ValueError
+            content = json.loads(index)
+            self.facts: dict[str, Any] = dict(content["facts"])
+            self._index: dict[str, list[Any]] = dict(content["arrays"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise self._damaged() from None
+
+    def _damaged(self) -> CorruptStoreError:
+        where = self.place.shown(self.name)
+        return CorruptStoreError(f"{where}: damaged: remove it, and run its task again", path=where)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is an array of a name."""
+        return name in self._index
+
+    def read(self, name: str, number: int | None = None) -> npt.NDArray[Any]:
+        """Return an array, or one slice of it."""
+        try:
+            start, kind, shape, check = self._index[name]
+            dtype, row = DTYPES[kind], shape[1:]
+            first, end, seed = 0, shape[0], 0
+            if number is not None:
+                first, end, check = self._slice(name, number)
+                seed = _seed(first, end)
+            row_bytes = dtype.itemsize * int(np.prod(row, dtype=np.int64))
+            begin, stop = start + first * row_bytes, start + end * row_bytes
+            if not 0 <= start <= begin <= stop <= self._bytes or end > shape[0]:
+                raise ValueError
+        except (KeyError, ValueError, TypeError, OverflowError, IndexError):
+            raise self._damaged() from None
+        data = self.place.read(self.name, begin, stop - begin)
+        if len(data) != stop - begin or zlib.crc32(data, seed) != check:
+            raise self._damaged()
+        return np.frombuffer(data, dtype).reshape(end - first, *row)
+
+    def _slice(self, name: str, number: int) -> tuple[int, int, int]:
+        """Return the first row of a slice, the one behind it, and its CRC-32."""
+        start, _, (count, _), _ = self._index[f"{name}{TABLE}"]
+        if not (0 <= number < count and 0 <= start <= self._bytes):
+            raise IndexError
+        before = max(number - 1, 0)
+        data = self.place.read(
+            self.name, start + before * ENTRY_BYTES, (number + 1 - before) * ENTRY_BYTES
+        )
+        ends, checks = np.frombuffer(data, np.uint64).reshape(number + 1 - before, 2).T.tolist()
+        return ends[-2] if number else 0, ends[-1], checks[-1]
+
+    def lims(self, name: str) -> Lims:
+        """Return where the slices of an array begin and end."""
+        return np.concatenate(
+            [np.zeros(1, np.int64), self.read(f"{name}{TABLE}")[:, 0].astype(np.int64)]
+        )
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the bytes of a file, block by block."""
+        names = takewhile(self.__contains__, (f"{BLOCK}{number}" for number in count()))
+        return (self.read(name).tobytes() for name in names)
+
+    def read_ids(self, name: str, number: int | None = None) -> IdColumn:
+        """Return ids of either type, or one slice of them; None if there are none."""
+        if f"{name}.sizes" in self:
+            ends = np.cumsum(self.read(f"{name}.sizes", number), dtype=np.uint64)
+            return StringColumn(self.read(f"{name}.data", number).tobytes(), ends)
+        return self.read(name, number) if name in self else None
+
+
+def joined(parts: Sequence[Pieces], name: str, number: int | None = None) -> npt.NDArray[Any]:
+    """Return the arrays of a name of several files in one, or one slice of each."""
+    return np.concatenate(
+        [
+            array
+            for _, array in in_order(lambda part: part.read(name, number), parts, readers_of(parts))
+        ]
+    )
+
+
+def readers_of(parts: Sequence[Pieces]) -> int:
+    """Return how many threads read from several files."""
+    return parts[0].place.readers if len(parts) > 1 else 1

@@ -1,0 +1,352 @@
+"""Batch probes by tasks.
+
+Many queries against many shards, as the batch queries of Manku, Jain and Das Sarma, section 3.
+
+Stages: *queries* reads a part of the queries, and makes their fingerprints; *probe* asks one shard
+for one part; *match* unites what the shards have found for a part, reads ids, and writes a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import check_choice, check_whole, is_iterable
+from fpstore.base.arrays import differs, distinct_places, lims_of, lists_of, slices
+from fpstore.base.resources import Resources
+from fpstore.base.width import Width, words_of
+from fpstore.design.families import check_radius
+from fpstore.errors import InputError
+from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.html import MainText
+from fpstore.hashing.registry import described_fingerprinter
+from fpstore.io import open_writer
+from fpstore.io.source import IdType, Projection
+from fpstore.io.tables import values_at
+from fpstore.io.writers import ColumnKind
+from fpstore.jobs.pairs import pairs_with
+from fpstore.jobs.row_spec import RESOLVED, RowsSpec
+from fpstore.plans.ids import kind_of_ids, values_of
+from fpstore.plans.inputs import (
+    InputSpec,
+    Part,
+    StoreState,
+    are_raw,
+    found_inputs,
+    id_projection,
+    opened,
+    parts_of,
+    rows_of,
+    shards_of,
+    with_known_ids,
+)
+from fpstore.plans.outputs import FORMATS, output_folder
+from fpstore.plans.pieces import PieceWriter, joined
+from fpstore.plans.plan import Stage
+from fpstore.plans.rows import rows_of_part
+from fpstore.plans.work import Sizes, Work, stage
+from fpstore.query.matches import Matches
+from fpstore.store import Store
+
+COLUMNS: dict[str, ColumnKind] = {
+    "query": "fingerprint",
+    "fingerprint": "fingerprint",
+    "distance": "distance",
+}
+MOST_HELD = 1 << 22  # matches, before all but the nearest are dropped
+
+
+class Found(NamedTuple):
+    """Matches of queries, by their places: the stored fingerprint and the distance of each."""
+
+    queries: npt.NDArray[np.int64]
+    fingerprints: Words
+    distances: npt.NDArray[np.uint16]
+
+    def nearest(self, most: int | None) -> Found:
+        """Return them by query, distance and fingerprint, each once, at most so many for each query."""
+        words = self.fingerprints.reshape(-1, words_of(self.fingerprints))
+        order = np.lexsort((*words.T[::-1], self.distances, self.queries))
+        queries, fingerprints = self.queries[order], self.fingerprints[order]
+        kept = differs(queries) | differs(fingerprints)
+        if most is not None:
+            places = np.flatnonzero(kept)
+            starts = np.flatnonzero(differs(queries[places]))
+            ranks = np.arange(len(places)) - np.repeat(starts, np.diff(starts, append=len(places)))
+            kept[places[ranks >= most]] = False
+        return Found(queries[kept], fingerprints[kept], self.distances[order][kept])
+
+
+@dataclass(frozen=True)
+class ProbeSpec(RowsSpec):
+    """A batch of probes: all queries against all shards of a store.
+
+    By look-ups or by joins, whatever takes less time.
+
+    Parameters
+    ----------
+    store : Store or path-like
+        A store, most often a sharded one, on a disk that all machines share. Tasks open it by its
+        path.
+    source : path, URI, or iterable of them
+        The queries, as the source of :class:`BuildSpec`.
+    output : path-like
+        A new folder, or its URI, for a file of matches for each part of the queries: ``row`` (of
+        the query, from 0 over all inputs), ``query_id`` with `id`, ``query``, ``fingerprint``,
+        ``distance`` and ``id``, as ``fpstore probe`` writes them.
+    text : str or sequence of str, optional
+        The columns of texts, which are hashed as the store hashed its own.
+    fingerprint, id, id_type, decimal, signed, encoding, html, format : optional
+        As for :class:`BuildSpec`.
+    radius : int, optional
+        By default the store's.
+    limit : int, optional
+        At most so many fingerprints for each query, the nearest; then a column ``more`` is 1 where
+        others were left out.
+    output_format : {"parquet", "tsv", "csv", "jsonl"}
+        The format of the files of matches.
+
+    Examples
+    --------
+    >>> import fpstore, numpy as np, pathlib, tempfile
+    >>> from fpstore.plans import Plan, ProbeSpec
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> fpstore.build(folder / "crawl.fps", [8, 11, 1 << 40], ["a", "b", "c"]).close()
+    >>> np.save(folder / "queries.npy", np.array([9, 1], np.uint64))
+    >>> queries, matches = folder / "queries.npy", folder / "matches"
+    >>> spec = ProbeSpec(folder / "crawl.fps", queries, matches, radius=1, output_format="csv")
+    >>> plan = Plan.of(spec)
+    >>> _ = [plan.run(index) for index in range(len(plan))]
+    >>> plan.finish()
+    {'queries': 2, 'matched': 1, 'matches': 2}
+    >>> (matches / "matches-00000.csv").read_text().split()
+    ['0,0000000000000009,0000000000000008,1,a', '0,0000000000000009,000000000000000b,1,b']
+    """
+
+    store: Any = field(metadata=RESOLVED)
+    source: Any = field(metadata=RESOLVED)
+    output: Any = field(metadata=RESOLVED)
+    _: KW_ONLY
+    id_type: IdType = "auto"
+    radius: int | None = None
+    limit: int | None = None
+    output_format: str = "parquet"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self.id_type, get_args(IdType), "id_type")
+        check_choice(self.output_format, FORMATS, "output_format")
+        if self.limit is not None:
+            check_whole(self.limit, 1, 1 << 40, "limit")
+
+    def inputs_and_columns(
+        self, store: Store
+    ) -> tuple[list[InputSpec], Projection, Fingerprinter[Any] | None]:
+        """Return the queries, their columns, and what makes fingerprints of texts."""
+        files = list(self.source) if is_iterable(self.source, str, Mapping) else [self.source]
+        projection, maker = id_projection(self, Width(store.width)), None
+        if self.text is not None:
+            if store.fingerprinter is None:
+                raise InputError(
+                    f"{store.path}: does not know how its fingerprints were made, so it takes no "
+                    "texts"
+                )
+            projection, maker = self.columns(
+                projection, described_fingerprinter(store.fingerprinter)
+            )
+        elif self.format is not None or not are_raw(files, self):
+            rows = replace(self, fingerprint=self.fingerprint or "fingerprint")
+            projection, maker = rows.columns(projection, None)
+        specs = found_inputs(
+            files, self.encoding, raw=maker is None, outside=[self.output], form=self.format
+        )
+        return specs, with_known_ids(projection, specs, self.encoding), maker
+
+
+@dataclass(kw_only=True, eq=False)
+class ProbeWork(Work):
+    """What the tasks of a batch of probes do."""
+
+    kind = "probe"
+    sizes = ("part_bytes",)
+    spec: ProbeSpec
+    store: StoreState
+    shards: int
+    radius: int
+    inputs: list[InputSpec]
+    parts: list[Part]
+    projection: Projection
+    fingerprinter: Fingerprinter[Any] | None
+
+    @classmethod
+    def planned(cls, spec: ProbeSpec, sizes: Sizes) -> Self:
+        """Return the work of a batch of probes."""
+        with opened(spec.store) as store:
+            radius = store.radius if spec.radius is None else check_radius(spec.radius, store.width)
+            inputs, projection, maker = spec.inputs_and_columns(store)
+            # an error of a column comes before the work
+            rows_of(inputs, projection, spec.encoding)
+            return cls(
+                spec=spec,
+                store=StoreState.of(store),
+                shards=len(shards_of(store)),
+                radius=radius,
+                inputs=inputs,
+                parts=parts_of(inputs, sizes.part_bytes),
+                projection=projection,
+                fingerprinter=maker,
+                output=output_folder(spec.output),
+            )
+
+    def stages(self) -> list[Stage]:
+        """Return the stages."""
+        parts = len(self.parts)
+        return [
+            Stage("queries", parts),
+            Stage("probe", parts * self.shards),
+            Stage("match", parts),
+        ]
+
+    @stage("queries")
+    def _queries(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        found = rows_of_part(
+            self.inputs,
+            self.parts[number],
+            self.projection,
+            self.fingerprinter,
+            self.spec.id_type,
+            self.spec.encoding,
+            resources,
+        )
+        writer.facts |= {"rows": found.total, "whole_pages": found.whole_pages}
+        writer.add("rows", found.places.astype(np.uint64))
+        writer.add("fingerprints", found.fingerprints)
+        writer.add_ids("ids", found.ids)
+
+    @stage("probe")
+    def _probe(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        part, shard = divmod(number, self.shards)
+        distinct, _ = distinct_places(self.plan.result("queries", part).read("fingerprints"))
+        with self.store.opened() as whole, Store(shards_of(whole)[shard]) as store:
+            found = self._found(store.snapshot(), distinct, resources)
+        writer.add("queries", found.queries)
+        writer.add("fingerprints", found.fingerprints)
+        writer.add("distances", found.distances)
+
+    def _found(self, snapshot: Any, distinct: Words, resources: Resources) -> Found:
+        """Return the matches of distinct fingerprints, by their places.
+
+        Looked up, or joined where that takes less time.
+        """
+        width, most = (
+            self.projection.width,
+            None if self.spec.limit is None else self.spec.limit + 1,
+        )
+        index = _kernel.RowIndex(distinct)
+        none = Found(np.empty(0, np.int64), distinct[:0], np.empty(0, np.uint16))
+        held, count = [none], 0
+        for pairs in pairs_with(snapshot, distinct, self.radius, width, resources):
+            held.append(
+                Found(
+                    index.places(pairs.a).astype(np.int64),
+                    pairs.b,
+                    pairs.distances.astype(np.uint16),
+                )
+            )
+            count += len(pairs.a)
+            if count > MOST_HELD and most is not None:
+                held = [united(held).nearest(most)]
+                count = len(held[0].queries)
+        return united(held).nearest(most)
+
+    @stage("match")
+    def _match(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        queries, shards = self.plan.result("queries", number), self.shards
+        parts = [self.plan.result("probe", number * shards + shard) for shard in range(shards)]
+        found = Found(*(joined(parts, name) for name in Found._fields)).nearest(None)
+        fingerprints = queries.read("fingerprints")
+        distinct, which = distinct_places(fingerprints)
+        sizes = np.bincount(found.queries, minlength=len(distinct))
+        more = np.zeros(len(distinct), bool)
+        if self.spec.limit is not None:
+            more, found = sizes > self.spec.limit, found.nearest(self.spec.limit)
+            sizes = np.minimum(sizes, self.spec.limit)
+        every = np.arange(len(found.queries), dtype=np.uint64)
+        places = slices(every, lims_of(sizes)[:-1][which], sizes[which]).view(np.intp)
+        first = sum(self.plan.result("queries", part).facts["rows"] for part in range(number))
+        with self.store.opened() as store:
+            matches = Matches(
+                lims_of(sizes[which]),
+                found.fingerprints[places],
+                found.distances[places],
+                store.snapshot(),
+                self.projection.width,
+                fingerprints,
+                more=more[which],
+            )
+            name = f"matches-{number:05d}.{self.spec.output_format}"
+            with self.output.writing(name, self.plan.digest) as path:
+                of_queries = (
+                    queries.read("rows") + np.uint64(first),
+                    values_of(queries.read_ids("ids")),
+                )
+                rows = self._write(path, matches, *of_queries, kind_of_ids(store.snapshot()))
+        writer.facts |= {
+            "queries": len(which),
+            "matched": int(np.count_nonzero(sizes[which])),
+            "matches": rows,
+        }
+        writer.facts["files"] = [self.output.written(name)]
+
+    def _write(self, path: Path, matches: Matches, rows: Words, ids: Any, kind: ColumnKind) -> int:
+        """Write a row for each match and id of the stored fingerprint; return how many."""
+        columns: dict[str, ColumnKind] = {"row": "value"}
+        if ids is not None:
+            columns["query_id"] = "text" if isinstance(ids, list) else "value"
+        columns |= {**COLUMNS, "id": kind} | ({} if self.spec.limit is None else {"more": "value"})
+        query_of, written = lists_of(matches.lims), 0
+        distances = matches.distances.astype(
+            np.uint8 if self.projection.width.bits < 256 else np.uint16
+        )
+        with open_writer(path, columns=columns, width=self.projection.width.bits) as writer:
+            for of_match, found in matches.rows_of_ids():
+                query = query_of[of_match]
+                data: dict[str, Any] = {
+                    "row": rows[query],
+                    "query": matches.queries[query],
+                    "fingerprint": matches.fingerprints[of_match],
+                    "distance": distances[of_match],
+                    "id": found,
+                    "more": matches.more[query].astype(np.uint64),
+                }
+                if ids is not None:
+                    data["query_id"] = values_at(ids, query)
+                writer.write({name: data[name] for name in columns})
+                written += len(of_match)
+        return written
+
+    def finish(self, resources: Resources) -> dict[str, Any]:
+        """Write the manifest of the output; return what was found."""
+        parts = self.plan.results("match")
+        summary = {
+            name: sum(one.facts[name] for one in parts)
+            for name in ("queries", "matched", "matches")
+        }
+        if isinstance(self.fingerprinter, MainText):
+            summary["whole_pages"] = sum(
+                one.facts["whole_pages"] for one in self.plan.results("queries")
+            )
+        self.output.finish(parts, self.plan.digest, summary)
+        return summary
+
+
+def united(parts: list[Found]) -> Found:
+    """Return the matches of several parts in one."""
+    return Found(*map(np.concatenate, zip(*parts, strict=True)))

@@ -1,0 +1,69 @@
+"""The rows of a part of the inputs: fingerprints, which are read or made of texts, and ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.base.aliases import Words
+from fpstore.base.resources import Resources
+from fpstore.base.width import empty_rows
+from fpstore.hashing.base import Fingerprinter
+from fpstore.io.source import IdColumn, Projection
+from fpstore.jobs.compared import compared_rows
+from fpstore.plans.ids import as_integers, as_strings, column_of, kind_of
+from fpstore.plans.inputs import InputSpec, Part, inputs_on_disk, opened_part, raw_source
+
+
+class PartRows(NamedTuple):
+    """The rows of a part that have fingerprints: their places, fingerprints and ids.
+
+    ``total`` counts all rows.
+
+    ``whole_pages`` counts the pages that are compared by their whole texts: see `MainText`.
+    """
+
+    places: npt.NDArray[np.intp]
+    fingerprints: Words
+    ids: IdColumn
+    total: int
+    whole_pages: int = 0
+
+
+def rows_of_part(
+    specs: Sequence[InputSpec],
+    part: Part,
+    projection: Projection,
+    maker: Fingerprinter[Any] | None,
+    id_type: str,
+    encoding: str | None,
+    resources: Resources,
+) -> PartRows:
+    """Read a part of some files; ids are None unless a column has some."""
+    if specs[0].is_raw:
+        fingerprints = np.concatenate(
+            [empty_rows(0, projection.width.words), *raw_pieces(specs, part, projection)]
+        )
+        return PartRows(np.arange(len(fingerprints)), fingerprints, None, len(fingerprints))
+    with opened_part(specs, part, encoding) as corpus:
+        found = compared_rows(corpus, projection, maker, resources, False, None, None, True)
+    ids = column_of(found.ids)
+    if ids is not None:
+        kind = (kind_of(found.ids) if corpus.typed else "str") if id_type == "auto" else id_type
+        ids = as_integers(ids, specs[part.file].uri) if kind.startswith("int") else as_strings(ids)
+    return PartRows(found.rows, found.fingerprints, ids, len(found.known), corpus.whole_pages)
+
+
+def raw_pieces(specs: Sequence[InputSpec], part: Part, projection: Projection) -> Iterator[Words]:
+    """Yield the fingerprints of a part of some files of raw numbers, some at a time."""
+    for number in part.numbers:
+        with inputs_on_disk([specs[number]]) as (path,):
+            source = raw_source(path)
+            batches = islice(
+                source.batches(source.resolved(projection)), part.first, part.end or None
+            )
+            yield from (batch.fingerprints for batch in batches)

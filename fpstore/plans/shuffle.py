@@ -1,0 +1,135 @@
+"""The shuffle: rows of all parts of a corpus that have a key in common come together in one task, through files.
+
+A task writes its rows by the leading bits of their keys, slice by slice, and a later task reads one
+slice of every file. So an engine needs no shuffle of its own, and all engines have the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.base.aliases import Words
+from fpstore.base.arrays import lims_of, stable_order
+from fpstore.base.threads import in_order
+from fpstore.base.width import WORD_BITS, leading_words, row_of_number, rows_like, words_of
+from fpstore.design.joins import JoinDesign
+from fpstore.jobs.bands import MIXER
+from fpstore.plans.pieces import Pieces, PieceWriter, joined, readers_of
+
+ROW_BITS = 40  # of a number, for the row in its part; the bits before are the number of the part
+SLICE_ROWS = 1 << 22  # that a task compares
+MOST_SLICES = 512  # of a band or a table
+
+
+def numbers_of(part: int, rows: npt.NDArray[np.unsignedinteger | np.intp]) -> Words:
+    """Return the numbers of rows of a part, which ascend through the corpus."""
+    return rows.astype(np.uint64) + np.uint64(part << ROW_BITS)
+
+
+def parts_and_rows(numbers: Words) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the part and the row in it of each number."""
+    return (numbers >> np.uint64(ROW_BITS)).astype(np.int64), (
+        numbers & np.uint64((1 << ROW_BITS) - 1)
+    ).astype(np.int64)
+
+
+def slices_of(owners: npt.NDArray[np.int64], count: int) -> list[npt.NDArray[np.intp]]:
+    """Return the places of the rows of each of some slices, ascending.
+
+    A row has the number of its slice.
+    """
+    lims = lims_of(np.bincount(owners, minlength=count)).tolist()
+    order = stable_order(owners)
+    return [order[start:end] for start, end in pairwise(lims)]
+
+
+def slices_by(keys: Words, bits: int) -> list[npt.NDArray[np.intp]]:
+    """Return the places of the rows of 2**bits slices, by the leading bits of keys."""
+    return (
+        slices_of((keys >> np.uint64(WORD_BITS - bits)).astype(np.int64), 1 << bits)
+        if bits
+        else [np.arange(len(keys))]
+    )
+
+
+def bits_for(rows: int, slice_rows: int) -> int:
+    """Return how many leading bits tell slices of about so many rows apart."""
+    return (max(rows - 1, 0) // slice_rows).bit_length()
+
+
+def usual_slice_rows(slice_rows: int | None, rows: int) -> int:
+    """Return how many rows a slice has, about.
+
+    By default, a band or a table has no more than MOST_SLICES.
+    """
+    return slice_rows or max(SLICE_ROWS, rows // MOST_SLICES)
+
+
+def mixed(numbers: Words) -> Words:
+    """Return numbers whose leading bits are even."""
+    return numbers * MIXER
+
+
+def table_keys(design: JoinDesign, table: int, rows: Words) -> Words:
+    """Return the leading words of rows in the order of the bits of a table."""
+    permuted, words = rows_like(rows, len(rows)), words_of(rows)
+    everything = row_of_number(0, words), row_of_number((1 << WORD_BITS * words) - 1, words)
+    permutation = np.frombuffer(design.tables[table].permutation, np.uint8)
+    count = _kernel.permute_select(rows, permutation, *everything, permuted)
+    assert count == len(rows)
+    return np.ascontiguousarray(leading_words(permuted))
+
+
+def write_column(
+    writer: PieceWriter,
+    column: int,
+    keys: Words,
+    bits: int,
+    rows: npt.NDArray[np.uint32],
+    fingerprints: Words,
+) -> None:
+    """Write rows of a part by the leading bits of their keys; of a single slice, only keys.
+
+    It has all rows but the repeats.
+    """
+    if not bits:
+        writer.add(f"keys-{column}", keys)
+        return
+    slices = slices_by(keys, bits)
+    for name, array in (("keys", keys), ("rows", rows), ("fingerprints", fingerprints)):
+        writer.add_slices(f"{name}-{column}", array, slices)
+
+
+class Gathered(NamedTuple):
+    """The rows of a slice of a column of all parts; numbers ascend."""
+
+    keys: Words
+    numbers: Words
+    fingerprints: Words
+
+
+def gathered(parts: Sequence[Pieces], column: int, number: int, bits: int) -> Gathered:
+    """Read a slice of a column of all parts."""
+
+    def read(name: str) -> list[npt.NDArray[Any]]:
+        return [
+            array
+            for _, array in in_order(lambda part: read_of(part, name), parts, readers_of(parts))
+        ]
+
+    def read_of(part: Pieces, name: str) -> npt.NDArray[Any]:
+        return (
+            part.read(f"{name}-{column}", number)
+            if bits
+            else np.delete(part.read(name), part.read("repeats"), axis=0)
+        )
+
+    keys = joined(parts, f"keys-{column}", number if bits else None)
+    numbers = [numbers_of(place, rows) for place, rows in enumerate(read("rows"))]
+    return Gathered(keys, np.concatenate(numbers), np.concatenate(read("fingerprints")))

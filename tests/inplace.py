@@ -1,6 +1,6 @@
 """A pool without threads, for tests in which the calls of a build or a merge must come in the same order every time."""
 
-from fpstore.base.threads import Job
+from concurrent.futures import Future
 
 
 class InPlace:
@@ -16,14 +16,17 @@ class InPlace:
         pass
 
     def submit(self, work, *args):
-        job = Job(lambda: work(*args))
-        job.run()
-        if getattr(work, "__name__", "") != "sync":  # an error of a sync is found later
-            job.result()
+        job = Future()
+        try:
+            job.set_result(work(*args))
+        except BaseException as error:
+            if getattr(work, "__name__", "") != "sync":  # an error of a sync is found later
+                raise
+            job.set_exception(error)
         return job
 
     def cancel(self):
         pass
 
-    def shutdown(self):
+    def shutdown(self, cancel_futures=False):
         pass

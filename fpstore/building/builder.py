@@ -18,9 +18,9 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Progress, Words
 from fpstore.base.arguments import check_choice, check_flag, check_progress
+from fpstore.base.pools import ahead
 from fpstore.base.resources import Resources, parse_memory, parse_threads
 from fpstore.base.strings import StringColumn
-from fpstore.base.threads import ahead
 from fpstore.base.width import Width, check_width, empty_rows
 from fpstore.building.columns import Column, SortedColumns, SortedRows
 from fpstore.building.external_sort import Sorter, sort_bytes, sort_room

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Array, Groups, Words
 from fpstore.base.arrays import lims_of, spans
-from fpstore.base.threads import ahead
+from fpstore.base.pools import ahead
 from fpstore.base.width import empty_rows
 from fpstore.disk.mapped import own_pages
 from fpstore.disk.temporary import SpillFile

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Array, Words
-from fpstore.base.threads import in_order
+from fpstore.base.pools import in_order
 from fpstore.base.width import WORD_BITS, order_of, place_of, places_of, words_of
 from fpstore.building.columns import COPY_ROWS, SortedRows
 from fpstore.disk.mapped import own_pages

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Progress, Words
-from fpstore.base.threads import Job, Pool
+from fpstore.base.pools import Pool
 from fpstore.building.columns import SortedColumns, in_pieces
 from fpstore.building.external_sort import Sorter
 from fpstore.design.blocks import HUFFMAN, Blocks
@@ -96,7 +97,7 @@ class Work:
         When one fails, the others end soon, and its exception is raised.
         """
         with Pool(threads) as pool:
-            jobs: list[Job[None]] = []
+            jobs: list[Future[None]] = []
             try:
                 jobs += [pool.submit(self._stopping, part) for part in parts]
                 for job in jobs:
@@ -107,7 +108,7 @@ class Work:
                 # another part failed, and may end later: it knows why
                 if isinstance(error, InterruptedError):
                     for job in jobs:
-                        with suppress(InterruptedError):
+                        with suppress(InterruptedError, CancelledError):
                             job.result()
                 raise
 
@@ -157,7 +158,7 @@ class GenerationWriter:
         self._blocks, self._threads = blocks, threads
         # Tables are made durable while the next ones are written.
         self._disk = Pool(1)
-        self._syncs: list[tuple[TableWriter, Job[None]]] = []
+        self._syncs: list[tuple[TableWriter, Future[None]]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -168,8 +169,7 @@ class GenerationWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._disk.cancel()
-        self._disk.shutdown()
+        self._disk.shutdown(cancel_futures=True)
         for table, _ in self._syncs:
             table.abort()
 

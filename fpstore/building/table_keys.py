@@ -13,8 +13,8 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
+from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources
-from fpstore.base.threads import in_order
 from fpstore.building.columns import in_pieces
 from fpstore.building.external_sort import (
     Runs,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources, Room, parse_memory
-from fpstore.base.threads import in_order
 from fpstore.base.width import Width
 from fpstore.calibration.image_changes import ImageChange
 from fpstore.calibration.perturbations import Material, TextChange

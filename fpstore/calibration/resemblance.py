@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.threads import in_order
+from fpstore.base.pools import in_order
 from fpstore.hashing import MinHash
 from fpstore.jobs.verified import TextSets
 

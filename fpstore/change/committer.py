@@ -21,7 +21,7 @@ from pathlib import Path
 
 from fpstore.base.arguments import check_sync
 from fpstore.base.diagnostics import logger
-from fpstore.base.threads import Worker
+from fpstore.base.threads import wait_for
 from fpstore.disk.folders import remove_tree
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.errors import FpstoreError
@@ -65,7 +65,7 @@ class Committer:
         self._applied = log.number  # number of the last record that memory has
         self._due = 0.0
         self._wake = threading.Condition(self.turn)
-        self._flusher: Worker | None = None
+        self._flusher: threading.Thread | None = None
         self._flush_error: Exception | None = None
         self._closed = False
 
@@ -139,7 +139,7 @@ class Committer:
             self.flush()
         elif sync == "batch":
             if self._flusher is None or not self._flusher.is_alive():
-                self._flusher = Worker(self._flush_in_time)
+                self._flusher = threading.Thread(target=self._flush_in_time, daemon=True)
                 try:
                     self._flusher.start()
                 except RuntimeError:
@@ -153,9 +153,7 @@ class Committer:
     def _flush_in_time(self) -> None:
         """Make groups durable when they are due; runs in its own thread."""
         with self.turn:
-            while True:
-                if self._closed:
-                    return
+            while not self._closed:
                 wait = self._due - time.monotonic() if self._due else None
                 if wait is None or wait > 0:
                     self._wake.wait(wait)
@@ -259,9 +257,7 @@ class Committer:
 
     def wait(self) -> None:
         """After :meth:`close`, wait for the thread of the timed flushes."""
-        flusher = self._flusher  # at the end of the interpreter it would keep what it refers to
-        if flusher is not None:
-            flusher.wait()
+        wait_for(self._flusher)
 
 
 def remove_obsolete(path: Path, current: int) -> None:

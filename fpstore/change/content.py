@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Words
+from fpstore.base.pools import ahead
 from fpstore.base.resources import Resources
-from fpstore.base.threads import ahead
 from fpstore.base.width import WORD_BITS, leading_words, place_of, row_of_number, rows_like
 from fpstore.building.columns import COPY_ROWS, in_pieces
 from fpstore.building.external_sort import sort_room, unless_stopped

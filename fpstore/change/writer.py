@@ -5,6 +5,7 @@ It makes changes and starts merges, one after the other, as long as it has the l
 
 from __future__ import annotations
 
+import _thread
 import errno
 import os
 import threading
@@ -21,7 +22,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Words
 from fpstore.base.diagnostics import logger
 from fpstore.base.resources import Resources, parse_memory, parse_threads
-from fpstore.base.threads import Worker, is_held
+from fpstore.base.threads import is_held, wait_for
 from fpstore.change.committer import Committer, remove_obsolete
 from fpstore.change.decisions import (
     Deleted,
@@ -115,7 +116,7 @@ class StoreWriter:
         self.merge_error: str | None = None
         self._tracker, self._lock = tracker, lock
         self._merge_at, self._merge_lock = merge_at, threading.RLock()  # held during a merge
-        self._worker: Worker | None = None
+        self._worker: threading.Thread | None = None
         self._retry_at = 0
         self._closing = self._closed = False
 
@@ -441,7 +442,7 @@ class StoreWriter:
             return
         if changes < self._retry_at or not _is_due(snapshot, self._merge_at):
             return
-        self._worker = Worker(self._merge_in_background)
+        self._worker = threading.Thread(target=self._merge_in_background, daemon=True)
         try:
             self._worker.start()
         except RuntimeError as error:  # the system has no more threads
@@ -481,8 +482,7 @@ class StoreWriter:
             merge, worker = self.under_way, self._worker
             if merge is not None:
                 merge.stop()
-            if worker is not None:
-                worker.wait()
+            wait_for(worker)
             with self._merge_lock, self.turn:
                 try:
                     if not self._closed:
@@ -555,6 +555,7 @@ def close_dropped(writer: StoreWriter) -> None:
     with suppress(FpstoreError, RuntimeError):
         # the garbage collector runs inside one of them
         if writer.is_own and writer.is_nested(waits_for_merge=True):
-            Worker(partial(close_dropped, writer)).start()
+            # which must not wait for a lock of threading that its thread may hold
+            _thread.start_new_thread(close_dropped, (writer,))
         else:
             writer.close()

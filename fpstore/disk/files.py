@@ -8,16 +8,15 @@ folder is damage. Only the path of the store itself, which the user gives, may b
 
 from __future__ import annotations
 
+import _thread
 import errno
 import os
 import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
-from fpstore.base.threads import Worker
 from fpstore.disk.refusals import refused
 from fpstore.errors import CorruptStoreError, StorageError, StoreNotFoundError
 
@@ -210,7 +209,8 @@ def close_file(descriptor: int) -> None:
         return
     try:
         _left.add(descriptor)
-        Worker(partial(_close_later, descriptor)).start()
+        # of a finalizer, which must not wait for a lock of threading that its thread may hold
+        _thread.start_new_thread(_close_later, (descriptor,))
     except BaseException as error:
         _close(descriptor)
         # the system has no more threads, or the interpreter ends

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from fpstore.base.aliases import Bytes
-from fpstore.base.threads import Beside
 from fpstore.disk.files import write_all
 from fpstore.disk.mapped import own_pages
 
@@ -27,6 +26,8 @@ class Output:
     """
 
     def __init__(self, path: Path, beside: bool = True) -> None:
+        from fpstore.base.pools import Beside  # which a reader does not need
+
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._buffer, self._other = np.empty(0, np.uint8), np.empty(0, np.uint8)
         self._filled = self._written = 0  # bytes of the buffer, and those in the pieces before

@@ -21,7 +21,6 @@ from fpstore import _kernel
 from fpstore.base.aliases import Counts, Groups, Lims, Words
 from fpstore.base.arguments import printable
 from fpstore.base.arrays import lims_of
-from fpstore.base.threads import Beside
 from fpstore.base.width import WIDTH_64, Width, rows_to_numbers
 from fpstore.design.blocks import Blocks
 from fpstore.design.families import design as make_design
@@ -103,6 +102,8 @@ class MappingWriter:
     """
 
     def __init__(self, table: Path, numbers: Path, layout: TableLayout, beside: bool) -> None:
+        from fpstore.base.pools import Beside  # which a reader does not need
+
         self._beside = Beside(beside)
         self._digest = layout.set_digest
         # the most entries of a block, and the numbers, so far

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Counts, Flags, Item_contra, Words
 from fpstore.base.arguments import check_choice, is_iterable
+from fpstore.base.pools import in_order
 from fpstore.base.resources import parse_threads
-from fpstore.base.threads import in_order
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.errors import FormatVersionError, InputError, show
 from fpstore.hashing.law import Law

@@ -15,8 +15,8 @@ from typing import Any, cast
 import numpy as np
 
 from fpstore.base.arguments import is_iterable, printable
+from fpstore.base.pools import in_order
 from fpstore.base.strings import StringColumn
-from fpstore.base.threads import in_order
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.documents import DocumentFiles, Notice, Walk

@@ -14,9 +14,9 @@ import numpy as np
 
 from fpstore.base.aliases import Array
 from fpstore.base.arguments import check_choice, check_flag, check_whole
+from fpstore.base.pools import in_order
 from fpstore.base.resources import Room, parse_memory, parse_threads
 from fpstore.base.strings import StringColumn
-from fpstore.base.threads import in_order
 from fpstore.base.width import Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Array, Bytes, Counts, Flags, Item_contra, Words
 from fpstore.base.arguments import check_whole
+from fpstore.base.pools import in_order
 from fpstore.base.resources import parse_threads
-from fpstore.base.threads import in_order
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Hasher, check_items
 from fpstore.hashing.law import MOST_VALUES, Law, Reals

@@ -12,8 +12,8 @@ from pathlib import Path
 from fpstore.base.aliases import Flags, Progress
 from fpstore.base.arguments import printable
 from fpstore.base.arrays import lims_of
+from fpstore.base.pools import Pool
 from fpstore.base.resources import Resources
-from fpstore.base.threads import Pool
 from fpstore.disk.folders import new_folder, sync_folder
 from fpstore.disk.refusals import refusing
 from fpstore.errors import InputError, counted

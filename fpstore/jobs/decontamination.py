@@ -19,8 +19,8 @@ import numpy.typing as npt
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.arguments import check_choice, check_number, check_whole
 from fpstore.base.arrays import lims_of, slices
+from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources
-from fpstore.base.threads import in_order
 from fpstore.base.width import Width
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError, counted

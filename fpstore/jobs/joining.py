@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from functools import partial
 from itertools import islice, pairwise
 from typing import NamedTuple
@@ -16,8 +17,8 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
+from fpstore.base.pools import Pool
 from fpstore.base.resources import Resources
-from fpstore.base.threads import Job, Pool
 from fpstore.base.width import Distances, words_of
 from fpstore.design.joins import JoinDesign
 from fpstore.design.tables import TableSpec
@@ -293,23 +294,21 @@ def _streamed(
     waiting, stop = iter(parts), _kernel.Stop()
     with Pool(threads) as pool:
 
-        def begun(part: _Part) -> tuple[float, Iterator[PairColumns], Job[PairColumns | None]]:
+        def begun(part: _Part) -> tuple[float, Iterator[PairColumns], Future[PairColumns | None]]:
             found = part[0](stop)
             return part[1], found, pool.submit(next, found, None)  # None at its end
 
         try:
             running = deque(map(begun, islice(waiting, threads)))
-            while True:
-                if not running:
-                    return
+            while running:
                 rows, found, job = running.popleft()
-                columns = job.result()
+                columns = pool.result(job)
                 if columns is None:
                     ended(rows)
                     running.extend(map(begun, islice(waiting, 1)))
                 else:
                     running.append((rows, found, pool.submit(next, found, None)))
-                yield from () if columns is None else (columns,)
+                    yield columns
         except BaseException:
             stop.set()
             raise

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Flags, Lims, Words
 from fpstore.base.arrays import differs, stable_order
+from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources
-from fpstore.base.threads import in_order
 from fpstore.errors import InputError
 from fpstore.hashing.base import UnitSets
 from fpstore.hashing.html import page_texts

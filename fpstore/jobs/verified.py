@@ -14,8 +14,8 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Counts, Flags, Words
 from fpstore.base.arrays import lims_of
+from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources
-from fpstore.base.threads import in_order
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError
 from fpstore.hashing.base import FeatureSets, Fingerprinter

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 
 from fpstore.api import open_store
 from fpstore.base.arguments import is_iterable, is_uri
-from fpstore.base.threads import in_order
+from fpstore.base.pools import in_order
 from fpstore.base.width import Width
 from fpstore.errors import InputError
 from fpstore.hashing.corpora import corpus_paths, open_source

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Lims
 from fpstore.base.arrays import lims_of
+from fpstore.base.pools import in_order
 from fpstore.base.strings import StringColumn
-from fpstore.base.threads import in_order
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.io.source import IdColumn

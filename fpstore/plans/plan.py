@@ -12,8 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple, Self, TypeVar
 
 from fpstore.base.arguments import check_whole
+from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources
-from fpstore.base.threads import in_order
 from fpstore.errors import (
     CorruptStoreError,
     FormatVersionError,

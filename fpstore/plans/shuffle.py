@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import lims_of, stable_order
-from fpstore.base.threads import in_order
+from fpstore.base.pools import in_order
 from fpstore.base.width import WORD_BITS, leading_words, row_of_number, rows_like, words_of
 from fpstore.design.joins import JoinDesign
 from fpstore.jobs.bands import MIXER

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import differs, lims_of, lists_of
-from fpstore.base.threads import Pool
 from fpstore.base.width import Distances, order_of, words_of
 from fpstore.design.families import Design
 
@@ -105,6 +104,8 @@ def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
     """
     if threads == 1 or len(parts) < 2:
         return [work(part, stop=None) for part in parts]
+    from fpstore.base.pools import Pool  # which a single probe does not need
+
     stop = _kernel.Stop()
     with Pool(min(threads, len(parts))) as pool:
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakSet, finalize
 
-from fpstore.base.threads import Worker, is_held
+from fpstore.base.threads import is_held, wait_for
 from fpstore.design.families import Design
 from fpstore.disk.mapped import LAZY
 from fpstore.disk.refusals import refused
@@ -127,7 +127,7 @@ class _Coming:
             time.sleep(YIELD_SECONDS)
 
     def _start(self, work: Callable[[], _Opened]) -> None:
-        self._worker = Worker(partial(self._work, work))
+        self._worker = threading.Thread(target=self._work, args=(work,), daemon=True)
         # the system has no more threads: it is done when the generation is current
         with suppress(RuntimeError):
             self._worker.start()
@@ -143,7 +143,7 @@ class _Coming:
 
     def take(self) -> _Opened | None:
         """Wait for the thread, and return the generation that it has opened, once."""
-        self._worker.wait()
+        wait_for(self._worker)
         opened, self._opened = self._opened, None
         return opened
 

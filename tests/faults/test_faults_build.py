@@ -19,7 +19,7 @@ import os, numpy as np, fpstore
 from inplace import InPlace
 from small_stores import content
 from fpstore.building import generation_writer
-from fpstore.base.threads import Pool
+from fpstore.base.pools import Pool
 
 generation_writer.Pool = InPlace
 rng = np.random.default_rng(1)

@@ -218,7 +218,7 @@ def test_a_writer_that_is_dropped_gives_its_lock_back(tmp_path, sync):
         assert (flusher is not None) == (sync == "batch")
         del store
         if flusher is not None:
-            flusher.wait()
+            flusher.join()
     with fpstore.open(path, "r+") as store:
         assert rows_of(store) == pairs(0, 103)
 

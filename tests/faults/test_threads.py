@@ -1,13 +1,9 @@
-"""Threads: they are not lost when an interrupt comes, nor missed where the system or the interpreter has no more of them."""
+"""Threads: they are not missed where the system or the interpreter has no more of them, nor in the child of a fork."""
 
-import dis
 import os
-import sys
 import threading
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from itertools import takewhile
-from pathlib import Path
-from types import CodeType
 
 import numpy as np
 import pytest
@@ -16,124 +12,26 @@ from living import forked
 from speeds import slow
 
 import fpstore
-from fpstore.base.threads import Pool, in_order
-
-STARTED = """
-    import gc, signal, time
-    from fpstore.base.threads import Pool
-
-    signal.signal(signal.SIGALRM, signal.default_int_handler)
-    gc.disable()  # an interrupt that comes in a finalizer is not raised
-    interrupted = 0
-
-    def work(working, stopped):
-        working.append(1)
-        while not stopped:
-            time.sleep(0.0001)
-        working.pop()
-
-    def wait(working):
-        while len(working) < 2:
-            time.sleep(0)
-
-    for number in range(600):
-        working, stopped, pool = [], [], Pool(2)
-        try:
-            signal.setitimer(signal.ITIMER_REAL, (1 + number % 250) * 1e-6)
-            with pool:
-                try:
-                    for _ in range(2):
-                        pool.submit(work, working, stopped)
-                    wait(working)
-                finally:
-                    stopped += [1]
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        except KeyboardInterrupt:
-            interrupted += 1
-        pool.shutdown()  # the interrupt may have come as the block was left
-        assert working == []
-    print("interrupted", interrupted > 30)
-"""
-
-
-def test_an_interrupt_never_loses_a_thread_that_is_being_started():
-    """A thread that nobody knew to have started worked on, and was cut off with what it held when the interpreter ended."""
-    assert run_python(STARTED) == (0, "interrupted True\n", "")
-
-
-def is_cleanup(handler):
-    """Whether the instructions of a handler are those of a ``with``, a ``finally``, or an ``except`` that meets an interrupt."""
-    begin = list(takewhile(lambda i: "JUMP" not in i.opname, handler))
-    if begin[0].opname != "PUSH_EXC_INFO":  # of a generator, or of the variable of a comprehension
-        return False
-    matched = [i.argval for i in begin if i.opname.startswith("LOAD_")]
-    return all(i.opname != "CHECK_EXC_MATCH" for i in begin) or not {
-        "BaseException",
-        "KeyboardInterrupt",
-    }.isdisjoint(matched)
-
-
-def passed_by(code):
-    """Yield the lines of the loops from whose end an interrupt would not come to the block that they stand in."""
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from passed_by(constant)
-    if not code.co_exceptiontable:
-        return
-    bytecode = dis.Bytecode(code)
-    instructions = list(bytecode)
-    place = {instruction.offset: number for number, instruction in enumerate(instructions)}
-
-    def handlers(offset):
-        return [
-            entry.target
-            for entry in bytecode.exception_entries
-            if entry.start <= offset < entry.end
-        ]
-
-    for jump in instructions:
-        around = handlers(jump.argval) if jump.opname == "JUMP_BACKWARD" else []
-        if around != handlers(jump.offset) and any(
-            is_cleanup(instructions[place[target] :]) for target in around
-        ):
-            yield f"{code.co_filename}:{jump.positions.lineno}"
-
-
-@pytest.mark.skipif(
-    sys.version_info < (3, 13),
-    reason="older interpreters look up the handlers of where the loop begins",
-)
-def test_an_interrupt_between_two_rounds_of_a_loop_comes_to_the_block_around_it():
-    """CPython 3.13 leaves the jump back of some loops out of the table of handlers.
-
-    A lock was kept, threads were not stopped.
-    """
-    if not list(passed_by(compile("with one:\n    while two:\n        pass", "example", "exec"))):
-        pytest.skip("this one has the jump back of every loop in the table of handlers")
-    modules = Path(fpstore.__file__).parent.rglob("*.py")
-    assert [
-        line for path in modules for line in passed_by(compile(path.read_text(), path, "exec"))
-    ] == []
-
+from fpstore.base.pools import Pool, in_order
 
 FEW_THREADS = """
     import sys, threading
     import numpy as np
     import fpstore
-    from fpstore.base.threads import Pool
+    from fpstore.base.pools import Pool
 
     threads = int(sys.argv[2])
-    start = Pool._start
+    start = threading.Thread.start
 
-    def started(pool):
-        if len(pool._workers) == threads:
+    def started(thread):
+        if "Pool" in thread.name and sum("Pool" in t.name for t in threading.enumerate()) >= threads:
             threading.stack_size(1 << 46)  # which the system does not have
         try:
-            start(pool)
+            start(thread)
         finally:
             threading.stack_size(0)
 
-    Pool._start = started
+    threading.Thread.start = started
     fingerprints = np.arange(10_000, dtype=np.uint64)
     fpstore.build(sys.argv[1], fingerprints, design="manku-4", threads=3).close()
     store = fpstore.open(sys.argv[1], "r+")
@@ -141,7 +39,6 @@ FEW_THREADS = """
     store.merge(threads=3)
     found = store.probe_many(fingerprints, threads=3)
     print(store.verify().ok, len(found.fingerprints) > 10_000)
-    Pool._start = start  # what the package holds keeps the names of this program, and with them the store, beyond its end
 """
 
 
@@ -208,7 +105,7 @@ def test_work_that_waits_for_a_thread_is_forgotten_when_an_error_leaves_the_bloc
 
     def until_cancelled(pool):
         started.set()
-        while not pool._is_cancelled:
+        while not pool._shutdown:
             os.sched_yield()
         done.append("first")
 
@@ -218,7 +115,7 @@ def test_work_that_waits_for_a_thread_is_forgotten_when_an_error_leaves_the_bloc
         raise ValueError("the reason")
     assert done == ["first"]
     assert jobs[0].result() is None
-    with pytest.raises(InterruptedError):
+    with pytest.raises(CancelledError):
         jobs[1].result()
 
 

@@ -3,6 +3,7 @@
 A thread closes them, so that no question waits for the system to free them.
 """
 
+import _thread
 import os
 from contextlib import nullcontext
 
@@ -52,10 +53,10 @@ def test_other_files_are_closed_at_once(tmp_path, size, remove):
 
 @pytest.mark.parametrize("error", [RuntimeError, MemoryError, KeyboardInterrupt])
 def test_without_a_thread_it_is_closed_at_once(removed, monkeypatch, error):
-    def no_thread(self):
+    def no_thread(*_):
         raise error
 
-    monkeypatch.setattr(closing.Worker, "start", no_thread)
+    monkeypatch.setattr(_thread, "start_new_thread", no_thread)
     with pytest.raises(error) if error is KeyboardInterrupt else nullcontext():
         closing.close_file(removed)
     assert not is_open(removed)

@@ -11,7 +11,8 @@ from living import Child
 from speeds import crossed
 
 import fpstore
-from fpstore.base.threads import Pool, is_held
+from fpstore.base.pools import Pool
+from fpstore.base.threads import is_held
 from fpstore.format.log_writer import LogWriter
 
 ROWS = 1 << 13

@@ -115,7 +115,7 @@ def test_a_reader_opens_a_generation_that_is_announced_before_it_is_current(
             # a generation that was met is not looked for again
             patch.setattr("fpstore.query.tracker.read_manifest", None)
             asked.append(held(tracker.snapshot()))  # it asks on while another thread opens
-        tracker._coming._worker.wait()
+        tracker._coming._worker.join()
         publish_manifest(folder)
 
     def copied(folder, manifest):

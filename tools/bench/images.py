@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 import fpstore
 from bench.harness import Bench, Result, ratio
-from fpstore.base.threads import in_order
+from fpstore.base.pools import in_order
 from fpstore.hashing import ImageReader
 from fpstore.hashing.readers import WAITING_FILES
 from fpstore.io import Chunk

@@ -1,0 +1,141 @@
+"""Threads that do the work of one call, and end with it."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from types import TracebackType
+from typing import Any, TypeVar
+
+from fpstore.errors import InputError
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+
+class Pool(ThreadPoolExecutor):
+    """Threads that end with a ``with`` block; an exception there cancels the work that waits.
+
+    If the system has no more threads, those that are there do the work, or else the caller does.
+    """
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        self._process = os.getpid()
+        self._has_none = False
+
+    def submit(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
+        """Have a thread do some work."""
+        if not self._has_none:
+            try:
+                return super().submit(work, *arguments, **named)
+            except RuntimeError:
+                self._has_none = True  # nobody takes what was queued
+        job: Future[T] = Future()
+        try:
+            job.set_result(work(*arguments, **named))
+        except Exception as error:
+            job.set_exception(error)
+        return job
+
+    def _adjust_thread_count(self) -> None:
+        try:
+            super()._adjust_thread_count()
+        except RuntimeError:
+            if not self._threads:
+                raise
+
+    def result(self, job: Future[T]) -> T:
+        """Wait for the result of some work; InputError in the child of a fork, which lacks the threads."""
+        if self._process != os.getpid():
+            raise InputError(
+                "this was begun in another process, whose threads a child lacks: begin it anew in "
+                "this one"
+            )
+        return job.result()
+
+    def cancel(self) -> None:
+        """Forget the work that waits for a thread."""
+        self.shutdown(wait=False, cancel_futures=True)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.shutdown(cancel_futures=error is not None)
+        except BaseException:  # an interrupt while it waited
+            self.shutdown(cancel_futures=True)
+            raise
+
+
+class Beside:
+    """A thread that does one piece of work beside its caller.
+
+    Without ``thread``, the caller does it at once.
+    """
+
+    def __init__(self, thread: bool) -> None:
+        self._pool = Pool(1) if thread else None
+        self._job: Future[object] | None = None
+
+    def do(self, work: Callable[..., object], *arguments: Any) -> None:
+        """Do some work once the work before is done; raise the error of that."""
+        self.wait()
+        if self._pool is None:
+            work(*arguments)
+        else:
+            self._job = self._pool.submit(work, *arguments)
+
+    def wait(self) -> None:
+        """Wait for the work, and raise its error."""
+        job, self._job = self._job, None
+        if job is not None:
+            job.result()
+
+    def end(self) -> None:
+        """End the thread; work that has not begun is forgotten."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+
+def in_order(
+    work: Callable[[Item], T], items: Iterable[Item], threads: int, waiting: int = 1
+) -> Iterator[tuple[Item, T]]:
+    """Yield each item with the result of some work, in order.
+
+    Threads do the work while items are taken.
+
+    With one thread, the caller's does the work, when its result is asked for. Otherwise ``waiting``
+    items are taken for each thread before the first result must be there.
+    """
+    if threads == 1:
+        for item in items:
+            yield item, work(item)
+        return
+    left = iter(items)
+    with Pool(threads) as pool:
+        jobs = deque((item, pool.submit(work, item)) for item in islice(left, waiting * threads))
+        while jobs:
+            for item in islice(left, 1):
+                jobs.append((item, pool.submit(work, item)))
+            first, job = jobs.popleft()
+            yield first, pool.result(job)
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """Yield items; a thread makes the next one meanwhile."""
+    with Pool(1) as pool:
+        job = pool.submit(_next_of, items)
+        while pair := pool.result(job):
+            job = pool.submit(_next_of, items)
+            yield pair.pop()
+
+
+def _next_of(items: Iterator[T]) -> list[T]:
+    return list(islice(items, 1))

@@ -118,7 +118,14 @@ class InputError(FpstoreError, ValueError):
     """An argument or an input file is wrong.
 
     Its dtype, shape or range, or a line that does not parse.
+
+    Attributes
+    ----------
+    argument : str or None
+        The name of the parameter whose value is wrong by itself. The message begins with it.
     """
+
+    argument: str | None = None
 
 
 class StorageError(FpstoreError, OSError):

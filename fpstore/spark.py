@@ -104,7 +104,7 @@ def run(plan: Plan | PathLike, spark: Any, *, memory: int | str | None = None) -
 def _checked(spark: Any, memory: int | str | None) -> int | None:
     """Check a session; return the memory of a task in bytes."""
     if not hasattr(spark, "createDataFrame"):
-        raise InputError(f"spark must be a SparkSession, got {show(spark)}")
+        raise InputError(f"spark must be a SparkSession, got {show(spark)}", argument="spark")
     return None if memory is None else parse_memory(memory)
 
 

@@ -34,7 +34,9 @@ def check_path(value: object, what: str = "path") -> Path:
     if not isinstance(name, str):
         advice = ": decode it with os.fsdecode" if isinstance(name, bytes) else ""
         raise InputError(
-            f"{what} must be a str or a pathlib.Path, got {show(value)}{advice}", got=value
+            f"{what} must be a str or a pathlib.Path, got {show(value)}{advice}",
+            got=value,
+            argument=what,
         )
     if not name:
         raise InputError(f"{what} is empty", got=value)
@@ -94,6 +96,7 @@ def check_choice(value: object, choices: Sequence[str], what: str) -> str:
             f"{what} must be one of {', '.join(choices)}, got {show(value)}",
             expected=tuple(choices),
             got=value,
+            argument=what,
         )
     return value
 
@@ -106,7 +109,9 @@ def check_sync(value: object) -> str:
 def check_flag(value: object, what: str) -> bool:
     """Return a bool; refuse numbers and strings."""
     if not is_flag(value):
-        raise InputError(f"{what} must be True or False, got {show(value)}", got=value)
+        raise InputError(
+            f"{what} must be True or False, got {show(value)}", got=value, argument=what
+        )
     return bool(value)
 
 
@@ -120,6 +125,7 @@ def check_whole(value: object, least: int, most: int, what: str) -> int:
         raise InputError(
             f"{what} must be a whole number from {least} to {_power(most)}, got {show(value)}",
             got=value,
+            argument=what,
         )
     return number
 
@@ -128,7 +134,9 @@ def check_number(value: object, least: float, most: float, what: str) -> float:
     """Return a number from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, Real) or not least <= float(value) <= most:
         raise InputError(
-            f"{what} must be a number from {least} to {most}, got {show(value)}", got=value
+            f"{what} must be a number from {least} to {most}, got {show(value)}",
+            got=value,
+            argument=what,
         )
     return float(value)
 
@@ -143,7 +151,9 @@ def check_share(value: object, what: str) -> float | None:
         number = 0.0
     if not 0 < number < float("inf"):
         raise InputError(
-            f"{what} must be a positive number such as 0.1, got {show(value)}", got=value
+            f"{what} must be a positive number such as 0.1, got {show(value)}",
+            got=value,
+            argument=what,
         )
     return number
 
@@ -156,7 +166,8 @@ def check_opening(mode: str, sync: str, merge_at: float | None) -> float | None:
     for name, given in {"sync": sync != "commit", "merge_at": merge_at is not None}.items():
         if given and mode == "r":
             raise InputError(
-                f"{name} is for changing a store: open it with mode='r+', or leave {name} out"
+                f"{name} is for changing a store: open it with mode='r+', or leave {name} out",
+                argument=name,
             )
     return merge_at
 
@@ -165,7 +176,9 @@ def check_progress(value: object) -> None:
     """Refuse a value that cannot be called."""
     if value is not None and not callable(value):
         raise InputError(
-            f"progress must be a function of (phase, done, total), got {show(value)}", got=value
+            f"progress must be a function of (phase, done, total), got {show(value)}",
+            got=value,
+            argument="progress",
         )
 
 

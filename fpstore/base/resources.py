@@ -135,7 +135,8 @@ def parse_size(size: int | str, what: str = "size") -> int:
         if match is None or match[2].lower() not in _UNITS:
             raise InputError(
                 f"{what} must be a number of bytes or a size such as 2GiB or 500MB, got "
-                f"{show(size)}"
+                f"{show(size)}",
+                argument=what,
             )
         unit = _UNITS[match[2].lower()]
         value = (
@@ -144,9 +145,9 @@ def parse_size(size: int | str, what: str = "size") -> int:
             else float(match[1]) * unit
         )
     if value < 1:
-        raise InputError(f"{what} must be positive, got {show(size)}")
+        raise InputError(f"{what} must be positive, got {show(size)}", argument=what)
     if value >= 2**63:
-        raise InputError(f"{what} must be less than 2^63 bytes, got {show(size)}")
+        raise InputError(f"{what} must be less than 2^63 bytes, got {show(size)}", argument=what)
     return int(value)
 
 
@@ -156,7 +157,7 @@ def parse_memory(memory: int | str | None) -> int:
         return max(total_memory() // 4, LEAST_MEMORY)
     value = parse_size(memory, "memory")
     if value < LEAST_MEMORY:
-        raise InputError(f"memory must be at least 64MiB, got {show(memory)}")
+        raise InputError(f"memory must be at least 64MiB, got {show(memory)}", argument="memory")
     return value
 
 

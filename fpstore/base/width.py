@@ -143,7 +143,9 @@ def check_width(value: object) -> Width:
         or value not in WIDTHS
     ):
         raise InputError(
-            f"width must be one of {', '.join(map(str, WIDTHS))}, got {show(value)}", got=value
+            f"width must be one of {', '.join(map(str, WIDTHS))}, got {show(value)}",
+            got=value,
+            argument="width",
         )
     return Width(int(value))
 

@@ -55,7 +55,8 @@ def chunks(source: Any, ids: Any, width: Width) -> Iterator[Piece]:
     if not is_iterable(source, str, dict):
         raise InputError(
             "fingerprints must be an array, an iterable of arrays, or a reader, got "
-            f"{type(source).__name__}"
+            f"{type(source).__name__}",
+            argument="fingerprints",
         )
     first, source = _peeked(source)
     yield from (_of_single_rows if _is_one_row(first, width) else _of_parts)(source, ids, width)
@@ -115,7 +116,8 @@ def _of_single_rows(source: Iterable[Any], ids: Any, width: Width) -> Iterator[P
     """Yield pieces of an iterable of fingerprints that are an array each."""
     if ids is not None and not is_iterable(ids, str):
         raise InputError(
-            f"ids must be one for each fingerprint, got {type(ids).__name__} {show(ids)}"
+            f"ids must be one for each fingerprint, got {type(ids).__name__} {show(ids)}",
+            argument="ids",
         )
     rows, left = iter(source), None if ids is None else iter(ids)
     if left is None:

@@ -66,6 +66,7 @@ class Comparison:
             raise InputError(
                 f"fingerprinter must be {kinds}, got {type(fingerprinter).__name__}",
                 got=fingerprinter,
+                argument="fingerprinter",
             )
         self.width = fingerprinter.width
         self.fingerprint_a, self.fingerprint_b = (

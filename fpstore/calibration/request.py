@@ -101,7 +101,8 @@ class Request:
         """Validate the arguments before any input is read; InputError for a wrong one."""
         if (check_share(self.resemblance, "resemblance") or 0) > 1:
             raise InputError(
-                f"resemblance must be a share up to 1, such as 0.5, got {show(self.resemblance)}"
+                f"resemblance must be a share up to 1, such as 0.5, got {show(self.resemblance)}",
+                argument="resemblance",
             )
         self.sample = check_whole(self.sample, LEAST_SAMPLE, MOST_SAMPLE, "sample")
         self.copies = check_whole(self.copies, 1, MOST_SAMPLE, "copies")
@@ -115,6 +116,7 @@ class Request:
             raise InputError(
                 f"recall must be a share up to 1, such as 0.95, got {show(self.recall)}",
                 got=self.recall,
+                argument="recall",
             )
         check_share(self.false_pairs, "false_pairs")
         self.most_wrong = check_number(self.most_wrong, 0, 1, "most_wrong")
@@ -122,7 +124,9 @@ class Request:
         for what, given in {"settings": self.settings, "changes": self.changes}.items():
             if isinstance(given, str):
                 raise InputError(
-                    f"{what} must be a list, got one str: wrap {show(given)} in a list", got=given
+                    f"{what} must be a list, got one str: wrap {show(given)} in a list",
+                    got=given,
+                    argument=what,
                 )
         settings = usual_settings(self.image) if self.settings is None else self.settings
         self.compared = [_setting(one, self.image) for one in settings]

@@ -57,9 +57,10 @@ def usage_errors() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        name, _, rest = str(error).partition(" ")
-        named = option_of(name) if rest.startswith(("must ", "is for ")) else ""
-        fail(_of_this_verb(f"{named} {rest}" if named else str(error)))
+        message, option = str(error), option_of(error.argument or "")
+        if option:
+            message = option + message.removeprefix(error.argument or "")
+        fail(_of_this_verb(message))
 
 
 def _of_this_verb(message: str) -> str:

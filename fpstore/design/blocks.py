@@ -54,6 +54,7 @@ def check_block_bytes(value: object) -> int:
         raise InputError(
             f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {show(value)}",
             got=value,
+            argument="block_bytes",
         )
     return size
 
@@ -69,5 +70,7 @@ def _check_filter(value: object) -> bool | str:
     if isinstance(value, str) and value == AUTO:
         return AUTO
     if not is_flag(value):
-        raise InputError(f"filter must be True, False or 'auto', got {show(value)}", got=value)
+        raise InputError(
+            f"filter must be True, False or 'auto', got {show(value)}", got=value, argument="filter"
+        )
     return bool(value)

@@ -430,7 +430,9 @@ def check_radius(radius: object, most: int = WORD_BITS) -> int:
         or not isinstance(radius, (int, np.integer))
         or not 0 <= radius <= most
     ):
-        raise InputError(f"radius must be a whole number from 0 to {most}, got {show(radius)}")
+        raise InputError(
+            f"radius must be a whole number from 0 to {most}, got {show(radius)}", argument="radius"
+        )
     return int(radius)
 
 
@@ -447,6 +449,7 @@ def check_design(
         raise InputError(
             f"design must be auto, the name of a design or a list of tables, got {show(name)}",
             got=name,
+            argument="design",
         )
     described = name if isinstance(name, str) else list(name)
     if described != "auto":

@@ -88,7 +88,9 @@ class TableSpec:
             raise InputError("a table's permutation must hold each of 32, 64, 128 or 256 bits once")
         most = min(bits, WORD_BITS)
         if not 0 <= self.prefix_bits <= most:
-            raise InputError(f"prefix_bits must be 0 to {most}, got {self.prefix_bits}")
+            raise InputError(
+                f"prefix_bits must be 0 to {most}, got {self.prefix_bits}", argument="prefix_bits"
+            )
         if self.kind not in TABLE_KINDS or not 0 <= self.tag_bits <= TAG_BITS:
             raise InputError(
                 f"a table is of one of the kinds {', '.join(TABLE_KINDS)}, with at most "
@@ -96,7 +98,8 @@ class TableSpec:
             )
         if not (-1 if self.in_ring else 0) <= self.flips <= self.prefix_bits:
             raise InputError(
-                f"flips must be 0 to prefix_bits ({self.prefix_bits}), got {self.flips}"
+                f"flips must be 0 to prefix_bits ({self.prefix_bits}), got {self.flips}",
+                argument="flips",
             )
 
     @property

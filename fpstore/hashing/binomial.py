@@ -21,7 +21,9 @@ def least_radius(recall: object, width: int, probability: float) -> int:
     """Return the least radius that finds a share of the pairs whose bits differ with a probability."""
     if isinstance(recall, bool) or not isinstance(recall, Real) or not 0 < float(recall) < 1:
         raise InputError(
-            f"recall must be a number between 0 and 1, such as 0.99, got {show(recall)}", got=recall
+            f"recall must be a number between 0 and 1, such as 0.99, got {show(recall)}",
+            got=recall,
+            argument="recall",
         )
     return next(
         (

@@ -280,7 +280,9 @@ def _check_paths(paths: Paths) -> list[Path]:
 def _check_suffixes(suffixes: Iterable[str]) -> tuple[str, ...]:
     if not is_iterable(suffixes, str):
         raise InputError(
-            f"suffixes must be a list such as ['.txt', '.md'], got {suffixes!r:.80}", got=suffixes
+            f"suffixes must be a list such as ['.txt', '.md'], got {suffixes!r:.80}",
+            got=suffixes,
+            argument="suffixes",
         )
     checked = tuple(suffixes)
     for suffix in checked:

@@ -83,6 +83,7 @@ def _last_bytes(found: object, width: Width) -> bytes:
         raise InputError(
             f"hash must return an integer, or bytes, {width.bytes} or more, got {show(found)}",
             got=found,
+            argument="hash",
         )
     return found[-width.bytes :]
 

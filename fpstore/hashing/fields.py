@@ -216,6 +216,7 @@ def _no_name(got: object, what: str) -> InputError:
         f"{what} must be the name of a column, several names, or names with weights, got "
         f"{show(got)}",
         got=got,
+        argument=what,
     )
 
 

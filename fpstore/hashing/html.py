@@ -139,6 +139,7 @@ class MainText(Wrapper[str]):
             raise InputError(
                 f"fingerprinter must be one of texts, such as SimHash(), got {type(own).__name__}",
                 got=own,
+                argument="fingerprinter",
             )
         _extractor(check_choice(self.extractor, EXTRACTORS, "extractor"))
 

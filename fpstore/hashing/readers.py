@@ -87,7 +87,8 @@ class HashingReader(Reader):
         self.left_out: Counter[str] = Counter()
         if on_notice is not None and not callable(on_notice):
             raise InputError(
-                f"on_notice must be a function of (row or path, reason), got {show(on_notice)}"
+                f"on_notice must be a function of (row or path, reason), got {show(on_notice)}",
+                argument="on_notice",
             )
         self._on_notice = on_notice
 
@@ -185,7 +186,8 @@ def _check_maker(fingerprinter: object, items: tuple[str, ...], example: str) ->
     if not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items not in items:
         raise InputError(
             f"fingerprinter must be one of {items[0]}, such as {example}, got "
-            f"{type(fingerprinter).__name__}"
+            f"{type(fingerprinter).__name__}",
+            argument="fingerprinter",
         )
 
 
@@ -290,7 +292,9 @@ class TextReader(HashingReader):
         on_notice: RowNotice | None = None,
     ) -> None:
         if not (id is None or (isinstance(id, str) and id)):
-            raise InputError(f"id must be the name of a column, got {show(id)}", got=id)
+            raise InputError(
+                f"id must be the name of a column, got {show(id)}", got=id, argument="id"
+            )
         check_choice(id_type, get_args(IdType), "id_type")
         _check_maker(fingerprinter, ("texts", "rows"), "SimHash()")
         fingerprinter, columns = maker_of_columns(fingerprinter, text)
@@ -729,4 +733,5 @@ def _no_maker(got: object) -> InputError:
         "fingerprinter must be one of vectors, such as HyperplaneHash(dimension=384), got "
         f"{show(got)}",
         got=got,
+        argument="fingerprinter",
     )

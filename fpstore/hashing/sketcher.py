@@ -216,6 +216,7 @@ class Sketcher(Hasher[Item_contra]):
                 f"distances must be whole numbers from 0 to {self.signature_bits}, got "
                 f"{show(distances)}",
                 got=distances,
+                argument="distances",
             )
         return self.law.estimate(array.astype(np.intp), self.signature_bits)
 

@@ -106,6 +106,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
             raise InputError(
                 f"weights must be a result of learn_weights(), got {show(self.weights)}",
                 got=self.weights,
+                argument="weights",
             )
         if self.tokenizer is not None and not callable(self.tokenizer):
             check_choice(self.tokenizer, tuple(NAMED), "tokenizer")
@@ -424,7 +425,11 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
 
 def _words(words: object) -> tuple[str, ...]:
     if not is_iterable(words, str):
-        raise InputError(f"stop_words must be a list of words, got {show(words)}", got=words)
+        raise InputError(
+            f"stop_words must be a list of words, got {show(words)}",
+            got=words,
+            argument="stop_words",
+        )
     checked = tuple(words)
     for word in checked:
         if not isinstance(word, str):

@@ -604,7 +604,10 @@ def check_lists(column_type: Any) -> None:
         or types.is_large_list(column_type)
     )
     if not is_list or not any(is_kind(column_type.value_type) for is_kind in kinds):
-        raise InputError(f"vectors must be lists of numbers, got a column of type {column_type}")
+        raise InputError(
+            f"vectors must be lists of numbers, got a column of type {column_type}",
+            argument="vectors",
+        )
 
 
 def array_of_lists(column: Any, done: int) -> Array:

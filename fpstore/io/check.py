@@ -348,16 +348,19 @@ def check_ids(ids: object, count: int) -> Words | list[str]:
     else:
         received = f"got dtype {array.dtype}, shape {array.shape}"
         if array.ndim != 1:
-            raise InputError(f"ids must be 1-D, {received}")
+            raise InputError(f"ids must be 1-D, {received}", argument="ids")
         if array.dtype.kind in "ui":
             _check_count(len(array), count)
             if array.dtype.kind == "i" and count and array.min() < 0:
                 raise InputError(
-                    f"ids must not be negative, got {array.min()} (dtype {array.dtype})"
+                    f"ids must not be negative, got {array.min()} (dtype {array.dtype})",
+                    argument="ids",
                 )
             return np.ascontiguousarray(array, dtype=np.uint64)
         if array.dtype.kind not in "OUT":
-            raise InputError(f"ids must be unsigned integers or strings, {received}")
+            raise InputError(
+                f"ids must be unsigned integers or strings, {received}", argument="ids"
+            )
         items = array.tolist()
     _check_count(len(items), count)
     return _ids_of_list(items)
@@ -409,7 +412,8 @@ def _ids_of_list(items: list[Any]) -> Words | list[str]:
             next(item for item in items if isinstance(item, str) == kind) for kind in (True, False)
         )
         raise InputError(
-            f"ids must be all integers or all strings, got {show(one)} and {show(other)}"
+            f"ids must be all integers or all strings, got {show(one)} and {show(other)}",
+            argument="ids",
         )
     with suppress(UnicodeEncodeError):
         if kinds == {str} and "" not in items and max(map(len, items)) * 4 <= MAX_ID_BYTES:
@@ -428,7 +432,9 @@ def _as_list(values: object, what: str) -> list[object]:
     ):
         return list(values)
     raise InputError(
-        f"{what} must be an array or a list, got {type(values).__name__} {show(values)}", got=values
+        f"{what} must be an array or a list, got {type(values).__name__} {show(values)}",
+        got=values,
+        argument=what,
     )
 
 

@@ -57,6 +57,7 @@ def check_encoding(name: str | None) -> str | None:
             "encoding must be the name of one, such as utf-8, cp1252 or shift_jis, got "
             f"{show(name)}",
             got=name,
+            argument="encoding",
         ) from None
     return found.name
 

@@ -484,7 +484,9 @@ def open_reader(
     known = check_width(width)
     for what, field in (("fingerprint_field", fingerprint_field), ("id_field", id_field)):
         if field is not None and not (isinstance(field, str) and field):
-            raise InputError(f"{what} must be the name of a column or field, got {show(field)}")
+            raise InputError(
+                f"{what} must be the name of a column or field, got {show(field)}", argument=what
+            )
     names = paths_of(paths)
     if not names:
         raise InputError("no input was given")

@@ -86,7 +86,9 @@ def renamed(columns: Sequence[str], names: Mapping[str, str] | None) -> list[str
         return list(columns)
     if not isinstance(names, Mapping):
         raise InputError(
-            f"names must be a dict of columns and their new names, got {show(names)}", got=names
+            f"names must be a dict of columns and their new names, got {show(names)}",
+            got=names,
+            argument="names",
         )
     for name, other in names.items():
         if name not in columns:

@@ -262,14 +262,18 @@ def open_writer(
         check_path(path_or_stream)
     many = isinstance(columns, Mapping | Sequence) and not isinstance(columns, str | bytes)
     if not (many and all(isinstance(name, str) for name in columns)):
-        raise InputError(f"columns must be a list of names, got {show(columns)}")
+        raise InputError(
+            f"columns must be a list of names, got {show(columns)}", argument="columns"
+        )
     kinds = (
         dict(columns)
         if isinstance(columns, Mapping)
         else {name: _KINDS.get(name, "value") for name in columns}
     )
     if not kinds or len(kinds) != len(columns):
-        raise InputError(f"columns must have distinct names, got {show(list(columns))}")
+        raise InputError(
+            f"columns must have distinct names, got {show(list(columns))}", argument="columns"
+        )
     if format is None and (
         path_or_stream == "-" or not isinstance(path_or_stream, str | os.PathLike)
     ):

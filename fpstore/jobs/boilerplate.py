@@ -345,7 +345,9 @@ def remove_boilerplate_of(
     check_whole(least_chars, 0, 2**31 - 1, "least_chars")
     if not (text is True or (isinstance(text, str) and text)):
         raise InputError(
-            f"text must be the name of one column of texts, got {show(text)}", got=text
+            f"text must be the name of one column of texts, got {show(text)}",
+            got=text,
+            argument="text",
         )
     outputs = Outputs(corpus, output, listings, overwrite)
     how = Projection(text=PATHS_TEXT, id=PATHS_ID) if text is True else Projection(text=str(text))

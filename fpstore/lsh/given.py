@@ -166,7 +166,7 @@ def at_places(ids: Any, places: Any) -> Any:
 def _ids_in_order(ids: Any) -> Iterator[Any]:
     """Return an iterator over ids; InputError for what cannot be many ids."""
     if not is_iterable(ids, str):
-        raise InputError(f"ids must be one for each item, got {type(ids).__name__}")
+        raise InputError(f"ids must be one for each item, got {type(ids).__name__}", argument="ids")
     return iter(
         ids.tolist()
         if hasattr(ids, "tolist")

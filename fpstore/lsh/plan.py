@@ -143,6 +143,7 @@ class _Request(NamedTuple):
                 "bands must be two numbers, of bands and of rows, such as (8, 5), got "
                 f"{show(bands)}",
                 got=bands,
+                argument="bands",
             )
         number, rows = (
             check_whole(bands[0], 1, MOST_BANDS, "bands"),
@@ -263,7 +264,9 @@ def plan(
     request = _checked(n, hasher, threshold, background, candidates, probes)
     if isinstance(recall, bool) or not isinstance(recall, Real) or not 0 < float(recall) < 1:
         raise InputError(
-            f"recall must be a number between 0 and 1, such as 0.95, got {show(recall)}", got=recall
+            f"recall must be a number between 0 and 1, such as 0.95, got {show(recall)}",
+            got=recall,
+            argument="recall",
         )
     chosen = request.best_bands(of_bands(recall)) if bands is None else request.given_bands(bands)
     if chosen is None:
@@ -305,7 +308,9 @@ def check_plan(given: object, hasher: Sketcher[Any]) -> None:
     """Raise InputError for what is no plan, or one of another hasher."""
     if not isinstance(given, LshPlan):
         raise InputError(
-            f"plan must be what fpstore.lsh.plan returns, got {show(given)}", got=given
+            f"plan must be what fpstore.lsh.plan returns, got {show(given)}",
+            got=given,
+            argument="plan",
         )
     planned, own = (
         f"{given.measure} and signatures of {given.width} bits",
@@ -411,6 +416,7 @@ def _checked(
         raise InputError(
             f"candidates must be a positive number such as 32, got {show(candidates)}",
             got=candidates,
+            argument="candidates",
         )
     looked_up = check_whole(probes, 1, MOST_PROBES, "probes")
     if looked_up > 1 and not hasher.has_probes:

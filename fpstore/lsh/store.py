@@ -285,6 +285,7 @@ class LshStore(Generic[Id]):
             raise InputError(
                 f"verify must be a function that returns the items of ids, got {show(verify)}",
                 got=verify,
+                argument="verify",
             )
         given = [] if verify is None else self._listed(items)
         items, state = items if verify is None else given, self._parts.state()

@@ -122,7 +122,7 @@ def _listed(ids: Any) -> Any:
     except TypeError:
         received = f"{type(ids).__name__} {show(ids)}"
         raise InputError(
-            f"ids must be a list or an array of integers or strings, got {received}"
+            f"ids must be a list or an array of integers or strings, got {received}", argument="ids"
         ) from None
 
 

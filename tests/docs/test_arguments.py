@@ -194,6 +194,8 @@ def refused(call, name, value, accepted):
     kinds = (fpstore.InputError, fpstore.StorageError, fpstore.StoreNotFoundError)
     assert isinstance(caught, kinds), f"{name}={value!r:.60}: {caught!r}"
     assert str(caught).isprintable(), caught
+    argument = getattr(caught, "argument", None)
+    assert argument is None or str(caught).startswith(argument), caught
     return None
 
 
@@ -221,6 +223,13 @@ def close_and_remove(before):
             shutil.rmtree(path)
 
     return leaves
+
+
+def test_an_error_of_an_argument_names_it(here):
+    for name, value in {"radius": 99, "width": 7, "threads": 0, "index_ids": 3}.items():
+        with pytest.raises(fpstore.InputError) as caught:
+            fpstore.build("new.fps", [7, 11], **{name: value})
+        assert caught.value.argument == name
 
 
 def test_every_argument_of_the_functions(here):

@@ -3,7 +3,7 @@
 And the comparison of two texts.
 """
 
+from fpstore.calibration.calibration import Calibration, calibrate
 from fpstore.calibration.comparison import Comparison, Feature
-from fpstore.calibration.job import Calibration, calibrate
 
 __all__ = ["Calibration", "Comparison", "Feature", "calibrate"]

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from fpstore import _kernel
-from fpstore.calibration.perturbations import kind_and_amount
 from fpstore.calibration.seeded import Draws
+from fpstore.calibration.text_changes import kind_and_amount
 from fpstore.errors import InputError, show
 
 if TYPE_CHECKING:

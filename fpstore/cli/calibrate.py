@@ -12,20 +12,25 @@ from typing import Any
 import click
 
 from fpstore.base.arguments import check_path, printable
-from fpstore.calibration.comparison import Comparison
-from fpstore.calibration.job import Calibration, calibrated
-from fpstore.calibration.request import (
+from fpstore.base.width import WORD_BITS
+from fpstore.calibration.calibration import (
     COPIES,
     GROUP,
     LEAST_SAMPLE,
     MOST_SAMPLE,
     MOST_WRONG,
     SAMPLE,
-    Request,
+    Calibration,
+    Options,
+    Suggestion,
+    calibrated_pictures,
+    calibrated_texts,
+    text_columns,
 )
-from fpstore.calibration.samples import learnt_weights
-from fpstore.calibration.settings import PDQ_SETTINGS
-from fpstore.calibration.shown import facts_of, page_of, recall_table, summary, verdict, wanted
+from fpstore.calibration.comparison import Comparison
+from fpstore.calibration.learning import learnt_weights
+from fpstore.calibration.measures import Measured, Rate
+from fpstore.calibration.settings import PDQ
 from fpstore.cli import content, options
 from fpstore.cli.content import PICTURES, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, output_option, whole
@@ -56,60 +61,34 @@ TEXT_OPTIONS = {
 IMAGE_OPTIONS = {"method": "--image-hash", "width": "--width", "min_quality": "--min-quality"}
 SHOWN_CHARACTERS = 60
 COLUMNS = ("feature", "in A", "in B")
+SHOWN_RADII = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # at 64 bits
+EN_DASH = "\u2013"
 
 
 @verb(
-    argument("inputs", "[INPUT]...", nargs=-1),
+    argument("inputs", "INPUT...", nargs=-1, required=True),
     *content.TEXTUAL,
     content.IMAGE,
     options.ROW_FORMAT,
-    options.ID_FIELD,
-    option(
-        "--pairs FILE",
-        "Pairs with labels, instead of changed copies: rows with the columns text_a, text_b and "
-        "label; or, with "
-        "documents, a, b (their ids) and label. The label is 1 for near-duplicates, 0 for others.",
-    ),
     option(
         "--setting LIST",
         "Parameters of SimHash, such as shingle=words,size=2, method=minhash,size=3 or "
-        "weights=FILE, or with "
-        "--image of ImageHash, such as method=pdq or method=difference,width=256. With radius=N "
-        "it is measured at this radius, "
-        "and with threshold=X at that of a Jaccard similarity: method=minhash,threshold=0.75. May "
-        "be repeated. By default some "
-        "usual ones.",
+        "weights=FILE, or with --image of ImageHash, such as method=pdq or "
+        "method=difference,width=256. With radius=N it is measured at this radius, and with "
+        "threshold=X at that of a Jaccard similarity: method=minhash,threshold=0.75. May be "
+        "repeated. By default some usual ones.",
         into="settings",
         multiple=True,
     ),
     option(
         "--change KIND=AMOUNT",
         "A change by which near-duplicates are made, such as words=2 or, as a share, typos=0.01: "
-        "typos, "
-        "words, drop, swap or repeat (of sentences), numbers, boilerplate, truncate, case, "
-        "punctuation, spaces. With --image "
-        "resize, crop, watermark, corner, border or caption (shares), jpeg (quality), blur "
-        "(pixels), brightness (factor), rotate "
-        "or turn (degrees), and grey or mirror without an amount. The names that are printed are "
-        "taken, "
-        "too: 'resize 50%'. May be repeated.",
+        "typos, words, drop (of sentences), numbers, boilerplate, truncate. With --image resize, "
+        "crop, watermark, corner, border or caption (shares), jpeg (quality), blur (pixels), "
+        "brightness (factor), rotate or turn (degrees), and grey or mirror without an amount. The "
+        "names that are printed are taken, too: 'resize 50%'. May be repeated.",
         into="changes",
         multiple=True,
-    ),
-    option(
-        "-n --documents N",
-        "Number of documents or pictures for which to choose, such as 1e8 or 50M. By default the "
-        "number in "
-        "the inputs.",
-        options.NUMBER_OF_ALL,
-    ),
-    option("--recall SHARE", "Share of near-duplicates to find, such as 0.95.", options.SHARE),
-    option(
-        "--false-pairs N",
-        "Most pairs of strangers within the radius. Without --recall, by default one for each "
-        "hundred "
-        "documents.",
-        options.SHARE,
     ),
     option(
         "--most-wrong SHARE",
@@ -118,19 +97,11 @@ COLUMNS = ("feature", "in A", "in B")
         click.FloatRange(0, 1),
         MOST_WRONG,
     ),
-    option(
-        "--group",
-        "How dedup groups near-duplicates. A sample shows few of the chains of its corpus, so it "
-        "shows too little of "
-        "what connected removes.",
-        GROUPINGS,
-        GROUP,
-    ),
+    option("--group", "How dedup groups near-duplicates.", GROUPINGS, GROUP),
     option(
         "--sample N",
-        "Most documents or pictures that are looked at; all their pairs are compared. Up to ten "
-        "times as many "
-        "texts are grouped.",
+        "Most documents or pictures whose distances are measured; all their pairs are compared. Up "
+        "to 50,000 texts are grouped.",
         whole(LEAST_SAMPLE, MOST_SAMPLE),
         SAMPLE,
     ),
@@ -138,13 +109,11 @@ COLUMNS = ("feature", "in A", "in B")
     option(
         "--resemblance SHARE",
         "Documents that share this part of their runs of five characters, or more, are of one "
-        "family; by "
-        "default 0.5. With --image, pictures whose brightnesses correlate as much; by default 0.9.",
+        "family; by default 0.5. With --image, pictures whose brightnesses correlate as much; by "
+        "default 0.9.",
         options.SHARE,
     ),
     option("--seed N", "Seed of the sample and of the changes.", whole(0, 2**64 - 1), 0),
-    output_option("Also write a page in HTML, with pictures.", None),
-    options.FORCE_OUTPUT,
     options.THREADS,
     *options.RESULT,
 )
@@ -153,107 +122,62 @@ def calibrate(given: Given) -> None:
 
     Takes a random sample of the documents or pictures, keeps one of each family of near-duplicates,
     makes changed copies of some, and compares fingerprints for each setting: of copies with their
-    originals (near-duplicates), and of the others with each other (strangers). Prints for each
-    setting the radius that finds the most without exceeding two limits: on false pairs, and on
-    documents removed wrongly. Prints what it removes, how many false pairs are expected, and what
-    the radius costs. The first row is the suggestion. It is counted on the whole corpus, if that
-    has up to 50,000 documents and is not of HTML.
+    originals (near-duplicates), and of the others with each other (strangers). Of texts, it also
+    groups up to 50,000 as fpstore dedup does. Prints for each setting the radius that finds the
+    most copies without taking in strangers or removing too many documents wrongly. The first row is
+    the suggestion.
 
     $ fpstore calibrate stories --text --suffix .txt
     $ fpstore calibrate site --text --html --encoding utf-8
-    $ fpstore calibrate corpus.parquet --text-field text --documents 50M --false-pairs 1e6 --output page.html
+    $ fpstore calibrate corpus.parquet --text-field text --format parquet --json
     $ fpstore calibrate stories --text --setting method=minhash,threshold=0.75 --most-wrong 0.01 --group connected
-    $ fpstore calibrate pages.jsonl --text-field text --setting shingle=words,size=1 --setting size=2 --recall 0.9 --json
     $ fpstore calibrate stories draft.txt --text --change words=2 --change drop=1 --sample 100 --copies 50 --seed 7 --no-progress
-    $ fpstore calibrate corpus.parquet --text-field text --id-field id --pairs pairs.csv --resemblance 0.8
-    $ fpstore calibrate --pairs labelled.jsonl --output page.html --force
+    $ fpstore calibrate corpus.parquet --text-field text --resemblance 0.8 --threads 1 --quiet
     $ fpstore calibrate photos --image --change resize=0.5 --setting method=difference --setting method=perceptual,width=256
     """
-    if given.as_json and given.output == "-":
-        fail("--json and --output - both write to standard output")
-    if given.output is not None:
-        given.check_new(given.output)
-    found = _calibration(given)
-    if given.output is not None:
-        with Sink(given.output) as sink:
-            sink.write(page_of(found).encode())
+    result = _calibration(given)
     if given.as_json:
-        print_json(found.to_dict())
-    elif given.output != "-":
-        _print_calibration(found)
+        print_json(result.to_dict())
+    else:
+        _print_calibration(result)
 
 
 def _calibration(given: Given) -> Calibration:
     kind = content.declared_kind(given)
-    _check_calibration(given, kind)
-    notices = Notices(TEXTS)
-    with usage_errors():
-        wanted = Request(
-            text=given.text or given.text_field,
-            image=given.image,
-            pairs=given.pairs,
-            id=given.id_field,
-            html=given.html,
-            settings=given.settings or None,
-            changes=given.changes or None,
-            documents=given.documents,
-            recall=given.recall,
-            false_pairs=given.false_pairs,
-            most_wrong=given.most_wrong,
-            group=given.group,
-            sample=given.sample,
-            copies=given.copies,
-            resemblance=given.resemblance,
-            seed=given.seed,
-            with_source=bool(given.inputs),
-        ).checked()
-    source: Any = None
     if given.image:
-        warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
-        if not given.settings and {one.name for one in wanted.compared}.isdisjoint(PDQ_SETTINGS):
-            given.note("method=pdq is not compared: pip install pdqhash")
-        source = Walk(corpus_paths(given.inputs), given.suffixes)
-    elif given.inputs:
-        reading = given.suffixes, notices, given.encoding, bool(given.html), given.format
-        source = open_corpus(given.inputs, kind == TEXTS, *reading)
-    with given.bars(None if given.image else source) as bars:
-        found = calibrated(wanted, source, given.resources(bars), notices)
-    notices.report(given)
-    return found
-
-
-def _check_calibration(given: Given, kind: str) -> None:
-    if isinstance(given.text_field, tuple | dict):
-        fail(
-            "--text-field: a calibration looks at one column of texts: name the most informative "
-            "one"
-        )
-    if given.image:
-        given.refuse(
-            "does not go with --image",
-            "id_field",
-            "pairs",
-            "format",
-            "encoding",
-            "html",
-            "most_wrong",
-            "group",
-        )
-    if given.pairs is not None:
-        given.refuse(
-            "is for copies that are changed, not for pairs with labels",
-            "changes",
-            "sample",
-            "copies",
-            "seed",
-            "html",
-        )
-    else:
-        given.refuse("is for --pairs: otherwise calibrate needs no ids", "id_field")
+        refused = ("format", "encoding", "html", "most_wrong", "group")
+        given.refuse("does not go with --image", *refused)
     if kind not in (TEXTS, PICTURES):
         given.refuse("is for folders: with --text or --image", "suffixes")
-    if not given.inputs and (given.image or given.pairs is None or given.text or given.text_field):
-        fail("name files or folders of documents or pictures, or --pairs with texts")
+    notices, columns = Notices(TEXTS), None
+    with usage_errors():
+        wanted = Options.checked(
+            given.image,
+            given.settings or None,
+            given.changes or None,
+            given.most_wrong,
+            given.group,
+            given.sample,
+            given.copies,
+            given.resemblance,
+            given.seed,
+        )
+        if not given.image:
+            columns = text_columns(given.text or given.text_field)
+    if columns is None:
+        warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
+        if not given.settings and PDQ not in {each.name for each in wanted.settings}:
+            given.note("method=pdq is not compared: pip install pdqhash")
+        walk = Walk(corpus_paths(given.inputs), given.suffixes)
+        with given.bars() as bars:
+            result = calibrated_pictures(walk, wanted, given.resources(bars), notices)
+    else:
+        reading = given.suffixes, notices, given.encoding, bool(given.html), given.format
+        corpus = open_corpus(given.inputs, kind == TEXTS, *reading)
+        with given.bars(corpus) as bars:
+            result = calibrated_texts(corpus, columns, wanted, given.resources(bars), given.html)
+    notices.report(given)
+    return result
 
 
 def build_options(made: Fingerprinter[Any]) -> list[str] | None:
@@ -280,33 +204,86 @@ def build_options(made: Fingerprinter[Any]) -> list[str] | None:
     return [*first, *(word for key, value in changed.items() for word in (names[key], str(value)))]
 
 
-def _print_calibration(found: Calibration) -> None:
-    columns, settings, words = summary(found)
-    print_table(
-        f"Settings for {wanted(found)}, the suggested one first", columns, settings, left=words
+def _percent(rate: Rate) -> str:
+    low, high = (f"{100 * end:.1f}" for end in rate.interval)
+    return f"{rate.value:.1%} ({low}{EN_DASH}{high})" if rate.total else ""
+
+
+def _row(one: Suggestion) -> tuple[str, ...]:
+    first = (one.measured.setting.name, str(one.measured.width))
+    of_texts = one.removed is not None or one.measured.setting.fingerprinter.items == "texts"
+    if one.radius is None:
+        return (*first, "none", *[""] * (5 if of_texts else 2))
+    # 95 in 100 times the true share is lower
+    strangers = f"{one.strangers.count:,} (<{one.strangers.interval[1]:.0e})"
+    if one.removed is None or one.wrong is None:
+        return (*first, str(one.radius), _percent(one.recall), strangers)
+    threshold = "" if one.threshold is None else f"{one.threshold:.2f}"
+    removed = f"{one.removed.count:,}"
+    return (
+        *first,
+        str(one.radius),
+        threshold,
+        _percent(one.recall),
+        strangers,
+        removed,
+        _percent(one.wrong),
     )
-    first = found.suggestions[0]
-    headings, rows = recall_table(first.measured)
+
+
+def _radii(width: int) -> list[int]:
+    """Return the radii that the second table shows: at 64 bits up to 24, at other widths in proportion."""
+    return sorted({round(radius * width / WORD_BITS) for radius in SHOWN_RADII})
+
+
+def _print_distances(measured: Measured) -> None:
+    radii = _radii(measured.width)
+    kinds = {**measured.copies, "all": measured.all_copies}
+    rows = [
+        [name, *(f"{each.within(radius).value:.0%}" for radius in radii)]
+        for name, each in kinds.items()
+    ]
     print_table(
-        f"\nNear-duplicates found with {first.measured.setting.name}, by radius", headings, rows
+        f"\nCopies found with {measured.setting.name}, by radius", ["kind", *map(str, radii)], rows
     )
-    print_facts("\nLooked at", facts_of(found))
+
+
+def _print_calibration(result: Calibration) -> None:
+    first, evidence = result.suggestions[0], result.evidence
+    columns = ["setting", "width", "radius"]
+    wish = ""
+    if result.grouped is not None:
+        columns += ["threshold", "recall", "strangers", "removed", "wrong"]
+        wish = f", at most {100 * result.most_wrong:.3g}% removed wrongly"
+    else:
+        columns += ["recall", "strangers"]
+    title = f"Settings for {result.documents:,} {result.items}{wish}, the suggested one first"
+    print_table(title, columns, [_row(each) for each in result.suggestions], left=(0,))
+    _print_distances(first.measured)
+    copies = sum(each.shape[1] for each in evidence.copies.values())
+    strangers = evidence.originals * (evidence.originals - 1) // 2
+    facts = [
+        (result.items, f"{result.documents + result.empty:,}"),
+        *([("empty or blank, left out", f"{result.empty:,}")] if result.empty else []),
+        *([("grouped as by dedup", f"{result.grouped:,}")] if result.grouped else []),
+        ("compared", f"{evidence.originals:,}"),
+        *([("near-duplicates of these", f"{evidence.alike:,}")] if evidence.alike else []),
+        ("changed copies", f"{copies:,}"),
+        ("strangers", counted(strangers, "pair")),
+    ]
+    print_facts("\nLooked at", facts)
+    if not first.fits:
+        click.echo("\nNo setting fits: allow more with --most-wrong, or compare others.")
+        return
     taken = build_options(first.measured.setting.fingerprinter)
-    if taken is not None and first.fits:
+    if taken is not None:
         click.echo("\nTake the first setting with")
         shown, radius = " ".join(taken), f"--radius {first.radius}"
-        if first.removal is not None:
+        if first.removed is not None:
             threshold = first.measured.setting.threshold
             chosen = radius if threshold is None else f"--threshold {threshold}"
-            click.echo(f"fpstore dedup {shown} {chosen} --group {found.wish.group}")
+            click.echo(f"fpstore dedup {shown} {chosen} --group {result.group}")
         click.echo(f"fpstore build {shown} {radius}")
-    if not all(one.observed for one in found.suggestions if one.radius is not None):
-        click.echo(
-            "\n~ is extrapolated below the distances that the sample has met: docs/guides/calibration.md "
-            "says how."
-        )
-    if not first.fits:
-        click.echo(f"\n{verdict(found)}")
 
 
 @verb(

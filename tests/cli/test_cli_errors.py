@@ -183,8 +183,8 @@ WRONG_USE: Uses = [  # which ends with 2
     (["split", "crawl.fps", "parts", "--bits", 9], "--bits: must be a whole number from 1 to 8"),
     (["plan", "much"], "'much' is not a number of fingerprints"),
     (
-        ["calibrate", "corpus.parquet", "--text-field", "text", "--recall", 2],
-        "--recall must be a share up to 1",
+        ["calibrate", "corpus.parquet", "--text-field", "text", "--most-wrong", 2],
+        "--most-wrong",
     ),
     (
         ["build", "x.fps", "pages.jsonl", "--text-field", "text", "--id-field", ""],

@@ -38,9 +38,8 @@ OWNERS = {
     "PIL": (
         "hashing/decoding.py",
         "hashing/image.py",
-        "calibration/evidence.py",
-        "calibration/image_",
-        "calibration/resemblance.py",
+        "calibration/pictures.py",
+        "calibration/image_changes.py",
     ),
     "imagehash": ("hashing/image.py",),
     "pdqhash": ("hashing/image.py",),

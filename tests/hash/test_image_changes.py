@@ -10,7 +10,7 @@ from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from speeds import slow
 
 from fpstore.calibration.image_changes import IMAGE_CHANGES, IMAGE_KINDS, parse_image_change
-from fpstore.calibration.resemblance import resembling_images, views
+from fpstore.calibration.pictures import resembling_images, views
 from fpstore.errors import InputError
 
 PICTURE = scene(1, (200, 150))

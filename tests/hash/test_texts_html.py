@@ -6,7 +6,6 @@ import sys
 from itertools import combinations
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from commandline import failure, fine, run
@@ -14,9 +13,9 @@ from planned import plan_build, plan_dedup, plan_lsh, plan_probe
 
 import fpstore
 from fpstore import ImageHash, SimHash
-from fpstore.calibration import removal, samples
-from fpstore.calibration.evidence import SampledPairs
-from fpstore.calibration.samples import sample_of
+from fpstore.calibration import calibrate
+from fpstore.calibration import texts as calibration_texts
+from fpstore.calibration.measures import Rate
 from fpstore.errors import InputError, MissingExtraError
 from fpstore.hashing import (
     DocumentReader,
@@ -26,7 +25,6 @@ from fpstore.hashing import (
     html,
     iter_documents,
 )
-from fpstore.hashing.corpora import open_source
 from fpstore.hashing.html import EXTRACTORS, main_texts, page_texts, whole_text
 from fpstore.io.source import Projection
 
@@ -107,21 +105,14 @@ def test_pages_of_a_list_whose_items_are_lost_stay_apart(extractor):
 def test_calibration_compares_pages_by_all_their_words(monkeypatch):
     # What the fingerprints are made of is the same menu for all pages.
     monkeypatch.setattr(
-        samples,
+        calibration_texts,
         "main_texts",
         lambda pages, extractor: [page.text for page in page_texts(pages, extractor, 0)],
     )
     table = pa.table({"text": [list_page(number) for number in range(12)]})
-    sampled = sample_of(open_source(table), Projection(text="text"), 12, 1, html="resiliparse")
-    assert (len(set(sampled.texts)), len(set(sampled.whole_texts))) == (1, 12)
-    taken, copies = [], {"copies": np.array([[0], [1]])}
-    monkeypatch.setattr(removal, "shingle_sets", lambda texts, *_: taken.extend(texts))
-    none = np.empty((2, 0), np.intp)
-    evidence = SampledPairs(
-        sampled.texts, 12, copies, None, none, 0, np.arange(12), sampled.whole_texts
-    )
-    removal.CountedSample(evidence, None, 1)
-    assert taken == sampled.whole_texts * 2
+    setting = {"settings": ["size=1,radius=0"], "changes": ["words=1"], "threads": 1}
+    (one,) = calibrate(table, text="text", html="resiliparse", **setting).suggestions
+    assert (one.removed, one.wrong, one.fits) == (Rate(11, 12), Rate(11, 11), False)
 
 
 def test_the_whole_text_of_a_page_has_no_menus():

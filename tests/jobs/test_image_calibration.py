@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from commandline import failure, fine, run
 from drawing import encoded, scene, with_orientation
-from pages import Page
 from PIL import Image, ImageFilter, ImageOps
 
 from fpstore.calibration import calibrate, settings
-from fpstore.calibration.evidence import LARGEST
 from fpstore.calibration.image_changes import parse_image_change
+from fpstore.calibration.pictures import LARGEST
 from fpstore.errors import InputError, MissingExtraError
 from fpstore.hashing import ImageHash, SimHash
 
@@ -72,7 +71,7 @@ def test_distances_are_those_of_brute_force(photos):
             numbers = {path: hasher.fingerprint(path) for path in paths}
             for change in map(parse_image_change, CHANGES):
                 apart = []
-                for place, other in found.evidence.duplicates[change.name].T.tolist():
+                for place, other in found.evidence.copies[change.name].T.tolist():
                     assert items[other] == (items[place].id, change.name)
                     path = items[place].id
                     apart.append(
@@ -82,7 +81,7 @@ def test_distances_are_those_of_brute_force(photos):
                     )
                 assert len(apart) == min(copies, COUNT)
                 counts = np.bincount(apart, minlength=hasher.width + 1).tolist()
-                assert measured.duplicates[change.name].counts.tolist() == counts
+                assert measured.copies[change.name].counts.tolist() == counts
             apart = [
                 (numbers[paths[a]] ^ numbers[paths[b]]).bit_count()
                 for a, b in combinations(range(COUNT), 2)
@@ -93,7 +92,7 @@ def test_distances_are_those_of_brute_force(photos):
             )
         assert found.to_dict()["items"] == "pictures"
         assert found_by(photos, copies=copies, seed=seed, threads=3).to_dict() == found.to_dict()
-    names = list(found.suggestions[0].measured.duplicates)
+    names = list(found.suggestions[0].measured.copies)
     assert names == ["resize 50%", "crop 5%", "grey"]
     assert found_by(photos, copies=3, seed=5, changes=names).to_dict() == found.to_dict()
     taken = [
@@ -115,7 +114,7 @@ def test_copies_in_the_folder_do_not_change_what_is_suggested(photos):
             encoded(parse_image_change("brightness=0.8").copy(original))
         )
     found = found_by(photos)
-    assert (found.facts.documents, found.evidence.documents, found.evidence.alike) == (
+    assert (found.documents, found.evidence.originals, found.evidence.alike) == (
         COUNT + 6,
         COUNT,
         6,
@@ -124,18 +123,18 @@ def test_copies_in_the_folder_do_not_change_what_is_suggested(photos):
         item.id for item in clean.evidence.items[:COUNT]
     ]
     expected = clean.to_dict()["settings"]
-    assert [
-        (one["setting"], one["strangers"], one["duplicates"]) for one in found.to_dict()["settings"]
-    ] == [(one["setting"], one["strangers"], one["duplicates"]) for one in expected]
+    assert [(one["setting"], one["by_distance"]) for one in found.to_dict()["settings"]] == [
+        (one["setting"], one["by_distance"]) for one in expected
+    ]
     assert found.to_dict()["left_out"] == 6
     printed = fine("calibrate", "photos", "--image", *QUICK, *WAYS)
-    assert ["near-duplicates of these, left out", "6"] in [
+    assert ["near-duplicates of these", "6"] in [
         line.rsplit(maxsplit=1) for line in printed.splitlines()
     ]
     assert found_by(photos, resemblance=1.0).evidence.alike == 0
     # a picture with copies stands for its family
     kept = found_by(photos, copies=3, seed=2).evidence
-    assert kept.duplicates["grey"].shape == (2, 3)
+    assert kept.copies["grey"].shape == (2, 3)
 
 
 def test_what_is_left_out_or_made_smaller_is_counted(photos):
@@ -146,7 +145,11 @@ def test_what_is_left_out_or_made_smaller_is_counted(photos):
     (photos / "large.png").write_bytes(encoded(scene(31, (LARGEST + 1, 40))))
     told = []
     found = found_by(photos, on_notice=lambda path, why: told.append((path.name, why)))
-    assert found.facts == (COUNT + 1, 1, 1, "pictures")
+    assert (found.items, found.documents, found.empty) == ("pictures", COUNT + 1, 1)
+    large = found.evidence.items[
+        [item.id for item in found.evidence.items].index("photos/large.png")
+    ]
+    assert large.change is None
     assert told == [
         ("empty.png", "broken"),
         ("notes.txt", "other"),
@@ -161,15 +164,14 @@ def test_what_is_left_out_or_made_smaller_is_counted(photos):
         "1 file left out, no picture: photos/notes.txt",
     ]
     facts = [line.rsplit(maxsplit=1) for line in done.stdout.split("Looked at\n")[1].splitlines()]
-    assert ["blank or nearly so, left out", "1"] in facts
-    assert ["made smaller", "1"] in facts
+    assert ["empty or blank, left out", "1"] in facts
 
 
 def test_pictures_that_pdq_refuses_are_missed(photos):
     (photos / "dull.png").write_bytes(encoded(scene(8).filter(ImageFilter.GaussianBlur(40))))
     (one,) = found_by(photos, settings=["method=pdq"]).suggestions
     assert ImageHash(method="pdq").is_empty(photos / "dull.png")
-    assert one.measured.duplicates["resize 50%"].missed >= 1
+    assert one.measured.copies["resize 50%"].missed >= 1
     assert one.measured.strangers.within(256).total <= COUNT * (COUNT - 1) // 2
 
 
@@ -184,7 +186,7 @@ def test_too_little_and_wrong_arguments_are_refused(photos):
         settings=["method=average"],
     )
     refused(
-        "all 2 pictures of the sample resemble each other",
+        "all 2 items of the sample resemble each other",
         ["photos/1.png", "photos/1.png"],
         settings=["method=average"],
     )
@@ -197,8 +199,7 @@ def test_too_little_and_wrong_arguments_are_refused(photos):
     refused("no setting is given", settings=[])
     refused("method=difference,width=256; parameters are method, width", settings=["size=2"])
     refused("a fingerprinter of pictures", settings=[SimHash()])
-    refused("without text=", text="body")
-    refused("files and folders", None)
+    refused("leave out text=", text="body")
     refused("a change of pictures is one of", changes=["words=2"])
     (photos / "x.png").write_text("no picture")
     refused("x.png: the picture is broken", ["photos", "photos/x.png"], settings=["method=average"])
@@ -221,33 +222,23 @@ def test_a_missing_package_is_told(photos, monkeypatch):
         found_by(photos, settings=["method=pdq"])
 
 
-def test_the_command_says_what_the_library_says(photos):
-    asked = ("calibrate", "photos", "--image", *QUICK, *WAYS, "-n", "1M", "--seed", 3)
-    found = json.loads(fine(*asked, "--json"))
+def test_the_command_prints_what_the_library_returns(photos):
+    asked = ("calibrate", "photos", "--image", *QUICK, *WAYS, "--seed", 3)
+    printed_json = json.loads(fine(*asked, "--json"))
     how = {
         "settings": ["method=difference", "method=perceptual,width=256"],
-        "documents": 10**6,
         "seed": 3,
         "threads": 2,
     }
-    assert found == json.loads(json.dumps(found_by(photos, **how).to_dict()))
-    printed = fine(*asked, "-o", "p.html")
-    assert printed.startswith(
-        "Settings for 1,000,000 pictures, at most 10,000 false pairs, the suggested one first\n"
-    )
-    for line, one in zip(printed.splitlines()[2:4], found["settings"], strict=True):
-        assert line.split()[:4] == [
-            one["setting"],
-            str(one["width"]),
-            str(one["radius"]),
-            f"{one['recall']:.1%}",
-        ]
-    text = Path("p.html").read_text()
-    assert [row[0] for row in Page(text).table("Settings")] == [
-        one["setting"] for one in found["settings"]
-    ]
-    assert Page(text).facts["Pictures"] == str(COUNT)
-    assert ("False pairs among 1,000,000 pictures" in text, "documents" in text) == (True, False)
+    assert printed_json == json.loads(json.dumps(found_by(photos, **how).to_dict()))
+    printed = fine(*asked)
+    assert printed.startswith(f"Settings for {COUNT} pictures, the suggested one first\n")
+    for line, one in zip(printed.splitlines()[2:4], printed_json["settings"], strict=True):
+        recall = one["recall"]["count"] / one["recall"]["total"]
+        cells = [one["setting"], str(one["width"]), str(one["radius"]), f"{recall:.1%}"]
+        assert line.split()[:4] == cells
+    assert "fpstore build --image" in printed
+    assert "fpstore dedup" not in printed
 
 
 def test_suffixes_and_wrong_use(photos):
@@ -258,13 +249,12 @@ def test_suffixes_and_wrong_use(photos):
     for words, told in (
         (("--text",), "--image does not go with --text"),
         (("--text-field", "a"), "--image does not go with --text-field"),
-        (("--pairs", "p.csv"), "--pairs does not go with --image"),
-        (("--id-field", "a"), "--id-field does not go"),
+        (("--group", "greedy"), "--group does not go with --image"),
         (("--setting", "size=1"), "parameters are method"),
         (("--change", "words=1"), "a change of pictures is one of"),
     ):
         assert told in failure("calibrate", "photos", "--image", *words, code=2)
-    assert "name files or folders" in failure("calibrate", "--image", code=2)
+    assert "Missing argument" in failure("calibrate", "--image", code=2)
     assert "a change is one of" in failure(
         "calibrate", "photos", "--text", "--change", "resize=0.5", code=2
     )

@@ -25,7 +25,7 @@ VERB = (
     import os
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # others take address space in advance
     import pyarrow, pyarrow.parquet
-    import fpstore.calibration.job, fpstore.change.absorb, fpstore.design.planner, fpstore.io.parquet, fpstore.jobs.pairs
+    import fpstore.calibration.calibration, fpstore.change.absorb, fpstore.design.planner, fpstore.io.parquet, fpstore.jobs.pairs
     import fpstore.care.repair, fpstore.jobs.dedup, fpstore.jobs.joining, fpstore.io.lines, fpstore.io.delimited
     from fpstore.cli import main
 

@@ -447,7 +447,7 @@ def test_ticks_are_round_and_reach_the_top_and_numbers_are_short():
 @pytest.mark.full
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
 def test_pages_in_a_browser(tmp_path, notes):
-    """Of reports, and of calibrations of texts and pictures; and a page that is faulty."""
+    """Of reports; and a page that is faulty."""
     with fpstore.open("notes.fps") as store:
         (tmp_path / "notes.html").write_text(report(store, files_in="."))
     with fpstore.build("wide.fps", near_values(256, 300), width=256, radius=31) as store:
@@ -461,31 +461,10 @@ def test_pages_in_a_browser(tmp_path, notes):
         (tmp_path / "hostile.html").write_text(report(store))
     with fpstore.build("empty.fps", []) as store:
         (tmp_path / "empty.html").write_text(report(store))
-    write_stories(tmp_path)
-    fine("calibrate", "d", "--text", "-q", "-o", "many.html", "-n", "1e9")
-    hopeless = ("--setting", "size=1", "--recall", 1, "--false-pairs", "1e-9")
-    fine("calibrate", "d", "--text", "--pairs", "p.csv", "-q", "-o", "pairs.html", *hopeless)
-    for seed in range(5):
-        (tmp_path / f"{seed}.png").write_bytes(encoded(scene(seed, (120, 90))))
-    fine(
-        "calibrate",
-        ".",
-        "--image",
-        "--suffix",
-        ".png",
-        "--setting",
-        "method=average",
-        "-q",
-        "-o",
-        "pictures.html",
-    )
     (tmp_path / "faulty.html").write_text(
         "<main><dl></dl><script>no_such_function()</script><pre style='width:2000px'>a</main>"
     )
-    pages = [
-        f"{name}.html"
-        for name in ("notes", "wide", "hostile", "empty", "many", "pairs", "pictures")
-    ]
+    pages = [f"{name}.html" for name in ("notes", "wide", "hostile", "empty")]
     seen, console = look(tmp_path, [*pages, "faulty.html"])
     faulty = seen.pop("faulty.html 360")  # the test sees faults
     assert (len(console), faulty["scrolls"] > 360, bool(faulty["outside"])) == (2, True, True)
@@ -499,18 +478,5 @@ def test_pages_in_a_browser(tmp_path, notes):
         ), name
         assert found["scrolls"] <= found["width"], (name, found)
         assert found["outside"] == [], name
-        assert len(found["boxes"]) >= (
-            4 if name.split(".")[0] in ("many", "pairs", "pictures") else 1
-        ), name
+        assert len(found["boxes"]) >= 1, name
         assert all(width > 0 and height > 0 for width, height in found["boxes"]), name
-
-
-def write_stories(folder):
-    """Write texts of random words into a folder d, and two labelled pairs of them."""
-    words = [f"{n * n * n % 9973:x}" for n in range(1, 400)]
-    (folder / "d").mkdir()
-    for number in range(25):
-        (folder / "d" / f"{number:02}.txt").write_text(
-            " ".join(np.random.default_rng(number).choice(words, 100))
-        )
-    (folder / "p.csv").write_text("a,b,label\nd/01.txt,d/01.txt,1\nd/02.txt,d/03.txt,0\n")

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calibration import corpora
-
 import fpstore
+from bench import corpora
 from bench.cleaning import texts_here
 from bench.harness import Bench, Result, ratio
 from bench.rivals import MissingError

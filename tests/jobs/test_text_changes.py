@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fpstore import _kernel
-from fpstore.calibration.perturbations import (
+from fpstore.calibration.text_changes import (
     CHANGES,
     TEXT_CHANGES,
     Material,
@@ -47,17 +47,8 @@ OTHERS = [
 ]
 TEXTS = [ENGLISH, CHINESE, THAI, POEM, *OTHERS]
 MATERIAL = Material(TEXTS)
-NOT_APPLICABLE = {
-    ("numbers", 2),
-    ("numbers", 3),
-    ("case", 1),
-    ("case", 2),
-    ("spaces", 1),
-    ("punctuation", 2),
-    ("punctuation", 3),
-    *((kind, 2) for kind in ("drop", "swap", "repeat")),
-}
-ONE = {kind: 1 if kind in ("words", "drop", "swap", "repeat") else 0.3 for kind in TEXT_CHANGES}
+NOT_APPLICABLE = {("numbers", 1), ("numbers", 2), ("numbers", 3), ("drop", 2)}
+ONE = {kind: 1 if kind in ("words", "drop") else 0.3 for kind in TEXT_CHANGES}
 
 
 def copy_of(kind, amount, place, seed=0):
@@ -91,31 +82,19 @@ def test_copies_are_the_same_on_every_machine():
     assert _kernel.xxh64("\0".join(copies).encode()) == PINNED
 
 
-PINNED = 17129195186837011691
+PINNED = 997315754737703540
 
 
-def test_sentences_are_dropped_exchanged_and_repeated():
+def test_sentences_are_dropped():
     for place in (0, 1, 3):
         text = TEXTS[place]
         parts = [text[a:b] for a, b in sentences(text)]
         assert ("".join(parts), len(parts)) == (text, 8 if place == 3 else 9)
-        dropped, swapped, repeated = (
-            copy_of(kind, 1, place) for kind in ("drop", "swap", "repeat")
-        )
+        dropped = copy_of("drop", 1, place)
         assert dropped in {"".join(parts[:i] + parts[i + 1 :]) for i in range(len(parts))}
-        assert swapped in {
-            "".join([*parts[:i], *parts[i : i + 2][::-1], *parts[i + 2 :]])
-            for i in range(len(parts) - 1)
-        }
-        assert repeated in {"".join([*parts[: i + 1], *parts[i:]]) for i in range(len(parts))}
 
 
 def test_the_rest_of_a_text_stays():
-    kept = {
-        "case": str.casefold,
-        "punctuation": lambda one: re.sub(r"[^\w\s]", "", one),
-        "spaces": str.split,
-    }
     for place, text in enumerate(TEXTS[:4]):
         head, foot = copy_of("boilerplate", 0.2, place).split(text)
         length, others = (
@@ -129,9 +108,8 @@ def test_the_rest_of_a_text_stays():
             True,
             len(text) - round(0.2 * len(text)),
         )
-        for kind, same in kept.items():
-            copy = copy_of(kind, 0.5, place)
-            assert copy is None or same(copy) == same(text), kind
+        copy = copy_of("numbers", 0.5, place)
+        assert copy is None or re.sub("[0-9]", "0", copy) == re.sub("[0-9]", "0", text)
 
 
 CHARACTERS = st.characters(codec=None) | st.sampled_from(

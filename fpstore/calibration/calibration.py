@@ -1,0 +1,513 @@
+"""A calibration: from a corpus, or from folders of pictures, to a setting and a radius."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fpstore.base.aliases import Progress
+from fpstore.base.arguments import (
+    check_choice,
+    check_number,
+    check_progress,
+    check_share,
+    check_whole,
+)
+from fpstore.base.resources import Resources, parse_threads
+from fpstore.calibration.image_changes import IMAGE_CHANGES, ImageChange, parse_image_change
+from fpstore.calibration.measures import Evidence, Measured, Rate, hashed_by
+from fpstore.calibration.pictures import read_pictures
+from fpstore.calibration.settings import Setting, setting, usual_settings
+from fpstore.calibration.text_changes import CHANGES, TextChange, parse_change
+from fpstore.calibration.texts import (
+    WORDS,
+    Removal,
+    changed_copies,
+    read_documents,
+    shingle_sets,
+)
+from fpstore.errors import InputError, show
+from fpstore.hashing import Fingerprinter
+from fpstore.hashing.base import Hashed
+from fpstore.hashing.corpora import corpus_paths, open_corpus
+from fpstore.hashing.documents import Notice, Walk
+from fpstore.hashing.html import extractor_of
+from fpstore.hashing.minhash import MinHash, least_jaccard
+from fpstore.io.source import Projection, RowSource
+from fpstore.jobs import GROUPINGS
+from fpstore.jobs.dedup_job import DEDUP_METHOD, projection_of
+
+SAMPLE, COPIES = 1500, 300
+GROUP, MOST_WRONG = "greedy", 0.05
+LEAST_SAMPLE, MOST_SAMPLE = 2, 10_000
+# the least resemblance of two documents, or pictures, that are no strangers
+BOUND, IMAGE_BOUND = 0.5, 0.9
+FALSE_PAIRS = 0.01  # of strangers within a radius, for each document
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A radius for a setting, and what it finds and removes.
+
+    Attributes
+    ----------
+    measured : Measured
+        The setting, and the distances of copies from their originals and of strangers.
+    radius : int or None
+        None if strangers are within every radius.
+    recall : Rate
+        The share of copies within the radius.
+    strangers : Rate
+        The share of pairs of strangers within the radius.
+    removed : Rate or None
+        The share of the grouped documents that `dedup` removes; None for pictures.
+    wrong : Rate or None
+        The share of the removed documents that are unlike the kept ones; None for pictures.
+    fits : bool
+        Whether there is a radius, and few enough documents are removed wrongly.
+    """
+
+    measured: Measured
+    radius: int | None
+    recall: Rate
+    strangers: Rate
+    removed: Rate | None = None
+    wrong: Rate | None = None
+    fits: bool = False
+
+    @property
+    def threshold(self) -> float | None:
+        """The Jaccard similarity for which the radius stands, with MinHash: the ``threshold`` of `dedup`."""
+        maker = self.measured.setting.fingerprinter
+        if self.radius is None or not isinstance(maker, MinHash):
+            return None
+        return self.measured.setting.threshold or least_jaccard(maker, self.radius)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        named = self.measured.setting
+        rates = {
+            name: None
+            if rate is None
+            else {"count": rate.count, "total": rate.total, "interval": rate.interval}
+            for name, rate in (
+                ("recall", self.recall),
+                ("strangers", self.strangers),
+                ("removed", self.removed),
+                ("wrong", self.wrong),
+            )
+        }
+        kinds = {**self.measured.copies, "strangers": self.measured.strangers}
+        return {
+            "setting": named.name,
+            "fingerprinter": named.fingerprinter.describe(),
+            "width": self.measured.width,
+            "radius": self.radius,
+            "threshold": self.threshold,
+            "fits": self.fits,
+            **rates,
+            "by_distance": {name: each.counts.tolist() for name, each in kinds.items()},
+            "no_fingerprint": {name: each.missed for name, each in kinds.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How settings find near-duplicates, and a radius for each.
+
+    Attributes
+    ----------
+    items : {"documents", "pictures"}
+    documents, empty : int
+        The documents of the corpus that have a text, and those that have none; pictures, and those
+        of the sample that are blank.
+    grouped : int or None
+        The documents that are grouped as by `dedup`; None for pictures.
+    evidence : Evidence
+        The originals and their changed copies.
+    most_wrong, group
+        As they were given.
+    suggestions : list of Suggestion
+        One for each setting, the best first.
+    """
+
+    items: str
+    documents: int
+    empty: int
+    grouped: int | None
+    evidence: Evidence
+    most_wrong: float
+    group: str
+    suggestions: list[Suggestion]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values, as ``fpstore calibrate --json`` prints it."""
+        of_texts = {"grouped": self.grouped, "most_wrong": self.most_wrong, "group": self.group}
+        return {
+            "items": self.items,
+            "documents": self.documents,
+            "empty": self.empty,
+            "originals": self.evidence.originals,
+            "left_out": self.evidence.alike,
+            **({} if self.grouped is None else of_texts),
+            "settings": [each.to_dict() for each in self.suggestions],
+        }
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments of a calibration, checked: see :func:`calibrate`."""
+
+    settings: Sequence[Setting]
+    changes: Sequence[Any]
+    most_wrong: float
+    group: str
+    sample: int
+    copies: int
+    resemblance: float
+    seed: int
+
+    @staticmethod
+    def checked(
+        images: bool,
+        settings: Iterable[str | Fingerprinter[Any]] | None,
+        changes: Iterable[str] | None,
+        most_wrong: float = MOST_WRONG,
+        group: str = GROUP,
+        sample: int = SAMPLE,
+        copies: int = COPIES,
+        resemblance: float | None = None,
+        seed: int = 0,
+    ) -> Options:
+        """Return the options; InputError for a wrong one."""
+        for name, values in (("settings", settings), ("changes", changes)):
+            if isinstance(values, str):
+                raise InputError(
+                    f"{name} must be a list, got one str: wrap {show(values)} in a list", got=values
+                )
+        if (check_share(resemblance, "resemblance") or 0) > 1:
+            raise InputError(
+                f"resemblance must be a share up to 1, such as 0.5, got {show(resemblance)}"
+            )
+        named = usual_settings(images) if settings is None else settings
+        compared = [setting(each, images) for each in named]
+        if not compared:
+            raise InputError("no setting is given: leave them out to compare the usual ones")
+        ways: Sequence[TextChange] | Sequence[ImageChange]
+        if images:
+            ways = IMAGE_CHANGES if changes is None else [*map(parse_image_change, changes)]
+        else:
+            ways = CHANGES if changes is None else [*map(parse_change, changes)]
+        usual = IMAGE_BOUND if images else BOUND
+        return Options(
+            compared,
+            ways,
+            check_number(most_wrong, 0, 1, "most_wrong"),
+            check_choice(group, GROUPINGS, "group"),
+            check_whole(sample, LEAST_SAMPLE, MOST_SAMPLE, "sample"),
+            check_whole(copies, 1, MOST_SAMPLE, "copies"),
+            usual if resemblance is None else resemblance,
+            check_whole(seed, 0, 2**64 - 1, "seed"),
+        )
+
+
+def calibrate(
+    source: Any,
+    *,
+    text: str | bool | None = None,
+    image: bool = False,
+    format: str | None = None,
+    encoding: str | None = None,
+    html: bool | str = False,
+    settings: Iterable[str | Fingerprinter[Any]] | None = None,
+    changes: Iterable[str] | None = None,
+    most_wrong: float = MOST_WRONG,
+    group: str = GROUP,
+    sample: int = SAMPLE,
+    copies: int = COPIES,
+    resemblance: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    on_notice: Notice | None = None,
+) -> Calibration:
+    """Measure which fingerprint and which radius find the near-duplicates of a corpus, or of folders of pictures.
+
+    A random sample of the documents is taken, and of each family of near-duplicates in it one
+    document is kept: those are strangers. Copies of some are changed in known ways:
+    near-duplicates. For each setting, the distances of both are counted, and what
+    :func:`fpstore.dedup` removes, and how much of it wrongly.
+
+    Parameters
+    ----------
+    source : path, paths, or table
+        As for :func:`fpstore.dedup`. For pictures files and folders.
+    text : str or True, optional
+        The column of the texts; True if each file is a text.
+    image : bool
+        The files are pictures. Pictures of more than 512 pixels on a side are made smaller before
+        they are copied.
+    format, encoding, html
+        How the texts are read, as for :func:`fpstore.dedup`. Copies are made of the main texts of
+        pages.
+    settings : iterable of str or Fingerprinter, optional
+        Parameters of `SimHash`, such as ``"shingle=words,size=2"``, or of `MinHash`, such as
+        ``"method=minhash,size=2"``; for pictures of `ImageHash`, such as
+        ``"method=difference,width=256"``; or fingerprinters. ``"method=minhash,threshold=0.7"`` and
+        ``"size=3,width=256,radius=54"`` are measured at this radius only. By default some usual
+        ones.
+    changes : iterable of str, optional
+        Kinds of changes with amounts, such as ``"words=2"`` or ``"typos=0.01"``, for pictures
+        ``"resize=0.5"`` or ``"jpeg=20"``; or their names as tables show them, such as ``"resize
+        50%"``.
+    most_wrong : float
+        The greatest share of the removed documents that may be removed wrongly: documents that
+        share less than half of their shingles of three words with the kept document, or less than
+        `resemblance`. Not for pictures.
+    group : {"greedy", "connected"}
+        How `dedup` groups near-duplicates.
+    sample : int
+        The most documents whose distances are measured, 2 to 10,000. All their pairs are compared:
+        1,500 have 1.1 million. Up to 50,000 texts, with 32 million characters, are grouped to count
+        what is removed.
+    copies : int
+        The most copies for each kind of change.
+    resemblance : float, optional
+        Documents with this share of shingles of five characters in common, or more, are of one
+        family; by default 0.5. For pictures the correlation of their brightnesses, by default 0.9.
+    seed : int
+        The same seed gives the same sample and the same copies, on every machine; of pictures, with
+        the same version of Pillow.
+    threads : int, optional
+        By default one per processor. The result does not depend on it.
+    progress : callable, optional
+        Called as ``progress(phase, done, total)``.
+    on_notice : callable, optional
+        Called with the path of each file that is left out, and the reason, as by `DocumentReader`
+        and `ImageReader`.
+
+    Returns
+    -------
+    Calibration
+
+    Raises
+    ------
+    InputError
+        There are fewer than two documents with text or two pictures, no stranger, no
+        near-duplicate, or an argument is wrong.
+    MissingExtraError
+        A package for pictures is not installed.
+    StorageError
+        A file cannot be read.
+
+    Notes
+    -----
+    Resemblance follows A. Broder, *On the resemblance and containment of documents*, SEQUENCES
+    1997; of pictures the normalized cross-correlation (J. P. Lewis, Vision Interface 1995) at
+    32 x 32. Intervals follow E. B. Wilson, JASA 22 (1927), and take the pairs for independent;
+    pairs of strangers are not quite.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fpstore.calibration import calibrate
+    >>> texts = [f"Letter {i}: " + " ".join(f"word{i * 31 + j * j % 97}" for j in range(60)) for i in range(40)]
+    >>> result = calibrate(pa.table({"text": texts}), text="text", settings=["size=1", "size=3"], changes=["words=1"], threads=1)
+    >>> best = result.suggestions[0]
+    >>> best.measured.setting.name, best.radius, best.recall
+    ('size=1', 8, Rate(count=40, total=40))
+    """
+    check_progress(progress)
+    options = Options.checked(
+        image, settings, changes, most_wrong, group, sample, copies, resemblance, seed
+    )
+    resources = Resources(0, parse_threads(threads), progress)
+    if image:
+        if text is not None or html:
+            raise InputError("pictures are files and folders: leave out text= and html=")
+        return calibrated_pictures(Walk(corpus_paths(source)), options, resources, on_notice)
+    columns = text_columns(text)
+    extractor = extractor_of(html) or False
+    corpus = open_corpus(source, text is True, None, on_notice, encoding, bool(html), format)
+    return calibrated_texts(corpus, columns, options, resources, extractor)
+
+
+def text_columns(text: Any) -> Projection:
+    """Return what is read of a corpus."""
+    if isinstance(text, tuple | dict):
+        raise InputError(
+            "a calibration looks at one column of texts: name the most informative one", got=text
+        )
+    if not text:
+        raise InputError(
+            "say what is measured: the column of texts (text=, --text-field), files that are texts "
+            "(text=True, --text), or pictures (image=True, --image)"
+        )
+    return projection_of(Projection(), text, None)
+
+
+def calibrated_texts(
+    corpus: RowSource,
+    columns: Projection,
+    options: Options,
+    resources: Resources,
+    html: bool | str = False,
+) -> Calibration:
+    """Return the calibration of a corpus of texts."""
+    documents = read_documents(corpus, columns, options.sample, options.seed, html, resources)
+    evidence = changed_copies(
+        documents,
+        options.changes,
+        options.copies,
+        options.seed,
+        options.resemblance,
+        resources,
+    )
+    sets = shingle_sets(documents.whole_texts, WORDS, resources.threads)
+    suggestions, grouped = list[Suggestion](), dict[Any, Hashed]()
+    for number, each in enumerate(options.settings):
+        resources.report("measuring", number, len(options.settings))
+        measured = Measured(each, evidence, hashed_by(each, evidence.items, resources.threads))
+        maker = str(each.fingerprinter.describe())  # settings may differ in their radius only
+        if maker not in grouped:
+            grouped = {maker: hashed_by(each, documents.texts, resources.threads)}
+        removal = Removal(
+            grouped[maker],
+            measured.width,
+            sets,
+            options.group,
+            options.resemblance,
+            resources.threads,
+        )
+        suggestions.append(_of_texts(measured, removal, documents.documents, options.most_wrong))
+    return Calibration(
+        "documents",
+        documents.documents,
+        documents.empty,
+        len(documents.texts),
+        evidence,
+        options.most_wrong,
+        options.group,
+        _ordered(suggestions),
+    )
+
+
+def calibrated_pictures(
+    walk: Walk, options: Options, resources: Resources, on_notice: Notice | None
+) -> Calibration:
+    """Return the calibration of folders of pictures."""
+    pictures = read_pictures(
+        walk,
+        options.settings,
+        options.changes,
+        options.sample,
+        options.copies,
+        options.seed,
+        options.resemblance,
+        resources,
+        on_notice,
+    )
+    suggestions = []
+    for each, hashed in zip(options.settings, pictures.hashed, strict=True):
+        measured = Measured(each, pictures.evidence, hashed)
+        radius = _largest_radius(measured, pictures.documents)
+        suggestions.append(_suggestion(measured, radius, fits=radius is not None))
+    return Calibration(
+        "pictures",
+        pictures.documents,
+        pictures.blank,
+        None,
+        pictures.evidence,
+        options.most_wrong,
+        options.group,
+        _ordered(suggestions),
+    )
+
+
+def _largest_radius(measured: Measured, documents: int) -> int | None:
+    """Return the radius of a setting, or the largest one at which few pairs of strangers are expected.
+
+    They are expected as often as in the sample: one for each hundred documents at most.
+    """
+    if measured.setting.radius is not None:
+        return measured.setting.radius
+    pairs = max(documents * (documents - 1) // 2, 1)
+    allowed = int(FALSE_PAIRS * documents * int(measured.strangers.counts.sum()) / pairs)
+    radius = measured.largest_radius(allowed)
+    if radius < 0:
+        return None
+    # larger radii that find no more copies only take in strangers
+    return _first(radius, lambda less: measured.all_copies.within(less).count, radius)
+
+
+def _first(last: int, count: Callable[[int], int], most: int) -> int:
+    """Return the smallest radius that finds as many as the last one."""
+    return next(radius for radius in range(last + 1) if count(radius) == count(most))
+
+
+def _suggestion(
+    measured: Measured,
+    radius: int | None,
+    removed: Rate | None = None,
+    wrong: Rate | None = None,
+    fits: bool = False,
+) -> Suggestion:
+    at = -1 if radius is None else radius
+    recall, strangers = measured.all_copies.within(at), measured.strangers.within(at)
+    return Suggestion(measured, radius, recall, strangers, removed, wrong, fits)
+
+
+def _of_texts(
+    measured: Measured, removal: Removal, documents: int, most_wrong: float
+) -> Suggestion:
+    """Return the largest radius at which little enough is removed wrongly, found by bisection; or the smallest."""
+    high = _largest_radius(measured, documents)
+    if high is None:
+        return _suggestion(measured, None)
+    low = high if measured.setting.radius is not None else 0
+    best, counts = high, removal.at(high)
+    if _share(counts[1]) > most_wrong and low < high:
+        best, counts = low, removal.at(low)
+        while high - low > 1 and _share(counts[1]) <= most_wrong:
+            middle = (low + high) // 2
+            tried = removal.at(middle)
+            if _share(tried[1]) <= most_wrong:
+                low, best, counts = middle, middle, tried
+            else:
+                high = middle
+    return _suggestion(measured, best, *counts, fits=_share(counts[1]) <= most_wrong)
+
+
+def _share(rate: Rate | None) -> float:
+    return 0.0 if rate is None or not rate.total else rate.value
+
+
+def _ordered(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
+    """Return suggestions, the best first.
+
+    The first is one with the default method of `dedup`, or else with the fewest bits, of those
+    whose recall is within the confidence interval of the highest. The others follow by recall. Last
+    come those that do not fit.
+    """
+    each = sorted(
+        suggestions,
+        key=lambda one: (
+            one.radius is None,
+            not one.fits,
+            0 if one.fits else _share(one.wrong),
+            -one.recall.value,
+        ),
+    )
+    if not each[0].fits:
+        return each
+    low = each[0].recall.interval[0]
+    as_good = [one for one in each if one.fits and one.recall.value >= low]
+    first = min(
+        as_good,
+        key=lambda one: (
+            one.measured.setting.fingerprinter.name != DEDUP_METHOD,
+            one.measured.width,
+        ),
+    )
+    return [first, *(one for one in each if one is not first)]

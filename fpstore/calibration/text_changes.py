@@ -1,0 +1,258 @@
+"""Near-duplicates made from texts: typing errors, other words and numbers, lost sentences and ends, boilerplate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+
+from fpstore.base.characters import ENDS, LINE_END, is_blank
+from fpstore.calibration.seeded import Draws
+from fpstore.errors import InputError, show
+from fpstore.hashing.normal import is_unspaced
+
+# at most one in four words or sentences is changed: otherwise the copy would be another text
+MOST_CHANGED = 4
+_POOL_WORDS, _POOL_TEXTS, _POOL_CHARS = 4096, 256, 1 << 14  # of a text, for the pool
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz"
+_NUMBER = re.compile(r"[0-9]+")
+# Scripts without spaces. A word of Chinese or Japanese has two characters most often; one of Thai,
+# Lao, Tibetan, Burmese and Khmer, more.
+_HAN_AND_KANA = (
+    "\u3005\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_OTHERS = "\u0e00-\u0e7f\u0e80-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
+_WORD = re.compile(
+    rf"[{_HAN_AND_KANA}]{{1,2}}|[{_OTHERS}]{{1,4}}|(?:(?![{_HAN_AND_KANA}{_OTHERS}])\w)+"
+)
+# A run of full stops is looked at once, from its beginning: texts have long ones.
+_SENTENCE_END = re.compile(
+    r"(?<![.!?\u2026])[.!?\u2026]++[\"'\u201d\u2019\u00bb)\]]*+(?:\s++|\Z)"
+    r"|[\u3002\uff01\uff1f\uff61]++[\u201d\u2019\u300d\u300f\uff09]*+\s*+"
+    rf"|(?<![{ENDS}]){LINE_END}[^\S{ENDS}]*+{LINE_END}\s*+"
+)
+_LINE = re.compile(rf"{LINE_END}\s*+")
+_FEWEST_SENTENCES = 3  # with fewer, each line is one: poems, programs, tables
+
+Span = tuple[int, int]
+
+
+class Material:
+    """The parts of a sample of texts that changes use: words, characters, beginnings and ends."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+        pool = [text[:_POOL_CHARS] for text in texts[:_POOL_TEXTS]]
+        self.words = sorted({text[a:b] for text in pool for a, b in words(text)[:_POOL_WORDS]})
+        letters = {char for word in self.words for char in word if char.isalpha()}
+        self.unspaced = sorted(filter(is_unspaced, letters))
+        self.spaced = sorted(letters - set(self.unspaced)) or list(_ALPHABET)
+
+
+def words(text: str) -> list[Span]:
+    """Return where the words are: runs of word characters, in scripts without spaces two or four."""
+    return [match.span() for match in _WORD.finditer(text)]
+
+
+def sentences(text: str) -> list[Span]:
+    """Return where the sentences with words are, each up to the next one; of a text with few, the lines."""
+    spans = _between(text, _SENTENCE_END)
+    return spans if len(spans) >= _FEWEST_SENTENCES else _between(text, _LINE)
+
+
+def _between(text: str, end: re.Pattern[str]) -> list[Span]:
+    bounds = [0, *(match.end() for match in end.finditer(text))]
+    if bounds[-1] < len(text):
+        bounds.append(len(text))
+    return [(a, b) for a, b in pairwise(bounds) if _WORD.search(text, a, b)]
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A text to change, the amount, the random numbers, the other texts, and the place of the text among them."""
+
+    text: str
+    amount: float
+    draws: Draws
+    material: Material
+    place: int
+
+    def chosen(self, spans: Sequence[Span]) -> list[Span]:
+        """Draw as many of these as the amount says, or a share of them, but at least one; none if that would be too many."""
+        count = max(1, round(self.amount * len(spans)))
+        if self.amount >= 1:
+            count = int(self.amount)
+        if not spans or (self.amount >= 1 and count * MOST_CHANGED > len(spans)):
+            return []
+        return [spans[place] for place in self.draws.places(len(spans), count)]
+
+
+def _spliced(text: str, pieces: Iterable[tuple[Span, str]]) -> str:
+    """Return a text with other pieces at places that are ascending."""
+    out, done = [], 0
+    for (a, b), piece in pieces:
+        out += [text[done:a], piece]
+        done = b
+    return "".join([*out, text[done:]])
+
+
+def _typos(case: _Case) -> str:
+    """Substitute, exchange or drop characters."""
+    chars = list(case.text)
+    places = [(place, place + 1) for place, char in enumerate(chars) if char.isalnum()]
+    for place, after in case.chosen(places):
+        kind = case.draws.below(3)
+        can_swap = after < len(chars) and chars[after].isalnum() and chars[after] != chars[place]
+        if kind == 0:
+            chars[place] = ""
+        elif kind == 1 and can_swap:
+            chars[place], chars[after] = chars[after], chars[place]
+        else:
+            is_han = is_unspaced(case.text[place])
+            letters = case.material.unspaced if is_han else case.material.spaced
+            chars[place] = case.draws.pick_other(letters, chars[place]) or "x"
+    return "".join(chars)
+
+
+def _words(case: _Case) -> str:
+    """Put other words of the corpus in the place of words."""
+    pieces = []
+    for a, b in case.chosen(words(case.text)):
+        word = case.text[a:b]
+        other = case.draws.pick_other(case.material.words, word)
+        pieces.append(((a, b), word[::-1] if other is None else other))
+    return _spliced(case.text, pieces)
+
+
+def _drop(case: _Case) -> str:
+    """Leave out sentences."""
+    return _spliced(case.text, [(span, "") for span in case.chosen(sentences(case.text))])
+
+
+def _numbers(case: _Case) -> str:
+    """Put other numbers of as many digits in the place of numbers."""
+    pieces = []
+    for a, b in case.chosen([match.span() for match in _NUMBER.finditer(case.text)]):
+        first = case.draws.pick_other("123456789", case.text[a]) or ""
+        pieces.append(
+            ((a, b), first + "".join(case.draws.pick("0123456789") for _ in range(a + 1, b)))
+        )
+    return _spliced(case.text, pieces)
+
+
+def _boilerplate(case: _Case) -> str:
+    """Put the beginning of another text before the text, and the end of one behind it."""
+    others = len(case.material.texts) - 1
+    if others < 1:
+        return case.text
+    length = max(1, round(case.amount * len(case.text) / 2))
+    head, foot = (
+        case.material.texts[(case.place + 1 + case.draws.below(others)) % (others + 1)]
+        for _ in range(2)
+    )
+    return f"{head[:length]}\n{case.text}\n{foot[-length:]}"
+
+
+def _truncate(case: _Case) -> str:
+    """Leave out the end."""
+    return case.text[: len(case.text) - round(case.amount * len(case.text))]
+
+
+_KINDS: dict[str, Callable[[_Case], str]] = {
+    "typos": _typos,
+    "words": _words,
+    "drop": _drop,
+    "numbers": _numbers,
+    "boilerplate": _boilerplate,
+    "truncate": _truncate,
+}
+TEXT_CHANGES = tuple(_KINDS)
+_SHARES = {"numbers", "boilerplate", "truncate"}  # whose amount is always a share, up to 1
+
+
+@dataclass(frozen=True)
+class TextChange:
+    """A way to make a near-duplicate, one of :data:`TEXT_CHANGES`.
+
+    From 1 on, the amount is the number of words, sentences or characters that change; below 1,
+    their share. For ``numbers``, ``boilerplate`` and ``truncate`` it is always a share.
+    """
+
+    kind: str
+    amount: float
+
+    @property
+    def name(self) -> str:
+        """The kind and the amount, for people."""
+        share = self.amount < 1 or self.kind in _SHARES
+        return (
+            f"{self.kind} {100 * self.amount:.3g}%" if share else f"{self.kind} {int(self.amount)}"
+        )
+
+    def copy(self, material: Material, place: int, seed: int = 0) -> str | None:
+        """Return a changed copy of the text at a place, for which other texts give words and boilerplate.
+
+        None if it cannot be changed in this way: it has no numbers, or too few words or sentences.
+        The same seed gives the same copy on every machine.
+        """
+        text = material.texts[place]
+        draws = Draws(seed, self.kind, str(self.amount), place)
+        amount = self.amount
+        if self.kind == "numbers":  # all of them are a share, too
+            amount = min(amount, 1 - 1e-9)
+        made = _KINDS[self.kind](_Case(text, amount, draws, material, place))
+        return made if made != text and not is_blank(made) else None
+
+
+def kind_and_amount(text: str) -> tuple[str, float | None]:
+    """Return the parts of a change, ``typos=0.01`` or its name, ``typos 1%``.
+
+    None for no amount, -1 for a wrong one.
+    """
+    kind, *amounts = re.split("[= ]", text, maxsplit=1)
+    if not amounts:
+        return kind, None
+    number = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(%?)", amounts[0])
+    return kind, -1.0 if number is None else float(Decimal(number[1]) / (100 if number[2] else 1))
+
+
+def parse_change(text: str) -> TextChange:
+    """Return a change given as ``words=2`` or ``typos=0.01``, or by its name, ``typos 1%``."""
+    kind, amount = kind_and_amount(text)
+    if kind not in _KINDS:
+        raise InputError(
+            f"a change is one of {', '.join(TEXT_CHANGES)} with an amount, as words=2 or "
+            f"typos=0.01: got {show(text)}",
+            got=text,
+        )
+    if kind in _SHARES and not 0 < (amount or 0) <= 1:
+        raise InputError(
+            f"{kind} takes a share above 0 and up to 1, as {kind}=0.1: got {show(text)}", got=text
+        )
+    if amount is None or amount <= 0 or (amount > 1 and amount != int(amount)):
+        raise InputError(
+            f"{kind} takes a whole number, or a share below 1, as {kind}=2 or {kind}=0.01: got "
+            f"{show(text)}",
+            got=text,
+        )
+    return TextChange(kind, amount)
+
+
+#: The changes of a calibration that names none.
+CHANGES = tuple(
+    map(
+        parse_change,
+        (
+            "typos=0.01",
+            "typos=0.03",
+            "words=1",
+            "words=5",
+            "drop=1",
+            "numbers=1",
+            "boilerplate=0.1",
+            "truncate=0.1",
+        ),
+    )
+)

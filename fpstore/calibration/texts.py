@@ -1,0 +1,221 @@
+"""A calibration for texts: a random sample, changed copies of some, and what `dedup` removes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fpstore.base.aliases import Lims
+from fpstore.base.arrays import distinct_places, lists_of
+from fpstore.base.characters import is_blank
+from fpstore.base.resources import Resources
+from fpstore.base.threads import in_order
+from fpstore.base.width import Width
+from fpstore.calibration.measures import (
+    Evidence,
+    Places,
+    Rate,
+    distances_in_blocks,
+    family_heads,
+)
+from fpstore.calibration.seeded import Draws, Reservoir
+from fpstore.calibration.text_changes import Material, TextChange
+from fpstore.design.joins import everything
+from fpstore.errors import InputError
+from fpstore.hashing import MinHash
+from fpstore.hashing.base import Hashed
+from fpstore.hashing.html import extractor_of, main_texts, whole_text
+from fpstore.io.source import Projection, RowSource
+from fpstore.jobs.grouping import Grouping, Members, grouped, members_of
+from fpstore.jobs.joining import UNBOUNDED, connected
+from fpstore.jobs.verified import TextSets
+
+LONGEST = 1 << 18  # characters of a text that are looked at
+MOST_GROUPED, MOST_CHARS = 50_000, 1 << 25  # documents, and their characters
+CHARACTERS, WORDS = MinHash(shingle="chars", size=5, punctuation="keep"), MinHash()
+_SURE = 0.9999  # of the pairs at the bound
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Random texts of a corpus, in its order.
+
+    Attributes
+    ----------
+    texts : list of str
+        The texts that are grouped: all of a small corpus.
+    whole_texts : list of str
+        Of pages of HTML, all their words outside of menus; otherwise the same texts.
+    sample : list of int
+        The places of the texts whose distances are measured.
+    documents, empty : int
+        The documents of the corpus that have a text, and those that have none.
+    """
+
+    texts: list[str]
+    whole_texts: list[str]
+    sample: list[int]
+    documents: int
+    empty: int
+
+
+def read_documents(
+    corpus: RowSource,
+    projection: Projection,
+    size: int,
+    seed: int,
+    html: bool | str,
+    resources: Resources,
+) -> Documents:
+    """Return a random sample of the texts of a corpus, which is read once.
+
+    Of pages of HTML, the main texts count, which take long to find: only those of the sample.
+    """
+    most = 0 if html else MOST_GROUPED
+    held = Reservoir[str](size, Draws(seed, "sample"), most, MOST_CHARS)
+    empty = rows = 0
+    for batch in corpus.batches(projection):
+        rows += len(batch.flags)
+        empty += len(batch.flags) - int(batch.flags.sum())
+        for text in batch.row_texts():
+            if is_blank(text):
+                empty += 1
+                continue
+            text = text if html else text[:LONGEST]
+            held.see(text, len(text))
+        resources.report("reading", rows)
+    texts, sample = held.sample(), held.part()
+    whole_texts, extractor = texts, extractor_of(html)
+    if extractor is not None:
+        pages = [
+            (text[:LONGEST], (whole_text(page) or text)[:LONGEST])
+            for page, text in zip(texts, main_texts(texts, extractor), strict=True)
+            if text
+        ]
+        empty += len(texts) - len(pages)
+        texts, whole_texts = [text for text, _ in pages], [whole for _, whole in pages]
+        sample = list(range(len(texts)))
+    if len(sample) < 2:
+        raise InputError(
+            "a calibration compares documents with each other: at least 2 with text are needed, "
+            f"got {len(sample)}",
+            got=len(sample),
+        )
+    return Documents(texts, whole_texts, sample, rows - empty, empty)
+
+
+def changed_copies(
+    documents: Documents,
+    changes: Sequence[TextChange],
+    copies: int,
+    seed: int,
+    resemblance: float,
+    resources: Resources,
+) -> Evidence:
+    """Return one document of each family of the sample, and changed copies of some.
+
+    Near-duplicates of a corpus are no strangers to each other: documents whose resemblance is the
+    bound or more are of one family, and so are those that a chain of such pairs connects.
+    """
+    sample = np.array(documents.sample, np.intp)
+    alike = resembling_pairs(
+        [documents.whole_texts[place] for place in documents.sample], resemblance, resources.threads
+    )
+    heads = sample[family_heads(len(sample), alike, np.ones(len(sample), bool))]
+    items = [documents.texts[place] for place in heads]
+    material, originals, pairs = Material(list(items)), len(items), dict[str, Places]()
+    order = Draws(seed, "order").order(originals)
+    for number, change in enumerate(changes):
+        first, places = len(items), list[int]()
+        for place in order:
+            copy = change.copy(material, place, seed) if len(places) < copies else None
+            if copy is not None:
+                places.append(place)
+                items.append(copy)
+        if places:
+            pairs[change.name] = np.array([places, range(first, len(items))], np.intp)
+        resources.report("changing", number + 1, len(changes))
+    if not pairs:
+        raise InputError(
+            "no document of the sample can be changed in any of these ways: they are too short, "
+            "or have no numbers"
+        )
+    return Evidence(items, originals, pairs, len(sample) - originals)
+
+
+class Removal:
+    """What `dedup` removes of documents by the fingerprints of a setting, at any radius.
+
+    ``wrong`` are documents that share less than a bound of their shingles of three words with the
+    document that is kept.
+    """
+
+    def __init__(
+        self,
+        hashed: Hashed,
+        width: int,
+        sets: TextSets,
+        group: str,
+        resemblance: float,
+        threads: int,
+    ) -> None:
+        self._rows, self._places = hashed.rows, np.flatnonzero(hashed.known)
+        self._width, self._sets = Width(width), sets
+        self._group, self._resemblance = group, resemblance
+        self._resources = UNBOUNDED._replace(threads=threads)
+        self._near: tuple[int, Places] | None = None  # a radius, and what is within it of another
+
+    def at(self, radius: int) -> tuple[Rate, Rate]:
+        """Return the share of the documents that is removed, and the share of these that is wrong."""
+        if self._near is None or self._near[0] < radius:
+            near, _ = self._connected(self._places, radius)
+            self._near = radius, np.sort(near)
+        places, lims = self._connected(self._near[1], radius)
+        members = grouped(
+            Members(lims, places.astype(np.uint64)),
+            Grouping(radius, self._group, "first"),
+            lambda here: self._rows[places[here]],
+            lambda ids: ids,
+        )
+        removed = members.documents.view(np.intp)
+        kept = removed[members.lims[:-1]][lists_of(members.lims)]
+        removed, kept = removed[removed != kept], kept[removed != kept]
+        wrong = int((self._sets.similarities(removed, kept) < self._resemblance).sum())
+        return Rate(len(removed), len(self._places)), Rate(wrong, len(removed))
+
+    def _connected(self, places: Places, radius: int) -> tuple[Places, Lims]:
+        """Return the places that pairs within the radius connect with others, group by group."""
+        distinct, which = distinct_places(self._rows[places])
+        # They are so few that a plan would take longer than all comparisons.
+        sets = connected(distinct, everything(radius, self._width.bits), self._resources)
+        members, _ = members_of(sets[which], places.astype(np.uint64))
+        return members.documents.view(np.intp), members.lims
+
+
+def shingle_sets(texts: Sequence[str], maker: MinHash, threads: int = 1) -> TextSets:
+    """Return texts as sets of shingles."""
+    made = [sets for _, sets in in_order(maker.feature_sets, maker.batches(texts), threads)]
+    return TextSets(
+        np.arange(len(texts)),
+        np.concatenate([np.empty(0, np.uint32), *(sets.features for sets in made)]),
+        np.concatenate([np.empty(0, np.int64), *(sets.sizes for sets in made)]),
+    )
+
+
+def resembling_pairs(texts: Sequence[str], least: float, threads: int = 1) -> Places:
+    """Return the places of the pairs of texts whose resemblance is a bound or more, shape (2, pairs), ascending.
+
+    The resemblance is the share of shingles of five characters (A. Broder, SEQUENCES 1997). All
+    pairs are estimated by MinHash. Those within the radius that finds nearly all pairs at the bound
+    are compared exactly.
+    """
+    rows, known = CHARACTERS.fingerprints(texts, empty="mask", threads=threads)
+    sets, radius = shingle_sets(texts, CHARACTERS, threads), CHARACTERS.radius(least, _SURE)
+    pairs = [np.empty((2, 0), np.intp)]
+    for start, bits in distances_in_blocks(rows.view(np.uint64)):
+        near = start + np.array(np.nonzero(bits <= radius))
+        near = near[:, (near[0] < near[1]) & known[near].all(0)]
+        pairs.append(near[:, sets.similarities(*near) >= least])
+    return np.concatenate(pairs, axis=1)

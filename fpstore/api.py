@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -13,7 +12,6 @@ from fpstore.base.resources import checked_resources, parse_size
 from fpstore.base.width import WORD_BITS, check_width
 from fpstore.design.blocks import AUTO, HUFFMAN
 from fpstore.design.families import check_design
-from fpstore.design.tables import TableSpec
 from fpstore.disk.mapped import LAZY
 from fpstore.errors import FormatVersionError, InputError, MissingExtraError
 from fpstore.format.manifest import is_index, is_openable, is_sharded
@@ -38,7 +36,7 @@ def build(
     *,
     radius: int | None = None,
     width: int | None = None,
-    design: str | Iterable[Mapping[str, object] | TableSpec] = "auto",
+    design: str = "auto",
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -74,8 +72,8 @@ def build(
         it, ``scan`` is the only design. By default the `usual_radius` of the fingerprinter, or 3.
     width : int, optional
         Bits of a fingerprint: 32, 64, 128 or 256; by default the width of the fingerprinter, or 64.
-    design : str or iterable of table descriptions
-        A name, or the tables; ``auto`` is the planner's choice.
+    design : str
+        A name; ``auto`` is the planner's choice.
     memory : int or str, optional
         Budget such as ``"2GiB"`` (at least 64 MiB); by default a quarter of this machine's memory.
         Larger inputs are sorted through temporary files beside the target. The ids of one

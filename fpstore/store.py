@@ -1126,14 +1126,10 @@ class Store(Generic[Id]):
         Parameters
         ----------
         design : str
-            The name of a design, or ``auto``, which is the planner's choice. A list of tables needs
-            a new build.
+            The name of a design, or ``auto``, which is the planner's choice.
         """
         writer = self.writer()
-        if not isinstance(check_design(design, self.radius, self.width), str):
-            raise InputError(
-                "redesign takes the name of a design: a list of tables needs a new build"
-            )
+        design = check_design(design, self.radius, self.width)
         writer.redesign(checked_resources(memory, threads, progress), design)
 
     def split(

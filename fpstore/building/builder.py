@@ -6,7 +6,7 @@ Sort, group, encode the identity table and its ids, then the other tables in thr
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -55,7 +55,7 @@ class Options:
 
     radius: int = 3
     width: int = 64
-    design: str | Sequence[Any] | Design = "auto"
+    design: str | Design = "auto"
     memory: int | str | None = None
     threads: int | None = None
     block_bytes: int | None = None
@@ -87,7 +87,8 @@ class Options:
         self.blocks = check_blocks(
             self.block_bytes, self.codec, self.width, self.filter
         ).preferring(self.prefer, self.storage)
-        check_design(self.design, self.radius, self.width)
+        if not isinstance(self.design, Design):
+            check_design(self.design, self.radius, self.width)
         check_flag(self.index_ids, "index_ids")
         check_progress(self.progress)
         return self

@@ -9,9 +9,6 @@ block separates few fingerprints, and look-ups in it meet many.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -83,22 +80,22 @@ def exchange(
 
 
 def make_for(
-    described: str | Iterable[Any] | Design,
+    named: str | Design,
     radius: int,
     count: int,
     width: Width,
     sample: Words | None,
 ) -> Design:
-    """Return the design of a name or of tables for ``count`` fingerprints.
+    """Return the design of a name for ``count`` fingerprints.
 
     Its name may say that the sample deals the bits.
 
     A design that is made stays as it is. InputError if it is unknown or not exact, or a probe would
     make too many look-ups.
     """
-    made = design(described, radius, width.bits)
-    named = isinstance(described, str) and described.startswith(DEALT)
-    if named and sample is not None and len(sample) >= SAMPLE_SIZE:
+    made = named if isinstance(named, Design) else design(named, radius, width.bits)
+    is_dealt = isinstance(named, str) and named.startswith(DEALT)
+    if is_dealt and sample is not None and len(sample) >= SAMPLE_SIZE:
         made = deal(len(made.ring), made.ring[0][1].prefix_bits, radius, Sample(sample, width))
     made.lookups(count)
     return made

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from math import comb
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from fpstore.base.arguments import check_whole, is_iterable
+from fpstore.base.arguments import check_whole
 from fpstore.base.threads import cached_property
 from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.design.covering import Effort, covers
@@ -436,43 +436,26 @@ def check_radius(radius: object, most: int = WORD_BITS) -> int:
     return int(radius)
 
 
-def check_design(
-    name: object, radius: object, width: int = WORD_BITS
-) -> str | list[Mapping[str, object] | TableSpec] | Design:
-    """Return a design for :func:`fpstore.build`, ``auto`` or one that is exact for the radius.
-
-    Otherwise raise InputError.
-    """
-    if isinstance(name, Design):
-        return design(name, check_radius(radius, width), width)
-    if not is_iterable(name, Mapping):
+def check_design(name: object, radius: object, width: int = WORD_BITS) -> str:
+    """Return ``auto`` or the name of a design that is exact for the radius, or raise InputError."""
+    if not isinstance(name, str):
         raise InputError(
-            f"design must be auto, the name of a design or a list of tables, got {show(name)}",
+            f"design must be auto or the name of a design, got {show(name)}",
             got=name,
             argument="design",
         )
-    described = name if isinstance(name, str) else list(name)
-    if described != "auto":
-        design(described, check_radius(radius, width), width)
-    return described
+    if name != "auto":
+        design(name, check_radius(radius, width), width)
+    return name
 
 
-def design(
-    name: str | Iterable[Mapping[str, object] | TableSpec] | Design,
-    radius: int = 3,
-    width: int = WORD_BITS,
-) -> Design:
-    """Make a design from its name, or from a list of table descriptions.
-
-    InputError if it is not exact for the radius.
+def design(name: str, radius: int = 3, width: int = WORD_BITS) -> Design:
+    """Make a design from its name; InputError if it is not exact for the radius.
 
     Names are ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20``, ``manku-28``, ``blocks-M-C``,
     ``striped-M-C``, ``nested-A-B``, ``flip-M``, ``columns-M``, ``columns-M-B``, ``dealt-M-B``,
     ``scan`` (the identity table alone, read as a whole; above a quarter of the width, it is the
-    only design). A table is a :class:`TableSpec` or a dict with ``permutation`` (source bits, most
-    significant first, or their bytes in hexadecimal digits), ``prefix_bits``, and if need be
-    ``flips``, ``kind`` and ``tag_bits``. The first table must be in order of the fingerprints: the
-    id map follows it. A :class:`Design` is checked, and keeps its name.
+    only design).
 
     Examples
     --------
@@ -482,68 +465,12 @@ def design(
     """
     check_width(width)
     radius = check_radius(radius, width)
-    if isinstance(name, str):
-        if name != SCAN and radius > lookup_radius(width):
-            raise InputError(
-                f"{show(name)} at radius {radius}: above radius {lookup_radius(width)}, look-ups "
-                "cost more than a scan: "
-                "use scan or auto"
-            )
-        return Design(name, radius, _named(name, radius, width))
-    if isinstance(name, Design):
-        return Design(name.name, radius, design(name.tables, radius, width).tables)
-    tables = tuple(t if isinstance(t, TableSpec) else _described(t) for t in name)
-    if not tables:
-        raise InputError("a design needs at least one table")
-    if len(tables) > MAX_TABLES:
-        raise InputError(f"a design has at most {MAX_TABLES} tables, got {len(tables)}")
-    if any(len(table.permutation) != width for table in tables):
-        widths = ", ".join(sorted({str(len(table.permutation)) for table in tables}))
+    if name != SCAN and radius > lookup_radius(width):
         raise InputError(
-            f"these tables are for fingerprints of {widths} bits, but the width is {width}"
+            f"{show(name)} at radius {radius}: above radius {lookup_radius(width)}, look-ups cost "
+            "more than a scan: use scan or auto"
         )
-    if tables[0].permutation != identity(width):
-        raise InputError(
-            "the first table of a design must have the identity permutation (0, 1, ..., "
-            f"{width - 1})"
-        )
-    if radius > lookup_radius(width) and not any(table.covers_all for table in tables):
-        raise InputError(
-            f"above radius {lookup_radius(width)}, look-ups cost more than a scan, got radius "
-            f"{radius}: use scan or auto"
-        )
-    _check_kinds(tables, radius)
-    if not covers(tables, radius):
-        raise InputError(
-            f"these {len(tables)} tables are not exact for radius {radius}: some pairs meet in "
-            "none of them"
-        )
-    return Design("custom", radius, tables)
-
-
-def _described(table: Mapping[str, object]) -> TableSpec:
-    names = [field.name for field in fields(TableSpec)]
-    try:
-        if not isinstance(table, Mapping):
-            raise TypeError
-        unknown = [name for name in table if name not in names]
-        bits: Any = table["permutation"]
-        numbers = [table[name] for name in ("prefix_bits", "flips", "tag_bits") if name in table]
-        whole = all(
-            isinstance(number, (int, np.integer)) and not isinstance(number, bool)
-            for number in numbers
-        )
-        if unknown or not whole or not isinstance(bits, (list, tuple, bytes, str)):
-            raise TypeError
-        permutation = bits if isinstance(bits, str) else bytes(bits).hex()
-        return TableSpec.from_json({"flips": 0, **table, "permutation": permutation})
-    except (KeyError, ValueError, TypeError, OverflowError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            "a table description is a dict with permutation (source bits) and "
-            f"{', '.join(names[1:])}, got {show(table)}"
-        ) from error
+    return Design(name, radius, _named(name, radius, width))
 
 
 def _check_columns(table: TableSpec) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 from fpstore import Store
 from fpstore.design.blocks import CODECS
 from fpstore.design.families import design as make_design
-from fpstore.design.tables import TableSpec, identity
 from fpstore.errors import InputError
 from sweep.data import KINDS, Ids, Rng, Shape, Words, make_ids, make_queries, make_rows, without
 from sweep.model import Model
@@ -42,11 +41,9 @@ DESIGNS = (  # and the largest radius of each
         ("manku-16", 3),
         ("manku-20", 3),
         ("manku-28", 6),
-        ("custom", 7),
         ("auto", 7),
     ),
     *(
-        ("custom", 7),
         ("blocks-1-1", 7),
         ("blocks-8-1", 7),
         ("blocks-9-2", 7),
@@ -55,7 +52,6 @@ DESIGNS = (  # and the largest radius of each
         ("blocks-64-1", 7),
     ),
     *(
-        ("custom", 7),
         ("nested-2-3", 1),
         ("nested-3-5", 2),
         ("nested-6-5", 4),
@@ -159,7 +155,6 @@ class Case:
     number: int
     shape: Shape
     design: str
-    tables: list[TableSpec] | None
     radius: int
     kind: str
     rows: Words
@@ -181,7 +176,7 @@ class Case:
             "ids": self.ids,
             "width": self.shape.bits,
             "radius": self.radius,
-            "design": self.tables or self.design,
+            "design": self.design,
             "block_bytes": self.block_bytes,
             "codec": self.codec,
             "filter": self.filter,
@@ -192,7 +187,7 @@ class Case:
     def other(self) -> dict[str, Any]:
         """Return the arguments of ``fpstore.build`` for the store that is merged into this one."""
         rows, ids = self.joined
-        design = self.joined_design or self.tables or self.design
+        design = self.joined_design or self.design
         return {
             **self.arguments(),
             "fingerprints": self.shape.given(rows),
@@ -258,7 +253,6 @@ def draw(seed: int, number: int) -> Case:
         number=number,
         shape=shape,
         design=design,
-        tables=custom(rng, shape.bits, radius) if design == "custom" else None,
         radius=radius,
         kind=kind,
         rows=rows,
@@ -287,34 +281,12 @@ def _other_width(rng: Rng, shape: Shape, design: str, radius: int) -> tuple[str,
         radius = int(
             rng.integers(0, shape.bits + 1 if design in ("auto", "scan") else shape.bits // 4 + 1)
         )
-    if design == "custom":
-        return design, radius
     try:
         if design != "auto":
             make_design(design, radius, shape.bits).lookups(max(SIZES))
     except InputError:
         return "auto", radius
     return design, radius
-
-
-def custom(rng: Rng, width: int, radius: int) -> list[TableSpec]:
-    """Return tables whose leading blocks, of any size, are disjoint.
-
-    Exact when their flips, and one each, exceed the radius.
-    """
-    count = int(rng.integers(1, radius + 2))
-    cuts = np.sort(rng.choice(np.arange(1, width), count, replace=False))
-    first, order = int(cuts[0]), rng.permutation(width - int(cuts[0])) + int(cuts[0])
-    parts = [np.arange(first), *np.split(order, cuts[1:] - first)[: count - 1]]
-    blocks = [part[:64] for part in parts]
-    flips = np.bincount(rng.integers(0, count, radius + 1 - count), minlength=count)
-    tables: list[TableSpec] = []
-    for block, most in zip(blocks, flips.tolist(), strict=True):
-        others = rng.permutation(np.setdiff1d(np.arange(width), block))
-        bits = bytes([*block.tolist(), *others.tolist()]) if tables else identity(width)
-        tables.append(TableSpec(bits, len(block), min(most, len(block))))
-    # A look-up of every entry, which needs no other table, is drawn now and then.
-    return [TableSpec(identity(width), 0), *tables[1:]] if rng.random() < 0.1 else tables
 
 
 def _changes(

@@ -314,7 +314,7 @@ class AnyProber: ...
 class ColumnProber(AnyProber):
     def __init__(
         self,
-        tables: list[ColumnTable],
+        tables: tuple[ColumnTable, ...],
         rows: ColumnTable | None = None,
         thresholds: list[int] | None = None,
     ) -> None: ...
@@ -472,22 +472,22 @@ def index_rows(
 ) -> None: ...
 def group_greedily(rows: Words, lims: Words, radius: int, stop: Stop | None = None) -> Words: ...
 
-class PairJoin:
+class TableSearch:
+    done: Final[bool]
+    def more(self, room: int, stop: Stop | None = None) -> tuple[Words, Words, Tags]: ...
+
+class PairJoin(TableSearch):
     def __init__(
         self, rows: Words, starts: Words, tags: Tags, permutation: Bytes, bucket_masks: Words, tag_masks: Words,
         flips: list[int], both: list[int], tag_bits: int, radius: int, first: int, end: int,
         opposite: tuple[Words, Words, Tags] | None = None,
     ) -> None: ...  # fmt: skip
-    done: Final[bool]
-    def more(self, room: int, stop: Stop | None = None) -> tuple[Words, Words, Tags]: ...
 
-class Linking:
+class Linking(TableSearch):
     def __init__(
         self, rows: Words, starts: Words, tags: Tags, permutation: Bytes, bucket_masks: Words, tag_masks: Words,
         flips: list[int], both: list[int], tag_bits: int, radius: int,
     ) -> None: ...  # fmt: skip
-    done: Final[bool]
-    def more(self, room: int, stop: Stop | None = None) -> tuple[Words, Words, Tags]: ...
 
 class RowIndex:
     def __init__(self, rows: Words) -> None: ...

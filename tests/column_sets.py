@@ -151,7 +151,7 @@ class Built:
 
     def prober(self, thresholds=None):
         return _kernel.ColumnProber(
-            [r.kernel for r in self.readers],
+            tuple(r.kernel for r in self.readers),
             None if self.rows is None else self.rows.kernel,
             thresholds,
         )

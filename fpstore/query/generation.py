@@ -271,7 +271,7 @@ class Generation:
     def _ring_prober(self, radius: int) -> _kernel.ColumnProber | None:
         if self.scans(radius):
             return None
-        ring = [self._columns[place].kernel for place, _ in self.design.ring]
+        ring = tuple(self._columns[place].kernel for place, _ in self.design.ring)
         rows = self._columns[0].kernel if self.design.tables[0].kind == ROWS else None
         # Thresholds of each query follow from how many entries it would meet (GPH, Qin et al., ICDE
         # 2018).

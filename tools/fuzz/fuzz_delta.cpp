@@ -328,8 +328,8 @@ struct Modelling {
       Guard guard;
       if ((how & 14) == 14) guard.sink.limit = how;
       size_t done = n;
-      const Asked asked{fuzz::words(queries), ids.data(), matched.data(),
-                        bases.data(),         radius,     always};
+      const ConditionalInserts asked{fuzz::words(queries), ids.data(), matched.data(),
+                                     bases.data(),         radius,     always};
       const Applied applied = with_memory([&] {
         done = n;
         guard.sink.count = 0;

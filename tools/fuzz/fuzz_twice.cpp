@@ -15,7 +15,7 @@ namespace {
 
 // Who is told when mapped bytes may change. Built as for users, the kernel tells nobody, and
 // nothing changes.
-void tell([[maybe_unused]] void (*change)()) {
+void when_bytes_change([[maybe_unused]] void (*change)()) {
 #ifdef FPSTORE_SMALL
   change_mapped_bytes = change;
 #endif
@@ -29,14 +29,14 @@ class Changing {
       : input_(input), random_(input->word(2)), wait_(next() % most) {}
   Changing(const Changing&) = delete;
   Changing& operator=(const Changing&) = delete;
-  ~Changing() { tell(nullptr); }
+  ~Changing() { when_bytes_change(nullptr); }
 
   void add(void* bytes, size_t count) {
     if (count) parts_.push_back({static_cast<uint8_t*>(bytes), count});
   }
   void start() {
     now_ = this;
-    tell([] { now_->step(); });
+    when_bytes_change([] { now_->step(); });
   }
 
  private:
@@ -181,7 +181,7 @@ struct Tables : Blocks<W> {
         options.order = std::array{Order::best, Order::asked, Order::near, Order::sorted}[what % 4];
         FoundPlaces places;
         places.table = &view;
-        places.tell = [](const void*, uint64_t) {};
+        places.on_block = [](const void*, uint64_t) {};
         if (queries.size() == 1) options.places = &places;
         ProbeCounters counters;
         set.probe({&probe, 0, 1}, asked, options, &sink, &counters, &fault);

@@ -35,7 +35,7 @@ struct EncodedBlocks {
 };
 
 // Where keys are sorted: the result is in out, tmp has the same room.
-struct SortRoom {
+struct SortBuffers {
   uint64_t* out;
   uint64_t* tmp;
 };

@@ -425,8 +425,8 @@ class LineScatter {
 
 // Permuted keys to parts of out by their leading digit; the parts are then sorted where they are,
 // with the front of tmp as scratch.
-inline void scatter_sort(const Permutation& p, const uint64_t* in, size_t n, const SortRoom& room,
-                         unsigned bits, Stopper* stop) {
+inline void scatter_sort(const Permutation& p, const uint64_t* in, size_t n,
+                         const SortBuffers& room, unsigned bits, Stopper* stop) {
   unsigned digit_bits = kScatterBits;
   while (digit_bits < kMostDigitBits && n >> digit_bits > size_t{1} << kPartBits) ++digit_bits;
   if (digit_bits > bits) digit_bits = bits;
@@ -459,7 +459,7 @@ inline void scatter_sort(const Permutation& p, const uint64_t* in, size_t n, con
 
 // The same where leading bits stay where they are: keys that differ in the first cut of these are
 // in order.
-inline void sort_parts(const Permutation& p, const uint64_t* in, size_t n, const SortRoom& room,
+inline void sort_parts(const Permutation& p, const uint64_t* in, size_t n, const SortBuffers& room,
                        unsigned cut, unsigned bits, Stopper* stop) {
   for (size_t start = 0; start < n;) {
     const size_t length = run_end(in, start, n, n >> cut, top_mask(cut)) - start;
@@ -475,7 +475,7 @@ inline void sort_parts(const Permutation& p, const uint64_t* in, size_t n, const
 // The permuted keys of a sorted set, sorted by their leading bits bits (stable). Of tmp only as
 // much is used as needed: its pages may be new.
 template <class W>
-void permute_sort(const Permutation& p, const uint64_t* keys, size_t n, const SortRoom& room,
+void permute_sort(const Permutation& p, const uint64_t* keys, size_t n, const SortBuffers& room,
                   unsigned bits, Stopper* stop) {
   using Row = typename W::Row;
   const Row* const in = rows<Row>(keys);

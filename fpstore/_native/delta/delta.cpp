@@ -29,7 +29,7 @@ class DeltaOf final : public DeltaChanges<Row> {
  public:
   using Base::Base;
 
-  Applied probe_insert(const Asked& rows, size_t* n, uint32_t version, Sink* sink,
+  Applied probe_insert(const ConditionalInserts& rows, size_t* n, uint32_t version, Sink* sink,
                        uint8_t* inserted, const std::function<void()>& deliver) override {
     if (versions_.size() && version < versions_[versions_.size() - 1].version)
       return Applied::old_version;
@@ -148,10 +148,10 @@ class DeltaOf final : public DeltaChanges<Row> {
     if (absence) n = 0;
     std::vector<uint64_t> added, removed;
     for (uint32_t p = entries_[entry].pairs; p != kNone; p = pairs_[p].next_of_entry) {
-      const Presence said = presence_of(&pairs_[p], absence, end);
-      if (said == Presence::present)
+      const Presence presence = presence_of(&pairs_[p], absence, end);
+      if (presence == Presence::present)
         added.push_back(pairs_[p].id);
-      else if (said == Presence::absent && n)
+      else if (presence == Presence::absent && n)
         removed.push_back(pairs_[p].id);
     }
     std::sort(added.begin(), added.end());
@@ -327,8 +327,8 @@ class DeltaOf final : public DeltaChanges<Row> {
   }
 
   // Does what probe_insert, below, does, for one of its rows.
-  Applied probe_insert_one(const Kernels& k, const Asked& rows, size_t q, const Places& at,
-                           Sink* sink, uint8_t* inserted) {
+  Applied probe_insert_one(const Kernels& k, const ConditionalInserts& rows, size_t q,
+                           const Places& at, Sink* sink, uint8_t* inserted) {
     const Row query = fpstore::rows<Row>(rows.queries)[q];
     const uint64_t before = sink->count;
     *inserted = 0;

@@ -56,7 +56,7 @@ struct Changes {
 
 // Queries, each with the id under which it may be added. matched: 1 counts as a match, 2 is never
 // added.
-struct Asked {
+struct ConditionalInserts {
   const uint64_t* queries;  // rows
   const uint64_t* ids;
   const uint8_t* matched;
@@ -111,8 +111,9 @@ class Delta {
   // What probe() finds now goes to the sink; queries without a match (or all) are added. Only the
   // first *n are taken, and *n is set to them, when those are a good deal of work. All is taken
   // back when deliver, which is called at the end, throws.
-  virtual Applied probe_insert(const Asked& rows, size_t* n, uint32_t version, Sink* sink,
-                               uint8_t* inserted, const std::function<void()>& deliver) = 0;
+  virtual Applied probe_insert(const ConditionalInserts& rows, size_t* n, uint32_t version,
+                               Sink* sink, uint8_t* inserted,
+                               const std::function<void()>& deliver) = 0;
 
   // The first serial number that a reader of this version does not see.
   virtual uint32_t end_of(uint32_t version) const = 0;

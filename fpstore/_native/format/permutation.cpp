@@ -1,6 +1,8 @@
 // Permutations as rotations of masked words.
 #include "format/permutation.hpp"
 
+#include "format/errors.hpp"
+
 namespace fpstore {
 
 namespace {
@@ -41,6 +43,15 @@ void make_permutation(const uint8_t* source, unsigned bits, Permutation* forward
         add_term(forward, from, to, r, mask);
         add_term(inverse, to, from, (64 - r) & 63, rotated(mask, r));
       }
+}
+
+Permutation permutation_of(const uint8_t* source, size_t size, bool inverse) {
+  const unsigned bits = static_cast<unsigned>(size);
+  need(is_width(bits), "a permutation has 32, 64, 128 or 256 entries");
+  need(is_permutation(source, bits), "not a permutation of the bits");
+  Permutation forward, backward;
+  make_permutation(source, bits, &forward, &backward);
+  return inverse ? backward : forward;
 }
 
 }  // namespace fpstore

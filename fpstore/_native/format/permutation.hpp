@@ -19,6 +19,8 @@ bool is_permutation(const uint8_t* source, unsigned bits);
 // swaps the roles. Other bits become 0.
 void make_permutation(const uint8_t* source, unsigned bits, Permutation* forward,
                       Permutation* inverse);
+// The permutation of the bits of a fingerprint, or its inverse; an invalid_argument if it is none.
+Permutation permutation_of(const uint8_t* source, size_t bits, bool inverse);
 
 static inline uint64_t rotated(uint64_t x, unsigned left) {
   return (x << left) | (x >> ((64 - left) & 63));

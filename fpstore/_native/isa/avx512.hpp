@@ -41,17 +41,17 @@ inline uint64_t sum_of(__m512i x) {
          static_cast<uint64_t>(_mm_extract_epi64(two, 1));
 }
 
-struct Numbers {
+struct ByteNumbers {
   uint8_t of[64];
 };
 
-constexpr Numbers make_numbers() {
-  Numbers numbers{};
+constexpr ByteNumbers make_byte_numbers() {
+  ByteNumbers numbers{};
   for (uint8_t i = 0; i < 64; ++i) numbers.of[i] = i;
   return numbers;
 }
 
-alignas(64) constexpr Numbers kNumbers = make_numbers();
+alignas(64) constexpr ByteNumbers kByteNumbers = make_byte_numbers();
 
 inline bool has_long_tail(const uint8_t* h, uint32_t n) {
   for (uint32_t i = 0; i < n; i += 64) {
@@ -176,7 +176,7 @@ struct Avx512 : Avx2<Width_> {
   }
 
   static uint32_t expand_highs(const HighParts& highs, uint16_t* rises) {
-    const __m512i numbers = _mm512_load_si512(kNumbers.of);
+    const __m512i numbers = _mm512_load_si512(kByteNumbers.of);
     uint32_t i = 0;
     for (uint32_t at = 0; at < highs.bits; at += 64) {
       const uint64_t ones =

@@ -20,7 +20,7 @@ struct Kernels {
                            const uint64_t* low, const uint64_t* high);
   // The sorts leave their arrays in no order when they are stopped.
   // Permutes n keys in ascending order and sorts them by their leading bits bits (stable).
-  void (*permute_sort)(const Permutation& p, const uint64_t* in, size_t n, const SortRoom& room,
+  void (*permute_sort)(const Permutation& p, const uint64_t* in, size_t n, const SortBuffers& room,
                        unsigned bits, Stopper* stop);
   // Sorts ascending by the leading bits bits (stable when they are not all); tmp has the same room.
   // The result is in keys.

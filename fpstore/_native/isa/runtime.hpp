@@ -45,7 +45,7 @@ struct Stopper {
   uint64_t work = 0;    // since the last look at the faults
   uint64_t quiet = 0;   // since the last poll
   uint64_t faults = 0;  // at the last look
-  bool ended = false;   // it has been said so
+  bool ended = false;   // the call is to end
 };
 constexpr uint64_t kLookupWork = 8;  // of a look-up in an expanded block
 constexpr uint64_t kBlockWork =

@@ -32,7 +32,7 @@ struct JoinSide {
 
 // Where the rows of a large bucket are brought together: room for those of the largest, and
 // kSectionRoom bytes behind the tags.
-struct GroupRoom {
+struct GroupBuffers {
   uint64_t* places;
   uint16_t* tags;
   uint64_t* starts;  // of the groups: 2^kMostPartBits + 1
@@ -42,7 +42,7 @@ struct Join {
   JoinSide side;
   JoinSide opposite;  // the other set, in the same order
   bool between;       // whether there is one: otherwise the set is joined with itself
-  GroupRoom room;
+  GroupBuffers room;
   const TableRule* rules;  // of this table, and those before it
   unsigned table;
   unsigned bucket_bits;
@@ -76,7 +76,7 @@ using JoinRows = bool (*)(const Join& join, JoinPlace* place, PairSink* sink, St
 
 // Where the rows of a large bucket are put in another order: room for those of the largest, and
 // their tags.
-struct OrderRoom {
+struct OrderBuffers {
   uint64_t* rows;
   uint16_t* tags;
   uint64_t* starts;  // of the groups: 2^kMostPartBits + 1
@@ -93,7 +93,7 @@ struct LinkTable {
   unsigned radius;
   uint16_t tag_mask;
   Permutation inverse;
-  OrderRoom room;  // where no bit of the bucket is flipped
+  OrderBuffers room;  // where no bit of the bucket is flipped
   // Where bits are: live[b] is the end of those rows of bucket b that were not reached, at first
   // starts[b + 1]; room for all rows.
   uint64_t* live;

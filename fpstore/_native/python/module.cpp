@@ -1,6 +1,6 @@
 // The functions of the module. With the other module_*.cpp the only part of the kernel that knows
 // Python: arrays in, one call without the GIL, arrays or an exception out.
-#include "columns/request.hpp"
+#include "columns/column_table.hpp"
 #include "format/sealed_file.hpp"
 #include "format/xxh64.hpp"
 #include "python/module.hpp"
@@ -16,28 +16,10 @@
 
 namespace fpstore {
 
-const char* describe_column(Status status) {
-  switch (status) {
-    case Status::bad_magic:
-      return "not a column table (magic bytes differ)";
-    case Status::bad_permutation:
-      return "header permutation is not a permutation of its bits";
-    case Status::bad_block_checksum:
-      return "page checksum differs";
-    case Status::bad_block_order:
-      return "entries out of order";
-    case Status::bad_key:
-      return "a reference leads to a row of another bucket or tag";
-    case Status::bad_directory:
-      return "directory does not match the entries";
-    case Status::bad_place:
-      return "a reference leads to no row";
-    default:
-      return describe(status);
-  }
-}
-
-void raise_fault(const Fault& fault, const std::string& path, Part part) {
+[[noreturn]] static void raise_fault(const FileFault& met) {
+  const Fault& fault = met.fault;
+  const std::string& path = met.file.path;
+  const Part part = met.file.part;
   if (fault.status == Status::interrupted) {  // perhaps with the exception of a handler set:
                                               // nothing of Python may be called
     note_interrupted();
@@ -76,16 +58,11 @@ void raise_fault(const Fault& fault, const std::string& path, Part part) {
         "path"_a = fault.path, "expected"_a = fault.expected, "got"_a = fault.got);
 }
 
-Permutation permutation_of(const uint8_t* source, size_t size, bool inverse) {
-  const unsigned bits = static_cast<unsigned>(size);
-  need(is_width(bits), "a permutation has 32, 64, 128 or 256 entries");
-  need(is_permutation(source, bits), "not a permutation of the bits");
-  Permutation forward, backward;
-  make_permutation(source, bits, &forward, &backward);
-  return inverse ? backward : forward;
-}
-
 namespace {
+
+Permutation permutation_of(const Bytes& source, bool inverse) {
+  return fpstore::permutation_of(source.data(), source.size(), inverse);
+}
 
 unsigned width_of(const Bytes& permutation, const Rows& keys) {
   need_words(keys, words_of(static_cast<unsigned>(permutation.size())));
@@ -96,7 +73,7 @@ nb::object permute_keys(Rows keys, Bytes permutation, bool inverse) {
   const Permutation p = permutation_of(permutation, inverse);
   const unsigned width = width_of(permutation, keys);
   Buffer<uint64_t> out(keys.size());
-  without_gil([&] { kernels(width).permute(p, keys.data(), out.get(), count_of(keys)); });
+  call([&] { kernels(width).permute(p, keys.data(), out.get(), count_of(keys)); });
   return out.array(count_of(keys), words_of(width));
 }
 
@@ -111,7 +88,7 @@ size_t permute_select(Rows keys, Bytes permutation, Rows low, Rows high, Mutable
   }
   need_words(out, words_of(width));
   need(out.size() >= keys.size(), "out is too short");
-  return without_gil([&] {
+  return call([&] {
     return kernels(width).permute_select(p, keys.data(), out.data(), count_of(keys), low.data(),
                                          high.data());
   });
@@ -126,9 +103,9 @@ void permute_sort(Rows keys, Bytes permutation, MutableRows out, MutableRows scr
   need_words(scratch, words_of(width));
   need(out.size() >= keys.size() && scratch.size() >= keys.size(), "out or scratch is too short");
   need(bits >= 1 && bits <= width, "bits is 1 to the width");
-  until_stopped(stop, [&](Stopper* stopping) {
+  call(stop, [&](Stopper* stopping) {
     kernels(width).permute_sort(p, keys.data(), count_of(keys),
-                                SortRoom{out.data(), scratch.data()}, bits, stopping);
+                                SortBuffers{out.data(), scratch.data()}, bits, stopping);
   });
 }
 
@@ -138,7 +115,7 @@ void sort_keys(MutableRows keys, MutableRows scratch, std::optional<unsigned> bi
   need_words(scratch, words);
   need(scratch.size() >= keys.size(), "scratch is too short");
   need(!bits || (*bits >= 1 && *bits <= width), "bits is 1 to those of a row");
-  until_stopped(stop, [&](Stopper* stopping) {
+  call(stop, [&](Stopper* stopping) {
     kernels(width).sort_keys(keys.data(), scratch.data(), count_of(keys), bits.value_or(width),
                              stopping);
   });
@@ -150,7 +127,7 @@ void sort_pairs(MutableWords pairs, MutableWords scratch, unsigned words, const 
   need(pairs.size() % (words + 1) == 0 && scratch.size() >= pairs.size(),
        "scratch or out is too short");
   const size_t n = pairs.size() / (words + 1);
-  until_stopped(stop, [&](Stopper* stopping) {
+  call(stop, [&](Stopper* stopping) {
     kernels(words * 64).sort_pairs(pairs.data(), scratch.data(), n, stopping);
   });
 }
@@ -160,8 +137,7 @@ void sort_pairs(MutableWords pairs, MutableWords scratch, unsigned words, const 
 size_t histogram(Rows keys, MutableWords counts) {
   need(counts.size() == kSymbols, "counts has 65 places");
   const unsigned width = words_in(keys) * 64;
-  return without_gil(
-      [&] { return kernels(width).histogram(keys.data(), count_of(keys), counts.data()); });
+  return call([&] { return kernels(width).histogram(keys.data(), count_of(keys), counts.data()); });
 }
 
 // Of keys that are permuted, or not if there is no permutation.
@@ -170,10 +146,9 @@ uint64_t digest(Rows keys, std::optional<Bytes> permutation) {
   uint8_t identity[kMaxWidth];
   std::iota(identity, identity + kMaxWidth, uint8_t{0});
   if (permutation) width_of(*permutation, keys);
-  const Permutation inverse =
-      permutation ? permutation_of(*permutation, true) : permutation_of(identity, words * 64, true);
-  return without_gil(
-      [&] { return kernels(words * 64).digest(inverse, keys.data(), count_of(keys)); });
+  const Permutation inverse = permutation ? permutation_of(*permutation, true)
+                                          : fpstore::permutation_of(identity, words * 64, true);
+  return call([&] { return kernels(words * 64).digest(inverse, keys.data(), count_of(keys)); });
 }
 
 TableHeader header_of(Bytes permutation, Bytes code_bits, uint64_t set_digest, uint16_t table,
@@ -202,7 +177,7 @@ nb::bytes table_header(Bytes permutation, Bytes code_bits, uint64_t set_digest,
 
 bool map_cached(int descriptor, Bytes mapping, uint64_t start, uint64_t size) {
   need(start <= mapping.size() && size <= mapping.size() - start, "the part is not in the mapping");
-  return without_gil([&] { return map_cached_pages(descriptor, mapping.data(), start, size); });
+  return call([&] { return map_cached_pages(descriptor, mapping.data(), start, size); });
 }
 
 std::vector<std::string> available() {
@@ -240,6 +215,8 @@ NB_MODULE(_kernel, m) {
         note_interrupted();
       } catch (const std::bad_alloc&) {
         raise("MemoryLimitError", "out of memory: work on fewer rows at a time");
+      } catch (const FileFault& fault) {
+        raise_fault(fault);
       } catch (const SealedError& fault) {
         raise_sealed(fault);
       }

@@ -19,7 +19,9 @@
 #include <string>
 #include <vector>
 
+#include "format/errors.hpp"
 #include "format/header.hpp"
+#include "format/span.hpp"
 #include "isa/kernels.hpp"
 #include "python/gil.hpp"
 #include "search/results.hpp"
@@ -54,8 +56,9 @@ inline nb::bytes bytes_of(const void* data, size_t size) {
   return nb::bytes(static_cast<const char*>(data), size);
 }
 
-inline void need(bool condition, const char* message) {
-  if (!condition) throw nb::value_error(message);
+template <class T>
+Span<const T> span_of(const Array<const T>& values) {
+  return {values.data(), values.size()};
 }
 // What a message says is wrong with columns of one call.
 constexpr const char* kUnequal = "columns of different lengths";
@@ -147,26 +150,39 @@ inline Stopper stopper(const Stop* stop) {
   return out;
 }
 
-// What a call returns that needs nothing of Python.
+// Runs work() without the GIL, and returns what it does. What it throws becomes an exception.
 template <class Work>
-auto without_gil(const Work& work) {
+auto call(const Work& work) {
   const ReleasedGil released;
   return work();
 }
 
-// Runs work(stopper) without the GIL, and throws when it was stopped: what it was writing is then
-// in no order.
-template <class Work>
-auto until_stopped(const Stop* stop, const Work& work) {
-  Stopper stopping = stopper(stop);
-  const ReleasedGil released;
-  if constexpr (std::is_void_v<decltype(work(&stopping))>) {
-    work(&stopping);
-    if (stopping.ended) throw Interrupted();
+// After a Stop, or nullptr: work(stopper), which throws when it was stopped: what it was writing is
+// then in no order. After a file, or what says of a fault which file it is in: work(fault), which
+// returns a status.
+template <class Target, class Work>
+auto call(const Target& target, const Work& work) {
+  if constexpr (std::is_convertible_v<Target, const Stop*>) {
+    Stopper stopping = stopper(target);
+    return call([&] {
+      if constexpr (std::is_void_v<decltype(work(&stopping))>) {
+        work(&stopping);
+        if (stopping.ended) throw Interrupted();
+      } else {
+        auto result = work(&stopping);
+        if (stopping.ended) throw Interrupted();
+        return result;
+      }
+    });
   } else {
-    auto result = work(&stopping);
-    if (stopping.ended) throw Interrupted();
-    return result;
+    call([&] {
+      Fault fault;
+      if (work(&fault) == Status::ok) return;
+      if constexpr (std::is_invocable_v<Target, const Fault&>)
+        throw FileFault{fault, target(fault)};
+      else
+        throw FileFault{fault, target};
+    });
   }
 }
 
@@ -236,55 +252,23 @@ inline void note_interrupted() {
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_InterruptedError, "the call was stopped");
 }
 
-// What the block of a fault is: its number is that of a block, or of a page or an entry of a file
-// of columns.
-enum class Part { block, column };
-const char* describe_column(Status status);
-
-[[noreturn]] void raise_fault(const Fault& fault, const std::string& path, Part part = Part::block);
-
-inline void check(Status status, const Fault& fault, const std::string& path,
-                  Part part = Part::block) {
-  if (status != Status::ok) raise_fault(fault, path, part);
-}
-
-// Runs work(fault) without the GIL, and raises the fault that it met in the file: the path, or what
-// path(fault) says.
-template <class Path, class Work>
-void call(const Path& path, Part part, const Work& work) {
-  Fault fault;
-  if (without_gil([&] { return work(&fault); }) == Status::ok) return;
-  if constexpr (std::is_invocable_v<Path, const Fault&>)
-    raise_fault(fault, path(fault), part);
-  else
-    raise_fault(fault, path, part);
-}
-
 // The matches that search(sink, stopping, fault) finds without the GIL, of n queries of
 // fingerprints of a width, or of numbers of rows: none if there are more than `most`.
-template <class Path, class Search>
-std::optional<OrderedMatches> matches_of(const Path& path, Part part, unsigned width,
-                                         unsigned row_words, size_t n, unsigned threads,
-                                         std::optional<uint64_t> most, const Stop* stop,
-                                         const Search& search) {
+template <class Target, class Search>
+std::optional<OrderedMatches> matches_of(const Target& file, unsigned width, unsigned row_words,
+                                         size_t n, unsigned threads, std::optional<uint64_t> most,
+                                         const Stop* stop, const Search& search) {
   SinkGuard guard;
   guard.sink.limit = most.value_or(UINT64_MAX);
   Stopper stopping = stopper(stop);
   std::optional<OrderedMatches> found;
-  call(path, part, [&](Fault* fault) {
+  call(file, [&](Fault* fault) {
     const Status status = search(&guard.sink, &stopping, fault);
     if (status == Status::out_of_memory && guard.sink.count >= guard.sink.limit) return Status::ok;
     if (status == Status::ok) found.emplace(guard.sink, width, row_words, n, threads, &stopping);
     return status;
   });
   return found;
-}
-
-// A permutation of the bits of a fingerprint, or its inverse; ValueError if it is none
-// (module.cpp).
-Permutation permutation_of(const uint8_t* source, size_t bits, bool inverse);
-inline Permutation permutation_of(const Bytes& source, bool inverse) {
-  return permutation_of(source.data(), source.size(), inverse);
 }
 
 // A header with what all have. What does not fit a field of 16 bits is no argument of that type.
@@ -310,10 +294,10 @@ void bind_fields(Bound& bound, const char* name, Field field, More... more) {
 }
 template <class Header, class Bound>
 void bind_header(Bound& bound) {
-  using File = typename Bound::Type;
-  bound.def_prop_ro("path", [](const File& file) { return file.path; });
-  bound.def_prop_ro("permutation", [](const File& file) {
-    return bytes_of(file.header.permutation, file.header.width);
+  using Mapped = typename Bound::Type;
+  bound.def_prop_ro("path", [](const Mapped& mapped) { return mapped.file.path; });
+  bound.def_prop_ro("permutation", [](const Mapped& mapped) {
+    return bytes_of(mapped.header.permutation, mapped.header.width);
   });
   bind_fields(bound, "version", &Header::version, "width", &Header::width, "table", &Header::table,
               "table_count", &Header::table_count, "file_bytes", &Header::file_bytes, "set_digest",

@@ -212,10 +212,10 @@ nb::object pair_states(const Delta& d, Rows fingerprints, Words ids, uint32_t ve
 
 unsigned state(const Delta& d, nb::handle fingerprint, uint32_t version) {
   const OneRow row(fingerprint, words_in_rows(d));
-  uint8_t said;
+  uint8_t presence;
   Access access(d, kBrief);
-  d.states(row.words, 1, d.end_of(version), &said, [](uint64_t) {});
-  return said;
+  d.states(row.words, 1, d.end_of(version), &presence, [](uint64_t) {});
+  return presence;
 }
 
 // Merges the matches of the base, without those that are absent now, and those of the delta.
@@ -247,12 +247,13 @@ nb::tuple combine_rows(const Delta& d, const nb::tuple& base, const nb::tuple& f
   Buffer<int64_t> lims(n + 1);
   Buffer<uint64_t> fingerprints(total * words);
   Buffer<Distance> distances(total);
-  std::vector<uint8_t> said(old.count());
+  std::vector<uint8_t> presence(old.count());
   int64_t at = 0;
   {
     Access access(d);
     if (d.removals())
-      d.states(old.rows.data(), said.size(), d.end_of(version), said.data(), access.pauses());
+      d.states(old.rows.data(), presence.size(), d.end_of(version), presence.data(),
+               access.pauses());
     access.leave();
     const auto append = [&](const Columns& from, int64_t i) {
       rows<Row>(fingerprints.get())[at] = from.fingerprints[i];
@@ -267,7 +268,7 @@ nb::tuple combine_rows(const Delta& d, const nb::tuple& base, const nb::tuple& f
       int64_t j = added.lims.data()[q];
       const int64_t end = added.lims.data()[q + 1];
       for (int64_t i = old.lims.data()[q]; i < old.lims.data()[q + 1]; ++i) {
-        if (static_cast<Presence>(said[static_cast<size_t>(i)]) == Presence::absent) continue;
+        if (static_cast<Presence>(presence[static_cast<size_t>(i)]) == Presence::absent) continue;
         for (; j < end && is_before(j, i); ++j) append(added, j);
         append(old, i);
       }
@@ -348,7 +349,8 @@ nb::tuple probe_insert(Delta& d, Rows queries, Words ids, Bytes matched, Bytes i
   SinkGuard guard;
   Buffer<uint8_t> inserted(n);
   std::optional<OrderedMatches> out;
-  const Asked rows{queries.data(), ids.data(), matched.data(), in_base.data(), radius, always};
+  const ConditionalInserts rows{queries.data(), ids.data(), matched.data(),
+                                in_base.data(), radius,     always};
   const auto deliver = [&] { out.emplace(guard.sink, d.width(), words_in_rows(d), n, 1, nullptr); };
   check_applied(alone(
       d, [&] { return d.probe_insert(rows, &n, version, &guard.sink, inserted.get(), deliver); }));

@@ -5,7 +5,7 @@
 namespace fpstore {
 namespace {
 
-using Numbers = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using NumberColumn = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // Calls work with a row of `words` words, and a number of the type of an array.
 template <class Work>
@@ -34,7 +34,7 @@ Digit digit_of(unsigned depth, size_t places, unsigned words) {
 void count(Rows keys, unsigned depth, MutableWords counts, const Stop* stop) {
   const Digit by = digit_of(depth, counts.size(), words_in(keys));
   with_types(words_in(keys), false, [&](auto row, auto) {
-    until_stopped(stop, [&](Stopper* stopping) {
+    call(stop, [&](Stopper* stopping) {
       count_parts(rows<decltype(row)>(keys.data()), count_of(keys), by, counts.data(), stopping);
     });
   });
@@ -42,12 +42,12 @@ void count(Rows keys, unsigned depth, MutableWords counts, const Stop* stop) {
 
 // Writes rows to their parts of out; at has the place of the next row of each part, and is moved
 // on. Without numbers they are numbered from first on.
-void scatter(Rows keys, std::optional<Numbers> numbers, uint64_t first, unsigned depth,
-             MutableWords at, std::tuple<MutableRows, Numbers> out, const Stop* stop) {
+void scatter(Rows keys, std::optional<NumberColumn> numbers, uint64_t first, unsigned depth,
+             MutableWords at, std::tuple<MutableRows, NumberColumn> out, const Stop* stop) {
   const unsigned words = words_in(keys);
   const Digit by = digit_of(depth, at.size(), words);
   const MutableRows& out_keys = std::get<0>(out);
-  const Numbers& out_numbers = std::get<1>(out);
+  const NumberColumn& out_numbers = std::get<1>(out);
   need_words(out_keys, words);
   need(!numbers ||
            (numbers->size() == count_of(keys) && are_large(*numbers) == are_large(out_numbers)),
@@ -62,7 +62,7 @@ void scatter(Rows keys, std::optional<Numbers> numbers, uint64_t first, unsigned
         static_cast<Number>(first), count_of(keys)};
     const Numbered<Row, Number> to{rows<Row>(out_keys.data()),
                                    static_cast<Number*>(out_numbers.data())};
-    until_stopped(stop, [&](Stopper* stopping) {
+    call(stop, [&](Stopper* stopping) {
       fits = scatter_parts(from, by, at.data(), to, count_of(out_keys), stopping);
     });
   });
@@ -70,7 +70,8 @@ void scatter(Rows keys, std::optional<Numbers> numbers, uint64_t first, unsigned
 }
 
 // Sorts successive parts of rows, which agree in the leading bits and end at ends.
-void sort_parts(MutableRows keys, Numbers numbers, Words ends, unsigned bits, const Stop* stop) {
+void sort_parts(MutableRows keys, NumberColumn numbers, Words ends, unsigned bits,
+                const Stop* stop) {
   const size_t n = count_of(keys);
   need(numbers.size() == n, "a number for each key");
   need(bits <= 64 * words_in(keys), "0 to all bits of a key");
@@ -79,9 +80,8 @@ void sort_parts(MutableRows keys, Numbers numbers, Words ends, unsigned bits, co
   with_types(words_in(keys), are_large(numbers), [&](auto row, auto number) {
     const Numbered<decltype(row), decltype(number)> all{
         rows<decltype(row)>(keys.data()), static_cast<decltype(number)*>(numbers.data())};
-    until_stopped(stop, [&](Stopper* stopping) {
-      sort_numbered(all, ends.data(), ends.size(), bits, stopping);
-    });
+    call(stop,
+         [&](Stopper* stopping) { sort_numbered(all, ends.data(), ends.size(), bits, stopping); });
   });
 }
 
@@ -89,7 +89,7 @@ void sort_parts(MutableRows keys, Numbers numbers, Words ends, unsigned bits, co
 bool are_distinct(Rows keys, const Stop* stop) {
   bool distinct = false;
   with_types(words_in(keys), false, [&](auto row, auto) {
-    until_stopped(stop, [&](Stopper* stopping) {
+    call(stop, [&](Stopper* stopping) {
       distinct = are_all_distinct(rows<decltype(row)>(keys.data()), count_of(keys), stopping);
     });
   });
@@ -98,14 +98,14 @@ bool are_distinct(Rows keys, const Stop* stop) {
 
 // Moves sorted rows together: distinct keys, how many numbers each has, and distinct numbers;
 // returns (number of keys, of numbers).
-nb::tuple group(MutableRows keys, Numbers numbers, MutableWords counts, const Stop* stop) {
+nb::tuple group(MutableRows keys, NumberColumn numbers, MutableWords counts, const Stop* stop) {
   const size_t n = count_of(keys);
   need(numbers.size() == n && counts.size() >= n, "a number and a count for each key");
   size_t groups = 0, used = 0;
   with_types(words_in(keys), are_large(numbers), [&](auto row, auto number) {
     const Numbered<decltype(row), decltype(number)> all{
         rows<decltype(row)>(keys.data()), static_cast<decltype(number)*>(numbers.data())};
-    until_stopped(stop, [&](Stopper* stopping) {
+    call(stop, [&](Stopper* stopping) {
       groups = group_numbered(all, n, counts.data(), &used, stopping);
     });
   });

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "columns/column_header.hpp"
-#include "pairs/request.hpp"
+#include "pairs/search.hpp"
 #include "pairs/sets.hpp"
 #include "python/module.hpp"
 
@@ -17,14 +17,14 @@ using Tags = Array<uint16_t>;
 using TagColumn = Array<const uint16_t>;
 
 // Writes where each bucket begins, and the tags unless they are null.
-void index_until_stopped(const Rows& rows, unsigned bucket_bits, uint64_t* starts, uint16_t* tags,
-                         const Stop* stop, const char* unordered) {
+void index_call(const Rows& rows, unsigned bucket_bits, uint64_t* starts, uint16_t* tags,
+                const Stop* stop, const char* unordered) {
   const unsigned words = words_in(rows);
-  need(until_stopped(stop,
-                     [&](Stopper* stopping) {
-                       return index_buckets(rows.data(), words, count_of(rows), bucket_bits, starts,
-                                            tags, stopping);
-                     }),
+  need(call(stop,
+            [&](Stopper* stopping) {
+              return index_buckets(rows.data(), words, count_of(rows), bucket_bits, starts, tags,
+                                   stopping);
+            }),
        unordered);
 }
 
@@ -34,216 +34,53 @@ void index_rows(Rows rows, unsigned bucket_bits, MutableWords starts, Tags tags,
   need(starts.size() == (size_t{1} << bucket_bits) + 1,
        "starts has a place for each bucket, and one more");
   need(tags.size() >= count_of(rows) + kSectionRoom / 2, "tags is too short");
-  index_until_stopped(rows, bucket_bits, starts.data(), tags.data(), stop,
-                      "rows are not in the order of their buckets");
+  index_call(rows, bucket_bits, starts.data(), tags.data(), stop,
+             "rows are not in the order of their buckets");
 }
-
-void check_starts(const Words& starts, size_t rows) {
-  need(starts.size() >= 2 && starts.data()[starts.size() - 1] == rows,
-       "the last start is the number of rows");
-  for (size_t i = 0; i + 1 < starts.size(); ++i)
-    need(starts.data()[i] <= starts.data()[i + 1], "starts descend");
-}
-
-unsigned bits_of_buckets(const Words& starts) {
-  unsigned bits = 0;
-  while (bits < kMaxBucketBits && (size_t{1} << bits) + 1 < starts.size()) ++bits;
-  need((size_t{1} << bits) + 1 == starts.size(), "the number of buckets is a power of two");
-  return bits;
-}
-
-// Of rows in the order of their buckets, with what index_rows wrote. Where buckets begin, or what a
-// tag is, may be wrong: then pairs are missing, and nothing else is read or written.
-template <class SomeRows, class SomeTags>
-void check_table(const SomeRows& rows, const Words& starts, const SomeTags& tags,
-                 const Bytes& permutation, unsigned tag_bits) {
-  check_starts(starts, count_of(rows));
-  need(tags.size() >= count_of(rows) + kSectionRoom / 2, "tags is too short");
-  need(tag_bits <= kTagBits, "a tag has at most 16 bits");
-  need(words_of(static_cast<unsigned>(permutation.size())) == words_in(rows),
-       "rows of another width");
-}
-
-// Held while an object works without the interpreter's lock: a second thread is refused.
-struct InUse {
-  std::atomic<bool>& busy;
-  explicit InUse(std::atomic<bool>& flag) : busy(flag) {
-    need(!busy.exchange(true), "another thread is using it");
-  }
-  ~InUse() { busy = false; }
-};
-
-// Pairs that come in batches, until there are no more.
-struct Batches {
-  unsigned words = 1;
-  bool done = false, stopped = false;
-  std::atomic<bool> busy{false};
-
-  // (a, b, distances) of about `room` pairs at most.
-  template <class Add>
-  nb::tuple more(size_t room, const Stop* stop, Add add) {
-    const InUse used(busy);
-    need(!stopped, "it was stopped: what it had found is lost");
-    need(!(room >> 32), "room for too many pairs");
-    room = std::max<size_t>(room, kTagsAtOnce);
-    Buffer<uint64_t> a(room * words), b(room * words);
-    Buffer<uint16_t> distances(room);
-    PairSink sink{a.get(), b.get(), distances.get(), 0, room};
-    stopped = true;
-    done = until_stopped(stop, [&](Stopper* stopping) { return add(&sink, stopping); });
-    stopped = false;
-    return nb::make_tuple(fitted(&a, sink.count, room, words), fitted(&b, sink.count, room, words),
-                          fitted(&distances, sink.count, room));
-  }
-
-  // Few pairs do not keep the room of many.
-  template <class T>
-  static nb::object fitted(Buffer<T>* column, size_t count, size_t room, unsigned each = 1) {
-    if (count > room / 2) return column->array(count, each);
-    Buffer<T> less(count * each);
-    memcpy(less.get(), column->get(), sizeof(T) * count * each);
-    return less.array(count, each);
-  }
-};
-
-uint64_t largest_of(const Words& starts, uint64_t first, uint64_t end) {
-  uint64_t largest = 0;
-  for (uint64_t b = first; b < end; ++b)
-    largest = std::max(largest, starts.data()[b + 1] - starts.data()[b]);
-  return largest;
-}
-
-using Numbers = std::vector<unsigned>;
-
-// What a join and a search for links share: the rows of one table, and the rules by which pairs
-// meet in it and in those before it. The masks are rows, one for each of these tables.
-template <class SomeRows, class SomeTags>
-struct TableSearch : Batches {
-  SomeRows rows;
-  Words starts;
-  SomeTags tags;
-  std::vector<TableRule> rules;
-  unsigned bucket_bits = 0, radius;
-  uint16_t tag_mask = 0;
-  Permutation inverse{};
-  std::vector<uint64_t> groups = std::vector<uint64_t>((size_t{1} << kMostPartBits) + 1);
-
-  TableSearch(SomeRows all, Words begins, SomeTags short_tags, const Bytes& permutation,
-              const Rows& bucket_masks, const Rows& tag_masks, const Numbers& flips,
-              const Numbers& both, unsigned tag_bits, unsigned within)
-      : rows(all), starts(begins), tags(short_tags), radius(within) {
-    words = words_in(rows);
-    check_table(rows, starts, tags, permutation, tag_bits);
-    bucket_bits = bits_of_buckets(starts);
-    tag_mask = static_cast<uint16_t>(0xFFFFu << (kTagBits - tag_bits));
-    inverse = permutation_of(permutation, true);
-    const size_t tables = flips.size();
-    need(tables && both.size() == tables && count_of(bucket_masks) == tables &&
-             count_of(tag_masks) == tables,
-         "one of each for each table");
-    need_words(bucket_masks, words);
-    need_words(tag_masks, words);
-    for (size_t i = 0; i < tables; ++i) {
-      TableRule rule{{}, {}, flips[i], both[i]};
-      memcpy(rule.bucket_mask, bucket_masks.data() + i * words, 8 * words);
-      memcpy(rule.tag_mask, tag_masks.data() + i * words, 8 * words);
-      need(rule.both >= rule.flips, "both is at least flips");
-      rules.push_back(rule);
-    }
-  }
-  unsigned table() const { return static_cast<unsigned>(rules.size() - 1); }
-};
 
 using Side = std::tuple<Rows, Words, TagColumn>;
 
-// The pairs of one table, or of some of its buckets: of a set, or of that and an opposite one.
-struct PairJoin : TableSearch<Rows, TagColumn> {
-  std::optional<Side> opposite;
-  std::unique_ptr<uint64_t[]> places;  // where a large bucket is split
-  std::unique_ptr<uint16_t[]> group_tags;
-  Join join{};
-  JoinPlace place{};
+template <class SomeRows, class SomeTags>
+auto indexed(const SomeRows& rows, const Words& starts, const SomeTags& tags) {
+  using Word = std::remove_pointer_t<decltype(rows.data())>;
+  using Tag = std::remove_pointer_t<decltype(tags.data())>;
+  return IndexedRows<Word, Tag>{
+      rows.data(), count_of(rows), words_in(rows), span_of(starts), {tags.data(), tags.size()}};
+}
 
-  PairJoin(Rows all, Words begins, TagColumn short_tags, Bytes permutation, Rows bucket_masks,
-           Rows tag_masks, const Numbers& flips, const Numbers& both, unsigned tag_bits,
-           unsigned within, uint64_t first, uint64_t end, std::optional<Side> other)
-      : TableSearch(all, begins, short_tags, permutation, bucket_masks, tag_masks, flips, both,
-                    tag_bits, within),
-        opposite(std::move(other)) {
-    JoinSide facing{};
-    if (opposite) {
-      const auto& [those, their_starts, their_tags] = *opposite;
-      check_table(those, their_starts, their_tags, permutation, tag_bits);
-      need(their_starts.size() == starts.size(), "the opposite set has other buckets");
-      facing = {those.data(), their_starts.data(),
-                reinterpret_cast<const uint8_t*>(their_tags.data())};
-    }
-    need(first <= end && end < starts.size(), "no such buckets");
-    const uint64_t largest =
-        opposite || rules.back().both != 1 ? 0 : largest_of(starts, first, end);
-    if (largest >= kSplitFrom) {
-      places.reset(new uint64_t[largest]);
-      group_tags.reset(new uint16_t[largest + kSectionRoom / 2]);
-    }
-    join = {{rows.data(), starts.data(), reinterpret_cast<const uint8_t*>(tags.data())},
-            facing,
-            opposite.has_value(),
-            {places.get(), group_tags.get(), groups.data()},
-            rules.data(),
-            table(),
-            bucket_bits,
-            radius,
-            tag_mask,
-            inverse};
-    place.bucket = first;
-    place.end = end;
-  }
+RuleColumns rules(const Bytes& permutation, const Rows& bucket_masks, const Rows& tag_masks,
+                  std::vector<unsigned> flips, std::vector<unsigned> both, unsigned tag_bits,
+                  unsigned radius) {
+  return {span_of(permutation),
+          {bucket_masks.data(), bucket_masks.size()},
+          {tag_masks.data(), tag_masks.size()},
+          std::move(flips),
+          std::move(both),
+          tag_bits,
+          radius};
+}
 
-  nb::tuple more(size_t room, const Stop* stop) {
-    return Batches::more(room, stop, [&](PairSink* sink, Stopper* stopping) {
-      return pair_kernels().join[words / 2](join, &place, sink, stopping);
-    });
-  }
-};
+// Few pairs do not keep the room of many.
+template <class T>
+nb::object fitted(Buffer<T>* column, size_t count, size_t room, unsigned each = 1) {
+  if (count > room / 2) return column->array(count, each);
+  Buffer<T> less(count * each);
+  memcpy(less.get(), column->get(), sizeof(T) * count * each);
+  return less.array(count, each);
+}
 
-// Links the rows of a set that are near each other in one table; rows and tags change places.
-struct Linking : TableSearch<MutableRows, Tags> {
-  std::unique_ptr<uint64_t[]> live, stack, moved;
-  std::unique_ptr<uint16_t[]> moved_tags;
-  LinkTable links{};
-  LinkPlace place{};
-
-  // All buckets are searched.
-  Linking(MutableRows all, Words begins, Tags short_tags, Bytes permutation, Rows bucket_masks,
-          Rows tag_masks, const Numbers& flips, const Numbers& both, unsigned tag_bits,
-          unsigned within)
-      : TableSearch(all, begins, short_tags, permutation, bucket_masks, tag_masks, flips, both,
-                    tag_bits, within) {
-    const size_t buckets = starts.size() - 1;
-    if (rules.back().flips && buckets > 1) {
-      live.reset(new uint64_t[buckets]);
-      for (size_t b = 0; b < buckets; ++b) live[b] = starts.data()[b + 1];
-      stack.reset(new uint64_t[count_of(all)]);
-    } else if (const uint64_t largest = largest_of(starts, 0, buckets);
-               rules.back().both == 1 && largest >= kSplitFrom) {
-      moved.reset(new uint64_t[largest * words]);
-      moved_tags.reset(new uint16_t[largest]);
-    }
-    links = {rows.data(), starts.data(),
-             tags.data(), rules.data(),
-             table(),     bucket_bits,
-             radius,      tag_mask,
-             inverse,     {moved.get(), moved_tags.get(), groups.data()},
-             live.get(),  stack.get()};
-    place.end = buckets;
-  }
-
-  nb::tuple more(size_t room, const Stop* stop) {
-    return Batches::more(room, stop, [&](PairSink* sink, Stopper* stopping) {
-      return pair_kernels().link[words / 2](links, &place, sink, stopping);
-    });
-  }
-};
+// (a, b, distances) of about `room` pairs at most.
+nb::tuple more(TableSearch& search, size_t room, const Stop* stop) {
+  need(!(room >> 32), "room for too many pairs");
+  room = std::max<size_t>(room, kTagsAtOnce);
+  const unsigned words = search.words();
+  Buffer<uint64_t> a(room * words), b(room * words);
+  Buffer<uint16_t> distances(room);
+  PairSink sink{a.get(), b.get(), distances.get(), 0, room};
+  call(stop, [&](Stopper* stopping) { search.more(&sink, stopping); });
+  return nb::make_tuple(fitted(&a, sink.count, room, words), fitted(&b, sink.count, room, words),
+                        fitted(&distances, sink.count, room));
+}
 
 // Sets of the numbers 0, 1, ..., each of which is its own at first; of 32 bits if these are enough.
 struct Sets {
@@ -270,7 +107,7 @@ struct Sets {
     need(a.size() == b.size(), kUnequal);
     check_numbers(a);
     check_numbers(b);
-    without_gil([&] {
+    call([&] {
       if (is_small())
         unite(few.get(), a.data(), b.data(), a.size());
       else
@@ -283,7 +120,7 @@ struct Sets {
     const InUse used(busy);
     check_numbers(numbers);
     Buffer<uint64_t> out(numbers.size());
-    without_gil([&] {
+    call([&] {
       for (size_t i = 0; i < numbers.size(); ++i) {
         const uint64_t number = numbers.data()[i];
         out.get()[i] = is_small() ? least_of_set(few.get(), static_cast<uint32_t>(number))
@@ -299,11 +136,11 @@ struct Sets {
   nb::object link_groups(Rows rows, Words members, Words lims, unsigned radius, uint64_t most,
                          const Stop* stop) {
     const InUse used(busy);
-    check_starts(lims, members.size());
+    check_starts(span_of(lims), members.size());
     need(count_of(rows) == members.size(), "a row for each member");
     check_numbers(members);
     Buffer<uint8_t> left(lims.size() - 1);
-    until_stopped(stop, [&](Stopper* stopping) {
+    call(stop, [&](Stopper* stopping) {
       if (is_small())
         link_all(few.get(), rows, members, lims, radius, most, left.get(), stopping);
       else
@@ -347,7 +184,7 @@ struct Sets {
     const InUse used(busy);
     const bool small = is_small();
     const uint64_t n = std::exchange(count, 0);
-    until_stopped(stop, [&](Stopper* stopping) {
+    call(stop, [&](Stopper* stopping) {
       small ? name_sets(few.get(), n, stopping) : name_sets(many.get(), n, stopping);
     });
     return small ? few.array(n) : many.array(n);
@@ -361,13 +198,13 @@ nb::tuple documents_in_sets(Array<const Number> labels,
                             std::optional<Array<const Document>> documents, const Stop* stop) {
   need(!documents || labels.size() == documents->size(), "a label for each document");
   const uint64_t all = labels.size();
-  SharedLabels found = until_stopped(
-      stop, [&](Stopper* stopping) { return shared_labels(labels.data(), all, stopping); });
+  SharedLabels found =
+      call(stop, [&](Stopper* stopping) { return shared_labels(labels.data(), all, stopping); });
   const size_t sets = found.sizes.size();
   Buffer<uint64_t> lims(sets + 1), members(found.count), places(documents ? found.count : 0);
   const SharedDocuments out{lims.get(), members.get(), documents ? places.get() : nullptr};
   const Document* const given = documents ? documents->data() : nullptr;
-  until_stopped(stop, [&](Stopper* stopping) {
+  call(stop, [&](Stopper* stopping) {
     group_documents(labels.data(), given, all, found, out, stopping);
   });
   const nb::object named = members.array(found.count);
@@ -388,14 +225,14 @@ struct Index {
     unsigned bits = 0;
     while (bits < kMostBits && count >> (bits + kRowsTogether + 1)) ++bits;
     starts.resize((size_t{1} << bits) + 1);
-    index_until_stopped(rows, bits, starts.data(), nullptr, nullptr, "rows do not ascend");
+    index_call(rows, bits, starts.data(), nullptr, nullptr, "rows do not ascend");
     index = {rows.data(), words_in(rows), count, bits, starts.data()};
   }
 
   nb::object places(Rows some) {
     need_words(some, index.words);
     Buffer<uint64_t> out(count_of(some));
-    need(without_gil([&] { return find_places(index, some.data(), count_of(some), out.get()); }),
+    need(call([&] { return find_places(index, some.data(), count_of(some), out.get()); }),
          "a row is not among them");
     return out.array(count_of(some));
   }
@@ -403,12 +240,13 @@ struct Index {
 
 // The place of the representative of each row of some sets; see Grouping.
 nb::object group_greedily(Rows rows, Words lims, unsigned radius, const Stop* stop) {
-  check_starts(lims, count_of(rows));
+  check_starts(span_of(lims), count_of(rows));
   need(!lims.data()[0], "the first set begins at the first row");
-  Buffer<uint64_t> representatives(count_of(rows)), waiting(largest_of(lims, 0, lims.size() - 1));
+  Buffer<uint64_t> representatives(count_of(rows)),
+      waiting(largest_bucket(span_of(lims), 0, lims.size() - 1));
   const Grouping sets{rows.data(), lims.data(), lims.size() - 1, radius, waiting.get()};
   const GroupRows group = pair_kernels().group[words_in(rows) / 2];
-  until_stopped(stop, [&](Stopper* stopping) { group(sets, representatives.get(), stopping); });
+  call(stop, [&](Stopper* stopping) { group(sets, representatives.get(), stopping); });
   return representatives.array(count_of(rows));
 }
 
@@ -418,21 +256,43 @@ void bind_pairs(nb::module_& m) {
   m.def("index_rows", &index_rows, "rows"_array, "bucket_bits"_a, "starts"_array, "tags"_array,
         optional_stop());
   m.def("group_greedily", &group_greedily, "rows"_array, "lims"_array, "radius"_a, optional_stop());
-  nb::class_<PairJoin>(m, "PairJoin")
-      .def(nb::init<Rows, Words, TagColumn, Bytes, Rows, Rows, Numbers, Numbers, unsigned, unsigned,
-                    uint64_t, uint64_t, std::optional<Side>>(),
-           "rows"_array, "starts"_array, "tags"_array, "permutation"_array, "bucket_masks"_array,
-           "tag_masks"_array, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a, "first"_a, "end"_a,
-           "opposite"_a.none() = nb::none())
-      .def_ro("done", &PairJoin::done)
-      .def("more", &PairJoin::more, "room"_a, optional_stop());
-  nb::class_<Linking>(m, "Linking")
-      .def(nb::init<MutableRows, Words, Tags, Bytes, Rows, Rows, Numbers, Numbers, unsigned,
-                    unsigned>(),
-           "rows"_array, "starts"_array, "tags"_array, "permutation"_array, "bucket_masks"_array,
-           "tag_masks"_array, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a)
-      .def_ro("done", &Linking::done)
-      .def("more", &Linking::more, "room"_a, optional_stop());
+  nb::class_<TableSearch>(m, "TableSearch")
+      .def_prop_ro("done", &TableSearch::done)
+      .def("more", &more, "room"_a, optional_stop());
+  nb::class_<PairJoin, TableSearch>(m, "PairJoin")
+      .def(
+          "__init__",
+          [](PairJoin* self, Rows rows, Words starts, TagColumn tags, Bytes permutation,
+             Rows bucket_masks, Rows tag_masks, std::vector<unsigned> flips,
+             std::vector<unsigned> both, unsigned tag_bits, unsigned radius, uint64_t first,
+             uint64_t end, const std::optional<Side>& opposite) {
+            std::optional<JoinedRows> other;
+            if (opposite) {
+              const auto& [those, their_starts, their_tags] = *opposite;
+              other = indexed(those, their_starts, their_tags);
+            }
+            new (self) PairJoin(indexed(rows, starts, tags),
+                                rules(permutation, bucket_masks, tag_masks, std::move(flips),
+                                      std::move(both), tag_bits, radius),
+                                first, end, other);
+          },
+          "rows"_array, "starts"_array, "tags"_array, "permutation"_array, "bucket_masks"_array,
+          "tag_masks"_array, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a, "first"_a, "end"_a,
+          "opposite"_a.none() = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
+          nb::keep_alive<1, 4>(), nb::keep_alive<1, 14>());
+  nb::class_<Linking, TableSearch>(m, "Linking")
+      .def(
+          "__init__",
+          [](Linking* self, MutableRows rows, Words starts, Tags tags, Bytes permutation,
+             Rows bucket_masks, Rows tag_masks, std::vector<unsigned> flips,
+             std::vector<unsigned> both, unsigned tag_bits, unsigned radius) {
+            new (self) Linking(indexed(rows, starts, tags),
+                               rules(permutation, bucket_masks, tag_masks, std::move(flips),
+                                     std::move(both), tag_bits, radius));
+          },
+          "rows"_array, "starts"_array, "tags"_array, "permutation"_array, "bucket_masks"_array,
+          "tag_masks"_array, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a, nb::keep_alive<1, 2>(),
+          nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>());
   nb::class_<Index>(m, "RowIndex")
       .def(nb::init<Rows>(), "rows"_array)
       .def("places", &Index::places, "rows"_array);

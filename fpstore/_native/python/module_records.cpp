@@ -25,7 +25,7 @@ nb::tuple pack_ids(Words ids, Words lims, Counts block_counts, Words keys, uint6
   Buffer<uint64_t> offsets(block_counts.size() + 1);
   uint64_t* const o = offsets.get();
   std::unique_ptr<uint8_t[]> bytes;
-  without_gil([&] {
+  call([&] {
     o[0] = 0;
     uint64_t first = 0;
     for (size_t b = 0; b < block_counts.size(); first += block_counts.data()[b++])
@@ -43,7 +43,7 @@ nb::tuple pack_ids(Words ids, Words lims, Counts block_counts, Words keys, uint6
 IdRecord record_of(const nb::bytes& data, uint64_t seed, const std::string& path) {
   IdRecord record;
   Fault fault;
-  check(open_record(data_of(data), data.size(), seed, &record, &fault), fault, path);
+  check(open_record(data_of(data), data.size(), seed, &record, &fault), fault, {path});
   return record;
 }
 
@@ -51,7 +51,7 @@ IdRecord record_of(const nb::bytes& data, uint64_t seed, const std::string& path
 nb::list unpack_rank(nb::bytes data, uint64_t seed, uint32_t rank, const std::string& path) {
   const IdRecord record = record_of(data, seed, path);
   if (rank >= record.count)
-    raise_fault(Fault{Status::bad_record, UINT64_MAX, rank, record.count}, path);
+    throw FileFault{{Status::bad_record, UINT64_MAX, rank, record.count}, {path}};
   uint64_t first;
   const uint64_t n = ids_of_rank(record, rank, &first);
   nb::list out;
@@ -78,12 +78,12 @@ nb::tuple gather_ids(nb::list records, Words keys, Words record, Counts ranks, u
     if (place >= opened.size()) throw nb::index_error("no such record");
     const uint32_t rank = ranks.data()[i];
     if (rank >= opened[place].count)
-      raise_fault(Fault{Status::bad_record, UINT64_MAX, rank, opened[place].count}, path);
+      throw FileFault{{Status::bad_record, UINT64_MAX, rank, opened[place].count}, {path}};
     l[i + 1] = l[i] + static_cast<int64_t>(ids_of_rank(opened[place], rank, &firsts[i]));
   }
   const size_t total = static_cast<size_t>(l[n]);
   Buffer<uint64_t> ids(total);
-  without_gil([&] {
+  call([&] {
     for (size_t i = 0; i < n; ++i)
       for (int64_t j = l[i]; j < l[i + 1]; ++j)
         ids.get()[j] = id_at(opened[record.data()[i]], firsts[i] + static_cast<uint64_t>(j - l[i]));
@@ -152,7 +152,7 @@ nb::tuple unpack_records(nb::list records, uint64_t first_block, Words keys, uin
   Records r(records, keys.size());
   std::optional<Buffer<uint64_t>> counts, ids;
   size_t count = 0, total = 0;
-  call(path, Part::block, [&](Fault* fault) {
+  call(File{path}, [&](Fault* fault) {
     FPSTORE_TRY(open_records(r.bytes, first_block, keys.data(), seed, &r.opened, fault));
     for (const IdRecord& record : r.opened) {
       count += record.count;
@@ -177,7 +177,7 @@ nb::tuple find_wanted(nb::list records, uint64_t first_block, Words keys, uint64
                       Words wanted, const std::string& path) {
   Records r(records, keys.size());
   std::vector<Place> found;
-  call(path, Part::block, [&](Fault* fault) {
+  call(File{path}, [&](Fault* fault) {
     const Keys sorted = checked(wanted);
     FPSTORE_TRY(open_records(r.bytes, first_block, keys.data(), seed, &r.opened, fault));
     found = find_ids(r.opened, first_block, sorted.keys, sorted.n);
@@ -202,15 +202,14 @@ size_t merge(Rows keys, Rows drop, Rows add, MutableRows out) {
   for (const Rows& in : {keys, drop, add})
     need(!in.size() || in.data() >= out.data() + out.size() || out.data() >= in.data() + in.size(),
          "out lies over an input");
-  return without_gil(
-      [&] { return merge_keys(checked(keys), checked(drop), checked(add), out.data()); });
+  return call([&] { return merge_keys(checked(keys), checked(drop), checked(add), out.data()); });
 }
 
 nb::tuple merge_with_ids(Rows keys, Words counts, Words ids, Rows drop, Rows add, Words add_counts,
                          Words add_ids) {
   GroupColumns columns(keys, add, ids.size() + add_ids.size());
   need_words(drop, columns.words);
-  without_gil([&] {
+  call([&] {
     need(merge_groups(checked(keys, counts, ids), checked(drop), checked(add, add_counts, add_ids),
                       &columns.out),
          "a key to add is among those kept");
@@ -221,7 +220,7 @@ nb::tuple merge_with_ids(Rows keys, Words counts, Words ids, Rows drop, Rows add
 nb::tuple union_with_ids(Rows keys_a, Words counts_a, Words ids_a, Rows keys_b, Words counts_b,
                          Words ids_b) {
   GroupColumns columns(keys_a, keys_b, ids_a.size() + ids_b.size());
-  without_gil([&] {
+  call([&] {
     need(union_groups(checked(keys_a, counts_a, ids_a), checked(keys_b, counts_b, ids_b),
                       &columns.out),
          "the ids of a key must ascend");
@@ -237,7 +236,7 @@ nb::tuple read_log(Bytes data, uint64_t place, uint64_t seed, uint64_t number, u
   LogRecords measured;
   std::optional<Buffer<uint8_t>> kinds, strings;
   std::optional<Buffer<uint64_t>> fingerprints, ids, lims;
-  without_gil([&] {
+  call([&] {
     measured = measure_log(data.data(), data.size(), place, seed, number, words, most);
     kinds.emplace(measured.rows);
     fingerprints.emplace(measured.rows * measured.words);

@@ -22,7 +22,7 @@ nb::object get(const SealedFile& file, nb::handle key, std::optional<uint64_t> n
   const OneRow row(key, file.key_words());
   // its pages may come from a disk
   return copy_of(
-      without_gil([&] { return file.find(row.words, number.value_or(SealedFile::kNoNumber)); }));
+      call([&] { return file.find(row.words, number.value_or(SealedFile::kNoNumber)); }));
 }
 
 nb::list get_many(const SealedFile& file, Rows keys, Words numbers,
@@ -30,7 +30,7 @@ nb::list get_many(const SealedFile& file, Rows keys, Words numbers,
   need_words(keys, file.key_words());
   need(numbers.size() == count_of(keys), kUnequal);
   Values values;
-  until_stopped(nullptr, [&](Stopper* stop) {
+  call(nullptr, [&](Stopper* stop) {
     file.find_many(keys.data(), numbers.data(), numbers.size(), enough.value_or(UINT64_MAX), stop,
                    &values);
   });
@@ -43,14 +43,14 @@ nb::tuple range(const SealedFile& file, nb::handle first, nb::handle last,
   const OneRow from(first, file.key_words()), to(last, file.key_words());
   Values values;
   std::vector<uint64_t> keys;
-  until_stopped(nullptr, [&](Stopper* stop) {
+  call(nullptr, [&](Stopper* stop) {
     file.range(from.words, to.words, most.value_or(UINT64_MAX), stop, &values, &keys);
   });
   return nb::make_tuple(array_of(keys, file.key_words()), copies_of(values));
 }
 
 void check_all(SealedFile& file) {
-  until_stopped(nullptr, [&](Stopper* stop) { file.check_all(stop); });
+  call(nullptr, [&](Stopper* stop) { file.check_all(stop); });
 }
 
 }  // namespace

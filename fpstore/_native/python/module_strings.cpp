@@ -164,7 +164,7 @@ Strings column_of(const nb::bytes& data, const Words& ends) {
 nb::object hash_strings(nb::bytes data, Words ends) {
   const Strings column = column_of(data, ends);
   Buffer<uint64_t> out(column.n);
-  without_gil([&] {
+  call([&] {
     for (size_t i = 0; i < column.n; ++i)
       out.get()[i] = xxh64(column.data + column.start(i), column.size(i), 0);
   });
@@ -181,7 +181,7 @@ nb::object equal_strings(Bytes data, Words ends, Words rows, Words lims) {
          "lims descend, or run past the rows");
   Buffer<uint8_t> out(rows.size());
   bool fine = true;
-  without_gil([&] {
+  call([&] {
     const auto string = [&](uint64_t row) {  // of files that are mapped
       const uint64_t start = row ? read_once(ends.data()[row - 1]) : 0,
                      end = read_once(ends.data()[row]);

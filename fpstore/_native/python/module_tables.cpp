@@ -4,34 +4,19 @@
 namespace fpstore {
 namespace {
 
-// What a header says of a table, wherever its other sections are.
-TableView view_of(const TableHeader& header) {
-  TableView view{};
-  view.block_count = header.block_count;
-  view.fingerprint_count = header.fingerprint_count;
-  view.seed = block_seed(header);
-  view.block_bytes = header.block_bytes;
-  view.directory_bits = header.directory_bits;
-  make_permutation(header.permutation, header.width, &view.forward, &view.inverse);
-  view.codec = codec_of(header);
-  if (view.codec == Codec::huffman) make_decode_table(header.code_bits, &view.code);
-  return view;
-}
-
 // A table of which only the header is known; its blocks are given to decode, a part at a time, from
 // wherever they were read.
 struct TableParts {
-  std::string path;
+  File file;
   TableHeader header;
-  TableView view;
+  TableView view{};
 
   unsigned words() const { return words_of(header.width); }
 
-  TableParts(Bytes start, uint64_t file_bytes, std::string name) : path(std::move(name)) {
+  TableParts(Bytes start, uint64_t file_bytes, std::string name) : file{std::move(name)} {
     const uint64_t known = start.size() < kHeaderBytes ? start.size() : file_bytes;
-    call(path, Part::block,
-         [&](Fault* fault) { return parse_header(start.data(), known, &header, fault); });
-    view = view_of(header);
+    call(file, [&](Fault* fault) { return parse_header(start.data(), known, &header, fault); });
+    make_view(header, &view);
   }
 
   // (values, entry counts): decodes successive blocks, from number first on, while they fit into
@@ -54,7 +39,7 @@ struct TableParts {
       leading.push_back(key[0]);
       if (i) rests.insert(rests.end(), key + 1, key + words());
     }
-    room = std::clamp<uint64_t>(room, 2 * kMaxEntries, std::max<uint64_t>(n, 2) * kMaxEntries);
+    room = block_room(n, room);
     need(!given || count_of(*given) >= room + 8, "fewer rows than decoding needs");
     TableView part = view;
     part.blocks = blocks.data();
@@ -66,7 +51,7 @@ struct TableParts {
     Buffer<uint64_t> out(given ? 0 : room * words() + 8);
     Buffer<uint32_t> counts(n);
     Decoded to{given ? given->data() : out.get(), room, counts.get()};
-    call(path, Part::block, [&](Fault* fault) {
+    call(file, [&](Fault* fault) {
       const Status status = kernels(header.width).decode_blocks(part, {0, n}, &to, fault);
       if (fault->block != UINT64_MAX) fault->block += first;
       return status;
@@ -77,37 +62,48 @@ struct TableParts {
   }
 };
 
-nb::object scan(const AnyTable& t, Rows queries, unsigned radius, uint64_t first, uint64_t end,
+// (values, entry counts, next block): decodes blocks from the first on while they fit into room
+// entries, one at least.
+nb::tuple decode(const AnyTable& t, uint64_t first, uint64_t end, uint64_t room) {
+  t.check_range({first, end});
+  room = t.decode_room({first, end}, room);
+  Buffer<uint64_t> out(room * t.value_words() + 8);
+  Buffer<uint32_t> counts(end - first);
+  Decoded to{out.get(), room, counts.get()};
+  call(t.file, [&](Fault* fault) { return t.decode({first, end}, &to, fault); });
+  return nb::make_tuple(out.array(to.written, t.value_words()), counts.array(to.blocks),
+                        first + to.blocks);
+}
+
+nb::object scan(const AnyTable& t, Rows rows, unsigned radius, uint64_t first, uint64_t end,
                 std::optional<uint64_t> most, const Stop* stop) {
-  t.check_range(first, end);
-  const Queries asked = queries_of(queries, t.width);
+  t.check_range({first, end});
+  const Queries queries = queries_of(rows, t.width);
   std::optional<OrderedMatches> found =
-      matches_of(t.path, t.part, t.width, t.words(), asked.count, 1, most, stop,
+      matches_of(t.file, t.width, t.words(), queries.count, 1, most, stop,
                  [&](Sink* sink, Stopper* stopping, Fault* fault) {
-                   return t.compare({first, end}, asked, {radius, stopping}, sink, fault);
+                   return t.compare({first, end}, queries, {radius, stopping}, sink, fault);
                  });
   return found ? nb::object(found->columns()) : nb::none();
 }
 
 // The nearest entries of each query within the radius, without the absent ones, which ascend; and
 // whether there are others.
-nb::tuple nearest(const AnyTable& t, Rows queries, unsigned radius, uint64_t limit, uint64_t first,
+nb::tuple nearest(const AnyTable& t, Rows rows, unsigned radius, uint64_t limit, uint64_t first,
                   uint64_t end, Rows absent, const Stop* stop) {
-  t.check_range(first, end);
+  t.check_range({first, end});
   need_words(absent, t.words());
   need(limit > 0, "limit is at least 1");
-  const Queries asked = queries_of(queries, t.width);
+  const Queries queries = queries_of(rows, t.width);
   NearestGuard kept;
   kept.nearest.absent = absent.data();
   kept.nearest.absent_count = count_of(absent);
-  std::optional<OrderedMatches> found = matches_of(
-      t.path, t.part, t.width, t.words(), asked.count, 1, std::nullopt, stop,
-      [&](Sink* sink, Stopper* stopping, Fault* fault) {
-        if (!start_nearest(&kept.nearest, t.words(), asked.count, limit, radius))
-          return no_memory(fault);
-        FPSTORE_TRY(t.compare({first, end}, asked, {radius, stopping, &kept.nearest}, sink, fault));
-        return hand_over(&kept.nearest, sink) ? Status::ok : no_memory(fault);
-      });
+  std::optional<OrderedMatches> found =
+      matches_of(t.file, t.width, t.words(), queries.count, 1, std::nullopt, stop,
+                 [&](Sink* sink, Stopper* stopping, Fault* fault) {
+                   return nearest_entries(t, {first, end}, queries, limit, {radius, stopping},
+                                          &kept.nearest, sink, fault);
+                 });
   return found->columns(kept.nearest);
 }
 
@@ -117,7 +113,7 @@ nb::tuple locate(const AnyTable& t, Rows fingerprints) {
   Buffer<uint64_t> blocks(sought.count);
   Buffer<uint32_t> ranks(sought.count);
   Stopper stopping = stopper(nullptr);
-  call(t.path, t.part,
+  call(t.file,
        [&](Fault* fault) { return t.find(sought, blocks.get(), ranks.get(), &stopping, fault); });
   return nb::make_tuple(blocks.array(sought.count), ranks.array(sought.count));
 }
@@ -127,20 +123,22 @@ nb::object locate_one(const AnyTable& t, nb::handle fingerprint) {
   uint64_t block;
   uint32_t rank;
   Fault fault;
-  check(t.find({row.words, 1}, &block, &rank, nullptr, &fault), fault, t.path, t.part);
+  check(t.find({row.words, 1}, &block, &rank, nullptr, &fault), fault, t.file);
   return block == UINT64_MAX ? nb::none() : nb::object(nb::make_tuple(block, rank));
 }
 
-// Entries, by blocks and ranks that the file `source` names: a place that the table does not have
-// is the fault of that file.
+// A place that the table does not have is the fault of the file that names it.
+File source_of(const AnyTable& t, const std::string& source, const Fault& fault) {
+  return {fault.status == Status::bad_place ? source : t.file.path, t.file.part};
+}
+
+// Entries, by blocks and ranks that the file `source` names.
 nb::object entries_at(const AnyTable& t, Words blocks, Counts ranks, const std::string& source) {
   const size_t n = blocks.size();
   need(ranks.size() == n, kUnequal);
   Buffer<uint64_t> out(n * t.words());
-  const auto path = [&](const Fault& fault) {
-    return fault.status == Status::bad_place ? source : t.path;
-  };
-  call(path, t.part,
+  const auto file = [&](const Fault& fault) { return source_of(t, source, fault); };
+  call(file,
        [&](Fault* fault) { return t.read(blocks.data(), ranks.data(), n, out.get(), fault); });
   return out.array(n, t.words());
 }
@@ -149,14 +147,14 @@ nb::object entry_at(const AnyTable& t, uint64_t block, uint32_t rank, const std:
   uint64_t entry[kMaxWords];
   Fault fault;
   const Status status = t.read(&block, &rank, 1, entry, &fault);
-  check(status, fault, status == Status::bad_place ? source : t.path, t.part);
+  check(status, fault, source_of(t, source, fault));
   return number_of(entry, t.words());
 }
 
 void copy_key(const AnyTable& t, uint64_t block, uint64_t* out) {
   if (block >= t.block_count) throw nb::index_error("no such block");
   Fault fault;
-  check(t.read_key(block, out, &fault), fault, t.path, t.part);
+  check(t.read_key(block, out, &fault), fault, t.file);
 }
 
 nb::object keys_of(const AnyTable& t, Words blocks) {
@@ -187,63 +185,12 @@ void bind_table_header(Bound& bound) {
 
 }  // namespace
 
-Table::Table(Bytes data, std::string name) : AnyTable(data, std::move(name), Part::block) {
-  need(reinterpret_cast<uintptr_t>(data.data()) % alignof(uint64_t) == 0,
-       "a table begins at a multiple of 8 bytes");
-  call(path, Part::block,
-       [&](Fault* fault) { return parse_header(data.data(), data.size(), &header, fault); });
-  width = header.width;
-  block_count = header.block_count;
-  set_digest = header.set_digest;
-  const uint8_t* p = data.data();
-  view = view_of(header);
-  view.blocks = p + header.blocks_offset;
-  view.keys = reinterpret_cast<const uint64_t*>(p + header.keys_offset);
-  view.key_rests = view.keys + header.block_count;
-  view.directory = reinterpret_cast<const uint64_t*>(p + header.directory_offset);
-}
-
-nb::tuple Table::decode(uint64_t first, uint64_t end, uint64_t room) const {
-  check_range(first, end);
-  room =
-      std::clamp<uint64_t>(room, 2 * kMaxEntries, std::max<uint64_t>(end - first, 2) * kMaxEntries);
-  Buffer<uint64_t> out(room * words() + 8);
-  Buffer<uint32_t> counts(end - first);
-  Decoded to{out.get(), room, counts.get()};
-  call(path, Part::block,
-       [&](Fault* fault) { return kernels().decode_blocks(view, {first, end}, &to, fault); });
-  return nb::make_tuple(out.array(to.written, words()), counts.array(to.blocks), first + to.blocks);
-}
-
-// Decodes a block once where successive places share it.
-Status Table::read(const uint64_t* blocks, const uint32_t* ranks, size_t n, uint64_t* out,
-                   Fault* fault) const {
-  constexpr size_t kRoom =
-      2 * kMaxEntries +
-      8;  // for the entries of a block of any width: those of one word are the most
-  thread_local const std::unique_ptr<uint64_t[]> entries(new uint64_t[kRoom]);
-  uint32_t count = 0;
-  for (size_t i = 0; i < n; ++i) {
-    const uint64_t block = blocks[i];
-    if (block >= block_count)
-      return (*fault = Fault{Status::bad_place, block, block_count, block}).status;
-    if (i == 0 || block != blocks[i - 1]) {
-      Decoded to{entries.get(), kRoom / words(), &count};
-      FPSTORE_TRY(kernels().decode_blocks(view, {block, block + 1}, &to, fault));
-    }
-    if (ranks[i] >= count)
-      return (*fault = Fault{Status::bad_place, block, count, ranks[i]}).status;
-    std::copy_n(entries.get() + ranks[i] * words(), words(), out + i * words());
-  }
-  return Status::ok;
-}
-
 void bind_tables(nb::module_& m) {
   nb::class_<AnyTable>(m, "AnyTable")
-      .def_ro("path", &AnyTable::path)
+      .def_prop_ro("path", [](const AnyTable& t) { return t.file.path; })
       .def_ro("width", &AnyTable::width)
       .def_ro("block_count", &AnyTable::block_count)
-      .def("decode", &AnyTable::decode, "first_block"_a, "end_block"_a, "room"_a)
+      .def("decode", &decode, "first_block"_a, "end_block"_a, "room"_a)
       .def("scan", &scan, "queries"_array, "radius"_a, "first_block"_a, "end_block"_a,
            "most"_a = nb::none(), optional_stop())
       .def("nearest", &nearest, "queries"_array, "radius"_a, "limit"_a, "first_block"_a,
@@ -255,7 +202,7 @@ void bind_tables(nb::module_& m) {
       .def("key_of", &key_of, "block"_a)
       .def("keys_of", &keys_of, "blocks"_array);
   nb::class_<Table, AnyTable> table(m, "Table");
-  table.def(nb::init<Bytes, std::string>(), "data"_array, "path"_a);
+  bind_open(table);
   bind_table_header(table);
   nb::class_<TableParts> parts(m, "TableParts");
   parts.def(nb::init<Bytes, uint64_t, std::string>(), "header"_a, "file_bytes"_a, "path"_a)

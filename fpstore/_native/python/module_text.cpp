@@ -176,8 +176,7 @@ class TextFeatures {
     Buffer<uint8_t> states(n);
     UnknownForms unknown;
     const TextResults results{rows.get(), reinterpret_cast<TextState*>(states.get()), &unknown};
-    if (!without_gil(
-            [&] { return make(Texts{map, data_of(text), offsets.data(), n}, options, results); }))
+    if (!call([&] { return make(Texts{map, data_of(text), offsets.data(), n}, options, results); }))
       raise("MemoryLimitError", "out of memory while hashing texts: hash shorter ones");
     std::vector<uint32_t> missing;
     for (uint32_t page = 0; page < unknown.pages.size(); ++page)
@@ -224,7 +223,7 @@ class FeatureSets {
     check_numbers(a);
     check_numbers(b);
     Buffer<double> out(a.size());
-    until_stopped(nullptr, [&](Stopper* stopping) {
+    call(nullptr, [&](Stopper* stopping) {
       for (size_t i = 0; i < a.size(); ++i) {
         const uint64_t left = a.data()[i], right = b.data()[i];
         out.get()[i] = jaccard_similarity(sets_, left, right);
@@ -264,7 +263,7 @@ class FeatureSets {
                                  &bound};
     const GroupAlike group = pair_kernels().group_alike[words_in(rows) / 2];
     GroupWork work{};
-    until_stopped(stop, [&](Stopper* stopping) { group(grouping, out.get(), &work, stopping); });
+    call(stop, [&](Stopper* stopping) { group(grouping, out.get(), &work, stopping); });
     return nb::make_tuple(out.array(n), work.distances, work.compared);
   }
 

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "build/filter_encode.hpp"
-#include "columns/request.hpp"
+#include "columns/column_table.hpp"
 #include "format/header.hpp"
 #include "format/huffman.hpp"
 #include "python/module.hpp"
@@ -55,7 +55,7 @@ struct BlockEncoder {
              counts.size() >= most,
          "an output is too short");
     size_t bad = 0;
-    const size_t n = without_gil([&] {
+    const size_t n = call([&] {
       return kernels().encode(state.get(), keys.data(), count_of(keys),
                               {blocks.data(), block_keys.data(), counts.data()}, &bad);
     });
@@ -142,7 +142,7 @@ struct FilterCutter {
   // Takes the first bytes out, as many as add() says that are complete.
   template <class Add>
   nb::object taken(const Add& add) {
-    const size_t size = without_gil(add);
+    const size_t size = call(add);
     Buffer<uint8_t> out(size);
     std::copy_n(rest.data(), size, out.get());
     rest.erase(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(size));
@@ -191,7 +191,7 @@ struct ColumnCutter {
   nb::tuple cut(Words keys) {
     if (header.kind == ColumnKind::rows) throw nb::type_error("a row file holds rows");
     Buffer<uint8_t> tags(2 * keys.size()), rests(rest_bytes(header) * keys.size() + 1);
-    const size_t n = without_gil([&] {
+    const size_t n = call([&] {
       return cut_keys(header, keys.data(), keys.size(), &state, bucket_counts.data(), tags.get(),
                       rests.get());
     });
@@ -202,7 +202,7 @@ struct ColumnCutter {
   void count(Rows rows) {
     if (header.kind != ColumnKind::rows) throw nb::type_error("only a row file holds rows");
     need_words(rows, words_of(header.width));
-    const size_t n = without_gil([&] {
+    const size_t n = call([&] {
       return count_rows(header, rows.data(), count_of(rows), &state, bucket_counts.data());
     });
     if (n < count_of(rows)) raise_order(rows.data()[words_of(header.width) * n]);
@@ -218,7 +218,7 @@ struct ColumnCutter {
 nb::object checksums_of(Bytes data, uint64_t seed, uint64_t first) {
   const size_t n = (data.size() + kPageBytes - 1) / kPageBytes;
   Buffer<uint64_t> out(n);
-  without_gil([&] { page_checksums(data.data(), data.size(), seed, first, out.get()); });
+  call([&] { page_checksums(data.data(), data.size(), seed, first, out.get()); });
   return out.array(n);
 }
 
@@ -239,7 +239,7 @@ nb::object reference_keys(Rows rows, uint64_t first, uint64_t count, Bytes permu
   Permutation forward, inverse;
   make_permutation(permutation.data(), head, &forward, &inverse);
   Buffer<uint64_t> out(n);
-  without_gil([&] {
+  call([&] {
     for (size_t i = 0; i < n; ++i)
       out.get()[i] =
           gather(forward, rows.data() + each * i) | (rest ? (first + i) << (64 - head - rest) : 0);

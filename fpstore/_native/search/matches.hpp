@@ -32,7 +32,7 @@ inline void note(FoundPlaces* places, const TableView* table, const EntryPlace& 
   if (places->count == FoundPlaces::kMost) return;
   const bool known = table == places->table;
   places->of[places->count++] = known ? place : EntryPlace{UINT64_MAX, 0};
-  if (known) places->tell(places->to, place.block);
+  if (known) places->on_block(places->context, place.block);
 }
 
 // Reports an entry, of which the leading word and its distance and where it and its rest stand are

@@ -63,7 +63,7 @@ inline Status feed_plainly(const Feeder<Blocks>& from, size_t query_count) {
 
 // Memory for queries that are sorted, and for the look-ups of a window and sorting them.
 template <class Row>
-class LookupRoom {
+class LookupBuffers {
  public:
   Row* bases = nullptr;         // the permuted queries, sorted
   uint64_t* words = nullptr;    // while they are sorted: twice as many
@@ -72,10 +72,10 @@ class LookupRoom {
   uint64_t most = 0;            // of a window
   uint32_t* starts = nullptr;   // of the queries whose leading bits are each value
 
-  explicit LookupRoom(Scratch* kept) : scratch_(kept ? kept : &own_) {}
-  LookupRoom(const LookupRoom&) = delete;
-  LookupRoom& operator=(const LookupRoom&) = delete;
-  ~LookupRoom() { release(&own_); }
+  explicit LookupBuffers(Scratch* kept) : scratch_(kept ? kept : &own_) {}
+  LookupBuffers(const LookupBuffers&) = delete;
+  LookupBuffers& operator=(const LookupBuffers&) = delete;
+  ~LookupBuffers() { release(&own_); }
   bool reserve(uint64_t queries, uint64_t lookups) {
     most = lookups < kWindowLookups ? lookups : kWindowLookups;
     words = static_cast<uint64_t*>(room_in(scratch_, 0, 2 * (queries + most) * sizeof *words));
@@ -145,7 +145,7 @@ class SortedFeeder {
   using Row = typename W::Row;
 
   SortedFeeder(const Feeder<Blocks>& feeder, const Emitter<W>& out, uint64_t queries, Order order,
-               const LookupRoom<Row>& room, ProbeState<W>* state)
+               const LookupBuffers<Row>& room, ProbeState<W>* state)
       : feeder_(feeder),
         p_(*feeder.probe),
         out_(out),
@@ -320,7 +320,7 @@ class SortedFeeder {
   const Emitter<W>& out_;
   const uint64_t queries_;
   const Order order_;
-  const LookupRoom<Row>& room_;
+  const LookupBuffers<Row>& room_;
   ProbeState<W>* const state_;
   Stopper* const stop_;
   unsigned bits_;  // by which look-ups are sorted
@@ -364,7 +364,7 @@ Status probe_blocks(const TableProbes& tables, const Queries& queries, const Pro
   for (const TableProbe* p = first; p < end; ++p)
     lookups += p->table->block_count ? p->variant_count * queries.count : 0;
   Pipeline<Blocks> pipeline(out, &state, lookups);
-  LookupRoom<typename W::Row> room(options.scratch);
+  LookupBuffers<typename W::Row> room(options.scratch);
   Status status = Status::ok;
   for (const TableProbe* p = first; p < end && status == Status::ok; ++p) {
     if (p->table->block_count == 0 || p->variant_count == 0 || queries.count == 0) continue;

@@ -39,9 +39,10 @@ struct EntryPlace {
 struct FoundPlaces {
   static constexpr unsigned kMost = 64;
   const TableView* table;
-  // Told the block at once, with this argument: what follows from it can be fetched meanwhile.
-  void (*tell)(const void* to, uint64_t block);
-  const void* to;
+  // Called with each block at once, and with the context: what follows from it can be fetched
+  // meanwhile.
+  void (*on_block)(const void* context, uint64_t block);
+  const void* context;
   unsigned count = 0;
   EntryPlace of[kMost];
 };

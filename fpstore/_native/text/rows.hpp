@@ -28,14 +28,14 @@ struct TextResults {
   UnknownForms* unknown;
 };
 
-// Has a Maker make the fingerprints: add(text, field) takes a text of a row, finish(row) makes the
+// Has a Hasher make the fingerprints: add(text, field) takes a text of a row, finish(row) makes the
 // fingerprint of what was added and forgets it; false when that has no features. Works in memory of
 // the longest text and its different shingles. False when memory runs out.
-template <class Maker, class... More>
+template <class Hasher, class... More>
 bool make_rows(const Texts& texts, const TextOptions& options, const TextResults& results,
                More... more) {
   try {
-    const auto maker = std::make_unique<Maker>(options, more...);  // larger than a stack may be
+    const auto hasher = std::make_unique<Hasher>(options, more...);  // larger than a stack may be
     NormalText normal;
     for (uint64_t i = 0; i < texts.rows; ++i) {
       uint64_t* const row = results.rows + i * options.words_in_all();
@@ -43,9 +43,9 @@ bool make_rows(const Texts& texts, const TextOptions& options, const TextResults
       for (unsigned f = 0; f < options.field_count; ++f) {
         const uint64_t* const ends = texts.offsets + i * options.field_count + f;
         normal.set(texts.map, texts.bytes, ends[0], ends[1], results.unknown);
-        if (results.unknown->lines.size() == before) maker->add(normal, f);
+        if (results.unknown->lines.size() == before) hasher->add(normal, f);
       }
-      const bool known = maker->finish(row), readable = results.unknown->lines.size() == before;
+      const bool known = hasher->finish(row), readable = results.unknown->lines.size() == before;
       results.states[i] = !readable ? TextState::unknown
                           : known   ? TextState::known
                                     : TextState::empty;

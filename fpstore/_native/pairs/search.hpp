@@ -1,0 +1,106 @@
+// Searches for the pairs or the links of one table, in batches.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "format/errors.hpp"
+#include "format/span.hpp"
+#include "pairs/request.hpp"
+
+namespace fpstore {
+
+// Held while an object works: a second thread is refused.
+struct InUse {
+  std::atomic<bool>& busy;
+  explicit InUse(std::atomic<bool>& flag) : busy(flag) {
+    need(!busy.exchange(true), "another thread is using it");
+  }
+  ~InUse() { busy = false; }
+};
+
+// Throws unless the starts ascend up to the number of rows.
+void check_starts(Span<const uint64_t> starts, uint64_t rows);
+uint64_t largest_bucket(Span<const uint64_t> starts, uint64_t first, uint64_t end);
+
+// Permuted rows in the order of their buckets, with what index_buckets() wrote. Where buckets
+// begin, or what a tag is, may be wrong: then pairs are missing, and nothing else is read or
+// written. It outlives a search.
+template <class Word, class Tag>
+struct IndexedRows {
+  Word* rows;
+  uint64_t count;
+  unsigned words;
+  Span<const uint64_t> starts;
+  Span<Tag> tags;
+};
+using JoinedRows = IndexedRows<const uint64_t, const uint16_t>;
+using LinkedRows = IndexedRows<uint64_t, uint16_t>;  // rows and tags change places
+
+// The permutation of the table that is searched, and the rules by which pairs meet in it and in
+// those before it: a mask, a row, and numbers for each of these tables.
+struct RuleColumns {
+  Span<const uint8_t> permutation;
+  Span<const uint64_t> bucket_masks, tag_masks;
+  std::vector<unsigned> flips, both;
+  unsigned tag_bits, radius;
+};
+
+// Finds pairs in batches, until there are no more. One thread at a time.
+class TableSearch {
+ public:
+  virtual ~TableSearch() = default;
+  unsigned words() const { return words_; }
+  bool done() const { return done_; }
+  // Adds pairs while there is room, which is for kTagsAtOnce at least. Throws Interrupted where it
+  // is stopped: what it had found is lost.
+  void more(PairSink* sink, Stopper* stop);
+
+ protected:
+  template <class Word, class Tag>
+  TableSearch(const IndexedRows<Word, Tag>& rows, const RuleColumns& columns);
+  virtual bool add(PairSink* sink, Stopper* stop) = 0;
+  unsigned table() const { return static_cast<unsigned>(rules_.size() - 1); }
+
+  unsigned words_, bucket_bits_, radius_;
+  uint16_t tag_mask_;
+  std::vector<TableRule> rules_;
+  Permutation inverse_;
+  std::vector<uint64_t> groups_ = std::vector<uint64_t>((size_t{1} << kMostPartBits) + 1);
+
+ private:
+  bool done_ = false, stopped_ = false;
+  std::atomic<bool> busy_{false};
+};
+
+// The pairs of one table, or of some of its buckets: of a set, or of that and an opposite one.
+class PairJoin : public TableSearch {
+ public:
+  PairJoin(const JoinedRows& side, const RuleColumns& columns, uint64_t first, uint64_t end,
+           const std::optional<JoinedRows>& opposite);
+
+ private:
+  bool add(PairSink* sink, Stopper* stop) override;
+
+  std::unique_ptr<uint64_t[]> places_;  // where a large bucket is split
+  std::unique_ptr<uint16_t[]> group_tags_;
+  Join join_{};
+  JoinPlace place_{};
+};
+
+// Links the rows of a set that are near each other in one table.
+class Linking : public TableSearch {
+ public:
+  Linking(const LinkedRows& side, const RuleColumns& columns);
+
+ private:
+  bool add(PairSink* sink, Stopper* stop) override;
+
+  std::unique_ptr<uint64_t[]> live_, stack_, moved_;
+  std::unique_ptr<uint16_t[]> moved_tags_;
+  LinkTable links_{};
+  LinkPlace place_{};
+};
+
+}  // namespace fpstore

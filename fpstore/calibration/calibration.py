@@ -36,7 +36,8 @@ from fpstore.hashing.html import extractor_of
 from fpstore.hashing.minhash import MinHash, least_jaccard
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs import GROUPINGS
-from fpstore.jobs.dedup_job import DEDUP_METHOD, projection_of
+from fpstore.jobs.dedup_job import DEDUP_METHOD
+from fpstore.jobs.row_spec import projection_of
 
 SAMPLE, COPIES = 1500, 300
 GROUP, MOST_WRONG = "greedy", 0.05

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources, Room, parse_memory
-from fpstore.base.threads import in_order
 from fpstore.calibration.image_changes import ImageChange
 from fpstore.calibration.measures import Evidence, Places, family_heads, hashed_by
 from fpstore.calibration.seeded import Draws, Reservoir

@@ -10,8 +10,8 @@ import numpy as np
 from fpstore.base.aliases import Lims
 from fpstore.base.arrays import distinct_places, lists_of
 from fpstore.base.characters import is_blank
+from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources
-from fpstore.base.threads import in_order
 from fpstore.base.width import Width
 from fpstore.calibration.measures import (
     Evidence,

@@ -26,7 +26,6 @@ from fpstore.hashing import (
     iter_documents,
 )
 from fpstore.hashing.html import EXTRACTORS, main_texts, page_texts, whole_text
-from fpstore.io.source import Projection
 
 SENTENCES = "".join(
     f"The {number} foxes jump over the lazy dogs of the village near the river. "

@@ -64,7 +64,7 @@ def cut_batches(monkeypatch, queries, blocks):
     """Let a batch be cut after a few queries, and a scan after a few blocks."""
     for name in ("PROBE_QUERIES", "FLIPPED_QUERIES", "UNFLIPPED_QUERIES", "COLUMN_QUERIES"):
         monkeypatch.setattr(f"fpstore.query.batches.{name}", queries)
-    for module in ("batches", "snapshot"):
+    for module in ("batches", "store_snapshot"):
         monkeypatch.setattr(f"fpstore.query.{module}.SCAN_BLOCKS", blocks)
 
 

@@ -37,7 +37,8 @@ class Budget:
         return report
 
     def pytest_runtest_logreport(self, report):
-        self._used[report.nodeid.partition("::")[0]] += report.processor_seconds
+        seconds = getattr(report, "processor_seconds", 0.0)  # none of a worker that has crashed
+        self._used[report.nodeid.partition("::")[0]] += seconds
 
     def _above(self):
         return [(path, used) for path, used in self._used.most_common() if used > self._seconds]

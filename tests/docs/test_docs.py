@@ -259,6 +259,7 @@ def test_reference_has_every_function_of_an_engine(name, reference):
         assert f"\n### fpstore.{name}.{function}\n" in reference["api"]
 
 
+@pytest.mark.full
 def test_reference_and_manual_have_every_verb_and_option(reference):
     manual = make_reference("--manual").replace("\\-", "-")
     assert manual.startswith(".TH FPSTORE 1\n")

@@ -243,7 +243,7 @@ def check_merged(path, model, store, folder):
     manifest = read_manifest(path)
     options = {
         "radius": store.radius,
-        "design": store.design.tables,
+        "design": store.design.name,
         "block_bytes": manifest.block_bytes,
         "filter": manifest.filter,
     }

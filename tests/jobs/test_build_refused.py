@@ -39,9 +39,10 @@ BAD = {
     "design": ((ONE,), {"design": "manku-5"}, "unknown design 'manku-5'"),
     "uncovered": (
         (ONE,),
-        {"design": [{"permutation": list(range(64)), "prefix_bits": 16}]},
-        "some pairs meet in none",
+        {"design": "manku-4", "radius": 4},
+        "manku-4 is exact up to radius 3, got 4",
     ),
+    "described design": ((ONE,), {"design": [{"prefix_bits": 16}]}, "auto or the name of a design"),
     # their record could not be read back
     "too many tables": ((ONE,), {"design": "nested-32-32"}, "more than 500 tables"),
     "memory": ((ONE,), {"memory": "63MiB"}, "memory must be at least 64MiB"),

@@ -315,7 +315,7 @@ def test_every_argument_of_readers_and_writers(here):
     table = {
         "format fingerprint_field id_field": NONE,
         "id_type width": NOTHING,
-        "decimal unbuffered null": FLAGS,
+        "decimal unbuffered": FLAGS,
     }
     sweep(
         lambda **values: list(open_reader("a.tsv", **values)),
@@ -331,8 +331,7 @@ def test_every_argument_of_readers_and_writers(here):
     table = {
         "path_or_stream columns width": NOTHING,
         "format": NONE,
-        "header null": FLAGS,
-        "names": {*NONE, "dict"},
+        "header": FLAGS,
     }
     sweep(write, {"path_or_stream": "out.tsv", "columns": ["fingerprint", "id"]}, takes(table))
 

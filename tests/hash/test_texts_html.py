@@ -161,7 +161,7 @@ def test_pages_that_are_compared_by_all_words_are_counted(tmp_path, monkeypatch,
             "lsh", "build", "r.lsh", "p.jsonl", "--text-field", "page", option, "--threshold", 0.5
         ).stderr
     )
-    assert told in run("lsh", "insert", "r.lsh", "p.jsonl", "--text-field", "page").stderr
+    assert told in run("insert", "r.lsh", "p.jsonl", "--text-field", "page").stderr
     benchmark = ("p.jsonl", "b.jsonl", "--text-field", "page", "--benchmark-field", "text")
     Path("b.jsonl").write_text(json.dumps({"text": "words of a benchmark " * 9}) + "\n")
     assert run("decontaminate", *benchmark, option).stderr == told

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def failed_in_the_background(path, patch):
         store.insert([5])
         merger = store._writer._worker
         if merger is not None:
-            merger.wait()
+            merger.join()
         return store.stats()
 
 
@@ -78,18 +79,16 @@ def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, monkeypatch):
                 store.insert(np.arange(inserted, dtype=np.uint64) + np.uint64(1000 * (number + 1)))
                 merger = store._writer._worker
                 if merger is not None:
-                    merger.wait()
+                    merger.join()
             assert store.stats()["generation"] == generation
 
 
-def test_a_merge_that_finds_no_thread_is_told_once_until_there_are_twice_as_many_changes(
-    path, monkeypatch, caplog
-):
+def test_a_merge_without_a_thread_is_logged_at_each_doubling(path, monkeypatch, caplog):
     monkeypatch.setattr(writing, "LEAST_CHANGES", 2)
     told = []
     with fpstore.open(path, "r+", merge_at=0.0001) as store:
         with monkeypatch.context() as patch:
-            patch.setattr(writing.Worker, "start", refuse_a_thread)
+            patch.setattr(threading.Thread, "start", refuse_a_thread)
             for number in range(1, 9):
                 store.insert([1000 + number])
                 told.append(sum("merge failed" in record.message for record in caplog.records))
@@ -98,7 +97,7 @@ def test_a_merge_that_finds_no_thread_is_told_once_until_there_are_twice_as_many
         assert len(store) == len(ROWS) + 8
 
 
-def refuse_a_thread(worker):
+def refuse_a_thread(thread):
     raise RuntimeError("can't start new thread")
 
 

@@ -26,10 +26,7 @@ class Effort:
         """Count visits of classes; InputError when none are left."""
         self._left -= visits
         if self._left < 0:
-            raise InputError(
-                "it takes too long to prove that these tables are exact: use fewer of them, or a "
-                "design by its name"
-            )
+            raise InputError("it takes too long to prove that these tables are exact")
 
 
 def covers(tables: Sequence[TableSpec], radius: int, effort: Effort | None = None) -> bool:

@@ -128,11 +128,6 @@ class TableSpec:
         return 1 if self.kind == REFERENCES else self.width.words
 
     @property
-    def covers_all(self) -> bool:
-        """Whether every pair meets in this table."""
-        return self.flips >= self.prefix_bits
-
-    @property
     def sort_bits(self) -> int:
         """The number of leading bits that must be sorted, in a set that was sorted before it was permuted.
 

@@ -84,16 +84,6 @@ def rows_of_keys(keys: Sequence[Key]) -> Words:
     return np.array([key + (_ZERO,) * (most - len(key)) for key in keys], np.uint64)
 
 
-def keys_of_rows(rows: Words) -> list[Key]:
-    """Return rows of keys as keys."""
-    keys = []
-    for row in rows.reshape(-1, words_of(rows)).tolist():
-        while len(row) > 1 and row[-1] == _ZERO:
-            row.pop()
-        keys.append(tuple(row))
-    return keys
-
-
 def joined_keys(parts: Sequence[Words]) -> Words:
     """Return rows of keys, at least one part of them, as one."""
     most = max(map(words_of, parts))

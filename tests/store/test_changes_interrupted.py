@@ -222,7 +222,7 @@ def interrupt_often(work, count, seconds):
             armed, came = False, came + 1
             raise KeyboardInterrupt
 
-    def until_interrupted():  # a function of its own: see the loops in test_threads.py
+    def until_interrupted():
         while armed:  # an interrupt in a finalizer is printed and not raised
             work()
 

@@ -176,8 +176,7 @@ def manifest_data(content: dict[str, Any], most: int = MOST_MANIFEST_BYTES) -> b
     data = (json.dumps({**content, "checksum": checksum_of(content)}, indent=1) + "\n").encode()
     if len(data) > most:
         raise InputError(
-            f"the parameters of the fingerprinter or family take {len(data):,} bytes, and a "
-            "manifest has at most "
+            f"the parameters of the hasher take {len(data):,} bytes, and a manifest has at most "
             f"{most:,}: give fewer stop words or weights",
             expected=most,
             got=len(data),

@@ -114,9 +114,6 @@ class Model:
         self.content = {fingerprint: ids for fingerprint, ids in content.items() if ids}
         return before - self.pairs
 
-    def all_ids(self):
-        return set().union(*self.content.values())
-
     def rows(self):
         return [
             (fingerprint, item)

@@ -145,7 +145,6 @@ def sealed(header: bytes | bytearray, image: bytes = b"") -> bytes:
 
 BLOCK_SIZES = (128, 256, 512, 1024, 2048, 4096)
 seeds = st.integers(0, 2**32 - 1)
-block_sizes = st.sampled_from(BLOCK_SIZES)
 
 
 def make_keys(kind: str, seed: int, size: int) -> np.ndarray:

@@ -46,7 +46,7 @@ from fpstore.format.mapping import (
     PLACES_FILES,
     IdMapping,
     MappingWriter,
-    bits_of_ranks,
+    bits_per_rank,
     mapping_layout,
 )
 from fpstore.format.record import Totals
@@ -187,7 +187,7 @@ class GenerationWriter:
         self._ids_file, written = self._map(
             names, self._layout(0, histogram), self._counted(groups), sync=False
         )
-        self._rank_bits = bits_of_ranks(written.largest_block)
+        self._rank_bits = bits_per_rank(written.largest_block)
         self._sync(written.table)
 
     def _counted(self, groups: Iterable[Groups]) -> Iterator[Groups]:

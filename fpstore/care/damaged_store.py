@@ -41,7 +41,7 @@ from fpstore.format.manifest import (
 )
 from fpstore.format.mapping import IDS_FILE
 from fpstore.format.strings import STRINGS_FILE
-from fpstore.format.table import Table, open_of_any_kind
+from fpstore.format.table import Table, open_table_file
 
 # other errors are not the store's
 DAMAGE = (CorruptStoreError, StoreNotFoundError, FormatVersionError)
@@ -192,7 +192,7 @@ class DamagedStore:
         start = self.start
         for file in sorted(self.folder.glob("table-*.fpt")):
             try:
-                table = open_of_any_kind(file)
+                table = open_table_file(file)
             except DAMAGE as error:
                 self._report.note(error)
                 continue

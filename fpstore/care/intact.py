@@ -36,7 +36,7 @@ from fpstore.disk.files import data_ranges, open_file, opened, read_if_possible,
 from fpstore.disk.refusals import refusing
 from fpstore.disk.sealed import Item, left_items
 from fpstore.errors import CorruptStoreError, StoreNotFoundError
-from fpstore.format.log import HEADER_BYTES, LogFile, LogHeader, Records, can_be_id
+from fpstore.format.log import HEADER_BYTES, LogFile, LogHeader, Records, is_valid_id
 from fpstore.format.mapping import record_seed, unpack_record
 from fpstore.format.record import ADD, KIND_MASK, WIPE, Change
 from fpstore.format.strings import LAYOUT_KEYS, RecordReader, checked, parse_layout
@@ -365,7 +365,7 @@ class LogChanges:
         self.strings.update(
             (first + i, string)
             for i, string in enumerate(change.strings)
-            if string and can_be_id(string)
+            if string and is_valid_id(string)
         )
         return first + len(change.strings)
 

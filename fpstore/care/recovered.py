@@ -200,10 +200,10 @@ def intact_blocks(table: Table) -> Iterator[IntactBlocks]:
     """Yield every block of a table that can be read, in order; of a column table, blocks of ids."""
     if isinstance(table, ColumnTable):
         size, count = _kernel.ROWS_IN_BLOCK, table.header.count
-        for run in table.known:
+        for run in table.intact_runs:
             first = -(-run.first // size) * size
             end = run.end if run.end == count else run.end // size * size
-            for start, values in table.read_known(run._replace(first=first, end=max(end, first))):
+            for start, values in table.read_run(run._replace(first=first, end=max(end, first))):
                 yield IntactBlocks(start // size, values, block_counts(len(values)))
         return
     start, end, bad = 0, table.header.block_count, table.header.block_count
@@ -226,7 +226,7 @@ def intact_rows(table: Table) -> Iterator[Words]:
     if isinstance(table, PackedTable):
         pieces = (piece.values for piece in intact_blocks(table))
     else:
-        pieces = (values for run in table.known for _, values in table.read_known(run))
+        pieces = (values for run in table.intact_runs for _, values in table.read_run(run))
     return (_kernel.permute(values, permutation, True) for values in pieces)
 
 

@@ -33,7 +33,7 @@ from fpstore.format.manifest import (
     MANIFEST_FILE,
     TEMPORARY,
     Manifest,
-    drop_coming_manifest,
+    drop_next_manifest,
     generation_folder,
     prepare_manifest,
     publish_manifest,
@@ -298,7 +298,7 @@ class Merge:
             )
         except BaseException:
             if not self._is_current():
-                drop_coming_manifest(self._tracker.folder)
+                drop_next_manifest(self._tracker.folder)
                 for opened in (reader, log, generation):
                     if opened is not None:
                         opened.close()

@@ -132,7 +132,7 @@ class MergedStrings:
                     )
                 )
             at = whole * step
-            for strings in old.columns_of(records[whole:], values[whole:]):
+            for strings in old.decode_records(records[whole:], values[whole:]):
                 writer.add(strings.blanked(used[at : at + len(strings)]))
                 at += len(strings)
 
@@ -149,7 +149,7 @@ class MergedStrings:
         kept = used.reshape(len(records), -1)
         places = np.flatnonzero(~kept.all(axis=1))
         values, at = values.copy(), 0
-        for strings in old.columns_of(
+        for strings in old.decode_records(
             records[places], [values[place] for place in places.tolist()]
         ):
             part = places[at : at + len(strings) // kept.shape[1]]

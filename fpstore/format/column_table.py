@@ -1,7 +1,4 @@
-"""Column tables and row files, which are not coded.
-
-A writer that takes sorted keys or rows in a stream, and a reader.
-"""
+"""Column tables and row files, which are not coded: one reader, and one writer that streams."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ from fpstore.format.layout import (
 )
 
 FEED_KEYS = 1 << 17
-SECTION_BYTES = 1 << 20  # of a section, kept until they are written together
+SECTION_BYTES = 1 << 20  # of a section, held until they are written together
 PIECE_ENTRIES = 1 << 17
 PIECE_PAGES = 1 << 8
 SPARSE = 16  # blocks of ids between keys that are read one by one: these take about as long to read
@@ -44,22 +41,19 @@ UNREADABLE = (CorruptStoreError, StorageError)
 NO_BYTES = np.empty(0, np.uint8)
 
 
-class KnownRun(NamedTuple):
-    """Successive entries that are known.
-
-    All their pages are intact, and the words of the directory for their buckets.
-    """
+class IntactRun(NamedTuple):
+    """Successive entries whose pages and words of the directory are intact."""
 
     first: int
     end: int
-    bucket: int  # of the directory, the words from here on are intact
-    behind: int
+    bucket: int  # the words of the directory from here on are intact, up to end_bucket
+    end_bucket: int
 
 
 class ColumnTable(StoredFile):
     """A column table or a row file; pages that are read are compared with their checksums.
 
-    Parameters are as of :class:`fpstore.format.packed_table.PackedTable`.
+    For the parameters see :class:`fpstore.format.packed_table.PackedTable`.
     """
 
     def __init__(self, path: Path, pages: str | None = LAZY) -> None:
@@ -80,7 +74,6 @@ class ColumnTable(StoredFile):
 
     @property
     def spec(self) -> TableSpec:
-        """What a design says of such a table."""
         header = self.header
         if self._is_rows:  # how many buckets there are follows from their count
             return TableSpec(header.permutation, TAG_BITS, 0, tables.ROWS)
@@ -99,11 +92,11 @@ class ColumnTable(StoredFile):
 
     @property
     def index_bytes(self) -> int:
-        """The bytes of the file by which entries are found: the directory."""
+        """The size of the directory, which leads to entries."""
         return self.header.tags_offset - self.header.directory_offset
 
     def skewed(self, bound: float) -> bool:
-        """Whether look-ups meet many more other entries than they would meet if the bits were random."""
+        """Whether a look-up meets over ``bound`` times the entries that it would in random bits."""
         counts = np.diff(self.directory.astype(np.float64))
         n = float(counts.sum())
         return n > 0 and float(counts @ (counts - 1)) * len(counts) > bound * n * n
@@ -123,11 +116,11 @@ class ColumnTable(StoredFile):
     # Reading
 
     def _fault(
-        self, what: str, expected: object = None, got: object = None, entry: int | None = None
+        self, fault: str, expected: object = None, got: object = None, entry: int | None = None
     ) -> CorruptStoreError:
         where = self.path if entry is None else f"{self.path}, entry {entry}"
         return CorruptStoreError(
-            f"{where}: {what}", path=self.path, block=entry, expected=expected, got=got
+            f"{where}: {fault}", path=self.path, block=entry, expected=expected, got=got
         )
 
     def _pages(self, first: int, end: int) -> tuple[Bytes, npt.NDArray[np.intp]]:
@@ -141,7 +134,7 @@ class ColumnTable(StoredFile):
         return data, np.flatnonzero(_kernel.page_checksums(data, header.seed, first) != stored)
 
     def _read(self, at: int, count: int) -> Bytes:
-        """Return bytes behind the header, all of intact pages."""
+        """Return bytes behind the header; CorruptStoreError unless all their pages are intact."""
         if not count:
             return NO_BYTES
         start, size = at - _kernel.HEADER_BYTES, _kernel.PAGE_BYTES
@@ -162,7 +155,7 @@ class ColumnTable(StoredFile):
     @cached_property
     def directory(self) -> Counts:
         """Where the entries of each bucket begin, and where the last ends."""
-        words = self._some_directory(0, self._directory_words)
+        words = self._read_directory(0, self._directory_words)
         if words[0] or words[-1] != self.header.count or (words[1:] < words[:-1]).any():
             raise self._fault("directory does not match the entries")
         return words
@@ -178,7 +171,8 @@ class ColumnTable(StoredFile):
     ) -> Words:
         """Return the keys of entries.
 
-        A part of the directory, from a bucket on, has all their buckets.
+        ``directory`` is a part of the directory from ``bucket`` on, with all buckets of the
+        entries.
         """
         end = first + len(columns[0]) // 2
         low = int(np.searchsorted(directory, first, "right")) - 1
@@ -186,7 +180,7 @@ class ColumnTable(StoredFile):
         return self.header.decode(first, *columns, bucket + low, directory[low : high + 1])
 
     def decode(self, first: int, end: int) -> Words:
-        """Return the keys, or the rows, of entries."""
+        """Return the keys of entries, or the rows of a row file."""
         if self._is_rows:
             return self._rows(first, end)
         return self._keys(first, self._columns(first, end), self.directory)
@@ -202,23 +196,26 @@ class ColumnTable(StoredFile):
 
     # Blocks of ids
 
-    def _entries_of(self, start: int, end: int) -> Range:
+    def _entry_range(self, start: int, end: int) -> Range:
         size, count = _kernel.ROWS_IN_BLOCK, self.header.count
         return min(start * size, count), min(end * size, count)
 
     def pieces(self, start: int = 0) -> Iterator[tuple[Words, Counts]]:
-        """Yield (keys or rows, entry counts of their blocks of ids) from block ``start`` on, in order, in bounded pieces."""
-        for first, end in self._parts(*self._entries_of(start, self.header.block_count)):
+        """Yield (keys or rows, entry counts of their blocks of ids) in order, in bounded pieces.
+
+        They begin with block ``start``.
+        """
+        for first, end in self._parts(*self._entry_range(start, self.header.block_count)):
             yield self.decode(first, end), block_counts(end - first)
 
     def read_keys(self, start: int, end: int) -> Words:
         """Return the last entries of successive blocks of ids."""
         size = _kernel.ROWS_IN_BLOCK
-        found = [Width(self.header.width).empty(0)]
-        for first, behind in self._parts(*self._entries_of(start, end)):
+        keys = [Width(self.header.width).empty(0)]
+        for first, behind in self._parts(*self._entry_range(start, end)):
             entries = self.decode(first, behind)
-            found += [entries[size - 1 :: size], entries[len(entries) - len(entries) % size :][-1:]]
-        return np.concatenate(found)
+            keys += [entries[size - 1 :: size], entries[len(entries) - len(entries) % size :][-1:]]
+        return np.concatenate(keys)
 
     @property
     def block_keys(self) -> Words:
@@ -226,44 +223,44 @@ class ColumnTable(StoredFile):
         return self.read_keys(0, self.header.block_count)
 
     def sample_keys(self, step: int) -> Words:
-        """Return the last entry of every ``step``-th block of ids, from the first on, without entries that cannot be read.
+        """Return the last entry of every ``step``-th block of ids that can be read.
 
         A store takes a sample when it is opened. Whatever needs a damaged part reports the damage.
         """
-        count, found = self.header.block_count, [Width(self.header.width).empty(0)]
+        count, keys = self.header.block_count, [Width(self.header.width).empty(0)]
         at_once = step if step >= SPARSE else step * SPARSE
         with suppress(*UNREADABLE):
             _ = self._is_rows or self.directory
             for block in range(0, count, at_once):
                 with suppress(*UNREADABLE):
-                    found.append(
+                    keys.append(
                         self.read_keys(
                             block, block + 1 if step == at_once else min(block + at_once, count)
                         )[::step]
                     )
-        return np.concatenate(found)
+        return np.concatenate(keys)
 
-    # What is left of a damaged file
+    # The intact parts of a damaged file
 
     @cached_property
-    def known(self) -> Sequence[KnownRun]:
-        """The entries that can be read, in order. The file is read once to find out."""
+    def intact_runs(self) -> Sequence[IntactRun]:
+        """The entries that can be read, in order; the first use reads the whole file."""
         header = self.header
         good = self._intact(0, (header.file_bytes - header.checksums_offset) // 8)
-        whole = _entries(good, header.tags_offset, self._entry_bytes, header.count)
+        whole = _intact_entries(good, header.tags_offset, self._entry_bytes, header.count)
         if self._is_rows:
-            return [KnownRun(first, end, 0, 0) for first, end in whole]
+            return [IntactRun(first, end, 0, 0) for first, end in whole]
         if self._rest_bytes:
             whole = [
                 (low, high)
-                for low, high, _ in _common(
-                    whole, _entries(good, header.rest_offset, self._rest_bytes, header.count)
+                for low, high, _ in _intersections(
+                    whole, _intact_entries(good, header.rest_offset, self._rest_bytes, header.count)
                 )
             ]
         buckets: list[Range] = []
         ranges: list[Range] = []
-        for first, end in _entries(good, header.directory_offset, 4, self._directory_words):
-            part = self._some_directory(first, end)
+        for first, end in _intact_entries(good, header.directory_offset, 4, self._directory_words):
+            part = self._read_directory(first, end)
             if (
                 (part[1:] >= part[:-1]).all()
                 and part[0] >= (ranges[-1][1] if ranges else 0)
@@ -271,9 +268,12 @@ class ColumnTable(StoredFile):
             ):
                 ranges.append((int(part[0]), int(part[-1])))
                 buckets.append((first, end))
-        return [KnownRun(low, high, *buckets[place]) for low, high, place in _common(whole, ranges)]
+        return [
+            IntactRun(low, high, *buckets[place])
+            for low, high, place in _intersections(whole, ranges)
+        ]
 
-    def _some_directory(self, first: int, end: int) -> Counts:
+    def _read_directory(self, first: int, end: int) -> Counts:
         return self._read(self.header.directory_offset + 4 * first, 4 * (end - first)).view(
             np.uint32
         )
@@ -290,8 +290,11 @@ class ColumnTable(StoredFile):
         middle = (first + end) // 2
         return np.concatenate([self._intact(first, middle), self._intact(middle, end)])
 
-    def read_known(self, run: KnownRun) -> Iterator[tuple[int, Words]]:
-        """Yield (number of the first, keys or rows) of a run of ``known`` or a part of one, in bounded pieces."""
+    def read_run(self, run: IntactRun) -> Iterator[tuple[int, Words]]:
+        """Yield (number of the first, keys or rows) of an intact run, in bounded pieces.
+
+        A part of a run of ``intact_runs`` will do.
+        """
         for first, end in self._parts(run.first, run.end):
             if self._is_rows:
                 yield first, self._rows(first, end)
@@ -301,7 +304,7 @@ class ColumnTable(StoredFile):
                 self._keys(
                     first,
                     self._columns(first, end),
-                    self._some_directory(run.bucket, run.behind),
+                    self._read_directory(run.bucket, run.end_bucket),
                     run.bucket,
                 ),
             )
@@ -309,12 +312,12 @@ class ColumnTable(StoredFile):
     # Everything
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> int:
-        """Read and check everything but where references lead.
+        """Read and check everything except where references lead.
 
         ``tick`` is called with the number of entries of each piece.
 
-        Return the sum of the hashes of keys or fingerprints: what :func:`check_references` compares
-        for references.
+        Return the sum of the hashes of keys or fingerprints, which :func:`check_references`
+        compares for references.
         """
         self.check_size()
         header, directory = self.header, self.directory
@@ -379,10 +382,10 @@ class ColumnTable(StoredFile):
         numbers: Words = keys >> shift & np.uint64((1 << header.rest_bits) - 1)
         return numbers
 
-    def _check_each(self, right: npt.NDArray[np.bool_], first: int, what: str) -> None:
-        wrong = np.flatnonzero(~right)
+    def _check_each(self, valid: npt.NDArray[np.bool_], first: int, fault: str) -> None:
+        wrong = np.flatnonzero(~valid)
         if len(wrong):
-            raise self._fault(what, entry=first + int(wrong[0]))
+            raise self._fault(fault, entry=first + int(wrong[0]))
 
     def _check_padding(self) -> None:
         header = self.header
@@ -401,10 +404,9 @@ def check_references(
     rows: ColumnTable,
     tick: Callable[[int], None] = lambda rows: None,
 ) -> list[CorruptStoreError]:
-    """Return the faults of tables of references, each table with the result of its :meth:`ColumnTable.verify`.
+    """Return the faults of tables of references, each with its :meth:`ColumnTable.verify` result.
 
-    The references that the rows must have follow from these, so the rows are read once, in order,
-    and sums are compared.
+    The rows determine the references. So the rows are read once, in order, and sums are compared.
     """
     sums = [0] * len(tables)
     for start in range(0, rows.header.count, PIECE_ENTRIES):
@@ -420,13 +422,13 @@ def check_references(
         CorruptStoreError(
             f"{table.path}: a reference leads to a row of another bucket or tag", path=table.path
         )
-        for (table, found), expected in zip(tables, sums, strict=True)
-        if found != expected % 2**64
+        for (table, digest), expected in zip(tables, sums, strict=True)
+        if digest != expected % 2**64
     ]
 
 
 def block_counts(entries: int) -> Counts:
-    """Return the number of entries of each block of ids, for a number of successive entries."""
+    """Return the entry count of each block of ids of successive entries."""
     size = _kernel.ROWS_IN_BLOCK
     counts = np.full(-(-entries // size), size, np.uint32)
     if entries % size:
@@ -434,31 +436,33 @@ def block_counts(entries: int) -> Counts:
     return counts
 
 
-def _entries(good: npt.NDArray[np.bool_], at: int, each: int, count: int) -> list[Range]:
+def _intact_entries(good: npt.NDArray[np.bool_], at: int, each: int, count: int) -> list[Range]:
     """Return the runs of entries of a section that lie wholly in intact pages."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]]).astype(np.int8)))
     start = at - _kernel.HEADER_BYTES
     lows = -(-(edges[::2] * _kernel.PAGE_BYTES - start) // each)
     highs = (edges[1::2] * _kernel.PAGE_BYTES - start) // each
     lows, highs = np.clip(lows, 0, count), np.clip(highs, 0, count)
-    some = lows < highs
-    return list(zip(lows[some].tolist(), highs[some].tolist(), strict=True))
+    filled = lows < highs
+    return list(zip(lows[filled].tolist(), highs[filled].tolist(), strict=True))
 
 
-def _common(ones: Sequence[Range], others: Sequence[Range]) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, end, which of the others) of the intersections of two lists of ascending ranges."""
+def _intersections(
+    first: Sequence[Range], second: Sequence[Range]
+) -> Iterator[tuple[int, int, int]]:
+    """Yield (start, end, index in the second list) of the overlaps of two ascending lists."""
     i = j = 0
-    while i < len(ones) and j < len(others):
-        low, high = max(ones[i][0], others[j][0]), min(ones[i][1], others[j][1])
+    while i < len(first) and j < len(second):
+        low, high = max(first[i][0], second[j][0]), min(first[i][1], second[j][1])
         if low < high:
             yield low, high, j
-        if ones[i][1] < others[j][1]:
+        if first[i][1] < second[j][1]:
             i += 1
         else:
             j += 1
 
 
-# --- Writing ----------------------------------------------------------------------------------------
+# --- Writing ------------------------------------------------------------------------------------
 
 
 class ColumnWriter:
@@ -466,7 +470,7 @@ class ColumnWriter:
 
     Keys are permuted fingerprints, or references from ``_kernel.reference_keys``; rows have the
     shape (n, words). The count and the digest of the layout must be of the fingerprints that will
-    be fed. What is kept in memory is the directory, and eight bytes for each page that was written.
+    be fed. The writer holds the directory in memory, and eight bytes for each page.
     """
 
     def __init__(self, path: Path, layout: ColumnLayout) -> None:
@@ -475,12 +479,12 @@ class ColumnWriter:
         self._fed = 0
         self._file = path.open("x+b", buffering=0)
         os.ftruncate(self._file.fileno(), self._cutter.file_bytes)
-        # The checksum of a page that is written at once is known then; of others, when the file is
+        # A page that is written in one call gets its checksum there; any other when the file is
         # complete.
         self._sums = np.zeros(
             (self._cutter.file_bytes - self._cutter.checksums_offset) // 8, np.uint64
         )
-        self._known = np.zeros(len(self._sums), bool)
+        self._summed = np.zeros(len(self._sums), bool)
         self._tags, self._rest = (
             _Section(self._cutter.tags_offset),
             _Section(self._cutter.rest_offset),
@@ -509,9 +513,10 @@ class ColumnWriter:
         )
 
     def finish(self) -> Counts:
-        """Write the directory, the checksums and the header, and return the entry count of the last block of ids, if any.
+        """Write the directory, the checksums and the header.
 
-        The file is complete, but durable only after :meth:`sync`.
+        Return the entry count of the last block of ids, if any. The file is complete, but durable
+        only after :meth:`sync`.
         """
         if self._fed != self._layout.fingerprint_count:
             raise self._miscounted()
@@ -519,7 +524,7 @@ class ColumnWriter:
         self._write(*self._tags.take())
         self._write(*self._rest.take())
         end = self._cutter.checksums_offset
-        for page in np.flatnonzero(~self._known).tolist():
+        for page in np.flatnonzero(~self._summed).tolist():
             at = _kernel.HEADER_BYTES + page * _kernel.PAGE_BYTES
             data = read_at(self._file.fileno(), self._path, at, min(_kernel.PAGE_BYTES, end - at))
             self._sums[page] = _kernel.page_checksums(
@@ -537,11 +542,10 @@ class ColumnWriter:
         self._file.close()
 
     def abort(self) -> None:
-        """Close the file, finished or not."""
         self._file.close()
 
     def _write(self, at: int, data: Bytes) -> None:
-        """Write bytes of the file that are written once."""
+        """Write bytes, each of which is written once, and sum their whole pages."""
         write_all(self._file.fileno(), data.data, at)
         size = _kernel.PAGE_BYTES
         whole = data[-at % size :]
@@ -550,7 +554,7 @@ class ColumnWriter:
         self._sums[first : first + len(whole) // size] = _kernel.page_checksums(
             whole, self._cutter.seed, first
         )
-        self._known[first : first + len(whole) // size] = True
+        self._summed[first : first + len(whole) // size] = True
 
     def _miscounted(self) -> CorruptStoreError:
         return CorruptStoreError(
@@ -568,10 +572,7 @@ class _Section:
         self._bytes = 0
 
     def add(self, data: Bytes) -> tuple[int, Bytes]:
-        """Append bytes; return (place, bytes) to be written now, perhaps none.
-
-        The last wait until there are more.
-        """
+        """Append bytes; return (place, bytes) to be written now, perhaps none."""
         self._parts.append(data)
         self._bytes += len(data)
         whole = self._bytes - (self._at + self._bytes) % _kernel.PAGE_BYTES
@@ -581,10 +582,10 @@ class _Section:
         return self.take(whole)
 
     def take(self, count: int | None = None) -> tuple[int, Bytes]:
-        """Return (place, bytes) of the first bytes that wait, by default of all."""
+        """Return (place, bytes) of the first ``count`` bytes that wait, by default of all."""
         data, at = np.concatenate(self._parts), self._at
-        piece, rest = data[:count], data[len(data) if count is None else count :]
-        self._at, self._bytes = at + len(piece), len(rest)
-        # a copy of its own, as the rest is caller's memory or much larger
-        self._parts = [rest.copy()]
+        piece, waiting = data[:count], data[len(data) if count is None else count :]
+        self._at, self._bytes = at + len(piece), len(waiting)
+        # a copy, because the array is the caller's memory or part of a much larger one
+        self._parts = [waiting.copy()]
         return at, piece

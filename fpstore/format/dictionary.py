@@ -1,7 +1,4 @@
-"""The dictionary of a generation.
-
-The strings of its id numbers, and the way back, from a string to its number.
-"""
+"""The dictionary of a generation: the strings of its id numbers, and the numbers of strings."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from fpstore.base.aliases import Groups, Words
 from fpstore.base.strings import StringColumn, hash_of
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.errors import CorruptStoreError
-from fpstore.format.mapping import KeyedMapping, digest_of, pair_digest
+from fpstore.format.mapping import KeyedMapping, groups_digest, pair_digest
 from fpstore.format.strings import STRINGS_FILE, Strings
 
 MAPPING_FILES = HASHES_FILE, NUMBERS_FILE = "hashes.fpt", "numbers.mdb"
@@ -41,19 +38,19 @@ class Dictionary:
     def number(self, string: bytes) -> int | None:
         """Return the number of a string, or None.
 
-        If a number listed under the hash has no intact string with that hash, the string may be
-        this one: that is an error.
+        CorruptStoreError if a number listed under the hash has no intact string with that hash: the
+        string may be this one.
         """
         key = hash_of(string)
         for number in self.mapping.get(key):
-            found = self.strings.string(number).encode()
-            if found == string:
+            candidate = self.strings.string(number).encode()
+            if candidate == string:
                 return number
-            self._check(number, found, key)
+            self._check_hash(number, candidate, key)
         return None
 
     def numbers(self, strings: Sequence[bytes]) -> Words:
-        """Return the numbers of strings as :meth:`number`, NO_NUMBER for unknown strings.
+        """Return the numbers of strings like :meth:`number`, with NO_NUMBER for unknown strings.
 
         Each record is read once.
         """
@@ -63,43 +60,41 @@ class Dictionary:
         owners = np.repeat(np.arange(len(strings)), np.diff(lims))
         order = np.argsort(listed, kind="stable")
         numbers, owners = listed[order], owners[order]
-        for number, owner, found in zip(
-            numbers.tolist(), owners.tolist(), self.strings.several(numbers), strict=True
+        for number, owner, candidate in zip(
+            numbers.tolist(), owners.tolist(), self.strings.get_many(numbers), strict=True
         ):
-            if found == strings[owner]:
+            if candidate == strings[owner]:
                 out[owner] = number
             else:
-                self._check(number, found, int(hashes[owner]))
+                self._check_hash(number, candidate, int(hashes[owner]))
         return out
 
-    def _check(self, number: int, found: bytes, key: int) -> None:
-        if hash_of(found) != key:
+    def _check_hash(self, number: int, string: bytes, key: int) -> None:
+        if hash_of(string) != key:
             raise self._damaged(f"id number {number} is listed for another string: {RUN_REPAIR}")
 
-    def _damaged(self, what: str) -> CorruptStoreError:
-        return CorruptStoreError(f"{self.strings.path}: {what}", path=self.strings.path)
+    def _damaged(self, fault: str) -> CorruptStoreError:
+        return CorruptStoreError(f"{self.strings.path}: {fault}", path=self.strings.path)
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> npt.NDArray[np.bool_]:
         """Check every string, and that it leads back to its number.
 
-        Return which numbers have a string.
-
-        The strings come by number and the numbers by hash: a sum of both pairs shows whether they
-        are the same.
+        Return which numbers have a string. The strings come by number and the numbers by hash, so
+        sums over both sets of pairs are compared.
         """
         has_string, digest = self._verify_strings(tick)
         strings = int(np.count_nonzero(has_string))
         numbers = self.mapping.verify(tick)
         if strings != numbers:
             raise self._damaged(f"the id dictionary has {strings} strings and {numbers} numbers")
-        if digest_of(self.groups(), tick) != digest:
+        if groups_digest(self.groups(), tick) != digest:
             raise self._damaged(
                 "the id dictionary is damaged: numbers are listed for other strings"
             )
         return has_string
 
     def _verify_strings(self, tick: Callable[[int], None]) -> tuple[npt.NDArray[np.bool_], int]:
-        """Check the strings; return which numbers have one, and the sum of their hashes and numbers."""
+        """Return which numbers have a string, and the sum of the hashes of strings and numbers."""
         self.strings.check_pages()
         has_string, digest = np.zeros(self.strings.count, bool), 0
         for first, column in self.strings.columns():
@@ -122,10 +117,8 @@ class Dictionary:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes that all files take on disk."""
         return self.strings.file_bytes + self.mapping.all_bytes
 
     def close(self) -> None:
-        """Close the files."""
         self.strings.close()
         self.mapping.close()

@@ -1,7 +1,4 @@
-"""Filter files: which prefixes the entries of a table have.
-
-The keys of the table make one; probes map it.
-"""
+"""Filter files: which prefixes the entries of a table have; the table's keys determine them."""
 
 from __future__ import annotations
 
@@ -25,14 +22,16 @@ COMPARED_BYTES = 1 << 20
 
 
 def filter_name(table: int) -> str:
-    """Return the file name of the filter of a table."""
     return f"filter-{table:03d}.fpf"
 
 
 def filter_cutter(
     design: Design, table: int, count: int, set_digest: int, shape: FilterShape
 ) -> _kernel.FilterCutter:
-    """Return the encoder of the filter of a table, with this number in the design, from the table's ``count`` sorted keys."""
+    """Return the encoder of the filter of a table, which takes its ``count`` sorted keys.
+
+    ``table`` is the table's number in the design.
+    """
     permutation = np.frombuffer(design.tables[table].permutation, np.uint8)
     return _kernel.FilterCutter(
         permutation, count, set_digest, (table, len(design.tables)), tuple(shape)
@@ -40,10 +39,7 @@ def filter_cutter(
 
 
 class FilterWriter:
-    """Writes the filter of a table.
-
-    :meth:`feed` the keys that the table is fed, then :meth:`finish`.
-    """
+    """Writes the filter of a table: :meth:`feed` the table's keys, then :meth:`finish`."""
 
     def __init__(self, path: Path, cutter: _kernel.FilterCutter) -> None:
         self._cutter = cutter
@@ -55,7 +51,7 @@ class FilterWriter:
         self._file.write(self._cutter.feed(keys))
 
     def finish(self) -> None:
-        """Write the rest: the file is complete, but durable only after :meth:`sync`."""
+        """Complete the file, which is durable only after :meth:`sync`."""
         self._file.write(self._cutter.finish())
         self._file.finish(self._cutter.header)
         del self._cutter  # the writer may wait long for its sync
@@ -65,7 +61,6 @@ class FilterWriter:
         self._file.sync()
 
     def abort(self) -> None:
-        """Close the file, finished or not."""
         self._file.close()
 
 
@@ -83,7 +78,7 @@ class FilterReader(StoredFile):
     ) -> None:
         """Refuse an intact file that belongs to another table, design or set."""
         kernel = self.kernel
-        wanted = (
+        expected = (
             table,
             len(design.tables),
             design.tables[table].permutation,
@@ -104,7 +99,7 @@ class FilterReader(StoredFile):
             bits <= spec.prefix_bits
             and TableLookup(table, bits, min(spec.flips, bits)).variant_count <= MAX_VARIANTS
         )
-        if wanted != got or not fits:
+        if expected != got or not fits:
             raise CorruptStoreError(
                 f"{self.path}: a filter of another store or table: {RUN_REPAIR}", path=self.path
             )

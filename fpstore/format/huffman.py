@@ -1,4 +1,4 @@
-"""The Huffman code of a table, from the histogram of the first differing bits of its keys (Manku, section 3.3)."""
+"""The Huffman code of a table, from the first differing bits of its keys (Manku, section 3.3)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ FILLERS = (31, 30)  # symbols that every width has
 
 
 def tail_bits(width: Width) -> npt.NDArray[np.uint64]:
-    """Return the number of bits of the tail of an entry by its h.
-
-    The bits of the leading word behind bit h.
-    """
+    """Return the bits of the tail of an entry, which are behind bit h of the leading word, by h."""
     bits = np.arange(min(width.bits, WORD_BITS) - 1, -1, -1, dtype=np.uint64)
     return np.concatenate([bits, np.zeros(SYMBOLS - len(bits), np.uint64)])
 
@@ -26,9 +23,9 @@ def tail_bits(width: Width) -> npt.NDArray[np.uint64]:
 def code_lengths(histogram: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
     """Return the code length of each h; 0 for positions that do not occur.
 
-    Rare positions are counted as at least a 2^-14th of all, doubling until no code is longer than
-    the format allows (16 bits): that costs less than a thousandth of a bit per fingerprint. At
-    least two positions get a code, so that the code is complete.
+    Rare positions count as at least a 2^-14th of all. This minimum doubles until no code is longer
+    than the format allows (16 bits), which costs less than a thousandth of a bit per fingerprint.
+    At least two positions get a code, so that the code is complete.
     """
     from bitarray.util import canonical_huffman
 
@@ -73,17 +70,13 @@ class GapHistogram:
 
 
 class KeySummary(GapHistogram):
-    """The facts about distinct keys that the writer of a table needs.
-
-    Number, set digest and histogram of ascending keys.
-    """
+    """The number, set digest and histogram of ascending keys, which the writer of a table needs."""
 
     def __init__(self) -> None:
         super().__init__()
         self.count = self.digest = 0
 
     def add(self, keys: Words) -> None:
-        """Take the next keys."""
         super().add(keys)
         self.count += len(keys)
         self.digest = (self.digest + _kernel.digest(keys)) % 2**64

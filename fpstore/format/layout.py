@@ -1,7 +1,4 @@
-"""The facts about a table that are known before its first key.
-
-Its place in the design, and how its entries are laid out.
-"""
+"""The place of a table in the design, and how its entries are laid out, known before its keys."""
 
 from __future__ import annotations
 
@@ -27,12 +24,11 @@ COLUMN_KINDS = {
     KIND_REFERENCES: tables.REFERENCES,
     KIND_ROWS: tables.ROWS,
 }
-_NUMBERS_OF_KINDS = {kind: number for number, kind in COLUMN_KINDS.items()}
-NOWHERE = np.uint64(2**64 - 1)  # the block in which a fingerprint is that is not there
+_KIND_NUMBERS = {kind: number for number, kind in COLUMN_KINDS.items()}
+NOWHERE = np.uint64(2**64 - 1)  # the block of a fingerprint that is not stored
 
 
 def table_name(table: int) -> str:
-    """Return the file name of a table."""
     return f"table-{table:03d}.fpt"
 
 
@@ -49,7 +45,6 @@ class TableLayout(NamedTuple):
 
     @property
     def spec(self) -> TableSpec:
-        """The table's place in the design."""
         return self.design.tables[self.table]
 
     @property
@@ -83,35 +78,24 @@ class ColumnLayout(NamedTuple):
     def of(
         cls, design: Design, table: int, fingerprint_count: int, set_digest: int
     ) -> ColumnLayout:
-        """Return the layout of a column table of a design.
-
-        All of it follows from the design and the set.
-        """
+        """Return the layout of a column table, which follows from the design and the set."""
         spec = design.tables[table]
-        # the number of buckets of a row file follows from the count
         is_rows = spec.kind == tables.ROWS
-        buckets = (
-            (row_bucket_bits(fingerprint_count), 0, -1)
-            if is_rows
-            else (spec.prefix_bits, spec.tag_bits, spec.flips)
-        )
-        width, kind = spec.width.bits, _NUMBERS_OF_KINDS[spec.kind]
         return cls(
-            kind,
-            width,
+            _KIND_NUMBERS[spec.kind],
+            spec.width.bits,
             fingerprint_count,
             set_digest,
             spec.permutation,
-            *buckets,
-            table,
-            len(design.tables),
+            bucket_bits=row_bucket_bits(fingerprint_count) if is_rows else spec.prefix_bits,
+            tag_bits=0 if is_rows else spec.tag_bits,
+            threshold=-1 if is_rows else spec.flips,
+            table=table,
+            table_count=len(design.tables),
         )
 
     def cutter(self) -> _kernel.ColumnCutter:
-        """Return the encoder of the header and the sections of a file.
-
-        ValueError or TypeError if a field is out of range.
-        """
+        """Return the encoder of the file; ValueError or TypeError if a field is out of range."""
         return _kernel.ColumnCutter(
             self.kind,
             self.fingerprint_count,
@@ -125,9 +109,9 @@ class ColumnLayout(NamedTuple):
         )
 
 
-def check_facts(path: Path, header: object, **wanted: object) -> None:
-    """Refuse a table whose header, as the kernel has read it, says something else in a field than the store."""
-    for name, expected in wanted.items():
+def check_facts(path: Path, header: object, **facts: object) -> None:
+    """Refuse a table whose header differs from the store in a field."""
+    for name, expected in facts.items():
         if expected != (got := getattr(header, name)):
             raise CorruptStoreError(
                 f"{path}: {name.replace('_', ' ')} is {got!r}, the store expects {expected!r}: a "

@@ -1,9 +1,9 @@
 """The log of a generation: the inserts and deletes since its tables were written, in order.
 
-A file that only grows. Behind a header each record has its length, its number, a checksum that
-depends on the store, the generation and the place, and a change. The header also has one word that
-moves: the end of what is durable. The writer stores it after each sync; a reader compares it with
-the last one it saw, and reads what is between. docs/format.md ("Log") is normative.
+The file only grows. Each record behind the header has its length, its number, a checksum that
+depends on the store, the generation and the place, and a change. One word of the header moves: the
+end of what is durable. The writer stores it after each sync; a reader compares it with the last end
+that it read, and reads what lies between. docs/format.md ("Log") is normative.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ class LogHeader(NamedTuple):
 
     @property
     def seed(self) -> int:
-        """The seed of the checksums: the seed for a record is this XOR the place of the record."""
+        """The seed of the checksums: a record's seed is this XOR the place of the record."""
         return xxhash.xxh64_intdigest(self.identity, self.generation)
 
     @property
     def words(self) -> int:
-        """The words of a fingerprint; 0: any."""
+        """The words of a fingerprint; 0 for any number."""
         return Width(self.width).words if self.width else 0
 
     def pack(self) -> bytes:
@@ -99,23 +99,22 @@ class LogHeader(NamedTuple):
         return data + xxhash.xxh64_intdigest(data).to_bytes(8, "little")
 
     def check_belongs(self, path: Path, expected: LogHeader) -> None:
-        """Refuse the log of another store or generation, or one that says something else than the manifest of its generation."""
-        for name, wanted, got in zip(self._fields, expected, self, strict=True):
-            if wanted != got:
-                what = name.replace("_", " ")
-                message = f"{what} of the header is {got}, the manifest says {wanted}"
+        """Refuse the log of another store or generation, or one that contradicts the manifest."""
+        for name, value, got in zip(self._fields, expected, self, strict=True):
+            if value != got:
+                field = name.replace("_", " ")
+                message = f"{field} of the header is {got}, the manifest says {value}"
                 if name in ("identity", "generation"):
                     message = (
                         "the log of "
                         f"{'another store' if name == 'identity' else f'generation {got}'}"
                     )
                 raise CorruptStoreError(
-                    f"{path}: {message}: {RUN_REPAIR}", path=path, expected=wanted, got=got
+                    f"{path}: {message}: {RUN_REPAIR}", path=path, expected=value, got=got
                 )
 
 
 def parse_header(data: bytes, path: Path) -> LogHeader:
-    """Check and parse the header of a log."""
     if len(data) < HEADER_BYTES:
         raise CorruptStoreError(
             f"{path}: the log is cut short ({len(data)} bytes): {RUN_REPAIR}", path=path
@@ -158,7 +157,7 @@ def parse_header(data: bytes, path: Path) -> LogHeader:
 def boot_word() -> int:
     """Return 64 bits that identify this run of the machine; 0 where the system has no such id.
 
-    What a file system has cached outlives a process, not the machine.
+    The cache of a file system outlives a process, not the machine.
     """
     try:
         identity = Path("/proc/sys/kernel/random/boot_id").read_bytes()
@@ -168,10 +167,7 @@ def boot_word() -> int:
 
 
 def end_word(end: int) -> int:
-    """Return the word of an end.
-
-    48 bits of the place, 15 check bits, and the bit SUPERSEDED, which is not set.
-    """
+    """Return the word of an end: 48 bits of the place and 15 check bits, without SUPERSEDED."""
     return (end * _END_FACTOR % 2**64 >> 64 - _END_CHECK_BITS) << _END_BITS | end
 
 
@@ -195,7 +191,7 @@ class Records(NamedTuple):
 
 
 class LogFile:
-    """The records of an open log; ``header`` is what its own must say, or what is known of it."""
+    """The records of an open log, which are checked by ``header``."""
 
     def __init__(self, descriptor: int, path: Path, header: LogHeader) -> None:
         self.descriptor, self.path, self.header = descriptor, path, header
@@ -205,68 +201,68 @@ class LogFile:
         return int.from_bytes(read_at(self.descriptor, self.path, 8 * at, 8), "little")
 
     def check_header(self) -> None:
-        """Refuse a log whose header says something else than the manifest."""
+        """Refuse a log whose header contradicts the manifest."""
         parse_header(read_at(self.descriptor, self.path, 0, HEADER_BYTES), self.path).check_belongs(
             self.path, self.header
         )
 
     def whole_records(self, place: int, number: int, end: int) -> Iterator[Records]:
-        """Yield the whole records from a place on, up to the first that is not whole, in pieces.
+        """Yield whole records from a place on, in pieces, up to the first that is not whole.
 
         ``number`` is the number of the first record there.
         """
-        wanted = LOG_PIECE_BYTES
+        size = LOG_PIECE_BYTES
         while place < end:
-            data = read_at(self.descriptor, self.path, place, min(wanted, end - place))
-            if len(data) < min(wanted, end - place):
+            data = read_at(self.descriptor, self.path, place, min(size, end - place))
+            if len(data) < min(size, end - place):
                 end = place + len(data)  # the file is cut short
-            records, used, _ = self._parsed(data, place, number, 2**64 - 1)
+            records, used, _ = self._parse(data, place, number, 2**64 - 1)
             if records is not None:
                 yield records
-                place, number, wanted = place + used, records.last + 1, LOG_PIECE_BYTES
+                place, number, size = place + used, records.last + 1, LOG_PIECE_BYTES
                 continue
             # Perhaps it is longer than what was read, unless the file ends there.
             length = _length(data)
             if (
-                len(data) < wanted
+                len(data) < size
                 or data[:8] != RECORD_MAGIC
                 or not len(data) < length <= end - place
             ):
                 return
-            wanted = length + ALIGN
+            size = length + ALIGN
 
-    def _parsed(
+    def _parse(
         self, data: bytes, place: int, number: int, most: int
     ) -> tuple[Records | None, int, int]:
-        """Return the first records in some bytes, how many bytes they take, and what was durable when the last was written."""
+        """Return the first records of the data, their length, and the last one's durable end."""
         count, used, last, durable, totals, *columns = _kernel.read_log(
             np.frombuffer(data, np.uint8), place, self.header.seed, number, self.header.words, most
         )
         records = (
-            Records(last - count + 1, last, place + used, change_of(totals, columns))
+            Records(last - count + 1, last, place + used, parse_change(totals, columns))
             if count
             else None
         )
         return records, used, durable
 
     def later_records(self, place: int) -> Iterator[tuple[int, int, Records]]:
-        """Yield (place, what was durable when it was written, record) of each whole record from a place on.
+        """Yield (place, what was durable when it was written, record) of each whole record.
 
-        Whatever lies between them is passed over.
+        The search begins at a place, and passes over bytes that are no record.
         """
         size = os.fstat(self.descriptor).st_size
         place += -place % ALIGN
-        while (found := self._find(place, size)) is not None:
-            place = found + ALIGN
-            length = _length(read_at(self.descriptor, self.path, found, HEAD))
-            if HEAD <= length <= size - found:
-                data = read_at(self.descriptor, self.path, found, length + -length % ALIGN)
-                records, used, durable = self._parsed(data, found, _ANY, 1)
+        while (start := self._next_magic(place, size)) is not None:
+            place = start + ALIGN
+            length = _length(read_at(self.descriptor, self.path, start, HEAD))
+            if HEAD <= length <= size - start:
+                data = read_at(self.descriptor, self.path, start, length + -length % ALIGN)
+                records, used, durable = self._parse(data, start, _ANY, 1)
                 if records is not None:
-                    place = found + used
-                    yield found, durable, records
+                    place = start + used
+                    yield start, durable, records
 
-    def _find(self, place: int, size: int) -> int | None:
+    def _next_magic(self, place: int, size: int) -> int | None:
         """Return the next place where a record may begin."""
         while place < size:
             data = read_at(self.descriptor, self.path, place, min(LOG_PIECE_BYTES, size - place))
@@ -279,18 +275,14 @@ class LogFile:
         return None
 
     def _is_exact(self) -> bool:
-        """Whether the end is what was stored last.
-
-        The machine has not stopped since a writer opened the log.
-        """
+        """Whether the machine has run since a writer opened the log, so that the end is exact."""
         return self.word_at(BOOT) == boot_word() != 0
 
     def read(self, place: int, number: int) -> Iterator[Records]:
-        """Yield the durable records from a place on, in pieces, while a writer may open the log or append to it.
+        """Yield durable records from a place on, in pieces, while a writer may open or extend it.
 
-        When the machine has stopped since the end was stored, whole records behind it count too:
-        they may have been acknowledged. CorruptStoreError names the place of a record that is
-        damaged.
+        If the machine has stopped since the end was stored, whole records behind it count too: they
+        may have been acknowledged. CorruptStoreError names the place of a record that is damaged.
         """
         exact = None
         while exact != self._is_exact():  # a writer that opens the log makes its end exact
@@ -319,38 +311,36 @@ class LogFile:
         return place
 
     def checked(self, records: Records) -> Records:
-        """Return records, unless they cannot be what a writer has logged.
+        """Return records; CorruptStoreError if no writer can have logged them.
 
-        That is so if more is counted than the rows that fit into the log can have added, or if a
-        string is not UTF-8.
+        That is so if the totals exceed the rows that fit into the log, or if a string is not UTF-8.
         """
         totals, before = records.change.totals, self.header.totals
         most = records.end // (8 * max(self.header.words, 1) + 9)
-        what = None
+        fault = None
         if (
             not totals.fingerprints <= totals.ids <= before.ids + most
             or totals.fingerprints > before.fingerprints + most
         ):
-            what = f"counts of record {records.last}"
-        elif not all(map(can_be_id, records.change.strings)):
-            what = f"a string of records {records.first} to {records.last}"
-        if what is not None:
+            fault = f"counts of record {records.last}"
+        elif not all(map(is_valid_id, records.change.strings)):
+            fault = f"a string of records {records.first} to {records.last}"
+        if fault is not None:
             raise CorruptStoreError(
-                f"{self.path}: the log is malformed ({what}): {RUN_REPAIR}", path=self.path
+                f"{self.path}: the log is malformed ({fault}): {RUN_REPAIR}", path=self.path
             )
         return records
 
     def check_tail(self, place: int, published: int) -> None:
         """Refuse a log whose records stop being whole at a place that was durable.
 
-        It was if the published end is behind it, or if a later record says so. Otherwise a machine
-        stopped while the record was written, and no reader has seen it.
+        It was durable if the published end is behind it, or if a later record says so. Otherwise
+        the machine stopped while the record was written, and no reader has seen it.
         """
         if place < published or any(durable > place for _, durable, _ in self.later_records(place)):
             raise self.damaged_at(place)
 
     def damaged_at(self, place: int) -> CorruptStoreError:
-        """Return the error for a record that is not whole."""
         message = (
             f"{self.path}: the log is damaged at byte {place} (a record is not whole): {RUN_REPAIR}"
         )
@@ -361,12 +351,12 @@ class OpenLog(LogFile):
     """A log of its own descriptor, whose header is mapped as ``words`` of 8 bytes.
 
     The word at END moves: it holds the end of what is durable, with SUPERSEDED when another
-    generation is current. To look at it is one load of 8 aligned bytes, without a system call.
+    generation is current. Reading it is one load of 8 aligned bytes, without a system call.
     """
 
     def __init__(self, path: Path, header: LogHeader, writable: bool = False) -> None:
         super().__init__(open_file(path, os.O_RDWR if writable else os.O_RDONLY), path, header)
-        self._given_back = finalize(self, os.close, self.descriptor)
+        self._closer = finalize(self, os.close, self.descriptor)
         try:
             self.check_header()
             with refusing(path):
@@ -379,7 +369,6 @@ class OpenLog(LogFile):
             raise
 
     def word_at(self, at: int) -> int:
-        """Return a word of the header as it is now."""
         return self.words[at]
 
     @property
@@ -388,8 +377,8 @@ class OpenLog(LogFile):
         return self.words[END]
 
     def close(self) -> None:
-        """Give the file back. Closing twice is allowed."""
-        self._given_back()  # first, so that after an interrupt there is nothing left to do twice
+        """Close the file. Closing twice is allowed."""
+        self._closer()  # first, so that nothing is done twice after an interrupt
         if hasattr(self, "words"):
             self.words.release()
             self._mapped.close()
@@ -400,33 +389,29 @@ class LogReader(OpenLog):
 
     @property
     def published_end(self) -> int:
-        """The end of what is durable, by the word at END."""
         return published_end(self.word, self.path)
 
     @property
-    def is_there(self) -> bool:
+    def is_linked(self) -> bool:
         """Whether the file still has a name."""
         return os.fstat(self.descriptor).st_nlink > 0
 
     @property
     def file_bytes(self) -> int:
-        """Bytes that the file takes on disk."""
+        """The size on disk."""
         return disk_bytes(os.fstat(self.descriptor))
 
 
-def change_of(totals: tuple[int, int, int, int], columns: list[Any]) -> Change:
-    """Return a change from what the kernel has read."""
+def parse_change(totals: tuple[int, int, int, int], columns: list[Any]) -> Change:
+    """Return a change from the columns that the kernel has read."""
     kinds, fingerprints, ids, lims, strings = columns
     joined = strings.tobytes()
     each = [joined[start:end] for start, end in pairwise(lims.tolist())]
     return Change(Totals(*totals[:3], ID_KINDS[totals[3]]), kinds, fingerprints, ids, each)
 
 
-def can_be_id(string: bytes) -> bool:
-    """Whether bytes of a log are the UTF-8 of a string id.
-
-    None stand for a number that is not used.
-    """
+def is_valid_id(string: bytes) -> bool:
+    """Whether bytes are the UTF-8 of a string id; empty ones stand for an unused number."""
     try:
         string.decode()
     except UnicodeDecodeError:

@@ -35,11 +35,11 @@ from fpstore.format.log import (
     published_end,
 )
 
-LEAST_STEP, MOST_STEP = 1 << 16, 1 << 24  # how much space is made ahead
-_NOT_FORCED = -1  # a place that no log has
+LEAST_STEP, MOST_STEP = 1 << 16, 1 << 24  # bytes of space that are allocated ahead
+_NOT_FORCED = -1  # no place in a log
 _DSYNC: int = getattr(os, "RWF_DSYNC", 0)
-# of a kernel or a sandbox that does not know the flag
-_NO_FLAGS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+# errors of a system that does not have the flag
+_UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 def create_log(path: Path, header: LogHeader) -> None:
@@ -59,11 +59,11 @@ class LogWriter(OpenLog):
     def __init__(self, path: Path, header: LogHeader) -> None:
         super().__init__(path, header, writable=True)
         self._seed = header.seed
-        # what was half written could not be taken back; it is tried again before the next record
+        # a half-written record could not be taken back; the next record tries again
         self._failed = False
-        # a sync has failed, and the system may have forgotten what it could not write
+        # a sync has failed, and the system may have dropped the pages that it could not write
         self._unsure = False
-        self._step = LEAST_STEP  # how much space is made ahead next
+        self._step = LEAST_STEP  # bytes of space to allocate ahead next
         self._flag = 0  # SUPERSEDED, once another generation is announced
         try:
             published = published_end(self.word, path)
@@ -75,7 +75,7 @@ class LogWriter(OpenLog):
             with refusing(path):
                 os.ftruncate(self.descriptor, self.place)
                 os.fsync(self.descriptor)
-            self._size = self.place  # of the file, with the space made ahead
+            self._size = self.place  # of the file, with the space allocated ahead
             # the end of what was written since the last publish, even if it was taken back
             self._furthest = self.place
             self._forced = self.place  # the place of the last sync
@@ -90,10 +90,8 @@ class LogWriter(OpenLog):
     def append(self, payload: bytes, durable: bool = False) -> None:
         """Write the next record, a packed change, and make it and all before it ``durable``.
 
-        Others see it after :meth:`publish`.
-
-        If the system refuses that, nothing was changed; what was appended before stays, durable or
-        not.
+        Others see it after :meth:`publish`. If the system refuses the write, nothing was changed;
+        the records before it stay, durable or not.
         """
         if self._failed:
             self.take_back(self.place, self.number)
@@ -113,13 +111,13 @@ class LogWriter(OpenLog):
         end = place + len(record)
         try:
             if end > self._size:
-                self._make_room(end)
+                self._allocate(end)
             if end > self._furthest:
                 self._furthest = end
             if durable and place == self.durable and not self._unsure:
                 self._unsure = True
                 _write_durably(self.descriptor, record, place)
-                self._check_there()
+                self._check_linked()
                 self._unsure = False
                 self._forced = end
             else:
@@ -133,7 +131,7 @@ class LogWriter(OpenLog):
                 raise refused(self.path, error, NOTHING_CHANGED) from error
             raise
 
-    def _make_room(self, end: int) -> None:
+    def _allocate(self, end: int) -> None:
         """Write zeros up to a place and, if there is space, some way behind it.
 
         The next syncs have no metadata to write then.
@@ -157,7 +155,7 @@ class LogWriter(OpenLog):
         if self._forced == self.place:
             return
         try:
-            if self._unsure:  # the system forgets what it could not write: write it again
+            if self._unsure:  # the system drops what it could not write: write it again
                 for start in range(self.durable, self._furthest, LOG_PIECE_BYTES):
                     count = min(LOG_PIECE_BYTES, self._furthest - start)
                     write_all(
@@ -166,17 +164,14 @@ class LogWriter(OpenLog):
             self._unsure = True
             os.fdatasync(self.descriptor)
             if self.place != self.durable:
-                self._check_there()
+                self._check_linked()
         except OSError as error:
             raise error if isinstance(error, StorageError) else refused(self.path, error) from error
         self._unsure = False
         self._forced = self.place
 
-    def _check_there(self) -> None:
-        """Refuse a log whose file was removed.
-
-        Records in it are gone with the last process that has the file open.
-        """
+    def _check_linked(self) -> None:
+        """Refuse a log whose file was removed: its records would go with the last open file."""
         if not os.fstat(self.descriptor).st_nlink:
             raise StorageError(
                 f"{self.path}: was removed or replaced: open the store again", path=self.path
@@ -190,10 +185,8 @@ class LogWriter(OpenLog):
     def take_back(self, place: int, number: int) -> None:
         """Let the log end at a place behind which no record was acknowledged.
 
-        The record before it has this number.
-
-        That is made durable, so that the change does not come back after a power failure; at the
-        latest before the next one.
+        ``number`` is the number of the record before it. The new end is made durable, at the latest
+        before the next record, so that the change does not come back after a power failure.
         """
         self.place, self.number = place, number
         try:
@@ -209,12 +202,10 @@ class LogWriter(OpenLog):
             self.force()
 
     def read(self, place: int, number: int, end: int | None = None) -> Iterator[Records]:
-        """Yield the records appended from a place on, in pieces.
+        """Yield the records appended from a place on, in pieces, up to ``end``.
 
-        ``number`` is the number of the first record there.
-
-        Up to ``end``, such as :attr:`durable`; by default all, which only the thread that appends
-        may ask for.
+        ``number`` is the number of the first record there. By default all are read, which only the
+        thread that appends may do.
         """
         end = self.place if end is None else end
         for records in self.whole_records(place, number, end):
@@ -224,22 +215,19 @@ class LogWriter(OpenLog):
             raise self.damaged_at(place)
 
     def supersede(self) -> None:
-        """Tell readers that another generation is current, or about to be.
-
-        They look for it at each question.
-        """
+        """Announce another generation to readers, which then look for it at each question."""
         self._flag = SUPERSEDED
         self.words[END] |= SUPERSEDED
 
     def take_supersede_back(self) -> None:
-        """Tell readers that this generation stays current."""
+        """Announce to readers that this generation stays current."""
         self._flag = 0
         self.words[END] &= ~SUPERSEDED
 
     def close(self) -> None:
-        """Give the file back, without the space that was made ahead. Closing twice is allowed."""
+        """Close the file, without the space that was allocated ahead. Closing twice is allowed."""
         try:
-            if self._given_back.alive and self.durable == self.place and not self.word & SUPERSEDED:
+            if self._closer.alive and self.durable == self.place and not self.word & SUPERSEDED:
                 with suppress(OSError):
                     os.ftruncate(self.descriptor, self.place)
                     # the end too: it distinguishes a damaged last record from a torn one
@@ -258,7 +246,7 @@ def set_end(path: Path, end: int) -> None:
 def supersede_log(path: Path) -> None:
     """Mark a log as superseded, so that its readers look for the current generation.
 
-    Ignore a log that cannot be written.
+    A log that cannot be written is ignored.
     """
     with (
         suppress(OSError, CorruptStoreError, FormatVersionError, StoreNotFoundError),
@@ -276,7 +264,7 @@ def supersede_log(path: Path) -> None:
 def _write_durably(descriptor: int, record: bytes, at: int) -> None:
     """Write a record and wait until it is durable, in one call where the system has one.
 
-    Other dirty pages can wait.
+    Other dirty pages need not be written.
     """
     done = 0
     if _DSYNC:
@@ -285,7 +273,7 @@ def _write_durably(descriptor: int, record: bytes, at: int) -> None:
                 done += os.pwritev(descriptor, (record[done:],), at + done, _DSYNC)
             return
         except OSError as error:
-            if error.errno not in _NO_FLAGS:
+            if error.errno not in _UNSUPPORTED:
                 raise
     write_all(descriptor, record[done:], at + done)
     os.fdatasync(descriptor)

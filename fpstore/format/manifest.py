@@ -1,9 +1,6 @@
-"""The manifest: describes a store and names its current generation.
+"""The manifest: describes a store and names its current generation; replaced by a rename.
 
-Replaced as a whole, by a rename.
-
-Beside it lies the error of the last merge, if it failed: a line of text, which every process can
-read.
+If the last merge failed, its error lies beside it: a line of text, which every process can read.
 """
 
 from __future__ import annotations
@@ -38,12 +35,12 @@ MANIFEST_FILE = "manifest.json"
 INDEX_FILE = "lsh.json"  # of an LSH index, a folder with two stores
 SHARDS_FILE = "shards.json"  # of a sharded store, a folder with stores
 TEMPORARY = ".tmp"
-COMING_MANIFEST = MANIFEST_FILE + TEMPORARY
+NEXT_MANIFEST = MANIFEST_FILE + TEMPORARY
 ABSORBING = ".joined"  # ends the name of a folder for the strings of other stores
 _GENERATION = re.compile(r"gen-[0-9]{8,}")
 FORMAT_VERSION: int = _kernel.FORMAT_VERSION
 MOST_MANIFEST_BYTES = 1 << 20
-_KNOWN = (("format_version", (FORMAT_VERSION,)), ("width", WIDTHS), ("flags", (0,)))
+_SUPPORTED = (("format_version", (FORMAT_VERSION,)), ("width", WIDTHS), ("flags", (0,)))
 IDENTITY_BYTES = 16
 MERGE_ERROR_FILE = "merge.error"
 MOST_ERROR_BYTES = 4096
@@ -57,9 +54,9 @@ _TABLE = {
     "prefix_bits": range(WORD_BITS + 1),
     "flips": range(-1, WORD_BITS + 1),
 }
-# What the members must be, besides those that are looked at first: an object of these members, an
-# array of one such or more (with an ellipsis, of none or more), one of several, a number in a
-# range, a text that matches, a value of a type, or just that value.
+# The schema of the members behind _SUPPORTED. A dict is an object of these members, a list an array
+# of one such item or more (with an ellipsis, of none or more), a tuple one of several, a range a
+# number in it, a pattern a text that matches, a type a value of it, and anything else that value.
 _SCHEMA: dict[str, Any] = {
     "identity": re.compile(f"[0-9a-f]{{{2 * IDENTITY_BYTES}}}"),
     "design": {
@@ -115,7 +112,7 @@ _SCHEMA: dict[str, Any] = {
 
 
 class GenerationRecord(NamedTuple):
-    """The record of one generation of files; docs/format.md says what its members are."""
+    """The record of one generation of files; docs/format.md describes its members."""
 
     number: int
     fingerprints: int  # in its tables
@@ -133,12 +130,12 @@ class GenerationRecord(NamedTuple):
 class Manifest(NamedTuple):
     """The content of a manifest."""
 
-    # 16 random bytes, made with the store: its log names them, and so fits no other store
+    # 16 random bytes of the store; its log has them too, and so fits no other store
     identity: bytes
     design: Design
     block_bytes: int
     codec: str
-    filter: bool | str  # whether the tables of coming generations have filters
+    filter: bool | str  # whether the tables of later generations have filters
     fingerprinter: dict[str, Any] | None
     auto: dict[str, Any] | None  # the planner's arguments, if it chose the design
     index_ids: bool  # integer ids too; strings always are
@@ -146,7 +143,6 @@ class Manifest(NamedTuple):
 
     @property
     def blocks(self) -> Blocks:
-        """How tables pack their fingerprints."""
         return Blocks(self.block_bytes, self.codec, self.filter)
 
     def to_json(self) -> dict[str, Any]:
@@ -162,18 +158,16 @@ class Manifest(NamedTuple):
         }
 
 
-def checksum_of(content: dict[str, Any]) -> str:
-    """Return the checksum of the content of a manifest."""
+def content_checksum(content: dict[str, Any]) -> str:
     body = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
     return f"{xxhash.xxh64_intdigest(body):016x}"
 
 
 def manifest_data(content: dict[str, Any], most: int = MOST_MANIFEST_BYTES) -> bytes:
-    """Return the bytes of a manifest, with its checksum.
-
-    InputError if nobody could read so many.
-    """
-    data = (json.dumps({**content, "checksum": checksum_of(content)}, indent=1) + "\n").encode()
+    """Return the bytes of a manifest with its checksum; InputError if they are over ``most``."""
+    data = (
+        json.dumps({**content, "checksum": content_checksum(content)}, indent=1) + "\n"
+    ).encode()
     if len(data) > most:
         raise InputError(
             f"the parameters of the hasher take {len(data):,} bytes, and a manifest has at most "
@@ -185,9 +179,9 @@ def manifest_data(content: dict[str, Any], most: int = MOST_MANIFEST_BYTES) -> b
 
 
 def check_version(content: dict[str, Any], version: int, file: Path) -> None:
-    """Take the format version off the content of the manifest of an index or a sharded store.
+    """Take the format version off the content of a manifest, and refuse any but ``version``.
 
-    Refuse any but the known one.
+    For indexes and sharded stores.
     """
     got = content.pop("format_version", None)
     if got != version:
@@ -201,50 +195,49 @@ def check_version(content: dict[str, Any], version: int, file: Path) -> None:
 def write_manifest(folder: int, manifest: Manifest) -> None:
     """Write the manifest of a store whose folder is open, in one durable step.
 
-    After an OSError the old one stays.
-
-    The folder is a descriptor, so that a store that is renamed meanwhile gets its own manifest.
+    After an OSError the old one stays. The folder is a descriptor, so that a store that is renamed
+    meanwhile gets its own manifest.
     """
     prepare_manifest(folder, manifest)
     publish_manifest(folder)
 
 
 def prepare_manifest(folder: int, manifest: Manifest) -> None:
-    """Write the coming manifest of a store, durably, beside the current one.
+    """Write the next manifest of a store, durably, beside the current one.
 
     After an OSError there is none.
     """
     data = manifest_data(manifest.to_json())
     try:
-        write_anew(COMING_MANIFEST, data, folder)
+        write_anew(NEXT_MANIFEST, data, folder)
     except BaseException:
-        drop_coming_manifest(folder)
+        drop_next_manifest(folder)
         raise
 
 
-def drop_coming_manifest(folder: int) -> None:
-    """Remove the coming manifest, if there is one: it will not become current."""
+def drop_next_manifest(folder: int) -> None:
+    """Remove the next manifest, if there is one: it will not become current."""
     with suppress(OSError):
-        os.unlink(COMING_MANIFEST, dir_fd=folder)
+        os.unlink(NEXT_MANIFEST, dir_fd=folder)
 
 
 def publish_manifest(folder: int) -> None:
-    """Make the coming manifest the current one, durably.
+    """Make the next manifest the current one, durably.
 
     After an OSError the old manifest stays, or the new one is in place, but not yet durable.
     """
     try:
-        os.rename(COMING_MANIFEST, MANIFEST_FILE, src_dir_fd=folder, dst_dir_fd=folder)
+        os.rename(NEXT_MANIFEST, MANIFEST_FILE, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        drop_coming_manifest(folder)
+        drop_next_manifest(folder)
         raise
     os.fsync(folder)
 
 
 def read_manifest(path: Path, folder: int | None = None, name: str = MANIFEST_FILE) -> Manifest:
-    """Read and check the manifest of a store, given by its path or its open folder.
+    """Read and check a manifest of a store, by default the current one.
 
-    By default the current one.
+    ``folder`` is the descriptor of the store, if it is open.
     """
     file = path / name
     try:
@@ -263,7 +256,7 @@ def manifest_content(data: bytes, file: Path, advice: str) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(data)
         recorded = content.pop("checksum")
-        got = checksum_of(content)
+        got = content_checksum(content)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CorruptStoreError(
             f"{file}: damaged ({type(error).__name__}): {advice}", path=file
@@ -276,19 +269,18 @@ def manifest_content(data: bytes, file: Path, advice: str) -> dict[str, Any]:
 
 
 def parse_manifest(data: bytes, file: Path) -> Manifest:
-    """Check and parse the bytes of a manifest."""
     content = manifest_content(data, file, RUN_REPAIR)
     width: Any = content.get("width")
-    for key, known in _KNOWN:
+    for key, supported in _SUPPORTED:
         value = content.pop(key, None)
-        if isinstance(value, bool) or value not in known:
-            newer = isinstance(value, int) and value > max(known)
+        if isinstance(value, bool) or value not in supported:
+            newer = isinstance(value, int) and value > max(supported)
             raise FormatVersionError(
                 f"{file}: {key.replace('_', ' ')} {value!r} is not known (this fpstore reads "
-                f"{', '.join(map(str, known))})"
+                f"{', '.join(map(str, supported))})"
                 + (": upgrade fpstore to read it" if newer else ""),
                 path=file,
-                expected=known[0] if len(known) == 1 else known,
+                expected=supported[0] if len(supported) == 1 else supported,
                 got=value,
             )
     try:
@@ -305,44 +297,44 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
     return manifest
 
 
-def misfit(value: object, wanted: Any, name: str = "") -> str | None:
-    """Return the name of the first member that is not as the schema wants it, or None."""
-    if isinstance(wanted, dict):
-        if not isinstance(value, dict) or set(value) != set(wanted):
+def misfit(value: object, schema: Any, name: str = "") -> str | None:
+    """Return the name of the first member that does not fit the schema, or None."""
+    if isinstance(schema, dict):
+        if not isinstance(value, dict) or set(value) != set(schema):
             return name
         return next(
             filter(
                 None,
                 (
-                    misfit(value[key], wanted[key], f"{name}.{key}".removeprefix("."))
-                    for key in wanted
+                    misfit(value[key], schema[key], f"{name}.{key}".removeprefix("."))
+                    for key in schema
                 ),
             ),
             None,
         )
-    if isinstance(wanted, list):
-        if not isinstance(value, list) or not 2 - len(wanted) <= len(value) <= MAX_TABLES:
+    if isinstance(schema, list):
+        if not isinstance(value, list) or not 2 - len(schema) <= len(value) <= MAX_TABLES:
             return name
-        return next(filter(None, (misfit(item, wanted[0], name) for item in value)), None)
+        return next(filter(None, (misfit(item, schema[0], name) for item in value)), None)
     # one of them; the last that can be says what is wrong with an object
-    if isinstance(wanted, tuple):
-        found = [misfit(value, each, name) for each in wanted]
-        return None if None in found else found[-1]
-    if isinstance(wanted, range):
-        fits = type(value) is int and value in wanted
-    elif isinstance(wanted, re.Pattern):
-        fits = isinstance(value, str) and wanted.fullmatch(value) is not None
-    elif isinstance(wanted, type):
-        fits = type(value) is wanted
+    if isinstance(schema, tuple):
+        misfits = [misfit(value, choice, name) for choice in schema]
+        return None if None in misfits else misfits[-1]
+    if isinstance(schema, range):
+        fits = type(value) is int and value in schema
+    elif isinstance(schema, re.Pattern):
+        fits = isinstance(value, str) and schema.fullmatch(value) is not None
+    elif isinstance(schema, type):
+        fits = type(value) is schema
     else:
-        fits = type(value) is type(wanted) and value == wanted
+        fits = type(value) is type(schema) and value == schema
     return None if fits else name
 
 
 def _check(manifest: Manifest, width: int) -> None:
     """Raise ValueError where the members of a manifest contradict each other."""
     record, design = manifest.generation, manifest.design
-    for wrong, what in (
+    for wrong, member in (
         ({table.width.bits for table in design.tables} != {width}, "width"),
         (
             record.filters != sorted({*record.filters} & {*range(len(design.tables))}),
@@ -363,7 +355,7 @@ def _check(manifest: Manifest, width: int) -> None:
         ),
     ):
         if wrong:
-            raise ValueError(what)
+            raise ValueError(member)
 
 
 def manifest_bytes(path: Path) -> int:
@@ -391,25 +383,20 @@ def is_store(path: Path) -> bool:
 
 
 def is_sharded(path: Path) -> bool:
-    """Whether a path looks like a sharded store: a folder with its manifest."""
     return path.is_dir() and (path / SHARDS_FILE).is_file()
 
 
 def is_index(path: Path) -> bool:
-    """Whether a path looks like an LSH index: a folder with its manifest."""
     return path.is_dir() and (path / INDEX_FILE).is_file()
 
 
 def is_openable(path: Path) -> bool:
-    """Whether a path looks like a folder that :func:`fpstore.open` opens: of any kind."""
+    """Whether :func:`fpstore.open` would try to open a folder, of any kind."""
     return is_store(path) or is_sharded(path) or is_index(path)
 
 
 def looks_like_store(path: Path) -> bool:
-    """Whether a path is a store or a damaged store.
-
-    A folder with a manifest of any kind, or with generations.
-    """
+    """Whether a path is a folder with a manifest or with generations: perhaps a damaged store."""
     return path.is_dir() and (
         os.path.lexists(path / MANIFEST_FILE) or bool(generation_numbers(path))
     )
@@ -441,12 +428,11 @@ def not_a_store(path: Path) -> StoreNotFoundError:
 
 
 def generation_folder(number: int) -> str:
-    """Return the name of a generation's folder."""
     return f"gen-{number:08d}"
 
 
 def is_generation_name(name: str) -> bool:
-    """Whether a folder with this name is a generation, or one that a merge or an absorb is writing."""
+    """Whether a folder with this name is a generation, or one that is being written."""
     return _GENERATION.fullmatch(name.removesuffix(TEMPORARY).removesuffix(ABSORBING)) is not None
 
 
@@ -461,9 +447,9 @@ def generation_numbers(path: Path) -> list[int]:
 
 
 def set_merge_error(folder: int, message: str | None) -> None:
-    """Write the error of a merge into the open folder of a store, or remove the error of the merge before; ignore a failure.
+    """Write the error of a merge into the open folder of a store; None removes the old one.
 
-    A full disk leaves an empty file, and without open files there is none.
+    A failure is ignored: a full disk leaves an empty file, and without open files there is none.
     """
     with suppress(OSError):
         if message is None:

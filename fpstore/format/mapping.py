@@ -1,11 +1,9 @@
-"""A mapping from keys to numbers.
-
-A table of the keys, and a sealed file with a record of numbers for each block of the table.
+"""A mapping from keys to numbers: a table of the keys, and a sealed file of records of numbers.
 
 There are three: ids of the fingerprints of the first table; the places of ids in it, which is the
 index by id; id numbers of the hashes of strings. A record (docs/format.md, "Id record") holds the
-numbers of its block's keys, bit-packed in the order of the keys, under the last key of the block. A
-key is found in the table first, and its block and rank lead to its numbers.
+numbers of its block's keys, bit-packed in the order of the keys, under the last key of the block.
+The table gives the block and rank of a key, and these lead to its numbers.
 """
 
 from __future__ import annotations
@@ -46,14 +44,11 @@ SPREAD = np.uint64(0x9E3779B185EBCA87)
 
 
 def mapping_layout(keys: huffman.KeySummary) -> TableLayout:
-    """Return the layout of a table of 64-bit keys.
-
-    Its blocks are of the least size that holds BLOCK_KEYS keys.
-    """
+    """Return the layout of a table of 64-bit keys, in the least blocks of BLOCK_KEYS keys."""
     count = max(int(keys.counts.sum()), 1)
-    tails = int((keys.counts * huffman.tail_bits(WIDTH_64)).sum()) / count
-    wanted = BLOCK_KEYS * (tails + 2) / 8  # a code takes about 2 bits
-    blocks = Blocks(next((size for size in BLOCK_BYTES if size >= wanted), BLOCK_BYTES[-1]))
+    tail_bits = int((keys.counts * huffman.tail_bits(WIDTH_64)).sum()) / count
+    least = BLOCK_KEYS * (tail_bits + 2) / 8  # a code takes about 2 bits
+    blocks = Blocks(next((size for size in BLOCK_BYTES if size >= least), BLOCK_BYTES[-1]))
     return TableLayout(MAPPING_DESIGN, 0, blocks, keys.count, keys.digest, keys.counts)
 
 
@@ -62,8 +57,7 @@ def pair_digest(keys: Words, numbers: Words) -> int:
     return _kernel.digest(keys + numbers * SPREAD)
 
 
-def digest_of(groups: Iterable[Groups], tick: Callable[[int], None]) -> int:
-    """Return the sum of :func:`pair_digest` over groups, modulo 2^64."""
+def groups_digest(groups: Iterable[Groups], tick: Callable[[int], None]) -> int:
     total = 0
     for keys, counts, numbers in groups:
         total += pair_digest(np.repeat(keys, counts.astype(np.int64)), numbers)
@@ -72,10 +66,7 @@ def digest_of(groups: Iterable[Groups], tick: Callable[[int], None]) -> int:
 
 
 def record_seed(set_digest: int, key: int) -> int:
-    """Return the checksum seed of the record of the block whose last entry is ``key``.
-
-    The digest and all words of the key.
-    """
+    """Return the checksum seed of a block's record: the digest plus the words of its last key."""
     while key:
         set_digest += key
         key >>= 64
@@ -83,7 +74,7 @@ def record_seed(set_digest: int, key: int) -> int:
 
 
 def unpack_record(record: bytes, seed: int, name: str, block: int = 0) -> tuple[Words, Words]:
-    """Return (numbers per key, numbers) of the record of one block, by the seed of the record."""
+    """Return (numbers per key, numbers) of the record of one block."""
     return _kernel.unpack_records([record], block, np.zeros(1, np.uint64), seed, name)
 
 
@@ -93,18 +84,16 @@ def _seed_words(keys: Words) -> Words:
 
 
 class MappingWriter:
-    """Writes the two files of a mapping.
+    """Writes the two files of a mapping: :meth:`add` keys in ascending order, then :meth:`finish`.
 
-    :meth:`add` keys with their numbers, ascending, then :meth:`finish`.
-
-    The histogram, count and digest of the layout must be of the keys that will be added. With
-    ``beside``, a thread writes the numbers while the next keys are added.
+    The histogram, count and digest of the layout must be of the keys that will be added. If
+    ``threaded``, a thread writes the numbers while the next keys are added.
     """
 
-    def __init__(self, table: Path, numbers: Path, layout: TableLayout, beside: bool) -> None:
+    def __init__(self, table: Path, numbers: Path, layout: TableLayout, threaded: bool) -> None:
         from fpstore.base.pools import Beside  # which a reader does not need
 
-        self._beside = Beside(beside)
+        self._background = Beside(threaded)
         self._digest = layout.set_digest
         # the most entries of a block, and the numbers, so far
         self.largest_block = self.number_count = 0
@@ -120,10 +109,10 @@ class MappingWriter:
             raise
 
     def add(self, keys: Words, counts: Words, numbers: Words) -> None:
-        """Append distinct keys: how many numbers each has, and all numbers in order."""
+        """Append distinct keys with the count of their numbers, and all numbers in order."""
         self.number_count += len(numbers)
         entry_counts = self._counted(self.table.feed(keys))
-        self._beside.do(self._put, (keys, counts, numbers), entry_counts)
+        self._background.do(self._put, (keys, counts, numbers), entry_counts)
 
     def _counted(self, entry_counts: Counts) -> Counts:
         self.largest_block = max(self.largest_block, int(entry_counts.max(initial=0)))
@@ -163,21 +152,23 @@ class MappingWriter:
         The table is durable after its sync.
         """
         entry_counts = self._counted(self.table.finish())
-        self._beside.wait()
-        self._beside.end()
+        self._background.wait()
+        self._background.end()
         self._counts.append(entry_counts)
         self._flush()
         return self._records.finish()
 
     def abort(self) -> None:
-        """Close the files without finishing."""
-        self._beside.end()
+        self._background.end()
         self.table.abort()
         self._records.abort()
 
 
 class IdMapping:
-    """Reads a mapping: its open table, and the file of the numbers, whose shape :meth:`MappingWriter.finish` returned."""
+    """Reads a mapping by its open table and the file of the numbers.
+
+    The shape is what :meth:`MappingWriter.finish` returned.
+    """
 
     def __init__(self, table: Table, path: Path, shape: dict[str, int]) -> None:
         self._reader = SealedReader(path, shape, Width(table.kernel.width).words)
@@ -195,10 +186,7 @@ class IdMapping:
 
     @property
     def file(self) -> _kernel.SealedFile:
-        """The file of the records, for look-ups of single ones.
-
-        ClosedStoreError once it is closed.
-        """
+        """The file of the records; ClosedStoreError once it is closed."""
         return self._reader.file
 
     # By key
@@ -229,21 +217,21 @@ class IdMapping:
         here = blocks != NOWHERE
         if here.all():
             return self._gather_at(blocks, ranks)
-        found, numbers = self._gather_at(blocks[here], ranks[here])
+        lims, numbers = self._gather_at(blocks[here], ranks[here])
         counts = np.zeros(len(keys), np.int64)
-        counts[here] = np.diff(found)
+        counts[here] = np.diff(lims)
         return lims_of(counts), numbers
 
     def _gather_at(self, blocks: Words, ranks: Counts) -> tuple[Lims, Words]:
         """Return (lims, numbers) of many places; each record is read once."""
-        distinct, record = np.unique(blocks, return_inverse=True)
+        distinct, inverse = np.unique(blocks, return_inverse=True)
         keys = self.table.kernel.keys_of(distinct)
-        records = self.file.get_many(keys, distinct)
-        found = [record for record in records if record is not None]
-        if len(found) != len(keys):
-            raise self._missing(int(distinct[records.index(None)]))
+        stored = self.file.get_many(keys, distinct)
+        records = [record for record in stored if record is not None]
+        if len(records) != len(keys):
+            raise self._missing(int(distinct[stored.index(None)]))
         return _kernel.gather_ids(
-            found, _seed_words(keys), record.astype(np.uint64), ranks, self._digest, self.name
+            records, _seed_words(keys), inverse.astype(np.uint64), ranks, self._digest, self.name
         )
 
     # In order
@@ -259,10 +247,10 @@ class IdMapping:
         """Return (numbers per key, numbers) of successive blocks, which have these keys."""
         lasts = keys[np.cumsum(entry_counts, dtype=np.int64) - 1]
         return _kernel.unpack_records(
-            self._of_blocks(first, lasts), first, _seed_words(lasts), self._digest, self.name
+            self._block_records(first, lasts), first, _seed_words(lasts), self._digest, self.name
         )
 
-    def _of_blocks(self, first: int, lasts: Words) -> list[bytes]:
+    def _block_records(self, first: int, lasts: Words) -> list[bytes]:
         """Return the records of successive blocks with these last keys.
 
         A missing record shows as damage of the next ones.
@@ -279,7 +267,7 @@ class IdMapping:
         return records
 
     def places(self, rank_bits: int) -> Iterator[tuple[Words, Words]]:
-        """Yield everything as pieces (numbers, the places of their keys as in the index by id), in the order of the table."""
+        """Yield (numbers, places of their keys as in the index by id) in the order of the table."""
         first = 0
         for keys, entry_counts in self.table.pieces():
             counts, numbers = self.blocks(first, keys, entry_counts)
@@ -295,7 +283,7 @@ class IdMapping:
             first += len(sizes)
 
     def find(self, wanted: Words) -> tuple[Words, Counts, Words]:
-        """Return (blocks, ranks, numbers) of all places with a wanted number; these ascend.
+        """Return (blocks, ranks, numbers) of all places of wanted numbers, which ascend.
 
         This reads the whole mapping.
         """
@@ -303,7 +291,7 @@ class IdMapping:
         block_count = self.table.kernel.block_count
         for first in range(0, block_count, FIND_BLOCKS):
             lasts = self.table.read_keys(first, min(first + FIND_BLOCKS, block_count))
-            records = self._of_blocks(first, lasts)
+            records = self._block_records(first, lasts)
             parts.append(
                 _kernel.find_ids(
                     records, first, _seed_words(lasts), self._digest, wanted, self.name
@@ -326,10 +314,8 @@ class IdMapping:
     ) -> int:
         """Check that each block has exactly one good record, for its number of keys.
 
-        Return how many numbers there are.
-
-        ``entry_counts`` are of successive blocks, in pieces; ``tick`` is called now and then with
-        the keys checked since.
+        Return how many numbers there are. ``entry_counts`` are of successive blocks, in pieces.
+        ``tick`` is called now and then with the number of keys checked since.
         """
         self._reader.verify()
         total = block = waiting = 0
@@ -373,16 +359,15 @@ class IdMapping:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes that the file of the numbers takes on disk."""
+        """The size on disk of the file of the numbers."""
         return self._reader.file_bytes
 
     @property
     def all_bytes(self) -> int:
-        """Bytes that both files take on disk."""
+        """The size on disk of both files."""
         return int(self.table.kernel.file_bytes) + self.file_bytes
 
     def close(self) -> None:
-        """Close the file of the numbers, and let the table go."""
         self._reader.close()
         self._table = None
 
@@ -403,16 +388,13 @@ class KeyedMapping(IdMapping):
         super().__init__(table, folder / names[1], shape)
 
 
-def bits_of_ranks(most: int) -> int:
-    """Return how many bits of a place are for the rank, where no block has more than ``most`` entries."""
+def bits_per_rank(most: int) -> int:
+    """Return the bits of a rank within a place, where blocks have at most ``most`` entries."""
     return max(most - 1, 0).bit_length()
 
 
 class IdIndex(KeyedMapping):
-    """The index by id: from an id number to the places of its fingerprints in the first table.
-
-    Described by the manifest.
-    """
+    """The index by id: the places in the first table of the fingerprints of an id number."""
 
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
         self._rank_bits = int(record["rank_bits"])
@@ -430,13 +412,13 @@ class IdIndex(KeyedMapping):
         return [(place >> bits, place & ((1 << bits) - 1)) for place in self.get(number)]
 
     def verify_with(self, ids: IdMapping, tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Check all of it, and that it says the same as the id map."""
+        """Check all of it, and that it agrees with the id map."""
         self.verify(tick)
         expected = (
             sum(pair_digest(numbers, places) for numbers, places in ids.places(self._rank_bits))
             % 2**64
         )
-        if digest_of(self.groups(), tick) != expected:
+        if groups_digest(self.groups(), tick) != expected:
             raise CorruptStoreError(
                 f"{self.path}: the index by id does not say the same as the id map: run fpstore "
                 "repair",

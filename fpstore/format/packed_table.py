@@ -1,7 +1,4 @@
-"""Packed tables, whose entries are coded in blocks.
-
-A writer that takes sorted keys in a stream, and a reader.
-"""
+"""Packed tables, whose entries are coded in blocks: one reader, and one writer that streams."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from fpstore.format import huffman
 from fpstore.format.filter import FilterWriter, filter_cutter, filter_name
 from fpstore.format.layout import TableLayout, check_facts
 
-# in one call of the kernel: in between, a thread has to get the interpreter back
+# in one call of the kernel: between calls, a thread gets the interpreter back
 FEED_KEYS = 1 << 17
 INDEX_AT_OPEN = 16 << 20  # bytes of keys and directory to read ahead when a table is opened
 # of blocks, read at once: with their keys they stay in the second-level cache
@@ -39,9 +36,7 @@ SPARSE = 64  # blocks between keys that are read one by one
 
 
 class PackedWriter:
-    """Writes one packed table, and its filter beside it.
-
-    :meth:`feed` sorted permuted keys, then :meth:`finish`.
+    """Writes a packed table and its filter: :meth:`feed` sorted permuted keys, then :meth:`finish`.
 
     The histogram and the count of the layout must be of the keys that will be fed.
     """
@@ -95,9 +90,9 @@ class PackedWriter:
         return np.concatenate(counts) if counts else np.empty(0, np.uint32)
 
     def finish(self) -> Counts:
-        """Write the last block, the index, the header and the filter, and return the last block's entry count, if any.
+        """Complete the files; return the entry count of the last block, if any.
 
-        The files are complete, but durable only after :meth:`sync`.
+        The files are durable only after :meth:`sync`.
         """
         layout = self._layout
         if self._fed != layout.fingerprint_count:
@@ -136,7 +131,6 @@ class PackedWriter:
             self._filter.sync()
 
     def abort(self) -> None:
-        """Close the files, finished or not."""
         try:
             self._file.close()
         finally:
@@ -145,10 +139,10 @@ class PackedWriter:
 
 
 class PackedTable(StoredFile):
-    """A packed table: mapped for probes, which the kernel verifies, and read with ``pread`` for everything else.
+    """A packed table: the kernel verifies what probes read of the mapping; the rest is ``pread``.
 
     For ``pages`` see :func:`fpstore.open`. With None, the table is not mapped and has no
-    ``kernel``, as a damaged file must not.
+    ``kernel``: a damaged file must not be mapped.
     """
 
     def __init__(self, path: Path, pages: str | None = LAZY) -> None:
@@ -174,12 +168,11 @@ class PackedTable(StoredFile):
 
     @property
     def spec(self) -> TableSpec:
-        """What a design says of such a table."""
         return TableSpec(self.header.permutation, self.header.prefix_bits, self.header.flips)
 
     @property
     def index_bytes(self) -> int:
-        """The bytes of the file by which blocks are found: keys and directory."""
+        """The size of keys and directory, which lead to blocks."""
         return self.header.file_bytes - self.header.keys_offset
 
     # Checks
@@ -217,7 +210,6 @@ class PackedTable(StoredFile):
         return self.read_keys(0, self.header.block_count)
 
     def read_keys(self, start: int, end: int) -> Words:
-        """Return the keys of successive blocks."""
         header, width = self.header, Width(self.header.width)
         leads = self._words(header.keys_offset + 8 * start, end - start)
         if width.words == 1:
@@ -244,11 +236,11 @@ class PackedTable(StoredFile):
     # Blocks
 
     def decode(self, start: int, end: int, into: Words | None = None) -> tuple[Words, Counts, int]:
-        """Return (permuted keys, entry counts, next block) of some successive blocks, at least one.
+        """Return (permuted keys, entry counts, next block) of successive blocks, at least one.
 
-        The keys are put into an array, if one is given that has room for them. The error for a
-        block that is damaged or cannot be read has its number in ``block``; the blocks before it
-        were not returned.
+        The keys go into the array ``into`` if it has room for them. The error for a block that is
+        damaged or cannot be read has its number in ``block``; the blocks before it were not
+        returned.
         """
         count = min(end - start, max(BLOCKS_BYTES // self.header.block_bytes, 1))
         while True:
@@ -264,7 +256,10 @@ class PackedTable(StoredFile):
         return values, counts, start + len(counts)
 
     def _read(self, start: int, count: int) -> tuple[npt.NDArray[np.uint8], Words]:
-        """Return blocks, padded as far as a decoder may read, and their keys, preceded by the key of the block before."""
+        """Return blocks, padded as far as a decoder may read, and their keys.
+
+        The keys are preceded by the key of the block before.
+        """
         header = self.header
         before = min(start, 1)
         keys = self.read_keys(start - before, start + count)
@@ -274,10 +269,10 @@ class PackedTable(StoredFile):
         return self.exactly(at, count * header.block_bytes, _kernel.OVERREAD_BYTES), keys
 
     def pieces(self, start: int = 0, reuse: bool = False) -> Iterator[tuple[Words, Counts]]:
-        """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces.
+        """Yield (permuted keys, entry counts of their blocks) in order, in bounded pieces.
 
-        With ``reuse``, keys are valid until the next piece takes their memory: each new page would
-        have to be cleared.
+        They begin with block ``start``. With ``reuse``, keys are valid until the next piece, which
+        takes their memory: new pages would have to be cleared.
         """
         end = self.header.block_count
         room = Width(self.header.width).empty(DECODE_ROOM + DECODE_MORE) if reuse else None
@@ -295,10 +290,9 @@ class PackedTable(StoredFile):
     def verified_keys(self, tick: Callable[[int], None] = lambda rows: None) -> Iterator[Words]:
         """Yield the permuted keys in order, and check everything.
 
-        Index, directory, blocks, order, count and set digest.
-
-        Of each block, the checksum, the lengths and the key are checked before its keys are
-        yielded. ``tick`` is called with the number of keys of each piece.
+        The checksum, the lengths and the key of each block are checked before its keys are yielded.
+        Index, directory, order, count and set digest are checked at the end. ``tick`` is called
+        with the number of keys of each piece.
         """
         self.check_size()
         header = self.header
@@ -311,20 +305,20 @@ class PackedTable(StoredFile):
             bad = _kernel.histogram(joined, histogram)
             if bad != len(joined):
                 before, got = rows_to_numbers(joined[bad - 1 : bad + 1])
-                what = f"{self.path}: entry {count + bad - len(last)} is out of order"
-                raise CorruptStoreError(what, path=self.path, expected=before, got=got)
+                message = f"{self.path}: entry {count + bad - len(last)} is out of order"
+                raise CorruptStoreError(message, path=self.path, expected=before, got=got)
             digest += _kernel.digest(values, permutation)
             count += len(values)
             last = values[-1:]
             tick(len(values))
             yield values
         self.check_index()
-        for what, expected, got in (
+        for field, expected, got in (
             ("fingerprint count", header.fingerprint_count, count),
             ("set digest", header.set_digest, digest % 2**64),
         ):
             if expected != got:
-                message = f"{self.path}: {what} is {got}, the header says {expected}"
+                message = f"{self.path}: {field} is {got}, the header says {expected}"
                 raise CorruptStoreError(message, path=self.path, expected=expected, got=got)
 
     def check_index(self) -> None:
@@ -338,19 +332,19 @@ class PackedTable(StoredFile):
                 path=self.path,
                 block=block,
             )
-        found = self._words(
+        directory = self._words(
             header.directory_offset, (header.file_bytes - header.directory_offset) // 8
         )
-        if not np.array_equal(found, make_directory(keys)):
+        if not np.array_equal(directory, make_directory(keys)):
             raise CorruptStoreError(
                 f"{self.path}: key directory does not match the keys", path=self.path
             )
 
 
 def make_directory(keys: Words) -> Words:
-    """Return the directory of the sorted keys of blocks.
+    """Return the directory: how many block keys have leading bits below each value, and all.
 
-    How many have leading bits below each value, and how many there are.
+    The keys are sorted.
     """
     bits = max(len(keys).bit_length() - 4, 0)  # 8 to 15 keys for each value
     bounds = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits if bits else 0)

@@ -14,11 +14,10 @@ KIND_MASK = 3
 IN_BASE = 4  # beside the kind: the fingerprint is in the generation's tables
 ID_KINDS = ("row", "integer", "string")
 LAST_ROW = 2**64 - 1
-# kind, with IN_BASE where it holds; fingerprint, as the kernel knows it; id number
+# kind, with IN_BASE where it holds; fingerprint, in the form of the kernel; id number
 Row = tuple[int, int, int]
-_PAYLOAD = struct.Struct(
-    "<QQQQQII"
-)  # fingerprints, ids and next row afterwards; rows, strings, kind of ids, words of a fingerprint
+# fingerprints, ids and next row afterwards; rows, strings, kind of ids, words of a fingerprint
+_PAYLOAD = struct.Struct("<QQQQQII")
 _ONE_ROW = struct.Struct("<QQQQQIIQQB")  # of one word
 _ID_AND_KIND = struct.Struct("<QB")
 _LENGTH = struct.Struct("<I")
@@ -33,7 +32,7 @@ class Totals(NamedTuple):
     id_kind: str
 
     def counting(self, number: int) -> Totals:
-        """Return these totals with a next row above the highest number given, if the ids are row numbers."""
+        """Return these totals with a next row above ``number``, if the ids are row numbers."""
         if self.id_kind != "row" or number < self.next_row:
             return self
         return self._replace(next_row=min(number + 1, LAST_ROW))
@@ -46,11 +45,9 @@ class Change(NamedTuple):
     kinds: Bytes  # of each row, ADD, REMOVE or WIPE, with IN_BASE where it holds
     fingerprints: Words
     ids: Words
-    strings: list[
-        bytes
-        # that get a number with this change, in the order of the numbers; the number of an empty
-        # one stays unused
-    ]
+    # the strings that get a number with this change, in the order of the numbers; the number of an
+    # empty one stays unused
+    strings: list[bytes]
 
 
 def pack_change(change: Change) -> bytes:
@@ -76,7 +73,7 @@ def pack_change(change: Change) -> bytes:
 
 
 def pack_one(totals: Totals, row: Row, strings: list[bytes], words: int) -> bytes:
-    """Return the payload of a record of one row, as :func:`pack_change` does, but without arrays."""
+    """Return the payload of a record of one row, as :func:`pack_change`, without arrays."""
     kind, fingerprint, number = row
     head = (
         totals.fingerprints,

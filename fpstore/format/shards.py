@@ -1,7 +1,4 @@
-"""The manifest of a sharded store.
-
-Its shards in order, what each holds, and what they hold together.
-"""
+"""The manifest of a sharded store: its shards in order, and what they hold."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from fpstore.format.record import ID_KINDS
 VERSION = 1
 MOST_BYTES = 1 << 26
 LOST = "take it from a backup, or combine the shards again"
-_COMING = f".{SHARDS_FILE}."
+_TEMPORARY_PREFIX = f".{SHARDS_FILE}."
 _NAME = re.compile(r"shard-[0-9]{5,}\.fps")
 _COUNT = range(2**64)
 _SCHEMA: dict[str, Any] = {
@@ -56,7 +53,7 @@ _SHARD: dict[str, Any] = {
 
 
 class Shard(NamedTuple):
-    """One shard, as the manifest knows it; docs/format.md says what its members are."""
+    """One shard; docs/format.md describes its members."""
 
     name: str  # of its folder
     identity: str  # in hexadecimal digits, as in its own manifest
@@ -86,7 +83,7 @@ class ShardsManifest(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        """The bytes of the file, which depend on nothing else."""
+        """The bytes of the file."""
         content = {
             "format_version": VERSION,
             **self._asdict(),
@@ -96,33 +93,29 @@ class ShardsManifest(NamedTuple):
 
 
 def shard_name(number: int) -> str:
-    """Return the name of the folder of a shard."""
     return f"shard-{number:05d}.fps"
 
 
 def is_shard_name(name: str) -> bool:
-    """Whether a folder with this name is a shard."""
     return _NAME.fullmatch(name) is not None
 
 
 def write_shards(path: Path, manifest: ShardsManifest) -> None:
     """Write the manifest of a sharded store, in one durable step.
 
-    After a StorageError the old one stays.
-
-    Several processes may do so at once: each writes a file of its own.
+    After a StorageError the old one stays. Several processes may do so at once: each writes a file
+    of its own.
     """
     file = path / SHARDS_FILE
     with refusing(file):
-        remove_abandoned(path, f"{_COMING}*{TEMPORARY}")
-        with temporary_folder(path, _COMING, TEMPORARY) as folder:
+        remove_abandoned(path, f"{_TEMPORARY_PREFIX}*{TEMPORARY}")
+        with temporary_folder(path, _TEMPORARY_PREFIX, TEMPORARY) as folder:
             write_anew(folder / SHARDS_FILE, manifest.data)
             (folder / SHARDS_FILE).replace(file)
         sync_folder(path)
 
 
 def read_shards(path: Path) -> ShardsManifest:
-    """Read and check the manifest of a sharded store."""
     file = path / SHARDS_FILE
     try:
         with opened(file, of_user=True) as descriptor:
@@ -133,13 +126,13 @@ def read_shards(path: Path) -> ShardsManifest:
         ) from error
     content = manifest_content(data, file, LOST)
     check_version(content, VERSION, file)
-    wrong = _wrong(content)
-    if wrong is not None:
-        raise CorruptStoreError(f"{file}: malformed ({wrong}): {LOST}", path=file)
+    member = _misfit(content)
+    if member is not None:
+        raise CorruptStoreError(f"{file}: malformed ({member}): {LOST}", path=file)
     return ShardsManifest(**{**content, "shards": [Shard(**shard) for shard in content["shards"]]})
 
 
-def _wrong(content: dict[str, Any]) -> str | None:
+def _misfit(content: dict[str, Any]) -> str | None:
     """Return the name of a member that cannot be right, or None."""
     shards = content.get("shards")
     if not isinstance(shards, list) or not shards:
@@ -147,9 +140,9 @@ def _wrong(content: dict[str, Any]) -> str | None:
     for number, shard in enumerate(shards):
         if (name := misfit(shard, _SHARD, f"shards.{number}")) is not None:
             return name
-    wrong = misfit({name: value for name, value in content.items() if name != "shards"}, _SCHEMA)
-    if wrong is not None:
-        return wrong or "members"
+    common = {name: value for name, value in content.items() if name != "shards"}
+    if (member := misfit(common, _SCHEMA)) is not None:
+        return member or "members"
     return _contradiction(content, [Shard(**shard) for shard in shards])
 
 

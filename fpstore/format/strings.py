@@ -1,7 +1,4 @@
-"""The strings of a store by number.
-
-Many in a record, compressed together (docs/format.md, "Strings").
-"""
+"""The strings of a store by number, compressed many to a record (docs/format.md, "Strings")."""
 
 from __future__ import annotations
 
@@ -44,9 +41,9 @@ Buffers = Any  # a sequence of buffers of zstandard
 
 
 def with_checksum(key: int, content: bytes) -> bytes:
-    """Return the value of a key.
+    """Return the value of a key: the low half of a seeded XXH64 of the content, then the content.
 
-    The low half of the XXH64 of the content, seeded with the key, then the content.
+    The seed is the key.
     """
     return struct.pack("<I", xxhash.xxh64_intdigest(content, key) & 0xFFFFFFFF) + content
 
@@ -65,15 +62,11 @@ class StringLayout(NamedTuple):
     dictionary: bytes  # of zstandard; b"" if there is none
 
     def pack(self) -> bytes:
-        """Return its bytes in the file."""
         return _LAYOUT.pack(self.per_record, self.trained) + self.dictionary
 
 
 def parse_layout(values: Iterable[bytes | None]) -> StringLayout | None:
-    """Return the layout from the values of LAYOUT_KEYS, where one is enough.
-
-    None if all are damaged.
-    """
+    """Return the layout by one intact value of LAYOUT_KEYS; None if all are damaged."""
     for key, value in zip(LAYOUT_KEYS, values, strict=True):
         content = None if value is None else checked(key, value)
         if content is not None and len(content) >= _LAYOUT.size:
@@ -84,7 +77,6 @@ def parse_layout(values: Iterable[bytes | None]) -> StringLayout | None:
 
 
 def strings_per_record(count: int, total_bytes: int) -> int:
-    """Return how many strings of a set of this size share a record."""
     return (
         min(max(RECORD_BYTES * count // total_bytes, 1), MOST_STRINGS)
         if total_bytes
@@ -93,7 +85,6 @@ def strings_per_record(count: int, total_bytes: int) -> int:
 
 
 def zstandard_dictionary(data: bytes) -> ZstdCompressionDict | None:
-    """Return the dictionary as zstandard takes it."""
     import zstandard
 
     return zstandard.ZstdCompressionDict(data) if data else None
@@ -135,18 +126,18 @@ class RecordReader:
     def contents(
         self, records: Words, values: Sequence[bytes | None]
     ) -> Iterator[tuple[slice, Buffers | None]]:
-        """Yield (which values, their decompressed buffers) in parts of some bytes.
+        """Yield (slice of the values, their decompressed buffers) in parts of some bytes.
 
-        None, last, if a value is damaged.
+        The buffers are None, and the part is the last, if a value is damaged.
         """
         start = 0
         while start < len(values):
-            found = self._decompressed(records[start:], list(values[start:]))
-            end = len(values) if found is None else start + len(found)
-            yield slice(start, end), found
+            buffers = self._decompress(records[start:], list(values[start:]))
+            end = len(values) if buffers is None else start + len(buffers)
+            yield slice(start, end), buffers
             start = end
 
-    def _decompressed(self, records: Words, values: list[bytes | None]) -> Buffers | None:
+    def _decompress(self, records: Words, values: list[bytes | None]) -> Buffers | None:
         """Return the decompressed contents of the first values, or None if one is damaged."""
         frames = _kernel.checked_frames(values, records, CONTENT_BYTES)
         if frames is None:
@@ -154,13 +145,13 @@ class RecordReader:
         data, segments, sizes = frames
         try:
             zstd = self._decompressor()
-            found: Buffers = zstd.multi_decompress_to_buffer(
+            buffers: Buffers = zstd.multi_decompress_to_buffer(
                 self._zstandard.BufferWithSegments(data, segments), decompressed_sizes=sizes
             )
         except self._zstandard.ZstdError:
             return None
         self._free.append(zstd)
-        return found
+        return buffers
 
     def _decompressor(self) -> ZstdDecompressor:
         try:
@@ -177,12 +168,12 @@ class StringWriter:
     def __init__(self, path: Path, layout: StringLayout, threads: int = 1) -> None:
         import zstandard
 
-        known = zstandard_dictionary(layout.dictionary)
-        if known is not None:
-            known.precompute_compress(level=LEVEL)
+        dictionary = zstandard_dictionary(layout.dictionary)
+        if dictionary is not None:
+            dictionary.precompute_compress(level=LEVEL)
         self._compressor: ZstdCompressor = zstandard.ZstdCompressor(
             level=LEVEL,
-            dict_data=known,
+            dict_data=dictionary,
             write_checksum=False,
             write_content_size=True,
             write_dict_id=False,
@@ -192,7 +183,7 @@ class StringWriter:
         self._threads = threads
         self._waiting = NO_STRINGS  # of the record that is not full yet
         self._values: list[bytes] = []  # of the next write
-        self._written = self._held = 0
+        self._written = self._pending_bytes = 0
         self._writer = SealedWriter(path)
 
     def add(self, strings: StringColumn) -> None:
@@ -225,17 +216,17 @@ class StringWriter:
         ]
 
     def copy(self, values: list[bytes]) -> None:
-        """Append values as they lie in the same place of a file of the same layout.
+        """Append values of the same places in a file of the same layout.
 
-        No record is half full.
+        No record may be half full.
         """
         assert not len(self._waiting)
         self._put(values)
 
     def _put(self, values: list[bytes]) -> None:
         self._values += values
-        self._held += sum(map(len, values))
-        if len(self._values) >= BATCH_RECORDS or self._held >= BATCH_BYTES:
+        self._pending_bytes += sum(map(len, values))
+        if len(self._values) >= BATCH_RECORDS or self._pending_bytes >= BATCH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -244,7 +235,7 @@ class StringWriter:
             np.arange(self._written, self._written + len(values), dtype=np.uint64), values
         )
         self._written += len(values)
-        self._values, self._held = [], 0
+        self._values, self._pending_bytes = [], 0
 
     def finish(self) -> dict[str, int]:
         """Make the file durable, and return its size, digest and largest value."""
@@ -255,15 +246,14 @@ class StringWriter:
         return self._writer.finish()
 
     def abort(self) -> None:
-        """Close without finishing."""
         self._writer.abort()
 
 
 class Strings:
     """Reads strings by number.
 
-    The ``shape`` is what :meth:`StringWriter.finish` returned; ``count`` is the number of strings,
-    with unused numbers.
+    ``shape`` is what :meth:`StringWriter.finish` returned; ``count`` is the number of strings, with
+    unused numbers.
     """
 
     def __init__(self, path: Path, shape: dict[str, int], count: int) -> None:
@@ -277,7 +267,6 @@ class Strings:
 
     @cached_property
     def layout(self) -> StringLayout:
-        """What all records share."""
         layout = parse_layout(map(self._reader.file.get, LAYOUT_KEYS))
         if layout is None:
             raise self._damaged("the layout of the strings is damaged")
@@ -285,11 +274,10 @@ class Strings:
 
     @property
     def per_record(self) -> int:
-        """The number of strings in a record."""
         return self.layout.per_record
 
-    def _damaged(self, what: str) -> CorruptStoreError:
-        return CorruptStoreError(f"{self.path}: {what}: {RUN_REPAIR}", path=self.path)
+    def _damaged(self, fault: str) -> CorruptStoreError:
+        return CorruptStoreError(f"{self.path}: {fault}: {RUN_REPAIR}", path=self.path)
 
     def _unknown(self, number: int) -> CorruptStoreError:
         return CorruptStoreError(f"{self.path}: id number {number} has no string", path=self.path)
@@ -299,7 +287,7 @@ class Strings:
         return RecordReader(self.layout)
 
     def _counts(self, records: Words) -> Words:
-        """Return how many strings each of some records has."""
+        """Return how many strings each of the records has."""
         per_record = np.uint64(self.per_record)
         counts: Words = np.minimum(np.uint64(self.count) - records * per_record, per_record)
         return counts
@@ -327,7 +315,7 @@ class Strings:
             raise self._damaged_record(record) if string is None else self._unknown(number)
         return string
 
-    def several(self, numbers: Words) -> list[bytes]:
+    def get_many(self, numbers: Words) -> list[bytes]:
         """Return the UTF-8 of the strings of ascending numbers. Each record is read once."""
         out = [""] * len(numbers)
         self.place(numbers, np.arange(len(numbers), dtype=np.uint64), out)
@@ -336,20 +324,20 @@ class Strings:
     def place(
         self, numbers: Words, places: Words, out: list[str], most: int | None = None
     ) -> int | None:
-        """Put the strings of ascending numbers at these places of a list. Each record is read once.
+        """Put the strings of ascending numbers at places of a list. Each record is read once.
 
-        Return how many bytes they have; None as soon as these are more than ``most``.
+        Return the number of their bytes; None as soon as it exceeds ``most``.
         """
         size = 0
-        for rows, within, records, values, contents in self._holding(numbers):
+        for rows, within, records, values, contents in self._read_records(numbers):
             counts = self._counts(records)
             ranks = self._ranks(numbers[rows])
-            taken = contents and _kernel.place_strings(
+            length = contents and _kernel.place_strings(
                 contents, counts, within, ranks, places[rows], out
             )
-            if taken is None:
+            if length is None:
                 raise self._fault(records, values, numbers[rows])
-            size += taken
+            size += length
             if most is not None and size > most:
                 return None
         return size
@@ -359,15 +347,15 @@ class Strings:
 
         Only their records are read.
         """
-        for rows, within, records, values, contents in self._holding(numbers):
+        for rows, within, records, values, contents in self._read_records(numbers):
             counts = self._counts(records)
             column = contents and _kernel.join_contents(contents, counts)
             if column is None:
                 raise self._fault(records, values, numbers[rows])
-            wanted = np.zeros(int(counts.sum()), bool)
+            selected = np.zeros(int(counts.sum()), bool)
             starts = np.repeat(np.cumsum(counts) - counts, np.diff(within).astype(np.int64))
-            wanted[starts + self._ranks(numbers[rows])] = True
-            strings = StringColumn(*column).filter(wanted)
+            selected[starts + self._ranks(numbers[rows])] = True
+            strings = StringColumn(*column).filter(selected)
             if (empty := np.flatnonzero(strings.sizes == 0)).size:
                 raise self._unknown(int(numbers[rows][empty[0]]))
             yield strings
@@ -377,13 +365,13 @@ class Strings:
         ranks: Words = numbers % np.uint64(self.per_record)
         return ranks
 
-    def _holding(
+    def _read_records(
         self, numbers: Words
     ) -> Iterator[tuple[slice, Words, Words, list[bytes | None], Buffers | None]]:
         """Read each record of ascending numbers once, in parts of some bytes.
 
-        Yield (which of the numbers, where the numbers of each record start among these, the
-        records, their values, and their contents, or None if a value is damaged).
+        Yield (slice of the numbers, where the numbers of each record start in it, the records,
+        their values, and their contents, or None if a value is damaged).
         """
         if len(numbers) and int(numbers[-1]) >= self.count:
             raise self._unknown(int(numbers[-1]))
@@ -404,7 +392,7 @@ class Strings:
     def _fault(
         self, records: Words, values: Sequence[bytes | None], numbers: Words
     ) -> CorruptStoreError:
-        """Return why strings of some records cannot be read."""
+        """Return the error for strings of these records that cannot be read."""
         for record, value, count in zip(
             records.tolist(), values, self._counts(records).tolist(), strict=True
         ):
@@ -434,7 +422,7 @@ class Strings:
         if values:
             yield first, values
 
-    def columns_of(self, records: Words, values: list[bytes]) -> Iterator[StringColumn]:
+    def decode_records(self, records: Words, values: list[bytes]) -> Iterator[StringColumn]:
         """Yield the strings of records, in parts of some bytes."""
         for part, contents in self._records.contents(records, values):
             column = (
@@ -460,19 +448,17 @@ class Strings:
         number = 0
         for first, values in self.records():
             records = np.arange(first, first + len(values), dtype=np.uint64)
-            for column in self.columns_of(records, values):
+            for column in self.decode_records(records, values):
                 yield number, column
                 number += len(column)
 
     def check_pages(self) -> None:
-        """Check every page of the file."""
         self._reader.verify()
 
     @property
     def file_bytes(self) -> int:
-        """Size of the file on disk."""
+        """The size on disk."""
         return self._reader.file_bytes
 
     def close(self) -> None:
-        """Close the file."""
         self._reader.close()

@@ -1,4 +1,4 @@
-"""Tables of a store, of either kind: how one is opened, and how one is written."""
+"""The two kinds of tables of a store: how one is opened, and how one is written."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ def open_table(path: Path, spec: TableSpec, pages: str = LAZY) -> Table:
     return PackedTable(path, pages) if spec.kind == BLOCKS else ColumnTable(path, pages)
 
 
-def open_of_any_kind(path: Path) -> Table:
-    """Open a table by its file alone, which names its kind, to be read in parts."""
+def open_table_file(path: Path) -> Table:
+    """Open a table to be read in parts; its file names its kind."""
     with opened(path) as descriptor:
         magic = read_at(descriptor, path, 0, len(COLUMN_MAGIC))
     return ColumnTable(path, None) if magic == COLUMN_MAGIC else PackedTable(path, None)
 
 
 def table_writer(path: Path, layout: TableLayout) -> TableWriter:
-    """Return a writer of a table of a store."""
     if layout.spec.kind == BLOCKS:
         return PackedWriter(path, layout)
     return ColumnWriter(

@@ -33,7 +33,7 @@ from fpstore.format.log import (
     Records,
 )
 from fpstore.format.manifest import (
-    COMING_MANIFEST,
+    NEXT_MANIFEST,
     Manifest,
     generation_folder,
     is_store,
@@ -222,10 +222,10 @@ class Tracker:
     def _meet_coming(self) -> _Coming | None:
         """Return the generation that a merge has announced, which a thread opens."""
         try:
-            status = os.stat(COMING_MANIFEST, dir_fd=self.folder, follow_symlinks=False)
+            status = os.stat(NEXT_MANIFEST, dir_fd=self.folder, follow_symlinks=False)
             mark = status.st_ino, status.st_mtime_ns
             if self._coming is None or self._coming.mark != mark:
-                manifest = read_manifest(self.path, self.folder, COMING_MANIFEST)
+                manifest = read_manifest(self.path, self.folder, NEXT_MANIFEST)
                 self._drop_coming()
                 self._coming = _Coming(mark, partial(self._opened_generation, manifest))
             self._coming.follow()
@@ -301,7 +301,7 @@ class Tracker:
     def _open(self, manifest: Manifest) -> None:
         coming, self._coming = self._coming, None
         opened = None if coming is None else coming.take()
-        if opened is not None and (opened.manifest != manifest or not opened.log.is_there):
+        if opened is not None and (opened.manifest != manifest or not opened.log.is_linked):
             opened.close()  # that merge was given up, or has begun again
             opened = None
         known = self._generation

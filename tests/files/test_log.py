@@ -61,7 +61,7 @@ def kernel(data, place, seed, number=0, words=0, most=2**64 - 1):
     count, used, last, durable, totals, *columns = _kernel.read_log(
         array, place, seed, number, words, most
     )
-    return count, used, last, durable, log_format.change_of(totals, columns) if count else None
+    return count, used, last, durable, log_format.parse_change(totals, columns) if count else None
 
 
 def framed(each, number, durable, place, seed):

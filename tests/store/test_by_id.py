@@ -15,7 +15,7 @@ from small_stores import rows_of
 from speeds import crossed, slow
 
 import fpstore
-from fpstore.format.mapping import PLACES_FILES, IdIndex, bits_of_ranks
+from fpstore.format.mapping import PLACES_FILES, IdIndex, bits_per_rank
 from fpstore.format.packed_table import PackedTable
 
 KINDS = {
@@ -279,7 +279,7 @@ def test_ids_are_looked_up_in_pieces(tmp_path, monkeypatch, kind):
 
 
 def test_bits_of_ranks():
-    assert [bits_of_ranks(most) for most in (0, 1, 2, 3, 4, 5, 32768)] == [0, 0, 1, 2, 2, 3, 15]
+    assert [bits_per_rank(most) for most in (0, 1, 2, 3, 4, 5, 32768)] == [0, 0, 1, 2, 2, 3, 15]
 
 
 # --- Damage ---------------------------------------------------------------------------------------

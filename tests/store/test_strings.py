@@ -80,7 +80,7 @@ def test_records_are_what_the_format_says(tmp_path, per_record, dictionary):
         reader = Strings(tmp_path / f"{count}", shape, count)
         found = [string for _, column in reader.columns() for string in column.tolist()]
         assert (reader.layout, found) == (layout, strings)
-        assert reader.several(np.array(list(in_use), np.uint64)) == list(in_use.values())
+        assert reader.get_many(np.array(list(in_use), np.uint64)) == list(in_use.values())
         for number in {0, 5, count - 1, count, count + 1, 2**63} - {-1}:
             if number in in_use:
                 assert reader.string(number).encode() == in_use[number]
@@ -92,7 +92,7 @@ def test_records_are_what_the_format_says(tmp_path, per_record, dictionary):
             with pytest.raises(
                 fpstore.CorruptStoreError, match=f"id number {number} has no string"
             ):
-                reader.several(np.array([number], np.uint64))
+                reader.get_many(np.array([number], np.uint64))
         reader.close()
 
 

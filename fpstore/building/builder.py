@@ -30,7 +30,7 @@ from fpstore.building.strings import StringSpool
 from fpstore.building.table_keys import TableKeys, most_threads, reference_keys
 from fpstore.building.target import Target
 from fpstore.design.blocks import AUTO, HUFFMAN, PREFER, STORAGE, Blocks, check_blocks
-from fpstore.design.dealing import make_for
+from fpstore.design.dealing import resolve_design
 from fpstore.design.estimates import Requirements
 from fpstore.design.families import Design, check_design, check_radius
 from fpstore.design.planner import choose
@@ -236,7 +236,7 @@ class _Build:
                 prefer=options.prefer,
             )
             return choose(count, options.radius, required, sample).design
-        return make_for(options.design, options.radius, count, Width(options.width), sample)
+        return resolve_design(options.design, options.radius, count, Width(options.width), sample)
 
     def _all_tables(self, identity: _Identity) -> None:
         """Write the tables that are left, in as many threads as the budget has memory for."""

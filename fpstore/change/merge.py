@@ -19,7 +19,7 @@ from fpstore.building.strings import StringSpool
 from fpstore.change.committer import Committer, remove_generation
 from fpstore.change.content import Content, SnapshotContent, write_sorted
 from fpstore.change.merged_strings import MergedStrings
-from fpstore.design.dealing import make_for
+from fpstore.design.dealing import resolve_design
 from fpstore.design.estimates import Requirements
 from fpstore.design.planner import choose
 from fpstore.design.sample import SAMPLE_SIZE, evenly
@@ -232,7 +232,7 @@ class Merge:
             generation.design.width,
         )
         if self._design is not None and self._design != "auto":
-            made = make_for(self._design, radius, count, width, self._sample(snapshot))
+            made = resolve_design(self._design, radius, count, width, self._sample(snapshot))
             return manifest._replace(design=made, auto=None)
         auto = manifest.auto or ({} if self._design == "auto" else None)
         if auto is None or (

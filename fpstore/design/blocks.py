@@ -30,17 +30,14 @@ class Blocks(NamedTuple):
     def preferring(self, prefer: str, storage: str = "hot") -> Blocks:
         """Return these blocks with ``filter`` decided where it is ``auto``.
 
-        ``speed`` wants all filters, ``space`` none.
-
-        None either where tables are read from disk: each look-up would read a page of a filter,
-        too.
+        ``speed`` takes all filters, ``space`` none. Tables on disk have none either: each look-up
+        would read a page of a filter, too.
         """
-        wanted = False if storage == "cold" else {"speed": True, "space": False}.get(prefer, AUTO)
-        return self._replace(filter=wanted) if self.filter == AUTO else self
+        choice = False if storage == "cold" else {"speed": True, "space": False}.get(prefer, AUTO)
+        return self._replace(filter=choice) if self.filter == AUTO else self
 
 
 def default_block_bytes(width: int) -> int:
-    """Return the default size of blocks in bytes."""
     return DEFAULT_BLOCK_BYTES if width <= 64 else DEFAULT_WIDE_BLOCK_BYTES
 
 
@@ -59,11 +56,11 @@ def check_block_bytes(value: object) -> int:
     return size
 
 
-def check_blocks(block_bytes: object, codec: str, width: int, filtered: object = AUTO) -> Blocks:
-    """Return how to pack fingerprints of a width, where None is the default size, or raise InputError."""
+def check_blocks(block_bytes: object, codec: str, width: int, filter: object = AUTO) -> Blocks:
+    """Return how to pack fingerprints of a width, or raise InputError; None is the default size."""
     check_choice(codec, CODECS, "codec")
     size = default_block_bytes(width) if block_bytes is None else check_block_bytes(block_bytes)
-    return Blocks(size, codec, _check_filter(filtered))
+    return Blocks(size, codec, _check_filter(filter))
 
 
 def _check_filter(value: object) -> bool | str:

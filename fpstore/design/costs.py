@@ -1,6 +1,4 @@
-"""Cost model of look-ups.
-
-Amounts of work and measured prices, in tables of blocks and in column tables.
+"""Cost model of look-ups: amounts of work and measured prices, in blocks and in column tables.
 
 The times were measured on a processor with AVX2 but not AVX-512, or on one restricted to AVX2
 (``FPSTORE_ISA=avx2``). AVX-512 opens and compares blocks faster, so there designs with many
@@ -47,7 +45,7 @@ SWEEP_DENSITY = 4 / 5  # a table with fewer look-ups per block is not swept
 
 
 class ProbeWork(NamedTuple):
-    """The average work of one look-up in a table of blocks, in the units priced by :data:`NANOSECONDS`."""
+    """The average work of one look-up in a table of blocks, priced by :data:`NANOSECONDS`."""
 
     lookups: float  # directory, key, place in the block
     blocks: float  # read, checked, codes decoded
@@ -57,14 +55,14 @@ class ProbeWork(NamedTuple):
 
 
 class ColumnWork(NamedTuple):
-    """The work of one query in column tables, in the units priced by :data:`COLUMN_NANOSECONDS`.
+    """The work of one query in column tables, priced by :data:`COLUMN_NANOSECONDS`.
 
     A look-up reads a bucket from the directory, compares the tags of its entries, and computes the
-    distance of those that are left.
+    distance of the entries whose tags are near.
     """
 
     queries: float  # 1
-    lookups: float  # a bucket found, and the first line of its tags
+    lookups: float  # a look-up of a bucket, and the first line of its tags
     misses: float  # look-ups whose tags the cache does not have
     lines: float  # further cache lines of tags
     copies: float  # entries whose distance was computed from a copy
@@ -72,7 +70,7 @@ class ColumnWork(NamedTuple):
 
     @property
     def candidates(self) -> float:
-        """The tags compared."""
+        """The number of tags compared."""
         return self.lines * LINE_TAGS
 
 
@@ -88,11 +86,11 @@ COLUMN_NANOSECONDS = ColumnWork(
 # nanoseconds to compare a line of tags that is in the cache: by runs of tools/bench join
 CACHED_LINE = 2.5
 
-# Of a look-up that asks a filter, and what each that the cache does not have adds: by `tools/bench
-# filters`, times 1.8, by which the processor of the other prices was slower.
+# A look-up in a filter, and what a miss of the cache adds. By `tools/bench filters`, times 1.8: the
+# processor of the other prices was slower by that.
 FILTER_NS, FILTER_MISS_NS = 28.0, 45.0
 
-# Of one query in one entry of a scan, in a batch that shares the decoding of the blocks, and of
+# Comparing one query with one entry of a scan, in a batch that shares the decoding of the blocks;
 # decoding an entry; and what each further word of a fingerprint adds. Fitted in the same way.
 SCAN_ENTRY_NS, SCAN_WORD_NS = 0.75, 0.03
 DECODE_ENTRY_NS, DECODE_WORD_NS = 3.4, 1.8
@@ -104,17 +102,17 @@ LINE_TAGS = 32  # tags in a cache line
 
 
 def priced(amounts: Iterable[float], prices: Iterable[float]) -> float:
-    """Return the estimated time of some work, tables in memory, on one thread."""
+    """Return the estimated time of some work on one thread, tables in memory."""
     return sum(amount * price for amount, price in zip(amounts, prices, strict=True))
 
 
 def weighted(time: float, size: float) -> float:
-    """Return time x bytes^e, with e such that twice the bytes weigh as much as SPEED_FOR_TWICE_THE_BYTES times the time."""
+    """Return time x bytes^e: twice the bytes weigh SPEED_FOR_TWICE_THE_BYTES times the time."""
     return time * float(size ** log2(SPEED_FOR_TWICE_THE_BYTES))
 
 
 def mean_nanoseconds(in_batch: float, alone: float) -> float:
-    """Return the mean of the time of a probe in a batch and of a single probe with its call from Python."""
+    """Return the mean time of a probe in a batch and of a single probe from Python."""
     return (in_batch + alone + CALL_NS) / 2
 
 
@@ -122,26 +120,31 @@ def mean_nanoseconds(in_batch: float, alone: float) -> float:
 
 
 def scan_nanoseconds(fingerprint_count: int, words: int, queries: int) -> float:
-    """Return the estimated time of one query of a scan in a batch, whose queries share the decoding of the blocks."""
+    """Return the estimated time of one query of a scan in a batch.
+
+    The queries share the decoding of the blocks.
+    """
     compared = SCAN_ENTRY_NS + (words - 1) * SCAN_WORD_NS
     decoded = DECODE_ENTRY_NS + (words - 1) * DECODE_WORD_NS
     return max(fingerprint_count, 1) * (compared + decoded / queries)
 
 
-def work(fingerprint_count: int, per_block: float, found: float, lookups: float) -> ProbeWork:
-    """Return the work of one look-up that finds entries with its prefix, in a table with some entries per block.
+def block_work(
+    fingerprint_count: int, per_block: float, matches: float, lookups: float
+) -> ProbeWork:
+    """Return the work of one look-up that meets ``matches`` entries with its prefix.
 
     If the batch has many look-ups in this table, they share the blocks that they open.
     """
     blocks = max(fingerprint_count / per_block, 1.0)
-    spanned = min(1 + found / per_block, blocks)
+    spanned = min(1 + matches / per_block, blocks)
     opened = spanned
     if lookups >= max(SWEEP_LOOKUPS, SWEEP_DENSITY * blocks):
         density = lookups / blocks
         # A block is opened once if any look-up spans it.
         opened = min((1 - exp(-density * spanned)) / density, spanned)
-    if found < EXPAND_FROM:
-        return ProbeWork(1, opened, found, 0, 0)
+    if matches < EXPAND_FROM:
+        return ProbeWork(1, opened, matches, 0, 0)
     return ProbeWork(1, opened, 0, opened, spanned * per_block)
 
 
@@ -160,8 +163,9 @@ def column_bytes(spec: TableSpec, fingerprint_count: int) -> int:
         entry, bucket_bits = bits // 8, row_bucket_bits(fingerprint_count)
     else:
         references = max(fingerprint_count - 1, 0).bit_length()
-        rest = references if spec.kind == REFERENCES else max(bits - spec.prefix_bits - TAG_BITS, 0)
-        entry, bucket_bits = TAG_BYTES + -(-rest // 8), spec.prefix_bits
+        copies = max(bits - spec.prefix_bits - TAG_BITS, 0)
+        rest_bits = references if spec.kind == REFERENCES else copies
+        entry, bucket_bits = TAG_BYTES + -(-rest_bits // 8), spec.prefix_bits
     return _kernel.HEADER_BYTES + int(
         (entry * fingerprint_count + (DIRECTORY_BYTES << bucket_bits)) * PAGE_SHARE
     )
@@ -174,49 +178,52 @@ def column_work(
     if sample is not None:
         return _work_in_sample(design, fingerprint_count, radius, sample)
     flips = design.thresholds(radius)
-    done, missed = ColumnWork(1, 0, 0, 0, 0, 0), missed_share(design, fingerprint_count)
+    work, missed = ColumnWork(1, 0, 0, 0, 0, 0), missed_share(design, fingerprint_count)
     for number, (_, table) in enumerate(design.ring):
         t, following = flips[number], flips[(number + 1) % len(flips)]
         for f in range(t + 1):
             buckets = comb(table.prefix_bits, f)
-            found = fingerprint_count / 2.0**table.prefix_bits
+            candidates = buckets * fingerprint_count / 2.0**table.prefix_bits
             near = near_share(table.tag_bits, t + following + 1 - f)
-            done = _more(done, table, missed, buckets, buckets * found, buckets * found * near)
-    return done
+            work = _add_lookups(work, table, missed, buckets, candidates, candidates * near)
+    return work
 
 
 def missed_share(design: Design, fingerprint_count: int) -> float:
     """Return the share of look-ups whose tags the cache does not have."""
-    met = sum(
+    read = sum(
         TAG_BYTES * fingerprint_count + (DIRECTORY_BYTES << table.prefix_bits)
         for _, table in design.ring
     )
-    return max(1 - CACHE_BYTES / met, 0.0)
+    return max(1 - CACHE_BYTES / read, 0.0)
 
 
-def _more(
-    done: ColumnWork,
+def _add_lookups(
+    work: ColumnWork,
     table: TableSpec,
     missed: float,
     lookups: float,
     candidates: float,
-    left: float,
+    near: float,
 ) -> ColumnWork:
-    copies, rows = (0.0, left) if table.kind == REFERENCES else (left, 0.0)
+    copies, rows = (0.0, near) if table.kind == REFERENCES else (near, 0.0)
     return ColumnWork(
-        done.queries,
-        done.lookups + lookups,
-        done.misses + lookups * missed,
-        done.lines + candidates / LINE_TAGS,
-        done.copies + copies,
-        done.rows + rows,
+        work.queries,
+        work.lookups + lookups,
+        work.misses + lookups * missed,
+        work.lines + candidates / LINE_TAGS,
+        work.copies + copies,
+        work.rows + rows,
     )
 
 
 def _work_in_sample(
     design: Design, fingerprint_count: int, radius: int, sample: Sample
 ) -> ColumnWork:
-    """Return the average work of the sample's queries, each with the thresholds that suit it best (GPH, ICDE 2018)."""
+    """Return the mean work of the sample's queries, each with its best thresholds.
+
+    Thresholds for each query: GPH, ICDE 2018.
+    """
     tables = [table for _, table in design.ring]
     buckets = [sample.distances(table.permutation[: table.prefix_bits]) for table in tables]
     tags = [sample.distances(tuple(table.tag)) for table in tables]
@@ -224,38 +231,38 @@ def _work_in_sample(
     lookups = [np.cumsum([comb(table.prefix_bits, f) for f in range(most)]) for table in tables]
     scale = fingerprint_count / max(buckets[0].shape[1], 1)
     costs = []
-    for near, looked_up in zip(buckets, lookups, strict=True):
+    for distances, lookup_counts in zip(buckets, lookups, strict=True):
         entries = (
-            np.stack([np.count_nonzero(near <= f, axis=1) for f in range(most)], axis=1) * scale
+            np.stack([np.count_nonzero(distances <= f, axis=1) for f in range(most)], axis=1)
+            * scale
         )
-        costs.append(
-            np.hstack([np.zeros((len(entries), 1)), entries + _kernel.LOOKUP_ENTRIES * looked_up])
-        )
+        cost = entries + _kernel.LOOKUP_ENTRIES * lookup_counts
+        costs.append(np.hstack([np.zeros((len(entries), 1)), cost]))
     thresholds = cheapest(costs, radius + 1)
-    done, missed = ColumnWork(1, 0, 0, 0, 0, 0), missed_share(design, fingerprint_count)
+    work, missed = ColumnWork(1, 0, 0, 0, 0, 0), missed_share(design, fingerprint_count)
     for number, table in enumerate(tables):
         t, following = thresholds[:, number, None], thresholds[:, (number + 1) % len(tables), None]
         # no distance is below 0, so a table that is not looked up meets nothing
-        met = buckets[number] <= t
-        left = met & (buckets[number] + tags[number] <= t + following + 1)
-        looked_up = np.concatenate([[0], lookups[number]])[thresholds[:, number] + 1].mean()
-        rows = max(len(met), 1)
-        done = _more(
-            done,
+        candidates = buckets[number] <= t
+        near = candidates & (buckets[number] + tags[number] <= t + following + 1)
+        lookup_count = np.concatenate([[0], lookups[number]])[thresholds[:, number] + 1].mean()
+        rows = max(len(candidates), 1)
+        work = _add_lookups(
+            work,
             table,
             missed,
-            float(looked_up),
-            met.sum() * scale / rows,
-            left.sum() * scale / rows,
+            float(lookup_count),
+            candidates.sum() * scale / rows,
+            near.sum() * scale / rows,
         )
-    return done
+    return work
 
 
 def cheapest(costs: Sequence[npt.NDArray[np.float64]], total: int) -> npt.NDArray[np.int64]:
-    """Return for each query the thresholds t of the tables with the least cost, where the t + 1 add up to ``total``.
+    """Return for each query the thresholds t of the tables with the least cost.
 
-    The costs of each table have a row for each query, by t + 1: from not looked up (t is -1) to the
-    largest threshold.
+    The t + 1 add up to ``total``. The costs of each table have a row for each query, by t + 1: from
+    no look-up (t is -1) to the largest threshold.
     """
     queries = len(costs[0])
     least = np.full((queries, total + 1), np.inf)
@@ -265,34 +272,32 @@ def cheapest(costs: Sequence[npt.NDArray[np.float64]], total: int) -> npt.NDArra
         after = np.full_like(least, np.inf)
         choice = np.zeros(least.shape, np.int64)
         for allowed in range(min(cost.shape[1], total + 1)):
-            tried = least[:, : total + 1 - allowed] + cost[:, allowed, None]
-            better = tried < after[:, allowed:]
-            after[:, allowed:][better] = tried[better]
+            trial = least[:, : total + 1 - allowed] + cost[:, allowed, None]
+            better = trial < after[:, allowed:]
+            after[:, allowed:][better] = trial[better]
             choice[:, allowed:][better] = allowed
         least = after
         choices.append(choice)
-    left = np.full(queries, total)
+    remaining = np.full(queries, total)
     out = np.empty((queries, len(costs)), np.int64)
     for table in range(len(costs) - 1, -1, -1):
-        allowed = choices[table][np.arange(queries), left]
+        allowed = choices[table][np.arange(queries), remaining]
         out[:, table] = allowed - 1
-        left = left - allowed
+        remaining = remaining - allowed
     return out
 
 
-def column_batch_nanoseconds(done: ColumnWork, design: Design, queries: int) -> float:
-    """Return the time of a query in a batch, which meets the buckets of a table in order.
+def column_batch_nanoseconds(work: ColumnWork, design: Design, queries: int) -> float:
+    """Return the time of a query in a batch, which looks up the buckets of a table in order.
 
-    Queries share buckets.
-
-    With d queries per bucket, (1 - exp(-d)) / d buckets are read for each.
+    Queries share buckets: with d queries per bucket, (1 - exp(-d)) / d buckets are read for each.
     """
     if queries < _kernel.ORDERED_QUERIES:  # smaller batches are asked as they come
-        return priced(done, COLUMN_NANOSECONDS)
+        return priced(work, COLUMN_NANOSECONDS)
     per_bucket = queries / 2.0 ** max(table.prefix_bits for _, table in design.ring)
     read = -expm1(-per_bucket) / per_bucket
-    shared = done._replace(misses=read * done.misses, lines=read * done.lines)
-    return priced(shared, COLUMN_NANOSECONDS) + CACHED_LINE * ((1 - read) * done.lines)
+    shared = work._replace(misses=read * work.misses, lines=read * work.lines)
+    return priced(shared, COLUMN_NANOSECONDS) + CACHED_LINE * ((1 - read) * work.lines)
 
 
 def bucket_bits(block_count: int, width: int, fingerprint_count: int) -> list[int]:
@@ -301,11 +306,7 @@ def bucket_bits(block_count: int, width: int, fingerprint_count: int) -> list[in
     most = min(length, MOST_BUCKET_BITS)
     if width <= WORD_BITS:  # shorter buckets leave more bits to the rest
         most = min(most, max(width - TAG_BITS, LEAST_BUCKET_BITS))
-    wanted = max(fingerprint_count.bit_length() - 6, LEAST_BUCKET_BITS)
+    usual = max(fingerprint_count.bit_length() - 6, LEAST_BUCKET_BITS)
     return sorted(
-        {
-            b
-            for b in (wanted - 2, wanted, wanted + 2, TAG_BITS, most)
-            if LEAST_BUCKET_BITS <= b <= most
-        }
+        {b for b in (usual - 2, usual, usual + 2, TAG_BITS, most) if LEAST_BUCKET_BITS <= b <= most}
     )

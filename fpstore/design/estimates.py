@@ -25,6 +25,7 @@ from fpstore.design.costs import (
     COLUMN_NANOSECONDS,
     NANOSECONDS,
     TAG_BYTES,
+    block_work,
     column_batch_nanoseconds,
     column_bytes,
     column_work,
@@ -33,7 +34,6 @@ from fpstore.design.costs import (
     priced,
     scan_nanoseconds,
     weighted,
-    work,
 )
 from fpstore.design.families import Design
 from fpstore.design.filters import FilterShape, filter_shapes
@@ -320,7 +320,7 @@ class _BlockModel:
             if lookup.filtered:
                 total += lookup.variant_count * filter_nanoseconds(self._filter_bytes)
             if opened:
-                done = work(self._n, self._per_block, found / passing, queries * opened)
+                done = block_work(self._n, self._per_block, found / passing, queries * opened)
                 total += opened * priced(done, NANOSECONDS[self._blocks.codec])
         return total
 

@@ -494,7 +494,7 @@ def test_covers_of_disjoint_blocks_is_that_of_the_general_search(shapes, radius,
         tables.append(TableSpec(bytes(bits), length, min(flips, length)))
         start += length
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fpstore.design.covering._blocks_apart", lambda tables: None)
+        patch.setattr("fpstore.design.covering._disjoint_blocks", lambda tables: None)
         expected = covers(tables, radius)
     assert covers(tables, radius) == expected
 

@@ -13,7 +13,12 @@ from speeds import crossed, slow
 import fpstore
 from fpstore import InputError, _kernel, plan
 from fpstore.design.blocks import CODECS, DEFAULT_BLOCK_BYTES, HUFFMAN, Blocks
-from fpstore.design.costs import BATCH_QUERIES, SPEED_FOR_TWICE_THE_BYTES, scan_nanoseconds, work
+from fpstore.design.costs import (
+    BATCH_QUERIES,
+    SPEED_FOR_TWICE_THE_BYTES,
+    block_work,
+    scan_nanoseconds,
+)
 from fpstore.design.covering import covers
 from fpstore.design.estimates import Requirements, estimate, filters_of, limit_bits, table_bits
 from fpstore.design.families import MANKU, MAX_VARIANTS, design
@@ -179,7 +184,7 @@ def test_the_model_expects_the_blocks_that_a_probe_opens(entries_log2, variant_c
     prober.add(table, log2_n - entries_log2, 4 * (variant_count > 1), masks)
     *_, opened, _ = prober.probe(queries, 3)
     lookups = len(queries) * variant_count
-    expected = work(
+    expected = block_work(
         len(fingerprints), len(fingerprints) / table.block_count, 2.0**entries_log2, lookups
     )
     assert opened / lookups == pytest.approx(expected.blocks, rel=0.15)

@@ -26,7 +26,7 @@ from fpstore.design.costs import (
     SCAN_ENTRY_NS,
     SPEED_FOR_TWICE_THE_BYTES,
     ProbeWork,
-    work,
+    block_work,
 )
 from fpstore.design.estimates import Plan
 from fpstore.design.planner import weighted_cost
@@ -105,7 +105,7 @@ def _measured(bench: Bench, size: int, codec: str) -> list[tuple[Result, ProbeWo
         prober.add(table, size - found, min(count - 1, 2), _masks(size - found, count))
         *_, opened, _ = prober.probe(queries, 3)
         lookups = len(queries) * count
-        expected = work(table.fingerprint_count, per_block, 2.0**found, lookups)
+        expected = block_work(table.fingerprint_count, per_block, 2.0**found, lookups)
         figures = {"log2": size, "entries": 2.0**found, "queries": len(queries), "lookups": count}
         cases.append(
             (

@@ -23,7 +23,7 @@ from fpstore.base.pools import Pool
 from fpstore.building.columns import SortedColumns, in_pieces
 from fpstore.building.external_sort import Sorter
 from fpstore.design.blocks import HUFFMAN, Blocks
-from fpstore.design.estimates import filters_of
+from fpstore.design.estimates import planned_filters
 from fpstore.design.families import Design
 from fpstore.design.tables import BLOCKS
 from fpstore.disk.files import MODE, RUN_REPAIR
@@ -176,7 +176,7 @@ class GenerationWriter:
     def begin(self, design: Design, fingerprints: int, digest: int) -> None:
         """Set which tables there are, and the number and the digest of the fingerprints that each of them will hold."""
         self.design, self.fingerprints, self.digest = design, fingerprints, digest
-        self.filters = filters_of(design, fingerprints, self._blocks)
+        self.filters = planned_filters(design, fingerprints, self._blocks)
 
     def write_identity(self, histogram: Words, groups: Iterable[Groups]) -> None:
         """Write the first table, whose keys have this histogram, and the ids.

@@ -22,7 +22,7 @@ from fpstore.calibration.measures import (
 )
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.text_changes import Material, TextChange
-from fpstore.design.joins import everything
+from fpstore.design.joins import scan_design
 from fpstore.errors import InputError
 from fpstore.hashing import MinHash
 from fpstore.hashing.base import Hashed
@@ -189,7 +189,7 @@ class Removal:
         """Return the places that pairs within the radius connect with others, group by group."""
         distinct, which = distinct_places(self._rows[places])
         # They are so few that a plan would take longer than all comparisons.
-        sets = connected(distinct, everything(radius, self._width.bits), self._resources)
+        sets = connected(distinct, scan_design(radius, self._width.bits), self._resources)
         members, _ = members_of(sets[which], places.astype(np.uint64))
         return members.documents.view(np.intp), members.lims
 

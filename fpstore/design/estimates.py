@@ -1,4 +1,4 @@
-"""The costs of a design for a set of n fingerprints, before it is built.
+"""Estimates of the costs of a design for a set of n fingerprints, before it is built.
 
 Sizes follow from the code (docs/design.md), times from the constants of
 :mod:`fpstore.design.costs`, the same on every machine.
@@ -51,10 +51,9 @@ ID_BYTES = 4.0
 Shapes = Mapping[int, FilterShape]  # by table
 NO_FILTERS: Shapes = MappingProxyType({})
 FOLDER_BYTES = 20_480  # an empty id map, an empty log and a manifest
-# for which the memory of a change is estimated: an index begins between some
+# numbers of changes for which memory is estimated; an index begins between two of them
 DELTA_CHANGES = (10_000, 100_000, 300_000)
-# with fewer fingerprints, headers, pages and last blocks dominate: bytes per fingerprint mean
-# nothing
+# with fewer fingerprints, headers, pages and last blocks dominate bytes per fingerprint
 FEWEST_FOR_BYTES = 1 << 12
 
 
@@ -144,7 +143,10 @@ class Plan:
 
     @property
     def delta_bytes_per_change(self) -> Mapping[int, float]:
-        """The bytes of memory of a change before a merge, besides the text of a new string id, by how many changes there are."""
+        """Bytes of memory of a change before a merge, by the number of changes.
+
+        The text of a new string id is not included.
+        """
         return {
             changes: delta_bytes(self.design.radius, self.design.width.bits, changes)
             for changes in DELTA_CHANGES
@@ -153,10 +155,7 @@ class Plan:
 
 @lru_cache
 def delta_bytes(radius: int, width: int, changes: int) -> float:
-    """Return the bytes of memory of each of so many changes.
-
-    Those of a delta that is made for it.
-    """
+    """Return the bytes of memory per change of a delta, which is made for it."""
     delta = _kernel.Delta(radius, np.arange(width, dtype=np.uint8))
     fingerprints = np.frombuffer(np.random.default_rng(0).bytes(changes * width // 8), np.uint8)
     ids, kinds = np.arange(changes, dtype=np.uint64), np.zeros(changes, np.uint8)
@@ -167,16 +166,13 @@ def delta_bytes(radius: int, width: int, changes: int) -> float:
 
 
 def limit_bits(fingerprint_count: int, width: int = WORD_BITS) -> float:
-    """Return log2 C(2^width, n) / n.
-
-    The fewest bits per fingerprint that a set of n can take on average.
-    """
+    """Return log2 C(2^width, n) / n: the least mean bits per fingerprint of a set of n."""
     n = fingerprint_count
     if n == 0:
         return 0.0
     if width <= 32:
-        # (lgamma(N + 1) - lgamma(N - n + 1) - lgamma(n + 1)) of N = 2^width; with fewer values than
-        # a double tells apart
+        # lgamma(N + 1) - lgamma(N - n + 1) - lgamma(n + 1) of N = 2^width; doubles are exact enough
+        # for so few values
         return (lgamma(2.0**width + 1) - lgamma(2.0**width - n + 1) - lgamma(n + 1)) / log(2) / n
     # log2 of N (N - 1) ... (N - n + 1) / n!; the falling factorial is N^n to within n^2 / 2N.
     falling = float(width) * n - n * (n - 1) / 2 / 2.0**width / log(2)
@@ -186,12 +182,12 @@ def limit_bits(fingerprint_count: int, width: int = WORD_BITS) -> float:
 def table_bits(
     fingerprint_count: int, blocks: Blocks | None = None, width: int = WORD_BITS
 ) -> float:
-    """Return the estimated bits per fingerprint of one table for uniform keys, including all overhead."""
+    """Return the estimated bits per fingerprint of a table for uniform keys, with all overhead."""
     n = max(fingerprint_count, 1)
     block_bytes, codec, _ = blocks or Blocks(default_block_bytes(width))
     entry = max(width - log2(max(n, 2)), 1.0) + ENTRY_BITS[codec]
     key_bytes = Width(width).words * 8  # in the key index
-    # half of the coded part of an entry is left over
+    # half of the coded part of an entry stays unused at the end of a block
     room = block_bytes * 8 - min(entry, WORD_BITS) / 2
     # The header has 16 bytes with a code, the leading word of the first entry included; 8 bytes
     # without one.
@@ -210,14 +206,11 @@ def estimate(
     required: Requirements | None = None,
     sample: Sample | None = None,
 ) -> Plan:
-    """Return the estimated costs of a design over n fingerprints.
-
-    A uniform set, or a set like the sample.
-    """
+    """Return the estimated costs of a design over n fingerprints, uniform or like the sample."""
     n = max(fingerprint_count, 1)
     required = required or Requirements(candidate.width)
     blocks = required.blocks or Blocks(default_block_bytes(candidate.width.bits))
-    shapes = filters_of(candidate, n, blocks)
+    shapes = planned_filters(candidate, n, blocks)
     costs = (
         _ring_costs(candidate, n, sample)
         if candidate.ring
@@ -255,11 +248,11 @@ class _Costs(NamedTuple):
     reads: float
 
 
-class _Met(NamedTuple):
+class _LookupLoad(NamedTuple):
     """The entries that a probe meets in one table."""
 
     lookup: TableLookup
-    found: float  # entries, for one variant of the prefix
+    entries: float  # for one variant of the prefix
     passing: float  # the share of the variants that open a block
 
 
@@ -267,7 +260,7 @@ _WHOLE = TableLookup(0, 0, 0)
 
 
 class _BlockModel:
-    """The bytes and the time of tables of blocks that hold n fingerprints, for probes of a radius, by default the design's."""
+    """The bytes and the time of tables of blocks with n fingerprints, for probes of a radius."""
 
     def __init__(
         self,
@@ -293,16 +286,18 @@ class _BlockModel:
             n, radius, {table: shape.prefix_bits for table, shape in shapes.items()}
         )
         self._reads_all = lookups == (_WHOLE,)
-        self._met = (
-            [_Met(_WHOLE, float(n), 1.0)] if self._reads_all else list(map(self._met_by, lookups))
+        self._loads = (
+            [_LookupLoad(_WHOLE, float(n), 1.0)]
+            if self._reads_all
+            else list(map(self._load, lookups))
         )
 
-    def _met_by(self, lookup: TableLookup) -> _Met:
+    def _load(self, lookup: TableLookup) -> _LookupLoad:
         shape = self._shapes[lookup.table] if lookup.filtered else None
-        passing = 1.0 if shape is None else shape.passing(self._found(lookup, shape.prefix_bits))
-        return _Met(lookup, self._found(lookup, lookup.prefix_bits), passing)
+        passing = 1.0 if shape is None else shape.passing(self._entries(lookup, shape.prefix_bits))
+        return _LookupLoad(lookup, self._entries(lookup, lookup.prefix_bits), passing)
 
-    def _found(self, lookup: TableLookup, prefix_bits: int) -> float:
+    def _entries(self, lookup: TableLookup, prefix_bits: int) -> float:
         if self._sample is None:
             return self._n / 2.0**prefix_bits
         table = self._design.tables[lookup.table]
@@ -315,13 +310,13 @@ class _BlockModel:
         if self._reads_all:
             return scan_nanoseconds(self._n, self._design.width.words, queries)
         total = 0.0
-        for lookup, found, passing in self._met:
+        for lookup, entries, passing in self._loads:
             opened = lookup.variant_count * passing
             if lookup.filtered:
                 total += lookup.variant_count * filter_nanoseconds(self._filter_bytes)
             if opened:
-                done = block_work(self._n, self._per_block, found / passing, queries * opened)
-                total += opened * priced(done, NANOSECONDS[self._blocks.codec])
+                work = block_work(self._n, self._per_block, entries / passing, queries * opened)
+                total += opened * priced(work, NANOSECONDS[self._blocks.codec])
         return total
 
     def costs(self) -> _Costs:
@@ -337,56 +332,54 @@ class _BlockModel:
                 single,
                 1 + self._table_bytes * COLD_BYTE_NS / COLD_READ_NS,
             )
-        lookups = sum(each.lookup.variant_count for each in self._met)
-        candidates = sum(each.lookup.variant_count * each.found for each in self._met)
+        lookups = sum(load.lookup.variant_count for load in self._loads)
+        candidates = sum(load.lookup.variant_count * load.entries for load in self._loads)
         reads = 0.0
-        for each in self._met:
-            opened = 1 + each.found / self._per_block * self._blocks.bytes / 4096
-            reads += each.lookup.variant_count * (each.passing * opened + int(each.lookup.filtered))
+        for load in self._loads:
+            opened = 1 + load.entries / self._per_block * self._blocks.bytes / 4096
+            reads += load.lookup.variant_count * (load.passing * opened + int(load.lookup.filtered))
         return _Costs(size, lookups, candidates, batch, single, reads)
 
 
-def filters_of(design: Design, fingerprint_count: int, blocks: Blocks) -> Shapes:
-    """Return the shapes of filters by table.
-
-    All filters if they are wanted, otherwise the filters that pay.
-    """
+def planned_filters(design: Design, fingerprint_count: int, blocks: Blocks) -> Shapes:
+    """Return the shapes of filters by table: all if they are wanted, otherwise those that pay."""
     if blocks.filter is False or fingerprint_count == 0:
         return NO_FILTERS
     shapes = filter_shapes(design, fingerprint_count)
     if blocks.filter is True or not shapes:
         return shapes
 
-    def cost(of: Shapes) -> float:
-        costs = _BlockModel(design, fingerprint_count, blocks, of).costs()
+    def cost(shapes: Shapes) -> float:
+        costs = _BlockModel(design, fingerprint_count, blocks, shapes).costs()
         return weighted(mean_nanoseconds(costs.nanoseconds, costs.single_nanoseconds), costs.bytes)
 
     return shapes if cost(shapes) < cost(NO_FILTERS) else NO_FILTERS
 
 
 def _ring_costs(candidate: Design, n: int, sample: Sample | None) -> _Costs:
-    done = column_work(candidate, n, candidate.radius, sample)
-    # A page of the directory, one or more pages of tags, and one page for each entry that is left.
+    work = column_work(candidate, n, candidate.radius, sample)
+    # A page of the directory, one or more pages of tags, and one page for each entry with a near
+    # tag.
     reads = (
-        2 * done.lookups
-        + done.candidates * TAG_BYTES / _kernel.PAGE_BYTES
-        + (done.copies + done.rows)
+        2 * work.lookups
+        + work.candidates * TAG_BYTES / _kernel.PAGE_BYTES
+        + (work.copies + work.rows)
     )
     tables_bytes = sum(column_bytes(table, n) for table in candidate.tables)
-    time = priced(done, COLUMN_NANOSECONDS)
-    return _Costs(tables_bytes, int(done.lookups), done.candidates, time, time, reads)
+    time = priced(work, COLUMN_NANOSECONDS)
+    return _Costs(tables_bytes, int(work.lookups), work.candidates, time, time, reads)
 
 
 def probe_nanoseconds(
     design: Design, fingerprint_count: int, radius: int, queries: int, blocks: Blocks
 ) -> float:
-    """Return the estimated time of one query of a batch over a uniform set, tables in memory, on one thread.
+    """Return the estimated time of one query of a batch on one thread, tables in memory.
 
-    The radius is at most the design's.
+    The set is uniform; the radius is at most the design's.
     """
     n = max(fingerprint_count, 1)
     if design.ring:
         return column_batch_nanoseconds(column_work(design, n, radius), design, queries)
-    return _BlockModel(design, n, blocks, filters_of(design, n, blocks), radius=radius).nanoseconds(
-        queries
-    )
+    return _BlockModel(
+        design, n, blocks, planned_filters(design, n, blocks), radius=radius
+    ).nanoseconds(queries)

@@ -1,4 +1,4 @@
-"""Designs: the permuted tables that a store keeps, such that every pair within the radius meets in one of them.
+"""Designs: the tables of a store, such that every pair within the radius meets in one of them.
 
 A table leads with some of the bits. A pair of fingerprints *meets* in a table when they differ in
 at most ``flips`` of its leading ``prefix_bits``. A design is exact for a radius if, wherever that
@@ -37,7 +37,7 @@ from fpstore.design.tables import (
     TableLookup,
     TableSpec,
     identity,
-    led_by,
+    permutation_led_by,
     row_spec,
     spread,
 )
@@ -96,9 +96,9 @@ class Design:
 
     @property
     def key_bits(self) -> int:
-        """The leading bits that fingerprints may share.
+        """The leading bits that fingerprints may share, if the design looks up only these.
 
-        Of a design of radius 0 that looks up fewer than all; 0 of any other.
+        That is so for some designs of radius 0. For all others it is 0.
         """
         first = self.tables[0]
         keyed = (
@@ -113,7 +113,7 @@ class Design:
     def thresholds(self, radius: int) -> list[int]:
         """Return the flips of each table of the ring for a radius up to the design's.
 
-        -1 if it need not be looked up.
+        A table with -1 need not be looked up.
         """
         if not self.ring:
             return []
@@ -128,9 +128,9 @@ class Design:
         """Return the look-ups of a probe over a set of this size, for a radius up to the design's.
 
         Tables and flips that a smaller radius does not need are omitted. Where flips are needed,
-        only about log2 n leading bits are used: flips below that would lead to a block that is
-        already open. Of tables with a filter, ``filter_bits`` has the number of leading bits that
-        it knows: these are used, since most look-ups then open no block.
+        only about log2 n leading bits are used: more bits would lead to a block that is already
+        open. ``filter_bits`` has the leading bits that the filter of a table holds: look-ups use
+        these, since most then open no block.
         """
         radius = self.radius if radius is None else check_radius(radius, self.width.bits)
         fingerprint_count = check_whole(
@@ -145,11 +145,11 @@ class Design:
                     got=fingerprint_count,
                 )
             flips = zip(self.ring, self.thresholds(radius), strict=True)
-            looks = tuple(
+            lookups = tuple(
                 TableLookup(place, table.prefix_bits, t) for (place, table), t in flips if t >= 0
             )
-            _check_variants(self, radius, looks)
-            return looks
+            _check_variants(self, radius, lookups)
+            return lookups
         return _lookups(
             self,
             max(fingerprint_count, 1).bit_length() - 1,
@@ -175,8 +175,8 @@ class Design:
     def from_json(data: Mapping[str, object]) -> Design:
         """Rebuild a design written by :meth:`to_json`."""
         try:
-            described: Any = data["tables"]
-            tables, radius = tuple(map(TableSpec.from_json, described)), int(str(data["radius"]))
+            specs: Any = data["tables"]
+            tables, radius = tuple(map(TableSpec.from_json, specs)), int(str(data["radius"]))
             _check_kinds(tables, radius)
             return Design(str(data["name"]), radius, tables)
         except (KeyError, ValueError, TypeError) as error:
@@ -191,14 +191,14 @@ FLIP_SLACK_BITS = 2
 
 
 @lru_cache(maxsize=1024)
-def _needed(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
+def _needed_at(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
     """Return the tables and flips that a radius needs, by position in the design.
 
     As few as can be proved in reasonable time.
     """
     # Flips are dropped first: a look-up in one more table costs less than the flips of another.
     specs, effort = list(enumerate(design.tables)), Effort()
-    with suppress(InputError):  # the effort is spent: what is left is exact
+    with suppress(InputError):  # the effort is spent: the tables so far are exact
         for place, (table, spec) in enumerate(specs):
             for flips in reversed(range(spec.flips)):
                 less = TableSpec(spec.permutation, spec.prefix_bits, flips)
@@ -214,23 +214,23 @@ def _needed(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
 
 
 def needed_tables(design: Design) -> tuple[tuple[int, TableSpec], ...]:
-    """Return the tables that a probe of the design's radius looks up, by their place, with the flips that it needs."""
-    return ((0, design.tables[0]),) if design.radius == 0 else _needed(design, design.radius)
+    """Return (place, table) of each look-up at the design's radius, with the needed flips."""
+    return ((0, design.tables[0]),) if design.radius == 0 else _needed_at(design, design.radius)
 
 
 @lru_cache(maxsize=256)
 def _lookups(
     design: Design, log2_count: int, radius: int, filter_bits: frozenset[tuple[int, int]]
 ) -> tuple[TableLookup, ...]:
-    known = dict(filter_bits)
+    prefixes = dict(filter_bits)
     if radius == 0:
-        return (TableLookup(0, min(design.width.bits, WORD_BITS), 0, 0 in known),)
+        return (TableLookup(0, min(design.width.bits, WORD_BITS), 0, 0 in prefixes),)
     result = []
-    for table, spec in _needed(design, radius):
+    for table, spec in _needed_at(design, radius):
         prefix = spec.prefix_bits
         if spec.flips:
-            prefix = min(prefix, known.get(table, max(log2_count - FLIP_SLACK_BITS, 0)))
-        result.append(TableLookup(table, prefix, min(spec.flips, prefix), table in known))
+            prefix = min(prefix, prefixes.get(table, max(log2_count - FLIP_SLACK_BITS, 0)))
+        result.append(TableLookup(table, prefix, min(spec.flips, prefix), table in prefixes))
     _check_variants(design, radius, result)
     return tuple(result)
 
@@ -254,16 +254,16 @@ def _table(leading: Sequence[int], flips: int, bits: int) -> TableSpec:
     # A look-up goes by leading bits of one word. Those beyond it may differ: that only adds
     # candidates.
     prefix_bits = min(len(leading), WORD_BITS)
-    return TableSpec(led_by(leading, bits), prefix_bits, min(flips, prefix_bits))
+    return TableSpec(permutation_led_by(leading, bits), prefix_bits, min(flips, prefix_bits))
 
 
 def blocks(
     block_count: int, leading_count: int, radius: int, bits: int = WORD_BITS
 ) -> list[TableSpec]:
-    """Every choice of ``leading_count`` of ``block_count`` blocks leads in one table (Manku, section 3.1).
+    """Let each choice of ``leading_count`` of ``block_count`` blocks lead in a table.
 
     If the other blocks cannot hold all errors, even the best choice has some; the tables then need
-    that many flips.
+    that many flips. Source: Manku, section 3.1.
     """
     if not 1 <= leading_count <= block_count <= bits:
         raise InputError(
@@ -274,16 +274,17 @@ def blocks(
     cut = _cut(range(bits), block_count)
     full, extra = divmod(radius, block_count)
     flips = full * leading_count + max(0, extra - (block_count - leading_count))
-    chosen = itertools.combinations(cut, leading_count)
-    return [_table([bit for block in leading for bit in block], flips, bits) for leading in chosen]
+    choices = itertools.combinations(cut, leading_count)
+    return [_table(list(itertools.chain(*choice)), flips, bits) for choice in choices]
 
 
 def striped(
     block_count: int, leading_count: int, radius: int, bits: int = WORD_BITS
 ) -> list[TableSpec]:
-    """Like :func:`blocks`, but with the bits dealt to the blocks in turn, so that constant or skewed runs of bits spoil no block.
+    """Make tables like :func:`blocks`, of blocks whose bits are dealt in turn.
 
-    The identity table, which gives the order of the ids, is looked up only for the query itself.
+    Constant or skewed runs of bits then spoil no block. The identity table, which gives the order
+    of the ids, is looked up only for the query itself.
     """
     dealt = [bit for start in range(block_count) for bit in range(start, bits, block_count)]
     tables = blocks(block_count, leading_count, radius, bits)
@@ -299,7 +300,10 @@ def striped(
 def nested(
     outer_count: int, inner_count: int, radius: int, bits: int = WORD_BITS
 ) -> list[TableSpec]:
-    """One of ``outer_count`` blocks leads, then one of ``inner_count`` blocks of the other bits (Manku, section 3.1.2)."""
+    """Let one of ``outer_count`` blocks lead, then one of ``inner_count`` blocks of the other bits.
+
+    Source: Manku, section 3.1.2.
+    """
     if not 2 <= outer_count <= bits or not 2 <= inner_count <= bits - bits // outer_count:
         raise InputError(
             f"nested-A-B at {bits} bits needs A of 2 to {bits}, and B of 2 to the number of bits "
@@ -315,13 +319,13 @@ def nested(
         raise InputError(f"nested-{outer_count}-{inner_count} has more than {MAX_TABLES} tables")
     tables = []
     for outer in _cut(range(bits), outer_count):
-        others = [bit for bit in range(bits) if bit not in set(outer)]
-        tables += [_table([*outer, *inner], 0, bits) for inner in _cut(others, inner_count)]
+        remaining = [bit for bit in range(bits) if bit not in set(outer)]
+        tables += [_table([*outer, *inner], 0, bits) for inner in _cut(remaining, inner_count)]
     return tables
 
 
 def flip(block_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec]:
-    """Each of ``block_count`` disjoint blocks leads one table with r_i flips.
+    """Let each of ``block_count`` disjoint blocks lead one table with r_i flips.
 
     Sum(r_i + 1) = radius + 1 (GPH, ICDE 2018).
     """
@@ -340,9 +344,10 @@ def flip(block_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec
 def columns(
     block_count: int, radius: int, bits: int = WORD_BITS, bucket_bits: int | None = None
 ) -> list[TableSpec]:
-    """Each of ``block_count`` disjoint blocks numbers the buckets of a column table, whose tag is of the next block.
+    """Let each of ``block_count`` disjoint blocks number the buckets of a column table.
 
-    Above 64 bits, the first table has the rows, and the others refer to them.
+    Its tag is of the next block. Above 64 bits, the first table has the rows, and the others refer
+    to them.
     """
     length = bits // block_count if block_count else 0
     cut = [range(place * length, (place + 1) * length) for place in range(block_count)]
@@ -357,10 +362,8 @@ def column_tables(
     """Return the column tables of disjoint blocks of source bits of equal length.
 
     The first ``bucket_bits`` of a block number the buckets of its table, and the first bits of the
-    next block are its tag.
-
-    Copies, up to 64 bits, begin with a table in the order of the fingerprints: the first two blocks
-    are the leading bits.
+    next block are its tag. Copies, up to 64 bits, begin with a table in the order of the
+    fingerprints: the first two blocks are the leading bits.
     """
     length = len(cut[0]) if cut else 0
     most = min(length, MOST_BUCKET_BITS)
@@ -393,7 +396,7 @@ def column_tables(
             )
         elif not wide and behind == 0:
             tag = cut[0][: min(TAG_BITS, bucket_bits)]
-        permutation = led_by([*block[:bucket_bits], *tag], bits)
+        permutation = permutation_led_by([*block[:bucket_bits], *tag], bits)
         specs.append(
             TableSpec(permutation, bucket_bits, flips, REFERENCES if wide else COPIES, len(tag))
         )
@@ -401,21 +404,22 @@ def column_tables(
 
 
 def deal_in_turn(block_count: int, bits: int) -> tuple[list[list[int]], int]:
-    """Return disjoint blocks of equal length, of bits dealt in turn, and the number of leading blocks that stay: two for copies.
+    """Return disjoint blocks of equal length, of bits dealt in turn, and the number that lead.
 
-    InputError if there are not two blocks to deal to.
+    The blocks that lead, two for copies, keep their bits. InputError if there are not two more
+    blocks.
     """
     length = bits // block_count if block_count else 0
-    kept = 0 if bits > WORD_BITS else 2
-    free, count = range(kept * length, bits), block_count - kept
+    leading_blocks = 0 if bits > WORD_BITS else 2
+    free, count = range(leading_blocks * length, bits), block_count - leading_blocks
     if count < 2:
         raise InputError(
-            f"dealt-M-B at {bits} bits needs at least {kept + 2} blocks, got M={block_count}"
+            f"dealt-M-B at {bits} bits needs at least {leading_blocks + 2} blocks, got "
+            f"M={block_count}"
         )
     dealt = [list(free[start::count])[:length] for start in range(count)]
-    return [
-        list(range(place * length, (place + 1) * length)) for place in range(kept)
-    ] + dealt, kept
+    leading = [list(range(place * length, (place + 1) * length)) for place in range(leading_blocks)]
+    return leading + dealt, leading_blocks
 
 
 def lookup_radius(width: int) -> int:
@@ -424,7 +428,7 @@ def lookup_radius(width: int) -> int:
 
 
 def check_radius(radius: object, most: int = WORD_BITS) -> int:
-    """Return the radius as an int, or raise :class:`InputError` if it is not a whole number from 0 to ``most``."""
+    """Return the radius as an int; InputError if it is no whole number from 0 to ``most``."""
     if (
         isinstance(radius, (bool, np.bool_))
         or not isinstance(radius, (int, np.integer))
@@ -470,7 +474,7 @@ def design(name: str, radius: int = 3, width: int = WORD_BITS) -> Design:
             f"{show(name)} at radius {radius}: above radius {lookup_radius(width)}, look-ups cost "
             "more than a scan: use scan or auto"
         )
-    return Design(name, radius, _named(name, radius, width))
+    return Design(name, radius, _tables(name, radius, width))
 
 
 def _check_columns(table: TableSpec) -> None:
@@ -501,7 +505,7 @@ def _check_columns(table: TableSpec) -> None:
 
 
 def _check_kinds(tables: Sequence[TableSpec], radius: int) -> None:
-    """Refuse tables of different kinds in one design, and flips of column tables that do not belong to the radius."""
+    """Refuse tables of different kinds, and flips of column tables that are not the radius's."""
     for table in tables:
         _check_columns(table)
     kinds = [table.kind for table in tables]
@@ -524,22 +528,22 @@ def _check_kinds(tables: Sequence[TableSpec], radius: int) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _named(name: str, radius: int, width: int) -> tuple[TableSpec, ...]:
-    return tuple(_tables_of(name, radius, width))
+def _tables(name: str, radius: int, width: int) -> tuple[TableSpec, ...]:
+    return tuple(_make_tables(name, radius, width))
 
 
-def _tables_of(name: str, radius: int, width: int) -> list[TableSpec]:
+def _make_tables(name: str, radius: int, width: int) -> list[TableSpec]:
     if name == SCAN:
         return [TableSpec(identity(width), 0)]
-    full = name
+    full_name = name
     if name in MANKU:
-        full, most = MANKU[name]
+        full_name, most = MANKU[name]
         if radius > most:
             raise InputError(
-                f"{name} is exact up to radius {most}, got {radius}: use {full}, the same shape "
-                "with flips, or auto"
+                f"{name} is exact up to radius {most}, got {radius}: use {full_name}, the same "
+                "shape with flips, or auto"
             )
-    match = re.fullmatch(NAME, full)
+    match = re.fullmatch(NAME, full_name)
     if match is None:
         raise InputError(
             f"unknown design {show(name)}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, "

@@ -18,8 +18,7 @@ from fpstore.design.tables import ball_size
 
 # Measured by `tools/bench filters`.
 BITS_PER_PREFIX = 6
-# behind the log2 n leading bits: one in 64 of the prefixes that a look-up may have are then in the
-# table
+# behind the log2 n leading bits: one in 64 of the possible prefixes is then in the table
 FINER_BITS = 6
 MOST_PREFIX_BITS = 40
 SET_BITS = 3  # of a word, by a prefix
@@ -37,9 +36,9 @@ class FilterShape(NamedTuple):
     bucket_bits: int  # leading bits that choose a bucket of words
     bits_per_prefix: int  # of the filter, for each distinct prefix
 
-    def passing(self, found: float) -> float:
-        """Return the share of look-ups that pass, if a look-up meets ``found`` entries with its prefix on average."""
-        in_table = 1 - exp(-found)
+    def passing(self, entries: float) -> float:
+        """Return the share of look-ups that pass, if a look-up meets a mean of ``entries``."""
+        in_table = 1 - exp(-entries)
         # A word has the prefixes of a Poisson distribution: the mean of the cube of its share of
         # set bits, to the second order.
         unset, mean = exp(-SET_BITS / self.bits_per_prefix), 64 / self.bits_per_prefix
@@ -57,8 +56,8 @@ class FilterShape(NamedTuple):
 def filter_shapes(design: Design, fingerprint_count: int) -> Mapping[int, FilterShape]:
     """Return the shapes of the filters of a design that save time, by table.
 
-    Tables of columns have none, nor have tables that a probe of the design's radius does not look
-    up, those in which most prefixes occur, and prefixes of too many fingerprints for a filter.
+    Column tables have none. Nor have tables that a probe of the design's radius does not look up,
+    tables in which most prefixes occur, and tables of too many fingerprints for a filter.
     """
     if design.ring or not LEAST_FINGERPRINTS <= fingerprint_count <= MOST_FINGERPRINTS:
         return MappingProxyType({})
@@ -78,13 +77,15 @@ def _shape(prefix_bits: int, flips: int, fingerprint_count: int) -> FilterShape 
     log2_count = fingerprint_count.bit_length() - 1
 
     def cost(shape: FilterShape) -> float:
-        made = ball_size(shape.prefix_bits, flips)
-        return made * (1 + OPENED_TESTS * shape.passing(fingerprint_count / 2.0**shape.prefix_bits))
+        lookups = ball_size(shape.prefix_bits, flips)
+        return lookups * (
+            1 + OPENED_TESTS * shape.passing(fingerprint_count / 2.0**shape.prefix_bits)
+        )
 
     most = min(prefix_bits, log2_count + FINER_BITS, MOST_PREFIX_BITS)
-    known = (bits for bits in range(log2_count, most + 1) if ball_size(bits, flips) <= MAX_VARIANTS)
+    allowed = (b for b in range(log2_count, most + 1) if ball_size(b, flips) <= MAX_VARIANTS)
     buckets = max(log2_count - BUCKET_PREFIXES_BITS, 0)
-    shapes = [FilterShape(bits, min(buckets, bits), BITS_PER_PREFIX) for bits in known]
+    shapes = [FilterShape(bits, min(buckets, bits), BITS_PER_PREFIX) for bits in allowed]
     best = min(shapes, key=cost, default=None)
     without = ball_size(min(prefix_bits, max(log2_count - FLIP_SLACK_BITS, 0)), flips)
     return best if best is not None and cost(best) < without * OPENED_TESTS else None

@@ -1,4 +1,4 @@
-"""Designs of joins: the permuted tables in which all pairs within a radius meet, and the choice among them.
+"""Designs of joins: the tables in which all pairs within a radius meet, and the choice among them.
 
 A join sorts its own tables, compares the rows of near buckets, and frees the tables. Its tables are
 a ring of column tables: the bits of a bucket, and behind them a tag of the next block (see
@@ -31,22 +31,22 @@ from fpstore.design.tables import (
     TAG_BITS,
     TableSpec,
     ball_size,
-    led_by,
     near_share,
+    permutation_led_by,
     spread,
 )
 
 MOST_BLOCKS = 40
 SAMPLED_PLANS = 8  # the sample compares this many of the best plans for a uniform set
-DEALT_PLANS = 3  # of this many, plans with dealt bits are compared, too
-# of fewer rows, every pair can be compared in about a second: planning from a sample takes as long
+DEALT_PLANS = 3  # this many of the best plans are also compared with dealt bits
+# below, all pairs are compared in about a second, which planning from a sample takes, too
 SAMPLED_FROM = 1 << 15
 DEALING_NANOSECONDS = 1e9  # the time to deal bits for these plans
 PIECE_ROWS = 1 << 16
 
 
 class JoinWork(NamedTuple):
-    """The work of a join for each of its rows, in the units priced by :data:`NANOSECONDS`."""
+    """The work of a join for each of its rows, priced by :data:`NANOSECONDS`."""
 
     sorted: float  # words permuted and sorted
     meetings: float  # buckets that a row is compared with
@@ -76,17 +76,12 @@ class JoinDesign:
 
     @property
     def width(self) -> Width:
-        """The width of the fingerprints."""
         return self.tables[0].width
 
     def alone(self, table: int) -> JoinDesign:
-        """Return the design of one table.
-
-        The pairs that meet in it, also those that meet in others.
-        """
-        some = slice(table, table + 1)
+        """Return the design of one table, in which pairs also meet that meet in others."""
         return JoinDesign(
-            self.name, self.radius, self.tables[some], self.flips[some], self.both[some]
+            self.name, self.radius, (self.tables[table],), (self.flips[table],), (self.both[table],)
         )
 
     @cached_property
@@ -101,19 +96,23 @@ class JoinDesign:
 
     def _masks(self, sets: Sequence[Sequence[int]]) -> Words:
         bits = self.width.words * WORD_BITS
-        return Width(bits).rows(sum(1 << (bits - 1 - bit) for bit in some) for some in sets)
+        return Width(bits).rows(sum(1 << (bits - 1 - bit) for bit in chosen) for chosen in sets)
 
 
-def everything(radius: int, width: int, bits: Sequence[int] | None = None) -> JoinDesign:
-    """Return the design that compares every pair, first by a tag of the first of some bits."""
+def scan_design(radius: int, width: int, bits: Sequence[int] | None = None) -> JoinDesign:
+    """Return the design that compares every pair, first by a tag of the first of these bits."""
     tag = range(width)[:TAG_BITS] if bits is None else bits[:TAG_BITS]
     return JoinDesign(
-        "scan", radius, (TableSpec(led_by(tag, width), 0, 0, tag_bits=len(tag)),), (0,), (radius,)
+        "scan",
+        radius,
+        (TableSpec(permutation_led_by(tag, width), 0, 0, tag_bits=len(tag)),),
+        (0,),
+        (radius,),
     )
 
 
 def varying_bits(rows: Words, width: Width, first: Words | None = None) -> list[int]:
-    """Return the bits in which some rows differ from each other, or from another row (an array of it alone)."""
+    """Return the bits in which rows differ from each other, or from the row of ``first``."""
     first = rows[:1] if first is None else first
     differing = np.zeros_like(first)
     for piece in (rows[start : start + PIECE_ROWS] for start in range(0, len(rows), PIECE_ROWS)):
@@ -124,18 +123,21 @@ def varying_bits(rows: Words, width: Width, first: Words | None = None) -> list[
 def designs(
     count: int, radius: int, width: int, bits: Sequence[int] | None = None
 ) -> Iterator[JoinDesign]:
-    """Yield the designs that are worth comparing for a set of rows which differ in some bits, the most telling first."""
-    yield everything(radius, width, bits)
-    told_apart = tuple(range(width) if bits is None else bits)
+    """Yield the designs that are worth comparing for a set of rows.
+
+    ``bits`` are the bits in which the rows differ, the most even ones first.
+    """
+    yield scan_design(radius, width, bits)
+    varying = tuple(range(width) if bits is None else bits)
     if radius > lookup_radius(width):
         return
-    wanted = max(count.bit_length() - 5, LEAST_BUCKET_BITS)
+    usual = max(count.bit_length() - 5, LEAST_BUCKET_BITS)
     for blocks in range(1, min(MOST_BLOCKS, radius + 1) + 1):
-        most = min(len(told_apart) // blocks, wanted, MOST_BUCKET_BITS)
+        most = min(len(varying) // blocks, usual, MOST_BUCKET_BITS)
         # larger buckets are fewer, which may cost less
         for bucket in {*range(most - 4, most + 1, 2), min(most, TAG_BITS)}:
-            if bucket > max(spread(blocks, radius)):  # otherwise every bucket would be looked at
-                yield _plain(blocks, bucket, radius, width, told_apart)
+            if bucket > max(spread(blocks, radius)):  # otherwise every bucket would be looked up
+                yield _plain(blocks, bucket, radius, width, varying)
 
 
 @lru_cache(maxsize=512)  # a set of another size has mostly the same ones
@@ -150,17 +152,25 @@ def _plain(blocks: int, bucket: int, radius: int, width: int, bits: tuple[int, .
     return _ring(f"columns-{blocks}-{bucket}", _tables(cut, bucket, radius, width), radius)
 
 
-def dealt(design: JoinDesign, sample: Sample, bits: Sequence[int] | None = None) -> JoinDesign:
-    """Return a design with as many blocks whose bits a sample has dealt, so that all blocks separate rows equally well."""
-    telling = sample.telling(range(design.width.bits) if bits is None else bits)
+def dealt_design(
+    design: JoinDesign, sample: Sample, bits: Sequence[int] | None = None
+) -> JoinDesign:
+    """Return a design of as many blocks, to which the bits are dealt by a sample.
+
+    All blocks then separate rows about equally well.
+    """
+    even_bits = sample.by_evenness(range(design.width.bits) if bits is None else bits)
     blocks = len(design.tables)
-    length = len(telling) // blocks
+    length = len(even_bits) // blocks
     bucket = min(design.tables[0].prefix_bits, length)
-    cut = np.array(telling[: blocks * length]).reshape(length, blocks).T.copy()
+    cut = np.array(even_bits[: blocks * length]).reshape(length, blocks).T.copy()
     if blocks > 1 and bucket:
         exchange(cut, bucket, max(*spread(blocks, design.radius), 1), sample)
     tables = _tables(
-        [sample.telling(block) for block in cut.tolist()], bucket, design.radius, design.width.bits
+        [sample.by_evenness(block) for block in cut.tolist()],
+        bucket,
+        design.radius,
+        design.width.bits,
     )
     return _ring(f"dealt-{blocks}-{bucket}", tables, design.radius)
 
@@ -175,7 +185,9 @@ def _tables(cut: Sequence[Sequence[int]], bucket: int, radius: int, width: int) 
         block, behind = cut[place], cut[(place + 1) % len(cut)]
         tag = behind[:TAG_BITS] if len(cut) > 1 else block[bucket : bucket + TAG_BITS]
         out.append(
-            TableSpec(led_by([*block[:bucket], *tag], width), bucket, flips, COPIES, len(tag))
+            TableSpec(
+                permutation_led_by([*block[:bucket], *tag], width), bucket, flips, COPIES, len(tag)
+            )
         )
     return out
 
@@ -193,42 +205,41 @@ def _ring(name: str, tables: Sequence[TableSpec], radius: int) -> JoinDesign:
     return JoinDesign(name, radius, tuple(tables), tuple(thresholds), both)
 
 
-def work(design: JoinDesign, count: int, sample: Sample | None = None) -> JoinWork:
-    """Return the work of comparing one row with a set of ``count`` rows, uniform or like the sample."""
-    met = candidates = survivors = 0.0
+def join_work(design: JoinDesign, count: int, sample: Sample | None = None) -> JoinWork:
+    """Return the work of comparing one row with ``count`` rows, uniform or like the sample."""
+    meetings = candidates = survivors = 0.0
     for table, flips, both in zip(design.tables, design.flips, design.both, strict=True):
-        met += ball_size(table.prefix_bits, flips)
+        meetings += ball_size(table.prefix_bits, flips)
         if sample is None:
             in_bucket = [
                 comb(table.prefix_bits, f) / 2.0**table.prefix_bits for f in range(flips + 1)
             ]
             near = [near_share(table.tag_bits, both - f) for f in range(flips + 1)]
-            found, left = count * sum(in_bucket), count * sum(map(mul, in_bucket, near))
+            compared, near_rows = count * sum(in_bucket), count * sum(map(mul, in_bucket, near))
         else:
             bucket = sample.distances(table.permutation[: table.prefix_bits])
             tag = sample.distances(sorted(table.tag))
-            met_in = bucket <= flips
-            found, left = (
-                count * float(np.mean(met_in)),
-                count * float(np.mean(met_in & (bucket + tag <= both))),
-            )
+            near_buckets = bucket <= flips
+            compared = count * float(np.mean(near_buckets))
+            near_rows = count * float(np.mean(near_buckets & (bucket + tag <= both)))
         # see _native/pairs/join.hpp: tags that differ in one bit, and large buckets that are split
         if flips == 0 and both == 1:
-            split = found > SPLIT_ROWS
-            found = SINGLE_BIT * (GROUP_ROWS if split else found)
-            met += 2 if split else 0
-        candidates += found
-        survivors += left
-    return JoinWork(len(design.tables) * design.width.words, met, candidates, survivors)
+            split = compared > SPLIT_ROWS
+            compared = SINGLE_BIT * (GROUP_ROWS if split else compared)
+            meetings += 2 if split else 0
+        candidates += compared
+        survivors += near_rows
+    return JoinWork(len(design.tables) * design.width.words, meetings, candidates, survivors)
 
 
-def nanoseconds(done: JoinWork, count: int, queries: int | None = None) -> float:
-    """Return the estimated time of the join of a set of ``count`` rows with itself, or with ``queries`` others, on one thread.
+def work_nanoseconds(work: JoinWork, count: int, queries: int | None = None) -> float:
+    """Return the estimated time of the join of ``count`` rows on one thread.
 
-    In a join with itself, each pair of buckets is compared once, for rows of both.
+    They are joined with themselves, where each pair of buckets is compared once, or with
+    ``queries`` other rows.
     """
-    compared = sum(amount * price for amount, price in zip(done[1:], NANOSECONDS[1:], strict=True))
-    ordered = done.sorted * NANOSECONDS.sorted + FRESH
+    compared = sum(amount * price for amount, price in zip(work[1:], NANOSECONDS[1:], strict=True))
+    ordered = work.sorted * NANOSECONDS.sorted + FRESH
     return (
         count * (ordered + compared / 2)
         if queries is None
@@ -238,7 +249,7 @@ def nanoseconds(done: JoinWork, count: int, queries: int | None = None) -> float
 
 def join_nanoseconds(design: JoinDesign, count: int, queries: int) -> float:
     """Return the estimated time of the join of two uniform sets, on one thread."""
-    return nanoseconds(work(design, count), count, queries)
+    return work_nanoseconds(join_work(design, count), count, queries)
 
 
 def plan_join(
@@ -249,36 +260,44 @@ def plan_join(
     queries: int | None = None,
     bits: Sequence[int] | None = None,
 ) -> JoinDesign:
-    """Return the design with the least estimated time for the pairs of a set of ``count`` rows, with itself or with queries.
+    """Return the design with the least estimated time for the pairs of ``count`` rows.
 
-    Rows are uniform unless there is a sample of them. They differ in some bits, by default in all.
+    The rows are joined with themselves or with queries. They are uniform unless there is a sample
+    of them, and differ in ``bits``, by default in all.
     """
 
-    def priced(some: Iterable[JoinDesign], sample: Sample | None) -> list[tuple[float, JoinDesign]]:
+    def priced(
+        plans: Iterable[JoinDesign], sample: Sample | None
+    ) -> list[tuple[float, JoinDesign]]:
         return sorted(
-            ((nanoseconds(work(design, count, sample), count, queries), design) for design in some),
+            (
+                (work_nanoseconds(join_work(plan, count, sample), count, queries), plan)
+                for plan in plans
+            ),
             key=itemgetter(0),
         )
 
     plans = priced(designs(count, radius, width, bits), None)
     if sample is None or not sample.skewed:
         return plans[0][1]
-    telling = sample.telling(range(width) if bits is None else bits)
+    even_bits = sample.by_evenness(range(width) if bits is None else bits)
     best = [design for _, design in plans[:SAMPLED_PLANS]]
-    sampled = priced([*best, everything(radius, width, telling)], sample)
+    sampled = priced([*best, scan_design(radius, width, even_bits)], sample)
     least, first = sampled[0]
     near = _near(first, sample) * count
-    saved = least - plans[0][0] - nanoseconds(JoinWork(0, 0, near, near), count, queries)  # at most
+    near_time = work_nanoseconds(JoinWork(0, 0, near, near), count, queries)
+    saved = least - plans[0][0] - near_time  # at most
     if saved > DEALING_NANOSECONDS:
-        some = [design for design in best if design.tables[0].prefix_bits][:DEALT_PLANS]
-        sampled += priced([dealt(design, sample, bits) for design in some], sample)
+        dealable = [design for design in best if design.tables[0].prefix_bits][:DEALT_PLANS]
+        sampled += priced([dealt_design(design, sample, bits) for design in dealable], sample)
     return min(sampled, key=itemgetter(0))[1]
 
 
 def _near(design: JoinDesign, sample: Sample) -> float:
-    """Return in how many tables of a design fingerprints up to twice the radius apart meet, per pair of the sample.
+    """Return the mean number of tables in which a pair within twice the radius meets.
 
-    The bits in which they differ may be anywhere: how bits are dealt makes no difference to them.
+    The mean is over all pairs of the sample. The bits in which pairs differ may be anywhere: how
+    bits are dealt makes no difference.
     """
     bits = design.width.bits
     most = min(2 * design.radius, bits)
@@ -288,10 +307,10 @@ def _near(design: JoinDesign, sample: Sample) -> float:
     )
     total = 0.0
     for table, flips, both in zip(design.tables, design.flips, design.both, strict=True):
-        rest = bits - table.prefix_bits - table.tag_bits
+        free = bits - table.prefix_bits - table.tag_bits
         for distance, share in enumerate(shares.tolist()):
             ways = sum(
-                comb(table.prefix_bits, f) * comb(table.tag_bits, g) * comb(rest, distance - f - g)
+                comb(table.prefix_bits, f) * comb(table.tag_bits, g) * comb(free, distance - f - g)
                 for f in range(flips + 1)
                 for g in range(both - f + 1)
                 if distance >= f + g

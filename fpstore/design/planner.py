@@ -1,4 +1,4 @@
-"""The planner: every design that is worth comparing with its costs, and the choice of ``auto`` within the budgets."""
+"""The planner: the designs worth comparing with their costs, and the choice of ``auto``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fpstore.design.dealing import deal
 from fpstore.design.estimates import Plan, Requirements, estimate
 from fpstore.design.families import MANKU, SCAN, Design, check_radius, design, lookup_radius
 from fpstore.design.sample import Sample
-from fpstore.design.tables import MOST_COLUMN_ENTRIES, TAG_BITS
+from fpstore.design.tables import MOST_COLUMN_ENTRIES, TAG_BITS, TableSpec
 from fpstore.errors import InputError
 from fpstore.io.check import check_fingerprints
 
@@ -38,7 +38,7 @@ MOST_TABLES = 100  # a design with more tables is not compared
 # The bytes and the time of packed tables that may take the place of column tables, as multiples.
 MORE_BYTES, MORE_TIME = 1.15, 2.0
 NO_BUDGET = 1 << 62
-DEALT_PLANS = 2  # plans with dealt bits are made from this many of the best column tables
+DEALT_PLANS = 2  # this many of the best column tables are also compared with dealt bits
 
 
 def plan(
@@ -108,7 +108,7 @@ def plan(
     >>> best.fits
     True
     """
-    checked = check_width(width)
+    valid_width = check_width(width)
     radius = check_radius(radius, width)
     n = check_whole(n, 0, 2**64, "n")
     check_choice(storage, STORAGE, "storage")
@@ -116,9 +116,12 @@ def plan(
     blocks = check_blocks(block_bytes, codec, width, filter).preferring(prefer, storage)
     disk_budget = None if disk_budget is None else parse_size(disk_budget, "disk_budget")
     memory_budget = None if memory_budget is None else parse_size(memory_budget, "memory_budget")
-    rows = None if sample is None else check_fingerprints(sample, checked)
+    rows = None if sample is None else check_fingerprints(sample, valid_width)
     return _ranked(
-        n, radius, Requirements(checked, disk_budget, memory_budget, storage, blocks, prefer), rows
+        n,
+        radius,
+        Requirements(valid_width, disk_budget, memory_budget, storage, blocks, prefer),
+        rows,
     )
 
 
@@ -143,7 +146,7 @@ def _ranked(n: int, radius: int, required: Requirements, sample: Words | None) -
             and required.blocks is not None
             and required.blocks.filter is True
         ):
-            # they were asked for, and a scan is the smallest
+            # filters are required, and a scan without them is the smallest
             fitting = [p for p in fitting if p.filters] or fitting
         best = preferred(fitting, storage, required.prefer)
         plans.remove(best)
@@ -165,7 +168,7 @@ def _plans(n: int, radius: int, required: Requirements, sample: Sample | None = 
     return plans
 
 
-@lru_cache(maxsize=32)  # a build asks twice, and a program that makes many stores again and again
+@lru_cache(maxsize=32)  # a build plans twice, and a program may make many equal stores
 def _uniform(n: int, radius: int, required: Requirements) -> tuple[Plan, ...]:
     return tuple(_plans(n, radius, required))
 
@@ -179,7 +182,10 @@ class Crossover(NamedTuple):
 
 
 def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS) -> Crossover:
-    """Return the crossings with a scan, for n fingerprints and for a radius, on uniform data and without budgets."""
+    """Return where a scan becomes cheaper, for n fingerprints and for a radius.
+
+    Data are uniform, and there are no budgets.
+    """
     blocks, most_radius = (
         Blocks(default_block_bytes(width)).preferring("speed", storage),
         lookup_radius(width),
@@ -238,7 +244,7 @@ def candidates_for(
 ) -> Iterator[Design]:
     """Yield the designs worth considering.
 
-    The paper's, other blocks, nested, flips, striped for skew; columns; a scan.
+    The paper's designs, other blocks, nested, flips, striped for skew; columns; a scan.
     """
     if radius:
         yield design(SCAN, radius, width)
@@ -251,21 +257,20 @@ def candidates_for(
 def _with_columns(radius: int, width: int, fingerprint_count: int) -> Iterator[Design]:
     """Yield the best column tables of uniform fingerprints for each number of them."""
     for block_count in COLUMN_BLOCKS:
-        designs = []
+        plans = []
         for bits in bucket_bits(block_count, width, fingerprint_count):
             usual = bits == min(width // block_count, TAG_BITS)
             name = f"columns-{block_count}" if usual else f"columns-{block_count}-{bits}"
             with suppress(InputError):  # too many look-ups
-                made = design(name, radius, width)
-                made.lookups(fingerprint_count)
-                designs.append(estimate(made, fingerprint_count))
-        if designs:
-            yield knee(designs).design
+                candidate = design(name, radius, width)
+                candidate.lookups(fingerprint_count)
+                plans.append(estimate(candidate, fingerprint_count))
+        if plans:
+            yield knee(plans).design
 
 
 @lru_cache(maxsize=64)
 def _with_lookups(radius: int, skewed: bool, width: int) -> tuple[Design, ...]:
-    found = []
     names = [name for name, (_, most) in MANKU.items() if radius <= most]
     shapes = {MANKU[name][0] for name in names}
     for block_count in range(radius + 2, min(radius + 5, 12)):
@@ -286,13 +291,12 @@ def _with_lookups(radius: int, skewed: bool, width: int) -> tuple[Design, ...]:
             for name in [*shapes, *names]
             if name.startswith("blocks")
         ]
-    seen = set()
+    designs: dict[tuple[TableSpec, ...], Design] = {}
     for name in names:
-        made = design(name, radius, width)
-        if len(made.tables) <= MOST_TABLES and made.tables not in seen:
-            seen.add(made.tables)
-            found.append(made)
-    return tuple(found)
+        candidate = design(name, radius, width)
+        if len(candidate.tables) <= MOST_TABLES:
+            designs.setdefault(candidate.tables, candidate)
+    return tuple(designs.values())
 
 
 # Which of the plans that fit is the best
@@ -312,12 +316,12 @@ def weighted_cost(p: Plan, storage: str = "hot") -> float:
 
 
 def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:
-    """Return the plan with the lowest weighted cost (:func:`weighted_cost`), and among equals the smaller."""
+    """Return the plan with the lowest :func:`weighted_cost`, and among equals the smaller."""
     return min(plans, key=lambda p: (weighted_cost(p, storage), p.bytes_per_fingerprint, p.name))
 
 
 def balance(plans: Sequence[Plan], storage: str) -> Plan:
-    """Return the plan with the lowest weighted cost, or packed tables in place of columns that are hardly better.
+    """Return the knee of the plans, or packed tables in place of columns that are hardly better.
 
     Packed tables take the place of columns where they take no more than MORE_BYTES of their bytes
     and MORE_TIME of their time.

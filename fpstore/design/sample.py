@@ -18,7 +18,7 @@ from fpstore.design.tables import TableSpec, ball_size
 SAMPLE_SIZE = 1 << 14
 QUERIES = 128  # fingerprints of the sample that stand for queries
 POINTS = 1 << 12  # fingerprints of the sample that stand for the set
-FEWEST_PAIRS = 64  # a share that fewer pairs of the sample show is too uncertain
+FEWEST_PAIRS = 64  # a share is too uncertain if fewer pairs of the sample are within it
 
 
 def evenly(rows: Words, count: int) -> Words:
@@ -27,7 +27,7 @@ def evenly(rows: Words, count: int) -> Words:
 
 
 class EvenRows:
-    """Some rows of a stream, evenly spread, however long the stream is."""
+    """A bounded number of rows of a stream of any length, evenly spread."""
 
     def __init__(self, words: int) -> None:
         self._parts = [empty_rows(0, words)]
@@ -36,17 +36,17 @@ class EvenRows:
 
     def add(self, rows: Words) -> None:
         """Add the next rows of the stream."""
-        while self._kept() + len(rows) // self._step > 2 * SAMPLE_SIZE:
+        while self._row_count() + len(rows) // self._step > 2 * SAMPLE_SIZE:
             self._parts = [self.rows()[::2]]
             self._step *= 2
         self._parts.append(rows[-self._passed % self._step :: self._step].copy())
         self._passed += len(rows)
 
-    def _kept(self) -> int:
+    def _row_count(self) -> int:
         return sum(map(len, self._parts))
 
     def rows(self) -> Words:
-        """Return the kept rows: all of a short stream, otherwise at least SAMPLE_SIZE."""
+        """Return all rows of a short stream, otherwise at least SAMPLE_SIZE."""
         return np.concatenate(self._parts)
 
 
@@ -63,7 +63,7 @@ class Sample:
         self._pairs_within: dict[frozenset[int], npt.NDArray[np.int64]] = {}
 
     def share(self, table: TableSpec, prefix_bits: int) -> float:
-        """Return the share of the set that has the same leading bits in a table as one of its fingerprints."""
+        """Return the share of the set that has a fingerprint's leading bits in a table."""
         permuted = _kernel.permute(self._values, np.frombuffer(table.permutation, np.uint8), False)
         leads = leading_words(permuted)
         leading = leads >> np.uint64(64 - prefix_bits) if prefix_bits else np.zeros_like(leads)
@@ -73,35 +73,35 @@ class Sample:
         return max(pairs / (m * (m - 1)), 2.0**-prefix_bits)
 
     def within(self, table: TableSpec, prefix_bits: int, flips: int) -> float:
-        """Return the share of the set that differs from a fingerprint of it in at most ``flips`` of a table's leading bits."""
+        """Return the share of the set within ``flips`` of a fingerprint in the leading bits."""
         pairs = self._within(table.permutation[:prefix_bits])
         near = int(pairs[min(flips, len(pairs) - 1)]) if len(pairs) else 0
         if near >= FEWEST_PAIRS:
             return near / int(pairs[-1])
         # One flipped bit leads to fewer entries than none, the rarer the bit's other value is.
-        others = (
+        evenness = (
             float(self._evenness[list(table.permutation[:prefix_bits])].mean())
             if prefix_bits
             else 1.0
         )
         variants = ball_size(prefix_bits, flips)
-        return self.share(table, prefix_bits) * (1 + others * (variants - 1))
+        return self.share(table, prefix_bits) * (1 + evenness * (variants - 1))
 
     def _within(self, bits: Sequence[int]) -> npt.NDArray[np.int64]:
         """Return how many pairs differ in at most 0, 1, ... of these bits."""
-        wanted = frozenset(bits)
-        if wanted not in self._pairs_within:
-            self._pairs_within[wanted] = np.cumsum(np.bincount(self.distances(bits).ravel()))
-        return self._pairs_within[wanted]
+        key = frozenset(bits)
+        if key not in self._pairs_within:
+            self._pairs_within[key] = np.cumsum(np.bincount(self.distances(bits).ravel()))
+        return self._pairs_within[key]
 
     def distances(self, bits: Sequence[int]) -> Bytes:
         """Return in how many of these bits each query, a row, differs from each point, a column."""
-        wanted = frozenset(bits)
+        chosen = frozenset(bits)
         queries, points = self._pairs()
         out = np.zeros((len(queries), len(points)), np.uint8)
         for word in range(self.width.words):
             mask = sum(
-                1 << (WORD_BITS - 1 - bit % WORD_BITS) for bit in wanted if bit // WORD_BITS == word
+                1 << (WORD_BITS - 1 - bit % WORD_BITS) for bit in chosen if bit // WORD_BITS == word
             )
             if mask:
                 out += np.bitwise_count(
@@ -109,7 +109,7 @@ class Sample:
                 )
         return out
 
-    def telling(self, bits: Iterable[int]) -> list[int]:
+    def by_evenness(self, bits: Iterable[int]) -> list[int]:
         """Return bits by how evenly their values are spread.
 
         The first bits separate most fingerprints.
@@ -117,13 +117,10 @@ class Sample:
         return sorted(bits, key=lambda bit: (-self._evenness[bit], bit))
 
     def differences(self, pairs: int) -> Bytes:
-        """Return for each bit, a row, whether it differs in each of some pairs of fingerprints.
-
-        0 or 1.
-        """
+        """Return for each bit, a row, whether it differs (0 or 1) in each of some pairs."""
         queries, points = self._pairs()
-        some = evenly(points, max(pairs // max(len(queries), 1), 1))
-        differences = (queries[:, None] ^ some[None]).reshape(-1, self.width.words)
+        points = evenly(points, max(pairs // max(len(queries), 1), 1))
+        differences = (queries[:, None] ^ points[None]).reshape(-1, self.width.words)
         return np.ascontiguousarray(np.unpackbits(self.width.to_bytes(differences), axis=1).T)
 
     @property

@@ -1,7 +1,4 @@
-"""One table of a design.
-
-The leading bits, the number of them that may differ, and the kind of file.
-"""
+"""One table of a design: the leading bits, how many may differ, and the kind of file."""
 
 from __future__ import annotations
 
@@ -38,14 +35,14 @@ def identity(bits: int) -> bytes:
     return bytes(range(bits))
 
 
-@lru_cache(maxsize=1 << 13)  # plans ask for the same ones thousands of times
+@lru_cache(maxsize=1 << 13)  # plans need the same values thousands of times
 def ball_size(bits: int, most: int) -> int:
-    """Return the number of values of some bits that differ from a value in at most ``most`` bits."""
+    """Return how many values of ``bits`` bits differ from a value in at most ``most`` bits."""
     return sum(comb(bits, count) for count in range(min(most, bits) + 1))
 
 
-def led_by(leading: Sequence[int], bits: int) -> bytes:
-    """Return the permutation in which some bits lead, and the others follow in order."""
+def permutation_led_by(leading: Sequence[int], bits: int) -> bytes:
+    """Return the permutation in which ``leading`` bits lead, and the others follow in order."""
     return bytes([*leading, *sorted(set(range(bits)).difference(leading))])
 
 
@@ -129,10 +126,10 @@ class TableSpec:
 
     @property
     def sort_bits(self) -> int:
-        """The number of leading bits that must be sorted, in a set that was sorted before it was permuted.
+        """The number of leading bits that must be sorted, in a set that was sorted beforehand.
 
-        The bits after them keep their source order, so keys that tie on the leading bits are
-        already in order.
+        The bits after them keep their source order. So keys that tie on the leading bits are
+        already in order when the set is permuted.
         """
         bits = len(self.permutation) - 1
         while bits > 0 and self.permutation[bits - 1] < self.permutation[bits]:
@@ -167,13 +164,13 @@ class TableSpec:
 class TableLookup:
     """The look-up of a probe in one table.
 
-    All entries whose leading bits equal the query's XOR one of the masks.
+    It meets all entries whose leading bits equal the query's XOR one of the masks.
     """
 
     table: int
     prefix_bits: int
     flips: int
-    filtered: bool = False  # whether the filter of the table is asked
+    filtered: bool = False  # whether the filter of the table is looked up first
 
     @property
     def reads_all(self) -> bool:
@@ -202,19 +199,22 @@ def row_spec(width: int) -> TableSpec:
 
 
 def row_bucket_bits(fingerprint_count: int) -> int:
-    """Return the bits of the buckets of a row file.
+    """Return the bits of the buckets of a row file: few for few rows.
 
-    Few for few rows, since each bucket takes four bytes.
+    Each bucket takes four bytes.
     """
     return min(max(fingerprint_count.bit_length() - ROWS_SHARE_BITS, LEAST_BUCKET_BITS), TAG_BITS)
 
 
 def near_share(bits: int, most: int) -> float:
-    """Return the share of uniform values of some bits that differ from a value in at most ``most`` bits."""
+    """Return the share of uniform values of ``bits`` bits within ``most`` bits of a value."""
     return ball_size(bits, most) / 2.0**bits
 
 
 def spread(block_count: int, radius: int) -> list[int]:
-    """Return a threshold t_i for each block, at least -1, with sum(t_i + 1) = radius + 1 (GPH, ICDE 2018)."""
+    """Return a threshold t_i >= -1 for each block, with sum(t_i + 1) = radius + 1.
+
+    Source: GPH, ICDE 2018.
+    """
     base, extra = divmod(radius + 1, block_count)
     return [base - 1 + (place >= block_count - extra) for place in range(block_count)]

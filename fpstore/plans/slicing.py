@@ -16,7 +16,7 @@ import numpy as np
 from fpstore.base.aliases import Words
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS
-from fpstore.design.joins import JoinDesign, designs, nanoseconds, plan_join, work
+from fpstore.design.joins import JoinDesign, designs, join_work, plan_join, work_nanoseconds
 from fpstore.jobs.joining import PairColumns, pairs_between, pairs_within
 from fpstore.jobs.pairs import design_between, join_design
 from fpstore.plans.shuffle import bits_for, table_keys
@@ -103,7 +103,7 @@ def slicing_of(
             for table, flips in zip(uncut.tables, uncut.flips, strict=True)
         ]
         options.append(
-            (nanoseconds(work(uncut, rows), rows, queries), Slicing(uncut, least, False))
+            (work_nanoseconds(join_work(uncut, rows), rows, queries), Slicing(uncut, least, False))
         )
     return min(options, key=itemgetter(0))[1]
 
@@ -119,14 +119,14 @@ def _cut(
     ]
     for design in exact:
         some = [min(bits, table.prefix_bits) for table in design.tables]
-        yield nanoseconds(work(design, rows), rows, queries), Slicing(design, some, False)
+        yield work_nanoseconds(join_work(design, rows), rows, queries), Slicing(design, some, False)
     if exact:
         design = max(exact, key=lambda design: design.tables[0].prefix_bits)
         most = min(table.prefix_bits for table in design.tables)
         for more in range(min(bits, most), min(bits + MORE_BITS, most) + 1):
             part, asked = max(rows >> more, 1), None if queries is None else max(queries >> more, 1)
-            inside = work(plan_join(part, radius, width, queries=asked), part)
-            time = len(design.tables) * nanoseconds(inside, part, asked) * rows / part
+            inside = join_work(plan_join(part, radius, width, queries=asked), part)
+            time = len(design.tables) * work_nanoseconds(inside, part, asked) * rows / part
             yield time, Slicing(design, [more] * len(design.tables), True)
 
 

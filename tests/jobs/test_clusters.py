@@ -17,7 +17,7 @@ from fpstore.base import arrays
 from fpstore.base.arrays import lims_of, spans
 from fpstore.base.resources import Resources
 from fpstore.base.width import WIDTHS, Width
-from fpstore.design.joins import everything
+from fpstore.design.joins import scan_design
 from fpstore.jobs import grouping, joining
 from fpstore.jobs.joining import connected, pairs_within
 from fpstore.jobs.pairs import join_design
@@ -156,10 +156,10 @@ def test_large_buckets_are_linked_group_by_group(monkeypatch, width):
         rows = as_given(bits_to_words(bits))
         monkeypatch.setattr(joining, "BATCH_PAIRS", room)
         assert sum(
-            len(part.a) for part in pairs_within(rows, everything(1, width), linked=True)
+            len(part.a) for part in pairs_within(rows, scan_design(1, width), linked=True)
         ) < 2 * len(rows)
         groups = {}
-        for row, name in enumerate(connected(rows, everything(1, width)).tolist()):
+        for row, name in enumerate(connected(rows, scan_design(1, width)).tolist()):
             groups.setdefault(name, set()).add(row)
         assert {frozenset(group) for group in groups.values() if len(group) > 1} == components(
             bits, 1

@@ -17,13 +17,13 @@ from fpstore.design.families import lookup_radius
 from fpstore.design.joins import (
     DEALING_NANOSECONDS,
     SAMPLED_FROM,
-    dealt,
+    dealt_design,
     designs,
-    everything,
-    nanoseconds,
+    join_work,
     plan_join,
+    scan_design,
     varying_bits,
-    work,
+    work_nanoseconds,
 )
 from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.errors import InputError
@@ -65,7 +65,9 @@ def test_pairs_and_sets(width, kind):
             design for all_of in (some, more) for design in rng.permutation(all_of)[:2].tolist()
         ]
         chosen += [
-            dealt(design, sample, bits) for design in chosen[-1:] if design.tables[0].prefix_bits
+            dealt_design(design, sample, bits)
+            for design in chosen[-1:]
+            if design.tables[0].prefix_bits
         ]
         for design in chosen:
             assert found_pairs(rows, design) == pairs, (radius, design.name)
@@ -185,7 +187,7 @@ def test_dealt_bits_are_found_by_a_sample():
     rows = rows[:600]
     distances = brute(rows)
     plain = next(design for design in some_designs(1 << 14, 6, 64) if len(design.tables) == 4)
-    for design in (dealt(plain, sample), plan_join(1 << 24, 6, 64, sample)):
+    for design in (dealt_design(plain, sample), plan_join(1 << 24, 6, 64, sample)):
         assert design.name.startswith("dealt")
         assert found_pairs(rows, design) == wanted_pairs(distances, 6)
 
@@ -203,11 +205,13 @@ def test_bits_that_tell_nothing_cost_nothing(count):
     for values in (np.arange(count, dtype=np.uint64), low, low << np.uint64(20), *others):
         rows = np.unique(values)
         for radius in (1, 3):
-            done = work(join_design(rows, radius, Width(64)), len(rows), Sample(rows, Width(64)))
+            done = join_work(
+                join_design(rows, radius, Width(64)), len(rows), Sample(rows, Width(64))
+            )
             # some sets have many pairs
             near = np.bitwise_count(rows[:256, None] ^ rows[None, :]) <= radius
             assert (
-                nanoseconds(done, len(rows))
+                work_nanoseconds(done, len(rows))
                 < 2 * DEALING_NANOSECONDS + 100 * len(rows) * near.sum() / 256
             )
             assert done.survivors < len(rows) / 4
@@ -230,5 +234,5 @@ def test_a_join_is_not_continued_in_another_process():
 
 def test_the_plan_is_a_scan_where_nothing_else_is_cheaper():
     assert plan_join(4, 3, 64).name == "scan"
-    assert plan_join(1 << 20, 40, 64) == everything(40, 64)
+    assert plan_join(1 << 20, 40, 64) == scan_design(40, 64)
     assert plan_join(1 << 22, 3, 64).name == "columns-4-16"

@@ -24,7 +24,7 @@ from fpstore import _kernel
 from fpstore.base.width import WIDTHS
 from fpstore.design.blocks import Blocks
 from fpstore.design.costs import weighted
-from fpstore.design.estimates import Requirements, estimate, filters_of
+from fpstore.design.estimates import Requirements, estimate, planned_filters
 from fpstore.design.families import MAX_VARIANTS, Design, design
 from fpstore.design.filters import (
     LEAST_FINGERPRINTS,
@@ -297,8 +297,8 @@ def test_files_have_the_bytes_that_are_estimated(tmp_path, name, width):
 def test_auto_takes_filters_where_they_pay_for_their_bytes(made, blocks):
     """All of a design or none, by time and bytes as `auto` weighs designs."""
     for count in (100, 2**12, 2**20, 2**26):
-        assert filters_of(made, count, blocks._replace(filter=False)) == {}
-        every = filters_of(made, count, blocks._replace(filter=True))
+        assert planned_filters(made, count, blocks._replace(filter=False)) == {}
+        every = planned_filters(made, count, blocks._replace(filter=True))
         assert every == filter_shapes(made, count)
         plans = [
             estimate(made, count, Requirements(made.width, blocks=blocks._replace(filter=wanted)))
@@ -306,7 +306,7 @@ def test_auto_takes_filters_where_they_pay_for_their_bytes(made, blocks):
         ]
         costs = [weighted(p.mean_microseconds, p.bytes_per_fingerprint) for p in plans]
         assert [p.filters for p in plans] == [len(every), 0]
-        assert filters_of(made, count, blocks) == (every if costs[0] < costs[1] else {})
+        assert planned_filters(made, count, blocks) == (every if costs[0] < costs[1] else {})
 
 
 # --- Refusals -------------------------------------------------------------------------------------

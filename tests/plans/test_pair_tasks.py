@@ -12,7 +12,7 @@ from tasking import finished
 
 import fpstore
 from fpstore.base.width import Width, distinct
-from fpstore.design.joins import designs, everything
+from fpstore.design.joins import designs, scan_design
 from fpstore.errors import InputError
 from fpstore.io.check import check_fingerprints
 from fpstore.jobs.joining import UNBOUNDED, pairs_within
@@ -282,7 +282,7 @@ def test_slices_that_are_joined_as_a_whole(width, radius, bits):
                 for pair in as_lines(pairs)
             ]
     wanted = [
-        pair for pairs in pairs_within(rows, everything(radius, width)) for pair in as_lines(pairs)
+        pair for pairs in pairs_within(rows, scan_design(radius, width)) for pair in as_lines(pairs)
     ]
     assert sorted(found) == sorted(wanted)
     assert len(wanted) > 200

@@ -20,7 +20,7 @@ from fpstore.design.costs import (
     scan_nanoseconds,
 )
 from fpstore.design.covering import covers
-from fpstore.design.estimates import Requirements, estimate, filters_of, limit_bits, table_bits
+from fpstore.design.estimates import Requirements, estimate, limit_bits, planned_filters, table_bits
 from fpstore.design.families import MANKU, MAX_VARIANTS, design
 from fpstore.design.planner import (
     MORE_BYTES,
@@ -85,7 +85,7 @@ def test_every_plan_is_exact(n, radius):
         assert covers(p.design.tables, radius)
         bits = {
             table: shape.prefix_bits
-            for table, shape in filters_of(p.design, n, Blocks(DEFAULT_BLOCK_BYTES)).items()
+            for table, shape in planned_filters(p.design, n, Blocks(DEFAULT_BLOCK_BYTES)).items()
         }
         assert p.filters == len(bits)
         assert p.lookups == sum(x.variant_count for x in p.design.lookups(n, filter_bits=bits)) > 0

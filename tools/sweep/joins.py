@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fpstore import InputError, Store
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width
-from fpstore.design.joins import JoinDesign, dealt, designs, varying_bits
+from fpstore.design.joins import JoinDesign, dealt_design, designs, varying_bits
 from fpstore.design.sample import Sample
 from fpstore.io.check import check_fingerprints
 from fpstore.jobs import grouping, joining, pairs
@@ -113,7 +113,7 @@ class JoinAsker:
         some = [d for d in some if d.tables[0].prefix_bits <= MOST_BUCKET_BITS]
         design = some[self.rng.integers(0, len(some))]
         if len(rows) and design.tables[0].prefix_bits and self.rng.random() < 0.2:
-            return dealt(design, Sample(rows, self.width), bits)
+            return dealt_design(design, Sample(rows, self.width), bits)
         return design
 
     # Pairs

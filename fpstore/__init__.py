@@ -11,8 +11,8 @@ Ids are non-negative integers below 2^64, or non-empty strings (paths are taken 
 most 65,536 bytes of UTF-8. A fingerprint keeps the ids of all its rows, each once.
 
 ``Store``, ``LshStore`` and their results have the type of ids as a parameter: with ``store:
-Store[str] = fpstore.open(path)``, ``store.probe(7)[0].ids`` is a ``list[str]``; with ``Store[int]``,
-columns of ids are arrays of uint64. Without the parameter, ids are ``Any``.
+Store[str] = fpstore.open(path)``, ``store.probe(7)[0].ids`` is a ``list[str]``; with
+``Store[int]``, columns of ids are arrays of uint64. Without the parameter, ids are ``Any``.
 
 Columns of pyarrow, Polars and pandas are taken where arrays are. Results with many rows become
 tables by ``to_arrow()``, ``to_pandas()`` and ``to_polars()``, and are Arrow C streams, so that
@@ -142,7 +142,7 @@ __all__ = [
     "repair",
 ]
 
-_LATER = {
+_DEFERRED = {
     "care.reports": ("RepairReport", "Report"),
     "change.decisions": ("Deleted",),
     "design.estimates": ("Plan",),
@@ -176,10 +176,10 @@ if not TYPE_CHECKING:  # a type checker knows all names
         """Import a name that opening and probing a store do not need, when it is first used."""
         from importlib import import_module
 
-        # whose names users import
+        # packages, whose names users import
         if name in ("calibration", "hashing", "io", "lsh", "plans", "ray", "spark"):
             return import_module(f"fpstore.{name}")
-        for module, names in _LATER.items():
+        for module, names in _DEFERRED.items():
             if name in names:
                 value = globals()[name] = getattr(import_module(f"fpstore.{module}"), name)
                 return value

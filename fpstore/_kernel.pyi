@@ -1,4 +1,7 @@
-"""The native kernel: one call per batch, without the GIL; contiguous arrays of the stated dtype. See _native/python/."""
+"""The native kernel, which releases the GIL; arrays are contiguous, of the stated dtype.
+
+See _native/python/.
+"""
 
 from typing import Any, Final, overload
 
@@ -63,9 +66,17 @@ def reference_keys(
     rows: Words, first: int, count: int, permutation: Bytes, bucket_bits: int
 ) -> Words: ...
 def make_header(
-    permutation: Bytes, code_bits: Bytes, set_digest: int, fingerprint_count: int, block_count: int,
-    block_bytes: int, table: int, table_count: int, prefix_bits: int, flips: int,
-) -> bytes: ...  # fmt: skip
+    permutation: Bytes,
+    code_bits: Bytes,
+    set_digest: int,
+    fingerprint_count: int,
+    block_count: int,
+    block_bytes: int,
+    table: int,
+    table_count: int,
+    prefix_bits: int,
+    flips: int,
+) -> bytes: ...
 def block_seed(permutation: Bytes, code_bits: Bytes, set_digest: int) -> int: ...
 def map_cached_pages(descriptor: int, mapping: Bytes, start: int, size: int) -> bool: ...
 def trim() -> None: ...
@@ -83,10 +94,9 @@ def find_ids(
     records: list[bytes], first_block: int, keys: Words, seed: int, wanted: Words, path: str
 ) -> tuple[Words, Counts, Words]: ...
 def merge_keys(keys: Words, drop: Words, add: Words, out: Words) -> int: ...
-def read_log(data: Bytes, place: int, seed: int, number: int, words: int, most: int) -> tuple[
-    int, int, int, int, tuple[int, int, int, int],
-    Bytes, Words, Words, Words, Bytes,
-]: ...  # fmt: skip
+def read_log(
+    data: Bytes, place: int, seed: int, number: int, words: int, most: int
+) -> tuple[int, int, int, int, tuple[int, int, int, int], Bytes, Words, Words, Words, Bytes]: ...
 def checked_frame(value: bytes, seed: int) -> bytes | None: ...
 def checked_frames(
     values: list[Any], seeds: Words, most_bytes: int
@@ -114,9 +124,19 @@ def union_groups(
 
 class TextFeatures:
     def __init__(
-        self, words: bool, length: int, counting: str, hashing: str, seed: int, row_words: int, weighted: Words, weights: Counts,
-        other_weight: int, stops: Words, fields: Counts,
-    ) -> None: ...  # fmt: skip
+        self,
+        words: bool,
+        length: int,
+        counting: str,
+        hashing: str,
+        seed: int,
+        row_words: int,
+        weighted: Words,
+        weights: Counts,
+        other_weight: int,
+        stops: Words,
+        fields: Counts,
+    ) -> None: ...
     def simhash(
         self,
         text: bytes,
@@ -127,9 +147,17 @@ class TextFeatures:
         pool: bytes,
     ) -> tuple[Words, Bytes, Counts, Words]: ...
     def minhash(
-        self, text: bytes, offsets: Words, table: bytes, pages: NDArray[np.int32], entries: Counts, pool: bytes,
-        bands: int = ..., band_size: int = ..., band_first: int = ...,
-    ) -> tuple[Words, Bytes, Counts, Words]: ...  # fmt: skip
+        self,
+        text: bytes,
+        offsets: Words,
+        table: bytes,
+        pages: NDArray[np.int32],
+        entries: Counts,
+        pool: bytes,
+        bands: int = ...,
+        band_size: int = ...,
+        band_first: int = ...,
+    ) -> tuple[Words, Bytes, Counts, Words]: ...
     def sets(
         self,
         text: bytes,
@@ -157,15 +185,20 @@ class TextFeatures:
         entries: Counts,
         pool: bytes,
         known: KnownHashes,
-    ) -> tuple[Counts, tuple[Words, Bytes, Counts, Words]]: ...  # fmt: skip
+    ) -> tuple[Counts, tuple[Words, Bytes, Counts, Words]]: ...
 
 class KnownHashes:
     def __init__(self, hashes: Words) -> None: ...
 
 def minhash_features(
-    hashes: Words, weights: NDArray[np.float64], seed: int, row_words: int, bands: int = ..., band_size: int = ...,
+    hashes: Words,
+    weights: NDArray[np.float64],
+    seed: int,
+    row_words: int,
+    bands: int = ...,
+    band_size: int = ...,
     band_first: int = ...,
-) -> Words: ...  # fmt: skip
+) -> Words: ...
 
 class FeatureSets:
     def __init__(self, features: Counts, lims: Words) -> None: ...
@@ -188,7 +221,7 @@ def simhash_weighted(
     rows: Words, weights: NDArray[np.float64], batched: Bytes, row_words: int
 ) -> Words: ...
 
-# What several classes have alike; the kernel has no such classes.
+# Members that several classes share; the kernel has no such base classes.
 class _File:
     path: Final[str]
     width: Final[int]
@@ -324,9 +357,17 @@ class ColumnProber(AnyProber):
 
 class ColumnCutter:
     def __init__(
-        self, kind: int, count: int, set_digest: int, permutation: Bytes, bucket_bits: int, tag_bits: int,
-        allowance: int, table: int, table_count: int,
-    ) -> None: ...  # fmt: skip
+        self,
+        kind: int,
+        count: int,
+        set_digest: int,
+        permutation: Bytes,
+        bucket_bits: int,
+        tag_bits: int,
+        allowance: int,
+        table: int,
+        table_count: int,
+    ) -> None: ...
     header: Final[bytes]
     tags_offset: Final[int]
     rest_offset: Final[int]
@@ -407,9 +448,16 @@ def band_keys(sketches: Counts, bands: int, rows: int) -> Words: ...
 
 class ItemProber:
     def __init__(
-        self, keys: AnyProber, documents: AnyProber, keys_changes: Delta | None, keys_version: int,
-        documents_changes: Delta | None, documents_version: int, key_bits: int, number_bits: int,
-    ) -> None: ...  # fmt: skip
+        self,
+        keys: AnyProber,
+        documents: AnyProber,
+        keys_changes: Delta | None,
+        keys_version: int,
+        documents_changes: Delta | None,
+        documents_version: int,
+        key_bits: int,
+        number_bits: int,
+    ) -> None: ...
     def probe(
         self, sketch: Counts, signature: Bytes, bands: int, rows: int, radius: int
     ) -> list[tuple[int, int]]: ...
@@ -478,16 +526,36 @@ class TableSearch:
 
 class PairJoin(TableSearch):
     def __init__(
-        self, rows: Words, starts: Words, tags: Tags, permutation: Bytes, bucket_masks: Words, tag_masks: Words,
-        flips: list[int], both: list[int], tag_bits: int, radius: int, first: int, end: int,
+        self,
+        rows: Words,
+        starts: Words,
+        tags: Tags,
+        permutation: Bytes,
+        bucket_masks: Words,
+        tag_masks: Words,
+        flips: list[int],
+        both: list[int],
+        tag_bits: int,
+        radius: int,
+        first: int,
+        end: int,
         opposite: tuple[Words, Words, Tags] | None = None,
-    ) -> None: ...  # fmt: skip
+    ) -> None: ...
 
 class Linking(TableSearch):
     def __init__(
-        self, rows: Words, starts: Words, tags: Tags, permutation: Bytes, bucket_masks: Words, tag_masks: Words,
-        flips: list[int], both: list[int], tag_bits: int, radius: int,
-    ) -> None: ...  # fmt: skip
+        self,
+        rows: Words,
+        starts: Words,
+        tags: Tags,
+        permutation: Bytes,
+        bucket_masks: Words,
+        tag_masks: Words,
+        flips: list[int],
+        both: list[int],
+        tag_bits: int,
+        radius: int,
+    ) -> None: ...
 
 class RowIndex:
     def __init__(self, rows: Words) -> None: ...

@@ -1,4 +1,4 @@
-"""The functions of the package: build a store, open and repair a store of any kind."""
+"""The functions of the package: build a store; open and repair a folder of any kind."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 
-
-AN_INDEX = "an LSH index"
+INDEX_KIND = "an LSH index"
 USUAL_RADIUS = 3  # of 64 bits: Manku, Jain and Das Sarma, section 5.1
 
 
@@ -142,17 +141,17 @@ def build(
     from fpstore.building.builder import Options, build_store
 
     target, overwrite = check_path(path), check_flag(overwrite, "overwrite")
-    made = _maker(fingerprints, fingerprinter)
+    maker = _maker(fingerprints, fingerprinter)
     bits = check_width(
-        width if width is not None else made.width if made is not None else WORD_BITS
+        width if width is not None else maker.width if maker is not None else WORD_BITS
     ).bits
-    if made is not None and made.width != bits:
+    if maker is not None and maker.width != bits:
         raise InputError(
-            f"fingerprinter: it makes {made.width} bits, the store has width={bits}",
+            f"fingerprinter: it makes {maker.width} bits, the store has width={bits}",
             expected=bits,
-            got=made.width,
+            got=maker.width,
         )
-    radius = (USUAL_RADIUS if made is None else made.usual_radius) if radius is None else radius
+    radius = (USUAL_RADIUS if maker is None else maker.usual_radius) if radius is None else radius
     options = Options(
         radius=radius,
         width=bits,
@@ -162,7 +161,7 @@ def build(
         block_bytes=block_bytes,
         codec=codec,
         filter=filter,
-        fingerprinter=None if made is None else made.describe(),
+        fingerprinter=None if maker is None else maker.describe(),
         disk_budget=None if disk_budget is None else parse_size(disk_budget, "disk_budget"),
         storage=storage,
         prefer=prefer,
@@ -174,26 +173,26 @@ def build(
 
 
 def _maker(source: Any, fingerprinter: Any) -> Fingerprinter[Any] | None:
-    """Return what made the fingerprints of a source, which a reader knows.
+    """Return the maker of the fingerprints of a source, which a reader has.
 
     InputError if a store could not use it later.
     """
     from fpstore.hashing.registry import described_fingerprinter
 
     makers: list[Any] = [fingerprinter, getattr(source, "fingerprinter", None)]
-    given, read_with = (
+    declared, reader_maker = (
         maker.describe() if hasattr(maker, "describe") else maker for maker in makers
     )
-    if given is not None and read_with is not None and given != read_with:
-        other = (
+    if declared is not None and reader_maker is not None and declared != reader_maker:
+        message = (
             "the reader makes its fingerprints with another one, which the store must remember: "
             "leave it out"
         )
-        raise InputError(f"fingerprinter: {other}", expected=read_with, got=given)
-    if given is None and read_with is None:
+        raise InputError(f"fingerprinter: {message}", expected=reader_maker, got=declared)
+    if declared is None and reader_maker is None:
         return None
     try:
-        return described_fingerprinter(read_with if given is None else given)
+        return described_fingerprinter(reader_maker if declared is None else declared)
     except (FormatVersionError, MissingExtraError) as error:
         raise InputError(f"fingerprinter: {error}", got=fingerprinter) from None
 
@@ -280,7 +279,7 @@ def open(
     if is_index(target):
         from fpstore.lsh.store import LshStore
 
-        _refuse(target, AN_INDEX, merge_at=merge_at, pages=None if pages == LAZY else pages)
+        _refuse(target, INDEX_KIND, merge_at=merge_at, pages=None if pages == LAZY else pages)
         check_opening(mode, sync, None)
         return LshStore(target, mode, sync, hasher)
     if hasher is not None and is_openable(target):
@@ -319,13 +318,14 @@ def repair(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> RepairReport:
-    """Make a sound store or LSH index from the intact parts of a damaged one, and report what was done and what is lost.
+    """Make a sound store or LSH index from the intact parts of a damaged one.
 
-    Each table of a store holds the whole set, so one intact table restores all others. Ids, strings
-    and changes exist only once. In an index, a document that has lost some of its keys is found
-    less often; one that has lost most of them is left out, and its id listed: insert its item
-    again. The damaged folder is never changed or deleted. If nothing is wrong, nothing is written.
-    The shards of a sharded store are repaired one by one.
+    The report says what was done and what is lost. Each table of a store holds the whole set, so
+    one intact table restores all others. Ids, strings and changes exist only once. In an index, a
+    document that has lost some of its keys is found less often; one that has lost most of them is
+    left out, and its id listed: insert its item again. The damaged folder is never changed or
+    deleted. If nothing is wrong, nothing is written. The shards of a sharded store are repaired one
+    by one.
 
     Parameters
     ----------
@@ -371,17 +371,17 @@ def repair(
     """
     source = check_path(path)
     target = None if output is None else check_path(output, "output")
-    rows = None if lost is None else check_path(lost, "lost")
+    losses = None if lost is None else check_path(lost, "lost")
     in_place = check_flag(in_place, "in_place")
     resources = checked_resources(memory, threads, progress)
     if is_index(source):
         from fpstore.lsh.repaired import repair_index
 
-        _refuse(source, AN_INDEX, in_place=in_place or None, lost=lost, radius=radius)
+        _refuse(source, INDEX_KIND, in_place=in_place or None, lost=lost, radius=radius)
         return repair_index(source, target, resources)
     from fpstore.care.repair import repair_store
 
-    return repair_store(source, target, in_place, rows, resources, radius)
+    return repair_store(source, target, in_place, losses, resources, radius)
 
 
 def _refuse(path: Path, kind: str, **arguments: Any) -> None:

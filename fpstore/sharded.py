@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fpstore.care.reports import Report
     from fpstore.change.writer import StoreWriter
 
-MOST = 1 << 20  # shards
+MOST_SHARDS = 1 << 20
 READ_ONLY = (
     "a sharded store is read-only: build it anew, or build another shard and combine the shards "
     "again"
@@ -68,7 +68,7 @@ class ShardedStore(Store[Id]):
         if mode != "r":
             raise ReadOnlyError(f"{path}: {READ_ONLY}", path=path)
         self._shards = ShardedSnapshot(path, read_shards(path), pages)
-        self._begin(path, self._shards.radius, self._shards.width)
+        self._set_state(path, self._shards.radius, self._shards.width)
         self._writer = None
 
     def __reduce__(self) -> tuple[type[Store], tuple[Path, str, str, None, str]]:
@@ -124,7 +124,7 @@ class ShardedStore(Store[Id]):
         """
         folder = check_path(path)
         check_progress(progress)
-        manifest = _combined(folder, count, plan, progress)
+        manifest = _combine_manifests(folder, count, plan, progress)
         write_shards(folder, manifest)
         return cls(folder)
 
@@ -159,7 +159,7 @@ class ShardedStore(Store[Id]):
 
     @property
     def fingerprinter(self) -> dict[str, Any] | None:
-        """How the fingerprints were made (name, version, parameters), or None if that is not known."""
+        """The maker of the fingerprints (name, version, parameters), or None if it is not known."""
         return self._shards.manifest.fingerprinter
 
     def __repr__(self) -> str:
@@ -184,7 +184,7 @@ class ShardedStore(Store[Id]):
         )
 
     def stats(self) -> dict[str, Any]:
-        """Return the contents of the whole store, and the sizes of all shards together, by the keys of :meth:`Store.stats`.
+        """Return the contents and sizes of all shards together, by the keys of :meth:`Store.stats`.
 
         ``shards`` is their number. ``design``, ``block_bytes``, ``codec`` and ``filter`` are those
         of the first shard.
@@ -195,7 +195,7 @@ class ShardedStore(Store[Id]):
         return describe_shards(self._shards)
 
     def verify(self, *, progress: Progress | None = None) -> Report:
-        """Read and check every byte that is used, of all shards, and whether they hold what the manifest says."""
+        """Read and check every byte of all shards that is used, and compare with the manifest."""
         from fpstore.care.sharded import verify_shards
 
         self._check()
@@ -203,7 +203,7 @@ class ShardedStore(Store[Id]):
         return verify_shards(self._shards, progress)
 
 
-def _combined(
+def _combine_manifests(
     folder: Path, count: int | None, plan: str | None, progress: Progress | None
 ) -> ShardsManifest:
     """Return the manifest of the shards in a folder."""
@@ -213,28 +213,23 @@ def _combined(
         if progress is not None:
             progress("combining", done, len(paths))
         with Store(path) as store:
-            snapshot, facts = (
-                store_snapshot(store),
-                {name: getattr(store, name) for name in ("width", "radius", "fingerprinter")},
-            )
-            totals = snapshot.totals
+            snapshot = store_snapshot(store)
+            totals, generation = snapshot.totals, snapshot.generation
             rows = totals.next_row if totals.id_kind == "row" else 0
-            record = (
-                snapshot.generation.manifest.identity.hex(),
-                snapshot.generation.record.number,
-                snapshot.record,
-            )
             shards.append(
                 Shard(
-                    path.name,
-                    *record,
-                    totals.fingerprints,
-                    totals.ids,
-                    first_row,
-                    rows,
-                    bounds_of(snapshot),
+                    name=path.name,
+                    identity=generation.manifest.identity.hex(),
+                    generation=generation.record.number,
+                    records=snapshot.record,
+                    fingerprints=totals.fingerprints,
+                    ids=totals.ids,
+                    first_row=first_row,
+                    rows=rows,
+                    bounds=bounds_of(snapshot),
                 )
             )
+            facts = {name: getattr(store, name) for name in ("width", "radius", "fingerprinter")}
         first_row += rows
         _check_agree(path, common, {**facts, **({"id_kind": totals.id_kind} if totals.ids else {})})
     kind = common.setdefault("id_kind", "row")
@@ -263,25 +258,25 @@ def _shards_in(folder: Path, count: int | None) -> list[Path]:
             f"{shard_name(1)} and so on"
         )
         raise StoreNotFoundError(message, path=folder)
-    wanted_count = len(names) if count is None else check_whole(count, 1, MOST, "count")
-    wanted = [shard_name(number) for number in range(wanted_count)]
-    for name in wanted:
+    shard_count = len(names) if count is None else check_whole(count, 1, MOST_SHARDS, "count")
+    expected = [shard_name(number) for number in range(shard_count)]
+    for name in expected:
         if name not in names:
             raise StoreNotFoundError(f"{folder / name}: this shard is missing", path=folder / name)
-    if more := sorted(names.difference(wanted)):
+    if more := sorted(names.difference(expected)):
         raise InputError(
-            f"{folder / more[0]}: a shard more than the {len(wanted)} that there should be",
+            f"{folder / more[0]}: a shard more than the {len(expected)} that there should be",
             path=folder / more[0],
         )
-    return [folder / name for name in wanted]
+    return [folder / name for name in expected]
 
 
 def _check_agree(path: Path, common: dict[str, Any], facts: dict[str, Any]) -> None:
     for name, got in facts.items():
         expected = common.setdefault(name, got)
         if got != expected:
-            what = {"id_kind": "kind of ids"}.get(name, name)
+            field = {"id_kind": "kind of ids"}.get(name, name)
             message = (
-                f"{path}: its {what} is {show(got)}, that of the shards before {show(expected)}"
+                f"{path}: its {field} is {show(got)}, that of the shards before {show(expected)}"
             )
             raise InputError(message, path=path, expected=expected, got=got)

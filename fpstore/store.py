@@ -43,7 +43,7 @@ from fpstore.query.snapshot import Snapshot
 from fpstore.query.store_snapshot import StoreSnapshot
 from fpstore.query.tracker import Tracker
 
-# the others are imported where they are used: opening and probing a store need few modules
+# other modules are imported where they are used: opening and probing a store need few
 if TYPE_CHECKING:
     from fpstore.care.reports import Report
     from fpstore.change.decisions import Deleted
@@ -66,10 +66,11 @@ def store_snapshot(store: Store) -> StoreSnapshot:
 
 
 class Store(Generic[Id]):
-    """An exact Hamming-radius index on disk, which :func:`fpstore.build` makes and :func:`fpstore.open` opens.
+    """An exact Hamming-radius index on disk.
 
-    A context manager. Any number of processes can read a store at once, beside one writer, and each
-    sees a commit at its next question. A store survives ``fork``.
+    :func:`fpstore.build` makes one, and :func:`fpstore.open` opens it. A store is a context
+    manager. Any number of processes can read a store at once, beside one writer, and each sees a
+    commit at its next question. A store survives ``fork``.
 
     Every method raises ClosedStoreError after :meth:`close`, InputError for a wrong argument,
     CorruptStoreError where it meets damage; a change raises ReadOnlyError in a store that is open
@@ -93,7 +94,7 @@ class Store(Generic[Id]):
         merge_at = check_opening(mode, sync, merge_at)
         check_choice(pages, PAGES, "pages")
         self._tracker = Tracker(path, pages)
-        self._begin(path, self._tracker.design.radius, self._tracker.design.width)
+        self._set_state(path, self._tracker.design.radius, self._tracker.design.width)
         self._writer: StoreWriter | None = None
         if mode == "r+":
             from fpstore.change.writer import close_dropped, open_for_writing
@@ -108,7 +109,7 @@ class Store(Generic[Id]):
                 self._tracker.close()
                 raise
 
-    def _begin(self, path: Path, radius: int, width: Width) -> None:
+    def _set_state(self, path: Path, radius: int, width: Width) -> None:
         self.path = path
         self._radius = radius
         self._width = replace(width, stored=True)
@@ -124,13 +125,9 @@ class Store(Generic[Id]):
     def close(self) -> None:
         """Make all changes durable, release the writer's lock, and close all files.
 
-        Closing twice is allowed.
-
-        A store that is dropped, or open when the interpreter ends normally, is closed in the same
-        way.
-
-        StorageError says, with ``sync`` other than ``"commit"``, that the last changes could not be
-        made durable.
+        Closing twice is allowed. A store that is dropped, or open when the interpreter ends
+        normally, is closed in the same way. StorageError says, with ``sync`` other than
+        ``"commit"``, that the last changes could not be made durable.
         """
         writer = self._writer
         if writer is not None and writer.is_own:
@@ -167,7 +164,7 @@ class Store(Generic[Id]):
     # For modules of this package
 
     def writer(self) -> StoreWriter:
-        """Return what makes changes; ReadOnlyError if the store is open for reading."""
+        """Return the writer; ReadOnlyError if the store is open for reading."""
         self._check()
         if self._writer is None:
             raise ReadOnlyError(
@@ -179,7 +176,7 @@ class Store(Generic[Id]):
         return self._writer
 
     def snapshot(self) -> Snapshot:
-        """Return the store as it is now, which no later change affects."""
+        """Return the current snapshot, which no later change affects."""
         if self._closed:
             self._check()
         return self._tracker.snapshot()
@@ -203,7 +200,7 @@ class Store(Generic[Id]):
 
     @property
     def fingerprinter(self) -> dict[str, Any] | None:
-        """How the fingerprints were made (name, version, parameters), or None if that is not known."""
+        """The maker of the fingerprints (name, version, parameters), or None if it is not known."""
         return self._tracker.manifest.fingerprinter
 
     @property
@@ -229,7 +226,7 @@ class Store(Generic[Id]):
 
         InputError for a value that is no fingerprint of this width.
         """
-        return self.snapshot().has(self._one(fingerprint))
+        return self.snapshot().has(self._fingerprint(fingerprint))
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over the fingerprints stored now, in ascending order.
@@ -243,7 +240,7 @@ class Store(Generic[Id]):
 
     def __getitem__(self, fingerprint: int) -> list[Id]:
         """Return the ids of a stored fingerprint; KeyError when it is not stored."""
-        value = self._one(fingerprint)
+        value = self._fingerprint(fingerprint)
         ids: list[Any] = self.snapshot().ids_of_one(value)
         if not ids:
             text = fingerprint_text(self._width.outer(value), self.width)
@@ -286,46 +283,46 @@ class Store(Generic[Id]):
             and self._same_numbers
             and not fingerprint >> self._width.bits
         ):
-            # what most ask, without further checks
+            # the usual probe, without further checks
             return snapshot.probe(fingerprint, self._radius)
-        value = self._one(fingerprint)
+        value = self._fingerprint(fingerprint)
         radius = self._checked_radius(radius, snapshot)
         if limit is None:
-            return self._outer(snapshot.probe(value, radius))
+            return self._outer_matches(snapshot.probe(value, radius))
         return next(
-            iter(self._found(snapshot, row_of_number(value, self._width.words), radius, 1, limit))
+            iter(self._search(snapshot, row_of_number(value, self._width.words), radius, 1, limit))
         )
 
-    def _one(self, fingerprint: Any) -> int:
+    def _fingerprint(self, fingerprint: Any) -> int:
         return self._width.inner(check_fingerprint(fingerprint, self._width))
 
-    def _many(self, fingerprints: Any) -> Words:
+    def _fingerprints(self, fingerprints: Any) -> Words:
         if not is_one(fingerprints, self._width):
             return check_fingerprints(fingerprints, self._width)
-        return row_of_number(self._one(fingerprints), self._width.words)
+        return row_of_number(self._fingerprint(fingerprints), self._width.words)
 
     def _rows(self, fingerprints: Any, ids: Any) -> tuple[Words, Words | list[str] | None]:
         if ids is not None and is_one(fingerprints, self._width):
             ids = [check_id(ids)]
-        rows = self._many(fingerprints)
+        rows = self._fingerprints(fingerprints)
         return rows, None if ids is None else check_ids(ids, len(rows))
 
-    def _outer(self, matches: MatchList) -> MatchList[Id]:
+    def _outer_matches(self, matches: MatchList) -> MatchList[Id]:
         if self._same_numbers:
             return matches
         outer = self._width.outer
         return MatchList(match._replace(fingerprint=outer(match.fingerprint)) for match in matches)
 
     def _matches(
-        self, snapshot: Snapshot, queries: Words, columns: Any, **about: Any
+        self, snapshot: Snapshot, queries: Words, columns: Any, **extra: Any
     ) -> Matches[Id]:
-        """Return the matches of queries; ``about`` has what else there is to say of each query."""
+        """Return the matches of queries; ``extra`` has further columns, a row for each query."""
         lims, rows, distances = columns
         return Matches(
-            lims, rows, distances, IdLookup(self.path, snapshot), self._width, queries, **about
+            lims, rows, distances, IdLookup(self.path, snapshot), self._width, queries, **extra
         )
 
-    def _found(
+    def _search(
         self,
         snapshot: Snapshot,
         queries: Words,
@@ -379,7 +376,7 @@ class Store(Generic[Id]):
         """
         snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints, self._width)
-        return self._found(
+        return self._search(
             snapshot, queries, self._checked_radius(radius, snapshot), threads, limit
         )
 
@@ -425,15 +422,16 @@ class Store(Generic[Id]):
         threads: int | None = None,
         limit: int | None = None,
     ) -> Matches[Id]:
-        """Find every stored fingerprint within any ``radius`` (0 to the width) of each query, by reading the whole first table.
+        """Find every stored fingerprint within any ``radius`` of each query, by a scan.
 
-        The table is read once for many queries. The time is proportional to fingerprints x queries.
-        With a ``limit``, at most that many matches of each query are kept, the nearest, in bounded
-        memory; ``more`` marks the queries that have more.
+        The radius is 0 to the width. The first table is read once, as a whole, for many queries.
+        The time is proportional to fingerprints x queries. With a ``limit``, at most that many
+        matches of each query are kept, the nearest, in bounded memory; ``more`` marks the queries
+        that have more.
         """
         snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints, self._width)
-        return self._found(
+        return self._search(
             snapshot, queries, check_radius(radius, self.width), threads, limit, scanned=True
         )
 
@@ -460,11 +458,12 @@ class Store(Generic[Id]):
         Examples
         --------
         >>> import fpstore, tempfile, os
-        >>> store = fpstore.build(os.path.join(tempfile.mkdtemp(), "s.fps"), [0b1000, 0b1011, 2**63])
+        >>> path = os.path.join(tempfile.mkdtemp(), "s.fps")
+        >>> store = fpstore.build(path, [0b1000, 0b1011, 2**63])
         >>> [(m.fingerprint, m.distance) for m in store.nearest(0b1111, 2)]
         [(11, 1), (8, 3)]
         """
-        row = row_of_number(self._one(fingerprint), self._width.words)
+        row = row_of_number(self._fingerprint(fingerprint), self._width.words)
         return next(iter(self._nearest(row, count, max_radius, 1)))
 
     def nearest_many(
@@ -543,10 +542,10 @@ class Store(Generic[Id]):
     def items(self: Store[str]) -> Iterator[tuple[Words, Lims, list[str]]]: ...
 
     def items(self) -> Iterator[tuple[Words, Lims, Any]]:
-        """Yield everything stored now as pieces (fingerprints, lims, ids), in ascending order of fingerprint.
+        """Yield everything stored now as pieces (fingerprints, lims, ids).
 
-        A piece has at most 65,536 ids, or about 4 MiB of strings. The last fingerprint of a piece
-        may have more ids in the next.
+        Fingerprints ascend. A piece has at most 65,536 ids, or about 4 MiB of strings. The last
+        fingerprint of a piece may have more ids in the next.
         """
         return (
             (self._width.outside(rows), lims, ids) for rows, lims, ids in self.snapshot().items()
@@ -564,11 +563,11 @@ class Store(Generic[Id]):
         progress: Progress | None = None,
         resume: str | os.PathLike[str] | None = None,
     ) -> Iterator[Pairs]:
-        """Yield every pair of stored fingerprints within the radius, once, in batches, as of the moment of the call.
+        """Yield every pair of stored fingerprints within the radius, once, in batches.
 
-        The pairs are found by a join of permuted tables (Manku, Jain, Das Sarma, WWW 2007, section
-        3; Qin and Xiao, *Pigeonring*, VLDB 2018), which are sorted for it: the store's own design
-        and radius do not matter. Pairs are not held.
+        Later changes are not seen. The pairs come from a join of permuted tables (Manku, Jain, Das
+        Sarma, WWW 2007, section 3; Qin and Xiao, *Pigeonring*, VLDB 2018), which are sorted for it:
+        the store's own design and radius do not matter. Pairs are not held.
 
         Parameters
         ----------
@@ -586,9 +585,9 @@ class Store(Generic[Id]):
         progress : callable, optional
             Called as ``progress(phase, done, total)``, in rows of all tables of the join.
         resume : path-like, optional
-            A folder, which is made for the pairs that are found, and removed when all have been
-            yielded. If the process ends before, the same call with the same folder yields them all,
-            and searches only what was not searched before.
+            A folder for finished work. It is created by the call, and removed when all pairs have
+            been yielded. If the process ends before, the same call with the same folder yields all
+            pairs, and searches only the parts that were not finished.
 
         Yields
         ------
@@ -608,7 +607,8 @@ class Store(Generic[Id]):
         Examples
         --------
         >>> import fpstore, tempfile, os
-        >>> store = fpstore.build(os.path.join(tempfile.mkdtemp(), "s.fps"), [0b1000, 0b1011, 0b1111_0000])
+        >>> path = os.path.join(tempfile.mkdtemp(), "s.fps")
+        >>> store = fpstore.build(path, [0b1000, 0b1011, 0b1111_0000])
         >>> [tuple(pair) for batch in store.pairs(radius=2) for pair in batch]
         [(8, 11, 2)]
         """
@@ -659,7 +659,8 @@ class Store(Generic[Id]):
         --------
         >>> import fpstore, tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "s.fps")
-        >>> store = fpstore.build(path, [0b1000, 0b1011, 0b1000, 0b1111_0000], ids=["a", "b", "c", "d"])
+        >>> fingerprints = [0b1000, 0b1011, 0b1000, 0b1111_0000]
+        >>> store = fpstore.build(path, fingerprints, ids=["a", "b", "c", "d"])
         >>> list(store.clusters(radius=2))
         [['a', 'b', 'c']]
         """
@@ -680,11 +681,11 @@ class Store(Generic[Id]):
         progress: Progress | None = None,
         resume: str | os.PathLike[str] | None = None,
     ) -> Iterator[Pairs]:
-        """Yield every pair of a stored fingerprint and one of another set within the radius, once, in batches.
+        """Yield every pair of a stored fingerprint and one of another set within the radius.
 
-        The store's own tables answer where the other set is small; otherwise both sets are sorted
-        by tables made for the join, as for :meth:`pairs`. Later changes of either store are not
-        seen.
+        Each pair comes once, in batches. The store's own tables answer where the other set is
+        small; otherwise both sets are sorted by tables made for the join, as for :meth:`pairs`.
+        Later changes of either store are not seen.
 
         Parameters
         ----------
@@ -760,8 +761,8 @@ class Store(Generic[Id]):
         [Match(fingerprint=7, distance=1, ids=['a']), Match(fingerprint=11, distance=1, ids=['b'])]
         """
         writer = self.writer()
-        rows, checked = self._rows(fingerprints, ids)
-        return writer.insert(rows, checked, sync)
+        rows, row_ids = self._rows(fingerprints, ids)
+        return writer.insert(rows, row_ids, sync)
 
     def upsert(self, fingerprints: Any, ids: Any, *, sync: str | None = None) -> int:
         """Give ids to fingerprints, and take the ids from the fingerprints that had them.
@@ -798,10 +799,10 @@ class Store(Generic[Id]):
         if ids is None:
             raise InputError("upsert needs an id for each row")
         if is_one(fingerprints, self._width):
-            return writer.upsert_one(self._one(fingerprints), check_id(ids), sync)
-        rows, checked = self._rows(fingerprints, ids)
-        assert checked is not None
-        return writer.upsert(rows, checked, sync)
+            return writer.upsert_one(self._fingerprint(fingerprints), check_id(ids), sync)
+        rows, row_ids = self._rows(fingerprints, ids)
+        assert row_ids is not None
+        return writer.upsert(rows, row_ids, sync)
 
     def probe_insert(
         self,
@@ -827,11 +828,11 @@ class Store(Generic[Id]):
             The matches before the insert. If there are none, the fingerprint was inserted.
         """
         writer = self.writer()
-        value = self._one(fingerprint)
+        value = self._fingerprint(fingerprint)
         radius = self._checked_radius(radius, self.snapshot())
         identifier = check_id(id)
         always = check_flag(always, "always")
-        return self._outer(writer.probe_insert_one(value, identifier, radius, always, sync))
+        return self._outer_matches(writer.probe_insert_one(value, identifier, radius, always, sync))
 
     def probe_upsert(
         self, fingerprint: int, id: int | str, radius: int | None = None, *, sync: str | None = None
@@ -886,9 +887,9 @@ class Store(Generic[Id]):
         1
         """
         writer = self.writer()
-        value = self._one(fingerprint)
+        value = self._fingerprint(fingerprint)
         radius = self._checked_radius(radius, self.snapshot())
-        return self._outer(writer.probe_upsert_one(value, check_id(id), radius, sync))
+        return self._outer_matches(writer.probe_upsert_one(value, check_id(id), radius, sync))
 
     def probe_insert_many(
         self,
@@ -920,11 +921,11 @@ class Store(Generic[Id]):
             after the last row.
         """
         writer = self.writer()
-        rows, checked = self._rows(fingerprints, ids)
+        rows, row_ids = self._rows(fingerprints, ids)
         radius = self._checked_radius(radius, self.snapshot())
         always = check_flag(always, "always")
         snapshot, columns, inserted = writer.probe_insert(
-            rows, checked, radius, always, parse_threads(threads), sync
+            rows, row_ids, radius, always, parse_threads(threads), sync
         )
         return self._matches(snapshot, rows, columns, inserted=inserted)
 
@@ -981,18 +982,18 @@ class Store(Generic[Id]):
         writer = self.writer()
         if ids is None:
             raise InputError("probe_upsert_many needs an id for each row")
-        rows, checked = self._rows(fingerprints, ids)
-        assert checked is not None
+        rows, row_ids = self._rows(fingerprints, ids)
+        assert row_ids is not None
         radius = self._checked_radius(radius, self.snapshot())
         columns, id_lims, names, inserted = writer.probe_upsert(
-            rows, checked, radius, parse_threads(threads), sync
+            rows, row_ids, radius, parse_threads(threads), sync
         )
         return Matches(*columns, MatchedIds(id_lims, names), self._width, rows, inserted)
 
     def delete(
         self, *unnamed: Any, ids: Any = None, fingerprints: Any = None, sync: str | None = None
     ) -> Deleted:
-        """Remove documents by their ids, fingerprints with all their ids, or pairs of fingerprint and id.
+        """Remove documents by id, fingerprints with all their ids, or pairs of both.
 
         Parameters
         ----------
@@ -1031,11 +1032,11 @@ class Store(Generic[Id]):
         if fingerprints is None:
             return writer.delete_ids(checked_ids([ids] if is_one_id(ids) else ids), sync)
         if ids is None:
-            return writer.delete_fingerprints(self._many(fingerprints), sync)
+            return writer.delete_fingerprints(self._fingerprints(fingerprints), sync)
         return writer.delete_pairs(*self._rows(fingerprints, ids), sync)
 
     def flush(self) -> None:
-        """Make the changes of ``sync="batch"`` and ``"none"`` durable, and show them to other processes.
+        """Make the changes of ``sync="batch"`` and ``"none"`` durable and visible to all processes.
 
         After a StorageError, free some space and call it again.
         """
@@ -1232,13 +1233,13 @@ class Store(Generic[Id]):
             and ``generation`` is the greatest.
         """
         snapshot, writer = store_snapshot(self), self._writer
-        watched = self._tracker.watched(snapshot)
+        changes = self._tracker.watched(snapshot)
         state = None if writer is None else writer.state()
         if writer is not None and writer.merge_error is not None:
-            watched["merge_error"] = writer.merge_error
+            changes["merge_error"] = writer.merge_error
         from fpstore.care.stats import describe
 
-        return {**describe(snapshot, self._tracker.log.file_bytes), **watched, "writer": state}
+        return {**describe(snapshot, self._tracker.log.file_bytes), **changes, "writer": state}
 
     def verify(self, *, progress: Progress | None = None) -> Report:
         """Read and check every byte that is used.

@@ -1,9 +1,10 @@
-"""Batches of queries: kernel calls for threads, scans of everything, and columns of matches, of all or of the nearest."""
+"""Batches of queries: kernel calls for threads, scans, and columns of matches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -45,30 +46,23 @@ def queries_at_once(design: Design, fingerprint_count: int = 0) -> int:
     return max(min(fingerprint_count // SHARE_OF_STORE, most), PROBE_QUERIES)
 
 
-class Division(NamedTuple):
-    """How threads share a batch."""
+def run_batch(
+    work: Callable[..., T], queries: Words, threads: int, design: Design, at_once: int
+) -> list[T]:
+    """Run ``work(part, threads=..., stop=...)`` on each part of a batch, in order of the parts.
 
-    parts: list[Words]  # the queries of each kernel call
-    threads: int  # that make calls at the same time
-    threads_each: int  # that share the tables in a call
-
-
-def divided(queries: Words, threads: int, design: Design, at_once: int) -> Division:
-    """Share a batch among threads.
-
-    Each has calls of its own if there are as many, and the threads share each call if not.
-
-    So a call has as many queries as it may, at most ``at_once``: they share the blocks that it
-    opens.
+    A part has as many queries as it may, at most ``at_once``: they share the blocks that a kernel
+    call opens. Each thread has parts of its own if there are as many, and the threads share each
+    part if not.
     """
     calls = -(-len(queries) // at_once)
     if calls >= threads or design.ring:
-        return Division(cut(queries, threads, at_once), threads, 1)
-    return Division(cut(queries, 1, at_once), 1, threads)
+        return run(partial(work, threads=1), cut(queries, threads, at_once), threads)
+    return run(partial(work, threads=threads), cut(queries, 1, at_once), 1)
 
 
 def cut(queries: Words, threads: int, at_once: int) -> list[Words]:
-    """Cut a batch evenly for the threads, into as few parts as possible of at most ``at_once`` queries."""
+    """Cut a batch evenly for the threads, into as few parts of at most ``at_once`` as possible."""
     count = max(-(-len(queries) // at_once), min(threads, len(queries) // SPLIT_QUERIES), 1)
     count = -(-count // threads) * threads if count > 1 else 1
     return [part for part in np.array_split(queries, count) if len(part)] or [queries]

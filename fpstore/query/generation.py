@@ -33,7 +33,7 @@ from fpstore.format.manifest import Manifest, generation_folder
 from fpstore.format.mapping import IDS_FILE, IdIndex, IdMapping
 from fpstore.format.packed_table import PackedTable
 from fpstore.format.table import Table, open_table
-from fpstore.query.batches import MatchColumns
+from fpstore.query.batches import MatchColumns, queries_at_once
 from fpstore.query.matches import Match, MatchList
 
 # thresholds are chosen per query once look-ups meet this many times the entries of evenly filled
@@ -79,7 +79,10 @@ class Generation:
         except BaseException:
             self._close_files()
             raise
-        # by radius, as they were asked for
+        # the most queries of a kernel call whose matches are not bounded
+        self.queries_at_once = queries_at_once(self.design, self.count)
+        # by radius, made on first use
+        self._scans: dict[int, bool] = {}
         self._probers: dict[int, _kernel.Prober | _kernel.ColumnProber | None] = {}
         self._probers_of_keys: dict[int, _kernel.Prober] = {}  # by the number of bits
         # or need not: what was in the page cache when a large batch came
@@ -146,7 +149,10 @@ class Generation:
 
     def scans(self, radius: int) -> bool:
         """Whether a probe of this radius compares every fingerprint."""
-        return self.design.scans(self.count, radius)
+        scans = self._scans.get(radius)
+        if scans is None:
+            scans = self._scans[radius] = self.design.scans(self.count, radius)
+        return scans
 
     def prober(self, radius: int) -> _kernel.Prober | _kernel.ColumnProber | None:
         """Return the tables with the look-ups of a radius.
@@ -170,7 +176,7 @@ class Generation:
         """Return the columns of the matches in the tables, or None if there are more than ``most``.
 
         Of tables of blocks, several threads share the work; see
-        :func:`fpstore.query.batches.divided`.
+        :func:`fpstore.query.batches.run_batch`.
         """
         prober = self.prober(radius)
         if not self._has_mapped and len(queries) >= MANY_QUERIES:

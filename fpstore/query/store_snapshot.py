@@ -27,16 +27,15 @@ from fpstore.query.batches import (
     PROBE_QUERIES,
     SCAN_BLOCKS,
     SCAN_QUERIES,
-    Division,
     MatchColumns,
     Nearest,
     collected,
     cut,
-    divided,
     joined,
     no_matches,
     queries_at_once,
     run,
+    run_batch,
     scanned,
     shortened,
 )
@@ -164,20 +163,18 @@ class StoreSnapshot(Snapshot):
             return self._combined(
                 self.base_columns(queries, radius, threads), queries, radius, threads, None
             )
-        parts, threads, each = self._divided(queries, threads, bounded=most is not None)
-        columns: list[MatchColumns | None] = run(
-            partial(self._probe_part, radius=radius, most=most, threads=each), parts, threads
-        )
-        found = [column for column in columns if column is not None]
-        return joined(found) if len(found) == len(columns) else None
-
-    def _divided(self, queries: Words, threads: int, bounded: bool = False) -> Division:
-        """Share a batch among threads, in smaller calls if a part with too many matches is asked again in halves."""
-        design = self.generation.design
-        at_once = (
-            queries_at_once(design) if bounded else queries_at_once(design, self.generation.count)
-        )
-        return divided(queries, threads, design, at_once)
+        parts: list[MatchColumns] = []
+        for columns in run_batch(
+            partial(self._probe_part, radius=radius, most=most),
+            queries,
+            threads,
+            self.design,
+            self.generation.queries_at_once if most is None else self.bounded_queries,
+        ):
+            if columns is None:
+                return None
+            parts.append(columns)
+        return joined(parts)
 
     def _probe_part(
         self, queries: Words, radius: int, most: int | None, threads: int, stop: _kernel.Stop | None
@@ -206,12 +203,16 @@ class StoreSnapshot(Snapshot):
     def probe_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
         if self.generation.scans(radius):
             return self.scan_nearest(queries, radius, threads, limit)
-        parts, threads, each = self._divided(queries, threads, bounded=True)
-        kept = run(
-            partial(self._part_nearest, radius=radius, limit=limit, threads=each), parts, threads
+        # A part with too many matches is probed again in halves, so calls are smaller.
+        parts = run_batch(
+            partial(self._part_nearest, radius=radius, limit=limit),
+            queries,
+            threads,
+            self.design,
+            self.bounded_queries,
         )
-        return joined([columns for columns, _ in kept]), np.concatenate(
-            [np.empty(0, bool), *(more for _, more in kept)]
+        return joined([columns for columns, _ in parts]), np.concatenate(
+            [np.empty(0, bool), *(more for _, more in parts)]
         )
 
     def _part_nearest(
@@ -272,9 +273,14 @@ class StoreSnapshot(Snapshot):
         """Return the columns of the matches in the tables, including fingerprints that were deleted since."""
         if self.generation.scans(radius):
             return scanned(self.generation.tables[0].in_order, queries, radius, threads)
-        parts, threads, each = self._divided(queries, threads)
-        columns = run(partial(self.generation.probe, radius=radius, threads=each), parts, threads)
-        return joined([found for found in columns if found is not None])
+        parts = run_batch(
+            partial(self.generation.probe, radius=radius),
+            queries,
+            threads,
+            self.design,
+            self.generation.queries_at_once,
+        )
+        return joined([columns for columns in parts if columns is not None])
 
     def scan_columns(self, queries: Words, radius: int, threads: int) -> MatchColumns:
         found = scanned(self.generation.tables[0].in_order, queries, radius, threads)

@@ -57,8 +57,14 @@ def test_how_many_queries_a_call_takes(name, width, count, log2):
     made = design(name, 3, width)
     at_once = probing.queries_at_once(made, 1 << count)
     assert at_once == 1 << log2
-    parts, threads, each = probing.divided(np.zeros(3 << log2, np.uint8), 1, made, at_once)
-    assert ([len(part) for part in parts], threads, each) == ([1 << log2] * 3, 1, 1)
+    calls = probing.run_batch(
+        lambda part, threads, stop: (len(part), threads),
+        np.zeros(3 << log2, np.uint8),
+        1,
+        made,
+        at_once,
+    )
+    assert calls == [(1 << log2, 1)] * 3
 
 
 @pytest.mark.parametrize(("width", "name"), crossed([64, 256], ["manku-4", "flip-2", "flip-1"]))

@@ -263,47 +263,62 @@ def find_column(schema: Any, name: str) -> Any:
 class ArrowColumns:
     """Turns record batches of a schema without views into rows.
 
-    InputError for a column that is missing, or of another type.
+    InputError for a column that is missing, or of another type. A column of type null is read as one
+    of a type that its values could have, if it had any.
     """
 
     def __init__(self, schema: Any, projection: Projection) -> None:
+        import pyarrow
         from pyarrow import types
 
         self._projection = projection
+        self._null_types = dict[str, Any]()  # of the columns of type null, by what they hold
+
+        def plain(name: str, content: str, null_type: Any) -> Any:
+            column_type = plain_type(find_column(schema, name))
+            if not types.is_null(column_type):
+                return column_type
+            self._null_types[content] = null_type
+            return null_type
+
         for name in projection.texts:
-            found = plain_type(find_column(schema, name))
-            if not is_text(found) and not types.is_null(found):
-                raise InputError(f"column {name!r} has type {found}, texts must be strings")
+            column_type = plain(name, "text", pyarrow.string())
+            if not is_text(column_type):
+                raise InputError(f"column {name!r} has type {column_type}, texts must be strings")
         if projection.fingerprint is not None:
-            check_fingerprint_type(
-                projection.fingerprint, find_column(schema, projection.fingerprint), projection
+            column_type = plain(
+                projection.fingerprint, "fingerprint", fingerprint_type(projection.width)
             )
+            _check_fingerprint_type(projection, column_type, schema)
         if projection.id is not None:
-            found = plain_type(find_column(schema, projection.id))
-            if not types.is_integer(found) and not is_text(found) and not types.is_null(found):
+            column_type = plain(projection.id, "id", pyarrow.uint64())
+            if not types.is_integer(column_type) and not is_text(column_type):
                 raise InputError(
-                    f"column {projection.id!r} has type {found}, ids must be integers or strings"
+                    f"column {projection.id!r} has type {column_type}, ids must be integers or "
+                    "strings"
                 )
         if projection.vector is not None:
             check_lists(find_column(schema, projection.vector))
         if projection.score is not None:
-            found = plain_type(find_column(schema, projection.score))
-            number = (
-                types.is_null(found)
-                or types.is_integer(found)
-                or types.is_floating(found)
-                or types.is_decimal(found)
+            column_type = plain(projection.score, "score", pyarrow.int64())
+            is_number = (
+                types.is_integer(column_type)
+                or types.is_floating(column_type)
+                or types.is_decimal(column_type)
             )
-            if not number and (not types.is_temporal(found) or types.is_interval(found)):
+            is_time = types.is_temporal(column_type) and not types.is_interval(column_type)
+            if not is_number and not is_time:
                 raise InputError(
-                    f"column {projection.score!r} has type {found}, scores must be numbers or times"
+                    f"column {projection.score!r} has type {column_type}, scores must be numbers "
+                    "or times"
                 )
 
     def rows(self, batch: Any, name: str, done: int, rule: IdRule | None) -> Batch:
         """Return the rows of a batch; ``done`` rows of the file come before it."""
+        projection = self._projection
         known = np.ones(batch.num_rows, bool)
-        for group in self._projection.needed:
-            known &= np.logical_or.reduce([_given(batch.column(column)) for column in group])
+        for group in projection.needed:
+            known &= np.logical_or.reduce([_is_valid(batch.column(column)) for column in group])
         places = np.flatnonzero(known)
 
         def wrong(place: int, message: str) -> InputError:
@@ -311,40 +326,46 @@ class ArrowColumns:
 
         if not known.all():
             batch = flagged_rows(batch, known)
-        read, made = self._projection, Batch(known=known, wrong=wrong)
-        if isinstance(read.text, tuple):
-            fields = [_texts(dense(batch.column(column)), column, wrong)[0] for column in read.text]
-            made = made._replace(texts=list(zip(*fields, strict=True)))
-        elif read.text is not None:
-            texts, text_of_row = _texts(batch.column(read.text), read.text, wrong)
-            made = made._replace(texts=texts, text_of_row=text_of_row)
-        if read.fingerprint is not None:
-            made = made._replace(
-                fingerprints=_fingerprints(batch.column(read.fingerprint), read, wrong)
-            )
-        if read.id is not None:
-            made = made._replace(ids=_ids(batch.column(read.id), rule, wrong))
-        if read.vector is not None:
+        rows = Batch(known=known, wrong=wrong)
+        if isinstance(projection.text, tuple):
+            texts = [
+                _texts(dense(batch.column(column)), column, wrong)[0] for column in projection.text
+            ]
+            rows = rows._replace(texts=list(zip(*texts, strict=True)))
+        elif projection.text is not None:
+            texts, text_of_row = _texts(batch.column(projection.text), projection.text, wrong)
+            rows = rows._replace(texts=texts, text_of_row=text_of_row)
+        if projection.fingerprint is not None:
+            column = self._dense(batch, projection.fingerprint, "fingerprint")
+            rows = rows._replace(fingerprints=_fingerprints(column, projection, wrong))
+        if projection.id is not None:
+            column = self._dense(batch, projection.id, "id")
+            # a column without values does not decide the type of ids
+            deciding = None if "id" in self._null_types else rule
+            rows = rows._replace(ids=_ids(column, deciding, wrong))
+        if projection.vector is not None:
             with located(name):
-                made = made._replace(vectors=array_of_lists(batch.column(read.vector), done))
-        if read.score is not None:
-            made = made._replace(scores=_scores(batch.column(read.score), read, wrong))
-        return made
+                vectors = array_of_lists(batch.column(projection.vector), done)
+            rows = rows._replace(vectors=vectors)
+        if projection.score is not None:
+            column = self._dense(batch, projection.score, "score")
+            rows = rows._replace(scores=_scores(column, projection, wrong))
+        return rows
+
+    def _dense(self, batch: Any, name: str, content: str) -> Any:
+        column = dense(batch.column(name))
+        null_type = self._null_types.get(content)
+        return column if null_type is None else column.cast(null_type)
 
 
-def check_fingerprint_type(name: str, column_type: Any, projection: Projection) -> None:
-    """Raise InputError for a column whose values cannot be fingerprints."""
+def _check_fingerprint_type(projection: Projection, column_type: Any, schema: Any) -> None:
+    """Raise InputError for a plain type whose values cannot be fingerprints."""
     from pyarrow import types
 
-    width, received = projection.width, f"column {name!r} has type {column_type}"
-    column_type = plain_type(column_type)
-    if (
-        types.is_null(column_type)
-        or is_text(column_type)
-        or types.is_binary(column_type)
-        or types.is_large_binary(column_type)
-    ):
-        return  # their lengths decide, and nulls have none
+    name, width = str(projection.fingerprint), projection.width
+    received = f"column {name!r} has type {schema.field(name).type}"
+    if is_text(column_type) or types.is_binary(column_type) or types.is_large_binary(column_type):
+        return  # their lengths decide
     if types.is_signed_integer(column_type) and not projection.signed:
         how = f'write it with table.column({name!r}).cast("uint64", safe=False)'
         if width.words == 1:
@@ -365,10 +386,8 @@ def check_fingerprint_type(name: str, column_type: Any, projection: Projection) 
 def _fingerprints(column: Any, projection: Projection, wrong: Wrong) -> Words:
     from pyarrow import types
 
-    width, column = projection.width, dense(column)
+    width = projection.width
     refuse_nulls(column, "fingerprint", wrong)
-    if types.is_null(column.type):
-        return width.empty(0)
     if is_text(column.type):
         return fingerprints_of(
             string_column(column, "fingerprint", wrong).texts(), projection.digits, wrong
@@ -400,16 +419,7 @@ def _fingerprints(column: Any, projection: Projection, wrong: Wrong) -> Words:
 
 
 def _ids(column: Any, rule: IdRule | None, wrong: Wrong) -> IdColumn:
-    from pyarrow import types
-
-    column = dense(column)
     refuse_nulls(column, "id", wrong)
-    if types.is_null(column.type):
-        return (
-            StringColumn.of([])
-            if rule is not None and rule.kind == "str"
-            else np.empty(0, np.uint64)
-        )
     if not is_text(column.type):
         values = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind == "i" and len(values) and values.min() < 0:
@@ -427,9 +437,6 @@ def _ids(column: Any, rule: IdRule | None, wrong: Wrong) -> IdColumn:
 def _scores(column: Any, projection: Projection, wrong: Wrong) -> Words:
     from pyarrow import types
 
-    column = dense(column)
-    if types.is_null(column.type) and not projection.alike_scores:
-        return np.zeros((len(column), 2), np.uint64)
     if types.is_temporal(column.type):
         # integers of the unit
         column = column.view("int32" if column.type.bit_width == 32 else "int64")
@@ -467,14 +474,13 @@ def _texts(column: Any, name: str, wrong: Wrong) -> tuple[list[str], npt.NDArray
         raise
 
 
-def _given(column: Any) -> Flags:
+def _is_valid(column: Any) -> Flags:
     """Return which values are not null, also of a dictionary with a null among its values."""
-    given: Flags = column.is_valid().to_numpy(zero_copy_only=False)
+    is_valid: Flags = column.is_valid().to_numpy(zero_copy_only=False)
     if getattr(getattr(column, "dictionary", None), "null_count", 0):
-        given = (
-            given & column.dictionary.is_valid().to_numpy(zero_copy_only=False)[codes_of(column)]
-        )
-    return given
+        values = column.dictionary.is_valid().to_numpy(zero_copy_only=False)
+        is_valid = is_valid & values[codes_of(column)]
+    return is_valid
 
 
 def dense(column: Any) -> Any:

@@ -265,7 +265,7 @@ def _placed(given: Given, source: Any, counts: _Counts) -> Iterator[Asked]:
     first = source.next_row
     has_json = given.unmatched and _has_json(given)
     for (rows, ids), places, end, left_out in source.placed(
-        keeps_wrong=has_json and source.unbuffered
+        leave_out_wrong=has_json and source.unbuffered
     ):
         counts.wrong += [row for row in left_out if row.error]
         of_rows = {row.place - first: row for row in left_out}

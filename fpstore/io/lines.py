@@ -171,6 +171,11 @@ class LineRows(RowFiles):
             self.headers += [] if maker.header is None else [maker.header]
         self.columns = self._columns_of_all()
         self.bytes_done = 0
+        self._leaves_out_wrong = False
+
+    def leave_out_wrong(self, leave_out: bool) -> None:
+        """Choose whether a row that is wrong is left out, or is an error."""
+        self._leaves_out_wrong = leave_out
 
     def batches(
         self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
@@ -333,7 +338,7 @@ class LineRows(RowFiles):
         _, unread = tried(lambda: rows.extend(parser.rows(block, first)))
         rows = rows[skip.of(len(rows)) :]
         batch, error = tried(lambda: parser.batch(rows, projection, rule) if rows else None)
-        if error is not None and self.keeps_wrong:
+        if error is not None and self._leaves_out_wrong:
             for row in rows:
                 batch, error = tried(partial(parser.batch, [row], projection, rule))
                 if batch is not None and rule is not None:

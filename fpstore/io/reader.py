@@ -140,13 +140,13 @@ class Reader:
         """The number of the row after those read so far, with those that are left out."""
         return self._done
 
-    def placed(self, keeps_wrong: bool = False) -> Iterator[PlacedChunk]:
+    def placed(self, leave_out_wrong: bool = False) -> Iterator[PlacedChunk]:
         """Yield chunks with the numbers of their rows in the input, and the rows that are left out.
 
-        With ``keeps_wrong``, a row that is wrong is left out; otherwise it is an error.
+        With ``leave_out_wrong``, a row that is wrong is left out; otherwise it is an error.
         """
         for source in self._sources:
-            source.keeps_wrong = keeps_wrong
+            source.leave_out_wrong(leave_out_wrong)
         return self._placed_chunks()
 
     def _placed_chunks(self) -> Iterator[PlacedChunk]:

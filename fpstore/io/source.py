@@ -312,10 +312,9 @@ class RowSource(ABC):
     encoding: str | None = None  # of the files, if it was named
     typed = True  # ids have a type of their own; in delimited text, all are strings
     unbuffered = False  # rows are wanted as they come
-    keeps_wrong = False  # a row that is wrong is a row that is left out, and not an error
     # of several columns of texts, those that no row met so far has: a row of JSON may lack some
     absent: Collection[str] = ()
-    unwritable = ""  # characters that no id may have, as a list that is written cannot hold them
+    forbidden_in_ids = ""  # characters that no list of the output can hold
     tagged = False  # most of the first texts look like pages of HTML, and are taken as plain texts
     # pages that the reading under way compares by their whole texts, as their main texts are too
     # short
@@ -357,13 +356,20 @@ class RowSource(ABC):
     def limit_memory(self, memory: int) -> None:  # noqa: B027 - of files of lines
         """Read lines as long as an amount of memory allows."""
 
+    def leave_out_wrong(self, leave_out: bool) -> None:  # noqa: B027 - of files of lines
+        """Choose whether a row that is wrong is left out, or is an error."""
+
+    def forbid_in_ids(self, characters: str) -> None:
+        """Refuse ids with one of the characters from now on, in :meth:`checked_ids`."""
+        self.forbidden_in_ids = characters
+
     def checked_ids(self, batch: Batch) -> IdColumn:
         """Return the ids of a batch; InputError for one that cannot be written."""
         ids = batch.ids
-        wrong = unwritable_id(ids, self.unwritable)
-        if wrong is None:
+        problem = unwritable_id(ids, self.forbidden_in_ids)
+        if problem is None:
             return ids
-        place, message = wrong
+        place, message = problem
         raise (
             InputError(f"{self.label}: {message}")
             if batch.wrong is None

@@ -235,7 +235,7 @@ def find_duplicates(
     if reference is not None:
         near = _near(reference, corpus, documents, job, resources, checkpoint, resumed)
         # before the corpus is compared with itself
-        near.refuse_unwritable(reference.path, corpus.unwritable)
+        near.refuse_unwritable(reference.path, corpus.forbidden_in_ids)
     members = _grouped(corpus, job, documents, near, resources, checkpoint)
     rows = documents.rows
     flags = np.full(len(documents.known), job.unknown == "keep")

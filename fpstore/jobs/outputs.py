@@ -239,7 +239,7 @@ class Outputs:
         for one, path in zip(listings, self._paths, strict=True):
             one.open_writer(str(path)).abort()
         for source in (corpus, *beside):
-            source.unwritable = "".join(unwritable(format_named(path)) for path in self._paths)
+            source.forbid_in_ids("".join(unwritable(format_named(path)) for path in self._paths))
 
     @property
     def paths(self) -> list[Path]:

@@ -199,7 +199,7 @@ class DedupWork(Work):
         with opened_part(self.inputs, part, self.spec.encoding) as corpus:
             refused = job.unknown == "refuse"
             if self.output.removed is not None:
-                corpus.unwritable = unwritable(format_named(self.output.removed))
+                corpus.forbid_in_ids(unwritable(format_named(self.output.removed)))
             found = compared_rows(
                 corpus, job.projection, job.fingerprinter, resources, refused, None, job.bands, True
             )

@@ -330,7 +330,14 @@ def calibrate(
         return calibrated_pictures(Walk(corpus_paths(source)), options, resources, on_notice)
     columns = text_columns(text)
     extractor = extractor_of(html) or False
-    corpus = open_corpus(source, text is True, None, on_notice, encoding, bool(html), format)
+    corpus = open_corpus(
+        source,
+        text is True,
+        on_notice=on_notice,
+        encoding=encoding,
+        html=bool(html),
+        format=format,
+    )
     return calibrated_texts(corpus, columns, options, resources, extractor)
 
 

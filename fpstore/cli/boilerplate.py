@@ -84,7 +84,12 @@ def boilerplate(given: Given) -> None:
     content.refuse_foreign(given, kind)
     notices = Notices(kind)
     corpus = open_corpus(
-        given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, format=given.format
+        given.inputs,
+        kind == TEXTS,
+        suffixes=given.suffixes,
+        on_notice=notices,
+        encoding=given.encoding,
+        format=given.format,
     )
     notices.sources.append(corpus)
     with given.bars(corpus) as bars:

@@ -172,8 +172,15 @@ def _calibration(given: Given) -> Calibration:
         with given.bars() as bars:
             result = calibrated_pictures(walk, wanted, given.resources(bars), notices)
     else:
-        reading = given.suffixes, notices, given.encoding, bool(given.html), given.format
-        corpus = open_corpus(given.inputs, kind == TEXTS, *reading)
+        corpus = open_corpus(
+            given.inputs,
+            kind == TEXTS,
+            suffixes=given.suffixes,
+            on_notice=notices,
+            encoding=given.encoding,
+            html=bool(given.html),
+            format=given.format,
+        )
         with given.bars(corpus) as bars:
             result = calibrated_texts(corpus, columns, wanted, given.resources(bars), given.html)
     notices.report(given)
@@ -465,7 +472,12 @@ def weights(given: Given) -> None:
     if kind == TEXTS:
         content.check_inputs(kind, given.inputs, "")
         rows = open_corpus(
-            given.inputs, True, given.suffixes, notices, given.encoding, bool(given.html)
+            given.inputs,
+            True,
+            suffixes=given.suffixes,
+            on_notice=notices,
+            encoding=given.encoding,
+            html=bool(given.html),
         )
     else:
         rows = open_source(given.inputs, format=given.format, encoding=given.encoding, again=False)

@@ -161,15 +161,19 @@ def decontaminate(given: Given) -> None:
     corpus = open_corpus(
         given.corpus,
         kind == TEXTS,
-        given.suffixes,
-        notices,
-        given.encoding,
-        bool(given.html),
-        given.format,
+        suffixes=given.suffixes,
+        on_notice=notices,
+        encoding=given.encoding,
+        html=bool(given.html),
+        format=given.format,
     )
     notices.sources.append(corpus)
     benchmarks = open_benchmark(
-        given.benchmarks, of_benchmark is True, given.suffixes, notices, given.encoding
+        given.benchmarks,
+        of_benchmark is True,
+        suffixes=given.suffixes,
+        on_notice=notices,
+        encoding=given.encoding,
     )
     with given.bars(corpus) as bars:
         found = decontaminate_corpus(

@@ -215,8 +215,15 @@ def dedup(given: Given) -> None:
             _plan(given, kind, spec, reference)
             return
         given.refuse("is for plans (--plan, --processes)", "part_bytes", "slice_rows")
-        reading = given.suffixes, notices, given.encoding, bool(given.html), given.format
-        corpus = open_corpus(given.inputs, kind == TEXTS, *reading)
+        corpus = open_corpus(
+            given.inputs,
+            kind == TEXTS,
+            suffixes=given.suffixes,
+            on_notice=notices,
+            encoding=given.encoding,
+            html=bool(given.html),
+            format=given.format,
+        )
         notices.sources.append(corpus)
         job = _planned(given, job, corpus)
         folder = resume_folder(given)

@@ -47,6 +47,7 @@ WAITING_BATCHES = 4  # for each thread: what is read while others are hashed
 def open_corpus(
     source: Any,
     texts: bool,
+    *,
     suffixes: Iterable[str] | None = None,
     on_notice: Notice | None = None,
     encoding: str | None = None,
@@ -72,6 +73,7 @@ def open_corpus(
 def open_benchmark(
     benchmark: Any,
     texts: bool,
+    *,
     suffixes: Iterable[str] | None = None,
     on_notice: Notice | None = None,
     encoding: str | None = None,
@@ -89,7 +91,11 @@ def open_benchmark(
     )
     if not paths:
         raise InputError("no benchmark was given")
-    return [(path, open_corpus(path, texts, suffixes, on_notice, encoding)) for path in paths]
+    corpora = (
+        open_corpus(path, texts, suffixes=suffixes, on_notice=on_notice, encoding=encoding)
+        for path in paths
+    )
+    return list(zip(paths, corpora, strict=True))
 
 
 def open_source(

@@ -328,10 +328,10 @@ class ArrowColumns:
             batch = flagged_rows(batch, known)
         rows = Batch(known=known, wrong=wrong)
         if isinstance(projection.text, tuple):
-            texts = [
+            columns = [
                 _texts(dense(batch.column(column)), column, wrong)[0] for column in projection.text
             ]
-            rows = rows._replace(texts=list(zip(*texts, strict=True)))
+            rows = rows._replace(texts=list(zip(*columns, strict=True)))
         elif projection.text is not None:
             texts, text_of_row = _texts(batch.column(projection.text), projection.text, wrong)
             rows = rows._replace(texts=texts, text_of_row=text_of_row)

@@ -13,6 +13,7 @@ from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
 from fpstore.hashing.law import JaccardLaw, Law
 from fpstore.hashing.minhash import MinHash
+from fpstore.hashing.precomputed import PrecomputedMinHash
 from fpstore.hashing.projection import RandomProjection
 from fpstore.hashing.pstable import PStable
 from fpstore.hashing.registry import from_description
@@ -20,7 +21,6 @@ from fpstore.hashing.sentences import LongestSentences
 from fpstore.hashing.simhash import SimHash
 from fpstore.hashing.simminhash import SimMinHash
 from fpstore.hashing.sketcher import Signed, Sketched, Sketcher, Values
-from fpstore.hashing.sketches import GivenSketches
 from fpstore.hashing.vectors import HyperplaneHash
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ __all__ = [
     "DocumentReader",
     "Fields",
     "Fingerprinter",
-    "GivenSketches",
     "Hasher",
     "HyperplaneHash",
     "ImageHash",
@@ -44,6 +43,7 @@ __all__ = [
     "MainText",
     "MinHash",
     "PStable",
+    "PrecomputedMinHash",
     "RandomProjection",
     "Signed",
     "SimHash",

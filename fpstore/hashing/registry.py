@@ -23,12 +23,12 @@ from fpstore.hashing.fields import Fields
 from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
 from fpstore.hashing.minhash import MinHash
+from fpstore.hashing.precomputed import PrecomputedMinHash
 from fpstore.hashing.pstable import PStable
 from fpstore.hashing.sentences import LongestSentences
 from fpstore.hashing.simhash import SimHash
 from fpstore.hashing.simminhash import SimMinHash
 from fpstore.hashing.sketcher import Sketcher
-from fpstore.hashing.sketches import GivenSketches
 from fpstore.hashing.text import TextHash
 from fpstore.hashing.vectors import HyperplaneHash
 from fpstore.io.files import storage_errors
@@ -46,7 +46,7 @@ _KINDS: tuple[type[Hasher[Any]], ...] = (
     BitSample,
     Unary,
     PStable,
-    GivenSketches,
+    PrecomputedMinHash,
 )
 #: Fingerprinters of texts with features, by the names that users choose one by.
 TEXT_METHODS: dict[str, type[MinHash] | type[SimHash]] = {"minhash": MinHash, "simhash": SimHash}

@@ -80,7 +80,7 @@ def test_sketched_checks_at_the_call(wrong):
 @pytest.mark.parametrize("wrong", [7, "x", np.float64(1)])
 def test_batches_are_checked_at_the_call(wrong):
     for maker in (
-        fpstore.GivenSketches(count=8),
+        fpstore.PrecomputedMinHash(count=8),
         fpstore.BitSample(dimension=64),
         fpstore.MinHash(),
     ):

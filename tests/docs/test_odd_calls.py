@@ -25,7 +25,7 @@ HASHERS = {
     "p-stable": fpstore.PStable(dimension=8, radius=1),
     "bits": fpstore.BitSample(dimension=256),
     "unary": fpstore.Unary(dimension=32, low=0, high=9),
-    "sketches": fpstore.GivenSketches(count=8),
+    "sketches": fpstore.PrecomputedMinHash(count=8),
 }
 
 

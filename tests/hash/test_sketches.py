@@ -9,7 +9,7 @@ from checked_hasher import check_hasher
 from laws import agrees_with, bits_that_differ, documents, edited_copies
 
 from fpstore import InputError, MinHash, SimHash
-from fpstore.hashing import GivenSketches, SimMinHash, from_description
+from fpstore.hashing import PrecomputedMinHash, SimMinHash, from_description
 from fpstore.hashing.registry import sketcher
 from fpstore.lsh.plan import plan, recall_at
 
@@ -36,7 +36,7 @@ MINIMA = minima_of(SETS)
 
 
 def test_given_sketches_do_what_an_index_relies_on():
-    hasher = GivenSketches(count=128)
+    hasher = PrecomputedMinHash(count=128)
     laws = check_hasher(hasher, list(MINIMA))
     exact = np.mean(
         [len({*a} & {*b}) / len({*a} | {*b}) for i, a in enumerate(SETS) for b in SETS[:i]]
@@ -49,7 +49,7 @@ def test_given_sketches_do_what_an_index_relies_on():
 
 @pytest.mark.parametrize("count", [8, 100, 128, 224, 256, 500])
 def test_the_signature_has_a_bit_of_each_value_up_to_224(count):
-    hasher = GivenSketches(count=count)
+    hasher = PrecomputedMinHash(count=count)
     minima = np.random.default_rng(2).integers(0, 2**32, (3, count), np.uint64)
     assert hasher.signature_bits == min(count // 8 * 8, 224)
     assert hasher.signatures(minima).shape == (3, hasher.signature_bits // 8)
@@ -64,7 +64,7 @@ def test_the_signature_has_a_bit_of_each_value_up_to_224(count):
 
 def test_types_of_other_packages_are_the_same():
     """Datasketch has arrays of uint32 or uint64, rensa lists of int."""
-    hasher = GivenSketches(count=128)
+    hasher = PrecomputedMinHash(count=128)
     for same in (
         MINIMA.astype(np.uint32),
         MINIMA.tolist(),
@@ -76,7 +76,7 @@ def test_types_of_other_packages_are_the_same():
 
 
 def test_empty_sets_are_unknown():
-    hasher = GivenSketches(count=128)
+    hasher = PrecomputedMinHash(count=128)
     for most in (2**32 - 1, 2**64 - 1):
         rows = np.concatenate([MINIMA[:1], np.full((1, 128), most, np.uint64)])
         (found,) = hasher.sketched(rows, 8)
@@ -87,7 +87,7 @@ def test_empty_sets_are_unknown():
 
 def test_values_of_keys_and_signature_find_no_less_than_planned():
     """Of 64 values, 40 make keys and all the signature."""
-    hasher, pairs = GivenSketches(count=64), 1500
+    hasher, pairs = PrecomputedMinHash(count=64), 1500
     found = plan(10**6, hasher, 0.7, 0.8)
     assert found.bands * found.rows > 8
     numbers = np.random.default_rng(3)
@@ -150,33 +150,33 @@ def test_the_signature_of_minhash_tells_sets_apart_better():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: GivenSketches(count=7), "count must be a whole number from 8"),
+        (lambda: PrecomputedMinHash(count=7), "count must be a whole number from 8"),
         (
-            lambda: GivenSketches(count=128).sketches(MINIMA, 129),
+            lambda: PrecomputedMinHash(count=128).sketches(MINIMA, 129),
             "count must be a whole number from 0 to 128",
         ),
         (
-            lambda: GivenSketches(count=64).sketches(MINIMA, 8),
+            lambda: PrecomputedMinHash(count=64).sketches(MINIMA, 8),
             r"item 0: has shape \(128,\), and the hasher is for sketches of 64",
         ),
         (
-            lambda: GivenSketches(count=128).sketches([MINIMA[0], MINIMA[1, :50]], 8),
+            lambda: PrecomputedMinHash(count=128).sketches([MINIMA[0], MINIMA[1, :50]], 8),
             "item 1: has shape",
         ),
         (
-            lambda: GivenSketches(count=128).sketches(MINIMA.astype(float), 8),
+            lambda: PrecomputedMinHash(count=128).sketches(MINIMA.astype(float), 8),
             "item 0: has numbers of type float64",
         ),
         (
-            lambda: GivenSketches(count=128).sketches(-MINIMA.astype(np.int64), 8),
+            lambda: PrecomputedMinHash(count=128).sketches(-MINIMA.astype(np.int64), 8),
             "item 0: has numbers of type int64",
         ),
-        (lambda: GivenSketches(count=128).sketches(["abc"], 8), "item 0: "),
+        (lambda: PrecomputedMinHash(count=128).sketches(["abc"], 8), "item 0: "),
         (
-            lambda: GivenSketches(count=128).sketches("abc", 8),
+            lambda: PrecomputedMinHash(count=128).sketches("abc", 8),
             "expected an iterable of sketches, got str",
         ),
-        (lambda: plan(10**9, GivenSketches(count=16), 0.5), "no number of bands up to 256"),
+        (lambda: plan(10**9, PrecomputedMinHash(count=16), 0.5), "no number of bands up to 256"),
         (lambda: SimMinHash(weighting="count"), "a SimMinHash is of sets"),
         (lambda: sketcher(SimHash()), "or SimMinHash$"),
     ],

@@ -9,13 +9,13 @@ import rensa
 from vector_pairs import pairs_at, pairs_of_bits, pairs_of_integers, pairs_with_cosine
 
 import fpstore
-from fpstore.hashing import BitSample, GivenSketches, HyperplaneHash, PStable, Unary
+from fpstore.hashing import BitSample, HyperplaneHash, PrecomputedMinHash, PStable, Unary
 from fpstore.lsh.plan import plan, recall_at
 
 N = 400
 
 
-def given_pairs(similarity):
+def precomputed_pairs(similarity):
     numbers = np.random.default_rng(4)
     a = numbers.integers(0, 2**32, (N, 128), np.uint64)
     return a, np.where(
@@ -37,7 +37,7 @@ def given_pairs(similarity):
         ),
         (BitSample(dimension=512), 60, pairs_of_bits(60, N), {}),
         (Unary(dimension=32, low=0, high=255), 400, pairs_of_integers(400, N), {}),
-        (GivenSketches(count=128), 0.7, given_pairs(0.7), {}),
+        (PrecomputedMinHash(count=128), 0.7, precomputed_pairs(0.7), {}),
     ],
 )
 def test_an_index_finds_what_its_plan_says(tmp_path, hasher, threshold, pairs, options):
@@ -59,7 +59,7 @@ def test_an_index_finds_what_its_plan_says(tmp_path, hasher, threshold, pairs, o
     least = told - 5 * math.sqrt(told * (1 - told) / N) - 0.01
     assert share > least
     # whose keys and signatures have values in common, and find more
-    if not isinstance(hasher, GivenSketches):
+    if not isinstance(hasher, PrecomputedMinHash):
         assert share < 2 * told - least
     near = [match.similarity for match in matches if match is not None]
     assert np.mean(near) == pytest.approx(threshold, rel=0.15)
@@ -86,7 +86,7 @@ def test_arrays_of_datasketch_and_rensa_are_indexed(tmp_path):
             tmp_path / f"{name}.lsh",
             stored,
             np.arange(40),
-            hasher=GivenSketches(count=128),
+            hasher=PrecomputedMinHash(count=128),
             threshold=0.7,
         )
         with index:

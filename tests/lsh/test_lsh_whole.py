@@ -17,7 +17,7 @@ import fpstore
 from fpstore import InputError, MinHash, _kernel, lsh
 from fpstore.cli import index as of_index
 from fpstore.cli import main
-from fpstore.hashing import GivenSketches, PStable
+from fpstore.hashing import PrecomputedMinHash, PStable
 from fpstore.lsh import building, groups
 from fpstore.lsh import keys as keys_module
 from fpstore.query.store_snapshot import StoreSnapshot
@@ -399,9 +399,9 @@ def test_plans_that_do_not_fit(tmp_path, options, message):
 def test_plans_take_any_whole_number_and_know_how_many_values_there_are():
     assert lsh.plan(np.int64(100), HASHER, 0.8) == lsh.plan(100, HASHER, 0.8)
     with pytest.raises(
-        InputError, match="take 256 hash values, and the hasher given-sketches has 64"
+        InputError, match="take 256 hash values, and the hasher precomputed-minhash has 64"
     ):
-        lsh.plan(100, GivenSketches(count=64), 0.8, bands=(64, 4))
+        lsh.plan(100, PrecomputedMinHash(count=64), 0.8, bands=(64, 4))
 
 
 def test_verify_is_a_function_and_a_word_is_no_list(tmp_path):

@@ -1,4 +1,4 @@
-"""Sketches that another package has made: minima of hash functions, one row for each document."""
+"""Sketches that another package has made: minima of hash functions, a row for each document."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from fpstore.hashing.words import mix, packed
 
 _LEAST, _MOST = 8, 1 << 14
 _BATCH_NUMBERS = 1 << 20
-_NOTHING = (2**32 - 1, 2**64 - 1)  # what the minima of an empty set are
+_EMPTY_SET_MINIMA = (2**32 - 1, 2**64 - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenSketches(Sketcher[Any]):
-    """MinHash signatures of other packages: an index of them without hashing the texts again.
+class PrecomputedMinHash(Sketcher[Any]):
+    """MinHash signatures of other packages, for an index without hashing the texts again.
 
     An item is an array of `count` least values, uint64 or uint32: `hashvalues` of a `MinHash` of
-    datasketch, or what `digest` of a MinHash of rensa gives. Many are the rows of an array. Items
-    must have been made with the same functions. An item whose values are all the largest one, 2^32
-    - 1 or 2^64 - 1, is an empty set, and has no content.
+    datasketch, or the result of `digest` of a MinHash of rensa. Several items are the rows of an
+    array. All must come from the same functions. An item whose values are all the largest number,
+    2^32 - 1 or 2^64 - 1, is an empty set, and has no content.
 
     A hash value is 32 bits of the mixed least value. The signature has a bit of each of the last
     values, up to 224 of them. With fewer than 224 values more than the keys take, some values serve
@@ -48,20 +48,21 @@ class GivenSketches(Sketcher[Any]):
 
     Notes
     -----
-    A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997. P. Li, A. C. König, *b-Bit minwise hashing*, WWW
-    2010.
+    A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997. P. Li, A. C.
+    König, *b-Bit minwise hashing*, WWW 2010.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from fpstore.hashing import GivenSketches
-    >>> hasher = GivenSketches(count=128)
-    >>> minima = np.random.default_rng(1).integers(0, 2**32, (2, 128), np.uint64)  # of two documents
+    >>> from fpstore.hashing import PrecomputedMinHash
+    >>> hasher = PrecomputedMinHash(count=128)
+    >>> generator = np.random.default_rng(1)
+    >>> minima = generator.integers(0, 2**32, (2, 128), np.uint64)  # of two documents
     >>> hasher.sketches(minima, count=40).shape, hasher.signature_bits
     ((2, 40), 128)
     """
 
-    name: ClassVar[str] = "given-sketches"
+    name: ClassVar[str] = "precomputed-minhash"
     version: ClassVar[int] = 1
     items: ClassVar[str] = "sketches"
 
@@ -82,7 +83,7 @@ class GivenSketches(Sketcher[Any]):
 
     @property
     def most_values(self) -> int:
-        """All that there are."""
+        """The values of an item: `count`."""
         return self.count
 
     def batches(self, items: Iterable[Any]) -> Iterator[Sequence[Any]]:
@@ -98,27 +99,26 @@ class GivenSketches(Sketcher[Any]):
         return (self._checked_rows(part, number * rows) for number, part in enumerate(parts))  # type: ignore[misc]  # an array is no Sequence
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
-        """Return some of the values, mixed."""
+        """Return the values of the functions, mixed."""
         minima = self._minima(items)
         return Values(
-            mix(minima[:, functions.start : functions.stop]).astype(np.uint32), self._known(minima)
+            mix(minima[:, functions.start : functions.stop]).astype(np.uint32),
+            self._non_empty(minima),
         )
 
     def signed(self, items: Sequence[Any]) -> Signed:
         """Return a bit of each of the last values."""
         minima = self._minima(items)
         return Signed(
-            packed(bits_of(minima[:, self.count - self.signature_bits :])), self._known(minima)
+            packed(bits_of(minima[:, self.count - self.signature_bits :])), self._non_empty(minima)
         )
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
-        """Return the shares of equal values.
-
-        The best estimates of Jaccard similarities that sketches allow.
-        """
-        (one,) = self.batches([item])
-        parts = [self._minima(part) == self._minima(one) for part in self.batches(others)]
-        return np.concatenate([np.empty(0), *(part.mean(1) for part in parts)])
+        """Return the shares of equal values, which estimate Jaccard similarities."""
+        (batch,) = self.batches([item])
+        minima = self._minima(batch)
+        shares = [(self._minima(part) == minima).mean(1) for part in self.batches(others)]
+        return np.concatenate([np.empty(0), *shares])
 
     def _minima(self, items: Any) -> Words:
         rows: Words = (
@@ -128,16 +128,16 @@ class GivenSketches(Sketcher[Any]):
         )
         return rows
 
-    def _known(self, minima: Words) -> Any:
-        return ~np.logical_or.reduce([(minima == one).all(1) for one in _NOTHING])
+    def _non_empty(self, minima: Words) -> Any:
+        return ~np.logical_or.reduce([(minima == value).all(1) for value in _EMPTY_SET_MINIMA])
 
     def _checked_rows(self, rows: Any, first: int) -> Words:
-        array = _array_of(rows)
+        array = _as_array(rows)
         if array is not None and not self._problem(array):
             return array.astype(np.uint64, copy=False)
         for place, row in enumerate(rows):
-            one = _array_of([row])
-            problem = "no array of whole numbers" if one is None else self._problem(one)
+            array = _as_array([row])
+            problem = "no array of whole numbers" if array is None else self._problem(array)
             if problem:
                 raise InputError(
                     f"item {first + place}: {problem}; got {show(row)}", got=first + place
@@ -160,7 +160,7 @@ class GivenSketches(Sketcher[Any]):
         )
 
 
-def _array_of(rows: Any) -> Array | None:
+def _as_array(rows: Any) -> Array | None:
     try:
         return np.asarray(rows)
     except (ValueError, TypeError, OverflowError):

@@ -29,8 +29,7 @@ from fpstore.io.sink import Sink
 from fpstore.io.tables import values_at
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
 from fpstore.lsh import LshStore, Matches
-from fpstore.lsh.given import Given as GivenPiece
-from fpstore.lsh.given import GivenTexts, asked_of
+from fpstore.lsh.items import ItemBatch, Items, TextSource
 from fpstore.lsh.manifest import DOCUMENTS, KEYS
 
 COLUMNS = ("query", "id", "similarity")
@@ -67,8 +66,8 @@ def _maker(given: Given, index: LshStore[Any]) -> tuple[Any, Any]:
     return maker, columns
 
 
-def _given_texts(index: LshStore[Any], reader: Any) -> GivenTexts:
-    return GivenTexts(reader, index.hasher, index.bands)
+def _given_texts(index: LshStore[Any], reader: Any) -> TextSource:
+    return TextSource(reader, index.hasher, index.bands)
 
 
 # Ask
@@ -84,8 +83,10 @@ def probe(given: Given) -> int:
         options.check_radius_option(given.radius, index.hasher.signature_bits)
         pieces = _asked(given, index, notices)
         with _writer(given) as write:
-            for asked, ids in pieces:
-                matches = index.probe_many(asked, radius=given.radius, threads=given.threads)
+            for batch in pieces:
+                items: Any = batch.items
+                ids = batch.ids
+                matches = index.probe_many(items, radius=given.radius, threads=given.threads)
                 found, done = found or len(matches.distances) > 0, done + len(matches)
                 write(ids.texts() if hasattr(ids, "texts") else ids, matches)
                 bars("probing", done)
@@ -93,7 +94,7 @@ def probe(given: Given) -> int:
     return MATCHED if found else UNMATCHED
 
 
-def _asked(given: Given, index: LshStore[Any], notices: Notices) -> Iterator[GivenPiece]:
+def _asked(given: Given, index: LshStore[Any], notices: Notices) -> Iterator[ItemBatch]:
     """Yield the texts that are asked: files, where ``-`` is standard input, or rows of --input."""
     if bool(given.words) == bool(given.input):
         fail("give files of texts, or --input FILE with --text-field for the texts of rows")
@@ -126,12 +127,12 @@ def _asked(given: Given, index: LshStore[Any], notices: Notices) -> Iterator[Giv
             continue
         text = content.standard_input(notices, given.encoding)
         number, rows = index.bands
-        asked = asked_of(next(index.hasher.sketched([text], number * rows)), index.bands)
-        if not len(asked.rows):
+        items = Items.of(next(index.hasher.sketched([text], number * rows)), index.bands)
+        if not len(items.rows):
             raise InputError(
                 f"standard input: {SENTENCES[NO_WORDS]}, so nothing is near it", path="-"
             )
-        yield GivenPiece(asked, ["-"])
+        yield ItemBatch(items, ["-"])
 
 
 @contextmanager
@@ -238,8 +239,9 @@ def insert(given: Given) -> None:
 
 
 def _pieces(index: LshStore[Any], reader: Any) -> Iterator[tuple[Any, Any]]:
-    for asked, ids in _given_texts(index, reader):
-        yield asked, ids.texts() if hasattr(ids, "texts") else ids
+    for batch in _given_texts(index, reader):
+        ids: Any = batch.ids
+        yield batch.items, ids.texts() if hasattr(ids, "texts") else ids
 
 
 def delete(given: Given) -> None:

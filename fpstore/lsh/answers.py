@@ -1,7 +1,4 @@
-"""What an index answers.
-
-The documents that share a key with an item, and whose signatures are near its own.
-"""
+"""Answers of an index: documents that share a key with an item and have a near signature."""
 
 from __future__ import annotations
 
@@ -22,6 +19,7 @@ from fpstore.base.threads import cached_property
 from fpstore.base.width import Distances
 from fpstore.io.check import check_ids
 from fpstore.io.tables import Tabular, arrow_table, values_at
+from fpstore.lsh.items import Items
 from fpstore.lsh.keys import (
     MOST_NUMBER_BITS,
     EntryLayout,
@@ -52,34 +50,19 @@ class Match(NamedTuple, Generic[Id]):
     similarity: float
 
 
-class Asked(NamedTuple):
-    """Items: rows of document number 0 with their signatures, and the keys of each.
-
-    ``keys`` are those of its bands, shape (n, bands), and ``looked_up`` those that it is looked up
-    by, of which it may have more.
-    """
-
-    rows: Words
-    keys: Words
-    looked_up: Words
-
-    def part(self, items: slice | npt.NDArray[np.intp]) -> Asked:
-        """Return some of them."""
-        return Asked(self.rows[items], self.keys[items], self.looked_up[items])
-
-
-def found_before(
-    found: MatchColumns, items: npt.NDArray[np.intp], first: int, inserted: npt.NDArray[np.intp]
+def earlier_matches(
+    matches: MatchColumns, finders: npt.NDArray[np.intp], first: int, inserted: npt.NDArray[np.intp]
 ) -> tuple[npt.NDArray[np.intp], Words, Distances]:
-    """Return what was there before the items that found it, as items, rows and distances.
+    """Return the matches that precede the items that found them, as items, rows and distances.
 
-    Documents with numbers from ``first`` on are those of the inserted items, in order.
+    Documents with numbers from ``first`` on are the inserted items, in order.
     """
-    lims, rows, distances = found
-    owners, numbers = items[lists_of(lims)], numbers_of_rows(rows)
-    there = numbers < first
-    there[~there] = inserted[(numbers[~there] - np.uint64(first)).view(np.intp)] < owners[~there]
-    return owners[there], rows[there], distances[there]
+    lims, rows, distances = matches
+    items, numbers = finders[lists_of(lims)], numbers_of_rows(rows)
+    earlier = numbers < first
+    places = (numbers[~earlier] - np.uint64(first)).view(np.intp)
+    earlier[~earlier] = inserted[places] < items[~earlier]
+    return items[earlier], rows[earlier], distances[earlier]
 
 
 @dataclass(frozen=True)
@@ -90,16 +73,16 @@ class State:
     keys: StoreSnapshot
     layout: EntryLayout
 
-    def find(self, asked: Asked, radius: int, threads: int) -> MatchColumns:
-        """Return all documents that share a key with an item and whose signature is within the radius, the nearest first.
+    def find(self, items: Items, radius: int, threads: int) -> MatchColumns:
+        """Find the documents that share a key with an item and lie within the radius.
 
-        They are columns of matches, by the rows of the documents.
+        The matches are rows of documents, the nearest first.
         """
-        count = len(asked.rows)
+        count = len(items.rows)
         step = min(ITEMS_AT_ONCE, -(-count // threads)) or 1
-        parts = [asked.part(slice(start, start + step)) for start in range(0, count, step)]
+        parts = [items.take(slice(start, start + step)) for start in range(0, count, step)]
         return joined(
-            run(partial(self._part, radius=radius), parts, threads) or [no_matches(asked.rows)]
+            run(partial(self._part, radius=radius), parts, threads) or [no_matches(items.rows)]
         )
 
     @cached_property
@@ -119,36 +102,40 @@ class State:
             self.layout.number_bits,
         )
 
-    def find_one(
+    def probe_item(
         self, sketch: Counts, signature: Bytes, bands: tuple[int, int], radius: int
     ) -> list[tuple[Any, int]]:
-        """Return the ids and the distances of what one item finds; see :meth:`find`."""
+        """Return the ids and the distances of the matches of one item; see :meth:`find`."""
         arrays = np.ascontiguousarray(sketch, np.uint32), np.ascontiguousarray(signature, np.uint8)
-        found = self._item_prober.probe(*arrays, *bands, radius)
-        return [(self.documents.probe(value, 0)[0].ids[0], distance) for value, distance in found]
+        matches = self._item_prober.probe(*arrays, *bands, radius)
+        return [(self.documents.probe(row, 0)[0].ids[0], distance) for row, distance in matches]
 
-    def _part(self, asked: Asked, radius: int, stop: _kernel.Stop | None) -> MatchColumns:
-        (rows, _, keys), layout, count = asked, self.layout, len(asked.rows)
+    def _part(self, items: Items, radius: int, stop: _kernel.Stop | None) -> MatchColumns:
+        keys, layout, count = items.probe_keys, self.layout, len(items.rows)
         most = MOST_CANDIDATES if count > 1 else None
-        entries = self.keys.sharing(
+        shared = self.keys.sharing(
             layout.prefixes(keys.reshape(-1)), layout.prefix_bits, most, stop
         )
-        if entries is None:  # some keys have many documents
+        if shared is None:  # keys with many documents
             halves = slice(0, count // 2), slice(count // 2, count)
-            return joined([self._part(asked.part(half), radius, stop) for half in halves])
-        lims, found, _ = entries
+            return joined([self._part(items.take(half), radius, stop) for half in halves])
+        lims, entries, _ = shared
         owners = np.repeat(np.arange(count * keys.shape[1]) // keys.shape[1], np.diff(lims))
         candidates = np.unique(
-            (owners.astype(np.uint64) << np.uint64(MOST_NUMBER_BITS)) | layout.numbers(found)
+            (owners.astype(np.uint64) << np.uint64(MOST_NUMBER_BITS)) | layout.numbers(entries)
         )
-        return self._near(rows, candidates, radius, stop)
+
+        return self._near(items.rows, candidates, radius, stop)
 
     def _near(
         self, rows: Words, candidates: Words, radius: int, stop: _kernel.Stop | None
     ) -> MatchColumns:
-        """Return which candidates, items' places before the numbers of documents, are within the radius."""
+        """Return the candidates within the radius.
+
+        A candidate has the place of its item before the number of a document.
+        """
         owners = (candidates >> np.uint64(MOST_NUMBER_BITS)).astype(np.intp)
-        stored, documents = documents_of(
+        stored, documents = stored_documents(
             self.documents, candidates & np.uint64((1 << MOST_NUMBER_BITS) - 1), stop
         )
         owners = owners[stored]
@@ -159,30 +146,29 @@ class State:
         return lims_of(np.bincount(owners, minlength=len(rows))), documents[order], distances[order]
 
 
-def documents_of(
+def stored_documents(
     documents: StoreSnapshot, numbers: Words, stop: _kernel.Stop | None = None
 ) -> tuple[Flags, Words]:
-    """Return which numbers are of stored documents, and the rows of those."""
-    found = documents.sharing(prefixes_of_documents(numbers), MOST_NUMBER_BITS, None, stop)
-    assert found is not None
-    lims, rows, _ = found
+    """Return which numbers belong to stored documents, and the rows of those documents."""
+    shared = documents.sharing(prefixes_of_documents(numbers), MOST_NUMBER_BITS, None, stop)
+    assert shared is not None
+    lims, rows, _ = shared
     return np.diff(lims) > 0, rows
 
 
-def first_of_similar(asked: Asked, layout: EntryLayout, radius: int, known: Flags) -> Flags:
-    """Return which items are to be inserted, in order.
-
-    Those that are not known, and not similar to one that is to be.
-    """
-    inserted = np.zeros(len(known), bool)
+def items_to_insert(items: Items, layout: EntryLayout, radius: int, has_matches: Flags) -> Flags:
+    """Return which items to insert: not known, and not similar to an earlier inserted one."""
+    inserted = np.zeros(len(has_matches), bool)
     holders: dict[int, list[int]] = {}  # the items to be inserted, by key
-    own, looked_up = (layout.prefixes(keys).tolist() for keys in (asked.keys, asked.looked_up))
-    for item in np.flatnonzero(~known).tolist():
-        others = sorted({other for key in looked_up[item] for other in holders.get(key, ())})
-        if others and (signature_distances(asked.rows[others], asked.rows[item]) <= radius).any():
+    own_keys, probe_keys = (
+        layout.prefixes(keys).tolist() for keys in (items.keys, items.probe_keys)
+    )
+    for item in np.flatnonzero(~has_matches).tolist():
+        near = sorted({holder for key in probe_keys[item] for holder in holders.get(key, ())})
+        if near and (signature_distances(items.rows[near], items.rows[item]) <= radius).any():
             continue
         inserted[item] = True
-        for key in own[item]:
+        for key in own_keys[item]:
             holders.setdefault(key, []).append(item)
     return inserted
 
@@ -205,12 +191,12 @@ class Matches(Tabular, Generic[Id]):
 
     def __init__(
         self,
-        found: MatchColumns,
+        columns: MatchColumns,
         similarities: npt.NDArray[np.float64],
         stored: StoredIds,
         inserted: Flags | None = None,
     ) -> None:
-        self.lims, self._rows, self.distances = found
+        self.lims, self._rows, self.distances = columns
         self.similarities = similarities
         self.inserted = inserted
         self._stored = stored
@@ -234,9 +220,10 @@ class Matches(Tabular, Generic[Id]):
         threshold: float,
         is_distance: bool,
     ) -> Matches[Id]:
-        """Return the matches whose exact similarity is at least the threshold, or whose distance is at most that.
+        """Return the matches whose exact similarity reaches the threshold.
 
-        ``exact`` returns those of an item, given by its place, and of the documents with some ids.
+        A distance must be at most the threshold. ``exact`` returns the values of the item at a place
+        and of the documents with these ids.
         """
         ids, sign = names_of(self._stored, self._numbers()), -1 if is_distance else 1
         places, similar, sizes = [np.empty(0, np.intp)], [np.empty(0)], []
@@ -247,9 +234,9 @@ class Matches(Tabular, Generic[Id]):
             places.append(start + order)
             similar.append(sign * values[order])
             sizes.append(len(order))
-        at = np.concatenate(places)
-        found = lims_of(np.array(sizes, np.int64)), self._rows[at], self.distances[at]
-        return Matches(found, np.concatenate(similar), self._stored)
+        chosen = np.concatenate(places)
+        columns = lims_of(np.array(sizes, np.int64)), self._rows[chosen], self.distances[chosen]
+        return Matches(columns, np.concatenate(similar), self._stored)
 
     def to_arrow(self, *, query_ids: Any = None, names: Mapping[str, str] | None = None) -> Any:
         """Return a ``pyarrow.Table`` with a row per match.
@@ -270,11 +257,11 @@ class Matches(Tabular, Generic[Id]):
         MissingExtraError
             pyarrow is not installed.
         """
-        given = None if query_ids is None else check_ids(query_ids, len(self))
+        ids = None if query_ids is None else check_ids(query_ids, len(self))
         query = np.repeat(np.arange(len(self)), np.diff(self.lims))
         columns: NamedColumns = {"query_row": query.view(np.uint64)}
-        if given is not None:
-            columns["query_id"] = values_at(given, query)
+        if ids is not None:
+            columns["query_id"] = values_at(ids, query)
         return arrow_table(
             [
                 columns
@@ -298,9 +285,13 @@ class Matches(Tabular, Generic[Id]):
     def __getitem__(self, item: int) -> list[Match[Id]]:
         """Return the matches of one item; IndexError if there are fewer items."""
         item = range(len(self))[index(item)]
-        at = slice(*self.lims[item : item + 2].tolist())
-        found = np.array([0, at.stop - at.start]), self._rows[at], self.distances[at]
-        return next(iter(Matches(found, self.similarities[at], self._stored)))
+        matches = slice(*self.lims[item : item + 2].tolist())
+        columns = (
+            np.array([0, matches.stop - matches.start]),
+            self._rows[matches],
+            self.distances[matches],
+        )
+        return next(iter(Matches(columns, self.similarities[matches], self._stored)))
 
     def __repr__(self) -> str:
         return f"<fpstore.lsh.Matches: {len(self.distances)} matches of {len(self)} items>"

@@ -15,7 +15,7 @@ from fpstore.format.manifest import is_index
 from fpstore.hashing.readers import HashingReader
 from fpstore.hashing.sketcher import Sketcher
 from fpstore.lsh.building import DocumentPieces, build_index
-from fpstore.lsh.given import GivenItems, GivenTexts, chosen_hasher
+from fpstore.lsh.items import ItemSource, TextSource, chosen_hasher
 from fpstore.lsh.manifest import DOCUMENTS
 from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan
 from fpstore.lsh.plan import plan as make_plan
@@ -93,8 +93,9 @@ def build(
     --------
     >>> import fpstore, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "docs.lsh")
-    >>> texts = ["it was the best of times it was the worst of times", "call me ishmael some years ago never mind how long"]
-    >>> index = fpstore.lsh.build(path, texts, ["dickens", "melville"], hasher=fpstore.MinHash(), threshold=0.7)
+    >>> texts = ["it was the best of times it was the worst of times", "call me ishmael"]
+    >>> ids = ["dickens", "melville"]
+    >>> index = fpstore.lsh.build(path, texts, ids, hasher=fpstore.MinHash(), threshold=0.7)
     >>> index.probe("It was the best of times, it was the worst of times.")
     [Match(id='dickens', similarity=1.0)]
 
@@ -103,22 +104,19 @@ def build(
     >>> import pathlib
     >>> from fpstore.hashing import TextReader
     >>> rows = pathlib.Path(tempfile.mkdtemp(), "rows.csv")
-    >>> _ = rows.write_text("url,text" + chr(10) + "a.org,it was the best of times it was the worst of times" + chr(10))
+    >>> _ = rows.write_text("url,text" + chr(10) + "a.org," + texts[0] + chr(10))
     >>> reader = TextReader(rows, fpstore.MinHash(), text="text", id="url")
     >>> len(fpstore.lsh.build(path, reader, threshold=0.7, overwrite=True))
     1
     """
-    target, overwrite, made = (
-        check_path(path),
-        check_flag(overwrite, "overwrite"),
-        chosen_hasher(hasher, items),
-    )
+    target, overwrite = check_path(path), check_flag(overwrite, "overwrite")
+    hasher = chosen_hasher(hasher, items)
     if (threshold is None) == (plan is None) or (plan is not None and recall is not None):
         raise InputError(
             "give a threshold, and perhaps a recall, or plan= as fpstore.lsh.plan returns it"
         )
     if plan is not None:
-        check_plan(plan, made)
+        check_plan(plan, hasher)
         expected = plan.documents
     else:
         assert threshold is not None
@@ -130,25 +128,25 @@ def build(
             else None
         )
         plan = make_plan(
-            count or UNKNOWN_COUNT, made, threshold, USUAL_RECALL if recall is None else recall
+            count or UNKNOWN_COUNT, hasher, threshold, USUAL_RECALL if recall is None else recall
         )
         expected = UNKNOWN_COUNT if count == 0 else 0
     resources = checked_resources(memory, threads, progress)
     if isinstance(items, HashingReader):
         items.limit_memory(resources.memory)
     pieces = DocumentPieces(
-        _given(items, ids, made, (plan.bands, plan.rows), resources.threads), made, plan
+        _source(items, ids, hasher, (plan.bands, plan.rows), resources.threads), hasher, plan
     )
     with Target(target, overwrite, is_index, DOCUMENTS) as folder:
         build_index(folder, pieces, plan, expected, check_flag(index_ids, "index_ids"), resources)
-    return LshStore(target, hasher=made)
+    return LshStore(target, hasher=hasher)
 
 
-def _given(
+def _source(
     items: Any, ids: Any, hasher: Sketcher[Any], bands: tuple[int, int], threads: int
-) -> GivenItems | GivenTexts:
+) -> ItemSource | TextSource:
     if not isinstance(items, HashingReader):
-        return GivenItems(items, ids, hasher, bands, threads)
+        return ItemSource(items, ids, hasher, bands, threads)
     if ids is not None:
         raise InputError("ids come with the reader; do not pass them as well")
-    return GivenTexts(items, hasher, bands)
+    return TextSource(items, hasher, bands)

@@ -17,7 +17,7 @@ from fpstore.disk.temporary import SpillFile
 from fpstore.errors import InputError
 from fpstore.format.manifest import read_manifest
 from fpstore.hashing.sketcher import Sketcher
-from fpstore.lsh.given import Given
+from fpstore.lsh.items import ItemBatch
 from fpstore.lsh.keys import (
     DOCUMENT_DESIGN,
     DOCUMENT_WIDTH,
@@ -33,14 +33,14 @@ PIECE_ENTRIES = 1 << 20
 
 
 class Piece(NamedTuple):
-    """Some documents as a build takes them."""
+    """Documents, or entries, as a build takes them."""
 
     fingerprints: Words
     ids: Any
 
 
-class GivenDocuments(Protocol):
-    """Documents without numbers, in pieces: the ids are those of rows, or others."""
+class DocumentSource(Protocol):
+    """Documents without numbers, in pieces; ``row_numbers`` says whether ids are row numbers."""
 
     row_numbers: bool
 
@@ -48,32 +48,31 @@ class GivenDocuments(Protocol):
     def next_row(self) -> int:
         """The number of the item after those read so far."""
 
-    def __iter__(self) -> Iterator[Given]:
-        """Yield some documents."""
+    def __iter__(self) -> Iterator[ItemBatch]:
+        """Yield the documents in order."""
 
 
 class DocumentPieces:
-    """The documents that are given, in pieces, each with the next number.
+    """Documents of a source, in pieces, each with the next number.
 
-    Their keys go to a file meanwhile.
-
-    ``row_numbers`` and ``next_row`` are for the builder.
+    Their keys go to a file meanwhile. The builder reads ``row_numbers`` and ``next_row``.
     """
 
-    def __init__(self, given: GivenDocuments, hasher: Sketcher[Any], plan: LshPlan) -> None:
-        self._given, self.hasher, self._plan = given, hasher, plan
-        self.row_numbers = given.row_numbers
+    def __init__(self, source: DocumentSource, hasher: Sketcher[Any], plan: LshPlan) -> None:
+        self._source, self.hasher, self._plan = source, hasher, plan
+        self.row_numbers = source.row_numbers
         self.count = 0  # documents so far
         self.keys = SpillFile(None)
 
     @property
     def next_row(self) -> int:
         """The number of the item after those read so far."""
-        return self._given.next_row
+        return self._source.next_row
 
     def __iter__(self) -> Iterator[Piece]:
-        for (rows, keys, _), ids in self._given:
-            self.keys.append(np.ascontiguousarray(keys).reshape(-1).view(np.uint8))
+        for batch in self._source:
+            rows = batch.items.rows
+            self.keys.append(np.ascontiguousarray(batch.items.keys).reshape(-1).view(np.uint8))
             first, self.count = self.count, self.count + len(rows)
             if self.count > MOST_DOCUMENTS:
                 raise InputError(f"an index has at most {MOST_DOCUMENTS:,} documents")
@@ -81,7 +80,7 @@ class DocumentPieces:
                 rows[:, 0] |= np.arange(first, self.count, dtype=np.uint64) << np.uint64(
                     MOST_NUMBER_BITS
                 )
-                yield Piece(rows, ids)
+                yield Piece(rows, batch.ids)
 
     def entries(self, layout: EntryLayout) -> Iterator[Piece]:
         """Yield the entries of the store of keys, whose ids are all 0.
@@ -89,12 +88,12 @@ class DocumentPieces:
         The entries of a piece do not depend on the bands.
         """
         bands = self._plan.bands
-        most = max(PIECE_ENTRIES // bands, 1)
-        for first in range(0, self.count, most):
-            some = min(most, self.count - first)
-            keys = np.empty((some, bands), np.uint64)
+        step = max(PIECE_ENTRIES // bands, 1)
+        for first in range(0, self.count, step):
+            count = min(step, self.count - first)
+            keys = np.empty((count, bands), np.uint64)
             self.keys.read(8 * bands * first, keys.reshape(-1).view(np.uint8))
-            entries = layout.entries(keys, np.arange(first, first + some, dtype=np.uint64))
+            entries = layout.entries(keys, np.arange(first, first + count, dtype=np.uint64))
             yield Piece(entries, np.zeros(len(entries), np.uint64))
 
 
@@ -107,39 +106,42 @@ def build_index(
     resources: Resources,
     identities: tuple[bytes | None, bytes | None] = (None, None),
 ) -> None:
-    """Write an index into an empty folder.
+    """Write an index into an empty folder: documents, then their keys, the manifest last.
 
-    The documents while items are read, then their keys, the manifest last.
-
-    Keys are long enough for as many documents as are ``expected``. The stores have random
-    identities, unless these are given.
+    Keys are long enough for ``expected`` documents at least. Without ``identities``, the stores
+    have random ones.
     """
-    of_documents, of_keys = identities
+    document_identity, key_identity = identities
     _write_store(
         folder / DOCUMENTS,
         pieces,
         DOCUMENT_DESIGN,
         DOCUMENT_WIDTH.bits,
         resources,
-        of_documents,
+        document_identity,
         index_ids,
     )
     layout = EntryLayout.of_size(max(pieces.count, expected), plan.bands)
     _write_store(
-        folder / KEYS, pieces.entries(layout), layout.design, WORD_BITS, resources, of_keys
+        folder / KEYS, pieces.entries(layout), layout.design, WORD_BITS, resources, key_identity
     )
     pieces.keys.close()
-    form = (
-        pieces.hasher.describe(),
-        plan.threshold,
-        plan.recall,
-        plan.bands,
-        plan.rows,
-        plan.probes,
-        layout.key_bits,
-        plan.radius,
+    documents, keys = identities_in(folder)
+    manifest = IndexManifest(
+        hasher=pieces.hasher.describe(),
+        threshold=plan.threshold,
+        recall=plan.recall,
+        bands=plan.bands,
+        rows=plan.rows,
+        probes=plan.probes,
+        key_bits=layout.key_bits,
+        radius=plan.radius,
+        documents=documents,
+        keys=keys,
+        next_number=pieces.count,
+        keys_generation=1,
     )
-    put_manifest(folder, IndexManifest(*form, *identities_in(folder), pieces.count, 1))
+    put_manifest(folder, manifest)
 
 
 def identities_in(folder: Path) -> tuple[str, str]:

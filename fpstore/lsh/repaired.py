@@ -16,7 +16,7 @@ from fpstore.care.reports import RepairReport
 from fpstore.design.families import Design
 from fpstore.errors import CorruptStoreError, counted
 from fpstore.format.manifest import is_index, looks_like_store, not_a_store, read_manifest
-from fpstore.lsh.answers import State, documents_of
+from fpstore.lsh.answers import State, stored_documents
 from fpstore.lsh.building import identities_in
 from fpstore.lsh.care import keys_of_documents
 from fpstore.lsh.keys import DOCUMENT_DESIGN, EntryLayout
@@ -132,7 +132,7 @@ def _drop_documents(
             whole.losses.append(
                 f"{counted(len(few), 'document')}, whose keys are lost: insert the items again"
             )
-            _, rows = documents_of(state.documents, few)
+            _, rows = stored_documents(state.documents, few)
             lost.write_text(
                 "".join(_lines(state, rows)), encoding="utf-8", errors="surrogateescape"
             )

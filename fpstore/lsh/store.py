@@ -32,8 +32,8 @@ from fpstore.hashing.base import check_items
 from fpstore.hashing.registry import from_description, sketcher
 from fpstore.hashing.sketcher import Sketcher
 from fpstore.io.check import check_id, check_ids
-from fpstore.lsh.answers import Asked, Match, Matches, State, first_of_similar, found_before
-from fpstore.lsh.given import asked_of, at_places
+from fpstore.lsh.answers import Match, Matches, State, earlier_matches, items_to_insert
+from fpstore.lsh.items import Items, at_places
 from fpstore.lsh.keys import band_keys
 from fpstore.lsh.parts import IndexParts
 from fpstore.lsh.writer import IndexWriter
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from fpstore.jobs.clusters import Clusters
     from fpstore.lsh.groups import Pairs
 
-TextsOf = Callable[[list[Any]], Iterable[Any]]
+ItemReader = Callable[[list[Any]], Iterable[Any]]
 
 
 def _installed(path: Path, described: dict[str, Any]) -> Sketcher[Any]:
@@ -175,61 +175,48 @@ class LshStore(Generic[Id]):
 
     # Questions
 
-    def _asked(self, items: Iterable[Any], threads: int) -> tuple[Asked, Flags]:
-        """Return what is known of items: their rows and keys, and which of them are not empty."""
+    def _hash(self, items: Iterable[Any], threads: int) -> Items:
+        """Make rows and keys of items; InputError for an empty one, which has no sketch."""
+        if isinstance(items, Items):  # of texts that a reader has hashed
+            return items
         manifest = self._parts.manifest
-        given = [] if manifest.probes == 1 else self._listed(items)
-        rows, keys, known = (
-            [np.empty((0, 4), np.uint64)],
-            [np.empty((0, manifest.bands), np.uint64)],
-            [np.empty(0, bool)],
-        )
-        for some in self._hasher.sketched(given or items, manifest.values, threads):
-            asked = asked_of(some, self.bands)
-            rows.append(asked.rows)
-            keys.append(asked.keys)
-            known.append(some.known)
-        own, flags = np.concatenate(keys), np.concatenate(known)
-        looked_up = (
-            own
-            if manifest.probes == 1
-            else self._probed([given[place] for place in np.flatnonzero(flags).tolist()])
-        )
-        return Asked(np.concatenate(rows), own, looked_up), flags
+        listed = [] if manifest.probes == 1 else self._listed(items)
+        rows = [np.empty((0, 4), np.uint64)]
+        keys = [np.empty((0, manifest.bands), np.uint64)]
+        place = 0
+        for sketched in self._hasher.sketched(listed or items, manifest.values, threads):
+            if not sketched.known.all():
+                place += int(np.argmin(sketched.known))
+                raise InputError(
+                    f"item {place}: is empty, and so has no sketch: leave it out", got=place
+                )
+            batch = Items.of(sketched, self.bands)
+            rows.append(batch.rows)
+            keys.append(batch.keys)
+            place += len(sketched.known)
+        own_keys = np.concatenate(keys)
+        probe_keys = own_keys if manifest.probes == 1 else self._probe_keys(listed)
+        return Items(np.concatenate(rows), own_keys, probe_keys)
 
     def _listed(self, items: Iterable[Any]) -> list[Any]:
         check_items(items, self._hasher.items)
         return list(items)
 
-    def _probed(self, items: list[Any]) -> Words:
-        """Return the keys that each item is looked up by.
-
-        Those of its bands, and of others that a near item may have.
-        """
+    def _probe_keys(self, items: list[Any]) -> Words:
+        """Return the keys of the bands of items, and others that a near item may have."""
         bands, rows, probes = self._parts.manifest.form
-        found = np.empty((len(items), probes * bands), np.uint64)
+        keys = np.empty((len(items), probes * bands), np.uint64)
         for place, item in enumerate(items):
             values = (
                 self._hasher.probes(item, bands, rows, probes)
                 .transpose(1, 0, 2)
                 .reshape(probes, bands * rows)
             )
-            found[place] = band_keys(values, bands, rows).reshape(-1)
-        return found
-
-    def _all_asked(self, items: Iterable[Any], threads: int) -> Asked:
-        if isinstance(items, Asked):  # of texts that a reader has hashed
-            return items
-        asked, known = self._asked(items, threads)
-        if not known.all():
-            place = int(np.argmin(known))
-            raise InputError(
-                f"item {place}: is empty, and so has no sketch: leave it out", got=place
-            )
-        return asked
+            keys[place] = band_keys(values, bands, rows).reshape(-1)
+        return keys
 
     def probe(
-        self, item: Any, *, radius: int | None = None, verify: TextsOf | None = None
+        self, item: Any, *, radius: int | None = None, verify: ItemReader | None = None
     ) -> list[Match[Id]]:
         """Find the documents that are similar to an item.
 
@@ -251,13 +238,13 @@ class LshStore(Generic[Id]):
         if verify is not None or self._parts.manifest.probes > 1:
             return self.probe_many([item], radius=radius, verify=verify, threads=1)[0]
         radius = self._checked_radius(radius)
-        made = next(iter(self._hasher.sketched([item], self._parts.manifest.values)))
-        if not made.known[0]:
+        sketched = next(iter(self._hasher.sketched([item], self._parts.manifest.values)))
+        if not sketched.known[0]:
             raise InputError(f"the item is empty, and so has no sketch: {show(item)}", got=item)
-        found = self._parts.state().find_one(
-            made.sketches[0], made.signatures[0], self.bands, radius
+        matches = self._parts.state().probe_item(
+            sketched.sketches[0], sketched.signatures[0], self.bands, radius
         )
-        return [Match(name, self._estimates[distance]) for name, distance in found]
+        return [Match(name, self._estimates[distance]) for name, distance in matches]
 
     @cached_property
     def _estimates(self) -> list[float]:
@@ -272,7 +259,7 @@ class LshStore(Generic[Id]):
         items: Iterable[Any],
         *,
         radius: int | None = None,
-        verify: TextsOf | None = None,
+        verify: ItemReader | None = None,
         threads: int | None = None,
     ) -> Matches[Id]:
         """Find the documents that are similar to each of many items.
@@ -287,13 +274,13 @@ class LshStore(Generic[Id]):
                 got=verify,
                 argument="verify",
             )
-        given = [] if verify is None else self._listed(items)
-        items, state = items if verify is None else given, self._parts.state()
-        found = self._matches(state, state.find(self._all_asked(items, threads), radius, threads))
+        listed = [] if verify is None else self._listed(items)
+        items, state = items if verify is None else listed, self._parts.state()
+        matches = self._matches(state, state.find(self._hash(items, threads), radius, threads))
         if verify is None:
-            return found
-        return found.verified(
-            partial(self._exact, given, verify), self.threshold, self._hasher.law.is_distance
+            return matches
+        return matches.verified(
+            partial(self._exact, listed, verify), self.threshold, self._hasher.law.is_distance
         )
 
     def _checked_radius(self, radius: int | None) -> int:
@@ -303,19 +290,19 @@ class LshStore(Generic[Id]):
             else check_whole(radius, 0, self._hasher.signature_bits, "radius")
         )
 
-    def _exact(self, items: list[Any], texts_of: TextsOf, item: int, ids: Any) -> Any:
-        wanted = ids if isinstance(ids, list) else ids.tolist()
-        others = list(texts_of(wanted))
-        if len(others) != len(wanted):
-            raise InputError(f"verify returned {len(others)} items for {len(wanted)} ids")
-        return self._hasher.similarities(items[item], others)
+    def _exact(self, items: list[Any], read_items: ItemReader, item: int, ids: Any) -> Any:
+        ids = ids if isinstance(ids, list) else ids.tolist()
+        stored = list(read_items(ids))
+        if len(stored) != len(ids):
+            raise InputError(f"verify returned {len(stored)} items for {len(ids)} ids")
+        return self._hasher.similarities(items[item], stored)
 
     def _matches(
-        self, state: State, found: MatchColumns, inserted: Flags | None = None
+        self, state: State, columns: MatchColumns, inserted: Flags | None = None
     ) -> Matches[Id]:
         lookup = IdLookup(self._documents.path, state.documents)
         return Matches(
-            found, np.asarray(self._hasher.estimate(found[2]), np.float64), lookup, inserted
+            columns, np.asarray(self._hasher.estimate(columns[2]), np.float64), lookup, inserted
         )
 
     # Changes
@@ -366,12 +353,12 @@ class LshStore(Generic[Id]):
             The number of documents.
         """
         writer = self._changing()
-        asked = self._all_asked(items, parse_threads(threads))
-        checked = None if ids is None else check_ids(ids, len(asked.rows))
+        hashed = self._hash(items, parse_threads(threads))
+        checked = None if ids is None else check_ids(ids, len(hashed.rows))
         with writer.turn:
             writer.check_kind(checked)
             return writer.add(
-                asked, sync, lambda rows: self._documents.insert(rows, checked, sync=sync)
+                hashed, sync, lambda rows: self._documents.insert(rows, checked, sync=sync)
             )
 
     def upsert(
@@ -384,12 +371,12 @@ class LshStore(Generic[Id]):
         writer = self._changing()
         if ids is None:
             raise InputError("upsert needs an id for each item")
-        asked = self._all_asked(items, parse_threads(threads))
-        checked = check_ids(ids, len(asked.rows))
+        hashed = self._hash(items, parse_threads(threads))
+        checked = check_ids(ids, len(hashed.rows))
         with writer.turn:
             writer.check_kind(checked)
             return writer.add(
-                asked, sync, lambda rows: self._documents.upsert(rows, checked, sync=sync)
+                hashed, sync, lambda rows: self._documents.upsert(rows, checked, sync=sync)
             )
 
     def delete(self, ids: Any, *, sync: str | None = None) -> Deleted:
@@ -440,28 +427,28 @@ class LshStore(Generic[Id]):
         if sync is not None:
             check_sync(sync)
         radius = self._checked_radius(radius)
-        asked = self._all_asked(items, threads)
-        checked = None if ids is None else check_ids(ids, len(asked.rows))
+        hashed = self._hash(items, threads)
+        checked = None if ids is None else check_ids(ids, len(hashed.rows))
         with writer.turn:
             writer.check_kind(checked)
             state, first = self._parts.state(), writer.next
-            found = state.find(asked, radius, threads)
-            inserted = first_of_similar(asked, state.layout, radius, np.diff(found[0]) > 0)
+            matches = state.find(hashed, radius, threads)
+            inserted = items_to_insert(hashed, state.layout, radius, np.diff(matches[0]) > 0)
             places = np.flatnonzero(inserted)
             if len(places):
                 new_ids = None if checked is None else at_places(checked, places)
                 writer.add(
-                    asked.part(places),
+                    hashed.take(places),
                     sync,
                     lambda rows: self._documents.insert(rows, new_ids, sync=sync),
                 )
-                # An item that was inserted has found nothing; others may have found inserted ones
+                # An inserted item has no matches; the remaining ones may match inserted items
                 # before them.
-                state, others = self._parts.state(), np.flatnonzero(~inserted)
-                again = state.find(asked.part(others), radius, threads)
-                owners, rows, distances = found_before(again, others, first, places)
-                found = lims_of(np.bincount(owners, minlength=len(inserted))), rows, distances
-            return self._matches(state, found, inserted)
+                state, remaining = self._parts.state(), np.flatnonzero(~inserted)
+                candidates = state.find(hashed.take(remaining), radius, threads)
+                owners, rows, distances = earlier_matches(candidates, remaining, first, places)
+                matches = lims_of(np.bincount(owners, minlength=len(inserted))), rows, distances
+            return self._matches(state, matches, inserted)
 
     def flush(self) -> None:
         """Make the changes of ``sync="batch"`` and ``"none"`` durable, and show them to other processes."""

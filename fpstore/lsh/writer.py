@@ -20,7 +20,7 @@ from fpstore.base.resources import Resources, checked_resources
 from fpstore.change.decisions import kind_with, numbered
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.errors import ClosedStoreError, StorageError
-from fpstore.lsh.answers import Asked
+from fpstore.lsh.items import Items
 from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_NUMBER_BITS, EntryLayout, numbers_of_rows
 from fpstore.lsh.manifest import write_index_manifest
 from fpstore.lsh.merging import MergeOfKeys
@@ -82,13 +82,13 @@ class IndexWriter:
         else:
             numbered(snapshot, path, snapshot.width.empty(0), None, lambda number: None)
 
-    def add(self, asked: Asked, sync: str | None, add: Callable[[Words], T]) -> T:
+    def add(self, items: Items, sync: str | None, add: Callable[[Words], T]) -> T:
         """Add the keys of new documents, and call ``add`` with the rows of the documents."""
-        first, count = self.next, len(asked.rows)
+        first, count = self.next, len(items.rows)
         self._make_room(first + count)
         numbers = np.arange(first, first + count, dtype=np.uint64)
-        entries = self._parts.layout.entries(asked.keys, numbers)
-        rows = asked.rows.copy()
+        entries = self._parts.layout.entries(items.keys, numbers)
+        rows = items.rows.copy()
         rows[:, 0] |= numbers << np.uint64(MOST_NUMBER_BITS)
         try:
             self._parts.keys.insert(entries, np.zeros(len(entries), np.uint64), sync=sync)

@@ -40,7 +40,7 @@ from fpstore.jobs.row_spec import RESOLVED, RowsSpec, Spec
 from fpstore.lsh import LshStore
 from fpstore.lsh.api import UNKNOWN_COUNT
 from fpstore.lsh.building import DocumentPieces, build_index
-from fpstore.lsh.given import Given, given_of, rows_of_piece, rows_with_keys
+from fpstore.lsh.items import ItemBatch, piece_rows, rows_with_keys
 from fpstore.lsh.keys import MOST_DOCUMENTS
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, read_index_manifest
 from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan, plan
@@ -257,7 +257,7 @@ class LshWork(Work):
                 resources.report("reading", facts["rows"])
                 yield batch if self.projection.id is not None else batch._replace(ids=places)
 
-        for batch in cut_batches(with_ids(), rows_of_piece(self.form.bands), False):
+        for batch in cut_batches(with_ids(), piece_rows(self.form.bands), False):
             writer.add(f"documents-{facts['pieces']}", batch.fingerprints)
             writer.add_ids(f"ids-{facts['pieces']}", batch.ids)
             facts["ids"] = "str" if isinstance(batch.ids, StringColumn) else "int"
@@ -347,15 +347,15 @@ class _Documents:
         self._plan, self._parts, self.row_numbers = plan, parts, row_numbers
         self.next_row = 0
 
-    def __iter__(self) -> Iterator[Given]:
+    def __iter__(self) -> Iterator[ItemBatch]:
         for part in range(self._parts):
             found = self._plan.result("hash", part)
             yield from self._given(found)
             self.next_row += found.facts["rows"]
 
-    def _given(self, found: Pieces) -> Iterator[Given]:
+    def _given(self, found: Pieces) -> Iterator[ItemBatch]:
         for number in range(found.facts["pieces"]):
             ids: Any = found.read_ids(f"ids-{number}")
             if self.row_numbers:
                 ids = ids + np.uint64(self.next_row)
-            yield given_of(found.read(f"documents-{number}"), ids)
+            yield ItemBatch.of_rows(found.read(f"documents-{number}"), ids)

@@ -17,7 +17,7 @@ import fpstore
 from fpstore import MinHash, lsh
 from fpstore.errors import InputError, StoreExistsError, StoreNotFoundError
 from fpstore.hashing import BitSample, SimMinHash, TextReader
-from fpstore.lsh import given
+from fpstore.lsh import items
 from fpstore.plans import lsh as work
 from fpstore.plans import open_plan
 
@@ -69,11 +69,11 @@ TEXTS = [row["text"] for row in rows_of(240, 1) if row["text"] not in (None, "",
 @pytest.mark.parametrize(
     ("suffix", "key", "piece_bytes"),
     crossed(
-        ["parquet", "jsonl", "csv"], [None, "key", "number"], [3000, given.PIECE_BYTES], share=2
+        ["parquet", "jsonl", "csv"], [None, "key", "number"], [3000, items.PIECE_BYTES], share=2
     ),
 )
 def test_an_index_equals_the_one_of_a_process(tmp_path, monkeypatch, suffix, key, piece_bytes):
-    monkeypatch.setattr(given, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(items, "PIECE_BYTES", piece_bytes)
     source = corpus_in(tmp_path / "corpus", suffix)
     kind = "auto" if key != "number" or suffix != "csv" else "int"
     plan = plan_lsh(

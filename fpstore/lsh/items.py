@@ -1,16 +1,15 @@
-"""What a caller gives to an index.
-
-Items with their ids, or a reader of texts, as rows and keys without numbers.
-"""
+"""The items that a caller passes to an index, as rows and keys without document numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import is_iterable
@@ -24,28 +23,50 @@ from fpstore.hashing.registry import sketcher
 from fpstore.hashing.sketcher import Sketched, Sketcher
 from fpstore.hashing.wrapper import Wrapper
 from fpstore.io.check import check_ids
-from fpstore.lsh.answers import Asked
 from fpstore.lsh.keys import DOCUMENT_WIDTH, band_keys, document_rows
 
 PIECE_BYTES = 1 << 23  # of rows with keys that are made, written or read at once
 
 
-class Given(NamedTuple):
-    """Some items that are not empty, and their ids."""
+@dataclass(frozen=True)
+class Items:
+    """Items: rows of document number 0 with their signatures, and the keys of each.
 
-    asked: Asked
+    ``keys`` are those of its bands, shape (n, bands), and ``probe_keys`` those that a probe looks
+    up, of which an item may have more.
+    """
+
+    rows: Words
+    keys: Words
+    probe_keys: Words
+
+    @classmethod
+    def of(cls, sketched: Sketched, bands: tuple[int, int]) -> Items:
+        """Return the items of a batch of sketches that are not empty."""
+        filled = sketched.known
+        signatures = sketched.signatures[filled]
+        keys = band_keys(sketched.sketches[filled], *bands)
+        return cls(document_rows(np.zeros(len(signatures), np.uint64), signatures), keys, keys)
+
+    def take(self, places: slice | npt.NDArray[np.intp]) -> Items:
+        return Items(self.rows[places], self.keys[places], self.probe_keys[places])
+
+
+@dataclass(frozen=True)
+class ItemBatch:
+    """Items that are not empty, and their ids."""
+
+    items: Items
     ids: Words | list[str] | StringColumn
 
-
-def asked_of(sketched: Sketched, bands: tuple[int, int]) -> Asked:
-    """Return the rows and the keys of the items that are not empty."""
-    known = sketched.known
-    signatures = sketched.signatures[known]
-    keys = band_keys(sketched.sketches[known], *bands)
-    return Asked(document_rows(np.zeros(len(signatures), np.uint64), signatures), keys, keys)
+    @classmethod
+    def of_rows(cls, rows: Words, ids: Any) -> ItemBatch:
+        """Copy the items of rows that have their keys behind them."""
+        keys = rows[:, DOCUMENT_WIDTH.words :]
+        return cls(Items(rows[:, : DOCUMENT_WIDTH.words].copy(), keys, keys), ids)
 
 
-class GivenItems:
+class ItemSource:
     """Items with ids, in pieces. Without ids, an item's id is its place.
 
     ``bands`` are their number and the values of each.
@@ -59,34 +80,29 @@ class GivenItems:
         bands: tuple[int, int],
         threads: int,
     ) -> None:
-        self._items, self._ids, self._hasher, self._bands, self._threads = (
-            items,
-            ids,
-            hasher,
-            bands,
-            threads,
-        )
+        self._items, self._ids, self._hasher = items, ids, hasher
+        self._bands, self._threads = bands, threads
         self.row_numbers = ids is None
         self.next_row = 0  # items so far, with empty ones
 
-    def __iter__(self) -> Iterator[Given]:
-        left, (number, rows) = None if self._ids is None else _ids_in_order(self._ids), self._bands
+    def __iter__(self) -> Iterator[ItemBatch]:
+        ids_left = None if self._ids is None else _iterate_ids(self._ids)
+        number, rows = self._bands
         for sketched in self._hasher.sketched(self._items, number * rows, self._threads):
             first, count = self.next_row, len(sketched.known)
             ids = (
                 np.arange(first, first + count, dtype=np.uint64)
-                if left is None
-                else _taken_ids(left, count, first)
+                if ids_left is None
+                else _take_ids(ids_left, count, first)
             )
             self.next_row += count
-            yield Given(
-                asked_of(sketched, self._bands), at_places(ids, np.flatnonzero(sketched.known))
-            )
-        if left is not None and next(left, None) is not None:
+            places = np.flatnonzero(sketched.known)
+            yield ItemBatch(Items.of(sketched, self._bands), at_places(ids, places))
+        if ids_left is not None and next(ids_left, None) is not None:
             raise InputError(f"there are more ids than items ({self.next_row})")
 
 
-class GivenTexts:
+class TextSource:
     """The texts of a reader, with the ids that it has, in pieces.
 
     Rows and keys are made by its threads, as it reads.
@@ -95,9 +111,7 @@ class GivenTexts:
     def __init__(
         self, reader: HashingReader, hasher: Sketcher[Any], bands: tuple[int, int]
     ) -> None:
-        self._reader = reader.making(
-            partial(rows_with_keys, hasher, bands), rows_of_piece(bands[0])
-        )
+        self._reader = reader.making(partial(rows_with_keys, hasher, bands), piece_rows(bands[0]))
         self.row_numbers = reader.row_numbers
 
     @property
@@ -105,43 +119,38 @@ class GivenTexts:
         """The number of the row after those read so far, with those that are left out."""
         return self._reader.next_row
 
-    def __iter__(self) -> Iterator[Given]:
+    def __iter__(self) -> Iterator[ItemBatch]:
         for batch in self._reader.columns():
             if len(batch.fingerprints):
                 assert batch.ids is not None
-                yield given_of(batch.fingerprints, batch.ids)
+                yield ItemBatch.of_rows(batch.fingerprints, batch.ids)
 
 
-def rows_of_piece(bands: int) -> int:
-    """Return how many rows with as many keys take some megabytes."""
+def piece_rows(bands: int) -> int:
+    """Return how many rows with their keys take :data:`PIECE_BYTES`."""
     return PIECE_BYTES // (WORD_BITS // 8 * (DOCUMENT_WIDTH.words + bands))
 
 
 def rows_with_keys(hasher: Sketcher[Any], bands: tuple[int, int], texts: Sequence[Any]) -> Hashed:
     """Return the rows of texts, each with its keys behind it."""
-    number, rows_of_band = bands
-    # A MinHash takes texts as readers have them: of several columns, as tuples.
+    number, band_rows = bands
+    # A MinHash takes texts as readers yield them: a tuple for several columns.
     batches = [texts] if isinstance(hasher, MinHashSketcher) else hasher.batches(texts)
-    made = [hasher.both(batch, number * rows_of_band) for batch in batches]
-    known = np.concatenate([sketched.known for sketched in made])
-    rows = np.zeros((len(known), DOCUMENT_WIDTH.words + number), np.uint64)
-    rows[known] = np.concatenate([np.hstack(asked_of(sketched, bands)[:2]) for sketched in made])
-    whole_pages = [sketched.whole_pages for sketched in made if sketched.whole_pages is not None]
-    return Hashed(rows, known, np.concatenate(whole_pages) if whole_pages else None)
-
-
-def given_of(rows: Words, ids: Any) -> Given:
-    """Return items of rows with keys behind them; the rows are a copy."""
-    keys = rows[:, DOCUMENT_WIDTH.words :]
-    return Given(Asked(rows[:, : DOCUMENT_WIDTH.words].copy(), keys, keys), ids)
+    sketches = [hasher.both(batch, number * band_rows) for batch in batches]
+    filled = np.concatenate([sketched.known for sketched in sketches])
+    rows = np.zeros((len(filled), DOCUMENT_WIDTH.words + number), np.uint64)
+    items = [Items.of(sketched, bands) for sketched in sketches]
+    rows[filled] = np.concatenate([np.hstack((batch.rows, batch.keys)) for batch in items])
+    whole_pages = [batch.whole_pages for batch in sketches if batch.whole_pages is not None]
+    return Hashed(rows, filled, np.concatenate(whole_pages) if whole_pages else None)
 
 
 def chosen_hasher(hasher: Any, items: Any) -> Sketcher[Any]:
-    """Return the hasher that a caller gives; of a reader, by default, the MinHash that it has."""
+    """Return the hasher of an index; by default the MinHash of the reader."""
     if not isinstance(items, HashingReader):
-        known = sketcher(hasher)
-        check_items(items, known.items)
-        return known
+        own = sketcher(hasher)
+        check_items(items, own.items)
+        return own
     maker = items.fingerprinter
     if maker.items not in ("texts", "rows"):
         raise InputError(
@@ -159,12 +168,10 @@ def chosen_hasher(hasher: Any, items: Any) -> Sketcher[Any]:
 
 
 def at_places(ids: Any, places: Any) -> Any:
-    """Return the ids at some places."""
     return [ids[place] for place in places.tolist()] if isinstance(ids, list) else ids[places]
 
 
-def _ids_in_order(ids: Any) -> Iterator[Any]:
-    """Return an iterator over ids; InputError for what cannot be many ids."""
+def _iterate_ids(ids: Any) -> Iterator[Any]:
     if not is_iterable(ids, str):
         raise InputError(f"ids must be one for each item, got {type(ids).__name__}", argument="ids")
     return iter(
@@ -176,9 +183,8 @@ def _ids_in_order(ids: Any) -> Iterator[Any]:
     )
 
 
-def _taken_ids(left: Iterator[Any], count: int, before: int) -> Words | list[str]:
-    """Return the ids of the next items."""
-    some = list(islice(left, count))
-    if len(some) < count:
-        raise InputError(f"there are fewer ids ({before + len(some)}) than items")
-    return check_ids(some, count)
+def _take_ids(ids_left: Iterator[Any], count: int, before: int) -> Words | list[str]:
+    ids = list(islice(ids_left, count))
+    if len(ids) < count:
+        raise InputError(f"there are fewer ids ({before + len(ids)}) than items")
+    return check_ids(ids, count)

@@ -1,4 +1,4 @@
-"""LSH indexes: near-duplicates by keys of bands and a signature of each document, for any hasher that has a law."""
+"""LSH indexes: near-duplicates by keys of bands and signatures, for hashers that have a law."""
 
 from __future__ import annotations
 

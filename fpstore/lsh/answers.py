@@ -23,8 +23,8 @@ from fpstore.lsh.items import Items
 from fpstore.lsh.keys import (
     MOST_NUMBER_BITS,
     EntryLayout,
-    numbers_of_rows,
-    prefixes_of_documents,
+    document_numbers,
+    document_prefixes,
     signature_distances,
 )
 from fpstore.query.batches import MatchColumns, joined, no_matches, run
@@ -58,7 +58,7 @@ def earlier_matches(
     Documents with numbers from ``first`` on are the inserted items, in order.
     """
     lims, rows, distances = matches
-    items, numbers = finders[lists_of(lims)], numbers_of_rows(rows)
+    items, numbers = finders[lists_of(lims)], document_numbers(rows)
     earlier = numbers < first
     places = (numbers[~earlier] - np.uint64(first)).view(np.intp)
     earlier[~earlier] = inserted[places] < items[~earlier]
@@ -150,7 +150,7 @@ def stored_documents(
     documents: StoreSnapshot, numbers: Words, stop: _kernel.Stop | None = None
 ) -> tuple[Flags, Words]:
     """Return which numbers belong to stored documents, and the rows of those documents."""
-    shared = documents.sharing(prefixes_of_documents(numbers), MOST_NUMBER_BITS, None, stop)
+    shared = documents.sharing(document_prefixes(numbers), MOST_NUMBER_BITS, None, stop)
     assert shared is not None
     lims, rows, _ = shared
     return np.diff(lims) > 0, rows
@@ -222,8 +222,8 @@ class Matches(Tabular, Generic[Id]):
     ) -> Matches[Id]:
         """Return the matches whose exact similarity reaches the threshold.
 
-        A distance must be at most the threshold. ``exact`` returns the values of the item at a place
-        and of the documents with these ids.
+        A distance must be at most the threshold. ``exact`` returns the values of the item at a
+        place and of the documents with these ids.
         """
         ids, sign = names_of(self._stored, self._numbers()), -1 if is_distance else 1
         places, similar, sizes = [np.empty(0, np.intp)], [np.empty(0)], []

@@ -13,7 +13,7 @@ from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, InputError, counted
 from fpstore.format.manifest import is_index
 from fpstore.lsh.answers import State
-from fpstore.lsh.keys import numbers_of_rows, places_of_numbers
+from fpstore.lsh.keys import document_numbers, find_numbers
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, check_part, put_manifest
 from fpstore.lsh.parts import IndexParts
 from fpstore.store import store_snapshot
@@ -21,23 +21,23 @@ from fpstore.store import store_snapshot
 PHASE_CHECK = "comparing documents and keys"
 
 
-def keys_of_documents(state: State, progress: Progress | None) -> tuple[Words, Counts]:
+def count_keys(state: State, progress: Progress | None) -> tuple[Words, Counts]:
     """Return the numbers of all documents, ascending, and how many keys each has."""
-    parts = [numbers_of_rows(rows) for rows in state.documents.fingerprints()]
+    parts = [document_numbers(rows) for rows in state.documents.fingerprints()]
     numbers = np.concatenate([np.empty(0, np.uint64), *parts])
     counts, done, total = np.zeros(len(numbers), np.uint32), 0, state.keys.totals.fingerprints
     for entries in state.keys.fingerprints():
         if progress is not None:
             progress(PHASE_CHECK, done, total)
         done += len(entries)
-        np.add.at(counts, places_of_numbers(numbers, state.layout.numbers(entries))[1], 1)
+        np.add.at(counts, find_numbers(numbers, state.layout.numbers(entries))[1], 1)
     return numbers, counts
 
 
 def verify_index(
     parts: IndexParts, documents: Report, keys: Report, progress: Progress | None
 ) -> Report:
-    """Return one report of both stores, of the manifest, and of whether every document has keys."""
+    """Report on both stores, on the manifest, and on whether every document has keys."""
     path, bands, state = parts.path, parts.manifest.bands, parts.state()
     report = Report(
         documents.tables + keys.tables,
@@ -49,19 +49,19 @@ def verify_index(
     try:
         for name in (DOCUMENTS, KEYS):
             check_part(path, parts.read_manifest(), name, getattr(parts.manifest, name))
-        _, counts = keys_of_documents(state, progress)
+        _, counts = count_keys(state, progress)
     except FpstoreError as error:
         report.note(error)
         return report
-    if more := int(np.count_nonzero(counts > bands)):
+    if crowded := int(np.count_nonzero(counts > bands)):
         message = (
-            f"{path}: {counted(more, 'document')} with more than {bands} keys: some are of other "
-            "documents; build it again"
+            f"{path}: {counted(crowded, 'document')} with more than {bands} keys: some keys belong "
+            "to other documents: build it again"
         )
         report.note(CorruptStoreError(message, path=path))
-    if lacking := int(np.count_nonzero(counts == 0)):
+    if keyless := int(np.count_nonzero(counts == 0)):
         message = (
-            f"{path}: {counted(lacking, 'document')} {'has' if lacking == 1 else 'have'} no keys: "
+            f"{path}: {counted(keyless, 'document')} {'has' if keyless == 1 else 'have'} no keys: "
             "insert the items again"
         )
         report.note(CorruptStoreError(message, path=path))
@@ -71,7 +71,7 @@ def verify_index(
 def describe_index(
     state: State, manifest: IndexManifest, documents: dict[str, Any], keys: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the contents and sizes of an index, of the ``stats`` of its stores."""
+    """Return the contents and sizes of an index from the ``stats`` of its stores."""
     sizes = {DOCUMENTS: documents["bytes"]["total"], KEYS: keys["bytes"]["total"]}
     total = sum(sizes.values())
     count = state.documents.totals.fingerprints
@@ -106,8 +106,7 @@ def back_up_index(
         )
     with Target(target, overwrite, is_index, DOCUMENTS) as folder:
         while True:
-            # The copied keys are those of all copied documents, and perhaps of later ones, unless a
-            # merge drops some meanwhile.
+            # All copied documents have their keys in the copy, unless a merge drops keys meanwhile.
             before = store_snapshot(parts.keys).generation.record.number
             parts.documents.backup(folder / DOCUMENTS, overwrite=True, progress=progress)
             parts.keys.backup(folder / KEYS, overwrite=True, progress=progress)

@@ -24,8 +24,8 @@ from fpstore.lsh.answers import State
 from fpstore.lsh.keys import (
     DOCUMENT_WIDTH,
     MOST_NUMBER_BITS,
-    numbers_of_rows,
-    places_of_numbers,
+    document_numbers,
+    find_numbers,
     signature_distances,
 )
 from fpstore.query.names import names_in_slices, names_of
@@ -38,7 +38,7 @@ PHASE_PAIRS, PHASE_GROUPS = "comparing documents of a key", "connecting document
 class Documents(NamedTuple):
     """All documents of a state, in the order of their numbers.
 
-    A document's place here takes the place of its number.
+    The place of a document here stands for its number.
     """
 
     numbers: Words
@@ -47,28 +47,27 @@ class Documents(NamedTuple):
 
     @classmethod
     def of(cls, state: State, resources: Resources) -> Documents:
-        """Read the documents of a state."""
         numbers, rows, ids = (
             SpilledNumbers(np.uint64),
             SpilledNumbers(np.uint64),
             SpilledNumbers(np.uint64),
         )
         total, done = state.documents.totals.fingerprints, 0
-        for fingerprints, _, some in state.documents.groups():
-            numbers.append(np.ascontiguousarray(numbers_of_rows(fingerprints)))
+        for fingerprints, _, id_numbers in state.documents.groups():
+            numbers.append(np.ascontiguousarray(document_numbers(fingerprints)))
             signatures = fingerprints.copy()
             signatures[:, 0] &= np.uint64((1 << MOST_NUMBER_BITS) - 1)
             rows.append(signatures.reshape(-1))
-            ids.append(np.ascontiguousarray(some))
+            ids.append(np.ascontiguousarray(id_numbers))
             done += len(fingerprints)
             resources.report("reading", done, total)
         return cls(numbers.finish(), rows.finish().reshape(-1, DOCUMENT_WIDTH.words), ids.finish())
 
 
-def groups_of_keys(
+def key_groups(
     state: State, documents: Documents, resources: Resources, phase: str
 ) -> Iterator[Groups]:
-    """Yield the documents that share a key, some keys at a time; all of one key are held."""
+    """Yield the documents that share a key, in batches of keys; a key is not cut."""
     total, done = state.keys.totals.fingerprints, 0
     waiting = np.empty(0, np.uint64)  # entries of the last key
     for entries in state.keys.fingerprints():
@@ -84,7 +83,7 @@ def groups_of_keys(
 
 
 def _groups(state: State, documents: Documents, entries: Words) -> Groups:
-    stored, places = places_of_numbers(documents.numbers, state.layout.numbers(entries))
+    stored, places = find_numbers(documents.numbers, state.layout.numbers(entries))
     keys = entries[stored] >> np.uint64(state.layout.number_bits)
     return Groups.of(places.astype(np.uint64), np.cumsum(differs(keys)) - 1)
 
@@ -92,22 +91,22 @@ def _groups(state: State, documents: Documents, entries: Words) -> Groups:
 # Clusters
 
 
-def clusters_of(state: State, grouping: Grouping, resources: Resources) -> Clusters:
+def group_documents(state: State, grouping: Grouping, resources: Resources) -> Clusters:
     """Return the clusters of a state: see :meth:`fpstore.lsh.LshStore.clusters`."""
     documents = Documents.of(state, resources)
     sets = _kernel.Sets(len(documents.numbers))
-    for groups in groups_of_keys(state, documents, resources, PHASE_GROUPS):
+    for groups in key_groups(state, documents, resources, PHASE_GROUPS):
         link(sets, documents.rows, groups, grouping.radius, DOCUMENT_WIDTH, resources)
     resources.report("grouping", 0)
     connected, _ = members_of(sets.names(), np.arange(len(documents.numbers), dtype=np.uint32))
 
-    def ids_of(places: Words) -> Words | list[str]:
+    def read_ids(places: Words) -> Words | list[str]:
         return names_of(state.documents, documents.id_numbers[places.view(np.intp)])
 
-    def rows_of(some: slice) -> Words:
-        return rows_at(documents.rows, connected.documents[some])
+    def read_rows(places: slice) -> Words:
+        return rows_at(documents.rows, connected.documents[places])
 
-    members = grouped(connected, grouping, rows_of, ids_of)
+    members = grouped(connected, grouping, read_rows, read_ids)
     id_numbers = documents.id_numbers[members.documents.view(np.intp)]
     return Clusters(members.lims, state.documents, id_numbers, len(documents.numbers))
 
@@ -175,17 +174,13 @@ class Pairs(Tabular, Generic[Id]):
         return f"<fpstore.lsh.Pairs: {len(self):,} pairs>"
 
     def rows_of_ids(self) -> Iterator[NamedColumns]:
-        """Yield ``id_a``, ``id_b`` and ``similarity`` in parts.
-
-        The strings of a column have 4 MiB, or are of one row.
-        """
         for rows, (ids_a, ids_b) in names_in_slices(
             [(self._state.documents, numbers) for numbers in self._numbers]
         ):
             yield {"id_a": ids_a, "id_b": ids_b, "similarity": self.similarities[rows]}
 
 
-def pairs_of(
+def pair_documents(
     state: State, radius: int, estimates: npt.NDArray[np.float64], resources: Resources
 ) -> Iterator[Pairs]:
     """Yield each pair of documents that share a key and lie within the radius once.
@@ -195,8 +190,8 @@ def pairs_of(
     documents = Documents.of(state, resources)
     sorter = Sorter(resources.memory // 2, None, threads=resources.threads)
     at_once = min(PAIRS_AT_ONCE, resources.memory // 4 // PAIR_BYTES)
-    for groups in groups_of_keys(state, documents, resources, PHASE_PAIRS):
-        for a, b in _pairs_in(groups, at_once):
+    for groups in key_groups(state, documents, resources, PHASE_PAIRS):
+        for a, b in _combine(groups, at_once):
             distances = signature_distances(documents.rows[a], documents.rows[b])
             near = distances <= radius
             codes = (a[near].astype(np.uint64) << np.uint64(WORD_BITS // 2)) | b[near].astype(
@@ -218,16 +213,16 @@ def pairs_of(
             )
 
 
-def _pairs_in(
+def _combine(
     groups: Groups, at_once: int
 ) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
-    """Yield all pairs of documents of a group, some at a time."""
+    """Yield all pairs of documents of each group, at most ``at_once`` in a batch."""
     sizes = np.diff(groups.lims)
-    before = lims_of(sizes * (sizes - 1) // 2)
+    starts = lims_of(sizes * (sizes - 1) // 2)
     members = groups.members.view(np.intp)
-    for start in range(0, int(before[-1]), at_once):
-        numbers = np.arange(start, min(start + at_once, int(before[-1])))
-        group = np.searchsorted(before, numbers, side="right") - 1
-        i, j = nth_combinations(numbers - before[group], sizes[group])
+    for start in range(0, int(starts[-1]), at_once):
+        numbers = np.arange(start, min(start + at_once, int(starts[-1])))
+        group = np.searchsorted(starts, numbers, side="right") - 1
+        i, j = nth_combinations(numbers - starts[group], sizes[group])
         first = groups.lims[:-1][group]
         yield members[first + i], members[first + j]

@@ -62,7 +62,7 @@ class IndexManifest(NamedTuple):
 
     @property
     def form(self) -> tuple[int, int, int]:
-        """The number of bands, the values of each, and the keys of each that an item is looked up by."""
+        """The bands, the values of each, and the keys of each that a probe looks up."""
         return self.bands, self.rows, self.probes
 
     @property
@@ -72,44 +72,45 @@ class IndexManifest(NamedTuple):
 
 
 def check_part(path: Path, manifest: IndexManifest, name: str, identity: str) -> None:
-    """Refuse a store that has the place of ``documents`` or ``keys`` and is another one than the manifest names."""
+    """Refuse a store in the place of ``documents`` or ``keys`` that is another one."""
     expected = getattr(manifest, name)
     if identity != expected:
-        other = next(
+        part_name = next(
             (part for part in (DOCUMENTS, KEYS) if getattr(manifest, part) == identity), None
         )
-        what = "belongs to another index" if other is None else f"holds the {other} of this index"
+        reason = (
+            "belongs to another index"
+            if part_name is None
+            else f"holds the {part_name} of this index"
+        )
         raise CorruptStoreError(
-            f"{path / name}: {what}: {RESTORE}", path=path / name, expected=expected, got=identity
+            f"{path / name}: {reason}: {RESTORE}", path=path / name, expected=expected, got=identity
         )
 
 
 def missing_part(path: Path) -> CorruptStoreError:
-    """Return the error for an index without one of its stores."""
     return CorruptStoreError(f"{path}: is missing: {LOST}", path=path)
 
 
 def write_index_manifest(folder: int, manifest: IndexManifest) -> None:
-    """Write the manifest of an index whose folder is open, in one durable step.
+    """Write the manifest into the open folder of an index in one durable step.
 
     After an OSError the old one stays.
     """
-    data, coming = (
-        manifest_data({"format_version": VERSION, **manifest._asdict()}),
-        INDEX_FILE + TEMPORARY,
-    )
+    data = manifest_data({"format_version": VERSION, **manifest._asdict()})
+    temporary = INDEX_FILE + TEMPORARY
     try:
-        write_anew(coming, data, folder)
-        os.rename(coming, INDEX_FILE, src_dir_fd=folder, dst_dir_fd=folder)
+        write_anew(temporary, data, folder)
+        os.rename(temporary, INDEX_FILE, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with suppress(OSError):
-            os.unlink(coming, dir_fd=folder)
+            os.unlink(temporary, dir_fd=folder)
         raise
     os.fsync(folder)
 
 
 def put_manifest(path: Path, manifest: IndexManifest) -> None:
-    """Write the manifest of an index that is being made."""
+    """Write the manifest of a new index."""
     folder = open_folder(path)
     try:
         write_index_manifest(folder, manifest)
@@ -118,7 +119,7 @@ def put_manifest(path: Path, manifest: IndexManifest) -> None:
 
 
 def read_index_manifest(path: Path, folder: int | None = None) -> IndexManifest:
-    """Read and check the manifest of an index, given by its path or its open folder."""
+    """Read and check the manifest of an index by its path or its open folder."""
     file = path / INDEX_FILE
     if folder is None and not path.exists():
         raise StoreNotFoundError(f"{path}: no such LSH index", path=path)
@@ -131,9 +132,9 @@ def read_index_manifest(path: Path, folder: int | None = None) -> IndexManifest:
         ) from error
     content = manifest_content(data, file, LOST)
     check_version(content, VERSION, file)
-    wrong = misfit(content, _SCHEMA)
-    if wrong is None and not (isfinite(content["threshold"]) and 0 <= content["recall"] <= 1):
-        wrong = "threshold or recall"
-    if wrong is not None:
-        raise CorruptStoreError(f"{file}: malformed ({wrong}): {LOST}", path=file)
+    malformed = misfit(content, _SCHEMA)
+    if malformed is None and not (isfinite(content["threshold"]) and 0 <= content["recall"] <= 1):
+        malformed = "threshold or recall"
+    if malformed is not None:
+        raise CorruptStoreError(f"{file}: malformed ({malformed}): {LOST}", path=file)
     return IndexManifest(**content)

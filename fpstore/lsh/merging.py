@@ -1,7 +1,4 @@
-"""A merge of the store of keys.
-
-It leaves out the entries of documents that are gone, and may widen the numbers.
-"""
+"""A merge of the store of keys, which drops the entries of deleted documents."""
 
 from __future__ import annotations
 
@@ -21,13 +18,11 @@ from fpstore.lsh.keys import EntryLayout
 from fpstore.query.store_snapshot import StoreSnapshot
 
 
-class EntriesOfStored(SnapshotContent):
-    """The entries of documents that are stored, in another layout.
+class StoredEntries(SnapshotContent):
+    """The entries of stored documents, in another layout.
 
-    Wider numbers leave the entries in their order.
-
-    ``stored`` has a flag for each number up to some; greater ones are of documents that were
-    inserted meanwhile.
+    Wider numbers leave the entries in their order. ``stored`` has a flag for each number below its
+    length; greater numbers belong to documents that were inserted meanwhile.
     """
 
     def __init__(
@@ -37,33 +32,31 @@ class EntriesOfStored(SnapshotContent):
         self._stored, self._layout, self._new = stored, layout, new
 
     def groups(self) -> Iterator[Groups]:
-        """Start a pass over (entries, 1 for each, 0 for each), ascending."""
-        for entries, _, _ in super().groups():
-            kept = self._kept(entries)
-            if len(kept):
-                yield kept, np.ones(len(kept), np.uint64), np.zeros(len(kept), np.uint64)
+        for batch, _, _ in super().groups():
+            entries = self._convert(batch)
+            if len(entries):
+                yield entries, np.ones(len(entries), np.uint64), np.zeros(len(entries), np.uint64)
 
     def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
-        """Start a pass over the entries, ascending."""
-        entries = super().keys(spec, stop)
-        return (
-            None if entries is None else (kept for some in entries if len(kept := self._kept(some)))
-        )
+        batches = super().keys(spec, stop)
+        if batches is None:
+            return None
+        return (entries for entries in map(self._convert, batches) if len(entries))
 
     def shape(self) -> None:
         """Return None: how many entries stay is not known beforehand."""
 
-    def _kept(self, entries: Words) -> Words:
+    def _convert(self, entries: Words) -> Words:
         numbers = self._layout.numbers(entries)
-        kept = numbers >= len(self._stored)
-        kept[~kept] = self._stored[numbers[~kept]]
-        entries, numbers = entries[kept], numbers[kept]
+        stored = numbers >= len(self._stored)
+        stored[~stored] = self._stored[numbers[~stored]]
+        entries, numbers = entries[stored], numbers[stored]
         bits, new_bits = np.uint64(self._layout.number_bits), np.uint64(self._new.number_bits)
         return entries if bits == new_bits else ((entries >> bits) << new_bits) | numbers
 
 
-class MergeOfKeys(Merge):
-    """Merges the store of keys. While it widens numbers, nothing may be inserted."""
+class KeyMerge(Merge):
+    """Merges the store of keys. While it widens numbers, inserts must wait."""
 
     def __init__(
         self,
@@ -79,7 +72,7 @@ class MergeOfKeys(Merge):
     def _run(self) -> None:
         with self._committer.turn:
             frozen = self._freeze()
-        content = EntriesOfStored(frozen.snapshot, self._stored, self._layout, self._new)
+        content = StoredEntries(frozen.snapshot, self._stored, self._layout, self._new)
         self._replace(frozen, ToWrite(content, frozen.snapshot.totals, is_union=True))
 
     def _redesigned(self, snapshot: StoreSnapshot, count: int) -> Manifest:

@@ -27,11 +27,8 @@ from fpstore.store import Store, store_snapshot
 ATTEMPTS = 3  # to open an index that is replaced meanwhile
 
 
-def layout_of(path: Path, manifest: IndexManifest, keys: StoreSnapshot) -> EntryLayout:
-    """Return how the entries of a snapshot of keys are made.
-
-    CorruptStoreError if they cannot be.
-    """
+def entry_layout(path: Path, manifest: IndexManifest, keys: StoreSnapshot) -> EntryLayout:
+    """Return the layout of the entries of a snapshot; CorruptStoreError if it has none."""
     tables = keys.generation.design.tables
     layout = EntryLayout(manifest.key_bits, WORD_BITS - tables[0].prefix_bits)
     if sum(layout) > WORD_BITS or tables != layout.design.tables:
@@ -40,7 +37,7 @@ def layout_of(path: Path, manifest: IndexManifest, keys: StoreSnapshot) -> Entry
 
 
 def check_documents(path: Path, documents: StoreSnapshot) -> None:
-    """Refuse a store that has not the form of the documents of an index."""
+    """Refuse a store that does not have the form of the documents of an index."""
     if documents.generation.design.tables != DOCUMENT_DESIGN.tables:
         raise CorruptStoreError(
             f"{path / DOCUMENTS}: is not the store of documents of an index", path=path
@@ -58,7 +55,7 @@ class IndexParts:
 
     def __init__(self, path: Path, mode: str, sync: str) -> None:
         self.path = path
-        self._last: State | None = None  # of which the last question was asked
+        self._last: State | None = None  # of the last question
         for attempt in range(ATTEMPTS):
             self.manifest = read_index_manifest(path)
             try:
@@ -92,17 +89,17 @@ class IndexParts:
         check_documents(self.path, store_snapshot(self.documents))
 
     def _check_age(self) -> None:
-        """Refuse stores that do not belong together any more, such as one of an older copy."""
+        """Refuse stores of different ages, such as one of an older copy."""
         state, manifest = self.state(), self.manifest
         generation = state.keys.generation.record.number
-        few = (
+        incomplete = (
             2 * state.keys.totals.fingerprints
             < manifest.bands * state.documents.totals.fingerprints
         )
-        if few or generation not in (manifest.keys_generation - 1, manifest.keys_generation):
-            other = "older" if few or generation < manifest.keys_generation else "newer"
+        if incomplete or generation not in (manifest.keys_generation - 1, manifest.keys_generation):
+            age = "older" if incomplete or generation < manifest.keys_generation else "newer"
             message = (
-                f"{self.path / KEYS}: is {other} than the documents or {INDEX_FILE}: restore all "
+                f"{self.path / KEYS}: is {age} than the documents or {INDEX_FILE}: restore all "
                 "of them from one copy"
             )
             raise CorruptStoreError(
@@ -116,8 +113,8 @@ class IndexParts:
 
     @property
     def layout(self) -> EntryLayout:
-        """How the entries of keys are made now."""
-        return layout_of(self.path, self.manifest, store_snapshot(self.keys))
+        """The layout of the entries of keys now."""
+        return entry_layout(self.path, self.manifest, store_snapshot(self.keys))
 
     def state(self) -> State:
         """Return both stores as of one moment.
@@ -131,10 +128,9 @@ class IndexParts:
             if store_snapshot(self.documents) is documents:
                 if state is None or state.documents is not documents or state.keys is not keys:
                     self._last = state = State(
-                        documents, keys, layout_of(self.path, self.manifest, keys)
+                        documents, keys, entry_layout(self.path, self.manifest, keys)
                     )
                 return state
 
     def read_manifest(self) -> IndexManifest:
-        """Return the manifest as it is now."""
         return read_index_manifest(self.path, self.folder)

@@ -1,4 +1,4 @@
-"""Which bands and which radius of signatures find the pairs of a similarity, and what an index of them takes and answers."""
+"""The planner of an index: bands and a radius for a similarity, their size and their recall."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError, show
@@ -23,8 +23,8 @@ MOST_PROBES = 1024
 _CODING_BITS = 2.0  # of an entry, above the least that a set of entries can take
 _SIGNATURE_BYTES = 28.4
 _ID_BYTES = 5.0  # of an integer
-_OF_SIGNATURE = 0.99  # of the near pairs that bands find which were given
-_LEAST_LOST = 0.1  # of what recall lets be lost: the share that the signature may lose at least
+_OF_SIGNATURE = 0.99  # recall of the signature for bands that the caller chose
+_LEAST_LOST = 0.1  # least share of the lost pairs that the signature may lose
 _SIMILARITIES = (0.5, 0.6, 0.7, 0.8, 0.9)
 _DISTANCES = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  # times the threshold
 _HALVINGS = 20
@@ -93,26 +93,25 @@ class LshPlan:
             ("bytes a document", f"{self.bytes_per_document:.1f}"),
             ("false candidates", f"{self.false_candidates:.2g} a look-up"),
             (self.measure, "".join(f"{value:>8.3g}" for value, _ in self.recalls)),
-            ("recall", "".join(f"{found:>8.3f}" for _, found in self.recalls)),
+            ("recall", "".join(f"{share:>8.3f}" for _, share in self.recalls)),
         )
         names = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{names}}  {text}" for name, text in rows)
 
 
-class _Bands(NamedTuple):
-    """A number of bands of some rows.
-
-    The share of near pairs that share a key, and how often an unrelated document does.
-    """
+@dataclass(frozen=True)
+class _Bands:
+    """Bands of hash values, and what they find: near pairs, and unrelated documents."""
 
     number: int
     rows: int
     recall: float
-    unrelated: float  # bands of a document
+    unrelated: float  # bands of a document, a mean
 
 
-class _Request(NamedTuple):
-    """What is asked of bands."""
+@dataclass(frozen=True)
+class _Request:
+    """The requirements for bands."""
 
     documents: int
     hasher: Sketcher[Any]
@@ -122,22 +121,22 @@ class _Request(NamedTuple):
     probes: int
 
     def false_candidates(self, bands: int, unrelated: float) -> float:
-        """Return the expected number of unrelated documents that a look-up of some bands meets."""
+        """Return the expected number of unrelated documents that a look-up compares."""
         return false_candidates(self.documents, bands, self.probes, unrelated)
 
     def bands_for(self, recall: float) -> Iterator[_Bands]:
-        """Yield, for each number of rows, the fewest bands that share a key with this probability, few rows first."""
+        """Yield the fewest bands that reach a recall, for each number of rows, ascending."""
         for rows in range(1, min(MOST_ROWS, self.hasher.most_values) + 1):
             near = self.hasher.law.band_collision(self.threshold, rows, self.probes)
             most = min(MOST_BANDS, self.hasher.most_values // rows)
-            number = _fewest(near, recall, most)
+            number = _fewest_trials(near, recall, most)
             if number > most:
                 return
             chance = self.hasher.law.band_collision(self.background, rows, self.probes)
             yield _Bands(number, rows, 1 - (1 - near) ** number, number * chance)
 
-    def given_bands(self, bands: object) -> _Bands:
-        """Return a number of bands and rows that a caller wants."""
+    def check_bands(self, bands: object) -> _Bands:
+        """Check the bands that a caller chose, and return them with their recall."""
         if not isinstance(bands, tuple) or len(bands) != 2:
             raise InputError(
                 "bands must be two numbers, of bands and of rows, such as (8, 5), got "
@@ -166,29 +165,26 @@ class _Request(NamedTuple):
         return min(fit, key=lambda bands: (bands.number, -bands.rows), default=None)
 
     def most_recall(self) -> float:
-        """Return the largest share of the pairs at the threshold that can be found, in hundredths.
-
-        0 if there is none.
-        """
+        """Return the largest possible recall at the threshold, in hundredths, or 0."""
         return next(
             (
                 share / 100
                 for share in range(99, 0, -1)
-                if self.best_bands(of_bands(share / 100)) is not None
+                if self.best_bands(bands_recall(share / 100)) is not None
             ),
             0.0,
         )
 
     def nearest_threshold(self, recall: float) -> float | None:
-        """Return a threshold, nearer than this one, at which a share of the pairs can be found."""
+        """Return a threshold, nearer than this one, at which the recall is possible."""
         least, most = self.hasher.law.limits
         far, near = self.threshold, least if self.hasher.law.is_distance else most
-        needed = of_bands(recall)
-        if self._replace(threshold=near).best_bands(needed) is None:
+        needed = bands_recall(recall)
+        if replace(self, threshold=near).best_bands(needed) is None:
             return None
         for _ in range(_HALVINGS):
             middle = (far + near) / 2
-            if self._replace(threshold=middle).best_bands(needed) is None:
+            if replace(self, threshold=middle).best_bands(needed) is None:
                 far = middle
             else:
                 near = middle
@@ -249,28 +245,31 @@ def plan(
 
     Notes
     -----
-    P. Indyk and R. Motwani, *Approximate nearest neighbors: towards removing the curse of dimensionality*, STOC 1998;
+    P. Indyk and R. Motwani, *Approximate nearest neighbors: towards removing the curse of
+    dimensionality*, STOC 1998;
     J. Leskovec, A. Rajaraman, J. Ullman, *Mining of Massive Datasets*, section 3.4.
 
     Examples
     --------
     >>> from fpstore import MinHash
     >>> from fpstore.lsh.plan import plan
-    >>> found = plan(10**9, MinHash(size=5), threshold=0.8, recall=0.95)
-    >>> found.bands, found.rows, found.radius
+    >>> index_plan = plan(10**9, MinHash(size=5), threshold=0.8, recall=0.95)
+    >>> index_plan.bands, index_plan.rows, index_plan.radius
     (8, 5, 34)
     """
     hasher = sketcher(hasher)
-    request = _checked(n, hasher, threshold, background, candidates, probes)
+    request = _check_request(n, hasher, threshold, background, candidates, probes)
     if isinstance(recall, bool) or not isinstance(recall, Real) or not 0 < float(recall) < 1:
         raise InputError(
             f"recall must be a number between 0 and 1, such as 0.95, got {show(recall)}",
             got=recall,
             argument="recall",
         )
-    chosen = request.best_bands(of_bands(recall)) if bands is None else request.given_bands(bands)
+    chosen = (
+        request.best_bands(bands_recall(recall)) if bands is None else request.check_bands(bands)
+    )
     if chosen is None:
-        raise _out_of_reach(request, recall)
+        raise _unreachable(request, recall)
     if radius is None:
         share, needed = (
             hasher.law.differing(request.threshold),
@@ -300,34 +299,34 @@ def plan(
         recalls=(),
     )
     recalls = tuple((value, recall_at(form, hasher, value)) for value in _shown_values(request))
-    found = recall if bands is None else recall_at(form, hasher, request.threshold)
-    return replace(sized(form, request.documents), recall=float(found), recalls=recalls)
+    final_recall = recall if bands is None else recall_at(form, hasher, request.threshold)
+    return replace(sized(form, request.documents), recall=float(final_recall), recalls=recalls)
 
 
-def check_plan(given: object, hasher: Sketcher[Any]) -> None:
-    """Raise InputError for what is no plan, or one of another hasher."""
-    if not isinstance(given, LshPlan):
+def check_plan(plan: object, hasher: Sketcher[Any]) -> None:
+    """Raise InputError for another type than LshPlan, or a plan of another hasher."""
+    if not isinstance(plan, LshPlan):
         raise InputError(
-            f"plan must be what fpstore.lsh.plan returns, got {show(given)}",
-            got=given,
+            f"plan must be what fpstore.lsh.plan returns, got {show(plan)}",
+            got=plan,
             argument="plan",
         )
     planned, own = (
-        f"{given.measure} and signatures of {given.width} bits",
+        f"{plan.measure} and signatures of {plan.width} bits",
         f"{hasher.law.measure} and {hasher.signature_bits} bits",
     )
-    if (given.measure, given.width) != (hasher.law.measure, hasher.signature_bits):
+    if (plan.measure, plan.width) != (hasher.law.measure, hasher.signature_bits):
         raise InputError(
             f"plan: is for another hasher, of {planned}, and this one has {own}",
             expected=own,
             got=planned,
         )
-    if given.probes > 1 and not hasher.has_probes:
+    if plan.probes > 1 and not hasher.has_probes:
         raise InputError(
-            f"plan: has {given.probes} probes, and the hasher {hasher.name} has none",
-            got=given.probes,
+            f"plan: has {plan.probes} probes, and the hasher {hasher.name} has none",
+            got=plan.probes,
         )
-    check_values(hasher, given.bands, given.rows)
+    check_values(hasher, plan.bands, plan.rows)
 
 
 def check_values(hasher: Sketcher[Any], bands: int, rows: int) -> None:
@@ -342,13 +341,13 @@ def check_values(hasher: Sketcher[Any], bands: int, rows: int) -> None:
 
 
 def sized(form: LshPlan, n: int) -> LshPlan:
-    """Return a plan with its bands and its radius for another number of documents."""
+    """Return a plan with the same bands and radius for another number of documents."""
     layout = EntryLayout.of_size(n, form.bands)
     entry_bits = sum(layout) - math.log2(max(n, 1) * form.bands) + _CODING_BITS
-    taken = form.bands * entry_bits / 8 + form.width * _SIGNATURE_BYTES / 224 + _ID_BYTES
-    found = false_candidates(n, form.bands, form.probes, form.unrelated)
+    size = form.bands * entry_bits / 8 + form.width * _SIGNATURE_BYTES / 224 + _ID_BYTES
+    candidates = false_candidates(n, form.bands, form.probes, form.unrelated)
     return replace(
-        form, documents=n, **layout._asdict(), bytes_per_document=taken, false_candidates=found
+        form, documents=n, **layout._asdict(), bytes_per_document=size, false_candidates=candidates
     )
 
 
@@ -358,27 +357,24 @@ def recall_at(form: LshPlan, hasher: Sketcher[Any], value: float) -> float:
     return by_keys * binomial_cdf(form.radius, form.width, hasher.law.differing(value))
 
 
-def of_bands(recall: float) -> float:
-    """Return the share of near pairs whose keys must meet for a recall.
-
-    The signature loses some of them.
-    """
+def bands_recall(recall: float) -> float:
+    """Return the recall that keys must have, since the signature loses pairs too."""
     return recall / (1 - _LEAST_LOST * (1 - recall))
 
 
 def false_candidates(n: int, bands: int, probes: int, unrelated: float) -> float:
-    """Return how many of n unrelated documents a look-up meets.
+    """Return how many of ``n`` unrelated documents a look-up compares.
 
-    By equal values, and by keys that are the same when cut.
+    They have equal values, or keys that are equal after they are cut.
     """
     same = bands / 2.0 ** EntryLayout.of_size(n, bands).key_bits
     return n * (unrelated + bands * probes * same)
 
 
-def _fewest(probability: float, recall: float, most: int) -> int:
+def _fewest_trials(probability: float, recall: float, most: int) -> int:
     """Return the fewest trials of which one succeeds with the probability ``recall``.
 
-    ``most + 1`` if these do not suffice.
+    This is ``most + 1`` if ``most`` do not suffice.
     """
     if probability >= 1:
         return 1
@@ -390,7 +386,7 @@ def _fewest(probability: float, recall: float, most: int) -> int:
     )
 
 
-def _checked(
+def _check_request(
     n: object,
     hasher: Sketcher[Any],
     threshold: object,
@@ -418,12 +414,12 @@ def _checked(
             got=candidates,
             argument="candidates",
         )
-    looked_up = check_whole(probes, 1, MOST_PROBES, "probes")
-    if looked_up > 1 and not hasher.has_probes:
+    probe_count = check_whole(probes, 1, MOST_PROBES, "probes")
+    if probe_count > 1 and not hasher.has_probes:
         raise InputError(
             f"the hasher {hasher.name} has no further probes: leave probes out", got=probes
         )
-    return _Request(documents, hasher, near, far, float(candidates), looked_up)
+    return _Request(documents, hasher, near, far, float(candidates), probe_count)
 
 
 def _shown_values(request: _Request) -> list[float]:
@@ -433,19 +429,21 @@ def _shown_values(request: _Request) -> list[float]:
     return [times * request.threshold for times in _DISTANCES if times * request.threshold <= most]
 
 
-def _out_of_reach(request: _Request, recall: float) -> InputError:
-    """Return the error that says what could be asked instead."""
-    less, near = request.most_recall(), request.nearest_threshold(recall)
-    advice = [f"recall={less:g}"] if less else []
-    if near is not None:
-        step = 10.0 ** (2 - math.floor(math.log10(near))) if near else 1.0
-        rounded = (math.floor if request.hasher.law.is_distance else math.ceil)(near * step) / step
+def _unreachable(request: _Request, recall: float) -> InputError:
+    """Return the error, with arguments that can be reached."""
+    best_recall, best_threshold = request.most_recall(), request.nearest_threshold(recall)
+    advice = [f"recall={best_recall:g}"] if best_recall else []
+    if best_threshold is not None:
+        step = 10.0 ** (2 - math.floor(math.log10(best_threshold))) if best_threshold else 1.0
+        rounded = (math.floor if request.hasher.law.is_distance else math.ceil)(
+            best_threshold * step
+        ) / step
         advice.append(f"threshold={rounded:g}")
-    known = (
+    counts = (
         request.false_candidates(bands.number, bands.unrelated)
-        for bands in request.bands_for(of_bands(recall))
+        for bands in request.bands_for(bands_recall(recall))
     )
-    fewest = min(known, default=math.inf)
+    fewest = min(counts, default=math.inf)
     if fewest < math.inf:
         advice.append(f"candidates={math.ceil(fewest)}")
     if request.hasher.has_probes:

@@ -1,4 +1,4 @@
-"""Making a sound index of a damaged one."""
+"""The repair of an index: a sound index from the intact parts of a damaged one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fpstore.errors import CorruptStoreError, counted
 from fpstore.format.manifest import is_index, looks_like_store, not_a_store, read_manifest
 from fpstore.lsh.answers import State, stored_documents
 from fpstore.lsh.building import identities_in
-from fpstore.lsh.care import keys_of_documents
+from fpstore.lsh.care import count_keys
 from fpstore.lsh.keys import DOCUMENT_DESIGN, EntryLayout
 from fpstore.lsh.manifest import (
     DOCUMENTS,
@@ -29,7 +29,7 @@ from fpstore.lsh.manifest import (
     put_manifest,
     read_index_manifest,
 )
-from fpstore.lsh.parts import IndexParts, check_documents, layout_of
+from fpstore.lsh.parts import IndexParts, check_documents, entry_layout
 from fpstore.query.names import names_of
 from fpstore.store import Store, store_snapshot
 
@@ -39,10 +39,10 @@ class _SoundError(Exception):
 
 
 def repair_index(path: Path, output: Path | None, resources: Resources) -> RepairReport:
-    """Make a sound index of the intact parts of a damaged one: see :func:`fpstore.repair`."""
+    """Write the intact parts of a damaged index as a sound one: see :func:`fpstore.repair`."""
     target = path.with_name(f"{path.name}.repaired") if output is None else output
     manifest, whole = read_index_manifest(path), RepairReport()
-    designs = {name: _design_of(path, manifest, name) for name in (DOCUMENTS, KEYS)}
+    designs = {name: _read_design(path, manifest, name) for name in (DOCUMENTS, KEYS)}
     try:
         with Target(target, False, is_index, DOCUMENTS) as folder:
             for name, design in designs.items():
@@ -66,10 +66,10 @@ def repair_index(path: Path, output: Path | None, resources: Resources) -> Repai
     return whole
 
 
-def _design_of(path: Path, manifest: IndexManifest, name: str) -> Design:
+def _read_design(path: Path, manifest: IndexManifest, name: str) -> Design:
     """Return the design of a store of the index.
 
-    CorruptStoreError for a store of another index, which repair could not make one of this index.
+    CorruptStoreError for a store of another index: repair would make a wrong index of it.
     """
     if not (path / name).exists():
         raise missing_part(path / name)
@@ -86,7 +86,7 @@ def _design_of(path: Path, manifest: IndexManifest, name: str) -> Design:
 
 
 def _check_opens(path: Path, whole: RepairReport) -> None:
-    """End the repair of an index that opens; note why another does not, whose stores are sound."""
+    """End the repair if the index opens; else note why it does not, with sound stores."""
     try:
         IndexParts(path, "r", "commit").close()
     except CorruptStoreError as error:
@@ -98,7 +98,7 @@ def _check_opens(path: Path, whole: RepairReport) -> None:
 def _repair_part(
     path: Path, target: Path, lost: Path, resources: Resources, design: Design
 ) -> RepairReport:
-    """Repair one of the stores, or copy it where it is sound."""
+    """Repair one of the stores, or copy it if it is sound."""
     report = repair_store(path, target, False, lost, resources, design=design)
     if not target.exists():
         with Store(path) as sound:
@@ -122,19 +122,19 @@ def _drop_documents(
         state = State(
             store_snapshot(documents),
             store_snapshot(keys),
-            layout_of(path, manifest, store_snapshot(keys)),
+            entry_layout(path, manifest, store_snapshot(keys)),
         )
-        numbers, counts = keys_of_documents(state, None)
-        few = numbers[2 * counts < manifest.bands]
-        if len(few):
-            message = f"{path}: {counted(len(few), 'document')} without most of their keys"
+        numbers, counts = count_keys(state, None)
+        dropped = numbers[2 * counts < manifest.bands]
+        if len(dropped):
+            message = f"{path}: {counted(len(dropped), 'document')} without most of their keys"
             whole.faults.append({"message": message, "path": str(path), "block": None})
             whole.losses.append(
-                f"{counted(len(few), 'document')}, whose keys are lost: insert the items again"
+                f"{counted(len(dropped), 'document')}, whose keys are lost: insert the items again"
             )
-            _, rows = stored_documents(state.documents, few)
+            _, rows = stored_documents(state.documents, dropped)
             lost.write_text(
-                "".join(_lines(state, rows)), encoding="utf-8", errors="surrogateescape"
+                "".join(_lost_lines(state, rows)), encoding="utf-8", errors="surrogateescape"
             )
             whole.lost_file = str(lost)
             documents.delete(fingerprints=rows)
@@ -142,7 +142,7 @@ def _drop_documents(
         whole.fingerprints = whole.ids = len(documents)
 
 
-def _lines(state: State, rows: Words) -> list[str]:
+def _lost_lines(state: State, rows: Words) -> list[str]:
     ids = names_of(state.documents, state.documents.stored_id_numbers(rows)[1])
     return [
         f"document\t\t{name}\n" for name in (ids.tolist() if isinstance(ids, np.ndarray) else ids)

@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 ItemReader = Callable[[list[Any]], Iterable[Any]]
 
 
-def _installed(path: Path, described: dict[str, Any]) -> Sketcher[Any]:
-    """Return the hasher that an index remembers."""
+def _make_hasher(path: Path, description: dict[str, Any]) -> Sketcher[Any]:
+    """Make the hasher that the manifest of an index describes."""
     try:
-        return sketcher(from_description(described))
+        return sketcher(from_description(description))
     except (FormatVersionError, MissingExtraError) as error:
         raise type(error)(
             f"{path}: {error}, or open it with hasher=", path=path, got=error.got
@@ -59,22 +59,23 @@ def _installed(path: Path, described: dict[str, Any]) -> Sketcher[Any]:
 
 
 class LshStore(Generic[Id]):
-    """An index of locality-sensitive hashes on disk, which :func:`fpstore.lsh.build` makes and :func:`fpstore.open` opens.
+    """An index of locality-sensitive hashes on disk.
 
-    It is a folder with two stores: of documents, with the signature and the id of each, and of the
-    keys of bands, with the number of the document beside each key. An item finds every document
-    that shares a key with it and whose signature is within :attr:`radius` bits of its own. That is
-    exact: at any number of threads, and during changes. How many of the similar documents this
-    finds is a law of probability, which :func:`fpstore.lsh.plan` computes.
+    :func:`fpstore.lsh.build` makes it, and :func:`fpstore.open` opens it. The folder has two
+    stores: one of documents, with the signature and the id of each, and one of the keys of bands,
+    with the number of the document beside each key. An item finds every document that shares a key
+    with it and whose signature is within :attr:`radius` bits of its own. That is exact: at any
+    number of threads, and during changes. The share of the similar documents that this finds is a
+    law of probability, which :func:`fpstore.lsh.plan` computes.
 
     A context manager. Any number of processes can read an index at once, beside one writer, and
     each sees a change at its next question. A change is made as a whole or not at all, whatever
     happens to the process.
 
-    Every method raises ClosedStoreError after :meth:`close`, InputError for a wrong argument,
-    CorruptStoreError where it meets damage; a change raises ReadOnlyError in an index that is open
-    for reading, and StorageError where the disk is full or refuses the write, which then has
-    changed nothing.
+    Every method raises ClosedStoreError after :meth:`close`, InputError for a wrong argument, and
+    CorruptStoreError for damage. A change raises ReadOnlyError in an index that is open for
+    reading, and StorageError where the disk is full or refuses the write, which then has changed
+    nothing.
     """
 
     def __init__(
@@ -83,13 +84,14 @@ class LshStore(Generic[Id]):
         self.path = path
         self._parts = IndexParts(path, mode, sync)
         try:
-            described = self._parts.manifest.hasher
+            description = self._parts.manifest.hasher
             self._hasher: Sketcher[Any] = (
-                _installed(path, described) if hasher is None else sketcher(hasher)
+                _make_hasher(path, description) if hasher is None else sketcher(hasher)
             )
-            if self._hasher.describe() != described:
+            if self._hasher.describe() != description:
                 raise InputError(
-                    f"{path}: is of another hasher: {show(described)}", got=self._hasher.describe()
+                    f"{path}: is of another hasher: {show(description)}",
+                    got=self._hasher.describe(),
                 )
             if self.radius > self._hasher.signature_bits:
                 raise CorruptStoreError(
@@ -126,7 +128,7 @@ class LshStore(Generic[Id]):
     ) -> None:
         self.close()
 
-    # What it is
+    # Properties
 
     @property
     def hasher(self) -> Sketcher[Any]:
@@ -167,9 +169,9 @@ class LshStore(Generic[Id]):
 
     def __repr__(self) -> str:
         bands, rows = self.bands
-        about = f"{self._hasher.describe()['name']}, {bands} bands of {rows}, radius {self.radius}"
+        form = f"{self._hasher.describe()['name']}, {bands} bands of {rows}, radius {self.radius}"
         try:
-            return f"<fpstore.lsh.LshStore {str(self.path)!r}: {len(self):,} documents, {about}>"
+            return f"<fpstore.lsh.LshStore {str(self.path)!r}: {len(self):,} documents, {form}>"
         except ClosedStoreError:
             return f"<fpstore.lsh.LshStore {str(self.path)!r}, closed>"
 
@@ -248,7 +250,6 @@ class LshStore(Generic[Id]):
 
     @cached_property
     def _estimates(self) -> list[float]:
-        """The similarity that each distance of signatures stands for."""
         similarities: list[float] = np.asarray(
             self._hasher.estimate(np.arange(self._hasher.signature_bits + 1)), np.float64
         ).tolist()
@@ -311,7 +312,7 @@ class LshStore(Generic[Id]):
         """Return both stores as they are now, for modules of this package."""
         return self._parts.state()
 
-    def _changing(self) -> IndexWriter:
+    def _open_writer(self) -> IndexWriter:
         if self._writer is None:
             self._documents.snapshot()  # of a closed index, that it is closed matters more
             raise ReadOnlyError(
@@ -352,7 +353,7 @@ class LshStore(Generic[Id]):
         int
             The number of documents.
         """
-        writer = self._changing()
+        writer = self._open_writer()
         hashed = self._hash(items, parse_threads(threads))
         checked = None if ids is None else check_ids(ids, len(hashed.rows))
         with writer.turn:
@@ -368,7 +369,7 @@ class LshStore(Generic[Id]):
 
         Returns how many ids are new or changed; see :meth:`insert`.
         """
-        writer = self._changing()
+        writer = self._open_writer()
         if ids is None:
             raise InputError("upsert needs an id for each item")
         hashed = self._hash(items, parse_threads(threads))
@@ -389,7 +390,7 @@ class LshStore(Generic[Id]):
         Deleted
             How many documents were removed, and how many ids were not stored.
         """
-        writer = self._changing()
+        writer = self._open_writer()
         with writer.turn:
             writer.flush_keys(sync)
             return self._documents.delete(ids=ids, sync=sync)
@@ -397,7 +398,7 @@ class LshStore(Generic[Id]):
     def probe_insert(
         self, item: Any, id: int | str, *, radius: int | None = None, sync: str | None = None
     ) -> list[Match[Id]]:
-        """Insert an item unless a similar document is stored; return the matches before.
+        """Insert an item unless a similar document is stored; return the earlier matches.
 
         Probe and insert are one step.
         """
@@ -423,7 +424,7 @@ class LshStore(Generic[Id]):
         Matches
             The matches of each item; ``inserted`` has the items that were inserted.
         """
-        writer, threads = self._changing(), parse_threads(threads)
+        writer, threads = self._open_writer(), parse_threads(threads)
         if sync is not None:
             check_sync(sync)
         radius = self._checked_radius(radius)
@@ -451,8 +452,8 @@ class LshStore(Generic[Id]):
             return self._matches(state, matches, inserted)
 
     def flush(self) -> None:
-        """Make the changes of ``sync="batch"`` and ``"none"`` durable, and show them to other processes."""
-        self._changing()
+        """Make the changes of ``sync="batch"`` and ``"none"`` durable and visible everywhere."""
+        self._open_writer()
         self._documents.flush()
 
     # The whole index
@@ -468,7 +469,7 @@ class LshStore(Generic[Id]):
 
         Readers and inserts go on meanwhile.
         """
-        self._changing().merge(checked_resources(memory, threads, progress))
+        self._open_writer().merge(checked_resources(memory, threads, progress))
 
     def pairs(
         self,
@@ -478,10 +479,10 @@ class LshStore(Generic[Id]):
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> Iterator[Pairs[Id]]:
-        """Yield every pair of documents that share a key and lie within the radius, once, as of the moment of the call.
+        """Yield every pair of documents that share a key and lie within the radius.
 
-        Every two documents of a key are compared: for families of many thousand copies, take
-        :meth:`clusters`.
+        Each pair comes once, as of the moment of the call. Every two documents of a key are
+        compared: for families of many thousand copies, take :meth:`clusters`.
 
         Parameters
         ----------
@@ -495,12 +496,12 @@ class LshStore(Generic[Id]):
         Pairs
             ``ids_a()``, ``ids_b()``, ``similarities``; tables of Arrow, pandas and Polars.
         """
-        from fpstore.lsh.groups import pairs_of
+        from fpstore.lsh.groups import pair_documents
 
         radius, state = self._checked_radius(radius), self._parts.state()
         resources = checked_resources(memory, threads, progress)
         estimates = np.asarray(self._hasher.estimate(np.arange(radius + 1)), np.float64)
-        return pairs_of(state, radius, estimates, resources)
+        return pair_documents(state, radius, estimates, resources)
 
     def clusters(
         self,
@@ -528,15 +529,15 @@ class LshStore(Generic[Id]):
             As for :meth:`pairs`.
         """
         from fpstore.jobs.clusters import grouping_of
-        from fpstore.lsh.groups import clusters_of
+        from fpstore.lsh.groups import group_documents
 
         grouping = grouping_of(self._checked_radius(radius), group, keep, None)
-        return clusters_of(
+        return group_documents(
             self._parts.state(), grouping, checked_resources(memory, threads, progress)
         ).held()
 
     def stats(self) -> dict[str, Any]:
-        """Return the contents and sizes of the index, and under ``stores`` those of its two stores."""
+        """Return the contents and sizes of the index; ``stores`` has those of its two stores."""
         from fpstore.lsh.care import describe_index
 
         return describe_index(
@@ -549,7 +550,7 @@ class LshStore(Generic[Id]):
     def verify(self, *, progress: Progress | None = None) -> Report:
         """Read and check every byte that is used, and that every document has keys.
 
-        The report is as of a store.
+        The report has the form of the one of a store.
         """
         from fpstore.lsh.care import verify_index
 

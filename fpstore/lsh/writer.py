@@ -1,8 +1,8 @@
 """The one writer of an index: numbers for documents, the order of the two stores, and merges.
 
 The keys of a document come first, and then the document, which is the commit: keys without a
-document find nothing. A number is never given again while the store of keys may have it. So a
-writer that was killed leaves at most keys that mean nothing.
+document find nothing. A number is not reused while the store of keys may have it. So a writer that
+was killed leaves at most unused keys.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from fpstore.change.decisions import kind_with, numbered
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.errors import ClosedStoreError, StorageError
 from fpstore.lsh.items import Items
-from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_NUMBER_BITS, EntryLayout, numbers_of_rows
+from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_NUMBER_BITS, EntryLayout, document_numbers
 from fpstore.lsh.manifest import write_index_manifest
-from fpstore.lsh.merging import MergeOfKeys
+from fpstore.lsh.merging import KeyMerge
 from fpstore.lsh.parts import IndexParts
 from fpstore.store import Store, store_snapshot
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def _flush(keys: Store) -> None:
-    """Make keys durable before the documents that they are of.
+    """Make keys durable before their documents.
 
     The writer of the documents holds the store of keys, and nothing that holds the documents: so a
     dropped index is freed, and its documents are closed before its keys.
@@ -54,12 +54,15 @@ class IndexWriter:
         self.next = self._first_free()  # the number of the next document
 
     def _first_free(self) -> int:
-        """Return a number that is greater than those of all documents, also of one whose insert has left its keys alone."""
+        """Return a number above those of all documents and of all keys.
+
+        Keys without a document are left by an insert that failed.
+        """
         documents, keys = store_snapshot(self._parts.documents), store_snapshot(self._parts.keys)
         last = documents.generation.tables[0].block_keys[-1:]
-        used = [numbers_of_rows(last)] if len(last) else []
+        used = [document_numbers(last)] if len(last) else []
         if documents.version:
-            used.append(numbers_of_rows(documents.delta.kernel.export(documents.version)[0]))
+            used.append(document_numbers(documents.delta.kernel.export(documents.version)[0]))
         if keys.version:
             used.append(self._parts.layout.numbers(keys.delta.kernel.export(keys.version)[0]))
         return max(
@@ -75,7 +78,7 @@ class IndexWriter:
             _flush(self._parts.keys)
 
     def check_kind(self, ids: Words | list[str] | None) -> None:
-        """Refuse ids of another kind than those of the index, before anything is changed."""
+        """Refuse ids of another kind than those of the index, before any change."""
         snapshot, path = store_snapshot(self._parts.documents), self._parts.path
         if ids is not None:
             kind_with(snapshot, path, ids)
@@ -94,21 +97,21 @@ class IndexWriter:
             self._parts.keys.insert(entries, np.zeros(len(entries), np.uint64), sync=sync)
             return add(rows)
         finally:
-            # also of documents that were refused: their keys may be there
+            # also after refused documents, whose keys may be stored
             self.next = first + count
 
     def merge(self, resources: Resources) -> None:
         """Merge the keys, without those of documents that are gone, and then the documents.
 
-        Widen numbers if it is time.
+        Numbers become wider before they run out.
         """
         with ExitStack() as merging:
             with self.turn:
-                # after the turn, always: nobody who has it wants the turn
+                # always after the turn, so that two threads cannot wait for each other
                 merging.enter_context(self._merging)
                 layout = self._parts.layout
-                new, stored = layout.widened(2 * self.next) or layout, self._prepare()
-                if new != layout:  # entries become others: nothing may be inserted meanwhile
+                new, stored = layout.widened(2 * self.next) or layout, self._prepare_merge()
+                if new != layout:  # entries change, so inserts must wait
                     self._merge_keys(layout, new, stored, resources)
             if new == layout:
                 self._merge_keys(layout, new, stored, resources)
@@ -117,7 +120,7 @@ class IndexWriter:
         )
 
     def _make_room(self, count: int) -> None:
-        """Widen the numbers in the store of keys if so many documents need that."""
+        """Widen the numbers in the store of keys if ``count`` documents need that."""
         path = self._parts.path
         if count > MOST_DOCUMENTS:
             raise StorageError(
@@ -134,33 +137,33 @@ class IndexWriter:
                     "it again"
                 )
                 raise StorageError(message, path=path)
-            self._merge_keys(layout, new, self._prepare(), checked_resources(None, None, None))
+            self._merge_keys(
+                layout, new, self._prepare_merge(), checked_resources(None, None, None)
+            )
 
     def check(self) -> None:
-        """Refuse changes of a process that is not the writer, as after a fork, before anything is written."""
+        """Refuse changes of a process that is not the writer, as after a fork."""
         self._parts.keys.writer()
         self._parts.documents.writer()
 
-    def _prepare(self) -> Flags:
-        """Note the numbers that were given, and that the keys will be merged.
+    def _prepare_merge(self) -> Flags:
+        """Note the next number and the coming merge; return which numbers documents have.
 
-        Return which numbers documents have.
-
-        Merged stores may have lost the last numbers.
+        Merged stores may have lost the last numbers, so the manifest has the next one.
         """
         parts, generation = self._parts, store_snapshot(self._parts.keys).generation.record.number
-        noted = parts.manifest._replace(next_number=self.next, keys_generation=generation + 1)
-        if noted != parts.manifest:
+        manifest = parts.manifest._replace(next_number=self.next, keys_generation=generation + 1)
+        if manifest != parts.manifest:
             with refusing(parts.path, NOTHING_CHANGED):
-                write_index_manifest(parts.folder, noted)
-            parts.manifest = noted
+                write_index_manifest(parts.folder, manifest)
+            parts.manifest = manifest
         stored = np.zeros(self.next, bool)
         for rows in store_snapshot(parts.documents).fingerprints():
-            stored[numbers_of_rows(rows)] = True
+            stored[document_numbers(rows)] = True
         return stored
 
     def _merge_keys(
         self, layout: EntryLayout, new: EntryLayout, stored: Flags, resources: Resources
     ) -> None:
         writer = self._parts.keys.writer()
-        writer.run(lambda: MergeOfKeys(writer.committer, resources, stored, layout, new))
+        writer.run(lambda: KeyMerge(writer.committer, resources, stored, layout, new))

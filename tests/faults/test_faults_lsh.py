@@ -14,7 +14,7 @@ from reference_lsh import Model
 import fpstore
 from fpstore import lsh
 from fpstore.building import generation_writer
-from fpstore.lsh.keys import numbers_of_rows
+from fpstore.lsh.keys import document_numbers
 
 generation_writer.Pool = InPlace
 HASHER = Letters()

@@ -37,7 +37,7 @@ from fpstore.plans.build import BuildSpec, BuildWork
 from fpstore.plans.dedup import DedupWork
 from fpstore.plans.lsh import LshSpec, LshWork
 from fpstore.plans.pairs import PairsSpec, PairsWork
-from fpstore.plans.places import full_uri, place_of
+from fpstore.plans.places import full_uri, open_place
 from fpstore.plans.plan import PLAN_FILE, PlanFolder, remove_files
 from fpstore.plans.probe import ProbeSpec, ProbeWork
 from fpstore.plans.records import as_json, from_json
@@ -200,7 +200,7 @@ class Plan:
         )
         if folder is None:
             folder = f"{full_uri(spec.output, 'output').rstrip('/')}.plan"
-        place, work = place_of(folder), kind.planned(spec, sizes)
+        place, work = open_place(folder), kind.planned(spec, sizes)
         return cls(work.output.planned(place, kind.kind, as_json(work), work.stages()))
 
     def __len__(self) -> int:
@@ -479,7 +479,7 @@ def open_plan(path: PathLike) -> Plan:
     CorruptStoreError
         The plan is damaged, or was changed by hand.
     """
-    return Plan(PlanFolder.opened(place_of(path)))
+    return Plan(PlanFolder.opened(open_place(path)))
 
 
 def remove_plan(path: PathLike, *, force: bool = False) -> list[str]:
@@ -513,5 +513,5 @@ def remove_plan(path: PathLike, *, force: bool = False) -> list[str]:
             raise FormatVersionError(
                 f"{error}; or remove it with force=True (--force)", path=error.path
             ) from error
-        return remove_files(place_of(path))
+        return remove_files(open_place(path))
     return plan.remove(force=force)

@@ -32,17 +32,17 @@ from fpstore.plans.inputs import (
     InputSpec,
     Part,
     are_raw,
-    found_inputs,
+    count_rows,
+    cut_parts,
+    find_inputs,
     id_projection,
-    parts_of,
-    rows_of,
-    with_known_ids,
+    resolve_ids,
 )
 from fpstore.plans.outputs import output_folder
 from fpstore.plans.pieces import PieceWriter
 from fpstore.plans.plan import Stage, result_name
-from fpstore.plans.rows import PartRows, raw_pieces, rows_of_part
-from fpstore.plans.shuffle import slices_by
+from fpstore.plans.rows import PartRows, raw_pieces, read_part
+from fpstore.plans.shuffle import slice_places
 from fpstore.plans.work import Sizes, Work, stage
 from fpstore.sharded import ShardedStore
 from fpstore.store import Store
@@ -127,10 +127,10 @@ class BuildSpec(HashedRowsSpec):
                 rows = replace(self, fingerprint=self.fingerprint or "fingerprint")
             projection, maker = rows.hashed_columns(projection, "simhash")
         self.options(projection, maker).checked()
-        specs = found_inputs(
+        specs = find_inputs(
             files, self.encoding, raw=maker is None, outside=[self.output], form=self.format
         )
-        projection = with_known_ids(projection, specs, self.encoding)
+        projection = resolve_ids(projection, specs, self.encoding)
         if specs[0].is_raw and projection.id is not None:
             raise InputError(f"{specs[0].name}: has no ids: leave id= (--id-field) out")
         return specs, projection, maker
@@ -179,11 +179,11 @@ class BuildWork(Work):
                 "copy it afterwards"
             )
         inputs, projection, maker = spec.inputs_and_columns()
-        count = max(-(-rows_of(inputs, projection, spec.encoding) // spec.shard_rows), 1)
+        count = max(-(-count_rows(inputs, projection, spec.encoding) // spec.shard_rows), 1)
         part_bytes, shards = sizes.part_bytes, None
         if spec.by == "rows" and part_bytes is None:  # a shard has one part or more
             part_bytes = max(sum(file.bytes for file in inputs) // count, 1)
-        parts = parts_of(inputs, part_bytes)
+        parts = cut_parts(inputs, part_bytes)
         if spec.by == "rows":
             split = np.array_split(np.arange(len(parts)), min(count, len(parts)))
             shards = [numbers.tolist() for numbers in split]
@@ -208,7 +208,7 @@ class BuildWork(Work):
     def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         rows, fingerprints, ids, count, whole_pages = self._read(number, resources)
         writer.facts |= {"rows": count, "whole_pages": whole_pages}
-        slices = slices_by(np.ascontiguousarray(leading_words(fingerprints)), self.bits)
+        slices = slice_places(np.ascontiguousarray(leading_words(fingerprints)), self.bits)
         writer.add_slices("fingerprints", fingerprints, slices)
         if ids is None:
             writer.add_slices("rows", rows.astype(np.uint64), slices)
@@ -216,7 +216,7 @@ class BuildWork(Work):
 
     def _read(self, number: int, resources: Resources) -> PartRows:
         """Return the rows of a part that have fingerprints."""
-        return rows_of_part(
+        return read_part(
             self.inputs,
             self.parts[number],
             self.projection,

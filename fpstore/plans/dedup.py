@@ -37,31 +37,31 @@ from fpstore.jobs.dedup_job import DedupJob, DedupSpec
 from fpstore.jobs.grouping import Members, grouped, members_of, ranks_of, regrouped
 from fpstore.jobs.reference import NearReference, near_candidates
 from fpstore.jobs.verified import TextSets, sets_of_texts
-from fpstore.plans.ids import column_of, joined_ids, kind_of, taken
+from fpstore.plans.ids import id_column, id_kind, joined_ids, take_ids
 from fpstore.plans.inputs import (
     InputSpec,
     Part,
     StoreState,
-    files_of,
-    found_inputs,
+    align_scores,
+    count_rows,
+    cut_parts,
+    find_inputs,
+    group_files,
     opened_input,
     opened_part,
-    parts_of,
-    rows_of,
-    with_alike_scores,
 )
 from fpstore.plans.links import (
     Links,
-    labels_of,
-    links_of_equal,
-    links_of_keys,
-    links_of_table,
-    repeats_of,
+    find_repeats,
+    link_equal,
+    link_keys,
+    link_table,
+    read_labels,
     write_components,
     write_labels,
     write_links,
 )
-from fpstore.plans.outputs import output_of
+from fpstore.plans.outputs import choose_output
 from fpstore.plans.pieces import Pieces, PieceWriter, joined
 from fpstore.plans.plan import Stage
 from fpstore.plans.removed import (
@@ -73,19 +73,19 @@ from fpstore.plans.removed import (
     write_ranks,
 )
 from fpstore.plans.shuffle import (
-    bits_for,
-    gathered,
-    mixed,
-    numbers_of,
-    parts_and_rows,
-    slices_by,
-    slices_of,
+    gather,
+    group_places,
+    mix,
+    row_numbers,
+    slice_bits,
+    slice_places,
+    split_numbers,
     table_keys,
     usual_slice_rows,
     write_column,
 )
-from fpstore.plans.slicing import Cut, Slicing, slicing_of
-from fpstore.plans.stars import LARGE, SMALL, labels_of_stars, star_stages, star_step
+from fpstore.plans.slicing import Cut, Slicing, plan_slicing
+from fpstore.plans.stars import LARGE, SMALL, star_labels, star_stages, star_step
 from fpstore.plans.work import Sizes, Work, stage
 
 STAR_ROWS = 200_000_000  # of which one task unites the links
@@ -93,16 +93,16 @@ STAR_ROWS = 200_000_000  # of which one task unites the links
 
 def _exact_slicing(job: DedupJob, rows: int, slice_rows: int) -> Slicing:
     """Return the slices of the join of so many fingerprints."""
-    return slicing_of(rows, job.grouping.radius, job.projection.width.bits, slice_rows)
+    return plan_slicing(rows, job.grouping.radius, job.projection.width.bits, slice_rows)
 
 
-def _slice_bits(job: DedupJob, rows: int, slice_rows: int) -> list[int]:
+def _column_bits(job: DedupJob, rows: int, slice_rows: int) -> list[int]:
     """Return how many leading bits of the keys tell slices of about so many rows apart.
 
     There is a number for each band and one for equal fingerprints, or one for each table.
     """
     if job.bands is not None:
-        return [bits_for(rows, slice_rows)] * (job.bands.number + 1)
+        return [slice_bits(rows, slice_rows)] * (job.bands.number + 1)
     return list(_exact_slicing(job, rows, slice_rows).bits)
 
 
@@ -146,11 +146,11 @@ class DedupWork(Work):
             if reference is not None:
                 check_store(reference.path, reference.store, job, [])
                 against = StoreState.of(reference.store)
-        inputs = found_inputs(
+        inputs = find_inputs(
             spec.source, spec.encoding, outside=[spec.output, spec.removed], form=spec.format
         )
-        rows = rows_of(inputs, job.projection, spec.encoding)
-        projection = with_alike_scores(job.projection, inputs)
+        rows = count_rows(inputs, job.projection, spec.encoding)
+        projection = align_scores(job.projection, inputs)
         job = job._replace(projection=projection).planned_for(lambda: rows)
         slice_rows = usual_slice_rows(sizes.slice_rows, rows)
         star_rows = STAR_ROWS if sizes.star_rows is None else sizes.star_rows
@@ -159,13 +159,13 @@ class DedupWork(Work):
             job=job,
             against=against,
             inputs=inputs,
-            parts=parts_of(inputs, sizes.part_bytes),
+            parts=cut_parts(inputs, sizes.part_bytes),
             rows=rows,
             slice_rows=slice_rows,
-            cut=Cut.of(_slice_bits(job, rows, slice_rows), rows, slice_rows),
-            star_bits=bits_for(rows, slice_rows) if rows > star_rows else None,
+            cut=Cut.of(_column_bits(job, rows, slice_rows), rows, slice_rows),
+            star_bits=slice_bits(rows, slice_rows) if rows > star_rows else None,
             groups_bits=(rows // slice_rows).bit_length(),
-            output=output_of(spec.output, inputs, spec.removed),
+            output=choose_output(spec.output, inputs, spec.removed),
         )
 
     def stages(self) -> list[Stage]:
@@ -185,7 +185,7 @@ class DedupWork(Work):
     @cached_property
     def _files(self) -> list[range]:
         """The numbers of the files that each task copies."""
-        return files_of(self.parts)
+        return group_files(self.parts)
 
     @cached_property
     def _slicing(self) -> Slicing:
@@ -207,7 +207,7 @@ class DedupWork(Work):
         writer.facts |= {
             "rows": len(found.known),
             "known": len(found.rows),
-            "ids": kind_of(found.ids),
+            "ids": id_kind(found.ids),
             "rows_of_files": of_files,
         }
         writer.facts["whole_pages"] = corpus.whole_pages
@@ -224,16 +224,16 @@ class DedupWork(Work):
         writer.add("fingerprints", fingerprints)
         if found.scores is not None:
             writer.add("scores", found.scores[places])
-        writer.add_ids("ids", taken(column_of(found.ids), places))
+        writer.add_ids("ids", take_ids(id_column(found.ids), places))
         bands = 0 if found.bands is None else found.bands.bands
-        repeats, firsts = repeats_of(
+        repeats, firsts = find_repeats(
             fingerprints, (_keys_of_band(found, band, places) for band in range(bands))
         )
         writer.add("repeats", repeats.astype(np.uint32))
         write_links(
             writer,
-            numbers_of(number, rows[firsts]),
-            numbers_of(number, rows[repeats]),
+            row_numbers(number, rows[firsts]),
+            row_numbers(number, rows[repeats]),
             self.star_bits,
         )
         sent = np.ones(len(rows), bool)
@@ -275,7 +275,7 @@ class DedupWork(Work):
             near = NearReference.of(candidates, side)
         writer.add("near.rows", found.rows[near.places].astype(np.uint32))
         writer.add("near.distances", near.distances)
-        writer.add_ids("near.ids", taken(column_of(found.ids), near.places))
+        writer.add_ids("near.ids", take_ids(id_column(found.ids), near.places))
         writer.add_ids(
             "near.kept", near.ids if isinstance(near.ids, np.ndarray) else StringColumn.of(near.ids)
         )
@@ -288,18 +288,16 @@ class DedupWork(Work):
     def _links(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         hashed, found = self.plan.results("hash"), Links()
         for column, place in self.cut.slices(number):
-            rows = gathered(hashed, column, place, self.cut.bits[column])
+            rows = gather(hashed, column, place, self.cut.bits[column])
             if self.job.bands is not None and column == self.job.bands.number:
-                found.add(rows, links_of_equal(rows))
+                found.add(rows, link_equal(rows))
             elif self.job.bands is not None:
                 found.add(
                     rows,
-                    links_of_keys(
-                        rows, self.job.grouping.radius, self.job.projection.width, resources
-                    ),
+                    link_keys(rows, self.job.grouping.radius, self.job.projection.width, resources),
                 )
             else:
-                found.add(rows, links_of_table(rows, self._slicing, column, resources))
+                found.add(rows, link_table(rows, self._slicing, column, resources))
         found.write(writer, self.star_bits)
 
     @stage(LARGE, SMALL)
@@ -317,16 +315,16 @@ class DedupWork(Work):
                 len(self.parts),
             )
         else:
-            write_labels(writer, *labels_of_stars(self.plan, number), len(self.parts))
+            write_labels(writer, *star_labels(self.plan, number), len(self.parts))
 
     # members, decide
 
     @stage("members")
     def _members(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        numbers, labels = labels_of(self.plan.results("components"), number)
+        numbers, labels = read_labels(self.plan.results("components"), number)
         found = self.plan.result("hash", number)
         writer.facts["ids"] = found.facts["ids"]
-        rows = parts_and_rows(numbers)[1]
+        rows = split_numbers(numbers)[1]
         at = np.searchsorted(found.read("rows"), rows)
         fingerprints, ids = found.read("fingerprints")[at], found.read_ids("ids")
         sets = (
@@ -334,13 +332,13 @@ class DedupWork(Work):
             if self.job.least_similarity is not None
             else None
         )
-        some = slices_by(mixed(labels), self.groups_bits)
+        some = slice_places(mix(labels), self.groups_bits)
         columns = {"numbers": numbers, "labels": labels, "fingerprints": fingerprints}
         if "scores" in found:
             columns["scores"] = found.read("scores")[at]
         for name, column in columns.items():
             writer.add_slices(name, column, some)
-        writer.add_id_slices("ids", taken(ids, at), some)
+        writer.add_id_slices("ids", take_ids(ids, at), some)
         if sets is not None:
             features, sizes = sets
             every, starts = np.arange(len(features), dtype=np.uint64), lims_of(sizes)[:-1]
@@ -382,7 +380,7 @@ class DedupWork(Work):
         removed[members.lims[:-1]] = False
         owners = lists_of(members.lims)[removed]
         documents, kept = members.documents[removed].view(np.intp), firsts[owners].view(np.intp)
-        some = slices_of(parts_and_rows(numbers[documents])[0], len(self.parts))
+        some = group_places(split_numbers(numbers[documents])[0], len(self.parts))
         writer.add_slices("removed", numbers[documents], some)
         if self.output.removed is None:
             return
@@ -400,8 +398,8 @@ class DedupWork(Work):
         }
         for name, column in columns.items():
             writer.add_slices(name, column, some)
-        writer.add_id_slices("ids", taken(ids, documents), some)
-        writer.add_id_slices("kept.ids", taken(ids, kept), some)
+        writer.add_id_slices("ids", take_ids(ids, documents), some)
+        writer.add_id_slices("kept.ids", take_ids(ids, kept), some)
 
     def _grouped(
         self, members: Members, parts: list[Pieces], number: int, fingerprints: Words, ids: IdColumn
@@ -413,11 +411,11 @@ class DedupWork(Work):
             # of one word or more
             scores = joined_keys([part.read("scores", number) for part in parts])
 
-        def rows_of(here: slice) -> Words:
+        def read_rows(here: slice) -> Words:
             return fingerprints[members.documents[here].view(np.intp)]
 
-        def ids_of(wanted: Words) -> Words | list[str]:
-            found = taken(ids, wanted.view(np.intp))
+        def read_ids(wanted: Words) -> Words | list[str]:
+            found = take_ids(ids, wanted.view(np.intp))
             return (
                 wanted
                 if found is None
@@ -427,7 +425,7 @@ class DedupWork(Work):
             )
 
         if job.least_similarity is None:
-            return grouped(members, job.grouping, rows_of, ids_of, scores)
+            return grouped(members, job.grouping, read_rows, read_ids, scores)
         least = job.least_similarity
         sets = TextSets(
             np.arange(len(fingerprints)),
@@ -439,7 +437,10 @@ class DedupWork(Work):
             return sets.representatives(rows, lims, some.view(np.intp), job.grouping.radius, least)
 
         return regrouped(
-            members, rows_of, ranks_of(members, job.grouping.keep, rows_of, ids_of, scores), choose
+            members,
+            read_rows,
+            ranks_of(members, job.grouping.keep, read_rows, read_ids, scores),
+            choose,
         )
 
     def _joined_ids(self, parts: list[Pieces], number: int) -> IdColumn:
@@ -495,7 +496,7 @@ class DedupWork(Work):
         if "near.rows" in found:
             flags[found.read("near.rows")] = False
         for one in decided:
-            flags[parts_and_rows(one.read("removed", part))[1]] = False
+            flags[split_numbers(one.read("removed", part))[1]] = False
         return flags
 
     # The list of removed rows

@@ -20,17 +20,17 @@ from fpstore.query.names import names_of
 from fpstore.query.snapshot import Snapshot
 
 
-def kind_of(ids: SpooledIds | None) -> str:
+def id_kind(ids: SpooledIds | None) -> str:
     """Return whether ids are integers or strings; "none" if there are none."""
     return "none" if ids is None else "string" if ids.integers is None else "integer"
 
 
-def kind_of_ids(snapshot: Snapshot) -> ColumnKind:
+def id_column_kind(snapshot: Snapshot) -> ColumnKind:
     """Return how writers write the ids of a store."""
     return "text" if snapshot.totals.id_kind == "string" else "value"
 
 
-def column_of(ids: SpooledIds | None) -> IdColumn:
+def id_column(ids: SpooledIds | None) -> IdColumn:
     """Return all ids."""
     if ids is None or ids.integers is not None:
         return None if ids is None else ids.integers
@@ -38,7 +38,7 @@ def column_of(ids: SpooledIds | None) -> IdColumn:
     return StringColumn.of(names) if isinstance(names, list) else names
 
 
-def taken(ids: IdColumn, places: npt.NDArray[np.intp]) -> Any:
+def take_ids(ids: IdColumn, places: npt.NDArray[np.intp]) -> Any:
     """Return the ids at some places."""
     if not isinstance(ids, StringColumn):
         return None if ids is None else ids[places]
@@ -70,6 +70,6 @@ def joined_ids(columns: Sequence[Any], are_strings: bool) -> Any:
     return np.concatenate([np.empty(0, np.uint64), *columns])
 
 
-def values_of(ids: Any) -> Any:
+def plain_ids(ids: Any) -> Any:
     """Return ids as writers of rows take them: an array of integers, or a list of str."""
     return ids.texts() if isinstance(ids, StringColumn) else ids

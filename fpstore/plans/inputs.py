@@ -36,7 +36,7 @@ from fpstore.plans.places import (
     StoredPlace,
     full_uri,
     is_inside,
-    place_of,
+    open_place,
     scratch_folder,
 )
 from fpstore.plans.records import as_json
@@ -97,7 +97,7 @@ class Part(NamedTuple):
         return range(self.file, self.file + self.files)
 
 
-def digest_of_file(place: Place, name: str) -> tuple[int, str]:
+def file_digest(place: Place, name: str) -> tuple[int, str]:
     """Return the size of a file and a digest.
 
     Of all of it, or of pieces at even distances, the first and the last among them.
@@ -115,7 +115,7 @@ def digest_of_file(place: Place, name: str) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def found_inputs(
+def find_inputs(
     source: Any,
     encoding: str | None = None,
     raw: bool = False,
@@ -155,7 +155,7 @@ def found_inputs(
         raise InputError(
             "paths and URIs of object stores are not mixed: name one kind of input", got=source
         )
-    found = _specs((file for uri in uris for file in _stored(uri, len(uris) > 1, form)), form)
+    found = _specs((file for uri in uris for file in _list_uri(uri, len(uris) > 1, form)), form)
     forms = {spec.suffix for spec in found}
     if len(forms) > 1:
         raise InputError(
@@ -183,7 +183,7 @@ def _check_outside(
             )
 
 
-def _stored(uri: str, many: bool, form: str | None = None) -> Iterator[File]:
+def _list_uri(uri: str, many: bool, form: str | None = None) -> Iterator[File]:
     """Yield the files that a URI names.
 
     Those of a folder in the order in which a walk through folders of a disk finds them.
@@ -222,12 +222,12 @@ def _specs(files: Iterable[File], form: str | None = None) -> list[InputSpec]:
 
 def _spec(form: str | None, file: File) -> InputSpec:
     place, name, output = file
-    size, digest = digest_of_file(place, name)
+    size, digest = file_digest(place, name)
     groups = None
     if (form or format_named(name)) == "parquet":
         groups = _groups(place, name)
     elif form is None and is_raw(name):
-        rows = raw_rows(place, name)
+        rows = count_raw_rows(place, name)
         groups = [min(GROUP_ROWS, rows - start) for start in range(0, rows, GROUP_ROWS)]
     return InputSpec(place.shown(name), output, size, digest, groups, form)
 
@@ -261,7 +261,7 @@ def id_projection(rows: RowsSpec, width: Width) -> Projection:
     )
 
 
-def raw_rows(place: Place, name: str) -> int:
+def count_raw_rows(place: Place, name: str) -> int:
     """Return how many fingerprints a file of raw numbers has."""
     with scratch_folder() as scratch:
         rows = raw_source(str(place.on_disk(name, scratch))).rows
@@ -283,7 +283,7 @@ def _groups(place: Place, name: str) -> list[int]:
         return groups_of(arrow, file)
 
 
-def parts_of(specs: Sequence[InputSpec], part_bytes: int | None) -> list[Part]:
+def cut_parts(specs: Sequence[InputSpec], part_bytes: int | None) -> list[Part]:
     """Return the parts of the files, of about so many bytes.
 
     Small files together, and of large Parquet files some row groups.
@@ -311,7 +311,7 @@ def parts_of(specs: Sequence[InputSpec], part_bytes: int | None) -> list[Part]:
     return [*parts, *([Part(first, len(specs) - first, 0, 0)] if first < len(specs) else [])]
 
 
-def files_of(parts: Sequence[Part]) -> list[range]:
+def group_files(parts: Sequence[Part]) -> list[range]:
     """Return the numbers of the files that stand together in a part, or of one that has several parts."""
     return [
         range(first, end)
@@ -319,7 +319,7 @@ def files_of(parts: Sequence[Part]) -> list[range]:
     ]
 
 
-def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | None) -> int:
+def count_rows(specs: Sequence[InputSpec], projection: Projection, encoding: str | None) -> int:
     """Return how many rows the files have.
 
     Of Parquet, otherwise as many as the first rows of the largest file tell.
@@ -338,7 +338,7 @@ def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | 
     return sum(sum(spec.groups or ()) for spec in specs)
 
 
-def with_alike_scores(projection: Projection, specs: Sequence[InputSpec]) -> Projection:
+def align_scores(projection: Projection, specs: Sequence[InputSpec]) -> Projection:
     """Return columns whose scores compare although each task reads some of the files.
 
     InputError for times of several types.
@@ -364,7 +364,7 @@ def with_alike_scores(projection: Projection, specs: Sequence[InputSpec]) -> Pro
     return replace(projection, alike_scores=len(kinds) > 1)
 
 
-def with_known_ids(
+def resolve_ids(
     projection: Projection, specs: Sequence[InputSpec], encoding: str | None
 ) -> Projection:
     """Return columns with those of ids, or without.
@@ -410,7 +410,7 @@ def inputs_on_disk(specs: Sequence[InputSpec]) -> Iterator[list[str]]:
     InputError if one is not as it was when the plan was made.
     """
     with scratch_folder() as scratch:
-        place_of_folder = cache(place_of)  # a file system of pyarrow for all files there
+        place_of_folder = cache(open_place)  # a file system of pyarrow for all files there
         work = partial(_on_disk, scratch, place_of_folder)
         yield [path for _, path in in_order(work, enumerate(specs), READERS)]
 
@@ -422,7 +422,7 @@ def _on_disk(
     number, spec = numbered
     top, name = os.path.split(spec.uri)
     place = place_of_folder(top)
-    size, digest = digest_of_file(place, name)
+    size, digest = file_digest(place, name)
     if (size, digest) != (spec.bytes, spec.digest):
         message = f"{spec.uri}: changed since the plan was made: make a new plan"
         raise InputError(message, path=spec.uri, expected=spec.digest, got=digest)
@@ -457,7 +457,7 @@ def opened(store: Store | str | os.PathLike[str]) -> AbstractContextManager[Stor
     return nullcontext(store) if isinstance(store, Store) else open_store(store)
 
 
-def shards_of(store: Store) -> list[Path]:
+def shard_paths(store: Store) -> list[Path]:
     """Return the folders of the shards of a store, or its own."""
     return store.shards if isinstance(store, ShardedStore) else [store.path]
 

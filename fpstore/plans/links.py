@@ -18,7 +18,7 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import Width, words_of
 from fpstore.jobs.bands import Groups, link, row_hashes
 from fpstore.plans.pieces import Pieces, PieceWriter, joined
-from fpstore.plans.shuffle import ROW_BITS, Gathered
+from fpstore.plans.shuffle import ROW_BITS, SliceRows
 from fpstore.plans.slicing import Slicing
 from fpstore.plans.stars import write_edges
 
@@ -32,7 +32,7 @@ class Links:
     def __init__(self) -> None:
         self._a, self._b = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
 
-    def add(self, rows: Gathered, sets: _kernel.Sets) -> None:
+    def add(self, rows: SliceRows, sets: _kernel.Sets) -> None:
         """Take the sets of some rows."""
         firsts = sets.names()
         linked = np.flatnonzero(firsts != np.arange(len(firsts), dtype=firsts.dtype))
@@ -53,7 +53,7 @@ def write_links(writer: PieceWriter, a: Words, b: Words, star_bits: int | None) 
         writer.add("b", b)
 
 
-def repeats_of(
+def find_repeats(
     fingerprints: Words, bands: Iterable[Words]
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Return the places of rows that repeat an earlier one, and the place of that one, which repeats none.
@@ -72,7 +72,7 @@ def repeats_of(
     return repeats, firsts
 
 
-def links_of_keys(rows: Gathered, radius: int, width: Width, resources: Resources) -> _kernel.Sets:
+def link_keys(rows: SliceRows, radius: int, width: Width, resources: Resources) -> _kernel.Sets:
     """Return the sets of rows that share a key and are within the radius."""
     sets, order = _kernel.Sets(len(rows.keys)), stable_order(rows.keys)
     owners = np.cumsum(differs(rows.keys[order])) - 1
@@ -81,7 +81,7 @@ def links_of_keys(rows: Gathered, radius: int, width: Width, resources: Resource
     return sets
 
 
-def links_of_equal(rows: Gathered) -> _kernel.Sets:
+def link_equal(rows: SliceRows) -> _kernel.Sets:
     """Return the sets of rows with one fingerprint."""
     sets = _kernel.Sets(len(rows.numbers))
     _unite_equal(sets, *distinct_places(rows.fingerprints))
@@ -100,9 +100,7 @@ def _unite_equal(
     return firsts
 
 
-def links_of_table(
-    rows: Gathered, slicing: Slicing, table: int, resources: Resources
-) -> _kernel.Sets:
+def link_table(rows: SliceRows, slicing: Slicing, table: int, resources: Resources) -> _kernel.Sets:
     """Return the sets of rows with one fingerprint, or that are within the radius and meet in a slice of a table of a join."""
     sets = _kernel.Sets(len(rows.numbers))
     distinct, which = distinct_places(rows.fingerprints)
@@ -115,14 +113,14 @@ def links_of_table(
 
 def write_components(writer: PieceWriter, links: Sequence[Pieces], parts: int) -> None:
     """Write, by parts, the number of each row that a link has, and the first number of its component."""
-    nodes = _nodes_of(links)
+    nodes = _distinct_nodes(links)
     sets = _kernel.Sets(len(nodes))
     for one in links:
         sets.unite(*(np.searchsorted(nodes, one.read(end)).astype(np.uint64) for end in ("a", "b")))
     write_labels(writer, nodes, nodes[sets.names()], parts)
 
 
-def _nodes_of(links: Sequence[Pieces]) -> Words:
+def _distinct_nodes(links: Sequence[Pieces]) -> Words:
     """Return the numbers that links have, ascending.
 
     Most have links in many bands, so no array has all ends.
@@ -153,7 +151,7 @@ def write_labels(writer: PieceWriter, nodes: Words, labels: Words, parts: int) -
     writer.add_slices("labels", labels, slices)
 
 
-def labels_of(components: Sequence[Pieces], part: int) -> tuple[Words, Words]:
+def read_labels(components: Sequence[Pieces], part: int) -> tuple[Words, Words]:
     """Return the numbers of the rows of a part that are in components, ascending, and the components."""
     numbers, labels = joined(components, "rows", part), joined(components, "labels", part)
     order = stable_order(numbers)

@@ -44,7 +44,7 @@ from fpstore.lsh.items import ItemBatch, piece_rows, rows_with_keys
 from fpstore.lsh.keys import MOST_DOCUMENTS
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, read_index_manifest
 from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan, plan
-from fpstore.plans.inputs import InputSpec, Part, found_inputs, opened_part, parts_of, rows_of
+from fpstore.plans.inputs import InputSpec, Part, count_rows, cut_parts, find_inputs, opened_part
 from fpstore.plans.outputs import Output
 from fpstore.plans.pieces import Pieces, PieceWriter
 from fpstore.plans.places import full_uri
@@ -203,8 +203,8 @@ class LshWork(Work):
                 "or copy it afterwards"
             )
         projection, hasher = spec.columns()
-        inputs = found_inputs(spec.source, spec.encoding, outside=[spec.output], form=spec.format)
-        rows = rows_of(inputs, projection, spec.encoding)
+        inputs = find_inputs(spec.source, spec.encoding, outside=[spec.output], form=spec.format)
+        rows = count_rows(inputs, projection, spec.encoding)
         known = rows if all(file.groups is not None for file in inputs) else 0
         if known > MOST_DOCUMENTS:
             message = (
@@ -216,7 +216,7 @@ class LshWork(Work):
         return cls(
             spec=spec,
             inputs=inputs,
-            parts=parts_of(inputs, sizes.part_bytes),
+            parts=cut_parts(inputs, sizes.part_bytes),
             projection=projection,
             hasher=hasher,
             form=form,

@@ -16,9 +16,9 @@ from typing import Any
 from fpstore.base.threads import cached_property
 from fpstore.errors import InputError, StoreExistsError, StoreNotFoundError
 from fpstore.io.source import FIELD_FORMATS, LINE_FORMATS, format_named, suffix_of
-from fpstore.plans.inputs import InputSpec, digest_of_file, place_and_name
+from fpstore.plans.inputs import InputSpec, file_digest, place_and_name
 from fpstore.plans.pieces import Pieces
-from fpstore.plans.places import DiskPlace, Place, full_uri, is_inside, place_of
+from fpstore.plans.places import DiskPlace, Place, full_uri, is_inside, open_place
 from fpstore.plans.plan import PlanFolder, Stage
 
 LISTS = (*LINE_FORMATS, "parquet")  # formats
@@ -40,7 +40,7 @@ class Output:
     @cached_property
     def place(self) -> Place:
         """The folder that is written to."""
-        return place_and_name(self.uri)[0] if self.is_file else place_of(self.uri)
+        return place_and_name(self.uri)[0] if self.is_file else open_place(self.uri)
 
     def name_of(self, spec: InputSpec) -> str:
         """Return the name of the file with the rows of an input."""
@@ -181,8 +181,8 @@ def _writing(place: Place, name: str) -> Iterator[Path]:
     """
     with place.writing(name) as path:
         yield path
-        written = digest_of_file(DiskPlace(path.parent), path.name)
-    if digest_of_file(place, name) != written:
+        written = file_digest(DiskPlace(path.parent), path.name)
+    if file_digest(place, name) != written:
         where = place.shown(name)
         raise StoreExistsError(
             f"{where}: exists, and is not what the plan writes: remove it, and run again",
@@ -201,7 +201,7 @@ def output_folder(output: str | os.PathLike[str]) -> Output:
     return Output(full_uri(output, "output"), False)
 
 
-def output_of(
+def choose_output(
     output: str | os.PathLike[str],
     inputs: Sequence[InputSpec],
     removed: str | os.PathLike[str] | None,

@@ -30,13 +30,13 @@ from fpstore.io.writers import ColumnKind
 from fpstore.jobs.joining import PairColumns
 from fpstore.jobs.pairs import batches_of
 from fpstore.jobs.row_spec import RESOLVED, Spec
-from fpstore.plans.ids import kind_of_ids
-from fpstore.plans.inputs import StoreState, opened, shards_of
+from fpstore.plans.ids import id_column_kind
+from fpstore.plans.inputs import StoreState, opened, shard_paths
 from fpstore.plans.outputs import FORMATS, output_folder
 from fpstore.plans.pieces import Pieces, PieceWriter
 from fpstore.plans.plan import Stage
-from fpstore.plans.shuffle import slices_by, table_keys, usual_slice_rows
-from fpstore.plans.slicing import Cut, Slicing, slicing_of
+from fpstore.plans.shuffle import slice_places, table_keys, usual_slice_rows
+from fpstore.plans.slicing import Cut, Slicing, plan_slicing
 from fpstore.plans.work import Sizes, Work, stage
 from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store
@@ -109,14 +109,14 @@ class Side(NamedTuple):
     @classmethod
     def of(cls, store: Store) -> Self:
         """Return a side for a store."""
-        shards, rows = len(shards_of(store)), store.snapshot().totals.fingerprints
+        shards, rows = len(shard_paths(store)), store.snapshot().totals.fingerprints
         return cls(StoreState.of(store), shards, max(-(-rows // (shards * SENT_ROWS)), 1), rows)
 
 
 def _slicing(sides: Sequence[Side], radius: int, width: int, slice_rows: int) -> Slicing:
     """Return the slices of the join of a set with itself, or of two sets."""
     rows = [side.rows for side in sides]
-    return slicing_of(max(rows), radius, width, slice_rows, min(rows) if len(rows) > 1 else None)
+    return plan_slicing(max(rows), radius, width, slice_rows, min(rows) if len(rows) > 1 else None)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -181,7 +181,7 @@ class PairsWork(Work):
         side, shard, part = self._senders[number]
         with (
             self.sides[side].store.opened() as whole,
-            Store(shards_of(whole)[shard]) as store,
+            Store(shard_paths(whole)[shard]) as store,
         ):
             count = 0
             for count, rows in enumerate(_some(store.snapshot(), part, self.sides[side].parts), 1):
@@ -194,7 +194,7 @@ class PairsWork(Work):
             writer.add(f"fingerprints-{number}", rows)
         for table, bits in enumerate(self.cut.bits):
             if bits:
-                slices = slices_by(table_keys(self._slicing.design, table, rows), bits)
+                slices = slice_places(table_keys(self._slicing.design, table, rows), bits)
                 writer.add_slices(f"fingerprints-{table}-{number}", rows, slices)
 
     @stage("pairs")
@@ -230,7 +230,7 @@ class PairsWork(Work):
         """Write a row for each pair of ids; return how many."""
         width, written = self.width, 0
         columns = COLUMNS | {
-            f"id_{side}": kind_of_ids(one)
+            f"id_{side}": id_column_kind(one)
             for side, one in zip("ab", [*snapshots, *snapshots][:2], strict=True)
         }
         batches = (batch for some in found for batch in batches_of(some, *snapshots))

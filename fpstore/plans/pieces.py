@@ -21,7 +21,7 @@ from fpstore.base.strings import StringColumn
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.io.source import IdColumn
-from fpstore.plans.ids import taken
+from fpstore.plans.ids import take_ids
 from fpstore.plans.places import Place
 
 MAGIC = b"fpspiece"
@@ -93,7 +93,7 @@ class PieceWriter:
     def add_id_slices(self, name: str, ids: IdColumn, slices: Slices) -> None:
         """Write the ids at some places, slice by slice."""
         if isinstance(ids, StringColumn):
-            ordered = taken(ids, np.concatenate([np.empty(0, np.intp), *slices]))
+            ordered = take_ids(ids, np.concatenate([np.empty(0, np.intp), *slices]))
             lims = lims_of([len(some) for some in slices])
             self.add_slices(f"{name}.sizes", ordered.sizes, runs(lims))
             bytes_before = np.concatenate([np.zeros(1, np.uint64), ordered.ends])[lims].astype(
@@ -231,11 +231,13 @@ def joined(parts: Sequence[Pieces], name: str, number: int | None = None) -> npt
     return np.concatenate(
         [
             array
-            for _, array in in_order(lambda part: part.read(name, number), parts, readers_of(parts))
+            for _, array in in_order(
+                lambda part: part.read(name, number), parts, reader_count(parts)
+            )
         ]
     )
 
 
-def readers_of(parts: Sequence[Pieces]) -> int:
+def reader_count(parts: Sequence[Pieces]) -> int:
     """Return how many threads read from several files."""
     return parts[0].place.readers if len(parts) > 1 else 1

@@ -493,6 +493,6 @@ def is_inside(path: str, folder: str) -> bool:
     return Path(path).resolve().is_relative_to(Path(folder).resolve())
 
 
-def place_of(path: str | os.PathLike[str], what: str = "a path") -> Place:
+def open_place(path: str | os.PathLike[str], what: str = "a path") -> Place:
     """Return the place that a path or a URI names."""
     return StoredPlace(str(path)) if is_uri(path) else DiskPlace(check_path(path, what))

@@ -34,7 +34,7 @@ MOST_TASKS = 1 << 24  # of a stage
 # whose versions decide about the bytes of what is written
 LIBRARIES = ("fpstore", "numpy", "pyarrow", "unicodedata")
 Value = TypeVar("Value")
-OF_TEXTS = {
+TEXT_PACKAGES = {
     "trafilatura": ("trafilatura", "lxml"),
     "resiliparse": ("resiliparse",),
     "unicode": ("regex",),
@@ -49,7 +49,9 @@ class Stage(NamedTuple):
     tasks: int
 
 
-Do = Callable[[str, int, PieceWriter, Resources], None]  # a task, by its stage and its number there
+TaskFunction = Callable[
+    [str, int, PieceWriter, Resources], None
+]  # a task, by its stage and its number there
 
 
 class PlanFolder:
@@ -69,7 +71,7 @@ class PlanFolder:
 
     def __init__(self, place: Place, content: Mapping[str, Any]) -> None:
         self.place, self.content = place, content
-        self.digest = digest_of(content)
+        self.digest = plan_digest(content)
         self.kind: str = content["kind"]
         self.work: dict[str, Any] = content["work"]
         self.stages = [
@@ -86,7 +88,7 @@ class PlanFolder:
             if content["format"] != FORMAT:
                 raise ValueError
             if content["version"] == FORMAT_VERSION:
-                if content.pop("digest") != digest_of(content):
+                if content.pop("digest") != plan_digest(content):
                     raise ValueError
                 _check_libraries(where, content["libraries"])
                 return cls(place, content)
@@ -125,7 +127,7 @@ class PlanFolder:
             "stages": list(map(list, stages)),
         }
         data = json.dumps(
-            {**content, "digest": digest_of(content)}, indent=1, sort_keys=True
+            {**content, "digest": plan_digest(content)}, indent=1, sort_keys=True
         ).encode()
         is_new = place.size(PLAN_FILE) is None
         if is_new and not all(map(_is_own, place.names())):
@@ -245,7 +247,7 @@ class PlanFolder:
         }
         return {names[name]: value for name, value in values.items() if name in names}
 
-    def run(self, do: Do, index: int, resources: Resources) -> bool:
+    def run(self, do: TaskFunction, index: int, resources: Resources) -> bool:
         """Do a task and publish its result; False if that was there.
 
         Of two that do it at once, the first one publishes.
@@ -295,7 +297,7 @@ def result_name(stage: str, number: int) -> str:
     return f"{RESULTS}/{stage}-{number:05d}.pieces"
 
 
-def digest_of(content: Mapping[str, Any]) -> str:
+def plan_digest(content: Mapping[str, Any]) -> str:
     """Return the digest of a plan."""
     return blake2b(
         json.dumps(content, sort_keys=True).encode(), digest_size=DIGEST_BYTES
@@ -313,7 +315,7 @@ def _packages(described: Any) -> Iterator[str]:
     """Yield the packages that read texts for the fingerprinters that are described."""
     if isinstance(described, Mapping):
         for name in ("extractor", "tokenizer"):
-            yield from OF_TEXTS.get(str(described.get(name)), ())
+            yield from TEXT_PACKAGES.get(str(described.get(name)), ())
         described = described.values()
     for value in described:
         if isinstance(value, Mapping | list):

@@ -33,24 +33,24 @@ from fpstore.io.tables import values_at
 from fpstore.io.writers import ColumnKind
 from fpstore.jobs.pairs import pairs_with
 from fpstore.jobs.row_spec import RESOLVED, RowsSpec
-from fpstore.plans.ids import kind_of_ids, values_of
+from fpstore.plans.ids import id_column_kind, plain_ids
 from fpstore.plans.inputs import (
     InputSpec,
     Part,
     StoreState,
     are_raw,
-    found_inputs,
+    count_rows,
+    cut_parts,
+    find_inputs,
     id_projection,
     opened,
-    parts_of,
-    rows_of,
-    shards_of,
-    with_known_ids,
+    resolve_ids,
+    shard_paths,
 )
 from fpstore.plans.outputs import FORMATS, output_folder
 from fpstore.plans.pieces import PieceWriter, joined
 from fpstore.plans.plan import Stage
-from fpstore.plans.rows import rows_of_part
+from fpstore.plans.rows import read_part
 from fpstore.plans.work import Sizes, Work, stage
 from fpstore.query.matches import Matches
 from fpstore.store import Store
@@ -164,10 +164,10 @@ class ProbeSpec(RowsSpec):
         elif self.format is not None or not are_raw(files, self):
             rows = replace(self, fingerprint=self.fingerprint or "fingerprint")
             projection, maker = rows.columns(projection, None)
-        specs = found_inputs(
+        specs = find_inputs(
             files, self.encoding, raw=maker is None, outside=[self.output], form=self.format
         )
-        return specs, with_known_ids(projection, specs, self.encoding), maker
+        return specs, resolve_ids(projection, specs, self.encoding), maker
 
 
 @dataclass(kw_only=True, eq=False)
@@ -192,14 +192,14 @@ class ProbeWork(Work):
             radius = store.radius if spec.radius is None else check_radius(spec.radius, store.width)
             inputs, projection, maker = spec.inputs_and_columns(store)
             # an error of a column comes before the work
-            rows_of(inputs, projection, spec.encoding)
+            count_rows(inputs, projection, spec.encoding)
             return cls(
                 spec=spec,
                 store=StoreState.of(store),
-                shards=len(shards_of(store)),
+                shards=len(shard_paths(store)),
                 radius=radius,
                 inputs=inputs,
-                parts=parts_of(inputs, sizes.part_bytes),
+                parts=cut_parts(inputs, sizes.part_bytes),
                 projection=projection,
                 fingerprinter=maker,
                 output=output_folder(spec.output),
@@ -216,7 +216,7 @@ class ProbeWork(Work):
 
     @stage("queries")
     def _queries(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        found = rows_of_part(
+        found = read_part(
             self.inputs,
             self.parts[number],
             self.projection,
@@ -234,7 +234,7 @@ class ProbeWork(Work):
     def _probe(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         part, shard = divmod(number, self.shards)
         distinct, _ = distinct_places(self.plan.result("queries", part).read("fingerprints"))
-        with self.store.opened() as whole, Store(shards_of(whole)[shard]) as store:
+        with self.store.opened() as whole, Store(shard_paths(whole)[shard]) as store:
             found = self._found(store.snapshot(), distinct, resources)
         writer.add("queries", found.queries)
         writer.add("fingerprints", found.fingerprints)
@@ -295,9 +295,9 @@ class ProbeWork(Work):
             with self.output.writing(name, self.plan.digest) as path:
                 of_queries = (
                     queries.read("rows") + np.uint64(first),
-                    values_of(queries.read_ids("ids")),
+                    plain_ids(queries.read_ids("ids")),
                 )
-                rows = self._write(path, matches, *of_queries, kind_of_ids(store.snapshot()))
+                rows = self._write(path, matches, *of_queries, id_column_kind(store.snapshot()))
         writer.facts |= {
             "queries": len(which),
             "matched": int(np.count_nonzero(sizes[which])),

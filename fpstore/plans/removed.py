@@ -23,11 +23,11 @@ from fpstore.io import open_writer
 from fpstore.io.arrow import import_pyarrow, is_text
 from fpstore.io.writers import Writer
 from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
-from fpstore.plans.ids import joined_ids, taken, values_of
+from fpstore.plans.ids import joined_ids, plain_ids, take_ids
 from fpstore.plans.pieces import Pieces, PieceWriter, runs
 from fpstore.plans.places import scratch_folder
 from fpstore.plans.plan import PlanFolder, Stage
-from fpstore.plans.shuffle import parts_and_rows, slices_of
+from fpstore.plans.shuffle import group_places, split_numbers
 from fpstore.query.names import NAMED_ROWS
 
 
@@ -40,7 +40,7 @@ def write_leasts(writer: PieceWriter, leasts: Words, parts: int, slices: int) ->
     """Write the first rows of clusters, which ascend, for each task of *ranks*."""
     tasks = list_stages(parts, slices)[0].tasks
     writer.add_slices(
-        "leasts", leasts, slices_of(parts_and_rows(leasts)[0] * tasks // parts, tasks)
+        "leasts", leasts, group_places(split_numbers(leasts)[0] * tasks // parts, tasks)
     )
 
 
@@ -72,7 +72,7 @@ def write_numbers(writer: PieceWriter, plan: PlanFolder, number: int) -> None:
     writer.add("firsts", firsts)
     slices = runs(decided.lims("removed"))
     for name in ("removed", "kept"):
-        parts, rows = parts_and_rows(decided.read(name))
+        parts, rows = split_numbers(decided.read(name))
         writer.add_slices(name, firsts[parts] + rows.astype(np.uint64), slices)
     writer.add_slices("clusters", ranks[decided.read("clusters").view(np.intp)], slices)
 
@@ -157,7 +157,7 @@ def _in_order_of_rows(
     order = stable_order(np.concatenate([table["row"] for table in tables]))
     for start in range(0, len(order), NAMED_ROWS):
         some = order[start : start + NAMED_ROWS]
-        yield {name: values_of(taken(column, some)) for name, column in columns.items()}
+        yield {name: plain_ids(take_ids(column, some)) for name, column in columns.items()}
 
 
 def _batches(lists: Iterable[Pieces], arrow: Any) -> Iterator[dict[str, Any]]:

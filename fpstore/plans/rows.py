@@ -15,7 +15,7 @@ from fpstore.base.width import empty_rows
 from fpstore.hashing.base import Fingerprinter
 from fpstore.io.source import IdColumn, Projection
 from fpstore.jobs.compared import compared_rows
-from fpstore.plans.ids import as_integers, as_strings, column_of, kind_of
+from fpstore.plans.ids import as_integers, as_strings, id_column, id_kind
 from fpstore.plans.inputs import InputSpec, Part, inputs_on_disk, opened_part, raw_source
 
 
@@ -34,7 +34,7 @@ class PartRows(NamedTuple):
     whole_pages: int = 0
 
 
-def rows_of_part(
+def read_part(
     specs: Sequence[InputSpec],
     part: Part,
     projection: Projection,
@@ -51,9 +51,9 @@ def rows_of_part(
         return PartRows(np.arange(len(fingerprints)), fingerprints, None, len(fingerprints))
     with opened_part(specs, part, encoding) as corpus:
         found = compared_rows(corpus, projection, maker, resources, False, None, None, True)
-    ids = column_of(found.ids)
+    ids = id_column(found.ids)
     if ids is not None:
-        kind = (kind_of(found.ids) if corpus.typed else "str") if id_type == "auto" else id_type
+        kind = (id_kind(found.ids) if corpus.typed else "str") if id_type == "auto" else id_type
         ids = as_integers(ids, specs[part.file].uri) if kind.startswith("int") else as_strings(ids)
     return PartRows(found.rows, found.fingerprints, ids, len(found.known), corpus.whole_pages)
 

@@ -20,26 +20,26 @@ from fpstore.base.pools import in_order
 from fpstore.base.width import WORD_BITS, leading_words, row_of_number, rows_like, words_of
 from fpstore.design.joins import JoinDesign
 from fpstore.jobs.bands import MIXER
-from fpstore.plans.pieces import Pieces, PieceWriter, joined, readers_of
+from fpstore.plans.pieces import Pieces, PieceWriter, joined, reader_count
 
 ROW_BITS = 40  # of a number, for the row in its part; the bits before are the number of the part
 SLICE_ROWS = 1 << 22  # that a task compares
 MOST_SLICES = 512  # of a band or a table
 
 
-def numbers_of(part: int, rows: npt.NDArray[np.unsignedinteger | np.intp]) -> Words:
+def row_numbers(part: int, rows: npt.NDArray[np.unsignedinteger | np.intp]) -> Words:
     """Return the numbers of rows of a part, which ascend through the corpus."""
     return rows.astype(np.uint64) + np.uint64(part << ROW_BITS)
 
 
-def parts_and_rows(numbers: Words) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def split_numbers(numbers: Words) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the part and the row in it of each number."""
     return (numbers >> np.uint64(ROW_BITS)).astype(np.int64), (
         numbers & np.uint64((1 << ROW_BITS) - 1)
     ).astype(np.int64)
 
 
-def slices_of(owners: npt.NDArray[np.int64], count: int) -> list[npt.NDArray[np.intp]]:
+def group_places(owners: npt.NDArray[np.int64], count: int) -> list[npt.NDArray[np.intp]]:
     """Return the places of the rows of each of some slices, ascending.
 
     A row has the number of its slice.
@@ -49,16 +49,16 @@ def slices_of(owners: npt.NDArray[np.int64], count: int) -> list[npt.NDArray[np.
     return [order[start:end] for start, end in pairwise(lims)]
 
 
-def slices_by(keys: Words, bits: int) -> list[npt.NDArray[np.intp]]:
+def slice_places(keys: Words, bits: int) -> list[npt.NDArray[np.intp]]:
     """Return the places of the rows of 2**bits slices, by the leading bits of keys."""
     return (
-        slices_of((keys >> np.uint64(WORD_BITS - bits)).astype(np.int64), 1 << bits)
+        group_places((keys >> np.uint64(WORD_BITS - bits)).astype(np.int64), 1 << bits)
         if bits
         else [np.arange(len(keys))]
     )
 
 
-def bits_for(rows: int, slice_rows: int) -> int:
+def slice_bits(rows: int, slice_rows: int) -> int:
     """Return how many leading bits tell slices of about so many rows apart."""
     return (max(rows - 1, 0) // slice_rows).bit_length()
 
@@ -71,7 +71,7 @@ def usual_slice_rows(slice_rows: int | None, rows: int) -> int:
     return slice_rows or max(SLICE_ROWS, rows // MOST_SLICES)
 
 
-def mixed(numbers: Words) -> Words:
+def mix(numbers: Words) -> Words:
     """Return numbers whose leading bits are even."""
     return numbers * MIXER
 
@@ -101,12 +101,12 @@ def write_column(
     if not bits:
         writer.add(f"keys-{column}", keys)
         return
-    slices = slices_by(keys, bits)
+    slices = slice_places(keys, bits)
     for name, array in (("keys", keys), ("rows", rows), ("fingerprints", fingerprints)):
         writer.add_slices(f"{name}-{column}", array, slices)
 
 
-class Gathered(NamedTuple):
+class SliceRows(NamedTuple):
     """The rows of a slice of a column of all parts; numbers ascend."""
 
     keys: Words
@@ -114,13 +114,13 @@ class Gathered(NamedTuple):
     fingerprints: Words
 
 
-def gathered(parts: Sequence[Pieces], column: int, number: int, bits: int) -> Gathered:
+def gather(parts: Sequence[Pieces], column: int, number: int, bits: int) -> SliceRows:
     """Read a slice of a column of all parts."""
 
     def read(name: str) -> list[npt.NDArray[Any]]:
         return [
             array
-            for _, array in in_order(lambda part: read_of(part, name), parts, readers_of(parts))
+            for _, array in in_order(lambda part: read_of(part, name), parts, reader_count(parts))
         ]
 
     def read_of(part: Pieces, name: str) -> npt.NDArray[Any]:
@@ -131,5 +131,5 @@ def gathered(parts: Sequence[Pieces], column: int, number: int, bits: int) -> Ga
         )
 
     keys = joined(parts, f"keys-{column}", number if bits else None)
-    numbers = [numbers_of(place, rows) for place, rows in enumerate(read("rows"))]
-    return Gathered(keys, np.concatenate(numbers), np.concatenate(read("fingerprints")))
+    numbers = [row_numbers(place, rows) for place, rows in enumerate(read("rows"))]
+    return SliceRows(keys, np.concatenate(numbers), np.concatenate(read("fingerprints")))

@@ -19,7 +19,7 @@ from fpstore.base.width import WORD_BITS
 from fpstore.design.joins import JoinDesign, designs, join_work, plan_join, work_nanoseconds
 from fpstore.jobs.joining import PairColumns, pairs_between, pairs_within
 from fpstore.jobs.pairs import design_between, join_design
-from fpstore.plans.shuffle import bits_for, table_keys
+from fpstore.plans.shuffle import slice_bits, table_keys
 
 MOST_UNCUT = 8  # slices that a task may take as one, where that takes less time
 # of fewer rows in a slice, a join takes no longer than planning it from a sample
@@ -88,12 +88,12 @@ def _joined(
     return (PairColumns(pairs.b, pairs.a, pairs.distances) for pairs in found)
 
 
-def slicing_of(
+def plan_slicing(
     rows: int, radius: int, width: int, slice_rows: int, queries: int | None = None
 ) -> Slicing:
     """Return how to cut the join of so many rows, with themselves or with no more queries, into slices of about so many rows."""
     uncut, total = plan_join(rows, radius, width, queries=queries), rows + (queries or 0)
-    bits = bits_for(total, slice_rows)
+    bits = slice_bits(total, slice_rows)
     if not bits:
         return Slicing(uncut, [0] * len(uncut.tables), False)
     options = list(_cut(rows, radius, width, bits, queries))

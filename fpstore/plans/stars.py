@@ -19,7 +19,7 @@ from fpstore.base.arrays import differs
 from fpstore.errors import InputError
 from fpstore.plans.pieces import Pieces, PieceWriter, joined
 from fpstore.plans.plan import PlanFolder, Stage
-from fpstore.plans.shuffle import mixed, slices_by
+from fpstore.plans.shuffle import mix, slice_places
 
 ROUNDS = 24  # of both steps: a chain of thousands of links takes about ten
 LARGE, SMALL = "large-star", "small-star"
@@ -44,7 +44,7 @@ def write_edges(writer: PieceWriter, a: Words, b: Words, bits: int, both: bool) 
     nodes, others = (
         (np.concatenate([high, low]), np.concatenate([low, high])) if both else (high, low)
     )
-    slices = slices_by(mixed(nodes), bits)
+    slices = slice_places(mix(nodes), bits)
     writer.add_slices("nodes", nodes, slices)
     writer.add_slices("others", others, slices)
 
@@ -66,7 +66,7 @@ def star_step(plan: PlanFolder, stage: str, number: int, writer: PieceWriter, bi
     if turn > 1 and (done := _converged(plan, turn - 1)) is not None:
         writer.facts["same_as"] = done
         return
-    nodes, others = edges_of([one for name in before for one in plan.results(name)], number)
+    nodes, others = read_edges([one for name in before for one in plan.results(name)], number)
     a, b, changed = (large_star if step == LARGE else small_star)(nodes, others)
     writer.facts["changed"] = changed
     write_edges(writer, a, b, bits, step == SMALL)
@@ -82,7 +82,7 @@ def _converged(plan: PlanFolder, turn: int) -> str | None:
     return None if changed else f"{SMALL}-{turn}"
 
 
-def edges_of(parts: Sequence[Pieces], number: int) -> Edges:
+def read_edges(parts: Sequence[Pieces], number: int) -> Edges:
     """Return the edges of the nodes of a slice, each once, by node and neighbour."""
     nodes, others = joined(parts, "nodes", number), joined(parts, "others", number)
     order = np.lexsort((others, nodes))
@@ -117,7 +117,7 @@ def small_star(nodes: Words, others: Words) -> tuple[Words, Words, int]:
     return a, np.concatenate([others[starts], leasts[changed]]), int(np.count_nonzero(changed))
 
 
-def labels_of_stars(plan: PlanFolder, number: int) -> Edges:
+def star_labels(plan: PlanFolder, number: int) -> Edges:
     """Return the nodes of a slice, and the least nodes that they are connected with, which are among the nodes, too."""
     done = plan.result(f"{SMALL}-{ROUNDS}", 0).facts.get("same_as")
     if done is None:
@@ -125,7 +125,7 @@ def labels_of_stars(plan: PlanFolder, number: int) -> Edges:
             f"{plan.place.uri}: components are not found in {ROUNDS} rounds: a plan needs larger "
             "star_rows"
         )
-    nodes, labels = edges_of(plan.results(done), number)
+    nodes, labels = read_edges(plan.results(done), number)
     is_node = nodes > labels  # an edge is at both of its nodes
     nodes, labels = nodes[is_node], labels[is_node]
     roots = np.unique(labels)

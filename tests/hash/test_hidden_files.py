@@ -18,7 +18,7 @@ from fpstore.hashing import (
     TextReader,
     iter_documents,
 )
-from fpstore.plans.inputs import found_inputs
+from fpstore.plans.inputs import find_inputs
 
 LONG = "the quick brown fox jumps over the lazy dog and runs away from the farm at night"
 
@@ -108,11 +108,11 @@ def test_hidden_texts_and_pictures_are_left_out(tmp_path, monkeypatch):
 
 
 def test_hidden_inputs_of_plans_are_left_out(corpus):
-    assert [spec.name for spec in found_inputs("k")] == ["train.jsonl"]
-    assert [spec.name for spec in found_inputs((corpus / "k").as_uri())] == ["train.jsonl"]
-    assert [
-        spec.name for spec in found_inputs((corpus / "k" / "deep" / "_temporary").as_uri())
-    ] == ["part.jsonl"]
+    assert [spec.name for spec in find_inputs("k")] == ["train.jsonl"]
+    assert [spec.name for spec in find_inputs((corpus / "k").as_uri())] == ["train.jsonl"]
+    assert [spec.name for spec in find_inputs((corpus / "k" / "deep" / "_temporary").as_uri())] == [
+        "part.jsonl"
+    ]
 
 
 def test_hidden_parquet_files_are_left_out(tmp_path):

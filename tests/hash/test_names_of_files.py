@@ -15,7 +15,7 @@ import fpstore
 from fpstore.errors import InputError
 from fpstore.hashing import SimHash, TextReader
 from fpstore.io import open_reader
-from fpstore.plans.inputs import found_inputs
+from fpstore.plans.inputs import find_inputs
 
 TEXTS = [
     "the quick brown fox jumps over the lazy dog and runs away",
@@ -92,7 +92,7 @@ def test_json_beside_rows_of_another_format_describes_them(tmp_path, is_stored, 
     (tmp_path / "k" / "a.csv").write_text(f"text\n{TEXTS[0]}\n")
     (tmp_path / "k" / "dataset_info.json").write_text("{\n}")
     with caplog.at_level(logging.WARNING, "fpstore"):
-        found = found_inputs((tmp_path / "k").as_uri() if is_stored else tmp_path / "k")
+        found = find_inputs((tmp_path / "k").as_uri() if is_stored else tmp_path / "k")
     assert [spec.name for spec in found] == ["a.csv"]
     assert "1 file named .json left out" in caplog.text
 
@@ -104,7 +104,7 @@ def test_rows_in_json_are_not_lost_beside_another_format(tmp_path, is_stored, na
     (tmp_path / "k" / "a.csv").write_text(f"text\n{TEXTS[0]}\n")
     (tmp_path / "k" / name).write_bytes(gzip.compress(LINES) if name.endswith(".gz") else LINES)
     with pytest.raises(InputError, match=r"files of one format are expected, got \.?csv, \.?jsonl"):
-        found_inputs((tmp_path / "k").as_uri() if is_stored else tmp_path / "k")
+        find_inputs((tmp_path / "k").as_uri() if is_stored else tmp_path / "k")
 
 
 @pytest.fixture

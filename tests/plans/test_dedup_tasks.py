@@ -25,12 +25,12 @@ from fpstore.hashing.corpora import open_source
 from fpstore.io.source import Projection
 from fpstore.jobs.bands import MIXER, row_hashes
 from fpstore.jobs.dedup_job import rows_told
-from fpstore.plans.links import links_of_keys, repeats_of
+from fpstore.plans.links import find_repeats, link_keys
 from fpstore.plans.pieces import PieceWriter
 from fpstore.plans.places import DiskPlace
 from fpstore.plans.plan import PlanFolder, Stage
-from fpstore.plans.shuffle import Gathered
-from fpstore.plans.stars import labels_of_stars, star_stages, star_step, write_edges
+from fpstore.plans.shuffle import SliceRows
+from fpstore.plans.stars import star_labels, star_stages, star_step, write_edges
 
 CASES = {
     "default": {},
@@ -184,9 +184,9 @@ def test_rows_with_other_keys_are_sent(wide):
     else:
         rows = np.ascontiguousarray(rows[:, 1]) * np.array([1, 1, 1, 1, 1, 3, 1], np.uint64)
     bands = [np.array(keys, np.uint64) for keys in ([1, 2, 1, 1, 3, 3, 1], [1, 2, 1, 9, 3, 3, 1])]
-    assert [one.tolist() for one in repeats_of(rows, bands)] == [[2, 6], [0, 0]]
-    assert [one.tolist() for one in repeats_of(rows, [])] == [[2, 3, 6], [0, 0, 0]]
-    assert [one.tolist() for one in repeats_of(rows[:0], bands)] == [[], []]
+    assert [one.tolist() for one in find_repeats(rows, bands)] == [[2, 6], [0, 0]]
+    assert [one.tolist() for one in find_repeats(rows, [])] == [[2, 3, 6], [0, 0, 0]]
+    assert [one.tolist() for one in find_repeats(rows[:0], bands)] == [[], []]
 
 
 @pytest.mark.sampled(1)
@@ -224,7 +224,7 @@ def test_stars_find_components(tmp_path, kind, bits):
         plan.run(do, index, checked_resources(None, 1, None))
     found = {}
     for number in range(1 << bits):
-        nodes, labels = labels_of_stars(plan, number)
+        nodes, labels = star_labels(plan, number)
         found.update(zip(nodes.tolist(), labels.tolist(), strict=True))
     assert found == {int(node): int(firsts[node]) for node in np.unique(pairs).tolist()}
 
@@ -441,8 +441,8 @@ def test_one_bucket_with_a_whole_slice(kind):
             0, 64, count, dtype=np.uint64
         )
     numbers = np.arange(count, dtype=np.uint64)
-    rows = Gathered(np.zeros(count, np.uint64), numbers, np.bitwise_xor.accumulate(flips))
-    sets = links_of_keys(rows, 50, Width(256), checked_resources("64MiB", 1, None))
+    rows = SliceRows(np.zeros(count, np.uint64), numbers, np.bitwise_xor.accumulate(flips))
+    sets = link_keys(rows, 50, Width(256), checked_resources("64MiB", 1, None))
     assert not sets.names().any()
 
 

@@ -15,7 +15,7 @@ from tasking import corpus_in, files_in
 import fpstore
 import fpstore.spark
 from fpstore.plans import DedupSpec, Plan, dedup, engines, open_plan
-from fpstore.plans.plan import digest_of
+from fpstore.plans.plan import plan_digest
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_a_worker_says_what_is_wrong_with_the_plan(tmp_path, plan, change, error
     else:
         del content["digest"]
         change(content)
-        file.write_text(json.dumps({**content, "digest": digest_of(content)}))
+        file.write_text(json.dumps({**content, "digest": plan_digest(content)}))
     with pytest.raises(getattr(fpstore, error), match=f"plan.*{message}"):
         engines.run_stages(plan, lambda indexes: outcomes(plan, indexes))
 
@@ -199,7 +199,7 @@ def test_packages_that_make_something_of_texts_are_the_same_in_workers(
         version = content["libraries"][name]
         assert engines.attempt(plan.path, plan.digest, 0, 64 << 20).error is None
         other = content | {"libraries": content["libraries"] | {name: "0.1"}}
-        other["digest"] = digest_of(other)
+        other["digest"] = plan_digest(other)
         file.write_text(json.dumps(other))
         found = engines.attempt(plan.path, other["digest"], 0, 64 << 20)
         assert found.error == "FormatVersionError"

@@ -23,7 +23,7 @@ from speeds import slow
 
 import fpstore
 from fpstore.plans import open_plan
-from fpstore.plans.places import place_of
+from fpstore.plans.places import open_place
 
 SERVER = "moto.server"
 FOLDER = "a folder/größe 100%"  # which a URI would escape
@@ -223,7 +223,7 @@ def test_outputs_in_inputs_or_plans(corpus, output):
 def test_a_copy_that_fails_leaves_no_object(bucket, tmp_path, monkeypatch):
     """A stream of pyarrow publishes what was written before an error."""
     system, name = bucket
-    place = place_of(f"s3://{name}/plan")
+    place = open_place(f"s3://{name}/plan")
 
     def half(source, path, target, to):
         with target.open_output_stream(to) as file:
@@ -265,7 +265,7 @@ def test_credentials_that_are_wrong(monkeypatch, tmp_path):
         asking(monkeypatch, url)
         for work in (
             lambda: open_plan("s3://bucket/plan"),
-            lambda: place_of("s3://bucket/plan").names(),
+            lambda: open_place("s3://bucket/plan").names(),
         ):
             with pytest.raises(
                 fpstore.StorageError,

@@ -16,8 +16,8 @@ from fpstore.design.joins import designs, scan_design
 from fpstore.errors import InputError
 from fpstore.io.check import check_fingerprints
 from fpstore.jobs.joining import UNBOUNDED, pairs_within
-from fpstore.plans.shuffle import slices_by, table_keys
-from fpstore.plans.slicing import Slicing, slicing_of
+from fpstore.plans.shuffle import slice_places, table_keys
+from fpstore.plans.slicing import Slicing, plan_slicing
 
 
 def near_rows(count, width, radius, seed=1):
@@ -254,7 +254,7 @@ def test_a_file_that_is_gone_or_cut_is_not_complete(tmp_path, what, damage):
 @pytest.mark.parametrize("queries", [None, 1 << 27])
 def test_many_rows_are_cut(width, radius, queries):
     """Radius 4 and more had one slice of all rows in each table whose buckets may differ."""
-    found = slicing_of(1 << 33, radius, width, 1 << 25, queries)
+    found = plan_slicing(1 << 33, radius, width, 1 << 25, queries)
     assert all(bits >= min(8, width // (radius + 1)) for bits in found.bits)
     assert not any(found.design.flips)
     assert len(found.design.tables) == len(found.bits) == radius + 1
@@ -275,7 +275,7 @@ def test_slices_that_are_joined_as_a_whole(width, radius, bits):
     ]
     slicing, found = Slicing(exact[0], [bits] * (radius + 1), True), []
     for table in range(radius + 1):
-        for some in slices_by(table_keys(slicing.design, table, rows), bits):
+        for some in slice_places(table_keys(slicing.design, table, rows), bits):
             found += [
                 pair
                 for pairs in slicing.pairs([rows[some]], table, UNBOUNDED)
@@ -297,7 +297,7 @@ def test_all_ways_to_cut_are_tested():
     found = {(False, False), (True, False), (True, True)}
     for width, radius in RADII:
         for slice_rows in (200, 20):
-            slicing = slicing_of(600, radius, width, slice_rows)
+            slicing = plan_slicing(600, radius, width, slice_rows)
             found.discard((all(slicing.bits), slicing.whole))
             assert Width(width) == slicing.design.width
     assert not found

@@ -16,7 +16,7 @@ import fpstore
 from fpstore.base.strings import StringColumn
 from fpstore.plans import places
 from fpstore.plans.pieces import Pieces, PieceWriter, joined
-from fpstore.plans.places import DiskPlace, StoredPlace, is_inside, place_of, scratch_folder
+from fpstore.plans.places import DiskPlace, StoredPlace, is_inside, open_place, scratch_folder
 
 KINDS = ["disk", "stored"]
 
@@ -161,8 +161,8 @@ def test_scratch_folders(monkeypatch, tmp_path):
 
 
 def test_paths_and_uris(tmp_path):
-    assert place_of(f"file://{tmp_path}/a b/größe%20#").uri == f"file://{tmp_path}/a b/größe%20#"
-    assert place_of("relative").uri == os.path.abspath("relative")  # noqa: PTH100
+    assert open_place(f"file://{tmp_path}/a b/größe%20#").uri == f"file://{tmp_path}/a b/größe%20#"
+    assert open_place("relative").uri == os.path.abspath("relative")  # noqa: PTH100
     assert all(is_inside(path, "s3://b/x") for path in ("s3://b/x/y", "s3://b/x/"))
     assert not any(is_inside(path, "s3://b/x") for path in ("s3://b/xy", "/b/x"))
     (tmp_path / "real").mkdir()

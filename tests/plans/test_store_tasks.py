@@ -16,7 +16,7 @@ import fpstore
 from fpstore.errors import CorruptStoreError, FpstoreError, InputError, StoreExistsError
 from fpstore.hashing import TextReader
 from fpstore.plans import open_plan
-from fpstore.plans.inputs import InputSpec, parts_of
+from fpstore.plans.inputs import InputSpec, cut_parts
 
 
 def near_rows(count, width, seed=1):
@@ -256,7 +256,7 @@ def test_parts_have_each_row_group_once(most):
             specs.append(
                 InputSpec(f"f{number}", f"f{number}", int(rng.integers(0, 200)), "", groups)
             )
-        parts = parts_of(specs, most)
+        parts = cut_parts(specs, most)
         found = []
         for part in parts:
             assert part.files == 1 or (part.first, part.end) == (0, 0)

@@ -17,7 +17,7 @@ import fpstore
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.plans import Plan, StageStatus, open_plan
 from fpstore.plans.places import DiskPlace
-from fpstore.plans.plan import PlanFolder, digest_of
+from fpstore.plans.plan import PlanFolder, plan_digest
 
 MANY = ("--text-field", "text", "--plan", "p", "--part-bytes", "3kB")
 
@@ -183,7 +183,7 @@ def test_remove_takes_a_plan_whose_job_is_finished(source):
         fine("dedup", "corpus", f"new-{kind}", *more[:-3], f"{kind}-2.tsv", *more[-2:])
         content = json.loads(Path("p/plan.json").read_text())
         content["libraries"]["numpy"] = "1.0"
-        content["digest"] = digest_of(
+        content["digest"] = plan_digest(
             {name: value for name, value in content.items() if name != "digest"}
         )
         Path("p/plan.json").write_text(json.dumps(content))

@@ -26,9 +26,9 @@ from speeds import slow
 
 import fpstore
 from fpstore.plans import open_plan
-from fpstore.plans.inputs import digest_of_file
+from fpstore.plans.inputs import file_digest
 from fpstore.plans.places import DiskPlace
-from fpstore.plans.plan import digest_of
+from fpstore.plans.plan import plan_digest
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_an_input_that_is_not_as_it_was(root, what):
 def test_a_digest_is_of_all_of_a_file_or_of_even_pieces(tmp_path, size):
     place, path = DiskPlace(tmp_path), tmp_path / "file"
     path.write_bytes(bytes(size))
-    found = {digest_of_file(place, "file")}
+    found = {file_digest(place, "file")}
     read = [0, size - 1] + (
         [size // 2] if size <= 1 << 24 else [n * (size - (1 << 20)) // 15 for n in range(16)]
     )
@@ -83,7 +83,7 @@ def test_a_digest_is_of_all_of_a_file_or_of_even_pieces(tmp_path, size):
         with path.open("r+b") as file:
             file.seek(at)
             file.write(b"x")
-        found.add(digest_of_file(place, "file"))
+        found.add(file_digest(place, "file"))
     assert len(found) == 1 + len(set(read))
 
 
@@ -420,7 +420,7 @@ def test_no_plan(root):
 def with_digest(content):
     return {
         **content,
-        "digest": digest_of({name: value for name, value in content.items() if name != "digest"}),
+        "digest": plan_digest({name: value for name, value in content.items() if name != "digest"}),
     }
 
 

@@ -1,4 +1,4 @@
-"""Plans of tasks on Ray, whose tasks they become.
+"""Plans on Ray: each task of a plan is a task of Ray.
 
 As on Spark, Ray carries paths and the numbers of tasks, and no rows.
 
@@ -17,12 +17,12 @@ from fpstore.plans.engines import Outcome, attempt, run_stages
 
 
 def run(plan: Plan | PathLike, *, memory: int | str | None = None) -> None:
-    """Run all tasks of a plan that are left, stage by stage, on the cluster of :func:`ray.init`.
+    """Run all remaining tasks of a plan, stage by stage, on the cluster of :func:`ray.init`.
 
     A task has one processor.
 
-    A task that fails for want of memory, or by what a file system says, is tried three times; Ray
-    starts tasks again whose process or machine is gone. What is done stays done: run again.
+    A task that fails for lack of memory, or by an error of a file system, is tried three times. Ray
+    restarts tasks whose process or machine is gone. Results stay: run again.
 
     Parameters
     ----------
@@ -47,13 +47,13 @@ def run(plan: Plan | PathLike, *, memory: int | str | None = None) -> None:
     """
     remote = import_package("ray", "fpstore.ray")
     opened = plan if isinstance(plan, Plan) else open_plan(plan)
-    each = None if memory is None else parse_memory(memory)
+    task_memory = None if memory is None else parse_memory(memory)
     task = remote.remote(num_cpus=1)(attempt)
 
     def run_tasks(indexes: list[int]) -> list[Outcome]:
-        found: list[Outcome] = remote.get(
-            [task.remote(opened.path, opened.digest, index, each) for index in indexes]
+        outcomes: list[Outcome] = remote.get(
+            [task.remote(opened.path, opened.digest, index, task_memory) for index in indexes]
         )
-        return found
+        return outcomes
 
     run_stages(opened, run_tasks)

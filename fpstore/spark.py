@@ -1,4 +1,4 @@
-"""Plans of tasks on Apache Spark: PySpark 3.5 or 4, also over Spark Connect.
+"""Plans on Apache Spark: PySpark 3.5 or 4, also over Spark Connect.
 
 Spark carries paths and the numbers of tasks, and no rows: tasks read and write files themselves,
 and rows of one key meet in files in the folder of the plan. So no shuffle of Spark takes part, and
@@ -26,18 +26,18 @@ from fpstore.plans import Plan, open_plan
 from fpstore.plans.api import PathLike
 from fpstore.plans.engines import Outcome, attempt, run_stages
 
-# of an Outcome; the order is that of its fields
+# of an Outcome, in the order of its fields
 COLUMNS = {"task": "bigint", "error": "string", "message": "string"}
 
-_LACKING = re.compile(r"No module named '(fpstore|numpy|pandas|pyarrow)'")
+_MISSING_PACKAGE = re.compile(r"No module named '(fpstore|numpy|pandas|pyarrow)'")
 
 
 def run(plan: Plan | PathLike, spark: Any, *, memory: int | str | None = None) -> None:
-    """Run all tasks of a plan that are left, stage by stage; a task has one thread.
+    """Run all remaining tasks of a plan, stage by stage; a task has one thread.
 
-    A task that fails for want of memory, or by what a file system says, is tried three times; Spark
-    starts tasks again whose process has ended, as often as it is set to (``local[N]`` never does).
-    What is done stays done: run again.
+    A task that fails for lack of memory, or by an error of a file system, is tried three times.
+    Spark restarts tasks whose process has ended, as often as it is set to (``local[N]`` never
+    does). Results stay: run again.
 
     Parameters
     ----------
@@ -75,11 +75,11 @@ def run(plan: Plan | PathLike, spark: Any, *, memory: int | str | None = None) -
         fpstore.spark.run(plan, spark, memory="2GiB")
         plan.finish(remove=True)
     """
-    each = _checked(spark, memory)
+    task_memory = _task_memory(spark, memory)
     opened = plan if isinstance(plan, Plan) else open_plan(plan)
 
     def run_tasks(indexes: list[int]) -> list[Outcome]:
-        function = partial(_outcomes, opened.path, opened.digest, indexes, each)
+        function = partial(_outcomes, opened.path, opened.digest, indexes, task_memory)
         schema = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
         # One number in each partition; repartition() would put several numbers in some and none in
         # others.
@@ -87,11 +87,11 @@ def run(plan: Plan | PathLike, spark: Any, *, memory: int | str | None = None) -
         try:
             rows = numbers.mapInArrow(function, schema).collect()
         except Exception as error:  # PySpark has other classes for each kind of session
-            lacking = _LACKING.search(str(error))
-            if lacking is None:
+            missing = _MISSING_PACKAGE.search(str(error))
+            if missing is None:
                 raise
             raise MissingExtraError(
-                f"Spark's workers run a Python without {lacking[1]}: before the session starts, "
+                f"Spark's workers run a Python without {missing[1]}: before the session starts, "
                 "set PYSPARK_PYTHON, or "
                 f"spark.pyspark.python, to one that has it, such as {sys.executable} on this "
                 "machine"
@@ -101,8 +101,8 @@ def run(plan: Plan | PathLike, spark: Any, *, memory: int | str | None = None) -
     run_stages(opened, run_tasks)
 
 
-def _checked(spark: Any, memory: int | str | None) -> int | None:
-    """Check a session; return the memory of a task in bytes."""
+def _task_memory(spark: Any, memory: int | str | None) -> int | None:
+    """Check the session; return the memory of a task in bytes."""
     if not hasattr(spark, "createDataFrame"):
         raise InputError(f"spark must be a SparkSession, got {show(spark)}", argument="spark")
     return None if memory is None else parse_memory(memory)
@@ -111,7 +111,7 @@ def _checked(spark: Any, memory: int | str | None) -> int | None:
 def _outcomes(
     path: str, digest: str, indexes: list[int], memory: int | None, batches: Iterable[Any]
 ) -> Iterator[Any]:
-    """Run tasks in a worker: of Arrow batches with their places in a list of indexes."""
+    """Run tasks in a worker; the Arrow batches have their places in the list of indexes."""
     arrow = import_pyarrow(path, "a plan")
     types = {"bigint": arrow.int64(), "string": arrow.string()}
     schema = arrow.schema([(name, types[kind]) for name, kind in COLUMNS.items()])

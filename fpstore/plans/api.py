@@ -1,4 +1,4 @@
-"""Plans as users hold them: their tasks are run in any place, and at last the job is finished."""
+"""Plans as users hold them: tasks that run anywhere, and the end of a job."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ RECENT = 100  # results that a rate counts
 
 
 class StageStatus(NamedTuple):
-    """A stage of a plan, as its files say it.
+    """The status of a stage of a plan.
 
     Attributes
     ----------
@@ -66,17 +66,17 @@ class StageStatus(NamedTuple):
     first : int
         The index of its first task.
     tasks, done : int
-        How many tasks it has, and how many of them are done.
+        The number of its tasks, and of those that are done.
     left : tuple of int
         The indexes of the tasks that are not done.
     latest : float or None
-        When the last result appeared, in seconds since 1970.
+        The time of the last result, in seconds since 1970.
     rate : float or None
-        Results per second: of the last 100, or since the stage before was done; of the first stage,
-        since the plan was made.
+        Results per second: of the last 100, or since the previous stage was done. The first stage
+        counts from the time of the plan.
     begun : int
-        Tasks that are not done, and have an unfinished file: they run, or were killed. In an object
-        store none is seen.
+        Tasks that are not done and have an unfinished file: they run, or were killed. In an object
+        store this is 0.
     """
 
     stage: str
@@ -90,14 +90,12 @@ class StageStatus(NamedTuple):
 
     @property
     def seconds_left(self) -> float | None:
-        """The seconds that the tasks that are left take at this rate; None if it is not known."""
+        """The seconds that the remaining tasks take at this rate; None if it is unknown."""
         return (self.tasks - self.done) / self.rate if self.rate else None
 
 
 class Plan:
-    """What a job is to do, cut into tasks.
-
-    Made by :meth:`of`, and opened by :func:`open_plan`.
+    """A job, cut into tasks: made by :meth:`of`, opened by :func:`open_plan`.
 
     Tasks have indexes from 0 on, through all stages. Those of one stage may run at once, in any
     order, on any machine that reaches the folder of the plan, the inputs and the output. A stage
@@ -109,7 +107,7 @@ class Plan:
     path : str
         The folder, or its URI.
     digest : str
-        A digest of all that the plan says, in hexadecimal.
+        A digest of the whole plan, in hexadecimal.
     """
 
     def __init__(self, folder: PlanFolder) -> None:
@@ -180,8 +178,10 @@ class Plan:
         >>> import pathlib, tempfile
         >>> from fpstore.plans import DedupSpec, Plan
         >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> _ = (folder / "pages.csv").write_text("url,hash\na,00ff00ff00ff00ff\nb,00ff00ff00ff00fe\nc,123456789abcdef0\n")
-        >>> plan = Plan.of(DedupSpec(folder / "pages.csv", folder / "clean.csv", fingerprint="hash"))
+        >>> lines = "url,hash", "a,00ff00ff00ff00ff", "b,00ff00ff00ff00fe", "c,123456789abcdef0"
+        >>> _ = (folder / "pages.csv").write_text("\n".join(lines) + "\n")
+        >>> spec = DedupSpec(folder / "pages.csv", folder / "clean.csv", fingerprint="hash")
+        >>> plan = Plan.of(spec)
         >>> [plan.run(index) for index in range(len(plan))]
         [True, True, True, True, True, True]
         >>> plan.finish()["kept"], (folder / "clean.csv").read_text().split()
@@ -189,7 +189,7 @@ class Plan:
         """
         kind = WORKS.get(type(spec))
         if kind is None:
-            names = ", ".join(one.__name__ for one in WORKS)
+            names = ", ".join(spec_type.__name__ for spec_type in WORKS)
             raise InputError(f"spec must be one of {names}, got {show(spec)}", got=spec)
         kind.check_sizes(
             sizes := Sizes(
@@ -200,8 +200,8 @@ class Plan:
         )
         if folder is None:
             folder = f"{full_uri(spec.output, 'output').rstrip('/')}.plan"
-        place, work = open_place(folder), kind.planned(spec, sizes)
-        return cls(work.output.planned(place, kind.kind, as_json(work), work.stages()))
+        place, work = open_place(folder), kind.from_spec(spec, sizes)
+        return cls(work.output.create_plan(place, kind.kind, as_json(work), work.stages()))
 
     def __len__(self) -> int:
         """Return the number of tasks."""
@@ -211,30 +211,30 @@ class Plan:
         return f"<fpstore.plans.Plan {self.path}: {self._folder.kind}, {len(self):,} tasks>"
 
     def status(self) -> list[StageStatus]:
-        """Return which tasks of each stage are done, and how fast, in the order of the stages."""
+        """Return which tasks of each stage are done, and at which rate, in order."""
         times, begun = self._folder.times(), self._folder.begun()
-        before, found = self._folder.place.times(PLAN_FILE).get(PLAN_FILE, 0.0), []
+        previous, stages = self._folder.place.times(PLAN_FILE).get(PLAN_FILE, 0.0), []
         for stage, indexes in self._folder.indexes():
-            ended = [before, *sorted(times[index] for index in indexes if index in times)]
+            ended = [previous, *sorted(times[index] for index in indexes if index in times)]
             recent = ended[-RECENT - 1 :]
-            passed, before = recent[-1] - recent[0], ended[-1]
+            passed, previous = recent[-1] - recent[0], ended[-1]
             rate = (len(recent) - 1) / passed if passed > 0 and ended[1:] else None
             latest = ended[-1] if ended[1:] else None
-            left = tuple(index for index in indexes if index not in times)
-            unfinished = len(begun.intersection(left))
-            found.append(
+            remaining = tuple(index for index in indexes if index not in times)
+            unfinished = len(begun.intersection(remaining))
+            stages.append(
                 StageStatus(
                     stage.name,
                     indexes.start,
                     stage.tasks,
                     len(ended) - 1,
-                    left,
+                    remaining,
                     latest,
                     rate,
                     unfinished,
                 )
             )
-        return found
+        return stages
 
     def run(
         self,
@@ -244,7 +244,7 @@ class Plan:
         memory: int | str | None = None,
         progress: Progress | None = None,
     ) -> bool:
-        """Do a task in this process, unless it is done.
+        """Run a task in this process, unless it is done.
 
         Parameters
         ----------
@@ -256,7 +256,7 @@ class Plan:
         Returns
         -------
         bool
-            Whether the task was done now; False if its result was there.
+            Whether the task has run now; False if it has a result.
 
         Raises
         ------
@@ -270,7 +270,7 @@ class Plan:
             A file cannot be read or written; nothing is published.
         """
         index = check_whole(index, 0, max(len(self) - 1, 0), "index")
-        with self._naming_tasks():
+        with self._name_tasks():
             return self._folder.run(
                 self._work.run, index, checked_resources(memory, threads, progress)
             )
@@ -282,10 +282,10 @@ class Plan:
         memory: int | str | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Do all tasks that are left, stage by stage, in processes of this machine, each with one thread.
+        """Run all remaining tasks, stage by stage, in processes of this machine.
 
-        Each process imports the script that calls this: put the call under ``if __name__ ==
-        "__main__":``.
+        Each process has one thread. It imports the script that calls this: put the call under
+        ``if __name__ == "__main__":``.
 
         Parameters
         ----------
@@ -303,27 +303,29 @@ class Plan:
         InputError
             The call is not under ``if __name__ == "__main__":``, so that no process begins.
         StorageError
-            A process was ended by the system, such as for want of memory. What is done stays done.
+            The system has ended a process, perhaps for lack of memory. Results stay.
         """
         count = parse_threads(processes, "processes")
-        each = parse_memory(memory) // count
+        task_memory = parse_memory(memory) // count
         check_progress(progress)
         done = self._folder.done()
         context = get_context("spawn")
         has_begun = context.RawValue("b", 0)
-        with ProcessPoolExecutor(count, context, _begin, (os.getpid(), has_begun)) as pool:
+        with ProcessPoolExecutor(count, context, _begin_process, (os.getpid(), has_begun)) as pool:
             for stage, indexes in self._folder.indexes():
-                left = [index for index in indexes if index not in done]
+                remaining = [index for index in indexes if index not in done]
                 try:
-                    _run_stage(pool, self, left, each, stage.name, stage.tasks, progress)
+                    _run_stage(
+                        pool, self, remaining, task_memory, stage.name, stage.tasks, progress
+                    )
                 except BrokenProcessPool as error:
-                    raise _ended(self.path, stage.name, bool(has_begun.value)) from error
+                    raise _pool_error(self.path, stage.name, bool(has_begun.value)) from error
                 except BaseException:
                     pool.shutdown(cancel_futures=True)
                     raise
 
     def finish(self, *, remove: bool = False, progress: Progress | None = None) -> dict[str, Any]:
-        """Write what appears last, when all tasks are done, and return what was found.
+        """Write the last files of the output, when all tasks are done, and return a summary.
 
         Finishing twice is allowed.
 
@@ -339,19 +341,19 @@ class Plan:
         UnfinishedError
             A task has not run.
         """
-        with self._naming_tasks():
+        with self._name_tasks():
             summary = self._work.finish(checked_resources(None, None, progress))
         if check_flag(remove, "remove"):
             self.remove()
         return summary
 
     @contextmanager
-    def _naming_tasks(self) -> Iterator[None]:
-        """Say in the error of a result that is no good which task makes it."""
+    def _name_tasks(self) -> Iterator[None]:
+        """Add the index of its task to the error of a damaged result."""
         try:
             yield
         except CorruptStoreError as error:
-            index = self._folder.index_of(str(error.path))
+            index = self._folder.result_index(str(error.path))
             if index is None:
                 raise
             raise CorruptStoreError(f"{error} (--index {index})", path=error.path) from error
@@ -366,7 +368,7 @@ class Plan:
     def remove(self, *, force: bool = False) -> list[str]:
         """Remove the plan and the results of its tasks.
 
-        The output stays, and so do files of others in its folder.
+        The output stays, and so do other files in its folder.
 
         Parameters
         ----------
@@ -376,7 +378,7 @@ class Plan:
         Returns
         -------
         list of str
-            The names of files of others.
+            The names of the other files.
 
         Raises
         ------
@@ -412,13 +414,12 @@ def _run_stage(
             progress(stage, done, total)
 
 
-def _ended(path: str, stage: str, has_begun: bool) -> FpstoreError:
-    """Return the error of a pool one of whose processes has ended, perhaps before any process had begun to take tasks."""
+def _pool_error(path: str, stage: str, has_begun: bool) -> FpstoreError:
+    """Return the error of a pool whose process has ended, perhaps before its first task."""
     if not has_begun:
         return InputError(
             f"{path}: no process could begin: each imports the script that calls run_all, which "
-            "ended it: "
-            'put the call under if __name__ == "__main__":'
+            'ended it: put the call under if __name__ == "__main__":'
         )
     message = (
         f"{path}: a process was ended while it ran a task of the stage {stage}; what is done is "
@@ -427,12 +428,10 @@ def _ended(path: str, stage: str, has_begun: bool) -> FpstoreError:
     return StorageError(f"{message}, with fewer processes if memory was short", path=path)
 
 
-def _begin(parent: int, has_begun: Any) -> None:
-    """Note that a process has begun, and let it end when its parent is killed.
+def _begin_process(parent: int, has_begun: Any) -> None:
+    """Note that a process has begun, and end it when its parent is killed.
 
-    It would wait for tasks forever.
-
-    Tasks may be killed at any time.
+    Else it would wait for tasks forever. Tasks may be killed at any time.
     """
     has_begun.value = 1
     if sys.platform == "linux":
@@ -442,12 +441,12 @@ def _begin(parent: int, has_begun: Any) -> None:
 
 
 def _run_in_process(path: str, digest: str, index: int, memory: int) -> bool:
-    return opened_once(path, digest).run(index, memory=memory)
+    return open_plan_once(path, digest).run(index, memory=memory)
 
 
 @lru_cache(maxsize=4)
-def opened_once(path: str, digest: str) -> Plan:
-    """Return a plan, which a worker opens once for all of its tasks."""
+def open_plan_once(path: str, digest: str) -> Plan:
+    """Open a plan once for all tasks of a worker."""
     plan = open_plan(path)
     if plan.digest != digest:
         raise StoreExistsError(
@@ -479,7 +478,7 @@ def open_plan(path: PathLike) -> Plan:
     CorruptStoreError
         The plan is damaged, or was changed by hand.
     """
-    return Plan(PlanFolder.opened(open_place(path)))
+    return Plan(PlanFolder.open(open_place(path)))
 
 
 def remove_plan(path: PathLike, *, force: bool = False) -> list[str]:

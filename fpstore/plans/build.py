@@ -171,7 +171,7 @@ class BuildWork(Work):
     fingerprinter: Fingerprinter[Any] | None
 
     @classmethod
-    def planned(cls, spec: BuildSpec, sizes: Sizes) -> Self:
+    def from_spec(cls, spec: BuildSpec, sizes: Sizes) -> Self:
         """Return the work of a build."""
         if is_uri(spec.output):
             raise InputError(

@@ -129,7 +129,7 @@ class DedupWork(Work):
     groups_bits: int
 
     @classmethod
-    def planned(cls, spec: DedupSpec, sizes: Sizes) -> Self:
+    def from_spec(cls, spec: DedupSpec, sizes: Sizes) -> Self:
         """Return the work of a deduplication."""
         if spec.text is True:
             raise InputError(
@@ -476,7 +476,7 @@ class DedupWork(Work):
 
         Return how many rows it has, how many are kept, and what was written.
         """
-        name = self.output.name_of(spec)
+        name = self.output.file_name(spec)
         with (
             opened_input(spec, self.spec.encoding) as corpus,
             self.output.writing(name, self.plan.digest) as path,
@@ -485,7 +485,7 @@ class DedupWork(Work):
         return {
             "rows": len(flags),
             "kept": int(np.count_nonzero(flags)),
-            **self.output.written(name),
+            **self.output.describe_file(name),
         }
 
     def _kept(self, part: int, decided: list[Pieces]) -> Flags:

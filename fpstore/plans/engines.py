@@ -1,7 +1,4 @@
-"""What an engine of a cluster needs.
-
-How a worker runs a task, and in which order tasks run.
-"""
+"""Tasks on engines of clusters: how a worker runs a task, and the order of the stages."""
 
 from __future__ import annotations
 
@@ -18,15 +15,15 @@ from fpstore.errors import (
     StoreNotFoundError,
     one_line,
 )
-from fpstore.plans.api import Plan, opened_once
+from fpstore.plans.api import Plan, open_plan_once
 
 ROUNDS = 3  # in which tasks are tried
-# what may be gone when a task runs again
+# errors that may not occur again
 PASSING = {"MemoryLimitError", "StorageError", "StoreNotFoundError", "UnfinishedError"}
 
 
 class Outcome(NamedTuple):
-    """How a task ended in a worker: with the class and the message of its error, if it failed."""
+    """The end of a task in a worker: the class and the message of its error, if it failed."""
 
     task: int
     error: str | None = None
@@ -37,13 +34,13 @@ def attempt(path: str, digest: str, index: int, memory: int | None) -> Outcome:
     """Run a task of a plan in a worker.
 
     An error of fpstore is returned, not raised: engines wrap exceptions, shorten their messages,
-    and some retry none. So is the MemoryError of Python and NumPy, as the one of fpstore.
+    and some retry none. A MemoryError of Python or NumPy is returned as the one of fpstore.
     """
-    each = (
+    task_memory = (
         max(parse_memory(None) // parse_threads(None), LEAST_MEMORY) if memory is None else memory
     )
     try:
-        _opened(path, digest).run(index, memory=each)
+        _open_plan(path, digest).run(index, memory=task_memory)
     except FpstoreError as error:
         return Outcome(index, type(error).__name__, str(error))
     except MemoryError as error:
@@ -54,10 +51,10 @@ def attempt(path: str, digest: str, index: int, memory: int | None) -> Outcome:
     return Outcome(index)
 
 
-def _opened(path: str, digest: str) -> Plan:
-    """Return a plan; if it is not there, the error names the machine."""
+def _open_plan(path: str, digest: str) -> Plan:
+    """Open a plan; the error for a missing one names the machine."""
     try:
-        return opened_once(path, digest)
+        return open_plan_once(path, digest)
     except StoreNotFoundError:
         reached = "the plan, the inputs and the output must be where all machines reach them"
         raise StoreNotFoundError(
@@ -66,10 +63,10 @@ def _opened(path: str, digest: str) -> Plan:
 
 
 def run_stages(plan: Plan, run_tasks: Callable[[list[int]], Iterable[Outcome]]) -> None:
-    """Run all tasks that are left, stage by stage, with a function that runs tasks at once.
+    """Run all remaining tasks, stage by stage, with a function that runs tasks at once.
 
-    What is published counts. Outcomes only say why something is not: a task may fail in one process
-    and be done by another.
+    Published results count. Outcomes only say why a result is missing: a task may fail in one
+    process and succeed in another.
     """
     for number in range(len(plan.status())):
         _run_stage(plan, number, run_tasks)
@@ -78,19 +75,25 @@ def run_stages(plan: Plan, run_tasks: Callable[[list[int]], Iterable[Outcome]]) 
 def _run_stage(
     plan: Plan, number: int, run_tasks: Callable[[list[int]], Iterable[Outcome]]
 ) -> None:
-    left, failed = plan.status()[number].left, list[Outcome]()
+    remaining, failed = plan.status()[number].left, list[Outcome]()
     for _ in range(ROUNDS):
-        if not left or any(one.error not in PASSING for one in failed):
+        if not remaining or any(outcome.error not in PASSING for outcome in failed):
             break
-        outcomes = run_tasks(list(left))
-        left = plan.status()[number].left
-        failed = [one for one in outcomes if one.error is not None and one.task in left]
-    for one in sorted(failed, key=lambda one: (one.error in PASSING, one.task)):
-        raise getattr(errors, str(one.error))(str(one.message))
-    if left:
+        outcomes = run_tasks(list(remaining))
+        remaining = plan.status()[number].left
+        failed = [
+            outcome
+            for outcome in outcomes
+            if outcome.error is not None and outcome.task in remaining
+        ]
+    if failed:
+        outcome = min(failed, key=lambda outcome: (outcome.error in PASSING, outcome.task))
+        raise getattr(errors, str(outcome.error))(str(outcome.message))
+    if remaining:
+        stage = plan.status()[number].stage
         message = (
-            f"{plan.path}: task {left[0]} of the stage {plan.status()[number].stage} has run, and "
-            "its result is not here"
+            f"{plan.path}: task {remaining[0]} of the stage {stage} has run, and its result is not "
+            "here"
         )
         raise StorageError(
             f"{message}: the plan must be where all machines reach it", path=plan.path

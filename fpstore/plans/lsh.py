@@ -136,8 +136,8 @@ class LshSpec(Spec):
         check_flag(self.index_ids, "index_ids")
         if self.documents is not None:
             check_whole(self.documents, 1, MOST_DOCUMENTS, "documents")
-        planned = (self.threshold, self.recall, self.documents, self.candidates)
-        if self.lsh_plan is not None and any(value is not None for value in planned):
+        arguments = (self.threshold, self.recall, self.documents, self.candidates)
+        if self.lsh_plan is not None and any(value is not None for value in arguments):
             raise InputError(
                 "lsh_plan has a threshold, a recall, documents and candidates: leave them out"
             )
@@ -195,7 +195,7 @@ class LshWork(Work):
     expected: int
 
     @classmethod
-    def planned(cls, spec: LshSpec, sizes: Sizes) -> Self:
+    def from_spec(cls, spec: LshSpec, sizes: Sizes) -> Self:
         """Return the work of an index."""
         if is_uri(spec.output):
             raise InputError(

@@ -42,11 +42,11 @@ class Output:
         """The folder that is written to."""
         return place_and_name(self.uri)[0] if self.is_file else open_place(self.uri)
 
-    def name_of(self, spec: InputSpec) -> str:
+    def file_name(self, spec: InputSpec) -> str:
         """Return the name of the file with the rows of an input."""
         return place_and_name(self.uri)[1] if self.is_file else spec.name
 
-    def planned(
+    def create_plan(
         self, place: Place, kind: str, work: Mapping[str, Any], stages: Sequence[Stage]
     ) -> PlanFolder:
         """Write a plan, and note in an output folder whose it is.
@@ -55,7 +55,7 @@ class Output:
         then.
         """
         self._check_apart(place.uri)
-        plan = PlanFolder.made(place, kind, work, stages)
+        plan = PlanFolder.create(place, kind, work, stages)
         try:
             if plan.is_new:
                 self._check_new()
@@ -121,7 +121,7 @@ class Output:
         with _writing(self.place, name) as path:
             yield path
 
-    def written(self, name: str) -> dict[str, Any]:
+    def describe_file(self, name: str) -> dict[str, Any]:
         """Return the name and the bytes of a file that a task has written, which its result keeps."""
         return {"name": name, "bytes": self.place.size(name)}
 
@@ -181,8 +181,8 @@ def _writing(place: Place, name: str) -> Iterator[Path]:
     """
     with place.writing(name) as path:
         yield path
-        written = file_digest(DiskPlace(path.parent), path.name)
-    if file_digest(place, name) != written:
+        digest = file_digest(DiskPlace(path.parent), path.name)
+    if file_digest(place, name) != digest:
         where = place.shown(name)
         raise StoreExistsError(
             f"{where}: exists, and is not what the plan writes: remove it, and run again",

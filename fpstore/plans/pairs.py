@@ -133,7 +133,7 @@ class PairsWork(Work):
     cut: Cut
 
     @classmethod
-    def planned(cls, spec: PairsSpec, sizes: Sizes) -> Self:
+    def from_spec(cls, spec: PairsSpec, sizes: Sizes) -> Self:
         """Return the work of a search for pairs."""
         with ExitStack() as stack:
             names = [spec.store] if spec.other is None else [spec.store, spec.other]
@@ -204,7 +204,7 @@ class PairsWork(Work):
             snapshots = [stack.enter_context(side.store.opened()).snapshot() for side in self.sides]
             name = f"pairs-{number:05d}.{self.spec.output_format}"
             writer.facts["pairs"] = self._write(name, snapshots, self._found(number, resources))
-        writer.facts["files"] = [self.output.written(name)]
+        writer.facts["files"] = [self.output.describe_file(name)]
 
     def _found(self, number: int, resources: Resources) -> Iterator[PairColumns]:
         """Yield the pairs of some slices."""
@@ -228,7 +228,7 @@ class PairsWork(Work):
 
     def _write(self, name: str, snapshots: Sequence[Snapshot], found: Iterator[PairColumns]) -> int:
         """Write a row for each pair of ids; return how many."""
-        width, written = self.width, 0
+        width, row_count = self.width, 0
         columns = COLUMNS | {
             f"id_{side}": id_column_kind(one)
             for side, one in zip("ab", [*snapshots, *snapshots][:2], strict=True)
@@ -240,8 +240,8 @@ class PairsWork(Work):
         ):
             for data in (data for batch in batches for data in batch.rows_of_ids()):
                 writer.write(data)
-                written += len(data["distance"])
-        return written
+                row_count += len(data["distance"])
+        return row_count
 
     def finish(self, resources: Resources) -> dict[str, Any]:
         """Write the manifest of the output; return what was found."""

@@ -1,4 +1,4 @@
-"""Plans: what a job over many machines is to do, written down once, and cut into tasks that any engine may run."""
+"""The folder of a plan: a job in tasks that any engine may run, and the results of the tasks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLAN_FILE = "plan.json"
 FORMAT, FORMAT_VERSION = "fpstore plan", 1
 DIGEST_BYTES = 16
 MOST_TASKS = 1 << 24  # of a stage
-# whose versions decide about the bytes of what is written
+# packages whose versions decide about the bytes of the output
 LIBRARIES = ("fpstore", "numpy", "pyarrow", "unicodedata")
 Value = TypeVar("Value")
 TEXT_PACKAGES = {
@@ -43,7 +43,7 @@ TEXT_PACKAGES = {
 
 
 class Stage(NamedTuple):
-    """Tasks that do not wait for each other, but for all of the stages before."""
+    """Tasks that wait for all earlier stages, but not for each other."""
 
     name: str
     tasks: int
@@ -55,14 +55,14 @@ TaskFunction = Callable[
 
 
 class PlanFolder:
-    """A plan in its folder, in which the results of tasks appear, too.
+    """A plan in its folder, with the results of its tasks.
 
     Attributes
     ----------
     digest : str
-        Of all that the plan says. The file of the plan and each result name it.
+        A digest of the plan, which its file and each result name.
     is_new : bool
-        Whether this process has written the plan, or begun to while another one did.
+        Whether this process has written the plan, or has begun to before another one did.
     stages : sequence of Stage
         In the order in which they run. Tasks are numbered through all stages, from 0.
     """
@@ -80,8 +80,8 @@ class PlanFolder:
         ]
 
     @classmethod
-    def opened(cls, place: Place) -> Self:
-        """Read a plan; an error if there is none, or it is damaged, or other versions have made it."""
+    def open(cls, place: Place) -> Self:
+        """Read a plan; an error if there is none, it is damaged, or other versions made it."""
         where = place.shown(PLAN_FILE)
         try:
             content = json.loads(place.read_all(PLAN_FILE))
@@ -109,14 +109,13 @@ class PlanFolder:
         raise FormatVersionError(message, path=where, expected=wanted, got=got)
 
     @classmethod
-    def made(
+    def create(
         cls, place: Place, kind: str, work: Mapping[str, Any], stages: Sequence[Stage]
     ) -> Self:
-        """Write a plan in a new folder, or one that has the same plan.
+        """Write a plan in a new folder, or in one that has the same plan.
 
-        StoreExistsError for another one, or one with other files.
-
-        Results may be there without a plan: a folder is removed in no order.
+        StoreExistsError for another plan, or other files. Results may be there without a plan,
+        since a removal deletes files in any order.
         """
         content = {
             "format": FORMAT,
@@ -141,105 +140,103 @@ class PlanFolder:
                 f"{place.uri}: holds another plan: name another folder, or remove it",
                 path=place.uri,
             )
-        made = cls(place, content)
-        made.is_new = is_new
-        return made
+        folder = cls(place, content)
+        folder.is_new = is_new
+        return folder
 
     def remove(self) -> list[str]:
-        """Remove the plan and its results; return the names of files of others, which stay."""
+        """Remove the plan and its results; return the names of the other files, which stay."""
         return remove_files(self.place)
 
     @property
     def tasks(self) -> int:
-        """The number of all tasks."""
         return sum(stage.tasks for stage in self.stages)
 
     def task(self, index: int) -> tuple[str, int]:
-        """Return the name of the stage of a task, and its number in the stage.
-
-        InputError if there is no such task.
-        """
-        left = index
+        """Return the stage of a task, and its number there; InputError if there is no such task."""
+        number = index
         for stage in self.stages:
-            if 0 <= left < stage.tasks:
-                return stage.name, left
-            left -= stage.tasks
+            if 0 <= number < stage.tasks:
+                return stage.name, number
+            number -= stage.tasks
         raise InputError(
             f"there is no task {index}: the plan has {counted(self.tasks, 'task')}, from 0 on",
             got=index,
         )
 
-    def index_of(self, shown: str) -> int | None:
-        """Return the index of the task whose result a path or URI names.
-
-        None if it names no result.
-        """
-        stage, _, number = (
+    def result_index(self, shown: str) -> int | None:
+        """Return the index of the task whose result a path or URI names, or None."""
+        stage_name, _, number = (
             shown.removeprefix(self.place.shown(f"{RESULTS}/"))
             .removesuffix(".pieces")
             .rpartition("-")
         )
-        found = (
+        matches = (
             indexes.start + int(number)
-            for one, indexes in self.indexes()
-            if one.name == stage and number.isdecimal()
+            for stage, indexes in self.indexes()
+            if stage.name == stage_name and number.isdecimal()
         )
-        return next(found, None)
+        return next(matches, None)
 
     def indexes(self) -> Iterator[tuple[Stage, range]]:
-        """Yield the stages with the indexes of their tasks."""
+        """Yield each stage with the indexes of its tasks."""
         first = 0
         for stage in self.stages:
             yield stage, range(first, first + stage.tasks)
             first += stage.tasks
 
     def result(self, stage: str, number: int) -> Pieces:
-        """Return what a task has published; UnfinishedError says that it must run first."""
+        """Open the result of a task; UnfinishedError if there is none yet."""
         try:
             pieces = Pieces(self.place, result_name(stage, number))
         except StoreNotFoundError:
             index = (
-                next(indexes.start for one, indexes in self.indexes() if one.name == stage) + number
+                next(
+                    indexes.start
+                    for candidate, indexes in self.indexes()
+                    if candidate.name == stage
+                )
+                + number
             )
-            which = f"task {number} of the stage {stage} (--index {index})"
-            message = f"{self.place.uri}: {which} has not run: run the stages in order"
+            task = f"task {number} of the stage {stage} (--index {index})"
+            message = f"{self.place.uri}: {task} has not run: run the stages in order"
             raise UnfinishedError(message, path=self.place.uri) from None
-        wanted = self._facts(stage, number)
-        got = {name: pieces.facts.get(name) for name in wanted}
-        if got != wanted:
-            where, what = (
+        expected = self._facts(stage, number)
+        got = {name: pieces.facts.get(name) for name in expected}
+        if got != expected:
+            where, owner = (
                 self.place.shown(pieces.name),
                 "task" if got["plan"] == self.digest else "plan",
             )
-            message = f"{where}: is of another {what}: remove it, and run its task again"
-            raise CorruptStoreError(message, path=where, expected=wanted, got=got)
+            message = f"{where}: is of another {owner}: remove it, and run its task again"
+            raise CorruptStoreError(message, path=where, expected=expected, got=got)
         return pieces
 
     def _facts(self, stage: str, number: int) -> dict[str, object]:
         return {"plan": self.digest, "stage": stage, "task": number}
 
     def results(self, stage: str) -> list[Pieces]:
-        """Return what all tasks of a stage have published."""
-        count = next(one.tasks for one in self.stages if one.name == stage)
+        """Open the results of all tasks of a stage."""
+        count = next(candidate.tasks for candidate in self.stages if candidate.name == stage)
         return [
             pieces
             for _, pieces in in_order(partial(self.result, stage), range(count), self.place.readers)
         ]
 
     def done(self) -> set[int]:
-        """Return the indexes of the tasks that have published a result."""
+        """Return the indexes of the tasks that have a result."""
         return set(self._by_index(dict.fromkeys(self.place.names(f"{RESULTS}/"))))
 
     def times(self) -> dict[int, float]:
-        """Return when tasks have published their results, in seconds since 1970, by index."""
+        """Return the time of each result, in seconds since 1970, by the index of its task."""
         return self._by_index(self.place.times(f"{RESULTS}/"))
 
     def begun(self) -> set[int]:
-        """Return the indexes of tasks whose results are being written, or were by processes that were killed."""
+        """Return the indexes of tasks with an unfinished result: they run, or were killed."""
         return set(self._by_index(dict.fromkeys(self.place.begun(f"{RESULTS}/"))))
 
     def _by_index(self, values: Mapping[str, Value]) -> dict[int, Value]:
-        """Return what there is for the names of results, by the indexes of their tasks."""
+        """Map the names of results to the indexes of their tasks."""
         names = {
             result_name(stage.name, number): index
             for stage, run in self.indexes()
@@ -247,10 +244,10 @@ class PlanFolder:
         }
         return {names[name]: value for name, value in values.items() if name in names}
 
-    def run(self, do: TaskFunction, index: int, resources: Resources) -> bool:
-        """Do a task and publish its result; False if that was there.
+    def run(self, function: TaskFunction, index: int, resources: Resources) -> bool:
+        """Run a task and publish its result; False if there is one.
 
-        Of two that do it at once, the first one publishes.
+        Of two processes that run a task at once, the first one publishes.
         """
         stage, number = self.task(index)
         name = result_name(stage, number)
@@ -260,23 +257,20 @@ class PlanFolder:
             self.place.writing(name) as path,
             PieceWriter(path, self._facts(stage, number)) as writer,
         ):
-            do(stage, number, writer, resources)
+            function(stage, number, writer, resources)
         return True
 
 
 def remove_files(place: Place) -> list[str]:
-    """Remove a plan and its results, of any version.
-
-    Return the names of files of others, which stay.
-    """
+    """Remove a plan of any version and its results; return the names of the other files."""
     names = place.names()
-    others = [name for name in names if not _is_own(name)]
-    if not others:
+    foreign = [name for name in names if not _is_own(name)]
+    if not foreign:
         place.remove()
         return []
     for name in filter(_is_own, names):
         place.remove_file(name)
-    return others
+    return foreign
 
 
 RESULTS = "results"  # the folder of the results
@@ -288,42 +282,41 @@ _OWN = re.compile(
 
 
 def _is_own(name: str) -> bool:
-    """Whether a file in the folder of a plan is the plan, or a result."""
     return _OWN.fullmatch(name) is not None
 
 
 def result_name(stage: str, number: int) -> str:
-    """Return the name of the result of a task."""
     return f"{RESULTS}/{stage}-{number:05d}.pieces"
 
 
 def plan_digest(content: Mapping[str, Any]) -> str:
-    """Return the digest of a plan."""
     return blake2b(
         json.dumps(content, sort_keys=True).encode(), digest_size=DIGEST_BYTES
     ).hexdigest()
 
 
 def libraries(work: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions of packages that decide about the bytes of results."""
+    """Return the versions of the packages that decide about the bytes of results."""
     return {
-        name: one for name in (*LIBRARIES, *_packages(work)) if (one := _version(name)) is not None
+        name: installed
+        for name in (*LIBRARIES, *_packages(work))
+        if (installed := _version(name)) is not None
     }
 
 
-def _packages(described: Any) -> Iterator[str]:
-    """Yield the packages that read texts for the fingerprinters that are described."""
-    if isinstance(described, Mapping):
+def _packages(description: Any) -> Iterator[str]:
+    """Yield the packages that read texts for the described fingerprinters."""
+    if isinstance(description, Mapping):
         for name in ("extractor", "tokenizer"):
-            yield from TEXT_PACKAGES.get(str(described.get(name)), ())
-        described = described.values()
-    for value in described:
+            yield from TEXT_PACKAGES.get(str(description.get(name)), ())
+        description = description.values()
+    for value in description:
         if isinstance(value, Mapping | list):
             yield from _packages(value)
 
 
 def _version(name: str) -> str | None:
-    if name == "unicodedata":  # of Python, which normal forms of texts come from
+    if name == "unicodedata":  # Python's, for the normal forms of texts
         return unicodedata.unidata_version
     try:
         return version(name)
@@ -331,13 +324,12 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _check_libraries(where: str, wanted: Mapping[str, str]) -> None:
-    """Raise FormatVersionError if this process has other versions than the plan."""
-    for name, one in wanted.items():
+def _check_libraries(where: str, versions: Mapping[str, str]) -> None:
+    for name, expected in versions.items():
         got = _version(name)
-        if got != one:
+        if got != expected:
             message = (
-                f"{where}: was made by {name} {one}, and here is {got or 'none'}: results may "
+                f"{where}: was made by {name} {expected}, and here is {got or 'none'}: results may "
                 "differ; install the same"
             )
-            raise FormatVersionError(message, path=where, expected=one, got=got)
+            raise FormatVersionError(message, path=where, expected=expected, got=got)

@@ -186,7 +186,7 @@ class ProbeWork(Work):
     fingerprinter: Fingerprinter[Any] | None
 
     @classmethod
-    def planned(cls, spec: ProbeSpec, sizes: Sizes) -> Self:
+    def from_spec(cls, spec: ProbeSpec, sizes: Sizes) -> Self:
         """Return the work of a batch of probes."""
         with opened(spec.store) as store:
             radius = store.radius if spec.radius is None else check_radius(spec.radius, store.width)
@@ -303,7 +303,7 @@ class ProbeWork(Work):
             "matched": int(np.count_nonzero(sizes[which])),
             "matches": rows,
         }
-        writer.facts["files"] = [self.output.written(name)]
+        writer.facts["files"] = [self.output.describe_file(name)]
 
     def _write(self, path: Path, matches: Matches, rows: Words, ids: Any, kind: ColumnKind) -> int:
         """Write a row for each match and id of the stored fingerprint; return how many."""
@@ -311,7 +311,7 @@ class ProbeWork(Work):
         if ids is not None:
             columns["query_id"] = "text" if isinstance(ids, list) else "value"
         columns |= {**COLUMNS, "id": kind} | ({} if self.spec.limit is None else {"more": "value"})
-        query_of, written = lists_of(matches.lims), 0
+        query_of, row_count = lists_of(matches.lims), 0
         distances = matches.distances.astype(
             np.uint8 if self.projection.width.bits < 256 else np.uint16
         )
@@ -329,8 +329,8 @@ class ProbeWork(Work):
                 if ids is not None:
                     data["query_id"] = values_at(ids, query)
                 writer.write({name: data[name] for name in columns})
-                written += len(of_match)
-        return written
+                row_count += len(of_match)
+        return row_count
 
     def finish(self, resources: Resources) -> dict[str, Any]:
         """Write the manifest of the output; return what was found."""

@@ -1,4 +1,4 @@
-"""What the tasks of a kind of plan do."""
+"""The work of a kind of plan: its stages, and the function of each task."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stage(*names: str) -> Callable[[Task], Task]:
 
 @dataclass(frozen=True)
 class Sizes(Spec):
-    """About how large tasks are; None stands for a default that depends on the inputs.
+    """The approximate sizes of tasks; None stands for a default that depends on the inputs.
 
     See :meth:`fpstore.plans.Plan.of`.
     """
@@ -54,7 +54,7 @@ class Sizes(Spec):
 
 @dataclass(kw_only=True, eq=False)
 class Work(ABC):
-    """A kind of plan: what follows from a spec and its inputs, which the plan holds as JSON.
+    """The work that follows from a spec and its inputs; the plan holds its fields as JSON.
 
     Attributes
     ----------
@@ -63,8 +63,8 @@ class Work(ABC):
     sizes : tuple of str
         The fields of :class:`Sizes` that it takes.
     tasks : dict of str to callable
-        What a task does, ``task(work, number, writer, resources)``, by the name of its stage. Its
-        result is what it writes, a function of the plan and of the results of earlier stages.
+        The function of each stage, ``task(work, number, writer, resources)``. It writes a result
+        that depends on the plan and on the results of earlier stages only.
     plan : PlanFolder
         Where the plan is, once it is written.
     """
@@ -82,8 +82,8 @@ class Work(ABC):
 
     @classmethod
     @abstractmethod
-    def planned(cls, spec: Any, sizes: Sizes) -> Self:
-        """Return the work that a spec asks for; InputError if a field is wrong."""
+    def from_spec(cls, spec: Any, sizes: Sizes) -> Self:
+        """Plan the work of a spec; InputError if a field is wrong."""
 
     @abstractmethod
     def stages(self) -> list[Stage]:
@@ -91,7 +91,7 @@ class Work(ABC):
 
     @abstractmethod
     def finish(self, resources: Resources) -> dict[str, Any]:
-        """Write what becomes visible last, when all tasks are done; return a summary."""
+        """Write the last files of the output, when all tasks are done; return a summary."""
 
     @classmethod
     def check_sizes(cls, sizes: Sizes) -> None:
@@ -101,18 +101,14 @@ class Work(ABC):
                 raise InputError(f"{name} is not for a plan of the kind {cls.kind}", got=value)
 
     def run(self, name: str, number: int, writer: PieceWriter, resources: Resources) -> None:
-        """Do a task of a stage."""
         self.tasks[name.rstrip("-0123456789")](self, number, writer, resources)
 
     def is_finished(self) -> bool:
-        """Whether the job has ended, and all that it writes is there."""
+        """Whether the job has ended, and its whole output is there."""
         return len(self.plan.done()) == self.plan.tasks and self.output.is_finished(
             self.plan.digest
         )
 
-    def identity(self, what: object) -> bytes:
-        """Return the identity of a store that the plan makes.
-
-        Whoever makes it writes the same bytes.
-        """
-        return blake2b(f"{self.plan.digest} {what}".encode(), digest_size=IDENTITY_BYTES).digest()
+    def identity(self, store: object) -> bytes:
+        """Return the identity of a store that the plan makes, the same in each process."""
+        return blake2b(f"{self.plan.digest} {store}".encode(), digest_size=IDENTITY_BYTES).digest()

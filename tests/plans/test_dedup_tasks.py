@@ -158,7 +158,7 @@ def test_equal_rows_of_a_part_are_sent_once(tmp_path, search, slice_rows, star_r
     finished(plan)
     assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
     assert (tmp_path / "many.csv").read_bytes() == wanted
-    folder = PlanFolder.opened(DiskPlace(tmp_path / "plan"))
+    folder = PlanFolder.open(DiskPlace(tmp_path / "plan"))
     bits = folder.work["cut"][0]
     assert any(bits) == (slice_rows is not None and search != "one slice")
     for part in folder.results("hash"):
@@ -206,7 +206,7 @@ def test_stars_find_components(tmp_path, kind, bits):
     sets = _kernel.Sets(count)
     sets.unite(*np.ascontiguousarray(pairs.T))
     firsts = sets.names()
-    plan = PlanFolder.made(
+    plan = PlanFolder.create(
         DiskPlace(tmp_path), "dedup", {}, [Stage("hash", 1), Stage("links", 1), *star_stages(bits)]
     )
     for part, stage in enumerate(("hash", "links")):

@@ -494,7 +494,7 @@ def remove_plan(path: PathLike, *, force: bool = False) -> list[str]:
     Returns
     -------
     list of str
-        The names of files of others in its folder, which stay.
+        The names of the other files in its folder, which stay.
 
     Raises
     ------

@@ -21,17 +21,16 @@ from fpstore.query.snapshot import Snapshot
 
 
 def id_kind(ids: SpooledIds | None) -> str:
-    """Return whether ids are integers or strings; "none" if there are none."""
+    """Return "integer" or "string"; "none" if there are no ids."""
     return "none" if ids is None else "string" if ids.integers is None else "integer"
 
 
 def id_column_kind(snapshot: Snapshot) -> ColumnKind:
-    """Return how writers write the ids of a store."""
+    """Return the kind of column that the ids of a store are for writers."""
     return "text" if snapshot.totals.id_kind == "string" else "value"
 
 
 def id_column(ids: SpooledIds | None) -> IdColumn:
-    """Return all ids."""
     if ids is None or ids.integers is not None:
         return None if ids is None else ids.integers
     names = names_of(ids, np.arange(len(ids), dtype=np.uint64))
@@ -39,7 +38,6 @@ def id_column(ids: SpooledIds | None) -> IdColumn:
 
 
 def take_ids(ids: IdColumn, places: npt.NDArray[np.intp]) -> Any:
-    """Return the ids at some places."""
     if not isinstance(ids, StringColumn):
         return None if ids is None else ids[places]
     sizes = ids.sizes[places].astype(np.int64)
@@ -49,27 +47,26 @@ def take_ids(ids: IdColumn, places: npt.NDArray[np.intp]) -> Any:
 
 
 def as_strings(ids: Words | StringColumn) -> StringColumn:
-    """Return ids as strings."""
     return ids if isinstance(ids, StringColumn) else StringColumn.of(list(map(str, ids.tolist())))
 
 
 def as_integers(ids: IdColumn, where: str) -> Words:
-    """Return ids as integers; InputError names where a text is none."""
-    found = parse_integers(ids, plain=False) if isinstance(ids, StringColumn) else ids
-    if found is None:
+    """Return ids as integers; InputError for a text that is no integer."""
+    integers = parse_integers(ids, plain=False) if isinstance(ids, StringColumn) else ids
+    if integers is None:
         raise InputError(
             f"{where}: an id is no integer: leave id_type='int' (--id-type int) out", path=where
         )
-    return found
+    return integers
 
 
 def joined_ids(columns: Sequence[Any], are_strings: bool) -> Any:
-    """Return the ids of several columns in one, as strings if those of others are."""
+    """Concatenate columns of ids, as strings if other columns have strings."""
     if are_strings:
-        return StringColumn.joined([as_strings(one) for one in columns])
+        return StringColumn.joined([as_strings(column) for column in columns])
     return np.concatenate([np.empty(0, np.uint64), *columns])
 
 
 def plain_ids(ids: Any) -> Any:
-    """Return ids as writers of rows take them: an array of integers, or a list of str."""
+    """Return ids as writers take them: an array of integers, or a list of str."""
     return ids.texts() if isinstance(ids, StringColumn) else ids

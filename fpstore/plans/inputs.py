@@ -1,7 +1,4 @@
-"""The input files of a plan.
-
-What they are called, how large they are, and a digest by which a change is noticed.
-"""
+"""The input files of a plan: their names, sizes, and digests, which reveal a change."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ from fpstore.plans.records import as_json
 from fpstore.sharded import ShardedStore
 from fpstore.store import Store
 
-# of a file that is read as a whole for its digest; of a larger one, as much in even pieces
+# of a file whose digest is of all bytes; of a larger file, as many bytes in even pieces
 WHOLE_BYTES = 1 << 24
 PIECE_BYTES = 1 << 20
 LEAST_PART, MOST_PART, MOST_PARTS = 16 << 20, 256 << 20, 4096  # bytes of a part, and parts
@@ -51,15 +48,13 @@ GROUP_ROWS = 1 << 20  # of raw numbers, which are cut like row groups
 READERS = 16  # threads
 
 
-File = tuple[Place, str, str]  # its name there, and what its output is called
+File = tuple[Place, str, str]  # the name there, and the name of its output
 
 
 class InputSpec(NamedTuple):
-    """A file: where it is, what its output is called, its size, and its digest.
+    """A file: its place, the name of its output, its size, and its digest.
 
-    ``groups`` are the rows of its row groups.
-
-    ``form`` is the format, if the user has named it.
+    ``groups`` are the rows of its row groups. ``form`` is the format if the user has named it.
     """
 
     uri: str
@@ -71,19 +66,19 @@ class InputSpec(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """The extension of its format."""
+        """The extension of the format of the file."""
         return suffix_of(self.name) if self.form is None else f".{self.form}"
 
     @property
     def is_raw(self) -> bool:
-        """Whether it holds numbers and nothing else."""
+        """Whether the file holds numbers and nothing else."""
         return self.form is None and is_raw(self.name)
 
 
 class Part(NamedTuple):
-    """A part of the inputs: successive files, or some row groups of one file (``end`` 0.
+    """A part of the inputs: successive files, or row groups of one file.
 
-    All of it).
+    ``end`` is 0 for whole files.
     """
 
     file: int
@@ -93,14 +88,13 @@ class Part(NamedTuple):
 
     @property
     def numbers(self) -> range:
-        """The numbers of the files."""
         return range(self.file, self.file + self.files)
 
 
 def file_digest(place: Place, name: str) -> tuple[int, str]:
-    """Return the size of a file and a digest.
+    """Return the size of a file, and a digest of all of it or of pieces at even distances.
 
-    Of all of it, or of pieces at even distances, the first and the last among them.
+    The first and the last piece are among them.
     """
     size = place.size(name)
     if size is None:
@@ -122,80 +116,75 @@ def find_inputs(
     outside: Sequence[str | os.PathLike[str] | None] = (),
     form: str | None = None,
 ) -> list[InputSpec]:
-    """Return the files that a source names.
+    """Return the files of a source: paths or URIs of files or of folders, of one format.
 
-    Paths, or URIs of object stores, of files or of folders, all of a format.
-
-    Files of ``raw`` numbers are named one by one. InputError if a path of ``outside`` is in one of
-    the folders, whose files the next run would read.
+    Files of ``raw`` numbers must be named one by one. InputError if a path of ``outside`` is in one
+    of the folders, since the next run would read it.
     """
     if hasattr(source, "__arrow_c_stream__") or type(source).__name__ == "LazyFrame":
         raise InputError(
             "a plan is for files: a table in memory is not on other machines", got=type(source)
         )
-    given = list(source) if is_iterable(source, str, Mapping) else [source]
-    uris = [one for one in given if is_uri(one)]
+    sources = list(source) if is_iterable(source, str, Mapping) else [source]
+    uris = [path for path in sources if is_uri(path)]
     if (
         not uris
         and raw
         and form is None
-        and all(isinstance(one, str | os.PathLike) and is_raw(one) for one in given)
+        and all(isinstance(path, str | os.PathLike) and is_raw(path) for path in sources)
     ):
-        paths = [Path(one) for one in corpus_paths(given)]
+        paths = [Path(path) for path in corpus_paths(sources)]
         return _specs((DiskPlace(path.parent), path.name, path.name) for path in paths)
     if not uris:
-        corpus = open_source(given, format=form, encoding=encoding)
+        corpus = open_source(sources, format=form, encoding=encoding)
         assert isinstance(corpus, Shards)
         _check_outside(map(str, corpus.folders), outside)
         files = zip(map(Path, corpus.paths), places_of_shards(corpus), strict=True)
         return _specs(
             ((DiskPlace(path.parent), path.name, name.as_posix()) for path, name in files), form
         )
-    if len(uris) < len(given):
+    if len(uris) < len(sources):
         raise InputError(
             "paths and URIs of object stores are not mixed: name one kind of input", got=source
         )
-    found = _specs((file for uri in uris for file in _list_uri(uri, len(uris) > 1, form)), form)
-    forms = {spec.suffix for spec in found}
+    specs = _specs((file for uri in uris for file in _list_uri(uri, len(uris) > 1, form)), form)
+    forms = {spec.suffix for spec in specs}
     if len(forms) > 1:
         raise InputError(
             f"files of one format are expected, got {', '.join(sorted(forms))}", got=source
         )
     _check_outside(uris, outside)
-    if len({spec.name for spec in found}) < len(found):
+    if len({spec.name for spec in specs}) < len(specs):
         raise InputError(
             "two inputs would be written to one name: name a folder above them", got=source
         )
-    return found
+    return specs
 
 
 def _check_outside(
     folders: Iterable[str], outside: Sequence[str | os.PathLike[str] | None]
 ) -> None:
-    """Raise InputError for a path in a folder of inputs."""
-    paths = [full_uri(one, "output") for one in outside if one is not None]
+    paths = [full_uri(path, "output") for path in outside if path is not None]
     for folder in folders:
-        within = next((path for path in paths if is_inside(path, folder)), None)
-        if within is not None:
+        inside = next((path for path in paths if is_inside(path, folder)), None)
+        if inside is not None:
             raise InputError(
-                f"{within}: is in {folder}, and the next run would read it: name a place outside",
-                path=within,
+                f"{inside}: is in {folder}, and the next run would read it: name a place outside",
+                path=inside,
             )
 
 
 def _list_uri(uri: str, many: bool, form: str | None = None) -> Iterator[File]:
-    """Yield the files that a URI names.
-
-    Those of a folder in the order in which a walk through folders of a disk finds them.
+    """Yield the files of a URI: those of a folder in the order of a walk on a disk.
 
     If the format is named, all files of a folder have it.
     """
-    top, _, last = uri.rstrip("/").rpartition("/")
+    top, _, folder_name = uri.rstrip("/").rpartition("/")
     place = StoredPlace(uri)
     if not top.endswith("/"):  # else it names a whole bucket
-        above = StoredPlace(top)
-        if above.size(last) is not None:
-            yield above, last, inner_name(last)
+        parent = StoredPlace(top)
+        if parent.size(folder_name) is not None:
+            yield parent, folder_name, inner_name(folder_name)
             return
     hidden, names = HiddenNames(), list[str]()
     for name in place.names():
@@ -209,14 +198,11 @@ def _list_uri(uri: str, many: bool, form: str | None = None) -> Iterator[File]:
         key=lambda name: name.split("/"),
     ):
         output = str(PurePosixPath(name).with_name(inner_name(name)))
-        yield place, name, f"{last}/{output}" if many else output
+        yield place, name, f"{folder_name}/{output}" if many else output
 
 
 def _specs(files: Iterable[File], form: str | None = None) -> list[InputSpec]:
-    """Return what a plan says of files.
-
-    An object store takes its time, and answers many at once.
-    """
+    """Describe files, many at once, since an object store is slow."""
     return [spec for _, spec in in_order(partial(_spec, form), files, READERS)]
 
 
@@ -233,12 +219,11 @@ def _spec(form: str | None, file: File) -> InputSpec:
 
 
 def is_raw(path: str | os.PathLike[str]) -> bool:
-    """Whether a file holds numbers and nothing else, by its extension."""
     return format_named(path) in ("npy", *RAW_BITS)
 
 
 def are_raw(source: Sequence[Any], rows: RowsSpec) -> bool:
-    """Return whether inputs are files of raw numbers, of which no columns are named."""
+    """Return whether inputs are files of raw numbers, without named columns."""
     return (
         rows.text is None
         and rows.fingerprint is None
@@ -247,7 +232,7 @@ def are_raw(source: Sequence[Any], rows: RowsSpec) -> bool:
 
 
 def id_projection(rows: RowsSpec, width: Width) -> Projection:
-    """Return how ids and fingerprints are read.
+    """Return the columns of ids and fingerprints.
 
     Without texts, "id" is the column of ids, if there is one.
     """
@@ -262,7 +247,6 @@ def id_projection(rows: RowsSpec, width: Width) -> Projection:
 
 
 def count_raw_rows(place: Place, name: str) -> int:
-    """Return how many fingerprints a file of raw numbers has."""
     with scratch_folder() as scratch:
         rows = raw_source(str(place.on_disk(name, scratch))).rows
     assert rows is not None
@@ -270,13 +254,12 @@ def count_raw_rows(place: Place, name: str) -> int:
 
 
 def raw_source(path: str) -> NpyRows | RawRows:
-    """Return the fingerprints of a file of raw numbers."""
     form = format_named(path)
     return NpyRows(path, GROUP_ROWS) if form == "npy" else RawRows(path, RAW_BITS[form], GROUP_ROWS)
 
 
 def _groups(place: Place, name: str) -> list[int]:
-    """Return the rows of the row groups of a Parquet file."""
+    """Return the rows of each row group of a Parquet file."""
     where = place.shown(name)
     arrow = import_pyarrow(where)
     with parquet_errors(arrow, where), place.opened(name) as file:
@@ -284,35 +267,33 @@ def _groups(place: Place, name: str) -> list[int]:
 
 
 def cut_parts(specs: Sequence[InputSpec], part_bytes: int | None) -> list[Part]:
-    """Return the parts of the files, of about so many bytes.
+    """Cut files into parts of about ``part_bytes``.
 
-    Small files together, and of large Parquet files some row groups.
-
-    By default there are 256 parts, of 16 to 256 MiB each, and never more than 4,096: a later task
-    reads something of each.
+    A part has several small files, or some row groups of a large Parquet file. By default there are
+    256 parts, of 16 to 256 MiB each, and never more than 4,096: a later task reads from each.
     """
     total = sum(spec.bytes for spec in specs)
-    most = (
+    limit = (
         max(min(max(total // 256, LEAST_PART), MOST_PART), total // MOST_PARTS)
         if part_bytes is None
         else part_bytes
     )
-    parts, first, held = list[Part](), 0, 0
+    parts, first, part_size = list[Part](), 0, 0
     for number, spec in enumerate(specs):
-        count = min(-(-spec.bytes // most), len(spec.groups or ()))
-        if number > first and (count > 1 or held + spec.bytes > most):
+        count = min(-(-spec.bytes // limit), len(spec.groups or ()))
+        if number > first and (count > 1 or part_size + spec.bytes > limit):
             parts.append(Part(first, number - first, 0, 0))
-            first, held = number, 0
-        held += spec.bytes
+            first, part_size = number, 0
+        part_size += spec.bytes
         if count > 1 and spec.groups is not None:
             bounds = [n * len(spec.groups) // count for n in range(count + 1)]
             parts += [Part(number, 1, *bound) for bound in pairwise(bounds)]
-            first, held = number + 1, 0
+            first, part_size = number + 1, 0
     return [*parts, *([Part(first, len(specs) - first, 0, 0)] if first < len(specs) else [])]
 
 
 def group_files(parts: Sequence[Part]) -> list[range]:
-    """Return the numbers of the files that stand together in a part, or of one that has several parts."""
+    """Return the numbers of the files of each part, or of the file that has several parts."""
     return [
         range(first, end)
         for first, end in sorted({(part.file, part.file + part.files) for part in parts})
@@ -320,26 +301,24 @@ def group_files(parts: Sequence[Part]) -> list[range]:
 
 
 def count_rows(specs: Sequence[InputSpec], projection: Projection, encoding: str | None) -> int:
-    """Return how many rows the files have.
+    """Return the number of rows of the files; an estimate by the largest file, but for Parquet.
 
-    Of Parquet, otherwise as many as the first rows of the largest file tell.
-
-    InputError for a column that the file does not have, as far as that is known before reading.
+    InputError for a missing column, if that can be known before reading.
     """
     if specs[0].is_raw:
         with inputs_on_disk(specs[:1]) as (path,):
             raw_source(path).resolved(projection)
     else:
         largest = max(specs, key=lambda spec: spec.bytes)
-        with opened_input(largest, encoding) as some:
-            some.resolved(projection)
+        with opened_input(largest, encoding) as corpus:
+            corpus.resolved(projection)
             if largest.groups is None:
-                return rows_told(some, projection, sum(spec.bytes for spec in specs))
+                return rows_told(corpus, projection, sum(spec.bytes for spec in specs))
     return sum(sum(spec.groups or ()) for spec in specs)
 
 
 def align_scores(projection: Projection, specs: Sequence[InputSpec]) -> Projection:
-    """Return columns whose scores compare although each task reads some of the files.
+    """Return columns whose scores compare although each task reads only some files.
 
     InputError for times of several types.
     """
@@ -350,10 +329,10 @@ def align_scores(projection: Projection, specs: Sequence[InputSpec]) -> Projecti
         place, file_name = place_and_name(spec.uri)
         arrow = import_pyarrow(spec.uri)
         with parquet_errors(arrow, spec.uri), place.opened(file_name) as file:
-            found = plain_type(find_column(arrow.parquet.read_schema(file), name))
-        numbers = kinds_of_numbers([found])
+            column_type = plain_type(find_column(arrow.parquet.read_schema(file), name))
+        numbers = kinds_of_numbers([column_type])
         kinds |= numbers
-        kind = "a number" if numbers else str(found)
+        kind = "a number" if numbers else str(column_type)
         if kind != "null" and kind != (first := first or kind):
             raise at(
                 spec.uri,
@@ -367,32 +346,27 @@ def align_scores(projection: Projection, specs: Sequence[InputSpec]) -> Projecti
 def resolve_ids(
     projection: Projection, specs: Sequence[InputSpec], encoding: str | None
 ) -> Projection:
-    """Return columns with those of ids, or without.
+    """Return columns with ids or without: the first file decides if ids are optional.
 
-    If ids are optional, the schema, header or first row of the first file tells.
-
-    All tasks read the same columns then.
+    So all tasks read the same columns.
     """
     if not projection.optional_id or projection.id is None:
         return projection
     has_ids = False
     if not specs[0].is_raw:
-        with opened_input(specs[0], encoding) as first:
-            has_ids = first.has_column(projection.id)
+        with opened_input(specs[0], encoding) as corpus:
+            has_ids = corpus.has_column(projection.id)
     return replace(projection, id=projection.id if has_ids else None, optional_id=False)
 
 
 def opened_input(spec: InputSpec, encoding: str | None) -> AbstractContextManager[Shards]:
-    """Yield the rows of a file; InputError if it is not as it was when the plan was made."""
+    """Yield the rows of a file; InputError if it has changed since the plan was made."""
     return opened_part([spec], Part(0, 1, 0, 0), encoding)
 
 
 @contextmanager
 def opened_part(specs: Sequence[InputSpec], part: Part, encoding: str | None) -> Iterator[Shards]:
-    """Yield the rows of a part of some files.
-
-    InputError if one is not as it was when the plan was made.
-    """
+    """Yield the rows of a part; InputError if a file has changed since the plan was made."""
     with inputs_on_disk([specs[number] for number in part.numbers]) as paths:
         form = specs[part.file].form
         # a string with a line break would be a text
@@ -405,10 +379,7 @@ def opened_part(specs: Sequence[InputSpec], part: Part, encoding: str | None) ->
 
 @contextmanager
 def inputs_on_disk(specs: Sequence[InputSpec]) -> Iterator[list[str]]:
-    """Yield the paths of files, or of copies of them.
-
-    InputError if one is not as it was when the plan was made.
-    """
+    """Yield paths of files or of their copies; InputError if one has changed."""
     with scratch_folder() as scratch:
         place_of_folder = cache(open_place)  # a file system of pyarrow for all files there
         work = partial(_on_disk, scratch, place_of_folder)
@@ -418,7 +389,6 @@ def inputs_on_disk(specs: Sequence[InputSpec]) -> Iterator[list[str]]:
 def _on_disk(
     scratch: Path, place_of_folder: Callable[[str], Place], numbered: tuple[int, InputSpec]
 ) -> str:
-    """Return the path of a file, or of a copy of it in a folder."""
     number, spec = numbered
     top, name = os.path.split(spec.uri)
     place = place_of_folder(top)
@@ -430,19 +400,18 @@ def _on_disk(
 
 
 class StoreState(NamedTuple):
-    """A store: where it is, and what it held when the plan was made."""
+    """A store, by its path and its state when the plan was made."""
 
     path: str
     state: dict[str, Any]
 
     @classmethod
     def of(cls, store: Store) -> Self:
-        """Return the state of a store now."""
         return cls(str(store.path.absolute()), store.snapshot().state)
 
     @contextmanager
     def opened(self) -> Iterator[Store]:
-        """Yield the store; InputError if it is not as it was when the plan was made."""
+        """Open the store; InputError if it has changed since the plan was made."""
         with open_store(self.path) as store:
             if as_json(store.snapshot().state) != self.state:
                 raise InputError(
@@ -453,17 +422,16 @@ class StoreState(NamedTuple):
 
 
 def opened(store: Store | str | os.PathLike[str]) -> AbstractContextManager[Store]:
-    """Return a context of a store that is open, or of one that is opened by its path."""
+    """Return a context of a store, which a path opens."""
     return nullcontext(store) if isinstance(store, Store) else open_store(store)
 
 
 def shard_paths(store: Store) -> list[Path]:
-    """Return the folders of the shards of a store, or its own."""
+    """Return the folders of the shards of a store, or its own folder."""
     return store.shards if isinstance(store, ShardedStore) else [store.path]
 
 
 def place_and_name(uri: str) -> tuple[Place, str]:
-    """Return the folder of a file and its name there."""
     if is_uri(uri):
         top, _, name = uri.rpartition("/")
         return StoredPlace(top), name

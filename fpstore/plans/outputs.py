@@ -1,7 +1,4 @@
-"""What a plan writes for its user.
-
-Files that appear one by one, and a manifest that appears last.
-"""
+"""The output of a plan: files that appear one by one, and a manifest that appears last."""
 
 from __future__ import annotations
 
@@ -28,9 +25,9 @@ MANIFEST = "_fpstore.json"  # Spark, Arrow and fpstore pass over names that begi
 
 @dataclass(frozen=True)
 class Output:
-    """Where the rows go: a folder for files of the names of the inputs, or one file.
+    """The place of the rows: a folder for files named as the inputs, or one file.
 
-    And the list of removed rows, if any.
+    ``removed`` is the file of the list of removed rows.
     """
 
     uri: str
@@ -39,7 +36,7 @@ class Output:
 
     @cached_property
     def place(self) -> Place:
-        """The folder that is written to."""
+        """The folder of the output."""
         return place_and_name(self.uri)[0] if self.is_file else open_place(self.uri)
 
     def file_name(self, spec: InputSpec) -> str:
@@ -49,10 +46,10 @@ class Output:
     def create_plan(
         self, place: Place, kind: str, work: Mapping[str, Any], stages: Sequence[Stage]
     ) -> PlanFolder:
-        """Write a plan, and note in an output folder whose it is.
+        """Write a plan, and note its digest in the folder of the output.
 
-        StoreExistsError if the output is another plan's, or has other files; a new plan is removed
-        then.
+        StoreExistsError if the output belongs to another plan, or has other files; a new plan is
+        then removed.
         """
         self._check_apart(place.uri)
         plan = PlanFolder.create(place, kind, work, stages)
@@ -70,7 +67,10 @@ class Output:
         return plan
 
     def _check_apart(self, plan: str) -> None:
-        """Raise InputError for an output in the folder of the plan, which is removed, or the other way round."""
+        """Raise InputError if the output or the list is in the folder of the plan, or around it.
+
+        That folder is removed at the end.
+        """
         for uri in (self.uri, self.removed):
             if uri is not None and is_inside(uri, plan):
                 raise InputError(
@@ -90,9 +90,9 @@ class Output:
             raise InputError(message, path=self.removed)
 
     def _check_new(self) -> None:
-        """Raise StoreExistsError for files of others.
+        """Raise StoreExistsError for other files.
 
-        Where there is a manifest, it says whose they are.
+        If there is a manifest, it names the plan of the output.
         """
         if not self.is_file and self.place.size(MANIFEST) is not None:
             return
@@ -115,14 +115,14 @@ class Output:
 
     @contextmanager
     def writing(self, name: str, digest: str) -> Iterator[Path]:
-        """Yield the path of a new file with a name."""
+        """Yield the path of a new file, which appears under its name at the end."""
         if not self.is_file:
             self._check(self.place.read_all(MANIFEST), digest)
         with _writing(self.place, name) as path:
             yield path
 
     def describe_file(self, name: str) -> dict[str, Any]:
-        """Return the name and the bytes of a file that a task has written, which its result keeps."""
+        """Return the name and the bytes of a new file, for the result of its task."""
         return {"name": name, "bytes": self.place.size(name)}
 
     def finish(
@@ -132,11 +132,11 @@ class Output:
         summary: Mapping[str, Any],
         write_list: Callable[[Path], None] | None = None,
     ) -> None:
-        """Check the files of results, write the list of removed rows, and the manifest of a folder last.
+        """Check the files of results, write the list, and the manifest of a folder last.
 
-        What killed tasks have left beside some files is removed.
+        What killed tasks have left beside the files is removed.
         """
-        names = [file["name"] for one in results for file in self._checked(one)]
+        names = [file["name"] for result in results for file in self._check_files(result)]
         if self.removed is not None and write_list is not None:
             place, name = place_and_name(self.removed)
             with _writing(place, name) as path:
@@ -147,7 +147,7 @@ class Output:
             self.place.replace(MANIFEST, _manifest(digest, True, **summary))
 
     def is_finished(self, digest: str) -> bool:
-        """Whether what :meth:`finish` writes is there."""
+        """Whether the last file of :meth:`finish` is there."""
         if self.is_file:
             return self.removed is None or is_there(self.removed)
         with suppress(StoreNotFoundError, ValueError, TypeError, KeyError, RecursionError):
@@ -155,30 +155,26 @@ class Output:
             return bool(manifest["plan"] == digest and manifest["complete"])
         return False
 
-    def _checked(self, result: Pieces) -> list[dict[str, Any]]:
-        """Return the files of a result.
-
-        InputError for one that is gone, or not as long as it was written.
-        """
+    def _check_files(self, result: Pieces) -> list[dict[str, Any]]:
+        """Return the files of a result; InputError if one is gone, or has another length."""
         files: list[dict[str, Any]] = result.facts["files"]
         for file in files:
-            now = self.place.size(file["name"])
-            if now != file["bytes"]:
-                wrong = (
-                    "is gone: remove" if now is None else "has another length now: remove it, and"
+            size = self.place.size(file["name"])
+            if size != file["bytes"]:
+                reason = (
+                    "is gone: remove" if size is None else "has another length now: remove it, and"
                 )
-                message = f"was written, and {wrong} {result.name} in the plan, and run again"
+                message = f"was written, and {reason} {result.name} in the plan, and run again"
                 where = self.place.shown(file["name"])
-                raise InputError(f"{where}: {message}", path=where, expected=file["bytes"], got=now)
+                raise InputError(
+                    f"{where}: {message}", path=where, expected=file["bytes"], got=size
+                )
         return files
 
 
 @contextmanager
 def _writing(place: Place, name: str) -> Iterator[Path]:
-    """Yield the path of a new file.
-
-    StoreExistsError if another one has the name, and is not what was written.
-    """
+    """Yield the path of a new file; StoreExistsError if its name belongs to other bytes."""
     with place.writing(name) as path:
         yield path
         digest = file_digest(DiskPlace(path.parent), path.name)
@@ -191,13 +187,12 @@ def _writing(place: Place, name: str) -> Iterator[Path]:
 
 
 def is_there(uri: str) -> bool:
-    """Whether there is a file, or on a disk anything else, of a name."""
+    """Whether a file, or on a disk anything else, has this name."""
     place, name = place_and_name(uri)
     return os.path.lexists(uri) if isinstance(place, DiskPlace) else place.size(name) is not None
 
 
 def output_folder(output: str | os.PathLike[str]) -> Output:
-    """Return a folder for files that are not named after inputs."""
     return Output(full_uri(output, "output"), False)
 
 
@@ -206,7 +201,7 @@ def choose_output(
     inputs: Sequence[InputSpec],
     removed: str | os.PathLike[str] | None,
 ) -> Output:
-    """Return where the rows go; InputError for a file of another format, or of several inputs."""
+    """Return the output for rows; InputError for another format, or one file of several inputs."""
     uri = full_uri(output, "output")
     is_file = format_named(uri) in FIELD_FORMATS
     if removed is not None and format_named(removed) not in LISTS:

@@ -1,4 +1,4 @@
-"""The results of tasks: files of named arrays, each of which is read and checked alone, also from an object store."""
+"""The results of tasks: files of named arrays, each of which is read and checked alone."""
 
 from __future__ import annotations
 
@@ -36,14 +36,11 @@ BLOCK = "block-"  # begins the names of the blocks of a file
 BLOCK_BYTES = 1 << 24
 ENTRY_BYTES = 16  # of a slice in a table
 TABLE = ".slices"  # ends the name of the table of an array in slices
-Slices = Sequence[npt.NDArray[np.intp]]  # the places of the rows of each
+Slices = Sequence[npt.NDArray[np.intp]]  # the places of the rows of each slice
 
 
 class PieceWriter:
-    """Writes a file of arrays, one after the other.
-
-    Behind them come an index in JSON and a trailer.
-    """
+    """Writes a file of arrays, one after the other, with an index in JSON and a trailer."""
 
     def __init__(self, path: Path, facts: Mapping[str, object]) -> None:
         self._path = path
@@ -54,7 +51,6 @@ class PieceWriter:
             self._file = path.open("wb")
 
     def add(self, name: str, array: npt.NDArray[Any]) -> None:
-        """Write an array under a name."""
         array = np.ascontiguousarray(array)
         assert array.dtype.str in DTYPES
         assert name not in self._index
@@ -65,25 +61,22 @@ class PieceWriter:
             self._file.write(data)
 
     def add_slices(self, name: str, array: npt.NDArray[Any], slices: Slices) -> None:
-        """Write the values at some places of an array, slice by slice.
+        """Write the values at places of an array, slice by slice.
 
-        A table has where each ends, and a CRC-32.
-
-        However many slices there are, the index has two arrays. A slice is read with two rows of
-        the table: so its CRC-32 is also that of where it begins and ends.
+        A table has the end and a CRC-32 of each slice: the index has two arrays for any number of
+        slices. Two rows of the table give the bounds of a slice: so its CRC-32 covers them too.
         """
         ordered = np.ascontiguousarray(array[np.concatenate([np.empty(0, np.intp), *slices])])
-        ends = np.cumsum([len(some) for some in slices], dtype=np.uint64)
+        ends = np.cumsum([len(places) for places in slices], dtype=np.uint64)
         bounds = list(pairwise([0, *ends.tolist()]))
-        checks = [
+        checksums = [
             zlib.crc32(ordered[slice(*bound)].reshape(-1).view(np.uint8).data, _seed(*bound))
             for bound in bounds
         ]
-        self.add(f"{name}{TABLE}", np.stack([ends, np.array(checks, np.uint64)], axis=1))
+        self.add(f"{name}{TABLE}", np.stack([ends, np.array(checksums, np.uint64)], axis=1))
         self.add(name, ordered)
 
     def add_ids(self, name: str, ids: IdColumn) -> None:
-        """Write ids of either type."""
         if isinstance(ids, StringColumn):
             self.add(f"{name}.sizes", ids.sizes)
             self.add(f"{name}.data", np.frombuffer(ids.data, np.uint8))
@@ -91,10 +84,9 @@ class PieceWriter:
             self.add(name, ids)
 
     def add_id_slices(self, name: str, ids: IdColumn, slices: Slices) -> None:
-        """Write the ids at some places, slice by slice."""
         if isinstance(ids, StringColumn):
             ordered = take_ids(ids, np.concatenate([np.empty(0, np.intp), *slices]))
-            lims = lims_of([len(some) for some in slices])
+            lims = lims_of([len(places) for places in slices])
             self.add_slices(f"{name}.sizes", ordered.sizes, runs(lims))
             bytes_before = np.concatenate([np.zeros(1, np.uint64), ordered.ends])[lims].astype(
                 np.int64
@@ -130,12 +122,11 @@ class PieceWriter:
 
 
 def runs(lims: Lims) -> Slices:
-    """Return the places of successive slices."""
     return [np.arange(start, end) for start, end in pairwise(lims.tolist())]
 
 
 def _seed(start: int, end: int) -> int:
-    """Return what the CRC-32 of a slice begins with."""
+    """Return the start value of the CRC-32 of a slice, which its bounds decide."""
     return zlib.crc32(b"%016x%016x" % (start, end))
 
 
@@ -147,18 +138,18 @@ class Pieces:
     """A file of arrays that a task has published."""
 
     def __init__(self, place: Place, name: str) -> None:
-        """Read the index; StoreNotFoundError if the file is not there, CorruptStoreError if it is damaged."""
+        """Read the index; StoreNotFoundError for no file, CorruptStoreError for a damaged one."""
         self.place, self.name = place, name
         self._bytes = place.size(name) or 0
         tail = place.read(name, max(self._bytes - GUESSED_BYTES, 0), GUESSED_BYTES)
         try:
             length = int(tail[-TRAILER_BYTES:][:8], 16)
-            wanted = length + TRAILER_BYTES
-            if not 0 < wanted <= self._bytes:
+            index_bytes = length + TRAILER_BYTES
+            if not 0 < index_bytes <= self._bytes:
                 raise ValueError
-            if wanted > len(tail):
-                tail = place.read(name, self._bytes - wanted, wanted)
-            index, trailer = tail[-wanted:-TRAILER_BYTES], tail[-TRAILER_BYTES:]
+            if index_bytes > len(tail):
+                tail = place.read(name, self._bytes - index_bytes, index_bytes)
+            index, trailer = tail[-index_bytes:-TRAILER_BYTES], tail[-TRAILER_BYTES:]
             if trailer != _trailer(index):
                 raise ValueError
             content = json.loads(index)
@@ -172,17 +163,15 @@ class Pieces:
         return CorruptStoreError(f"{where}: damaged: remove it, and run its task again", path=where)
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is an array of a name."""
         return name in self._index
 
     def read(self, name: str, number: int | None = None) -> npt.NDArray[Any]:
-        """Return an array, or one slice of it."""
         try:
-            start, kind, shape, check = self._index[name]
+            start, kind, shape, checksum = self._index[name]
             dtype, row = DTYPES[kind], shape[1:]
             first, end, seed = 0, shape[0], 0
             if number is not None:
-                first, end, check = self._slice(name, number)
+                first, end, checksum = self._slice(name, number)
                 seed = _seed(first, end)
             row_bytes = dtype.itemsize * int(np.prod(row, dtype=np.int64))
             begin, stop = start + first * row_bytes, start + end * row_bytes
@@ -191,30 +180,31 @@ class Pieces:
         except (KeyError, ValueError, TypeError, OverflowError, IndexError):
             raise self._damaged() from None
         data = self.place.read(self.name, begin, stop - begin)
-        if len(data) != stop - begin or zlib.crc32(data, seed) != check:
+        if len(data) != stop - begin or zlib.crc32(data, seed) != checksum:
             raise self._damaged()
         return np.frombuffer(data, dtype).reshape(end - first, *row)
 
     def _slice(self, name: str, number: int) -> tuple[int, int, int]:
-        """Return the first row of a slice, the one behind it, and its CRC-32."""
+        """Return the first row of a slice, the row behind it, and its CRC-32."""
         start, _, (count, _), _ = self._index[f"{name}{TABLE}"]
         if not (0 <= number < count and 0 <= start <= self._bytes):
             raise IndexError
-        before = max(number - 1, 0)
+        previous = max(number - 1, 0)
         data = self.place.read(
-            self.name, start + before * ENTRY_BYTES, (number + 1 - before) * ENTRY_BYTES
+            self.name, start + previous * ENTRY_BYTES, (number + 1 - previous) * ENTRY_BYTES
         )
-        ends, checks = np.frombuffer(data, np.uint64).reshape(number + 1 - before, 2).T.tolist()
-        return ends[-2] if number else 0, ends[-1], checks[-1]
+        ends, checksums = (
+            np.frombuffer(data, np.uint64).reshape(number + 1 - previous, 2).T.tolist()
+        )
+        return ends[-2] if number else 0, ends[-1], checksums[-1]
 
     def lims(self, name: str) -> Lims:
-        """Return where the slices of an array begin and end."""
+        """Return the bounds of the slices of an array."""
         return np.concatenate(
             [np.zeros(1, np.int64), self.read(f"{name}{TABLE}")[:, 0].astype(np.int64)]
         )
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes of a file, block by block."""
         names = takewhile(self.__contains__, (f"{BLOCK}{number}" for number in count()))
         return (self.read(name).tobytes() for name in names)
 
@@ -227,7 +217,7 @@ class Pieces:
 
 
 def joined(parts: Sequence[Pieces], name: str, number: int | None = None) -> npt.NDArray[Any]:
-    """Return the arrays of a name of several files in one, or one slice of each."""
+    """Concatenate the arrays of one name of several files, or one slice of each."""
     return np.concatenate(
         [
             array
@@ -239,5 +229,5 @@ def joined(parts: Sequence[Pieces], name: str, number: int | None = None) -> npt
 
 
 def reader_count(parts: Sequence[Pieces]) -> int:
-    """Return how many threads read from several files."""
+    """Return the number of threads that read from several files."""
     return parts[0].place.readers if len(parts) > 1 else 1

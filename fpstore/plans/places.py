@@ -1,7 +1,4 @@
-"""Folders that tasks share, on a disk or in an object store.
-
-A file appears in them whole, once, and never changes.
-"""
+"""Folders that tasks share, on a disk or in an object store: a file appears whole, once."""
 
 from __future__ import annotations
 
@@ -32,69 +29,64 @@ from fpstore.errors import FpstoreError, InputError, StorageError, StoreNotFound
 from fpstore.io.arrow import import_pyarrow
 from fpstore.io.packages import import_package
 
-SCRATCH = "fpstore-task-"  # begins those of folders for copies on the disk of one machine
+SCRATCH = "fpstore-task-"  # begins the names of folders for copies on the disk of one machine
 BOOT = Path("/proc/sys/kernel/random/boot_id")  # of all processes of one kernel, in containers too
 
 
 class Place(ABC):
-    """A folder that tasks read from and publish in: a file has its name when all of it is there."""
+    """A folder that tasks read from and publish in; a file appears when it is complete."""
 
     uri: str
     readers = 1  # threads that read many files
 
     @abstractmethod
     def size(self, name: str) -> int | None:
-        """Return the bytes of a file.
+        """Return the bytes of a file, or None if it is missing.
 
-        None if it is not there, StorageError if something else has its name.
+        StorageError if something else has its name.
         """
 
     @abstractmethod
     def read(self, name: str, start: int, count: int) -> bytes:
-        """Return bytes of a file; StoreNotFoundError if it is not there, fewer bytes at its end."""
+        """Return bytes of a file, fewer at its end; StoreNotFoundError if it is missing."""
 
     @abstractmethod
     def opened(self, name: str) -> Any:
-        """Return a context manager: yield what pyarrow reads a file from."""
+        """Return a context manager that yields a source for pyarrow."""
 
     @abstractmethod
     def names(self, beginning: str = "") -> list[str]:
-        """Return the names of all files here and in folders below that begin so, in order.
-
-        None if the folder is not there.
-        """
+        """Return the sorted names with this beginning of all files here and in folders below."""
 
     @abstractmethod
     def times(self, beginning: str = "") -> dict[str, float]:
-        """Return the names of all files that begin so, with the seconds since 1970 at which they were written."""
+        """Return when each file was written, in seconds since 1970, by its name."""
 
     def begun(self, beginning: str = "") -> list[str]:
-        """Return the names that begin so of files that are written, or were when a process was killed, as far as one can see."""
+        """Return the names of unfinished files; an object store shows none."""
         return []
 
     @abstractmethod
     def writing(self, name: str) -> Any:
-        """Return a context manager.
+        """Return a context manager that yields a new path on a disk, and publishes it at the end.
 
-        Yield the path of a new file, or folder, on a disk, and publish what is there at the end.
-
-        The first one that publishes a name wins: what others have made is dropped.
+        The first publisher of a name wins: what others have written is dropped.
         """
 
     @abstractmethod
     def on_disk(self, name: str, scratch: Path) -> Path:
-        """Return the path of a file, or of a folder of files, on a disk.
-
-        Of a copy in a folder, unless it is on one already.
-        """
+        """Return the path of a file or folder on a disk, or of a copy of it in ``scratch``."""
 
     @abstractmethod
     def replace(self, name: str, data: bytes) -> None:
-        """Write a small file, also if there is one."""
+        """Write a small file, also over an old one."""
 
     @abstractmethod
     def tidy(self, name: str) -> None:
-        """Remove what killed processes have left beside a file, when no other machine writes there any more."""
+        """Remove what killed processes have left beside a file.
+
+        No other machine may write there any more.
+        """
 
     @abstractmethod
     def remove(self) -> None:
@@ -105,18 +97,18 @@ class Place(ABC):
         """Remove a file."""
 
     def read_all(self, name: str) -> bytes:
-        """Return a small file; StoreNotFoundError if it is not there."""
+        """Return the bytes of a small file; StoreNotFoundError if it is missing."""
         size = self.size(name)
         if size is None:
             raise StoreNotFoundError(f"{self.shown(name)}: is not there", path=self.shown(name))
         return self.read(name, 0, size)
 
     def shown(self, name: str) -> str:
-        """Return where a file is, for people."""
+        """Return the name of a file for people."""
         return f"{self.uri.rstrip('/')}/{name}" if name else self.uri
 
     def publish(self, name: str, data: bytes) -> bytes:
-        """Write a small file unless there is one, and return what is there."""
+        """Write a small file unless there is one, and return the bytes that are there."""
         with self.writing(name) as path:
             path.write_bytes(data)
         return self.read_all(name)
@@ -128,19 +120,18 @@ class DiskPlace(Place):
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         self.uri = str(self.path)
-        self._cleaned = set[Path]()  # folders in which what is abandoned was removed
+        self._cleaned = set[Path]()  # folders whose abandoned files were removed
 
     def size(self, name: str) -> int | None:
-        """Return the bytes of a file."""
         path = self.path / name
         with refusing(path), suppress(FileNotFoundError, NotADirectoryError):
-            found = path.stat()
-            _check_regular(path, found)
-            return found.st_size
+            status = path.stat()
+            _check_regular(path, status)
+            return status.st_size
         return None
 
     def read(self, name: str, start: int, count: int) -> bytes:
-        """Return bytes of a file. A link that the user has made is followed."""
+        """Return bytes of a file; links of the user are followed."""
         path = self.path / name
         with refusing(path):
             try:
@@ -153,15 +144,13 @@ class DiskPlace(Place):
                 return file.read(count)
 
     def opened(self, name: str) -> Any:
-        """Yield the path of a file."""
         return nullcontext(str(self.path / name))
 
     def names(self, beginning: str = "") -> list[str]:
-        """Return the names of files that begin so."""
         return [name for name in self._all(beginning) if UNFINISHED not in name]
 
     def _all(self, beginning: str) -> list[str]:
-        """Return the names that begin so of all files, also of those that have not appeared."""
+        """Return the names of all files, also of unfinished ones."""
         top = beginning.rpartition("/")[0]
         with refusing(self.path):
             return sorted(
@@ -171,15 +160,14 @@ class DiskPlace(Place):
             )
 
     def times(self, beginning: str = "") -> dict[str, float]:
-        """Return the names of files that begin so, with the times of their last bytes."""
-        found = dict[str, float]()
+        times = dict[str, float]()
         for name in self.names(beginning):
             with refusing(self.path / name), suppress(FileNotFoundError):
-                found[name] = (self.path / name).stat().st_mtime
-        return found
+                times[name] = (self.path / name).stat().st_mtime
+        return times
 
     def begun(self, beginning: str = "") -> list[str]:
-        """Return the names that begin so of files in unfinished folders."""
+        """Return the names of the files in unfinished folders."""
         names = [Path(name) for name in self._all(beginning) if UNFINISHED in name]
         return sorted(
             {
@@ -191,7 +179,7 @@ class DiskPlace(Place):
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
-        """Yield a new path beside the target, and link it, or rename a folder, unless the name is there already."""
+        """Yield a new path beside the target, and give it the target's name at the end."""
         target = self.path / name
         with refusing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -204,20 +192,15 @@ class DiskPlace(Place):
             sync_folder(target.parent)
 
     def _clean(self, folder: Path) -> None:
-        """Remove what killed processes have left, once.
-
-        A folder may have many files, and be written to as often.
-        """
+        """Remove what killed processes have left, once: the folder may have many files."""
         if folder not in self._cleaned:
             remove_abandoned(folder, f"{_unfinished()}*")
             self._cleaned.add(folder)
 
     def on_disk(self, name: str, scratch: Path) -> Path:
-        """Return the path of a file or folder."""
         return self.path / name
 
     def replace(self, name: str, data: bytes) -> None:
-        """Write a small file, also if there is one."""
         with refusing(self.path / name), temporary_folder(self.path, _unfinished()) as folder:
             (folder / name).write_bytes(data)
             _sync(folder / name)
@@ -234,34 +217,32 @@ class DiskPlace(Place):
             self.path.unlink()
 
     def remove_file(self, name: str) -> None:
-        """Remove a file."""
         with suppress(FileNotFoundError):
             (self.path / name).unlink()
 
 
 def _files_in(folder: Path, beginning: str) -> Iterator[str]:
-    """Yield the names of all files in a folder and those below.
-
-    Of most, the folder says what they are.
-    """
+    """Yield the names of all files in a folder and those below, mostly without a stat."""
     folders = [(str(folder), beginning)]
     while folders:
-        path, before = folders.pop()
+        path, prefix = folders.pop()
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
-            listed = list(entries)
+            listing = list(entries)
             folders += [
-                (one.path, f"{before}{one.name}/")
-                for one in listed
-                if one.is_dir(follow_symlinks=False)
+                (entry.path, f"{prefix}{entry.name}/")
+                for entry in listing
+                if entry.is_dir(follow_symlinks=False)
             ]
             yield from [
-                f"{before}{one.name}" for one in listed if one.is_file() or one.is_symlink()
+                f"{prefix}{entry.name}"
+                for entry in listing
+                if entry.is_file() or entry.is_symlink()
             ]
 
 
 @cache
 def _unfinished() -> str:
-    """Return what begins the names of unfinished folders of this machine.
+    """Return the beginning of the names of unfinished folders of this machine.
 
     Locks of a shared file system may hold on one machine only (Lustre with ``localflock``, NFS with
     ``nolock``): there a folder of another machine looks abandoned while a task writes to it.
@@ -273,20 +254,17 @@ def _unfinished() -> str:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file, and do not wait for the other end of a pipe."""
+    """Open a file, without waiting for the other end of a pipe."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def _check_regular(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _check_regular(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
         raise StorageError(f"{path}: not a file: remove it", path=path)
 
 
 def _publish(new: Path, target: Path) -> None:
-    """Give a file or a folder its name, unless it is taken.
-
-    An error if something else has the name.
-    """
+    """Give a file or a folder its name, unless it is taken; an error for a different type."""
     is_folder = new.is_dir()
     try:
         if is_folder:
@@ -301,9 +279,9 @@ def _publish(new: Path, target: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Make a file, or a folder with all that is in it, durable."""
-    for one in [*path.rglob("*"), path] if path.is_dir() else [path]:
-        descriptor = os.open(one, os.O_RDONLY)
+    """Make a file, or a folder with its whole content, durable."""
+    for item in [*path.rglob("*"), path] if path.is_dir() else [path]:
+        descriptor = os.open(item, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
@@ -314,7 +292,7 @@ def _sync(path: Path) -> None:
 def scratch_folder() -> Iterator[Path]:
     """Yield a folder for copies on the disk of this machine.
 
-    Those of processes that were killed are removed.
+    Folders of killed processes are removed.
     """
     parent = Path(tempfile.gettempdir())
     with refusing(parent, ANOTHER_FOLDER):
@@ -330,19 +308,19 @@ class StoredPlace(Place):
     ``s3://bucket/folder``, ``gs://...``.
 
     An object appears whole. pyarrow has no put that refuses to replace an object, so a name is
-    looked for before the put: of two tasks that publish a name at once, the last one wins, and has
-    written the same bytes. What follows the name of the bucket is the name of an object as it is,
-    without ``%20``.
+    looked up before the put: if two tasks publish a name at once, the last one wins, and has
+    written the same bytes. The text behind the name of the bucket is the name of an object as it
+    is, without ``%20``.
     """
 
-    readers = 16  # an object store takes its time, and answers many at once
+    readers = 16  # an object store is slow, and answers many requests at once
 
     def __init__(self, uri: str) -> None:
         self._arrow = import_pyarrow(uri, "an object store")
         self._fs = fs = import_package("pyarrow.fs", "an object store", uri)
         self._kinds = fs.FileType
-        scheme, _, rest = uri.partition("://")
-        bucket, _, path = rest.partition("/")
+        scheme, _, location = uri.partition("://")
+        bucket, _, path = location.partition("/")
         self.uri = f"{scheme}://{bucket}/{path}".rstrip("/")
         if "?" in uri or urlsplit(f"{scheme}://{bucket}").password is not None:
             shown = f"{scheme}://{bucket.rpartition('@')[2]}".partition("?")[0]
@@ -359,53 +337,48 @@ class StoredPlace(Place):
         self._selector = fs.FileSelector
 
     def size(self, name: str) -> int | None:
-        """Return the bytes of a file; None if it is not there."""
         with self._errors(name):
-            found = self._system.get_file_info(self._at(name))
-        return int(found.size) if found.type == self._kinds.File else None
+            info = self._system.get_file_info(self._at(name))
+        return int(info.size) if info.type == self._kinds.File else None
 
     def read(self, name: str, start: int, count: int) -> bytes:
-        """Return bytes of a file."""
         with self._errors(name), self._system.open_input_file(self._at(name)) as file:
             return bytes(file.read_at(max(min(count, file.size() - start), 0), start))
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Any]:
-        """Yield a file of pyarrow."""
         with self._errors(name), self._system.open_input_file(self._at(name)) as file:
             yield file
 
     def names(self, beginning: str = "") -> list[str]:
-        """Return the names of files that begin so."""
         return list(self.times(beginning))
 
     def times(self, beginning: str = "") -> dict[str, float]:
-        """Return the names of files that begin so, with the times at which they were put."""
         top = beginning.rpartition("/")[0]
         with self._errors(beginning):
-            found = self._system.get_file_info(
+            infos = self._system.get_file_info(
                 self._selector(self._at(top), recursive=True, allow_not_found=True)
             )
         length = len(self._path.rstrip("/")) + 1
         files = sorted(
-            (one.path[length:], (one.mtime_ns or 0) / 1e9)
-            for one in found
-            if one.type == self._kinds.File
+            (info.path[length:], (info.mtime_ns or 0) / 1e9)
+            for info in infos
+            if info.type == self._kinds.File
         )
         return {name: seconds for name, seconds in files if name.startswith(beginning)}
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
-        """Yield a new path on the local disk, and copy what is there to the store unless the name is there already."""
+        """Yield a new path on the local disk, and copy it to the store unless the name is taken."""
         with scratch_folder() as folder:
             new = folder / Path(name).name
             yield new
             self._put(new, name)
 
     def _put(self, path: Path, name: str) -> None:
-        """Copy a file to the store.
+        """Copy a file to the store; after an error, remove a partial copy.
 
-        What is there of it after an error, as a stream ends well in any case, is removed.
+        A stream ends well in any case, so an incomplete object may appear.
         """
         if self.size(name) is not None:
             return
@@ -424,7 +397,6 @@ class StoredPlace(Place):
         )
 
     def on_disk(self, name: str, scratch: Path) -> Path:
-        """Return the path of a copy of a file."""
         path = scratch / name
         if self.size(name) is None:
             raise StoreNotFoundError(f"{self.shown(name)}: is not there", path=self.shown(name))
@@ -440,7 +412,6 @@ class StoredPlace(Place):
         return path
 
     def replace(self, name: str, data: bytes) -> None:
-        """Write a small file, also if there is one."""
         with self._errors(name), self._system.open_output_stream(self._at(name)) as stream:
             stream.write(data)
 
@@ -448,7 +419,6 @@ class StoredPlace(Place):
         """Do nothing: unfinished objects have no name."""
 
     def remove(self) -> None:
-        """Remove all files in the folder."""
         with suppress(StoreNotFoundError), self._errors(""):
             if "/" in self._path:
                 self._system.delete_dir(self._path)
@@ -456,7 +426,6 @@ class StoredPlace(Place):
                 self._system.delete_dir_contents(self._path)
 
     def remove_file(self, name: str) -> None:
-        """Remove a file."""
         with suppress(StoreNotFoundError), self._errors(name):
             self._system.delete_file(self._at(name))
 
@@ -477,22 +446,19 @@ class StoredPlace(Place):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of the message of an error."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def full_uri(path: str | os.PathLike[str], what: str) -> str:
-    """Return a URI as it is, or an absolute path."""
-    return str(path) if is_uri(path) else str(check_path(path, what).absolute())
+def full_uri(path: str | os.PathLike[str], argument: str) -> str:
+    return str(path) if is_uri(path) else str(check_path(path, argument).absolute())
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Whether a path or a URI is that of a folder, or of what is in it; links are followed."""
+    """Whether a path or a URI is a folder, or in it; links are followed."""
     if is_uri(path) or is_uri(folder):
         return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
     return Path(path).resolve().is_relative_to(Path(folder).resolve())
 
 
-def open_place(path: str | os.PathLike[str], what: str = "a path") -> Place:
-    """Return the place that a path or a URI names."""
-    return StoredPlace(str(path)) if is_uri(path) else DiskPlace(check_path(path, what))
+def open_place(path: str | os.PathLike[str], argument: str = "a path") -> Place:
+    return StoredPlace(str(path)) if is_uri(path) else DiskPlace(check_path(path, argument))

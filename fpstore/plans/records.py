@@ -72,8 +72,8 @@ def from_json(kind: Any, value: Any) -> Any:
         raise TypeError(f"expected {kind}, got nothing")
     if isinstance(value, list) and origin is not None:
         if len(kinds) == 1 or ... in kinds:
-            each = kinds[0]
-            items = value if each in PLAIN else [from_json(each, item) for item in value]
+            item_kind = kinds[0]
+            items = value if item_kind in PLAIN else [from_json(item_kind, item) for item in value]
         else:
             items = [from_json(*pair) for pair in zip(kinds, value, strict=True)]
         return tuple(items) if origin is tuple else items
@@ -85,7 +85,9 @@ def from_json(kind: Any, value: Any) -> Any:
     if is_dataclass(kind):
         kinds_by_name = _types_of_fields(kind)
         read = {name: from_json(kinds_by_name[name], item) for name, item in value.items()}
-        resolved = (one.name for one in fields(kind) if one.init and "resolved" in one.metadata)
+        resolved = (
+            field.name for field in fields(kind) if field.init and "resolved" in field.metadata
+        )
         return kind(**read, **dict.fromkeys(resolved))
     if issubclass(kind, tuple):
         pairs = zip(_types_of_fields(kind).values(), value, strict=True)

@@ -17,12 +17,12 @@ class Effort:
     """The work that may still be spent on proofs."""
 
     def __init__(self, visits: int = MAX_VISITS) -> None:
-        self._left = visits
+        self._remaining = visits
 
     def spend(self, visits: int) -> None:
         """Count visits of classes; InputError when none are left."""
-        self._left -= visits
-        if self._left < 0:
+        self._remaining -= visits
+        if self._remaining < 0:
             raise InputError("it takes too long to prove that these tables are exact")
 
 

@@ -207,7 +207,9 @@ def test_the_package_only_re_exports():
     modules = {name for module, name in later if module == "fpstore"}
     assert all(inspect.ismodule(getattr(fpstore, name)) for name in modules)
     later -= {("fpstore", name) for name in modules}
-    assert later == {(module, name) for module, names in fpstore._DEFERRED.items() for name in names}
+    assert later == {
+        (module, name) for module, names in fpstore._DEFERRED.items() for name in names
+    }
     with pytest.raises(AttributeError, match="'fpstore' has no attribute 'Stores'"):
         fpstore.Stores  # noqa: B018
     assert set(fpstore.__all__) <= set(dir(fpstore))

@@ -45,7 +45,7 @@ READ_ONLY = (
 class ShardedStore(Store[Id]):
     """A folder of stores, its *shards*, which :func:`fpstore.open` opens as one store for reading.
 
-    It answers as one store of all rows would, and has what a :class:`Store` has, except changes.
+    It answers like one store of all rows, and has the members of a :class:`Store`, except changes.
     Row numbers go on from shard to shard. A fingerprint that several shards have has the ids of
     all. The shards are ``shard-00000.fps``, ``shard-00001.fps`` and so on; :meth:`combine` makes a
     sharded store of them. It has the content of the moment when it was opened, and refuses a shard
@@ -91,7 +91,7 @@ class ShardedStore(Store[Id]):
 
         The shards are named ``shard-00000.fps``, ``shard-00001.fps`` and so on, without gaps. They
         have the same width and radius, the same fingerprinter, and ids of one kind. Where the
-        ranges of their fingerprints overlap, all are read once, to count what they have in common.
+        ranges of their fingerprints overlap, all are read once, to count common fingerprints.
 
         Parameters
         ----------
@@ -265,7 +265,7 @@ def _shards_in(folder: Path, count: int | None) -> list[Path]:
             raise StoreNotFoundError(f"{folder / name}: this shard is missing", path=folder / name)
     if more := sorted(names.difference(expected)):
         raise InputError(
-            f"{folder / more[0]}: a shard more than the {len(expected)} that there should be",
+            f"{folder / more[0]}: an extra shard: there should be {len(expected)}",
             path=folder / more[0],
         )
     return [folder / name for name in expected]
@@ -276,7 +276,5 @@ def _check_agree(path: Path, common: dict[str, Any], facts: dict[str, Any]) -> N
         expected = common.setdefault(name, got)
         if got != expected:
             field = {"id_kind": "kind of ids"}.get(name, name)
-            message = (
-                f"{path}: its {field} is {show(got)}, that of the shards before {show(expected)}"
-            )
+            message = f"{path}: its {field} is {show(got)}, earlier shards have {show(expected)}"
             raise InputError(message, path=path, expected=expected, got=got)

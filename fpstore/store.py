@@ -440,10 +440,9 @@ class Store(Generic[Id]):
     ) -> MatchList[Id]:
         """Find the ``count`` stored fingerprints that are nearest to a fingerprint.
 
-        Of equally distant ones, the smallest.
-
-        It probes with growing radii, while that is cheaper than a scan of this store. One scan,
-        without a warning, answers a query that still has too few matches.
+        Of equally distant fingerprints, the smallest are taken. Probes with growing radii find them
+        while that is cheaper than a scan of this store. One scan, without a warning, answers a
+        query that still has too few matches.
 
         Parameters
         ----------

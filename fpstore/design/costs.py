@@ -157,7 +157,6 @@ def filter_nanoseconds(size: int) -> float:
 
 
 def column_bytes(spec: TableSpec, fingerprint_count: int) -> int:
-    """Return the size of the file of a column table."""
     bits = spec.width.bits
     if spec.kind == ROWS:
         entry, bucket_bits = bits // 8, row_bucket_bits(fingerprint_count)
@@ -292,7 +291,7 @@ def column_batch_nanoseconds(work: ColumnWork, design: Design, queries: int) -> 
 
     Queries share buckets: with d queries per bucket, (1 - exp(-d)) / d buckets are read for each.
     """
-    if queries < _kernel.ORDERED_QUERIES:  # smaller batches are asked as they come
+    if queries < _kernel.ORDERED_QUERIES:  # smaller batches keep their order
         return priced(work, COLUMN_NANOSECONDS)
     per_bucket = queries / 2.0 ** max(table.prefix_bits for _, table in design.ring)
     read = -expm1(-per_bucket) / per_bucket

@@ -32,7 +32,7 @@ MOST_FINGERPRINTS = 1 << 35  # a filter has at most 2^32 - 1 words
 class FilterShape(NamedTuple):
     """The shape of a filter."""
 
-    prefix_bits: int  # leading bits of an entry that the filter knows
+    prefix_bits: int  # leading bits of an entry that the filter holds
     bucket_bits: int  # leading bits that choose a bucket of words
     bits_per_prefix: int  # of the filter, for each distinct prefix
 

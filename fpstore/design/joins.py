@@ -54,8 +54,8 @@ class JoinWork(NamedTuple):
     survivors: float  # distances computed
 
 
-# Estimates by runs of tools/bench pairs: what is sorted, and tags compared, on uniform sets; what
-# survives, on clustered ones.
+# Estimates by runs of tools/bench pairs: sorting and comparing tags on uniform sets, survivors on
+# clustered sets.
 NANOSECONDS = JoinWork(sorted=10.0, meetings=6.0, candidates=0.1, survivors=4.0)
 # a row of the arrays that are sorted in: the system clears their pages when they are first written
 FRESH = 20.0

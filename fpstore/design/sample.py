@@ -35,7 +35,6 @@ class EvenRows:
         self._step = 1
 
     def add(self, rows: Words) -> None:
-        """Add the next rows of the stream."""
         while self._row_count() + len(rows) // self._step > 2 * SAMPLE_SIZE:
             self._parts = [self.rows()[::2]]
             self._step *= 2

@@ -58,11 +58,11 @@ class TableSpec:
     prefix_bits : int
         The number of leading bits (after the permutation) that a look-up fixes.
     flips : int
-        The number of leading bits that may differ; of a column table, -1 if it is not looked up.
+        The number of leading bits that may differ; -1 for a column table that is not looked up.
     kind : str
-        One of TABLE_KINDS. The leading bits of a column table are those that number its buckets.
+        One of TABLE_KINDS. The leading bits of a column table number its buckets.
     tag_bits : int
-        Of a column table: the bits behind the leading ones that a look-up compares first.
+        The bits behind the leading bits that a look-up in a column table compares first.
     """
 
     permutation: bytes

@@ -161,7 +161,6 @@ class ColumnTable(StoredFile):
         return words
 
     def _columns(self, first: int, end: int) -> tuple[Bytes, Bytes]:
-        """Return the tags and the rests of entries."""
         header, size = self.header, self._rest_bytes
         tags = self._read(header.tags_offset + 2 * first, 2 * (end - first))
         return tags, self._read(header.rest_offset + size * first, size * (end - first))

@@ -316,7 +316,7 @@ def misfit(value: object, schema: Any, name: str = "") -> str | None:
         if not isinstance(value, list) or not 2 - len(schema) <= len(value) <= MAX_TABLES:
             return name
         return next(filter(None, (misfit(item, schema[0], name) for item in value)), None)
-    # one of them; the last that can be says what is wrong with an object
+    # one of several; if none fits, the last choice, an object, names the member
     if isinstance(schema, tuple):
         misfits = [misfit(value, choice, name) for choice in schema]
         return None if None in misfits else misfits[-1]

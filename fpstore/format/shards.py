@@ -83,7 +83,6 @@ class ShardsManifest(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        """The bytes of the file."""
         content = {
             "format_version": VERSION,
             **self._asdict(),

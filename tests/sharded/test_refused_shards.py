@@ -230,10 +230,10 @@ def test_shards_that_do_not_fit_together_are_not_combined(tmp_path):
         fpstore.ShardedStore.combine(tmp_path / "nowhere")
     rebuilt(first, VALUES[:50], fingerprinter=fpstore.SimHash())
     for options, message in (
-        ({"width": 128}, "its width is 128, that of the shards before 64"),
+        ({"width": 128}, "its width is 128, earlier shards have 64"),
         ({"radius": 2}, "its radius is 2"),
         ({"fingerprinter": fpstore.SimHash(size=4)}, "its fingerprinter is"),
-        ({"ids": list(range(5))}, "its kind of ids is 'integer', that of the shards before 'row'"),
+        ({"ids": list(range(5))}, "its kind of ids is 'integer', earlier shards have 'row'"),
     ):
         given = {
             "fingerprinter": fpstore.SimHash() if options.get("width") is None else None,
@@ -246,7 +246,7 @@ def test_shards_that_do_not_fit_together_are_not_combined(tmp_path):
     fpstore.ShardedStore.combine(tmp_path).close()  # no ids are of no kind
     with pytest.raises(fpstore.StoreNotFoundError, match=f"{shard_name(2)}: this shard is missing"):
         fpstore.ShardedStore.combine(tmp_path, count=3)
-    with pytest.raises(fpstore.InputError, match="a shard more than the 1"):
+    with pytest.raises(fpstore.InputError, match="an extra shard: there should be 1"):
         fpstore.ShardedStore.combine(tmp_path, count=1)
     first.rename(tmp_path / shard_name(2))
     with pytest.raises(fpstore.StoreNotFoundError, match=f"{shard_name(0)}: this shard is missing"):

@@ -38,7 +38,7 @@ VERSION = 1
 _HEADER = struct.Struct("<8sII16sQQQQQHHI")  # without the checksum that ends it
 RECORD = struct.Struct("<QQQ")  # length, number, what was durable when it was written
 _CHECKED_FROM = 16
-HEAD = _CHECKED_FROM + RECORD.size
+RECORD_HEAD_BYTES = _CHECKED_FROM + RECORD.size
 ALIGN = 8
 WORDS_AT = 512  # of the header: the words that move, each 8 bytes
 END, BOOT = WORDS_AT // 8, WORDS_AT // 8 + 1
@@ -46,7 +46,7 @@ SUPERSEDED = 1 << 63
 _END_BITS, _END_CHECK_BITS = 48, 15
 _END_FACTOR = 0x9E3779B185EBCA87
 LOG_PIECE_BYTES = 1 << 24  # read at a time, unless one record is larger
-_ANY = 0
+_ANY_NUMBER = 0
 
 
 class LogHeader(NamedTuple):
@@ -254,10 +254,10 @@ class LogFile:
         place += -place % ALIGN
         while (start := self._next_magic(place, size)) is not None:
             place = start + ALIGN
-            length = _length(read_at(self.descriptor, self.path, start, HEAD))
-            if HEAD <= length <= size - start:
+            length = _length(read_at(self.descriptor, self.path, start, RECORD_HEAD_BYTES))
+            if RECORD_HEAD_BYTES <= length <= size - start:
                 data = read_at(self.descriptor, self.path, start, length + -length % ALIGN)
-                records, used, durable = self._parse(data, start, _ANY, 1)
+                records, used, durable = self._parse(data, start, _ANY_NUMBER, 1)
                 if records is not None:
                     place = start + used
                     yield start, durable, records

@@ -19,10 +19,10 @@ from fpstore.format.log import (
     ALIGN,
     BOOT,
     END,
-    HEAD,
     HEADER_BYTES,
     LOG_PIECE_BYTES,
     RECORD,
+    RECORD_HEAD_BYTES,
     RECORD_MAGIC,
     SUPERSEDED,
     WORDS_AT,
@@ -102,7 +102,7 @@ class LogWriter(OpenLog):
                 )
                 raise StorageError(f"{self.path}: {message}", path=self.path)
         place, number = self.place, self.number
-        length = HEAD + len(payload)
+        length = RECORD_HEAD_BYTES + len(payload)
         body = RECORD.pack(length, number + 1, self.durable) + payload
         checksum = xxhash.xxh64_intdigest(body, self._seed ^ place)
         record = b"".join(

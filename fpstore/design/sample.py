@@ -35,14 +35,11 @@ class EvenRows:
         self._step = 1
 
     def add(self, rows: Words) -> None:
-        while self._row_count() + len(rows) // self._step > 2 * SAMPLE_SIZE:
+        while sum(map(len, self._parts)) + len(rows) // self._step > 2 * SAMPLE_SIZE:
             self._parts = [self.rows()[::2]]
             self._step *= 2
         self._parts.append(rows[-self._passed % self._step :: self._step].copy())
         self._passed += len(rows)
-
-    def _row_count(self) -> int:
-        return sum(map(len, self._parts))
 
     def rows(self) -> Words:
         """Return all rows of a short stream, otherwise at least SAMPLE_SIZE."""

@@ -82,19 +82,6 @@ class Dictionary:
         Return which numbers have a string. The strings come by number and the numbers by hash, so
         sums over both sets of pairs are compared.
         """
-        has_string, digest = self._verify_strings(tick)
-        strings = int(np.count_nonzero(has_string))
-        numbers = self.mapping.verify(tick)
-        if strings != numbers:
-            raise self._damaged(f"the id dictionary has {strings} strings and {numbers} numbers")
-        if groups_digest(self.groups(), tick) != digest:
-            raise self._damaged(
-                "the id dictionary is damaged: numbers are listed for other strings"
-            )
-        return has_string
-
-    def _verify_strings(self, tick: Callable[[int], None]) -> tuple[npt.NDArray[np.bool_], int]:
-        """Return which numbers have a string, and the sum of the hashes of strings and numbers."""
         self.strings.check_pages()
         has_string, digest = np.zeros(self.strings.count, bool), 0
         for first, column in self.strings.columns():
@@ -102,7 +89,15 @@ class Dictionary:
             digest += pair_digest(column.hashes()[used], used.astype(np.uint64) + np.uint64(first))
             has_string[first + used] = True
             tick(len(used))
-        return has_string, digest % 2**64
+        strings = int(np.count_nonzero(has_string))
+        numbers = self.mapping.verify(tick)
+        if strings != numbers:
+            raise self._damaged(f"the id dictionary has {strings} strings and {numbers} numbers")
+        if groups_digest(self.groups(), tick) != digest % 2**64:
+            raise self._damaged(
+                "the id dictionary is damaged: numbers are listed for other strings"
+            )
+        return has_string
 
     def groups(self) -> Iterator[Groups]:
         """Yield (hashes, how many strings have each, their numbers), by hash."""

@@ -165,14 +165,13 @@ class Store(Generic[Id]):
 
     def writer(self) -> StoreWriter:
         """Return the writer; ReadOnlyError if the store is open for reading."""
-        self._check()
         if self._writer is None:
+            self._check()
             raise ReadOnlyError(
                 f"{self.path}: open for reading; to change it, open it with mode='r+'",
                 path=self.path,
             )
         self._writer.check()
-        self._writer.refuse_nested()
         return self._writer
 
     def snapshot(self) -> Snapshot:
@@ -296,15 +295,12 @@ class Store(Generic[Id]):
     def _fingerprint(self, fingerprint: Any) -> int:
         return self._width.inner(check_fingerprint(fingerprint, self._width))
 
-    def _fingerprints(self, fingerprints: Any) -> Words:
-        if not is_one(fingerprints, self._width):
-            return check_fingerprints(fingerprints, self._width)
-        return row_of_number(self._fingerprint(fingerprints), self._width.words)
-
     def _rows(self, fingerprints: Any, ids: Any) -> tuple[Words, Words | list[str] | None]:
-        if ids is not None and is_one(fingerprints, self._width):
-            ids = [check_id(ids)]
-        rows = self._fingerprints(fingerprints)
+        if is_one(fingerprints, self._width):
+            rows = row_of_number(self._fingerprint(fingerprints), self._width.words)
+            ids = None if ids is None else [check_id(ids)]
+        else:
+            rows = check_fingerprints(fingerprints, self._width)
         return rows, None if ids is None else check_ids(ids, len(rows))
 
     def _outer_matches(self, matches: MatchList) -> MatchList[Id]:
@@ -1031,7 +1027,7 @@ class Store(Generic[Id]):
         if fingerprints is None:
             return writer.delete_ids(checked_ids([ids] if is_one_id(ids) else ids), sync)
         if ids is None:
-            return writer.delete_fingerprints(self._fingerprints(fingerprints), sync)
+            return writer.delete_fingerprints(self._rows(fingerprints, None)[0], sync)
         return writer.delete_pairs(*self._rows(fingerprints, ids), sync)
 
     def flush(self) -> None:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from fpstore.base.arguments import check_sync
@@ -24,7 +25,7 @@ from fpstore.base.diagnostics import logger
 from fpstore.base.threads import wait_for
 from fpstore.disk.folders import remove_tree
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
-from fpstore.errors import FpstoreError
+from fpstore.errors import ClosedStoreError, FpstoreError
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogHeader, LogReader
 from fpstore.format.log_writer import LogWriter, supersede_log
 from fpstore.format.manifest import (
@@ -43,6 +44,16 @@ from fpstore.query.tracker import Tracker
 # a group of changes is made durable when it has this many rows
 GROUP_ROWS = {"batch": 10_000, "none": 1 << 20}
 BATCH_SECONDS = 0.1  # or, with "batch", is this old
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedChange:
+    """A change as the log takes it, and what applies it to the delta."""
+
+    payload: bytes
+    totals: Totals  # after the change
+    row_count: int
+    apply: Callable[[], None]
 
 
 class Committer:
@@ -70,7 +81,9 @@ class Committer:
         self._closed = False
 
     def begin(self, sync: str | None) -> tuple[StoreSnapshot, str]:
-        """Retry a flush that failed, then return the current snapshot and the sync of this change."""
+        """Retry a flush that failed; return the current snapshot and the sync of this change."""
+        if self._closed:  # by another thread just now
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         sync = self.sync if sync is None else check_sync(sync)
         self.settle()
         if self._flush_error is not None:
@@ -79,15 +92,7 @@ class Committer:
         snapshot.delta.check_room(1, self.path)
         return snapshot, sync
 
-    def commit(
-        self,
-        snapshot: StoreSnapshot,
-        sync: str,
-        payload: bytes,
-        totals: Totals,
-        rows: int,
-        apply: Callable[[], None],
-    ) -> StoreSnapshot:
+    def commit(self, snapshot: StoreSnapshot, sync: str, change: LoggedChange) -> StoreSnapshot:
         """Log a change, apply it to the delta, and show it, in the order above.
 
         After an error it has not happened.
@@ -99,16 +104,20 @@ class Committer:
         place, number = log.place, log.number
         try:
             try:
-                log.append(payload, sync == "commit")
+                log.append(change.payload, sync == "commit")
                 self.unsettled = True
-                apply()
+                change.apply()
             except BaseException:
                 log.take_back(place, number)
                 raise
             if sync == "commit":
                 self._note_durable()
             after = StoreSnapshot(
-                snapshot.generation, snapshot.delta, snapshot.delta.version, totals, log.number
+                snapshot.generation,
+                snapshot.delta,
+                snapshot.delta.version,
+                change.totals,
+                log.number,
             )
             self.tracker.show(after)
             self.unsettled, self._applied = False, log.number
@@ -117,13 +126,13 @@ class Committer:
             raise
         if sync != "commit":
             try:
-                self._wait_for_more(rows, sync)
+                self._wait_for_more(change.row_count, sync)
             except FpstoreError as error:
                 # this change is made; the next is refused until this one is durable
                 self._flush_error = error
         return after
 
-    def make_nothing(self, sync: str) -> None:
+    def commit_nothing(self, sync: str) -> None:
         """Finish a call that changes nothing.
 
         Its answer may rest on a change that is not yet durable.

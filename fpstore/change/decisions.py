@@ -27,6 +27,7 @@ from fpstore.base.width import (
     row_of_number,
     rows_to_numbers,
 )
+from fpstore.change.committer import LoggedChange
 from fpstore.errors import InputError
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.record import (
@@ -51,7 +52,7 @@ KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "st
 DROPPED = 2
 MANY_IDS = 64  # per row; if there are more, they are searched and not put into a set
 NONE = np.empty(0, np.uint64)
-Reused = Callable[[int], object]  # called with the number of each known string
+NoteReused = Callable[[int], object]  # called with the number of each stored string
 
 
 class Deleted(NamedTuple):
@@ -87,15 +88,13 @@ class NewRows(NamedTuple):
     totals: Totals  # with the kind of ids and the next row after the change
 
 
-def packed(
-    snapshot: StoreSnapshot, change: Change | FewRows
-) -> tuple[bytes, Totals, int, Callable[[], None]]:
-    """Return the payload of a log record, the totals afterwards, the number of rows, and what applies the change to the delta."""
-    words, delta = snapshot.width.words, snapshot.delta
+def logged(snapshot: StoreSnapshot, change: Change | FewRows) -> LoggedChange:
+    delta = snapshot.delta
     if isinstance(change, FewRows):
+        words = snapshot.width.words
         totals, rows, strings = change
         if len(rows) == 1:
-            return (
+            return LoggedChange(
                 pack_one(totals, rows[0], strings, words),
                 totals,
                 1,
@@ -106,59 +105,71 @@ def packed(
         change = Change(
             totals, np.array(kinds, np.uint8), values, np.array(ids, np.uint64), strings
         )
-    return pack_change(change), change.totals, len(change.kinds), partial(delta.apply, change)
+    return LoggedChange(
+        pack_change(change), change.totals, len(change.kinds), partial(delta.apply, change)
+    )
 
 
 # Adding
 
 
-def insertion(snapshot: StoreSnapshot, rows: NewRows) -> tuple[Change | None, int]:
+def insertion(
+    snapshot: StoreSnapshot,
+    fingerprints: Words,
+    ids: Words | list[str] | None,
+    note_reused: NoteReused,
+) -> tuple[Change | None, int]:
     """Add pairs; the result is the number of new ones."""
+    rows = new_rows(snapshot, fingerprints, ids, note_reused)
     in_base = snapshot.delta.in_base(rows.fingerprints)
     new = new_pairs(snapshot, rows.fingerprints, rows.ids, in_base)
-    kept, kept_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
-    if not len(kept):
+    added, added_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
+    if not len(added):
         return None, 0
     totals = rows.totals._replace(
-        fingerprints=snapshot.totals.fingerprints + count_absent(snapshot, kept, in_base),
-        ids=snapshot.totals.ids + len(kept),
+        fingerprints=snapshot.totals.fingerprints + count_absent(snapshot, added, in_base),
+        ids=snapshot.totals.ids + len(added),
     )
-    return Change(totals, ADD + IN_BASE * in_base, kept, kept_ids, rows.strings), len(kept)
+    return Change(totals, ADD + IN_BASE * in_base, added, added_ids, rows.strings), len(added)
 
 
 def probed_insertion_of_one(
     snapshot: StoreSnapshot,
-    path: Path,
     value: int,
     identifier: int | str,
     radius: int,
     always: bool,
-    reused: Reused,
+    note_reused: NoteReused,
 ) -> tuple[FewRows | None, MatchList]:
     """Probe, and add the row if nothing matched; the result is the matches."""
-    kind = kind_with(snapshot, path, (identifier,))
+    kind = kind_with(snapshot, (identifier,))
     matches = snapshot.probe(value, radius)
     if matches and not always:
         return None, matches
-    number, strings = numbered_one(snapshot, identifier, reused)
-    known, in_base = bool(matches) and matches[0].distance == 0, False
-    # A fingerprint that the probe has not found is in the tables only if it was deleted from them.
-    if known or snapshot.delta.kernel.removals:
+    number, strings = number_or_string(snapshot, identifier, note_reused)
+    stored, in_base = bool(matches) and matches[0].distance == 0, False
+    # A fingerprint that does not match itself is in the tables only if it was deleted from them.
+    if stored or snapshot.delta.kernel.removals:
         ids, in_base = snapshot.id_numbers_of_one(value)
         if number in ids:
             return None, matches
     before = snapshot.totals
     totals = Totals(
-        before.fingerprints + (not known), before.ids + 1, before.next_row, kind
+        before.fingerprints + (not stored), before.ids + 1, before.next_row, kind
     ).counting(number)
     return FewRows(totals, [(ADD | IN_BASE if in_base else ADD, value, number)], strings), matches
 
 
-def replacement(snapshot: StoreSnapshot, rows: NewRows) -> tuple[Change | None, int]:
-    """Add pairs, and remove all others that have these distinct ids.
+def replacement(
+    snapshot: StoreSnapshot, fingerprints: Words, ids: Words | list[str], note_reused: NoteReused
+) -> tuple[Change | None, int]:
+    """Add pairs, and remove all others that have these ids.
 
-    The result is the number of ids that changed.
+    Of several rows with the same id, only the last counts. The result is the number of ids that
+    changed.
     """
+    fingerprints, ids = _last_of_each_id(fingerprints, ids)
+    rows = new_rows(snapshot, fingerprints, ids, note_reused)
     in_base = snapshot.delta.in_base(rows.fingerprints)
     new = new_pairs(snapshot, rows.fingerprints, rows.ids, in_base)
     added, added_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
@@ -189,24 +200,24 @@ def replacement(snapshot: StoreSnapshot, rows: NewRows) -> tuple[Change | None, 
 
 
 def replacement_of_one(
-    snapshot: StoreSnapshot, path: Path, fingerprint: int, identifier: int | str, reused: Reused
+    snapshot: StoreSnapshot, fingerprint: int, identifier: int | str, note_reused: NoteReused
 ) -> tuple[FewRows | None, int]:
     """Do :func:`replacement` for one row."""
-    kind = kind_with(snapshot, path, (identifier,))
-    number, strings = numbered_one(snapshot, identifier, reused)
-    found = [] if strings else snapshot.fingerprints_of_one(number)
-    others = [other for other in found if other != fingerprint]
-    is_new = len(others) == len(found)
-    if not is_new and not others:
+    kind = kind_with(snapshot, (identifier,))
+    number, strings = number_or_string(snapshot, identifier, note_reused)
+    before_change = [] if strings else snapshot.fingerprints_of_one(number)
+    left_by_id = [value for value in before_change if value != fingerprint]
+    is_new = len(left_by_id) == len(before_change)
+    if not is_new and not left_by_id:
         return None, 0
-    rows, dying = leaving(snapshot, others, number)
+    rows, dying = leaving(snapshot, left_by_id, number)
     before = snapshot.totals
     count = before.fingerprints - dying
     if is_new:
         ids, in_base = snapshot.id_numbers_of_one(fingerprint)
         rows.append((ADD | IN_BASE if in_base else ADD, fingerprint, number))
         count += not ids
-    totals = Totals(count, before.ids + is_new - len(others), before.next_row, kind).counting(
+    totals = Totals(count, before.ids + is_new - len(left_by_id), before.next_row, kind).counting(
         number
     )
     return FewRows(totals, rows, strings), 1
@@ -214,17 +225,16 @@ def replacement_of_one(
 
 def probed_replacement_of_one(
     snapshot: StoreSnapshot,
-    path: Path,
     value: int,
     identifier: int | str,
     radius: int,
-    reused: Reused,
+    note_reused: NoteReused,
 ) -> tuple[FewRows | None, MatchList]:
     """Take an id from all other fingerprints; probe, and add the row if nothing else matched.
 
     The result is the matches.
     """
-    kind = kind_with(snapshot, path, (identifier,))
+    kind = kind_with(snapshot, (identifier,))
     number = None if is_fresh(snapshot) else number_of(snapshot, identifier)
     others = (
         []
@@ -248,7 +258,7 @@ def probed_replacement_of_one(
         return FewRows(
             before._replace(fingerprints=count, ids=before.ids - len(others)), rows, strings
         ), matches
-    number, strings = numbered_one(snapshot, identifier, reused)
+    number, strings = number_or_string(snapshot, identifier, note_reused)
     known, in_base = snapshot.id_numbers_of_one(value)
     rows.append((ADD | IN_BASE if in_base else ADD, value, number))
     totals = Totals(
@@ -393,8 +403,9 @@ def count_absent(snapshot: StoreSnapshot, fingerprints: Words, in_base: Bytes) -
     return count_distinct(fingerprints[absent(snapshot, fingerprints, in_base)])
 
 
-def last_of_each(fingerprints: Words, ids: Words | list[str]) -> tuple[Words, Words | list[str]]:
-    """Return of the rows with the same id only the last."""
+def _last_of_each_id(
+    fingerprints: Words, ids: Words | list[str]
+) -> tuple[Words, Words | list[str]]:
     if isinstance(ids, list):
         rows = list({identifier: row for row, identifier in enumerate(ids)}.values())
         return fingerprints[rows], [ids[row] for row in rows]
@@ -435,29 +446,20 @@ def is_fresh(snapshot: StoreSnapshot) -> bool:
     return totals.ids == 0 and totals.next_row == 0
 
 
-def numbered(
+def new_rows(
     snapshot: StoreSnapshot,
-    path: Path,
     fingerprints: Words,
     ids: Words | Sequence[int | str] | None,
-    reused: Callable[[int], object],
+    note_reused: NoteReused,
 ) -> NewRows:
-    """Turn ids into numbers, and compute the totals afterwards.
-
-    Call ``reused`` with the number of each known string.
-    """
-    totals = snapshot.totals
+    """Turn ids into numbers, and compute the totals afterwards."""
+    totals, kind = snapshot.totals, kind_with(snapshot, ids)
     if ids is None:
-        if totals.id_kind != "row" and not is_fresh(snapshot):
-            raise InputError(
-                f"{path}: its ids are {KIND_WORDS[totals.id_kind]}: give one for each row"
-            )
         end = totals.next_row + len(fingerprints)
         if end >= 2**64:
-            raise InputError(f"{path}: the row numbers are used up: give ids")
+            raise InputError(f"{snapshot.generation.path}: the row numbers are used up: give ids")
         numbers = np.arange(totals.next_row, end, dtype=np.uint64)
-        return NewRows(fingerprints, numbers, [], totals._replace(next_row=end, id_kind="row"))
-    kind = kind_with(snapshot, path, ids)
+        return NewRows(fingerprints, numbers, [], totals._replace(next_row=end, id_kind=kind))
     if not len(ids) or not isinstance(ids[0], str):
         numbers = np.asarray(ids, np.uint64)
         totals = totals._replace(id_kind=kind)
@@ -467,60 +469,63 @@ def numbered(
             [],
             totals.counting(int(numbers.max())) if len(numbers) else totals,
         )
-    numbers, strings = _numbers(snapshot, ids, reused)  # type: ignore[arg-type]
+    numbers, strings = _numbers(snapshot, ids, note_reused)  # type: ignore[arg-type]
     return NewRows(fingerprints, numbers, strings, totals._replace(id_kind=kind))
 
 
-def kind_with(snapshot: StoreSnapshot, path: Path, ids: Words | Sequence[int | str]) -> str:
-    """Return the kind of ids of the store once these are added.
+def kind_with(
+    snapshot: StoreSnapshot, ids: Words | Sequence[int | str] | None, path: Path | None = None
+) -> str:
+    """Return the kind of ids of the store once these are added; without ids, rows get numbers.
 
-    InputError for ids of another kind.
+    InputError for ids of another kind, which names ``path``, or else the store.
     """
-    had = snapshot.totals.id_kind
+    kind, path = snapshot.totals.id_kind, path or snapshot.generation.path
+    if ids is None:
+        if kind != "row" and not is_fresh(snapshot):
+            raise InputError(f"{path}: its ids are {KIND_WORDS[kind]}: give one for each row")
+        return "row"
     if not len(ids):
-        return had
+        return kind
     strings = isinstance(ids[0], str)
     if is_fresh(snapshot):
         return "string" if strings else "integer"
-    if strings != (had == "string"):
+    if strings != (kind == "string"):
         got, hint = (
             ("strings", "integers below 2^64")
             if strings
             else ("integers", "strings (--id-type str)")
         )
-        raise InputError(f"{path}: its ids are {KIND_WORDS[had]}, got {got}: give {hint}")
-    return had
+        raise InputError(f"{path}: its ids are {KIND_WORDS[kind]}, got {got}: give {hint}")
+    return kind
 
 
 def _numbers(
-    snapshot: StoreSnapshot, ids: Sequence[str], reused: Callable[[int], object]
+    snapshot: StoreSnapshot, ids: Sequence[str], note_reused: NoteReused
 ) -> tuple[Words, list[bytes]]:
     encoded = [string.encode() for string in ids]
     numbers = snapshot.numbers_of_strings(encoded)
-    known = numbers != NO_NUMBER
-    for number in numbers[known].tolist():
-        reused(number)
-    fresh: dict[bytes, int] = {}
-    following = snapshot.delta.next_string
-    for i in np.flatnonzero(~known).tolist():
-        numbers[i] = fresh.setdefault(encoded[i], following + len(fresh))
-    return numbers, list(fresh)
+    stored = numbers != NO_NUMBER
+    for number in numbers[stored].tolist():
+        note_reused(number)
+    new: dict[bytes, int] = {}
+    next_string = snapshot.delta.next_string
+    for i in np.flatnonzero(~stored).tolist():
+        numbers[i] = new.setdefault(encoded[i], next_string + len(new))
+    return numbers, list(new)
 
 
-def numbered_one(
-    snapshot: StoreSnapshot, identifier: int | str, reused: Callable[[int], object]
+def number_or_string(
+    snapshot: StoreSnapshot, identifier: int | str, note_reused: NoteReused
 ) -> tuple[int, list[bytes]]:
-    """Return the number of one id, and a list with its string if that is new.
-
-    See :func:`numbered`.
-    """
+    """Return the number of one id, and a list with its string if that is new."""
     if isinstance(identifier, int):
         return identifier, []
     encoded = identifier.encode()
     number = snapshot.number_of(identifier)
     if number is None:
         return snapshot.delta.next_string, [encoded]
-    reused(number)
+    note_reused(number)
     return number, []
 
 

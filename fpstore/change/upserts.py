@@ -8,7 +8,6 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +36,6 @@ class Decisions(NamedTuple):
 
 def probed_replacement(
     snapshot: StoreSnapshot,
-    path: Path,
     fingerprints: Words,
     ids: Words | list[str],
     radius: int,
@@ -48,7 +46,7 @@ def probed_replacement(
 
     One row after the other.
     """
-    totals = snapshot.totals._replace(id_kind=kind_with(snapshot, path, ids))
+    totals = snapshot.totals._replace(id_kind=kind_with(snapshot, ids))
     numbers = _Numbers(snapshot, ids, reused)
     near = snapshot.probe_columns(fingerprints, radius, threads)
     assert near is not None

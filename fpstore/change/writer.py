@@ -23,21 +23,19 @@ from fpstore.base.aliases import Words
 from fpstore.base.diagnostics import logger
 from fpstore.base.resources import Resources, parse_memory, parse_threads
 from fpstore.base.threads import is_held, wait_for
-from fpstore.change.committer import Committer, remove_obsolete
+from fpstore.change.committer import Committer, LoggedChange, remove_obsolete
 from fpstore.change.decisions import (
     Deleted,
     FewRows,
-    NewRows,
     absent,
     count_distinct,
     deletion_of_fingerprints,
     deletion_of_ids,
     deletion_of_pairs,
     insertion,
-    last_of_each,
+    logged,
     new_pairs,
-    numbered,
-    packed,
+    new_rows,
     probe_insert_in_order,
     probed_insertion_of_one,
     probed_replacement_of_one,
@@ -123,7 +121,7 @@ class StoreWriter:
     # What every change does
 
     def check(self) -> None:
-        """Refuse a writer that is closed, or copied by a fork."""
+        """Refuse a writer that is closed, or copied by a fork, and a nested change."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         if self._lock.owner != os.getpid():
@@ -132,6 +130,7 @@ class StoreWriter:
                 "only that process may change it",
                 path=self.path,
             )
+        self.refuse_nested()
 
     @property
     def is_own(self) -> bool:
@@ -164,21 +163,16 @@ class StoreWriter:
         )
         return is_held(self.turn) or waits
 
-    def _begin(self, sync: str | None) -> tuple[StoreSnapshot, str]:
-        if self._closed:  # by another thread just now
-            self.check()
-        return self.committer.begin(sync)
-
     def _change(
         self, sync: str | None, decide: Callable[[StoreSnapshot], tuple[Change | FewRows | None, T]]
     ) -> T:
         with self.turn:
-            snapshot, sync = self._begin(sync)
+            snapshot, sync = self.committer.begin(sync)
             change, result = decide(snapshot)
             if change is None:
-                self.committer.make_nothing(sync)
+                self.committer.commit_nothing(sync)
             else:
-                self._start_if_due(self.committer.commit(snapshot, sync, *packed(snapshot, change)))
+                self._start_if_due(self.committer.commit(snapshot, sync, logged(snapshot, change)))
             return result
 
     def flush(self) -> None:
@@ -186,11 +180,6 @@ class StoreWriter:
         self.committer.flush()
 
     # Changes
-
-    def _rows(
-        self, snapshot: StoreSnapshot, fingerprints: Words, ids: Words | list[str] | None
-    ) -> NewRows:
-        return numbered(snapshot, self.path, fingerprints, ids, self._note_reused)
 
     def _note_reused(self, number: int) -> None:
         """Note that a new row has an old string, which the new dictionary must keep."""
@@ -201,7 +190,7 @@ class StoreWriter:
     def insert(self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None) -> int:
         """Add pairs; return the number of new ones."""
         return self._change(
-            sync, lambda snapshot: insertion(snapshot, self._rows(snapshot, fingerprints, ids))
+            sync, lambda snapshot: insertion(snapshot, fingerprints, ids, self._note_reused)
         )
 
     def upsert(self, fingerprints: Words, ids: Words | list[str], sync: str | None) -> int:
@@ -209,9 +198,8 @@ class StoreWriter:
 
         Return the number of ids that changed.
         """
-        last = last_of_each(fingerprints, ids)
         return self._change(
-            sync, lambda snapshot: replacement(snapshot, self._rows(snapshot, *last))
+            sync, lambda snapshot: replacement(snapshot, fingerprints, ids, self._note_reused)
         )
 
     def upsert_one(self, fingerprint: int, identifier: int | str, sync: str | None) -> int:
@@ -219,7 +207,7 @@ class StoreWriter:
         return self._change(
             sync,
             lambda snapshot: replacement_of_one(
-                snapshot, self.path, fingerprint, identifier, self._note_reused
+                snapshot, fingerprint, identifier, self._note_reused
             ),
         )
 
@@ -245,7 +233,7 @@ class StoreWriter:
 
         def decide(snapshot: StoreSnapshot) -> tuple[FewRows | None, MatchList]:
             return probed_insertion_of_one(
-                snapshot, self.path, value, identifier, radius, always, self._note_reused
+                snapshot, value, identifier, radius, always, self._note_reused
             )
 
         return self._change(sync, decide)
@@ -256,9 +244,7 @@ class StoreWriter:
         """Take an id from all other fingerprints, probe, and insert if nothing else matched."""
 
         def decide(snapshot: StoreSnapshot) -> tuple[FewRows | None, MatchList]:
-            return probed_replacement_of_one(
-                snapshot, self.path, value, identifier, radius, self._note_reused
-            )
+            return probed_replacement_of_one(snapshot, value, identifier, radius, self._note_reused)
 
         return self._change(sync, decide)
 
@@ -274,7 +260,7 @@ class StoreWriter:
 
         def decide(snapshot: StoreSnapshot) -> tuple[Change | None, Decisions]:
             return probed_replacement(
-                snapshot, self.path, fingerprints, ids, radius, threads, self._note_reused
+                snapshot, fingerprints, ids, radius, threads, self._note_reused
             )
 
         return self._change(sync, decide)
@@ -293,9 +279,9 @@ class StoreWriter:
         Return the snapshot afterwards, the columns of the matches, and which rows were inserted.
         """
         with self.turn:
-            snapshot, sync = self._begin(sync)
+            snapshot, sync = self.committer.begin(sync)
             delta = snapshot.delta
-            rows = self._rows(snapshot, fingerprints, ids)
+            rows = new_rows(snapshot, fingerprints, ids, self._note_reused)
             near = snapshot.base_columns(fingerprints, radius, threads)
             in_base = delta.in_base(fingerprints)
             dropped = (
@@ -318,7 +304,7 @@ class StoreWriter:
             count = int(mask.sum())
             if not count:
                 self.committer.unsettled = False
-                self.committer.make_nothing(sync)
+                self.committer.commit_nothing(sync)
                 return snapshot, columns, mask
             kept, kept_ids = fingerprints[mask], rows.ids[mask]
             totals = rows.totals._replace(
@@ -337,7 +323,9 @@ class StoreWriter:
                 Change(totals, ADD + IN_BASE * in_base[mask], kept, kept_ids, strings)
             )
             after = self.committer.commit(
-                snapshot, sync, payload, totals, count, partial(delta.note_strings, strings)
+                snapshot,
+                sync,
+                LoggedChange(payload, totals, count, partial(delta.note_strings, strings)),
             )
             self._start_if_due(after)
             return after, columns, mask

@@ -73,7 +73,7 @@ class Reference(NamedTuple):
             and snapshot.totals.id_kind == "string"
         ):
             ids = list(map(str, ids.tolist()))
-        kind_with(snapshot, Path(self.path), ids)
+        kind_with(snapshot, ids, Path(self.path))
         return ids
 
     def add(

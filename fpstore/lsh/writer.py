@@ -17,7 +17,7 @@ import numpy as np
 
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.resources import Resources, checked_resources
-from fpstore.change.decisions import kind_with, numbered
+from fpstore.change.decisions import kind_with
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.errors import ClosedStoreError, StorageError
 from fpstore.lsh.items import Items
@@ -79,11 +79,7 @@ class IndexWriter:
 
     def check_kind(self, ids: Words | list[str] | None) -> None:
         """Refuse ids of another kind than those of the index, before any change."""
-        snapshot, path = store_snapshot(self._parts.documents), self._parts.path
-        if ids is not None:
-            kind_with(snapshot, path, ids)
-        else:
-            numbered(snapshot, path, snapshot.width.empty(0), None, lambda number: None)
+        kind_with(store_snapshot(self._parts.documents), ids, self._parts.path)
 
     def add(self, items: Items, sync: str | None, add: Callable[[Words], T]) -> T:
         """Add the keys of new documents, and call ``add`` with the rows of the documents."""

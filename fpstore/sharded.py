@@ -245,7 +245,7 @@ def _combine_manifests(
         whole.manifest = whole.manifest._replace(
             repeated_strings=kind == "string" and any(whole.repeated_strings())
         )
-        fingerprints, ids = whole.counted()
+        fingerprints, ids = whole.count_distinct()
     return whole.manifest._replace(fingerprints=fingerprints, ids=ids)
 
 

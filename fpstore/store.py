@@ -240,7 +240,7 @@ class Store(Generic[Id]):
     def __getitem__(self, fingerprint: int) -> list[Id]:
         """Return the ids of a stored fingerprint; KeyError when it is not stored."""
         value = self._fingerprint(fingerprint)
-        ids: list[Any] = self.snapshot().ids_of_one(value)
+        ids: list[Any] = self.snapshot().get_ids(value)
         if not ids:
             text = fingerprint_text(self._width.outer(value), self.width)
             raise NotStoredError(f"the fingerprint {text} is not stored", got=fingerprint)

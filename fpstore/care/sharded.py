@@ -39,7 +39,7 @@ def _verify_shard(
     shard = whole.manifest.shards[place]
     path, bounds = whole.path / shard.name, shard.bounds
     try:
-        tracker, snapshot = whole.tracked(place)
+        tracker, snapshot = whole.open_shard(place)
         with closing(tracker):
             found = verify_store(snapshot, tracker.log, progress)
             got = bounds_of(snapshot) if found.ok else bounds
@@ -60,7 +60,7 @@ def _check_whole(whole: ShardedSnapshot) -> None:
         raise CorruptStoreError(f"{file}: it has changed since it was read", path=file)
     repeated = manifest.id_kind == "string" and any(whole.repeated_strings())
     found = {"fingerprints": 0, "ids": 0, "repeated_strings": repeated}
-    found["fingerprints"], found["ids"] = whole.counted()
+    found["fingerprints"], found["ids"] = whole.count_distinct()
     for name, got in found.items():
         expected = getattr(manifest, name)
         if got != expected:
@@ -103,7 +103,7 @@ def describe_shards(whole: ShardedSnapshot) -> dict[str, Any]:
 
 
 def _described(whole: ShardedSnapshot, place: int) -> dict[str, Any]:
-    tracker, snapshot = whole.tracked(place)
+    tracker, snapshot = whole.open_shard(place)
     with closing(tracker):
         return {**describe(snapshot, tracker.log.file_bytes), **tracker.watched(snapshot)}
 

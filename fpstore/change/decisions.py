@@ -41,7 +41,7 @@ from fpstore.format.record import (
     pack_change,
     pack_one,
 )
-from fpstore.query.batches import MatchColumns, joined, no_matches
+from fpstore.query.batches import MatchColumns, concatenate, no_matches
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.ids import number_of, numbers_of
 from fpstore.query.matches import MatchList
@@ -150,7 +150,7 @@ def probed_insertion_of_one(
     stored, in_base = bool(matches) and matches[0].distance == 0, False
     # A fingerprint that does not match itself is in the tables only if it was deleted from them.
     if stored or snapshot.delta.kernel.removals:
-        ids, in_base = snapshot.id_numbers_of_one(value)
+        ids, in_base = snapshot.get_id_numbers(value)
         if number in ids:
             return None, matches
     before = snapshot.totals
@@ -205,7 +205,7 @@ def replacement_of_one(
     """Do :func:`replacement` for one row."""
     kind = kind_with(snapshot, (identifier,))
     number, strings = number_or_string(snapshot, identifier, note_reused)
-    before_change = [] if strings else snapshot.fingerprints_of_one(number)
+    before_change = [] if strings else snapshot.get_fingerprints(number)
     left_by_id = [value for value in before_change if value != fingerprint]
     is_new = len(left_by_id) == len(before_change)
     if not is_new and not left_by_id:
@@ -214,7 +214,7 @@ def replacement_of_one(
     before = snapshot.totals
     count = before.fingerprints - dying
     if is_new:
-        ids, in_base = snapshot.id_numbers_of_one(fingerprint)
+        ids, in_base = snapshot.get_id_numbers(fingerprint)
         rows.append((ADD | IN_BASE if in_base else ADD, fingerprint, number))
         count += not ids
     totals = Totals(count, before.ids + is_new - len(left_by_id), before.next_row, kind).counting(
@@ -239,7 +239,7 @@ def probed_replacement_of_one(
     others = (
         []
         if number is None
-        else [other for other in snapshot.fingerprints_of_one(number) if other != value]
+        else [other for other in snapshot.get_fingerprints(number) if other != value]
     )
     matches = MatchList()
     for match in snapshot.probe(value, radius):
@@ -259,7 +259,7 @@ def probed_replacement_of_one(
             before._replace(fingerprints=count, ids=before.ids - len(others)), rows, strings
         ), matches
     number, strings = number_or_string(snapshot, identifier, note_reused)
-    known, in_base = snapshot.id_numbers_of_one(value)
+    known, in_base = snapshot.get_id_numbers(value)
     rows.append((ADD | IN_BASE if in_base else ADD, value, number))
     totals = Totals(
         count + (not known), before.ids + 1 - len(others), before.next_row, kind
@@ -286,7 +286,7 @@ def deletion_of_ids(
     """Remove every pair that has one of these ids."""
     if len(ids) == 1:
         number = number_of(snapshot, ids[0] if isinstance(ids, list) else int(ids[0]))
-        of_one = [] if number is None else snapshot.fingerprints_of_one(number)
+        of_one = [] if number is None else snapshot.get_fingerprints(number)
         if number is None or not of_one:
             return None, Deleted(0, 1)
         rows, dying = leaving(snapshot, of_one, number)
@@ -417,7 +417,7 @@ def leaving(snapshot: StoreSnapshot, fingerprints: list[int], number: int) -> tu
     """Return the rows by which one id leaves some fingerprints, and how many of these die."""
     rows, dying = [], 0
     for fingerprint in fingerprints:
-        ids, in_base = snapshot.id_numbers_of_one(fingerprint)
+        ids, in_base = snapshot.get_id_numbers(fingerprint)
         dies = len(ids) == 1
         dying += dies
         kind = WIPE if dies else REMOVE
@@ -577,7 +577,7 @@ def probe_insert_in_order(
         parts.append(delta.kernel.combine(_part(near, 0, taken), (lims, found, distances), version))
         masks.append(inserted.astype(bool))
         start += taken
-    return joined(parts or [no_matches(fingerprints)]), np.concatenate(masks)
+    return concatenate(parts or [no_matches(fingerprints)]), np.concatenate(masks)
 
 
 def _part(columns: MatchColumns, start: int, end: int) -> MatchColumns:

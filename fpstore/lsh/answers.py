@@ -27,7 +27,7 @@ from fpstore.lsh.keys import (
     document_prefixes,
     signature_distances,
 )
-from fpstore.query.batches import MatchColumns, joined, no_matches, run
+from fpstore.query.batches import MatchColumns, concatenate, no_matches, run
 from fpstore.query.names import StoredIds, names_in_slices, names_of
 from fpstore.query.store_snapshot import StoreSnapshot
 
@@ -81,7 +81,7 @@ class State:
         count = len(items.rows)
         step = min(ITEMS_AT_ONCE, -(-count // threads)) or 1
         parts = [items.take(slice(start, start + step)) for start in range(0, count, step)]
-        return joined(
+        return concatenate(
             run(partial(self._part, radius=radius), parts, threads) or [no_matches(items.rows)]
         )
 
@@ -118,7 +118,7 @@ class State:
         )
         if shared is None:  # keys with many documents
             halves = slice(0, count // 2), slice(count // 2, count)
-            return joined([self._part(items.take(half), radius, stop) for half in halves])
+            return concatenate([self._part(items.take(half), radius, stop) for half in halves])
         lims, entries, _ = shared
         owners = np.repeat(np.arange(count * keys.shape[1]) // keys.shape[1], np.diff(lims))
         candidates = np.unique(

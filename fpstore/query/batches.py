@@ -17,27 +17,25 @@ from fpstore.design.families import Design
 
 T = TypeVar("T")
 MatchColumns = tuple[npt.NDArray[np.int64], Words, Distances]  # lims, fingerprints, distances
-More = npt.NDArray[np.bool_]  # of each query, whether it has more matches
+More = npt.NDArray[np.bool_]  # whether each query has more matches
 Nearest = tuple[MatchColumns, More]
 
-# queries of one kernel call, which share the blocks that it opens: of a store of up to 2^22
-PROBE_QUERIES = 1 << 18
-FLIPPED_QUERIES = 1 << 20  # of a large one, where a query has several look-ups in a table
-UNFLIPPED_QUERIES = 1 << 22  # and where it has one; of 64 bits
-# by which the fingerprints of a store are divided for that: about six look-ups share a block
+# The most queries of one kernel call, which share the blocks that it opens:
+PROBE_QUERIES = 1 << 18  # in a store of up to 2^22 fingerprints
+FLIPPED_QUERIES = 1 << 20  # in a large store, where a query has several look-ups in a table
+UNFLIPPED_QUERIES = 1 << 22  # in a large store of 64 bits, where a query has one
+# in between, the fingerprints divided by this: about six look-ups share a block
 SHARE_OF_STORE = 16
-# queries of a call that asks column tables; with more, each query takes longer
-COLUMN_QUERIES = 1 << 17
+COLUMN_QUERIES = 1 << 17  # in column tables: with more, each query takes longer
 SPLIT_QUERIES = 1 << 8  # fewer are not worth another thread
 SCAN_BLOCKS = 1 << 13  # blocks and queries of one kernel call of a scan
 SCAN_QUERIES = 1 << 8
 
 
 def queries_at_once(design: Design, fingerprint_count: int = 0) -> int:
-    """Return the most queries of one kernel call, which share the blocks of the store.
+    """Return the most queries of one kernel call, which holds all its matches.
 
-    A call holds all its matches. Without a count it is as for a small store: where matches are
-    bounded.
+    Without a count they are as few as for a small store, for calls whose matches are bounded.
     """
     if design.ring:
         return COLUMN_QUERIES
@@ -68,8 +66,8 @@ def cut(queries: Words, threads: int, at_once: int) -> list[Words]:
     return [part for part in np.array_split(queries, count) if len(part)] or [queries]
 
 
-def joined(columns: list[MatchColumns]) -> MatchColumns:
-    """Concatenate the columns of successive parts, at least one."""
+def concatenate(columns: list[MatchColumns]) -> MatchColumns:
+    """Concatenate the columns of one or more successive parts of a batch."""
     if len(columns) == 1:
         return columns[0]
     return (
@@ -80,7 +78,6 @@ def joined(columns: list[MatchColumns]) -> MatchColumns:
 
 
 def no_matches(queries: Words) -> MatchColumns:
-    """Return the columns of no matches of these queries."""
     return (
         np.zeros(len(queries) + 1, np.int64),
         queries[:0],
@@ -89,9 +86,7 @@ def no_matches(queries: Words) -> MatchColumns:
 
 
 def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
-    """Run ``work(part, stop=...)`` on each part, in threads if there is enough to do.
-
-    Return the results in order.
+    """Run ``work(part, stop=...)`` on each part, in threads if there are several, in order.
 
     This thread receives a Ctrl-C while the others work, and stops them. If it works itself, the
     kernel checks for signals.
@@ -109,7 +104,7 @@ def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
             raise
 
 
-def scanned(kernel: _kernel.AnyTable, queries: Words, radius: int, threads: int) -> MatchColumns:
+def scan_table(kernel: _kernel.AnyTable, queries: Words, radius: int, threads: int) -> MatchColumns:
     """Compare each query with every entry of the identity table."""
     parts = [
         (q, b, min(b + SCAN_BLOCKS, kernel.block_count))
@@ -124,39 +119,38 @@ def scanned(kernel: _kernel.AnyTable, queries: Words, radius: int, threads: int)
     if not parts:
         return no_matches(queries)
     columns = run(work, parts, threads)
-    return collected(
+    return collect(
         [(np.arange(len(c[0]) - 1) + part[0], c) for part, c in zip(parts, columns, strict=True)],
         len(queries),
     )
 
 
-def collected(
+def collect(
     parts: Sequence[tuple[npt.NDArray[np.int64], MatchColumns]], query_count: int
 ) -> MatchColumns:
-    """Put together columns, at least one, of some queries each, given with the numbers of these queries."""
-    number = np.concatenate([np.repeat(numbers, np.diff(c[0])) for numbers, c in parts])
-    found = np.concatenate([c[1] for _, c in parts])
+    """Put together one or more columns, each with the numbers of its queries."""
+    query = np.concatenate([np.repeat(numbers, np.diff(c[0])) for numbers, c in parts])
+    fingerprints = np.concatenate([c[1] for _, c in parts])
     distances = np.concatenate([c[2] for _, c in parts])
-    order = order_of(number, distances, found)
-    return lims_of(np.bincount(number, minlength=query_count)), found[order], distances[order]
+    order = order_of(query, distances, fingerprints)
+    lims = lims_of(np.bincount(query, minlength=query_count))
+    return lims, fingerprints[order], distances[order]
 
 
-def united(columns: Sequence[MatchColumns]) -> MatchColumns:
-    """Put together what several sets have for the same queries.
-
-    A match that two of them have is one.
-    """
-    query_count, some = len(columns[0][0]) - 1, [c for c in columns if len(c[1])]
-    if len(some) < 2:
-        return some[0] if some else columns[0]
-    lims, found, distances = collected([(np.arange(query_count), c) for c in some], query_count)
-    first = differs(found)
+def unite(columns: Sequence[MatchColumns]) -> MatchColumns:
+    """Put together the matches of the same queries in several sets; equal matches become one."""
+    query_count, nonempty = len(columns[0][0]) - 1, [c for c in columns if len(c[1])]
+    if len(nonempty) < 2:
+        return nonempty[0] if nonempty else columns[0]
+    queries = np.arange(query_count)
+    lims, fingerprints, distances = collect([(queries, c) for c in nonempty], query_count)
+    first = differs(fingerprints)
     first[lims[:-1][np.diff(lims) > 0]] = True  # also if the query before has the same match
     if first.all():
-        return lims, found, distances
+        return lims, fingerprints, distances
     return (
         lims_of(np.bincount(lists_of(lims)[first], minlength=query_count)),
-        found[first],
+        fingerprints[first],
         distances[first],
     )
 
@@ -164,12 +158,12 @@ def united(columns: Sequence[MatchColumns]) -> MatchColumns:
 # The nearest matches only
 
 
-def shortened(columns: MatchColumns, limit: int) -> Nearest:
+def keep_nearest(columns: MatchColumns, limit: int) -> Nearest:
     """Keep the first ``limit`` matches of each query, which are the nearest."""
     lims, fingerprints, distances = columns
     counts = np.diff(lims)
     more: More = counts > limit
     if not more.any():
         return columns, more
-    kept = np.arange(len(fingerprints)) - np.repeat(lims[:-1], counts) < limit
-    return (lims_of(np.minimum(counts, limit)), fingerprints[kept], distances[kept]), more
+    near = np.arange(len(fingerprints)) - np.repeat(lims[:-1], counts) < limit
+    return (lims_of(np.minimum(counts, limit)), fingerprints[near], distances[near]), more

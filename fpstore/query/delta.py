@@ -20,7 +20,7 @@ from fpstore.format.layout import NOWHERE
 from fpstore.format.log import Records
 from fpstore.format.record import IN_BASE, KIND_MASK, Change, Row
 
-PRESENT, ABSENT = 1, 2  # what the kernel says of a fingerprint or a pair; 0: nothing
+PRESENT, ABSENT = 1, 2  # the state of a fingerprint or a pair in the kernel; 0: unchanged
 LAST_VERSION = (1 << 32) - 2
 APPLY_ROWS = 1 << 14  # applied between two checks for signals
 
@@ -28,7 +28,7 @@ APPLY_ROWS = 1 << 14  # applied between two checks for signals
 class Delta:
     """The applied changes of a log, in memory.
 
-    Of ``bits``, those come first that separate its fingerprints best.
+    ``bits`` are the numbers of the bits, beginning with those that separate fingerprints best.
     """
 
     def __init__(
@@ -49,10 +49,7 @@ class Delta:
         self.version = 0  # of the last change: a number of this process's delta, not of the log
 
     def load(self, changes: Iterable[Records]) -> Records | None:
-        """Apply the first records of a log, faster than one after the other.
-
-        Return the last piece, or None if there is none.
-        """
+        """Apply the first records of a log at once, and return the last piece, if there is one."""
         records = None
         for records in changes:
             self.kernel.load(len(records.change.kinds))
@@ -95,7 +92,6 @@ class Delta:
             self.note_strings(strings)
 
     def note_strings(self, strings: Iterable[bytes]) -> None:
-        """Append strings that have got numbers."""
         for string in strings:
             if self._numbers is not None:
                 self._numbers[string] = self.first_string + len(self.strings)
@@ -103,22 +99,21 @@ class Delta:
 
     @property
     def next_string(self) -> int:
-        """The number of the next new string."""
         return self.first_string + len(self.strings)
 
     def number_of(self, string: bytes) -> int | None:
         """Return the number of a string that came with the delta, or None."""
         if self._numbers is None:
             self._numbers = {
-                known: number for number, known in enumerate(self.strings, self.first_string)
+                string: number for number, string in enumerate(self.strings, self.first_string)
             }
         return self._numbers.get(string)
 
     def in_base(self, fingerprints: Words) -> Bytes:
         """Return 1 for each fingerprint that is in the generation's tables."""
         blocks, _ = self._identity.locate(fingerprints)
-        known: Bytes = (blocks != NOWHERE).astype(np.uint8)
-        return known
+        in_base: Bytes = (blocks != NOWHERE).astype(np.uint8)
+        return in_base
 
     def check_room(self, versions: int, path: Path) -> None:
         """Refuse changes if there are no versions left for them."""
@@ -130,15 +125,12 @@ class Delta:
             )
 
 
-def led_by_key(key_bits: int, width: Width) -> npt.NDArray[np.uint8]:
-    """Return the numbers of the bits.
-
-    Those of a key, the leading bits, come first, and of these the last ones.
-    """
+def key_bits_first(key_bits: int, width: Width) -> npt.NDArray[np.uint8]:
+    """Return the numbers of the bits: first the leading ones, a key, in reverse."""
     return np.array([*range(key_bits)[::-1], *range(key_bits, width.bits)], np.uint8)
 
 
-def deal_bits(sample: Words, width: Width) -> npt.NDArray[np.uint8]:
+def even_bits_first(sample: Words, width: Width) -> npt.NDArray[np.uint8]:
     """Return the numbers of the bits; bits that are set in about half of the sample come first."""
     if not len(sample):
         return np.arange(width.bits, dtype=np.uint8)

@@ -1,7 +1,4 @@
-"""The immutable part of a store, opened by one process.
-
-The tables, the id map and the dictionary of one generation.
-"""
+"""One generation, opened by one process: the tables, the id map and the dictionary."""
 
 from __future__ import annotations
 
@@ -41,16 +38,13 @@ from fpstore.query.matches import Match, MatchList
 SKEWED = 1.25
 Identity = _kernel.AnyTable
 MANY_QUERIES = 1 << 10  # in a batch; for fewer it is not worth asking what is in the page cache
-# of a file in the page cache, which the system maps together when one page is wanted
+# of a file in the page cache, which the system maps together at one page fault
 FAULT_BYTES = max(1 << 16, PAGE_BYTES)
 NO_FLIPS = np.zeros(1, np.uint64)
 
 
 class Generation:
-    """The open files of one generation.
-
-    They never change, and may be removed while they are open.
-    """
+    """The open files of one generation, which never change, and may be removed meanwhile."""
 
     def __init__(self, path: Path, manifest: Manifest, pages: str = LAZY) -> None:
         self.path, self.manifest = path, manifest
@@ -67,12 +61,11 @@ class Generation:
                 table.check_codec(manifest.codec)
         self.ids = IdMapping(self._tables[0], self.folder / IDS_FILE, self.record.ids_file)
         self.dictionary: Dictionary | None = None
-        described = self.record.dictionary
         self.places: IdIndex | None = None
         self.filters: dict[int, FilterReader] = {}  # by table
         try:
-            if described is not None:
-                self.dictionary = Dictionary(self.folder, described)
+            if self.record.dictionary is not None:
+                self.dictionary = Dictionary(self.folder, self.record.dictionary)
             if self.record.places is not None:
                 self.places = IdIndex(self.folder, self.record.places)
             self._open_filters(pages)
@@ -85,21 +78,18 @@ class Generation:
         self._scans: dict[int, bool] = {}
         self._probers: dict[int, _kernel.Prober | _kernel.ColumnProber | None] = {}
         self._probers_of_keys: dict[int, _kernel.Prober] = {}  # by the number of bits
-        # or need not: what was in the page cache when a large batch came
+        # whether the cached pages are mapped, or need not be: see _map_cached
         self._has_mapped = pages != LAZY
         self.single_probers: dict[int, _kernel.SingleProber] = {}
         self._identity: Identity | None = self._tables[0].kernel
 
     def _open_filters(self, pages: str) -> None:
-        """Open the filters of the tables.
-
-        Without one that is damaged or missing, probes are right, and slower.
-        """
+        """Open the filters; probes without a damaged or missing one are right, and slower."""
         for table in self.record.filters:
             path = self.folder / filter_name(table)
             try:
-                self.filters[table] = opened = FilterReader(path, pages)
-                opened.check_place(self.design, table, self.count, self.record.set_digest)
+                self.filters[table] = reader = FilterReader(path, pages)
+                reader.check_place(self.design, table, self.count, self.record.set_digest)
             except (
                 CorruptStoreError,
                 FormatVersionError,
@@ -115,18 +105,18 @@ class Generation:
 
     @property
     def sound_filters(self) -> dict[int, FilterReader]:
-        """The filters, by table, without filters in which a probe has found a damaged page.
+        """The filters, by table.
 
-        All look-ups pass those.
+        A filter in which a probe has met a damaged page is left out: all look-ups pass it.
         """
         return {
-            table: opened for table, opened in self.filters.items() if not opened.kernel.damaged
+            table: reader for table, reader in self.filters.items() if not reader.kernel.damaged
         }
 
     @property
     def filter_bits(self) -> dict[int, int]:
         """The leading bits that the filters know, by table."""
-        return {table: opened.kernel.shape[0] for table, opened in self.sound_filters.items()}
+        return {table: reader.kernel.shape[0] for table, reader in self.sound_filters.items()}
 
     @property
     def tables(self) -> list[Table]:
@@ -138,7 +128,6 @@ class Generation:
 
     @property
     def count(self) -> int:
-        """The number of fingerprints in the tables."""
         return self.record.fingerprints
 
     @property
@@ -155,10 +144,7 @@ class Generation:
         return scans
 
     def prober(self, radius: int) -> _kernel.Prober | _kernel.ColumnProber | None:
-        """Return the tables with the look-ups of a radius.
-
-        None if every entry of column tables is compared.
-        """
+        """Return the prober of a radius; None if every entry of column tables is compared."""
         if radius not in self._probers:
             self._probers[radius] = (
                 self._ring_prober(radius) if self.design.ring else self._block_prober(radius)
@@ -187,18 +173,21 @@ class Generation:
         if isinstance(prober, _kernel.ColumnProber):
             columns = prober.probe(queries, radius, most, stop)
             return None if columns is None else columns[:3]
-        found = prober.probe(queries, radius, most, threads=threads, stop=stop)
-        return None if found is None else found[:3]
+        by_blocks = prober.probe(queries, radius, most, threads=threads, stop=stop)
+        return None if by_blocks is None else by_blocks[:3]
 
     def sharing(
         self, queries: Words, bits: int, most: int | None, stop: _kernel.Stop | None
     ) -> MatchColumns | None:
-        """Return the columns of what has the leading bits of each query in the tables, or None if that is more than ``most``."""
-        found = self.prober_of_keys(bits).probe(queries, self.design.width.bits, most, stop=stop)
-        return None if found is None else found[:3]
+        """Return the fingerprints of the tables that have the leading bits of each query.
+
+        None if they are more than ``most``.
+        """
+        columns = self.prober_of_keys(bits).probe(queries, self.design.width.bits, most, stop=stop)
+        return None if columns is None else columns[:3]
 
     def prober_of_keys(self, bits: int) -> _kernel.Prober:
-        """Return the prober that finds what has the leading bits of a query."""
+        """Return the prober that finds fingerprints with the leading bits of a query."""
         prober = self._probers_of_keys.get(bits)
         if prober is None:
             prober = _kernel.Prober()
@@ -209,9 +198,9 @@ class Generation:
     def probe_one(self, query: int, radius: int) -> MatchList:
         """Return the matches of one query in the tables, with their id numbers."""
         single = self.single_prober(radius)
-        found: MatchList | None = None if single is None else single.probe(query)
-        if found is not None:
-            return found
+        matches: MatchList | None = None if single is None else single.probe(query)
+        if matches is not None:
+            return matches
         # Every entry is compared, or a file is damaged: a batch names the damage.
         columns = self.probe(row_of_number(query, self.design.width.words), radius)
         assert columns is not None
@@ -226,7 +215,7 @@ class Generation:
         )
 
     def _map_cached(self, queries: int, radius: int) -> None:
-        """Map the pages of the tables that are in the page cache, once a batch comes to most of them anyway."""
+        """Map the cached pages of the tables, once a batch comes to most of them anyway."""
         if self.scans(radius):
             return
         lookups = min(
@@ -240,10 +229,7 @@ class Generation:
                 table.map_cached()
 
     def single_prober(self, radius: int) -> _kernel.SingleProber | None:
-        """Return the prober of single queries with ids, and keep it.
-
-        None if :meth:`prober` has none.
-        """
+        """Return the prober of single queries with ids; None if :meth:`prober` has none."""
         prober = self.prober(radius)
         if radius not in self.single_probers and prober is not None:
             self.single_probers[radius] = _kernel.SingleProber(
@@ -259,14 +245,13 @@ class Generation:
             return prober
         filters = self.filters  # another thread may close the store
         for lookup in self.design.lookups(self.count, radius, self.filter_bits):
-            opened = filters.get(lookup.table) if lookup.filtered else None
-            filtered = None if opened is None else opened.kernel
+            reader = filters.get(lookup.table) if lookup.filtered else None
             prober.add(
                 tables[lookup.table].kernel,
                 lookup.prefix_bits,
                 lookup.flips,
                 lookup.masks,
-                filtered,
+                None if reader is None else reader.kernel,
             )
         return prober
 
@@ -291,18 +276,12 @@ class Generation:
 
     @cached_property
     def _skewed(self) -> bool:
-        """Whether the thresholds of column tables are chosen for each query.
-
-        This reads their directories.
-        """
+        """Whether thresholds are chosen for each query; this reads the directories."""
         tables = self._columns
         return any(tables[place].skewed(SKEWED) for place, _ in self.design.ring)
 
     def sample(self, count: int) -> Words:
-        """Return about ``count`` fingerprints or fewer, evenly spread over the sorted set.
-
-        At most one of a block.
-        """
+        """Return at most one fingerprint of a block, about ``count``, evenly spread."""
         table = self.tables[0]
         return table.sample_keys(max(table.kernel.block_count // count, 1))
 
@@ -320,7 +299,6 @@ class Generation:
         return rows.rows()
 
     def close(self) -> None:
-        """Close all files."""
         self._probers, self.single_probers, self._probers_of_keys = {}, {}, {}
         self._tables, self.filters = [], {}
         self._identity = None

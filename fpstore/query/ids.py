@@ -49,7 +49,7 @@ class Ids:
             number = number_of(snapshot, check_id(identifier))
         except InputError:
             return False
-        return number is not None and bool(snapshot.fingerprints_of_one(number))
+        return number is not None and bool(snapshot.get_fingerprints(number))
 
     # Python would otherwise ask for 0, 1, 2, ... until one is missing.
     __iter__ = None
@@ -59,7 +59,7 @@ class Ids:
         """Return the fingerprints that have an id, ascending; KeyError if there are none."""
         snapshot = self._snapshot()
         number = number_of(snapshot, check_id(identifier))
-        fingerprints = [] if number is None else snapshot.fingerprints_of_one(number)
+        fingerprints = [] if number is None else snapshot.get_fingerprints(number)
         if not fingerprints:
             raise NotStoredError(f"the id {show(identifier)} is not stored", got=identifier)
         return list(map(snapshot.width.outer, fingerprints))
@@ -70,7 +70,7 @@ def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[Lims, Words]:
     checked = checked_ids(ids)
     if isinstance(checked, list) != (snapshot.totals.id_kind == "string"):
         return np.zeros(len(checked) + 1, np.int64), snapshot.width.empty(0)
-    wanted, stored = _translated(snapshot, checked)
+    wanted, stored = _numbers(snapshot, checked)
     fingerprints, numbers = snapshot.with_ids(wanted[stored])
     starts = np.searchsorted(numbers, wanted)
     sizes = np.where(stored, np.searchsorted(numbers, wanted, side="right") - starts, 0)
@@ -84,8 +84,8 @@ def is_one_id(ids: object) -> bool:
 
 def checked_ids(ids: Any) -> Words | list[str]:
     """Return many ids as one array of integers or one list of strings."""
-    listed = _listed(ids)
-    return check_ids(listed, len(listed))
+    sized = _sized(ids)
+    return check_ids(sized, len(sized))
 
 
 def number_of(snapshot: Snapshot, identifier: int | str) -> int | None:
@@ -98,10 +98,10 @@ def numbers_of(snapshot: Snapshot, ids: Words | list[str]) -> tuple[Words, npt.N
     """Return the number of each id, and which ids have one: a string may have none."""
     if len(ids):
         _check_kind(snapshot, isinstance(ids, list))
-    return _translated(snapshot, ids)
+    return _numbers(snapshot, ids)
 
 
-def _translated(snapshot: Snapshot, ids: Words | list[str]) -> tuple[Words, npt.NDArray[np.bool_]]:
+def _numbers(snapshot: Snapshot, ids: Words | list[str]) -> tuple[Words, npt.NDArray[np.bool_]]:
     if isinstance(ids, np.ndarray):
         return ids, np.ones(len(ids), bool)
     numbers = snapshot.numbers_of_strings([name.encode() for name in ids])
@@ -114,7 +114,7 @@ def _check_kind(snapshot: Snapshot, strings: bool) -> None:
         raise InputError(f"the ids of this store are {kinds[0]}, got {kinds[1]}: give {kinds[0]}")
 
 
-def _listed(ids: Any) -> Any:
+def _sized(ids: Any) -> Any:
     if hasattr(ids, "__len__") and getattr(ids, "shape", None) != ():
         return ids
     try:
@@ -127,7 +127,7 @@ def _listed(ids: Any) -> Any:
 
 
 class IdLookup:
-    """Looks up the ids of matches, as of the moment when the matches were found.
+    """Looks up the ids of matches, as of the moment of the probe.
 
     Once pickled, as of the moment of use.
     """
@@ -136,18 +136,16 @@ class IdLookup:
         self._path, self._snapshot = path, snapshot
 
     def stored_id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
-        """Return (lims, id numbers) of stored fingerprints."""
         return self._snapshot.stored_id_numbers(fingerprints)
 
     def named_within(self, numbers: Words, most: int | None) -> Named | None:
-        """Return the ids of id numbers; see :class:`fpstore.query.names.Names`."""
         return self._snapshot.named_within(numbers, most)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self._path,)
+        return _reopen, (self._path,)
 
 
-def _reopened(path: Path) -> IdLookup:
+def _reopen(path: Path) -> IdLookup:
     from fpstore.query.sharded import snapshot_at
 
     return IdLookup(path, snapshot_at(path))

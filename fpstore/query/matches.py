@@ -55,21 +55,16 @@ class MatchList(list[Match[Id]]):
 
 
 class MatchedIds(HeldIds):
-    """The ids that matches had when they were found, in memory.
-
-    Those of match m are ``ids[lims[m]:lims[m + 1]]``.
-    """
+    """The ids of matches at the time of the probe: match m has ``ids[lims[m]:lims[m + 1]]``."""
 
     def __init__(self, lims: Lims, ids: Words | list[str]) -> None:
         super().__init__(ids)
         self._lims = lims
 
     def id_numbers(self) -> tuple[Lims, Words]:
-        """Return (lims, id numbers) of the matches."""
         return self._lims, np.arange(len(self.ids), dtype=np.uint64)
 
     def slice(self, matches: slice) -> MatchedIds:
-        """Return the ids of successive matches."""
         lims = self._lims[matches.start : matches.stop + 1]
         return MatchedIds(lims - lims[0], self.ids[lims[0] : lims[-1]])
 
@@ -104,11 +99,11 @@ class Matches(Tabular, Generic[Id]):
         more: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         self.lims = lims
-        self.rows = rows  # as the kernel knows the fingerprints
+        self.rows = rows  # the fingerprints in the kernel's form
         self.distances = distances
         self._stored = stored
         self._width = width
-        self._queries = queries  # as the kernel knows them, not copied
+        self._queries = queries  # in the kernel's form, not copied
         self.inserted = inserted
         self.more = np.zeros(len(queries), np.bool_) if more is None else more
 
@@ -141,14 +136,16 @@ class Matches(Tabular, Generic[Id]):
         return lims, names_of(self._stored, numbers)
 
     def rows_of_ids(self) -> Iterator[tuple[npt.NDArray[np.intp], Any]]:
-        """Yield (matches, ids) with a row for each match and id, at most 65,536 rows or about 4 MiB of strings at once."""
+        """Yield (matches, ids) with a row for each match and id.
+
+        A piece has at most 65,536 rows, and about 4 MiB of strings.
+        """
         lims, numbers = self._id_numbers()
         match = np.repeat(np.arange(len(self.rows)), np.diff(lims))
         for rows, (ids,) in names_in_slices([(self._stored, numbers)]):
             yield match[rows], ids
 
     def _id_numbers(self) -> tuple[Lims, Words]:
-        """Return (lims, id numbers) of the matches."""
         if isinstance(self._stored, MatchedIds):
             return self._stored.id_numbers()
         return self._stored.stored_id_numbers(self.rows)
@@ -186,7 +183,8 @@ class Matches(Tabular, Generic[Id]):
         --------
         >>> import fpstore, tempfile, os
         >>> store = fpstore.build(os.path.join(tempfile.mkdtemp(), "s.fps"), [8, 11], ["a", "b"])
-        >>> store.probe_many([9], 1).to_arrow(names={"id": "url"}).select(["query_row", "distance", "url"]).to_pylist()
+        >>> table = store.probe_many([9], 1).to_arrow(names={"id": "url"})
+        >>> table.select(["query_row", "distance", "url"]).to_pylist()
         [{'query_row': 0, 'distance': 1, 'url': 'a'}, {'query_row': 0, 'distance': 1, 'url': 'b'}]
         """
         return arrow_table([self._columns(query_ids)], names)
@@ -218,10 +216,8 @@ class Matches(Tabular, Generic[Id]):
         lims, numbers = self._id_numbers()
         fingerprints, distances = self._width.numbers(self.rows), self.distances.tolist()
         for queries, (ids,) in names_in_slices([(self._stored, numbers)], lims[self.lims]):
-            plain, bounds = (
-                ids if isinstance(ids, list) else ids.tolist(),
-                self.lims[queries.start : queries.stop + 1].tolist(),
-            )
+            plain = ids if isinstance(ids, list) else ids.tolist()
+            bounds = self.lims[queries.start : queries.stop + 1].tolist()
             ends = (lims[bounds[0] : bounds[-1] + 1] - lims[bounds[0]]).tolist()
             for (start, end), left_out in zip(
                 pairwise(bounds), self.more[queries].tolist(), strict=True
@@ -231,30 +227,31 @@ class Matches(Tabular, Generic[Id]):
                     pairwise(ends[start - bounds[0] : end - bounds[0] + 1]),
                     strict=True,
                 )
-                found = MatchList(
+                matches = MatchList(
                     [
                         Match(fingerprints[m], distances[m], plain[first:last])
                         for m, (first, last) in places
                     ]
                 )
                 if left_out:
-                    found.more = True
-                yield found
+                    matches.more = True
+                yield matches
 
     def __getitem__(self, query: int) -> MatchList[Id]:
         """Return the matches of one query; IndexError if there are fewer queries."""
         query = range(len(self))[index(query)]
         lims = self.lims[query : query + 2]
-        found = slice(*lims.tolist())
-        stored = self._stored.slice(found) if isinstance(self._stored, MatchedIds) else self._stored
-        one = (
-            self.rows[found],
-            self.distances[found],
-            stored,
+        places = slice(*lims.tolist())
+        single = Matches[Id](
+            lims - lims[0],
+            self.rows[places],
+            self.distances[places],
+            self._stored.slice(places) if isinstance(self._stored, MatchedIds) else self._stored,
             self._width,
             self._queries[query : query + 1],
+            more=self.more[query : query + 1],
         )
-        return next(iter(Matches(lims - lims[0], *one, more=self.more[query : query + 1])))
+        return next(iter(single))
 
     def __repr__(self) -> str:
         return f"<fpstore.Matches: {len(self.rows)} matches of {len(self)} queries>"

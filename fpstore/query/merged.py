@@ -1,7 +1,4 @@
-"""Sorted streams of keys with numbers, merged into one.
-
-What several streams have under a key is united.
-"""
+"""Sorted streams of keys with numbers, merged into one with the numbers of all under each key."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from fpstore.base.arrays import differs
 from fpstore.base.width import place_of, rows_to_numbers
 
 
-class _Held:
+class _Stream:
     """A stream that has begun, and its current piece.
 
     ``last`` is the greatest key of the piece, -1 after the end.
@@ -26,40 +23,40 @@ class _Held:
         self._advance()
 
     def _advance(self) -> None:
-        found = next((piece for piece in self._pieces if len(piece[0])), None)
-        self.last = -1 if found is None else rows_to_numbers(found[0][-1:])[0]
-        if found is not None:
-            self.piece = found
+        piece = next((piece for piece in self._pieces if len(piece[0])), None)
+        self.last = -1 if piece is None else rows_to_numbers(piece[0][-1:])[0]
+        if piece is not None:
+            self.piece = piece
 
-    def take(self, bound: _Held) -> Groups:
-        """Return what the piece has up to the last key of another one, and go on."""
+    def take(self, bound: _Stream) -> Groups:
+        """Return the groups up to the last key of another stream's piece, and go on."""
         if self.last == bound.last:
-            taken = self.piece
+            groups = self.piece
             self._advance()
-            return taken
-        taken, self.piece = cut_groups(self.piece, bound.piece[0][-1:], "right")
-        return taken
+            return groups
+        groups, self.piece = cut_groups(self.piece, bound.piece[0][-1:], "right")
+        return groups
 
 
-def merged(sources: Sequence[tuple[int, Iterator[Groups]]]) -> Iterator[Groups]:
-    """Merge streams, each of which is given with a number that is at most its least key, and begun when it is needed.
+def merge_streams(sources: Sequence[tuple[int, Iterator[Groups]]]) -> Iterator[Groups]:
+    """Merge streams, each with a number that is at most its least key; it begins when needed.
 
-    The numbers of a key ascend in each stream, and so they do in what is yielded, each once.
+    The numbers of a key ascend in each stream. In the result, they ascend, each once.
     """
     waiting = sorted(sources, key=lambda source: source[0], reverse=True)
-    held: list[_Held] = []
-    while waiting or held:
-        while waiting and (not held or waiting[-1][0] <= min(one.last for one in held)):
-            begun = _Held(waiting.pop()[1])
-            held += [begun] if begun.last >= 0 else []
-        if held:
-            bound = min(held, key=lambda one: one.last)
-            others = [one.take(bound) for one in held if one is not bound]
-            yield _united([bound.take(bound), *(piece for piece in others if len(piece[0]))])
-            held = [one for one in held if one.last >= 0]
+    streams: list[_Stream] = []
+    while waiting or streams:
+        while waiting and (not streams or waiting[-1][0] <= min(s.last for s in streams)):
+            stream = _Stream(waiting.pop()[1])
+            streams += [stream] if stream.last >= 0 else []
+        if streams:
+            bound = min(streams, key=lambda stream: stream.last)
+            pieces = [stream.take(bound) for stream in streams if stream is not bound]
+            yield _unite([bound.take(bound), *(piece for piece in pieces if len(piece[0]))])
+            streams = [stream for stream in streams if stream.last >= 0]
 
 
-def _united(pieces: list[Groups]) -> Groups:
+def _unite(pieces: list[Groups]) -> Groups:
     while len(pieces) > 1:
         odd = pieces[len(pieces) & ~1 :]
         pieces = [
@@ -68,8 +65,8 @@ def _united(pieces: list[Groups]) -> Groups:
     return pieces[0]
 
 
-def recounted(piece: Groups) -> Groups:
-    """Return a piece in which each key occurs once, from one in which it may occur several times, one after the other."""
+def unite_equal_keys(piece: Groups) -> Groups:
+    """Return a piece in which each key occurs once; equal keys follow each other."""
     keys, counts, numbers = piece
     if not len(keys):
         return piece
@@ -77,8 +74,8 @@ def recounted(piece: Groups) -> Groups:
 
 
 def cut_groups(group: Groups, bound: Words, side: str) -> tuple[Groups, Groups]:
-    """Cut a piece at a fingerprint, which is an array of it alone."""
+    """Cut a piece at a fingerprint, an array of one row."""
     keys, counts, ids = group
     at = place_of(keys, bound, side)
-    taken = int(counts[:at].sum())
-    return (keys[:at], counts[:at], ids[:taken]), (keys[at:], counts[at:], ids[taken:])
+    end = int(counts[:at].sum())
+    return (keys[:at], counts[:at], ids[:end]), (keys[at:], counts[at:], ids[end:])

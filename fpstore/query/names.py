@@ -1,7 +1,4 @@
-"""The ids of many id numbers, a slice after the other.
-
-Memory is bounded by the bytes of the strings, not by their number.
-"""
+"""The ids of many id numbers, slice by slice, in memory bounded by the bytes of their strings."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ NAMED_ROWS = 1 << 16  # the rows of a slice
 
 
 class Named(NamedTuple):
-    """The ids of some id numbers; ``string_bytes`` counts a string that occurs twice twice."""
+    """The ids of id numbers; ``string_bytes`` counts each occurrence of a string."""
 
     ids: Words | list[str]
     string_bytes: int = 0
@@ -28,17 +25,14 @@ class Names(Protocol):
     """A source of the ids of id numbers."""
 
     def named_within(self, numbers: Words, most: int | None, /) -> Named | None:
-        """Return the ids of some numbers.
-
-        None if they are strings that take more than ``most`` bytes together.
-        """
+        """Return the ids of numbers; None if they are strings of more than ``most`` bytes."""
 
 
 def names_of(names: Names, numbers: Words) -> Words | list[str]:
     """Return the ids of id numbers, however much memory they take."""
-    named = names.named_within(numbers, None)
-    assert named is not None
-    return named.ids
+    values = names.named_within(numbers, None)
+    assert values is not None
+    return values.ids
 
 
 class StoredIds(Names, Protocol):
@@ -55,43 +49,37 @@ class HeldIds:
         self.ids = ids
 
     def named_within(self, numbers: Words, most: int | None) -> Named | None:
-        """Return the ids of some numbers; see :class:`Names`."""
-        found = values_at(self.ids, numbers)
-        size = sum(map(len, found)) if isinstance(found, list) else 0
-        return Named(found, size) if most is None or size <= most else None
+        ids = values_at(self.ids, numbers)
+        size = sum(map(len, ids)) if isinstance(ids, list) else 0
+        return Named(ids, size) if most is None or size <= most else None
 
 
 class NamesOfTwo:
-    """Ids of two sources, where numbers from ``first`` on are of the second.
+    """Ids of two sources; numbers from ``start`` on belong to the second.
 
-    Integers become strings if others are strings.
+    If one source has strings, the integers of the other become strings.
     """
 
-    def __init__(self, one: Names, other: Names, first: int) -> None:
-        self._sources, self._first = (one, other), np.uint64(first)
+    def __init__(self, first: Names, second: Names, start: int) -> None:
+        self._first, self._second, self._start = first, second, np.uint64(start)
 
     def named_within(self, numbers: Words, most: int | None) -> Named | None:
-        """Return the ids of some numbers; see :class:`Names`."""
-        of_other = numbers >= self._first
-        parts = (numbers[~of_other], numbers[of_other] - self._first)
-        named = [
-            source.named_within(part, most)
-            for source, part in zip(self._sources, parts, strict=True)
-        ]
-        one, other = named
-        if one is None or other is None:
+        in_second = numbers >= self._start
+        first = self._first.named_within(numbers[~in_second], most)
+        second = self._second.named_within(numbers[in_second] - self._start, most)
+        if first is None or second is None:
             return None
-        if isinstance(one.ids, np.ndarray) and isinstance(other.ids, np.ndarray):
+        if isinstance(first.ids, np.ndarray) and isinstance(second.ids, np.ndarray):
             out = np.empty(len(numbers), np.uint64)
-            out[~of_other], out[of_other] = one.ids, other.ids
+            out[~in_second], out[in_second] = first.ids, second.ids
             return Named(out)
-        iters = [
-            iter(map(str, some.ids if isinstance(some.ids, list) else some.ids.tolist()))
-            for some in (one, other)
+        ids = [
+            iter(map(str, part.ids if isinstance(part.ids, list) else part.ids.tolist()))
+            for part in (first, second)
         ]
         return Named(
-            [next(iters[second]) for second in of_other.tolist()],
-            one.string_bytes + other.string_bytes,
+            [next(ids[part]) for part in in_second.tolist()],
+            first.string_bytes + second.string_bytes,
         )
 
 
@@ -101,8 +89,8 @@ def names_in_slices(
     """Yield slices of rows, and the ids that each column (a source of ids, id numbers) has there.
 
     A slice has at most NAMED_ROWS rows, and the strings of each of its columns at most
-    STRINGS_BYTES. A row with more is alone. Of no rows, there is one slice. With ``lims``, of lists
-    of rows that are not cut, slices are of lists.
+    STRINGS_BYTES; a row with more is alone. Without rows, there is one slice. With ``lims``, slices
+    are of lists of rows, which are not cut.
     """
     lims = np.arange(len(columns[0][1]) + 1) if lims is None else lims
     start, step, count = 0, NAMED_ROWS, len(lims) - 1
@@ -110,22 +98,20 @@ def names_in_slices(
         stop = min(
             max(int(np.searchsorted(lims, lims[start] + step, side="right")) - 1, start + 1), count
         )
-        rows, most = (
-            slice(int(lims[start]), int(lims[stop])),
-            STRINGS_BYTES if stop > start + 1 else None,
-        )
-        found: list[Named] = []
+        rows = slice(int(lims[start]), int(lims[stop]))
+        most = STRINGS_BYTES if stop > start + 1 else None
+        parts: list[Named] = []
         for names, numbers in columns:
-            named = names.named_within(numbers[rows], most)
-            if named is None:
+            part = names.named_within(numbers[rows], most)
+            if part is None:
                 break
-            found.append(named)
-        if len(found) < len(columns):
+            parts.append(part)
+        if len(parts) < len(columns):
             step = max((rows.stop - rows.start) // 2, 1)
             continue
-        yield slice(start, stop), [named.ids for named in found]
+        yield slice(start, stop), [part.ids for part in parts]
         if stop == count:
             return
         start = stop
-        if max(named.string_bytes for named in found) < STRINGS_BYTES // 4:
+        if max(part.string_bytes for part in parts) < STRINGS_BYTES // 4:
             step = min(2 * step, NAMED_ROWS)

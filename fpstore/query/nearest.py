@@ -1,7 +1,4 @@
-"""Questions whose cost is estimated.
-
-The nearest fingerprints at any distance, and which store to build instead of scanning.
-"""
+"""The nearest fingerprints at any distance, and advice on which store to build against scans."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from fpstore.design.costs import scan_nanoseconds
 from fpstore.design.estimates import FEWEST_FOR_BYTES, Requirements
 from fpstore.design.planner import choose
 from fpstore.errors import ScanWarning
-from fpstore.query.batches import MatchColumns, collected, no_matches
+from fpstore.query.batches import MatchColumns, collect, no_matches
 from fpstore.query.snapshot import Snapshot
 
 SILENT = "Store.scan and fpstore scan give no such notice"
@@ -28,48 +25,51 @@ SILENT = "Store.scan and fpstore scan give no such notice"
 def nearest(
     snapshot: Snapshot, queries: Words, count: int, radius: int, threads: int
 ) -> MatchColumns:
-    """Return the ``count`` nearest fingerprints of each query, or fewer if fewer are within the radius.
+    """Return up to ``count`` fingerprints within the radius of each query, the nearest.
 
-    Radii grow as far as look-ups cost less than a scan; the queries that have too few matches by
-    then are answered by one scan.
+    Radii grow while look-ups cost less than a scan. One scan answers the queries that still have
+    too few matches.
     """
     if not len(queries):
         return no_matches(queries)
-    left = np.arange(len(queries))
+    open_queries = np.arange(len(queries))
     parts: list[tuple[npt.NDArray[np.int64], MatchColumns]] = []
-    for tried in (
+    for probe_radius in (
         _radii(snapshot, radius, len(queries)) if count < snapshot.totals.fingerprints else ()
     ):
-        if not len(left):
+        if not len(open_queries):
             break
-        columns, _ = snapshot.probe_nearest(queries[left], tried, threads, count)
-        sizes = np.diff(columns[0])
-        done = (sizes == count) | (tried == radius)
-        kept = np.repeat(done, sizes)
-        parts.append((left[done], (lims_of(sizes[done]), columns[1][kept], columns[2][kept])))
-        left = left[~done]
-    if len(left):
-        parts.append((left, snapshot.scan_nearest(queries[left], radius, threads, count)[0]))
-    return collected(parts, len(queries))
+        (lims, rows, distances), _ = snapshot.probe_nearest(
+            queries[open_queries], probe_radius, threads, count
+        )
+        sizes = np.diff(lims)
+        done = (sizes == count) | (probe_radius == radius)
+        final = np.repeat(done, sizes)
+        parts.append((open_queries[done], (lims_of(sizes[done]), rows[final], distances[final])))
+        open_queries = open_queries[~done]
+    if len(open_queries):
+        columns, _ = snapshot.scan_nearest(queries[open_queries], radius, threads, count)
+        parts.append((open_queries, columns))
+    return collect(parts, len(queries))
 
 
 def _radii(snapshot: Snapshot, most: int, query_count: int) -> Iterator[int]:
-    """Yield the radii, ascending, whose look-ups all together cost less than a scan.
+    """Yield the ascending radii whose look-ups together cost less than a scan.
 
-    In vain, they at most double the time.
+    So, if the scan is needed after all, they at most double the time.
     """
-    left = scan_nanoseconds(snapshot.totals.fingerprints, snapshot.width.words, query_count)
+    budget = scan_nanoseconds(snapshot.totals.fingerprints, snapshot.width.words, query_count)
     for radius in range(min(most, snapshot.radius) + 1):
         if snapshot.scans(radius):
             return
-        left -= snapshot.probe_nanoseconds(radius, query_count)
-        if left < 0:
+        budget -= snapshot.probe_nanoseconds(radius, query_count)
+        if budget < 0:
             return
         yield radius
 
 
 def scan_advice(fingerprint_count: int, own: int, radius: int, width: Width) -> str:
-    """Return the notice for a probe with a radius above the store's, in one line."""
+    """Return the warning of a probe with a radius above the store's, in one line."""
     message = (
         f"radius {radius} is over the store's {own}: every one of {fingerprint_count:,} "
         "fingerprints is compared"
@@ -89,7 +89,7 @@ def scan_advice(fingerprint_count: int, own: int, radius: int, width: Width) -> 
 
 
 def warn(text: str) -> None:
-    """Warn where fpstore was called, once more if it was warned there of another store."""
+    """Warn at the line outside fpstore that called it, once for each store."""
     frame = sys._getframe()
     while (
         frame.f_back is not None

@@ -14,42 +14,39 @@ from fpstore.query.names import NAMED_ROWS, Names, names_in_slices
 
 
 def repeated_names(names: Names, groups: Iterator[Groups]) -> Iterator[list[tuple[int, int]]]:
-    """Yield pairs of a number and of the first one that has the same name, of names that have several.
+    """Yield pairs of a number and the first number with the same name, where they differ.
 
     The groups are the hashes of names with their numbers, which ascend. Many names are read at
-    once: one alone costs as much as all that are compressed with it.
+    once: reading one costs as much as reading all that are compressed with it.
     """
-    for counts, numbers in _of_several(groups):
+    for counts, numbers in _groups_of_several(groups):
         lims = lims_of(counts)
-        for lists, (found,) in names_in_slices([(names, numbers)], lims):
-            some = lims[lists.start : lists.stop + 1]
-            pairs = _after_the_first(
-                (some - some[0]).tolist(), numbers[some[0] : some[-1]].tolist(), found
+        for lists, (slice_names,) in names_in_slices([(names, numbers)], lims):
+            bounds = lims[lists.start : lists.stop + 1]
+            pairs = _repeats(
+                (bounds - bounds[0]).tolist(), numbers[bounds[0] : bounds[-1]].tolist(), slice_names
             )
             if pairs:
                 yield pairs
 
 
-def _of_several(groups: Iterator[Groups]) -> Iterator[tuple[Words, Words]]:
-    """Yield how many numbers keys have, and the numbers, of keys that have several.
-
-    Of many keys at once.
-    """
-    counts, numbers, held = list[Words](), list[Words](), 0
-    for _, sizes, listed in groups:
+def _groups_of_several(groups: Iterator[Groups]) -> Iterator[tuple[Words, Words]]:
+    """Yield (counts, numbers) of many keys at once, without keys that have one number."""
+    counts, numbers, rows = list[Words](), list[Words](), 0
+    for _, sizes, group_numbers in groups:
         several = sizes > 1
         counts.append(sizes[several])
-        numbers.append(listed[np.repeat(several, sizes.astype(np.int64))])
-        held += len(numbers[-1])
-        if held >= NAMED_ROWS:
+        numbers.append(group_numbers[np.repeat(several, sizes.astype(np.int64))])
+        rows += len(numbers[-1])
+        if rows >= NAMED_ROWS:
             yield np.concatenate(counts), np.concatenate(numbers)
-            counts, numbers, held = [], [], 0
-    if held:
+            counts, numbers, rows = [], [], 0
+    if rows:
         yield np.concatenate(counts), np.concatenate(numbers)
 
 
-def _after_the_first(lims: list[int], numbers: list[int], names: Any) -> list[tuple[int, int]]:
-    """Return the numbers of names that their list has before, each with the first number of the name there."""
+def _repeats(lims: list[int], numbers: list[int], names: Any) -> list[tuple[int, int]]:
+    """Return each number whose name came before in its list, with the first such number."""
     pairs = list[tuple[int, int]]()
     for start, end in pairwise(lims):
         first: dict[object, int] = {}

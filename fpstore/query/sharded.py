@@ -1,7 +1,4 @@
-"""A sharded store as one snapshot.
-
-Each question goes to all shards, one after the other, and their answers are united.
-"""
+"""A sharded store as one snapshot: each question goes to all shards, and unites the answers."""
 
 from __future__ import annotations
 
@@ -36,13 +33,13 @@ from fpstore.format.shards import LOST, Shard, ShardsManifest, read_shards
 from fpstore.query.batches import (
     MatchColumns,
     Nearest,
+    keep_nearest,
     no_matches,
     queries_at_once,
-    shortened,
-    united,
+    unite,
 )
 from fpstore.query.matches import Match, MatchList
-from fpstore.query.merged import merged, recounted
+from fpstore.query.merged import merge_streams, unite_equal_keys
 from fpstore.query.names import Named
 from fpstore.query.repeats import repeated_names
 from fpstore.query.snapshot import Snapshot
@@ -50,17 +47,15 @@ from fpstore.query.store_snapshot import MOST_MATCHES, StoreSnapshot
 from fpstore.query.tracker import Tracker
 
 # The number of a string is its number in the shard, with the number of the shard in the bits above:
-# so numbers are in the order in which one store would have seen the strings. Integers are numbers
-# of their own, and rows are counted on from shard to shard.
+# so numbers are in the order in which one store would have numbered the strings. Integers are
+# their own numbers, and row numbers go on from shard to shard.
 NUMBER_BITS = 40
 NUMBER_MASK = np.uint64((1 << NUMBER_BITS) - 1)
-_ROOM = 4  # of the files that the process may open, the shards of a store keep one in so many
+FILE_SHARE = 4  # the shards of a store keep open one in this many files of the process
 
 
 class ShardedSnapshot(Snapshot):
     """The content of all shards, as it was when each was opened first.
-
-    It has no generation of its own.
 
     Shards are opened when a question first reaches them, and kept open while the process may have
     enough files open; each question opens the others, and closes them again.
@@ -76,18 +71,18 @@ class ShardedSnapshot(Snapshot):
             manifest.id_kind,
         )
         self._manifests = [self._checked(shard) for shard in manifest.shards]
-        self._kept: dict[int, tuple[Tracker, StoreSnapshot]] = {}
-        self._keeps, room = 0, usual_files() // _ROOM
-        for known in self._manifests:
-            room -= _descriptors(known)
-            self._keeps += room >= 0
+        self._open: dict[int, tuple[Tracker, StoreSnapshot]] = {}
+        self._most_open, files = 0, usual_files() // FILE_SHARE
+        for shard_manifest in self._manifests:
+            files -= _descriptors(shard_manifest)
+            self._most_open += files >= 0
         self._closed = False
 
     # The shards
 
     def _checked(self, shard: Shard) -> Manifest:
         """Return the manifest of a shard; CorruptStoreError if it is not the one of this place."""
-        path, whole = self.path / shard.name, self.manifest
+        path, sharded = self.path / shard.name, self.manifest
         try:
             folder = open_folder(path)
         except FileNotFoundError:
@@ -95,26 +90,26 @@ class ShardedSnapshot(Snapshot):
         except OSError as error:
             raise refused(path, error) from error
         try:
-            known = read_manifest(path, folder)
+            manifest = read_manifest(path, folder)
         except StoreNotFoundError as error:
             raise CorruptStoreError(
                 f"{path}: this shard is not a store: {LOST}", path=path
             ) from error
         finally:
             os.close(folder)
-        if known.identity.hex() != shard.identity:
+        if manifest.identity.hex() != shard.identity:
             message = f"{path}: another store is in the place of this shard: {LOST}"
             raise CorruptStoreError(
-                message, path=path, expected=shard.identity, got=known.identity.hex()
+                message, path=path, expected=shard.identity, got=manifest.identity.hex()
             )
         facts: dict[str, tuple[object, object]] = {
-            "width": (whole.width, known.design.width.bits),
-            "radius": (whole.radius, known.design.radius),
-            "fingerprinter": (whole.fingerprinter, known.fingerprinter),
-            "generation": (shard.generation, known.generation.number),
+            "width": (sharded.width, manifest.design.width.bits),
+            "radius": (sharded.radius, manifest.design.radius),
+            "fingerprinter": (sharded.fingerprinter, manifest.fingerprinter),
+            "generation": (shard.generation, manifest.generation.number),
         }
         self._refuse_changed(path, facts)
-        return known
+        return manifest
 
     def _refuse_changed(self, path: Path, facts: dict[str, tuple[object, object]]) -> None:
         for name, (expected, got) in facts.items():
@@ -122,7 +117,7 @@ class ShardedSnapshot(Snapshot):
                 message = f"{path}: this shard has changed ({name}) since it became one: {LOST}"
                 raise CorruptStoreError(message, path=path, expected=expected, got=got)
 
-    def tracked(self, place: int) -> tuple[Tracker, StoreSnapshot]:
+    def open_shard(self, place: int) -> tuple[Tracker, StoreSnapshot]:
         """Open a shard, which the caller closes.
 
         CorruptStoreError if it has changed since it became one.
@@ -148,21 +143,22 @@ class ShardedSnapshot(Snapshot):
     def _opened(self, place: int) -> Iterator[StoreSnapshot]:
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        kept = self._kept.get(place)
-        if kept is not None:
-            yield kept[1]
+        shard = self._open.get(place)
+        if shard is not None:
+            yield shard[1]
             return
-        opened = self.tracked(place)
-        if place < self._keeps:
-            kept = self._kept.setdefault(place, opened)  # another thread may have opened it too
-            if kept is not opened:
-                opened[0].close()
-            yield kept[1]
+        tracker, snapshot = self.open_shard(place)
+        if place < self._most_open:
+            # another thread may have opened it too
+            shard = self._open.setdefault(place, (tracker, snapshot))
+            if shard[0] is not tracker:
+                tracker.close()
+            yield shard[1]
             return
         try:
-            yield opened[1]
+            yield snapshot
         finally:
-            opened[0].close()
+            tracker.close()
 
     def shards(self) -> Iterator[tuple[int, StoreSnapshot]]:
         """Yield the place and the snapshot of each shard, which may be closed afterwards."""
@@ -171,10 +167,9 @@ class ShardedSnapshot(Snapshot):
                 yield place, snapshot
 
     def close(self) -> None:
-        """Close all shards."""
         self._closed = True
-        while self._kept:
-            self._kept.popitem()[1][0].close()
+        while self._open:
+            self._open.popitem()[1][0].close()
 
     # What it is
 
@@ -206,60 +201,56 @@ class ShardedSnapshot(Snapshot):
 
     def scans(self, radius: int) -> bool:
         return all(
-            known.design.scans(known.generation.fingerprints, radius) for known in self._manifests
+            manifest.design.scans(manifest.generation.fingerprints, radius)
+            for manifest in self._manifests
         )
 
     def probe_nanoseconds(self, radius: int, queries: int) -> float:
         return sum(
             probe_nanoseconds(
-                known.design, known.generation.fingerprints, radius, queries, known.blocks
+                manifest.design, manifest.generation.fingerprints, radius, queries, manifest.blocks
             )
-            for known in self._manifests
+            for manifest in self._manifests
         )
 
     @property
     def bounded_queries(self) -> int:
-        return min(queries_at_once(known.design) for known in self._manifests)
+        return min(queries_at_once(manifest.design) for manifest in self._manifests)
 
     # Probing
 
     def probe(self, value: int, radius: int) -> MatchList:
-        found: dict[int, Match] = {}
+        matches: dict[int, Match] = {}
         for place, snapshot in self.shards():
             first = self.manifest.shards[place].first_row
             for fingerprint, distance, ids in snapshot.probe(value, radius):
-                some: list[Any] = [number + first for number in ids] if first else ids
-                known = found.setdefault(fingerprint, Match(fingerprint, distance, []))
-                known.ids.extend(some)
-        for match in found.values():
-            match.ids[:] = self._in_order(match)
+                match = matches.setdefault(fingerprint, Match(fingerprint, distance, []))
+                match.ids.extend([number + first for number in ids] if first else ids)
+        for match in matches.values():
+            match.ids[:] = self._distinct_ids(match)
         return MatchList(
-            sorted(found.values(), key=lambda match: (match.distance, match.fingerprint))
+            sorted(matches.values(), key=lambda match: (match.distance, match.fingerprint))
         )
 
-    def _in_order(self, match: Match) -> list[Any]:
-        """Return the ids that shards have for one fingerprint, each once."""
+    def _distinct_ids(self, match: Match) -> list[Any]:
         if self.totals.id_kind != "string":
             return sorted({*match.ids})
-        return self.ids_of_one(match.fingerprint) if self.manifest.repeated_strings else match.ids
+        return self.get_ids(match.fingerprint) if self.manifest.repeated_strings else match.ids
 
     def probe_columns(
         self, queries: Words, radius: int, threads: int, most: int | None = None
     ) -> MatchColumns | None:
-        """Return the columns of the matches of many queries.
-
-        None if there are too many in a part, or in all shards together.
-        """
-        found, count = [no_matches(queries)], 0
+        """None if there are too many matches in a part, or in all shards together."""
+        parts, count = [no_matches(queries)], 0
         for _, snapshot in self.shards():
             columns = snapshot.probe_columns(queries, radius, threads, most)
             if columns is None:
                 return None
-            found.append(columns)
+            parts.append(columns)
             count += len(columns[1])
             if most is not None and count > most * threads:
                 return None
-        return united(found)
+        return unite(parts)
 
     def probe_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
         return self._nearest(
@@ -274,20 +265,20 @@ class ShardedSnapshot(Snapshot):
     def _nearest(
         self, queries: Words, limit: int, ask: Callable[[StoreSnapshot], Nearest]
     ) -> Nearest:
-        found, more = [no_matches(queries)], np.zeros(len(queries), bool)
+        parts, more = [no_matches(queries)], np.zeros(len(queries), bool)
         for _, snapshot in self.shards():
-            columns, others = ask(snapshot)
-            found.append(columns)
-            more |= others
-            if sum(len(c[1]) for c in found) > MOST_MATCHES:
-                nearest, others = shortened(united(found), limit)
-                found, more = [nearest], more | others
-        nearest, others = shortened(united(found), limit)
-        return nearest, more | others
+            columns, more_in_shard = ask(snapshot)
+            parts.append(columns)
+            more |= more_in_shard
+            if sum(len(part[1]) for part in parts) > MOST_MATCHES:
+                nearest, cut_short = keep_nearest(unite(parts), limit)
+                parts, more = [nearest], more | cut_short
+        nearest, cut_short = keep_nearest(unite(parts), limit)
+        return nearest, more | cut_short
 
     def scan_columns(self, queries: Words, radius: int, threads: int) -> MatchColumns:
-        found = [snapshot.scan_columns(queries, radius, threads) for _, snapshot in self.shards()]
-        return united([no_matches(queries), *found])
+        parts = [snapshot.scan_columns(queries, radius, threads) for _, snapshot in self.shards()]
+        return unite([no_matches(queries), *parts])
 
     def has(self, value: int) -> bool:
         return any(snapshot.has(value) for _, snapshot in self.shards())
@@ -298,20 +289,20 @@ class ShardedSnapshot(Snapshot):
         owners, numbers = [np.empty(0, np.intp)], [np.empty(0, np.uint64)]
         leading = leading_words(fingerprints)
         for place, shard in enumerate(self.manifest.shards):
-            some = self._within(shard, leading)
-            if len(some):
+            rows = self._within(shard, leading)
+            if len(rows):
                 with self._opened(place) as snapshot:
-                    lims, found = snapshot.id_numbers(fingerprints[some])
-                owners.append(some[lists_of(lims)])
-                numbers.append(self._numbers(place, found))
+                    lims, shard_numbers = snapshot.id_numbers(fingerprints[rows])
+                owners.append(rows[lists_of(lims)])
+                numbers.append(self._numbers(place, shard_numbers))
         owner, number = np.concatenate(owners), np.concatenate(numbers)
         order = order_of(owner, number)
         owner, number = owner[order], number[order]
-        fresh = differs(owner) | differs(number)
-        return lims_of(np.bincount(owner[fresh], minlength=len(fingerprints))), number[fresh]
+        first = differs(owner) | differs(number)
+        return lims_of(np.bincount(owner[first], minlength=len(fingerprints))), number[first]
 
     def _within(self, shard: Shard, leading: Words) -> npt.NDArray[np.intp]:
-        """Return the places of the fingerprints that a shard may have, by their leading words."""
+        """Return the rows that a shard may have, by their leading words."""
         if shard.bounds is None:
             return np.empty(0, np.intp)
         least, greatest = leading_words(self.width.rows(int(bound, 16) for bound in shard.bounds))
@@ -325,10 +316,7 @@ class ShardedSnapshot(Snapshot):
         return self._canonical(numbers | np.uint64(place << NUMBER_BITS))
 
     def _canonical(self, numbers: Words) -> Words:
-        """Return numbers of strings that are the same where the strings are.
-
-        The first that a string has.
-        """
+        """Return the first number of each string: equal strings have the same."""
         aliases, firsts = self._aliases
         if not len(aliases):
             return numbers
@@ -337,7 +325,7 @@ class ShardedSnapshot(Snapshot):
 
     @cached_property
     def _aliases(self) -> tuple[Words, Words]:
-        """The numbers, ascending, of strings that a shard before has too, and the first number that each such string has."""
+        """The ascending numbers of strings that an earlier shard has, and their first numbers."""
         pairs = (
             [pair for pairs in self.repeated_strings() for pair in pairs]
             if self.manifest.repeated_strings
@@ -347,12 +335,12 @@ class ShardedSnapshot(Snapshot):
         return aliases, firsts
 
     def repeated_strings(self) -> Iterator[list[tuple[int, int]]]:
-        """Return pairs of the number of a string that a shard before has too, and of its number there."""
+        """Yield pairs of the number of a string that an earlier shard has too, and that one's."""
         sources = [(0, self._hashes(place)) for place in range(len(self.manifest.shards))]
-        return repeated_names(self, _of_all(sources))
+        return repeated_names(self, _merge_shards(sources))
 
     def _hashes(self, place: int) -> Iterator[Groups]:
-        """Yield the hashes of the strings of a shard, ascending, how many strings have each, and their numbers."""
+        """Yield the strings of a shard as (hashes, how many have each, numbers), ascending."""
         above = np.uint64(place << NUMBER_BITS)
         with self._opened(place) as snapshot:
             groups = (
@@ -369,7 +357,9 @@ class ShardedSnapshot(Snapshot):
                 np.ones(len(used), np.uint64),
                 used[order].astype(np.uint64) + np.uint64(first),
             )
-            for keys, counts, numbers in merged([(0, groups), (0, iter([recounted(added)]))]):
+            for keys, counts, numbers in merge_streams(
+                [(0, groups), (0, iter([unite_equal_keys(added)]))]
+            ):
                 yield keys, counts, numbers | above
 
     def named_within(self, numbers: Words, most: int | None) -> Named | None:
@@ -379,13 +369,13 @@ class ShardedSnapshot(Snapshot):
         for place in np.unique(places).tolist():
             at = np.flatnonzero(places == place)
             with self._opened(place) as snapshot:
-                named = snapshot.named_within(
+                part = snapshot.named_within(
                     numbers[at] & NUMBER_MASK, None if most is None else most - size
                 )
-            if named is None:
+            if part is None:
                 return None
-            size += named.string_bytes
-            for i, name in zip(at.tolist(), named.ids, strict=True):
+            size += part.string_bytes
+            for i, name in zip(at.tolist(), part.ids, strict=True):
                 out[i] = name
         return Named(out, size)
 
@@ -398,26 +388,26 @@ class ShardedSnapshot(Snapshot):
     def numbers_of_strings(self, strings: Any) -> Words:
         out = np.full(len(strings), NO_NUMBER)
         for place, snapshot in self.shards():
-            left = np.flatnonzero(out == NO_NUMBER)
-            found = snapshot.numbers_of_strings([strings[i] for i in left.tolist()])
-            known = found != NO_NUMBER
-            out[left[known]] = found[known] | np.uint64(place << NUMBER_BITS)
+            missing = np.flatnonzero(out == NO_NUMBER)
+            numbers = snapshot.numbers_of_strings([strings[i] for i in missing.tolist()])
+            stored = numbers != NO_NUMBER
+            out[missing[stored]] = numbers[stored] | np.uint64(place << NUMBER_BITS)
         return out
 
     def with_ids(self, numbers: Words) -> tuple[Words, Words]:
         fingerprints, ids = [self.width.empty(0)], [np.empty(0, np.uint64)]
         for place, snapshot in self.shards():
-            rows, found = snapshot.with_ids(self._in_shard(place, numbers))
-            fingerprints.append(rows)
-            ids.append(self._numbers(place, found))
-        every, number = np.concatenate(fingerprints), np.concatenate(ids)
-        order = order_of(number, every)
-        every, number = every[order], number[order]
-        fresh = differs(number) | differs(every)
-        return every[fresh], number[fresh]
+            shard_rows, shard_numbers = snapshot.with_ids(self._in_shard(place, numbers))
+            fingerprints.append(shard_rows)
+            ids.append(self._numbers(place, shard_numbers))
+        rows, number = np.concatenate(fingerprints), np.concatenate(ids)
+        order = order_of(number, rows)
+        rows, number = rows[order], number[order]
+        first = differs(number) | differs(rows)
+        return rows[first], number[first]
 
     def _in_shard(self, place: int, numbers: Words) -> Words:
-        """Return the numbers that some ids have in one shard, as far as it may have them."""
+        """Return the numbers of ids in one shard, without those that it cannot have."""
         shard = self.manifest.shards[place]
         if self.totals.id_kind == "row":
             rows: Words = numbers[numbers >= shard.first_row] - np.uint64(shard.first_row)
@@ -425,59 +415,57 @@ class ShardedSnapshot(Snapshot):
         if self.totals.id_kind == "integer":
             return numbers
         aliases, firsts = self._aliases
-        every = np.concatenate([numbers, aliases[np.isin(firsts, numbers)]])
-        here: Words = every[every >> np.uint64(NUMBER_BITS) == place] & NUMBER_MASK
-        return here
+        with_aliases = np.concatenate([numbers, aliases[np.isin(firsts, numbers)]])
+        in_shard = with_aliases >> np.uint64(NUMBER_BITS) == place
+        return np.asarray(with_aliases[in_shard] & NUMBER_MASK)
 
     # Everything
 
     def groups(self) -> Iterator[Groups]:
-        return _of_all(
+        return _merge_shards(
             [
-                (self._least(place), self._groups_of(place))
+                (self._least(place), self._shard_groups(place))
                 for place in range(len(self.manifest.shards))
             ]
         )
 
     def fingerprints(self) -> Iterator[Words]:
         sources = [
-            (self._least(place), self._fingerprints_of(place))
+            (self._least(place), self._shard_fingerprints(place))
             for place in range(len(self.manifest.shards))
         ]
-        return (keys for keys, _, _ in _of_all(sources))
+        return (keys for keys, _, _ in _merge_shards(sources))
 
     def _least(self, place: int) -> int:
         bounds = self.manifest.shards[place].bounds
         return 0 if bounds is None else rows_to_numbers(self.width.row(int(bounds[0], 16)))[0]
 
-    def _groups_of(self, place: int) -> Iterator[Groups]:
+    def _shard_groups(self, place: int) -> Iterator[Groups]:
         with self._opened(place) as snapshot:
             for keys, counts, numbers in snapshot.groups():
                 yield self._ascending(keys, counts, self._numbers(place, numbers))
 
     def _ascending(self, keys: Words, counts: Words, numbers: Words) -> Groups:
-        """Return a piece in which the numbers of each fingerprint ascend, also where strings have their numbers from others."""
+        """Sort the numbers of each fingerprint, if strings may have the numbers of other shards."""
         if len(self._aliases[0]):
             numbers = numbers[order_of(lists_of(lims_of(counts)), numbers)]
         return keys, counts, numbers
 
-    def _fingerprints_of(self, place: int) -> Iterator[Groups]:
+    def _shard_fingerprints(self, place: int) -> Iterator[Groups]:
         with self._opened(place) as snapshot:
             for keys in snapshot.fingerprints():
                 yield keys, np.ones(len(keys), np.uint64), np.zeros(len(keys), np.uint64)
 
-    def counted(self) -> tuple[int, int]:
+    def count_distinct(self) -> tuple[int, int]:
         """Count the distinct fingerprints, and their distinct pairs with ids.
 
         Shards that overlap are read.
         """
         shards = [shard for shard in self.manifest.shards if shard.bounds is not None]
-        fingerprints, ids = (
-            sum(shard.fingerprints for shard in shards),
-            sum(shard.ids for shard in shards),
-        )
+        fingerprints = sum(shard.fingerprints for shard in shards)
+        ids = sum(shard.ids for shard in shards)
         bounds = sorted(shard.bounds for shard in shards if shard.bounds is not None)
-        if all(one[1] < other[0] for one, other in pairwise(bounds)):
+        if all(low[1] < high[0] for low, high in pairwise(bounds)):
             return fingerprints, ids
         if self.totals.id_kind == "row":  # no two shards have a pair
             return sum(map(len, self.fingerprints())), ids
@@ -487,14 +475,14 @@ class ShardedSnapshot(Snapshot):
         return fingerprints, ids
 
 
-def _of_all(sources: list[tuple[int, Iterator[Groups]]]) -> Iterator[Groups]:
-    """Merge what shards have: all whose ranges overlap are open at once."""
+def _merge_shards(sources: list[tuple[int, Iterator[Groups]]]) -> Iterator[Groups]:
+    """Merge the streams of shards: all whose ranges overlap are open at once."""
     with many_files():
-        yield from merged(sources)
+        yield from merge_streams(sources)
 
 
 def _descriptors(manifest: Manifest) -> int:
-    """Return how many files a shard has open at most; each that is mapped has two."""
+    """Return how many descriptors an open shard takes; each file that is mapped has two."""
     record = manifest.generation
     files = len(manifest.design.tables) + len(record.filters) + len((LOG_FILE, IDS_FILE))
     files += 0 if record.dictionary is None else len(DICTIONARY_FILES)
@@ -503,10 +491,7 @@ def _descriptors(manifest: Manifest) -> int:
 
 
 def bounds_of(snapshot: StoreSnapshot) -> list[str] | None:
-    """Return the least and the greatest fingerprint of a shard in hexadecimal digits.
-
-    None if it has none.
-    """
+    """Return the least and the greatest fingerprint in hexadecimal digits, if there are any."""
     if not snapshot.totals.fingerprints:
         return None
     table = snapshot.generation.tables[0]

@@ -55,7 +55,7 @@ class Snapshot(ABC):
     @property
     @abstractmethod
     def state(self) -> dict[str, object]:
-        """What tells this content from that of another store, or of another time."""
+        """The facts that differ for another store, or for another time."""
 
     @property
     @abstractmethod
@@ -111,7 +111,7 @@ class Snapshot(ABC):
             columns = self.probe_columns(
                 part, radius, threads, max(matches // threads, 1) if len(part) > 1 else None
             )
-            # The tables keep to the bound; the matches of the delta are known only now.
+            # The tables keep to the bound; the delta has added its matches.
             if columns is None or (len(part) > 1 and len(columns[1]) > matches):
                 size = max(len(part) // 2, 1)
                 continue
@@ -122,15 +122,15 @@ class Snapshot(ABC):
 
     @abstractmethod
     def probe_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
-        """Return the columns of the nearest matches of many queries, and which have more than ``limit`` within the radius."""
+        """Return the nearest matches of many queries, and which have more than ``limit``."""
 
     @abstractmethod
     def scan_columns(self, queries: Words, radius: int, threads: int) -> MatchColumns:
-        """Return the columns of the matches at any radius."""
+        """Compare each query with every stored fingerprint, at any radius."""
 
     @abstractmethod
     def scan_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
-        """Compare each query with everything that is stored, and keep the nearest within the radius."""
+        """Do :meth:`scan_columns`, and keep the ``limit`` nearest matches of each query."""
 
     @abstractmethod
     def has(self, value: int) -> bool:
@@ -138,9 +138,9 @@ class Snapshot(ABC):
 
     # Ids
 
-    def ids_of_one(self, value: int) -> list[int] | list[str]:
+    def get_ids(self, value: int) -> list[int] | list[str]:
         """Return the ids of a fingerprint; none if it is not stored."""
-        return self.named(self.id_numbers(row_of_number(value, self.width.words))[1].tolist())
+        return self.list_ids(self.id_numbers(row_of_number(value, self.width.words))[1].tolist())
 
     def ids_of(self, fingerprints: Words) -> IdColumn:
         """Return (lims, ids) of stored fingerprints; KeyError if one is not stored."""
@@ -164,7 +164,7 @@ class Snapshot(ABC):
     def id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
         """Return (lims, id numbers) of fingerprints; a fingerprint that is not stored has none."""
 
-    def named(self, numbers: list[int]) -> list[int] | list[str]:
+    def list_ids(self, numbers: list[int]) -> list[int] | list[str]:
         """Return the ids of id numbers: the numbers themselves, or their strings."""
         if self.totals.id_kind != "string":
             return numbers
@@ -187,9 +187,12 @@ class Snapshot(ABC):
 
     @abstractmethod
     def with_ids(self, numbers: Words) -> tuple[Words, Words]:
-        """Return (fingerprints, id numbers) of all stored pairs that have one of these ids, by id and fingerprint."""
+        """Return (fingerprints, id numbers) of the stored pairs with these ids.
 
-    def fingerprints_of_one(self, number: int) -> list[int]:
+        They are in order of the id, and then of the fingerprint.
+        """
+
+    def get_fingerprints(self, number: int) -> list[int]:
         """Return the fingerprints that have an id, ascending."""
         return rows_to_numbers(self.with_ids(np.array([number], np.uint64))[0])
 
@@ -197,7 +200,7 @@ class Snapshot(ABC):
 
     @abstractmethod
     def groups(self) -> Iterator[Groups]:
-        """Yield everything as pieces (fingerprints, number of ids of each, id numbers), in ascending order."""
+        """Yield everything as pieces (fingerprints, ids of each, id numbers), ascending."""
 
     @abstractmethod
     def fingerprints(self) -> Iterator[Words]:
@@ -211,10 +214,8 @@ class Snapshot(ABC):
         for keys, counts, numbers in self.groups():
             lims = lims_of(counts)
             for rows, (ids,) in names_in_slices([(self, numbers)]):
-                first, last = (
-                    np.searchsorted(lims, rows.start, side="right") - 1,
-                    np.searchsorted(lims, rows.stop),
-                )
+                first = np.searchsorted(lims, rows.start, side="right") - 1
+                last = np.searchsorted(lims, rows.stop)
                 yield (
                     keys[first:last],
                     np.clip(lims[first : last + 1], rows.start, rows.stop) - rows.start,

@@ -29,15 +29,15 @@ from fpstore.query.batches import (
     SCAN_QUERIES,
     MatchColumns,
     Nearest,
-    collected,
+    collect,
+    concatenate,
     cut,
-    joined,
+    keep_nearest,
     no_matches,
     queries_at_once,
     run,
     run_batch,
-    scanned,
-    shortened,
+    scan_table,
 )
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
@@ -121,31 +121,31 @@ class StoreSnapshot(Snapshot):
     def probe(self, value: int, radius: int) -> MatchList:
         generation = self.generation
         single = generation.single_probers.get(radius)
-        found: MatchList | None = None if single is None else single.probe(value)
-        if found is None:
-            found = generation.probe_one(value, radius)
+        matches: MatchList | None = None if single is None else single.probe(value)
+        if matches is None:
+            matches = generation.probe_one(value, radius)
         if self._is_plain:
-            return found
+            return matches
         if self._delta_kernel is not None:
-            return self._with_changes(found, value, radius)
-        for match in found:
+            return self._with_changes(matches, value, radius)
+        for match in matches:
             ids: list[Any] = match.ids
-            ids[:] = self.named(ids)
-        return found
+            ids[:] = self.list_ids(ids)
+        return matches
 
     def _with_changes(self, base: Iterable[Any], value: int, radius: int) -> MatchList:
-        """Return the matches as of this snapshot, from the matches in the tables with their id numbers."""
+        """Apply the changes to the matches in the tables, which have id numbers."""
         changes, version = self._delta_kernel, self.version
         assert changes is not None
         added = changes.probe_one(value, radius, version)
         matches = MatchList(
-            Match(f, distance, self.named(changes.ids_one(f, ids, version)))
+            Match(f, distance, self.list_ids(changes.ids_one(f, ids, version)))
             for f, distance, ids in base
             if not changes.removals or changes.state(f, version) != ABSENT
         )
         if added:
             matches += [
-                Match(f, distance, self.named(changes.ids_one(f, [], version)))
+                Match(f, distance, self.list_ids(changes.ids_one(f, [], version)))
                 for f, distance in added
             ]
             if len(matches) > len(added):
@@ -174,19 +174,19 @@ class StoreSnapshot(Snapshot):
             if columns is None:
                 return None
             parts.append(columns)
-        return joined(parts)
+        return concatenate(parts)
 
     def _probe_part(
         self, queries: Words, radius: int, most: int | None, threads: int, stop: _kernel.Stop | None
     ) -> MatchColumns | None:
-        found = self.generation.probe(queries, radius, most, threads, stop)
-        if found is None or self._delta_kernel is None:
-            return found
-        return self._combined(found, queries, radius, threads, stop)
+        columns = self.generation.probe(queries, radius, most, threads, stop)
+        if columns is None or self._delta_kernel is None:
+            return columns
+        return self._combined(columns, queries, radius, threads, stop)
 
     def _combined(
         self,
-        found: MatchColumns,
+        base: MatchColumns,
         queries: Words,
         radius: int,
         threads: int,
@@ -197,8 +197,8 @@ class StoreSnapshot(Snapshot):
         if threads == 1:
             added = changes(queries, stop=stop)
         else:
-            added = joined(run(changes, cut(queries, threads, PROBE_QUERIES), threads))
-        return self._delta_kernel.combine(found, added, self.version)
+            added = concatenate(run(changes, cut(queries, threads, PROBE_QUERIES), threads))
+        return self._delta_kernel.combine(base, added, self.version)
 
     def probe_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
         if self.generation.scans(radius):
@@ -211,7 +211,7 @@ class StoreSnapshot(Snapshot):
             self.design,
             self.bounded_queries,
         )
-        return joined([columns for columns, _ in parts]), np.concatenate(
+        return concatenate([columns for columns, _ in parts]), np.concatenate(
             [np.empty(0, bool), *(more for _, more in parts)]
         )
 
@@ -222,13 +222,13 @@ class StoreSnapshot(Snapshot):
             queries, radius, None if len(queries) < 2 else MOST_MATCHES, threads, stop
         )
         if columns is not None:
-            return shortened(columns, limit)
+            return keep_nearest(columns, limit)
         half = len(queries) // 2
         (a, more_a), (b, more_b) = (
             self._part_nearest(part, radius, limit, threads, stop)
             for part in (queries[:half], queries[half:])
         )
-        return joined([a, b]), np.concatenate([more_a, more_b])
+        return concatenate([a, b]), np.concatenate([more_a, more_b])
 
     def scan_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
         kernel, absent = self.generation.tables[0].in_order, self.absent
@@ -241,23 +241,23 @@ class StoreSnapshot(Snapshot):
             part: tuple[int, int, int], stop: _kernel.Stop | None
         ) -> tuple[int, MatchColumns, npt.NDArray[np.uint8]]:
             first, start, end = part
-            found = kernel.nearest(
+            nearest = kernel.nearest(
                 queries[first : first + SCAN_QUERIES], radius, limit, start, end, absent, stop=stop
             )
-            return first, found[:3], found[3]
+            return first, nearest[:3], nearest[3]
 
-        found = run(work, parts, threads)
+        results = run(work, parts, threads)
         if self._delta_kernel is not None:
             added = self._delta_kernel.nearest(queries, radius, limit, self.version)
-            found.append((0, added[:3], added[3]))
-        if not found:
+            results.append((0, added[:3], added[3]))
+        if not results:
             return no_matches(queries), np.zeros(len(queries), bool)
-        columns = collected(
-            [(np.arange(len(more)) + first, c) for first, c, more in found], len(queries)
+        columns = collect(
+            [(np.arange(len(more)) + first, c) for first, c, more in results], len(queries)
         )
-        columns, more = shortened(columns, limit)
-        for first, _, others in found:
-            more[first : first + len(others)] |= others != 0
+        columns, more = keep_nearest(columns, limit)
+        for first, _, more_in_part in results:
+            more[first : first + len(more_in_part)] |= more_in_part != 0
         return columns, more
 
     @cached_property
@@ -270,9 +270,9 @@ class StoreSnapshot(Snapshot):
         return deleted
 
     def base_columns(self, queries: Words, radius: int, threads: int) -> MatchColumns:
-        """Return the columns of the matches in the tables, including fingerprints that were deleted since."""
+        """Return the matches in the tables, also of fingerprints that were deleted since."""
         if self.generation.scans(radius):
-            return scanned(self.generation.tables[0].in_order, queries, radius, threads)
+            return scan_table(self.generation.tables[0].in_order, queries, radius, threads)
         parts = run_batch(
             partial(self.generation.probe, radius=radius),
             queries,
@@ -280,28 +280,28 @@ class StoreSnapshot(Snapshot):
             self.design,
             self.generation.queries_at_once,
         )
-        return joined([columns for columns in parts if columns is not None])
+        return concatenate([columns for columns in parts if columns is not None])
 
     def scan_columns(self, queries: Words, radius: int, threads: int) -> MatchColumns:
-        found = scanned(self.generation.tables[0].in_order, queries, radius, threads)
+        base = scan_table(self.generation.tables[0].in_order, queries, radius, threads)
         if self._delta_kernel is None:
-            return found
+            return base
         return self._delta_kernel.combine(
-            found, self._delta_kernel.scan(queries, radius, self.version), self.version
+            base, self._delta_kernel.scan(queries, radius, self.version), self.version
         )
 
     def sharing(
         self, queries: Words, bits: int, most: int | None = None, stop: _kernel.Stop | None = None
     ) -> MatchColumns | None:
-        """Return the columns of what has the leading bits of each query.
+        """Return the fingerprints that have the leading bits of each query, as columns.
 
         None if the tables have more than ``most``.
         """
-        found = self.generation.sharing(queries, bits, most, stop)
-        if found is None or self._delta_kernel is None:
-            return found
+        base = self.generation.sharing(queries, bits, most, stop)
+        if base is None or self._delta_kernel is None:
+            return base
         return self._delta_kernel.combine(
-            found, self._delta_kernel.share(queries, bits, self.version, stop), self.version
+            base, self._delta_kernel.share(queries, bits, self.version, stop), self.version
         )
 
     @property
@@ -314,21 +314,21 @@ class StoreSnapshot(Snapshot):
         return state == PRESENT if state else self.generation.identity.locate_one(value) is not None
 
     def still_stored(self, fingerprints: Words) -> npt.NDArray[np.bool_]:
-        """Return which of these fingerprints of the tables are still stored."""
+        """Return whether each of these fingerprints of the tables is still stored."""
         if self._delta_kernel is None:
             return np.ones(len(fingerprints), bool)
-        still: npt.NDArray[np.bool_] = (
+        stored: npt.NDArray[np.bool_] = (
             self._delta_kernel.states(fingerprints, self.version) != ABSENT
         )
-        return still
+        return stored
 
     # Ids
 
-    def ids_of_one(self, value: int) -> list[int] | list[str]:
-        return self.named(self.id_numbers_of_one(value)[0])
+    def get_ids(self, value: int) -> list[int] | list[str]:
+        return self.list_ids(self.get_id_numbers(value)[0])
 
-    def id_numbers_of_one(self, value: int) -> tuple[list[int], bool]:
-        """Return the id numbers of a fingerprint, none if it is not stored, and whether it is in the tables."""
+    def get_id_numbers(self, value: int) -> tuple[list[int], bool]:
+        """Return the id numbers of a fingerprint, if any, and whether it is in the tables."""
         place = self.generation.identity.locate_one(value)
         ids = [] if place is None else self.generation.ids.get_at(*place)
         if self._delta_kernel is not None:
@@ -342,37 +342,33 @@ class StoreSnapshot(Snapshot):
         return lims, numbers
 
     def base_id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
-        """Return (lims, id numbers) of fingerprints, from the tables only."""
         return self.generation.ids.gather(fingerprints)
 
-    def named(self, numbers: list[int]) -> list[int] | list[str]:
+    def list_ids(self, numbers: list[int]) -> list[int] | list[str]:
         if self.totals.id_kind == "string" and len(numbers) <= FEW_STRINGS:
             return list(map(self._string, numbers))
-        return super().named(numbers)
+        return super().list_ids(numbers)
 
     def named_within(self, numbers: Words, most: int | None) -> Named | None:
-        """Return the ids of many id numbers.
-
-        None if they are strings that take more than ``most`` bytes together.
-
-        Each distinct string is read once, in order, and is one object.
-        """
+        """Each distinct string is read once, in order, and is one object."""
         if self.totals.id_kind != "string":
             return Named(numbers)
         order = stable_order(numbers)
         ascending = numbers[order]
         dictionary, delta = self.generation.dictionary, self.delta
-        out, known, size = [""] * len(numbers), 0, 0
+        out, in_dictionary, size = [""] * len(numbers), 0, 0
         if dictionary is not None:
-            known = int(np.searchsorted(ascending, np.uint64(delta.first_string)))
-            placed = dictionary.strings.place(
-                ascending[:known], order[:known].astype(np.uint64), out, most
+            in_dictionary = int(np.searchsorted(ascending, np.uint64(delta.first_string)))
+            string_bytes = dictionary.strings.place(
+                ascending[:in_dictionary], order[:in_dictionary].astype(np.uint64), out, most
             )
-            if placed is None:
+            if string_bytes is None:
                 return None
-            size = placed
+            size = string_bytes
         last, string = -1, ""
-        for place, number in zip(order[known:].tolist(), ascending[known:].tolist(), strict=True):
+        for place, number in zip(
+            order[in_dictionary:].tolist(), ascending[in_dictionary:].tolist(), strict=True
+        ):
             if number != last:
                 last, string = number, self._string(number)
             out[place] = string
@@ -402,43 +398,38 @@ class StoreSnapshot(Snapshot):
         )
 
     def numbers_of_strings(self, strings: Sequence[bytes]) -> Words:
-        """Return the numbers of string ids, NO_NUMBER for unknown strings.
-
-        Each record of the dictionary is read once.
-        """
+        """Each record of the dictionary is read once."""
         dictionary, delta = self.generation.dictionary, self.delta
-        found = (
+        numbers = (
             np.full(len(strings), NO_NUMBER) if dictionary is None else dictionary.numbers(strings)
         )
         if delta.strings:
-            for i in np.flatnonzero(found == NO_NUMBER).tolist():
+            for i in np.flatnonzero(numbers == NO_NUMBER).tolist():
                 if (number := delta.number_of(strings[i])) is not None:
-                    found[i] = number
-        return found
+                    numbers[i] = number
+        return numbers
 
     def with_ids(self, numbers: Words) -> tuple[Words, Words]:
         wanted = np.unique(numbers)
         fingerprints, ids = self._base_pairs(wanted)
         if self._delta_kernel is not None:
-            kept = self._delta_kernel.pair_states(fingerprints, ids, self.version) == 0
+            unchanged = self._delta_kernel.pair_states(fingerprints, ids, self.version) == 0
             added, added_ids = self._delta_kernel.find(wanted, self.version)
-            fingerprints, ids = (
-                np.concatenate([fingerprints[kept], added]),
-                np.concatenate([ids[kept], added_ids]),
-            )
+            fingerprints = np.concatenate([fingerprints[unchanged], added])
+            ids = np.concatenate([ids[unchanged], added_ids])
         order = order_of(ids, fingerprints)
         return fingerprints[order], ids[order]
 
-    def fingerprints_of_one(self, number: int) -> list[int]:
+    def get_fingerprints(self, number: int) -> list[int]:
         places, identity = self.generation.places, self.generation.identity
         if places is None or self._delta_kernel is not None:
-            return super().fingerprints_of_one(number)
+            return super().get_fingerprints(number)
         return [
             identity.entry_at(block, rank, places.name) for block, rank in places.get_places(number)
         ]
 
     def _base_pairs(self, wanted: Words) -> tuple[Words, Words]:
-        """Return the pairs of the tables that have one of these ids, which ascend."""
+        """Return the pairs of the tables that have one of these ids; ``wanted`` ascends."""
         generation = self.generation
         if generation.places is None:
             blocks, ranks, ids = generation.ids.find(wanted)
@@ -477,7 +468,7 @@ class StoreSnapshot(Snapshot):
 
     @cached_property
     def changed(self) -> tuple[Words, Groups]:
-        """All changes: the fingerprints of the tables whose ids changed, and the groups that were added, both ascending."""
+        """The fingerprints of the tables whose ids changed, and the added groups, ascending."""
         if self._delta_kernel is None:
             none = np.empty(0, np.uint64)
             return self.width.empty(0), (self.width.empty(0), none, none)
@@ -494,7 +485,7 @@ class StoreSnapshot(Snapshot):
         return fingerprints[in_base != 0], (fingerprints[added], counts[added], ids)
 
     def _current_groups(self, keys: Words, counts: Words, ids: Words, changed: Words) -> Groups:
-        """Return the current groups of the changed fingerprints in a piece of the tables, without the deleted ones."""
+        """Return the groups that the changed fingerprints of a piece of the tables have now."""
         places = places_of(keys, changed)
         assert self._delta_kernel is not None
         starts = (np.cumsum(counts) - counts)[places]
@@ -502,8 +493,8 @@ class StoreSnapshot(Snapshot):
             changed, lims_of(counts[places]), slices(ids, starts, counts[places]), self.version
         )
         sizes = np.diff(lims).astype(np.uint64)
-        stays = sizes > 0
-        return changed[stays], sizes[stays], new
+        stored = sizes > 0
+        return changed[stored], sizes[stored], new
 
     def fingerprints(self) -> Iterator[Words]:
         pieces = self.generation.tables[0].pieces() if self._delta_kernel is None else self.groups()

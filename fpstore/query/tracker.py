@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 from weakref import WeakSet, finalize
 
 from fpstore.base.threads import is_held, wait_for
@@ -42,7 +42,7 @@ from fpstore.format.manifest import (
     not_a_store,
     read_manifest,
 )
-from fpstore.query.delta import Delta, deal_bits, led_by_key
+from fpstore.query.delta import Delta, even_bits_first, key_bits_first
 from fpstore.query.generation import Generation
 from fpstore.query.store_snapshot import StoreSnapshot
 
@@ -50,10 +50,10 @@ ATTEMPTS = 100
 NEVER = 0  # no word at END: each question looks again
 PAUSE_SECONDS = 0.002
 # Beside a busy caller, a thread waits 5 ms for the interpreter after each step. While a thread
-# opens what is coming, every QUESTIONS_BETWEEN questions one sleeps for a moment, in which the
+# opens the next generation, one in QUESTIONS_BETWEEN questions sleeps for a moment, in which the
 # thread has the interpreter.
 QUESTIONS_BETWEEN, YIELD_SECONDS = 16, 1e-4
-DELTA_SAMPLE = 1 << 9  # fingerprints of the tables, which show by what bits to look up changes
+DELTA_SAMPLE = 1 << 9  # fingerprints of the tables, by which the bits for look-ups are chosen
 _STILL = memoryview(bytes(HEADER_BYTES)).cast("Q")  # for a writer, which shows its own snapshots
 
 _trackers: WeakSet[Tracker] = WeakSet()
@@ -67,72 +67,72 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-# (words, seen, snapshot): while the word at END equals ``seen``, the snapshot is current. Every
+# (words, end, snapshot): while the word at END equals ``end``, the snapshot is current. Every
 # question unpacks it, so it is a plain tuple.
 _Current = tuple[memoryview, int, StoreSnapshot]
 
 
-class _Opened(NamedTuple):
-    """A generation with the changes of its log up to a record, as it is adopted."""
+@dataclass(frozen=True)
+class _OpenGeneration:
+    """A generation with the changes of its log up to a record."""
 
     manifest: Manifest
     generation: Generation
     log: LogReader
     snapshot: StoreSnapshot
     place: int  # the end of the read part of the log
-    seen: int  # the word at END before the log was read
+    end: int  # the word at END before the log was read
 
-    def read_on(self) -> _Opened:
+    def read_on(self) -> _OpenGeneration:
         """Return the generation with the new records of the log.
 
         After an error, a part of a record may have been applied.
         """
-        seen = self.log.word
+        end = self.log.word
         snapshot, place, delta = self.snapshot, self.place, self.snapshot.delta
         for records in self.log.read(place, snapshot.record + 1):
             delta.apply(records.change)
-            snapshot, place = (
-                StoreSnapshot(
-                    self.generation, delta, delta.version, records.change.totals, records.last
-                ),
-                records.end,
+            place = records.end
+            snapshot = StoreSnapshot(
+                self.generation, delta, delta.version, records.change.totals, records.last
             )
-        return self._replace(snapshot=snapshot, place=place, seen=seen)
+        return replace(self, snapshot=snapshot, place=place, end=end)
 
     def close(self) -> None:
-        """Close the files."""
         self.generation.close()
         self.log.close()
 
 
-class _Coming:
+class _NextGeneration:
     """The generation that a merge has announced, which a thread opens beside the current one.
 
     ``mark`` is the inode and the time of the coming manifest: another mark is another announcement.
     """
 
-    def __init__(self, mark: tuple[int, int], open_it: Callable[[], _Opened]) -> None:
+    def __init__(
+        self, mark: tuple[int, int], open_generation: Callable[[], _OpenGeneration]
+    ) -> None:
         self.mark = mark
-        self._asked = 0  # questions since the announcement was met
-        self._opened: _Opened | None = None
-        self._start(open_it)
+        self._questions = 0  # since the announcement
+        self._opened: _OpenGeneration | None = None
+        self._start(open_generation)
 
     def follow(self) -> None:
         """Let a thread read the records that were added to the log."""
         opened = self._opened
-        if opened is not None and not self._worker.is_alive() and opened.log.word != opened.seen:
+        if opened is not None and not self._worker.is_alive() and opened.log.word != opened.end:
             self._start(opened.read_on)
-        self._asked += 1
-        if self._asked % QUESTIONS_BETWEEN == 0 and self._worker.is_alive():
+        self._questions += 1
+        if self._questions % QUESTIONS_BETWEEN == 0 and self._worker.is_alive():
             time.sleep(YIELD_SECONDS)
 
-    def _start(self, work: Callable[[], _Opened]) -> None:
+    def _start(self, work: Callable[[], _OpenGeneration]) -> None:
         self._worker = threading.Thread(target=self._work, args=(work,), daemon=True)
         # the system has no more threads: it is done when the generation is current
         with suppress(RuntimeError):
             self._worker.start()
 
-    def _work(self, work: Callable[[], _Opened]) -> None:
+    def _work(self, work: Callable[[], _OpenGeneration]) -> None:
         before, self._opened = self._opened, None
         try:
             self._opened = work()
@@ -141,7 +141,7 @@ class _Coming:
             if before is not None:
                 before.close()
 
-    def take(self) -> _Opened | None:
+    def take(self) -> _OpenGeneration | None:
         """Wait for the thread, and return the generation that it has opened, once."""
         wait_for(self._worker)
         opened, self._opened = self._opened, None
@@ -167,7 +167,7 @@ class Tracker:
         self._closed = False
         self._current: _Current | None = None
         self._generation: Generation | None = None
-        self._coming: _Coming | None = None
+        self._next: _NextGeneration | None = None
         self._place = HEADER_BYTES  # the end of what was read of the log
         try:
             self.folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -186,8 +186,8 @@ class Tracker:
     def snapshot(self) -> StoreSnapshot:
         """Return the current snapshot."""
         try:
-            words, seen, snapshot = self._current  # type: ignore[misc]  # None is met below
-            if words[END] == seen:
+            words, end, snapshot = self._current  # type: ignore[misc]  # None is met below
+            if words[END] == end:
                 return snapshot
         except (TypeError, ValueError):  # closed, perhaps by another thread just now, or forked
             pass
@@ -202,47 +202,47 @@ class Tracker:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         if self._current is None:
             self._resolve()
-            return self._shown()
-        words, seen, _ = self._current
+            return self._last_shown()
+        words, known_end, _ = self._current
         end = words[END]
         if end & SUPERSEDED:
-            met = None if self._coming is None else self._coming.mark
-            coming = self._meet_coming()  # first: it may become current right after
-            # While an announcement that was met before stands, no manifest has come: its rename
-            # would have taken it away.
-            if (coming is None or coming.mark != met) and self._is_followed():
+            before = None if self._next is None else self._next.mark
+            following = self._next_generation()  # first: it may become current right after
+            # While the same announcement stands, no manifest has come: its rename would have taken
+            # the announcement away.
+            if (following is None or following.mark != before) and self._has_new_generation():
                 self._resolve()
             else:
-                self._read(end, end if coming is None else NEVER)
-        elif end != seen:
-            self._drop_coming()  # that merge was given up
+                self._read(end, end if following is None else NEVER)
+        elif end != known_end:
+            self._drop_next()  # that merge was given up
             self._read(end, end)
-        return self._shown()
+        return self._last_shown()
 
-    def _meet_coming(self) -> _Coming | None:
+    def _next_generation(self) -> _NextGeneration | None:
         """Return the generation that a merge has announced, which a thread opens."""
         try:
             status = os.stat(NEXT_MANIFEST, dir_fd=self.folder, follow_symlinks=False)
             mark = status.st_ino, status.st_mtime_ns
-            if self._coming is None or self._coming.mark != mark:
+            if self._next is None or self._next.mark != mark:
                 manifest = read_manifest(self.path, self.folder, NEXT_MANIFEST)
-                self._drop_coming()
-                self._coming = _Coming(mark, partial(self._opened_generation, manifest))
-            self._coming.follow()
+                self._drop_next()
+                self._next = _NextGeneration(mark, partial(self._open_generation, manifest))
+            self._next.follow()
         except (OSError, FpstoreError):
             return None
-        return self._coming
+        return self._next
 
-    def _drop_coming(self) -> None:
-        coming, self._coming = self._coming, None
-        if coming is not None:
-            coming.close()
+    def _drop_next(self) -> None:
+        following, self._next = self._next, None
+        if following is not None:
+            following.close()
 
-    def _shown(self) -> StoreSnapshot:
+    def _last_shown(self) -> StoreSnapshot:
         assert self._current is not None
         return self._current[2]
 
-    def _is_followed(self) -> bool:
+    def _has_new_generation(self) -> bool:
         """Whether this store has another generation now.
 
         A store that was replaced as a whole keeps its own.
@@ -255,25 +255,24 @@ class Tracker:
         except StoreNotFoundError:
             return False
 
-    def _read(self, end: int, seen: int) -> None:
+    def _read(self, end: int, known_end: int) -> None:
         """Apply the new records of the log.
 
-        The next question does so if the word is no longer ``seen``.
+        The next question does so if the word is no longer ``known_end``.
         """
-        snapshot = self._shown()
+        snapshot = self._last_shown()
         try:
-            read = _Opened(
+            updated = _OpenGeneration(
                 self.manifest, snapshot.generation, self.log, snapshot, self._place, end
             ).read_on()
-            self._place = read.place
-            self._current = self.log.words, seen, read.snapshot
+            self._place = updated.place
+            self._current = self.log.words, known_end, updated.snapshot
         except BaseException:
             self._current = None  # half of a record may have been applied: read the log again
             raise
 
     @property
     def design(self) -> Design:
-        """The design of the generation that is open."""
         return self.manifest.design
 
     # Opening
@@ -299,33 +298,35 @@ class Tracker:
             time.sleep(PAUSE_SECONDS)
 
     def _open(self, manifest: Manifest) -> None:
-        coming, self._coming = self._coming, None
-        opened = None if coming is None else coming.take()
+        following, self._next = self._next, None
+        opened = None if following is None else following.take()
         if opened is not None and (opened.manifest != manifest or not opened.log.is_linked):
             opened.close()  # that merge was given up, or has begun again
             opened = None
-        known = self._generation
+        current = self._generation
         # After a fork, the files of the parent are used; only state that may be half changed is
         # built again.
-        same = known if known is not None and known.record == manifest.generation else None
+        same = current if current is not None and current.record == manifest.generation else None
         try:
             self._take(
-                self._opened_generation(manifest, same) if opened is None else opened.read_on()
+                self._open_generation(manifest, same) if opened is None else opened.read_on()
             )
         except BaseException:
             if opened is not None:
                 opened.close()
             raise
 
-    def _opened_generation(self, manifest: Manifest, known: Generation | None = None) -> _Opened:
-        """Open the generation of a manifest, unless it is known, and read its log."""
+    def _open_generation(
+        self, manifest: Manifest, same: Generation | None = None
+    ) -> _OpenGeneration:
+        """Open the generation of a manifest, unless it is open (``same``), and read its log."""
         path, number = self.here(), manifest.generation.number
         log = LogReader(path / generation_folder(number) / LOG_FILE, LogHeader.of(manifest))
-        generation = known
+        generation = same
         try:
-            generation = known or Generation(path, manifest, self.pages)
+            generation = same or Generation(path, manifest, self.pages)
             current = self._current
-            return _loaded(
+            return _load(
                 manifest,
                 generation,
                 log,
@@ -334,14 +335,15 @@ class Tracker:
             )
         except BaseException:
             log.close()
-            if generation is not None and generation is not known:
+            if generation is not None and generation is not same:
                 generation.close()
             raise
 
-    def _take(self, opened: _Opened) -> None:
-        self.manifest, self._generation, self.log, snapshot, self._place, seen = opened
+    def _take(self, opened: _OpenGeneration) -> None:
+        self.manifest, self._generation, self.log = opened.manifest, opened.generation, opened.log
+        self._place = opened.place
         # The next question finds out whether there is another generation meanwhile.
-        self._current = self.log.words, seen & ~SUPERSEDED, snapshot
+        self._current = self.log.words, opened.end & ~SUPERSEDED, opened.snapshot
 
     def here(self) -> Path:
         """Return a path of the store that was opened, which may have been renamed.
@@ -351,9 +353,9 @@ class Tracker:
         status = os.fstat(self.folder)
         for path in (self.path, Path(f"/proc/self/fd/{self.folder}")):
             try:
-                found = path if path == self.path else path.readlink()
-                if os.path.samestat(found.stat(), status):
-                    return found
+                target = path if path == self.path else path.readlink()
+                if os.path.samestat(target.stat(), status):
+                    return target
             except OSError:
                 pass
         raise self._was_replaced()
@@ -404,9 +406,9 @@ class Tracker:
 
         The writer shows its own snapshots.
         """
-        # whoever opens the same generation to ask a question has done so, or finds this one
+        # another thread that opens the same generation has done so, or meets this one
         with self._lock:
-            self._take(_loaded(manifest, generation, log, changes))
+            self._take(_load(manifest, generation, log, changes))
             self.show(self.snapshot())
 
     def forget(self) -> None:
@@ -434,9 +436,9 @@ class Tracker:
     # Life cycle
 
     def after_fork(self) -> None:
-        """In a child, drop the locks and the state that a thread of the parent may have held or half changed."""
+        """In a child, drop what a thread of the parent may have locked or half changed."""
         self._lock = threading.RLock()
-        self._current = self._coming = None
+        self._current = self._next = None
 
     def close(self) -> None:
         """Close all files. Closing twice is allowed."""
@@ -445,55 +447,43 @@ class Tracker:
                 return
             self._closed = True
             self._current = None
-            self._drop_coming()
+            self._drop_next()
             if self._generation is not None:
                 self._generation.close()
                 self.log.close()
             self._given_back()
 
 
-def _loaded(
+def _load(
     manifest: Manifest,
     generation: Generation,
     log: LogReader,
     changes: Iterable[Records],
     before: StoreSnapshot | None = None,
-) -> _Opened:
-    """Return a generation with these changes, which are the first of its log.
-
-    ``before`` is of the generation before it.
-    """
-    seen, header = log.word, log.header
+) -> _OpenGeneration:
+    """Return a generation with the first changes of its log; ``before`` is of the one before."""
+    end, header = log.word, log.header
     delta = new_delta(generation, header, before)
     last = delta.load(changes)
-    totals, record, place = (
-        (header.totals, 0, HEADER_BYTES)
-        if last is None
-        else (last.change.totals, last.last, last.end)
-    )
-    return _Opened(
-        manifest,
-        generation,
-        log,
-        StoreSnapshot(generation, delta, delta.version, totals, record),
-        place,
-        seen,
-    )
+    totals, record, place = header.totals, 0, HEADER_BYTES
+    if last is not None:
+        totals, record, place = last.change.totals, last.last, last.end
+    snapshot = StoreSnapshot(generation, delta, delta.version, totals, record)
+    return _OpenGeneration(manifest, generation, log, snapshot, place, end)
 
 
 def new_delta(
     generation: Generation, header: LogHeader, before: StoreSnapshot | None = None
 ) -> Delta:
-    """Return an empty delta for a generation, with the bit order of the previous one if that has at least half as many rows."""
+    """Return an empty delta, in the bit order of one before with at least half as many rows."""
     if before is not None and 2 * before.generation.count >= generation.count:
         bits = before.delta.bits
     else:
         design = generation.design
-        sampled = not design.key_bits
         bits = (
-            deal_bits(generation.sample(DELTA_SAMPLE), design.width)
-            if sampled
-            else led_by_key(design.key_bits, design.width)
+            key_bits_first(design.key_bits, design.width)
+            if design.key_bits
+            else even_bits_first(generation.sample(DELTA_SAMPLE), design.width)
         )
     return Delta(
         generation.design.radius,

@@ -203,7 +203,7 @@ def test_a_closed_store_has_no_file_open(closed):
         lambda: snapshot.probe(5, 3),
         lambda: snapshot.has(5),
         lambda: snapshot.generation.sample(100),
-        lambda: snapshot.ids_of_one(5),
+        lambda: snapshot.get_ids(5),
     ):
         with pytest.raises(fpstore.ClosedStoreError):
             ask()

@@ -179,7 +179,7 @@ def test_every_call_of_a_scan_in_threads_can_be_stopped(tmp_path):
                 stops.append(stop)
                 return table.scan(*arguments, stop=stop)
 
-        probing.scanned(Watched(), np.zeros(2 * probing.SCAN_QUERIES, np.uint64), 1, 2)
+        probing.scan_table(Watched(), np.zeros(2 * probing.SCAN_QUERIES, np.uint64), 1, 2)
     assert len(stops) == 2
     assert stops[0] is not None
     assert stops[0] is stops[1]

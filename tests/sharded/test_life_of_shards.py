@@ -87,7 +87,7 @@ def test_threads_ask_a_store_whose_shards_are_not_open_yet(folder):
     with fpstore.open(folder) as store, ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: [store.probe(query) for query in queries], range(4)))
         assert found == [wanted] * 4
-        assert len(store._shards._kept) == 4
+        assert len(store._shards._open) == 4
 
 
 def test_a_store_survives_a_fork(folder):
@@ -134,7 +134,7 @@ FEW = """
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     with fpstore.open(sys.argv[1]) as store:
         try:
-            print("all" if store._shards._keeps == 4 else "some", len(store.probe_many(range(9))), len(list(store)))
+            print("all" if store._shards._most_open == 4 else "some", len(store.probe_many(range(9))), len(list(store)))
         except fpstore.StorageError as error:
             assert "ulimit -n" in str(error), error
             print("refused")
@@ -199,7 +199,7 @@ OPENED_MEANWHILE = """
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 4000
         with fpstore.open(sys.argv[2]) as other:
             groups.close()
-            print(len(other.probe_many(range(9))), other._shards._keeps < 8)
+            print(len(other.probe_many(range(9))), other._shards._most_open < 8)
 """
 
 

@@ -273,7 +273,7 @@ def test_a_merge_that_a_dead_writer_had_announced_never_becomes_current(path):
         ]
         for _ in range(2):
             assert seen(other, 50) == [True]
-        assert other._tracker._coming is not None
+        assert other._tracker._next is not None
         with fpstore.open(path) as later, fpstore.open(path, "r+") as store:
             assert (
                 other.stats()["generation"]

@@ -56,7 +56,7 @@ def test_a_case_is_drawn_from_its_seed_and_number(tmp_path):
             "StoreSnapshot.probe = lambda self, value, radius: os.abort()",
             "ended by signal 6 (SIGABRT)",
         ),
-        slow("StoreSnapshot.ids_of_one = lambda self, value: os._exit(3)", "ended with status 3"),
+        slow("StoreSnapshot.get_ids = lambda self, value: os._exit(3)", "ended with status 3"),
         slow("import fpstore.jobs.joining as j; j.pairs_within = lambda *_: iter(())", "pairs("),
         slow("import fpstore.jobs.joining as k; k.connected = lambda rows, *_: rows", "sets"),
         slow(

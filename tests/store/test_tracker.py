@@ -115,7 +115,7 @@ def test_a_reader_opens_a_generation_that_is_announced_before_it_is_current(
             # a generation that was met is not looked for again
             patch.setattr("fpstore.query.tracker.read_manifest", None)
             asked.append(held(tracker.snapshot()))  # it asks on while another thread opens
-        tracker._coming._worker.join()
+        tracker._next._worker.join()
         publish_manifest(folder)
 
     def copied(folder, manifest):
@@ -135,7 +135,7 @@ def test_a_reader_opens_a_generation_that_is_announced_before_it_is_current(
     )
     assert tracker.manifest.generation.number == 2
     assert tracker.snapshot().delta.bits is bits  # no sample was taken again
-    assert tracker._coming is None
+    assert tracker._next is None
 
 
 def test_a_merge_between_the_manifest_and_the_log_is_noticed(path, monkeypatch):

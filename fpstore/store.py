@@ -980,10 +980,9 @@ class Store(Generic[Id]):
         rows, row_ids = self._rows(fingerprints, ids)
         assert row_ids is not None
         radius = self._checked_radius(radius, self.snapshot())
-        columns, id_lims, names, inserted = writer.probe_upsert(
-            rows, row_ids, radius, parse_threads(threads), sync
-        )
-        return Matches(*columns, MatchedIds(id_lims, names), self._width, rows, inserted)
+        decisions = writer.probe_upsert(rows, row_ids, radius, parse_threads(threads), sync)
+        ids_at_turn = MatchedIds(decisions.id_lims, decisions.ids)
+        return Matches(*decisions.matches, ids_at_turn, self._width, rows, decisions.inserted)
 
     def delete(
         self, *unnamed: Any, ids: Any = None, fingerprints: Any = None, sync: str | None = None

@@ -13,7 +13,7 @@ from fpstore.base.strings import string_spans
 from fpstore.building.strings import StringSpool
 from fpstore.change.committer import Committer, remove_generation
 from fpstore.change.content import PHASE_MERGE, SnapshotContent, UnitedContent
-from fpstore.change.merge import Frozen, Merge, ToWrite
+from fpstore.change.merge import Frozen, Merge, MergeInput
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.temporary import array_on_disk
 from fpstore.errors import CorruptStoreError, InputError
@@ -26,9 +26,8 @@ from fpstore.query.store_snapshot import StoreSnapshot
 class Absorb(Merge):
     """Merges the content of other stores, and the delta, into a new generation.
 
-    Inserts wait meanwhile.
-
-    With ``renumber``, the integer ids of each other store, in turn, go on from the largest so far.
+    Inserts wait meanwhile. With ``renumber``, the integer ids of each other store, in turn, go on
+    from the largest so far.
     """
 
     keeps_the_turn = True
@@ -62,19 +61,21 @@ class Absorb(Merge):
                 remove_generation(folder)  # with the files of the new strings
 
     def _common_kind(self, snapshot: StoreSnapshot) -> str:
-        made = snapshot.generation.manifest.fingerprinter
+        fingerprinter = snapshot.generation.manifest.fingerprinter
         kind, first = snapshot.totals.id_kind if snapshot.totals.ids else None, self._path
         for other in self._others:
             if other.width != snapshot.width:
                 raise InputError(
                     f"{other.generation.path}: its fingerprints have {other.width.bits} bits, the "
-                    f"fingerprints of {self._path} "
-                    f"{snapshot.width.bits}: only stores of one width are joined",
+                    f"fingerprints of {self._path} {snapshot.width.bits}: only stores of one width "
+                    "are joined",
                     expected=snapshot.width.bits,
                     got=other.width.bits,
                 )
-            theirs = other.generation.manifest.fingerprinter
-            if made is not None and theirs is not None and made != theirs:
+            other_fingerprinter = other.generation.manifest.fingerprinter
+            if None not in (fingerprinter, other_fingerprinter) and (
+                fingerprinter != other_fingerprinter
+            ):
                 raise InputError(
                     f"{other.generation.path}: its fingerprints were made in another way than the "
                     f"fingerprints of {self._path}"
@@ -82,13 +83,12 @@ class Absorb(Merge):
             if not other.totals.ids:
                 continue
             if kind is not None and (kind == "string") != (other.totals.id_kind == "string"):
-                theirs_are, first_are = (
+                other_ids, first_ids = (
                     ("integers", "strings") if kind == "string" else ("strings", "integers")
                 )
                 raise InputError(
-                    f"{other.generation.path}: its ids are {theirs_are}, the ids of {first} are "
-                    f"{first_are}: "
-                    "only stores with ids of one kind are joined"
+                    f"{other.generation.path}: its ids are {other_ids}, the ids of {first} are "
+                    f"{first_ids}: only stores with ids of one kind are joined"
                 )
             first = other.generation.path if kind is None else first
             kind = other.totals.id_kind if kind in (None, other.totals.id_kind) else "integer"
@@ -96,17 +96,17 @@ class Absorb(Merge):
             raise InputError("string ids cannot be renumbered: leave renumber out")
         return kind or snapshot.totals.id_kind
 
-    def _union(self, frozen: Frozen, kind: str, folder: Path) -> ToWrite:
+    def _union(self, frozen: Frozen, kind: str, folder: Path) -> MergeInput:
         snapshot = frozen.snapshot
-        every = [snapshot, *self._others]
-        counts = sum(one.totals.fingerprints for one in every), sum(one.totals.ids for one in every)
+        totals = [store.totals for store in (snapshot, *self._others)]
+        counts = sum(t.fingerprints for t in totals), sum(t.ids for t in totals)
         sources, next_row = [SnapshotContent(snapshot)], snapshot.totals.next_row
         if kind == "string":
             new = StringSpool(folder, self._resources.memory, None, self._resources.threads)
             translations = [self._translation(frozen, other, new, folder) for other in self._others]
             new.resolve(lambda rows: self._work.tick())
             sources += map(SnapshotContent, self._others, translations)
-            return ToWrite(
+            return MergeInput(
                 UnitedContent(sources),
                 Totals(*counts, next_row, kind),
                 is_union=True,
@@ -126,14 +126,12 @@ class Absorb(Merge):
             else:
                 sources.append(SnapshotContent(other))
                 next_row = max(next_row, other.totals.next_row)
-        return ToWrite(UnitedContent(sources), Totals(*counts, next_row, kind), is_union=True)
+        return MergeInput(UnitedContent(sources), Totals(*counts, next_row, kind), is_union=True)
 
     def _translation(
         self, frozen: Frozen, other: StoreSnapshot, new: StringSpool, folder: Path
     ) -> Callable[[Words], Words]:
-        """Give each string of another store a number in this one.
-
-        Keep the table of numbers in a file.
+        """Give each string of another store a number in this one, in a table in a file.
 
         New strings go to the spool: until they are resolved, the table has their rows, counted from
         the first new number.
@@ -141,7 +139,7 @@ class Absorb(Merge):
         first, end = frozen.next_string, other.delta.next_string
         table: Words = array_on_disk((end,), np.uint64, folder)
         table[:] = NO_NUMBER
-        for theirs, strings in _strings_of(other):
+        for other_numbers, strings in _strings(other):
             self._work.tick()
             numbers = frozen.snapshot.numbers_of_strings(strings)
             unknown = np.flatnonzero(numbers == NO_NUMBER)
@@ -149,31 +147,32 @@ class Absorb(Merge):
                 first + new.rows, first + new.rows + len(unknown), dtype=np.uint64
             )
             new.add([strings[i] for i in unknown.tolist()])
-            table[theirs] = numbers
+            table[other_numbers] = numbers
 
-        def translated(ids: Words) -> Words:
+        def translate(ids: Words) -> Words:
             if len(ids) and int(ids.max()) >= end:
                 raise _unknown(other, int(ids.max()))
-            found: Words = np.asarray(table[ids])
-            if (missing := found == NO_NUMBER).any():
+            numbers: Words = np.asarray(table[ids])
+            if (missing := numbers == NO_NUMBER).any():
                 raise _unknown(other, int(ids[missing][0]))
-            fresh = found >= first
-            found[fresh] = new.numbers_at(found[fresh] - np.uint64(first)) + np.uint64(first)
-            return found
+            is_new = numbers >= first
+            rows = numbers[is_new] - np.uint64(first)
+            numbers[is_new] = new.numbers_at(rows) + np.uint64(first)
+            return numbers
 
-        return translated
+        return translate
 
 
-def _strings_of(snapshot: StoreSnapshot) -> Iterator[tuple[Words, list[bytes]]]:
-    """Yield (numbers, strings) of the dictionary and the delta, in pieces of some bytes."""
+def _strings(snapshot: StoreSnapshot) -> Iterator[tuple[Words, list[bytes]]]:
+    """Yield (numbers, strings) of the dictionary and the delta, in pieces."""
     if snapshot.generation.dictionary is not None:
         for first, column in snapshot.generation.dictionary.strings.columns():
             numbers = np.flatnonzero(column.sizes).astype(np.uint64) + np.uint64(first)
             if len(numbers):
                 yield numbers, column.filter(column.sizes > 0).tolist()
     delta = snapshot.delta
-    for some in string_spans(delta.strings):
-        in_use = [number for number in range(some.start, some.stop) if delta.strings[number]]
+    for span in string_spans(delta.strings):
+        in_use = [number for number in range(span.start, span.stop) if delta.strings[number]]
         if in_use:
             yield (
                 np.array(in_use, np.uint64) + np.uint64(delta.first_string),
@@ -189,7 +188,7 @@ def _unknown(store: StoreSnapshot, number: int) -> CorruptStoreError:
 
 
 def _end_of_ids(snapshot: StoreSnapshot) -> int:
-    # the last one does not count further
+    # row numbers end with LAST_ROW
     if snapshot.totals.id_kind == "row" and snapshot.totals.next_row < LAST_ROW:
         return snapshot.totals.next_row
     return max((int(ids.max(initial=0)) + 1 for _, _, ids in snapshot.groups()), default=0)

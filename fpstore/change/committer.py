@@ -1,4 +1,4 @@
-"""Commits: a change goes to the log, to memory, and to all who look.
+"""Commits: a change goes to the log, to memory, and to all readers.
 
 The order, with ``sync="commit"``:
 
@@ -95,10 +95,8 @@ class Committer:
     def commit(self, snapshot: StoreSnapshot, sync: str, change: LoggedChange) -> StoreSnapshot:
         """Log a change, apply it to the delta, and show it, in the order above.
 
-        After an error it has not happened.
-
-        An interrupt may come anywhere. Whether the change has happened is then what the log says:
-        see :meth:`settle`.
+        After an error it has not happened. An interrupt may come anywhere; then the log decides
+        whether the change has happened: see :meth:`settle`.
         """
         log = self.log
         place, number = log.place, log.number
@@ -193,9 +191,8 @@ class Committer:
     def settle(self) -> None:
         """After an interrupt, bring memory in line with the files.
 
-        The log may hold a change that memory lacks, or has in part.
-
-        An interrupt of this changes nothing; every change, flush and merge settles first.
+        The log may hold a change that memory lacks, or has in part. An interrupt of this changes
+        nothing; every change, flush and merge settles first.
         """
         if not self.unsettled and self._applied == self.log.number:
             return
@@ -216,8 +213,7 @@ class Committer:
                 raise
         self.unsettled, self._applied = False, self.log.number
         try:
-            # what this process shows, others are to see soon: nothing else may come that makes it
-            # durable
+            # other processes must see soon what this one shows, and no other change may follow
             self.log.force()
             self._note_durable()
         except FpstoreError as error:
@@ -239,10 +235,7 @@ class Committer:
         self.log = log
 
     def recover(self) -> None:
-        """Settle while an exception propagates; ignore errors, as that exception matters more.
-
-        The next change tries again.
-        """
+        """Settle while an exception propagates; after an error, the next change tries again."""
         with suppress(FpstoreError, OSError, MemoryError):
             self.settle()
 
@@ -279,10 +272,10 @@ def remove_obsolete(path: Path, current: int) -> None:
 
 
 def remove_generation(folder: Path) -> None:
-    """Remove a generation, after marking its log so that its readers look for the current generation.
+    """Mark the log of a generation, so that its readers look for the current one, and remove it.
 
     Processes that have its files open can go on reading them. The disk space is free when the last
-    of them has closed the files.
+    process has closed the files.
     """
     supersede_log(folder / LOG_FILE)
     with suppress(OSError):

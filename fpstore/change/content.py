@@ -1,7 +1,4 @@
-"""The content that merge, absorb and split write.
-
-Sorted sources, and how they are streamed into a new generation.
-"""
+"""The sorted content that merge, absorb and split stream into a new generation."""
 
 from __future__ import annotations
 
@@ -39,10 +36,9 @@ T = TypeVar("T")
 class SnapshotContent:
     """The content of a snapshot, any number of times.
 
-    Each table is brought up to date with the delta while it is decoded.
-
-    ``renumber`` maps id numbers to other numbers. With a ``part`` (bits, prefix), it has only
-    fingerprints that begin so.
+    Each table is brought up to date with the delta while it is decoded. ``renumber`` maps id
+    numbers to other numbers. With a ``part`` (bits, prefix), only fingerprints with that prefix
+    belong to the content.
     """
 
     def __init__(
@@ -122,16 +118,16 @@ class SnapshotContent:
             _kernel.permute_sort(keys, permutation, out, np.empty_like(out), len(permutation), stop)
         dropped = added = 0
         pieces = table.pieces(reuse=True) if isinstance(table, PackedTable) else table.pieces()
-        room = rows_like(drop, 0)
+        buffer = rows_like(drop, 0)
         for keys in unless_stopped((keys for keys, _ in pieces), stop):
             drop_end = dropped + place_of(drop[dropped:], keys[-1:], "right")
             add_end = added + place_of(add[added:], keys[-1:], "right")
             if drop_end > dropped or add_end > added:
-                if len(room) < len(keys) + add_end - added:
-                    room = rows_like(keys, 2 * (len(keys) + add_end - added))
-                n = _kernel.merge_keys(keys, drop[dropped:drop_end], add[added:add_end], room)
+                if len(buffer) < len(keys) + add_end - added:
+                    buffer = rows_like(keys, 2 * (len(keys) + add_end - added))
+                n = _kernel.merge_keys(keys, drop[dropped:drop_end], add[added:add_end], buffer)
                 dropped, added = drop_end, add_end
-                keys = room[:n]
+                keys = buffer[:n]
             if len(keys):
                 yield keys
         yield from (add[i : i + COPY_ROWS] for i in range(added, len(add), COPY_ROWS))
@@ -142,16 +138,13 @@ class SnapshotContent:
     ) -> Iterator[Words]:
         for piece in keys:
             leads = leading_words(_kernel.permute(piece, permutation, inverse=True))
-            kept = piece[(leads >= low) & (leads <= high)]
-            if len(kept):
-                yield kept
+            selected = piece[(leads >= low) & (leads <= high)]
+            if len(selected):
+                yield selected
 
 
 class UnitedContent:
-    """The content of several snapshots as one.
-
-    A fingerprint in several of them has the ids of all.
-    """
+    """The content of several snapshots; a fingerprint in several of them has the ids of all."""
 
     def __init__(self, sources: Sequence[SnapshotContent]) -> None:
         self._sources = sources
@@ -197,16 +190,19 @@ def _union(
     cut: Callable[[T, Words, str], tuple[T, T]],
     unite: Callable[[T, T], T],
 ) -> Iterator[T]:
-    """Merge two ascending streams of pieces, each a tuple that starts with its keys, in the memory of two pieces."""
+    """Merge two ascending streams of pieces, which are tuples that begin with their keys.
+
+    This takes the memory of two pieces.
+    """
     a, b = next(left, None), next(right, None)
     while a is not None and b is not None:
         ends: tuple[Words, Words] = a[0][-1:], b[0][-1:]  # type: ignore[index]
         bound = ends[place_of(ends[1], ends[0], "right")]
-        below_a, a_rest = cut(a, bound, "right")
-        below_b, b_rest = cut(b, bound, "right")
+        below_a, above_a = cut(a, bound, "right")
+        below_b, above_b = cut(b, bound, "right")
         yield unite(below_a, below_b)
-        a = a_rest if len(a_rest[0]) else next(left, None)  # type: ignore[index]
-        b = b_rest if len(b_rest[0]) else next(right, None)  # type: ignore[index]
+        a = above_a if len(above_a[0]) else next(left, None)  # type: ignore[index]
+        b = above_b if len(above_b[0]) else next(right, None)  # type: ignore[index]
     for first, stream in ((a, left), (b, right)):
         if first is not None:
             yield first
@@ -246,7 +242,7 @@ def _in_order(keys: Words, counts: Words, ids: Words) -> Groups:
 
 
 def noting(groups: Iterable[Groups], used: npt.NDArray[np.bool_], folder: Path) -> Iterator[Groups]:
-    """Yield the groups, and note in ``used`` which numbers of strings occur."""
+    """Yield the groups, and set ``used`` at each number of a string that occurs."""
     for keys, counts, ids in groups:
         if len(ids) and int(ids.max()) >= len(used):
             raise CorruptStoreError(
@@ -263,10 +259,7 @@ def write_sorted(
     resources: Resources,
     used: npt.NDArray[np.bool_] | None = None,
 ) -> None:
-    """Write the tables and the ids of sorted content, and make them durable.
-
-    Note in ``used`` which id numbers occur.
-    """
+    """Write the tables and the ids durably, and set ``used`` at each id number that occurs."""
     with writer:
         _Stream(writer, source, design, resources).write(used)
         writer.finish()
@@ -280,66 +273,68 @@ class _Stream:
         self._work = writer.work
         self._threads = resources.threads
         self._each = resources.for_each(min(resources.threads, len(design.tables)))
-        self._rooms: list[Words] = []  # for the keys of a table, free for the next ones
+        self._buffers: list[Words] = []  # free ones, each for the keys of a table
 
     def write(self, used: npt.NDArray[np.bool_] | None) -> None:
         self._work.expect(PHASE_MERGE, None)
-        shape, counted = self._source.shape(), None
+        shape, summary = self._source.shape(), None
         if shape is None:
-            counted = self._counted()
-            shape = counted.count, counted.digest
+            summary = self._summarize()
+            shape = summary.count, summary.digest
         self._work.expect(PHASE_MERGE, shape[0] * len(self._design.tables))
         self._writer.begin(self._design, *shape)
-        parts: list[Callable[[], None]] = [partial(self._identity, counted, used)]
-        parts += [partial(self._table, table) for table in range(1, len(self._design.tables))]
+        parts: list[Callable[[], None]] = [partial(self._write_identity, summary, used)]
+        parts += [partial(self._write_table, table) for table in range(1, len(self._design.tables))]
         try:
             self._work.share(self._threads, parts)
         finally:
-            self._rooms.clear()
+            self._buffers.clear()
 
     def _sorted(self) -> Iterator[Words]:
         keys = self._source.keys(self._design.tables[0], self._work.stop)
         assert keys is not None, "the first table of every store is in order of the fingerprints"
         return keys
 
-    def _counted(self) -> KeySummary:
+    def _summarize(self) -> KeySummary:
         summary = KeySummary()
         for piece in in_pieces(self._sorted()):
             summary.add(piece)
             self._work.tick()
         return summary
 
-    def _identity(self, counted: KeySummary | None, used: npt.NDArray[np.bool_] | None) -> None:
-        histogram = (counted or self._counted()).counts
+    def _write_identity(
+        self, summary: KeySummary | None, used: npt.NDArray[np.bool_] | None
+    ) -> None:
+        histogram = (summary or self._summarize()).counts
         groups = self._source.groups() if self._threads == 1 else ahead(self._source.groups())
         self._writer.write_identity(
             histogram, groups if used is None else noting(groups, used, self._writer.folder)
         )
 
-    def _table(self, number: int) -> None:
+    def _write_table(self, number: int) -> None:
         writer, spec, stop = self._writer, self._design.tables[number], self._work.stop
         count = writer.fingerprints
         keys = self._source.keys(spec, stop)
         if keys is None:
             # No source has this order.
-            made = TableKeys(self._sorted, count, spec, writer.folder, self._each, stop)
+            sorted_keys = TableKeys(self._sorted, count, spec, writer.folder, self._each, stop)
             try:
-                writer.write_table(number, made)
+                writer.write_table(number, sorted_keys)
             finally:
-                made.close()
+                sorted_keys.close()
         elif count * WORD_BYTES * spec.width.words <= self._each.memory:
-            room, rows = self._room(count), 0
+            buffer, rows = self._take_buffer(count), 0
             for piece in in_pieces(keys):
-                room[rows : rows + len(piece)] = piece
+                buffer[rows : rows + len(piece)] = piece
                 rows += len(piece)
                 self._work.tick()
-            writer.write_table(number, lambda: [room[:rows]])
-            self._rooms.append(room)
+            writer.write_table(number, lambda: [buffer[:rows]])
+            self._buffers.append(buffer)
         else:
             writer.write_table(number, lambda: self._source.keys(spec, stop) or ())
 
-    def _room(self, count: int) -> Words:
+    def _take_buffer(self, count: int) -> Words:
         try:
-            return self._rooms.pop()
+            return self._buffers.pop()
         except IndexError:  # all are in use
             return sort_room(count, self._design.width.words)

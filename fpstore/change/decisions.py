@@ -63,8 +63,8 @@ class Deleted(NamedTuple):
     removed : int
         Pairs of fingerprint and id that are gone.
     missing : int
-        Of the ids, fingerprints or pairs that were given, how many were not stored. One that was
-        given twice counts once.
+        The number of ids, fingerprints or pairs of the call that were not stored; repeated ones
+        count once.
     """
 
     removed: int
@@ -80,11 +80,11 @@ class FewRows(NamedTuple):
 
 
 class NewRows(NamedTuple):
-    """Rows to be added, with their ids as numbers, new strings, and the totals afterwards."""
+    """Rows to be added, with their ids as numbers, and the totals afterwards."""
 
     fingerprints: Words
     ids: Words
-    strings: list[bytes]  # those that have no number yet
+    strings: list[bytes]  # new ones
     totals: Totals  # with the kind of ids and the next row after the change
 
 
@@ -179,10 +179,10 @@ def replacement(
     gone, gone_ids = gone[other], gone_ids[other]
     if not len(added) and not len(gone):
         return None, 0
-    dying = left_without_ids(snapshot, gone, added)
-    stays = ~is_in(gone, dying)
+    dying = without_ids(snapshot, gone, added)
+    survives = ~is_in(gone, dying)
     # A fingerprint that dies gets no pair, so the order of the rows does not matter.
-    removed, removed_ids = np.concatenate([dying, gone[stays]]), gone_ids[stays]
+    removed, removed_ids = np.concatenate([dying, gone[survives]]), gone_ids[survives]
     kinds = np.repeat(
         np.array([ADD, WIPE, REMOVE], np.uint8), [len(added), len(dying), len(removed_ids)]
     )
@@ -230,13 +230,10 @@ def probed_replacement_of_one(
     radius: int,
     note_reused: NoteReused,
 ) -> tuple[FewRows | None, MatchList]:
-    """Take an id from all other fingerprints; probe, and add the row if nothing else matched.
-
-    The result is the matches.
-    """
+    """Take an id from all other fingerprints; probe, and add the row if nothing else matched."""
     kind = kind_with(snapshot, (identifier,))
     number = None if is_fresh(snapshot) else number_of(snapshot, identifier)
-    others = (
+    left_by_id = (
         []
         if number is None
         else [other for other in snapshot.get_fingerprints(number) if other != value]
@@ -245,24 +242,24 @@ def probed_replacement_of_one(
     for match in snapshot.probe(value, radius):
         ids: Any = (
             [name for name in match.ids if name != identifier]
-            if match.fingerprint in others
+            if match.fingerprint in left_by_id
             else match.ids
         )
         matches += [match._replace(ids=ids)] if ids else []
-    if matches and not others:
+    if matches and not left_by_id:
         return None, matches
-    rows, dying = ([], 0) if number is None else leaving(snapshot, others, number)
+    rows, dying = ([], 0) if number is None else leaving(snapshot, left_by_id, number)
     before = snapshot.totals
     count, strings = before.fingerprints - dying, list[bytes]()
     if matches:
         return FewRows(
-            before._replace(fingerprints=count, ids=before.ids - len(others)), rows, strings
+            before._replace(fingerprints=count, ids=before.ids - len(left_by_id)), rows, strings
         ), matches
     number, strings = number_or_string(snapshot, identifier, note_reused)
-    known, in_base = snapshot.get_id_numbers(value)
+    present_ids, in_base = snapshot.get_id_numbers(value)
     rows.append((ADD | IN_BASE if in_base else ADD, value, number))
     totals = Totals(
-        count + (not known), before.ids + 1 - len(others), before.next_row, kind
+        count + (not present_ids), before.ids + 1 - len(left_by_id), before.next_row, kind
     ).counting(number)
     return FewRows(totals, rows, strings), matches
 
@@ -286,29 +283,29 @@ def deletion_of_ids(
     """Remove every pair that has one of these ids."""
     if len(ids) == 1:
         number = number_of(snapshot, ids[0] if isinstance(ids, list) else int(ids[0]))
-        of_one = [] if number is None else snapshot.get_fingerprints(number)
-        if number is None or not of_one:
+        left_by_id = [] if number is None else snapshot.get_fingerprints(number)
+        if number is None or not left_by_id:
             return None, Deleted(0, 1)
-        rows, dying = leaving(snapshot, of_one, number)
+        rows, dying = leaving(snapshot, left_by_id, number)
         before = snapshot.totals
         totals = before._replace(
-            fingerprints=before.fingerprints - dying, ids=before.ids - len(of_one)
+            fingerprints=before.fingerprints - dying, ids=before.ids - len(left_by_id)
         )
-        return FewRows(totals, rows, []), Deleted(len(of_one), 0)
+        return FewRows(totals, rows, []), Deleted(len(left_by_id), 0)
     unique = list(dict.fromkeys(ids)) if isinstance(ids, list) else np.unique(ids)
-    numbers, known = numbers_of(snapshot, unique)
-    fingerprints, found = snapshot.with_ids(numbers[known])
-    return _removal_of_pairs(snapshot, fingerprints, found, len(unique) - len(np.unique(found)))
+    numbers, has_number = numbers_of(snapshot, unique)
+    fingerprints, stored = snapshot.with_ids(numbers[has_number])
+    return _removal_of_pairs(snapshot, fingerprints, stored, len(unique) - len(np.unique(stored)))
 
 
 def deletion_of_pairs(
     snapshot: StoreSnapshot, fingerprints: Words, ids: Words | list[str]
 ) -> tuple[Change | None, Deleted]:
     """Remove the pair of each row; other pairs of its fingerprint and of its id stay."""
-    numbers, known = numbers_of(snapshot, ids)
-    unknown = fingerprints[~known]  # their ids are strings that the store has never seen
-    missing = len(set(zip(rows_to_numbers(unknown), compress(ids, ~known), strict=True)))
-    fingerprints, numbers = fingerprints[known], numbers[known]
+    numbers, has_number = numbers_of(snapshot, ids)
+    unknown = fingerprints[~has_number]  # their ids are strings that the store never had
+    missing = len(set(zip(rows_to_numbers(unknown), compress(ids, ~has_number), strict=True)))
+    fingerprints, numbers = fingerprints[has_number], numbers[has_number]
     once = ~repeats(fingerprints, numbers)
     fingerprints, numbers = fingerprints[once], numbers[once]
     gone = new_pairs(snapshot, fingerprints, numbers, snapshot.delta.in_base(fingerprints))
@@ -320,10 +317,11 @@ def deletion_of_pairs(
 def _removal_of_pairs(
     snapshot: StoreSnapshot, fingerprints: Words, ids: Words, missing: int
 ) -> tuple[Change | None, Deleted]:
-    """Remove distinct pairs that are stored."""
-    dying = left_without_ids(snapshot, fingerprints, fingerprints[:0])
-    stays = ~is_in(fingerprints, dying)
-    return _removal(snapshot, dying, len(fingerprints), fingerprints[stays], ids[stays], missing)
+    """Remove distinct pairs, all of which are stored."""
+    dying = without_ids(snapshot, fingerprints, fingerprints[:0])
+    survives = ~is_in(fingerprints, dying)
+    rows, row_ids = fingerprints[survives], ids[survives]
+    return _removal(snapshot, dying, len(fingerprints), rows, row_ids, missing)
 
 
 def _removal(
@@ -343,26 +341,29 @@ def _removal(
     return Change(totals, kinds, fingerprints, ids, []), Deleted(pairs, missing)
 
 
-def left_without_ids(snapshot: StoreSnapshot, gone: Words, added: Words) -> Words:
-    """Return the fingerprints that have no id left when one pair is gone for each of ``gone``, and ``added`` get one."""
+def without_ids(snapshot: StoreSnapshot, gone: Words, added: Words) -> Words:
+    """Return the fingerprints without an id after each of ``gone`` lost a pair.
+
+    ``added`` get one.
+    """
     unique, counts = distinct_counts(gone)
     lims, _ = snapshot.id_numbers(unique)
     dying: Words = unique[(np.diff(lims) == counts) & ~is_in(unique, added)]
     return dying
 
 
-# What is stored of some rows
+# Which rows are stored
 
 
 def repeats(fingerprints: Words, ids: Words) -> npt.NDArray[np.bool_]:
     """Return which pairs are equal to an earlier pair."""
-    again = np.zeros(len(fingerprints), bool)
+    repeated = np.zeros(len(fingerprints), bool)
     if count_distinct(fingerprints) < len(fingerprints):
         order = order_of(fingerprints, ids)
         sorted_rows = fingerprints[order]
         same = equal(sorted_rows[1:], sorted_rows[:-1]) & (np.diff(ids[order]) == 0)
-        again[order[1:][same]] = True  # lexsort is stable: the first of equal pairs comes first
-    return again
+        repeated[order[1:][same]] = True  # lexsort is stable: the first of equal pairs comes first
+    return repeated
 
 
 def new_pairs(
@@ -370,25 +371,25 @@ def new_pairs(
 ) -> npt.NDArray[np.bool_]:
     """Return which pairs are not stored yet; of equal rows, only the first counts."""
     new = ~repeats(fingerprints, ids)
-    known = snapshot.delta.kernel.pair_states(fingerprints, ids, snapshot.delta.version)
-    new &= known != PRESENT
-    ask = np.flatnonzero(new & (known == 0) & (in_base != 0))
-    if len(ask):
-        unique, place = distinct_places(fingerprints[ask])
+    states = snapshot.delta.kernel.pair_states(fingerprints, ids, snapshot.delta.version)
+    new &= states != PRESENT
+    unchanged = np.flatnonzero(new & (states == 0) & (in_base != 0))
+    if len(unchanged):
+        unique, place = distinct_places(fingerprints[unchanged])
         lims, numbers = snapshot.base_id_numbers(unique)
         owner = np.repeat(np.arange(len(unique)), np.diff(lims))
         stored = (
             set(zip(owner.tolist(), numbers.tolist(), strict=True))
-            if len(numbers) < MANY_IDS * len(ask)
+            if len(numbers) < MANY_IDS * len(unchanged)
             else None
         )
-        for row, at in zip(ask.tolist(), place.tolist(), strict=True):
+        for row, at in zip(unchanged.tolist(), place.tolist(), strict=True):
             if stored is not None:
                 new[row] = (at, int(ids[row])) not in stored
             else:
-                part = numbers[lims[at] : lims[at + 1]]
-                found = int(np.searchsorted(part, ids[row]))
-                new[row] = found == len(part) or part[found] != ids[row]
+                row_ids = numbers[lims[at] : lims[at + 1]]
+                rank = int(np.searchsorted(row_ids, ids[row]))
+                new[row] = rank == len(row_ids) or row_ids[rank] != ids[row]
     return new
 
 
@@ -414,7 +415,7 @@ def _last_of_each_id(
 
 
 def leaving(snapshot: StoreSnapshot, fingerprints: list[int], number: int) -> tuple[list[Row], int]:
-    """Return the rows by which one id leaves some fingerprints, and how many of these die."""
+    """Return the rows that take an id from fingerprints, and how many fingerprints die."""
     rows, dying = [], 0
     for fingerprint in fingerprints:
         ids, in_base = snapshot.get_id_numbers(fingerprint)
@@ -547,9 +548,9 @@ def probe_insert_in_order(
 
     Return the columns of their matches, and which were inserted.
 
-    A row that is ``returning`` is in the tables but deleted: once it is inserted, later rows find
-    it in the tables again. One that is ``dropped`` is never inserted. The matches in the tables are
-    all, even those deleted since. With ``always``, rows that have matches are inserted too.
+    A ``returning`` row is in the tables but deleted: once it is inserted, later rows find it in the
+    tables again. A ``dropped`` row is never inserted. ``near_in_tables`` has all matches in the
+    tables, also the deleted ones. With ``always``, rows that have matches are inserted too.
     """
     ends = sorted({*(np.flatnonzero(returning) + 1).tolist(), len(fingerprints)})
     parts: list[MatchColumns] = []
@@ -563,7 +564,7 @@ def probe_insert_in_order(
         matched = (np.diff(near[0]) > 0).astype(np.uint8)
         matched[dropped[start:end]] = DROPPED
         version = delta.version + 1
-        lims, found, distances, inserted = delta.kernel.probe_insert(
+        lims, rows, distances, inserted = delta.kernel.probe_insert(
             fingerprints[start:end],
             ids[start:end],
             matched,
@@ -573,10 +574,10 @@ def probe_insert_in_order(
             version,
         )
         delta.version = version
-        taken = len(inserted)  # fewer than given, if a row has many matches
-        parts.append(delta.kernel.combine(_part(near, 0, taken), (lims, found, distances), version))
+        done = len(inserted)  # fewer than the rows of the call, if a row has many matches
+        parts.append(delta.kernel.combine(_part(near, 0, done), (lims, rows, distances), version))
         masks.append(inserted.astype(bool))
-        start += taken
+        start += done
     return concatenate(parts or [no_matches(fingerprints)]), np.concatenate(masks)
 
 

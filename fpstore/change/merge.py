@@ -1,13 +1,14 @@
-"""A merge: folds the delta into a new generation beside the current one, and then replaces that in one step."""
+"""A merge: writes tables and delta to a new generation, which then becomes current in one step."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +54,8 @@ class _NumbersInUseError(Exception):
     """A string that the new dictionary leaves out was inserted again meanwhile."""
 
 
-class Frozen(NamedTuple):
+@dataclass(frozen=True)
+class Frozen:
     """The store at the moment when a merge begins, and where its log ended then."""
 
     snapshot: StoreSnapshot
@@ -63,12 +65,12 @@ class Frozen(NamedTuple):
 
     @property
     def next_string(self) -> int:
-        """The number of the next new string."""
         return self.snapshot.delta.first_string + len(self.strings)
 
 
-class ToWrite(NamedTuple):
-    """What a merge writes to the new generation.
+@dataclass(frozen=True)
+class MergeInput:
+    """The content of the new generation.
 
     The totals are exact, or an upper bound of the union of several stores.
     """
@@ -79,7 +81,8 @@ class ToWrite(NamedTuple):
     new_strings: StringSpool | None = None  # of other stores
 
 
-class _Written(NamedTuple):
+@dataclass(frozen=True)
+class _NewTables:
     """The tables of the new generation.
 
     ``used`` has a flag for each number of a string, if ids are strings.
@@ -91,11 +94,9 @@ class _Written(NamedTuple):
     used: npt.NDArray[np.bool_] | None
 
 
-class _Copied(NamedTuple):
-    """How far the old log is copied to the new one.
-
-    The place behind the last record, its number and its totals.
-    """
+@dataclass(frozen=True)
+class _LogPosition:
+    """How far the old log is copied: the place behind the last record, its number and totals."""
 
     place: int
     number: int
@@ -114,34 +115,33 @@ class Merge:
         self, committer: Committer, resources: Resources, design: str | None = None
     ) -> None:
         # the threads in the progress function: the merge waits for them
-        self.telling: set[int] = set()
-        # of old strings that new rows got meanwhile: the new dictionary must keep them
+        self.progress_threads: set[int] = set()
+        # numbers of old strings that new rows got meanwhile: the new dictionary must keep them
         self.numbers_in_use: set[int] = set()
         self._committer = committer
         self._tracker = committer.tracker
         self._path = committer.path
         self._resources = resources
         progress = resources.progress
-        self._work = Work(None if progress is None else partial(self._tell, progress))
+        self._work = Work(None if progress is None else partial(self._report, progress))
         self._design = design
         # fingerprints and ids of the frozen state that the new tables do not have
         self._left_out = 0, 0
         self._old_manifest_file = self._manifest_file()
 
-    def _tell(self, progress: Progress, phase: str, done: int, total: int | None) -> None:
+    def _report(self, progress: Progress, phase: str, done: int, total: int | None) -> None:
         thread = threading.get_ident()
         try:
-            self.telling.add(thread)
+            self.progress_threads.add(thread)
             progress(phase, done, total)
         finally:
-            self.telling.discard(thread)
+            self.progress_threads.discard(thread)
 
     def stop(self) -> None:
         """Make :meth:`run` end soon with ClosedStoreError, and without a change."""
         self._work.stop.set()
 
     def run(self) -> None:
-        """Merge, unless there is nothing to merge."""
         try:
             self._run()
         except InterruptedError as error:
@@ -158,7 +158,7 @@ class Merge:
             frozen = self._freeze()
         snapshot = frozen.snapshot
         if snapshot.version or self._design is not None:
-            self._replace(frozen, ToWrite(SnapshotContent(snapshot), snapshot.totals))
+            self._replace(frozen, MergeInput(SnapshotContent(snapshot), snapshot.totals))
 
     def _freeze(self) -> Frozen:
         """Return the current state as the content to be merged."""
@@ -167,7 +167,7 @@ class Merge:
         self.numbers_in_use.clear()
         return Frozen(snapshot, list(snapshot.delta.strings), log.place, log.number)
 
-    def _replace(self, frozen: Frozen, to_write: ToWrite) -> None:
+    def _replace(self, frozen: Frozen, source: MergeInput) -> None:
         """Write the new generation, and replace the current one by it."""
         current = frozen.snapshot.generation
         number = current.record.number + 1
@@ -177,12 +177,12 @@ class Merge:
             remove_generation(temporary)
             remove_generation(folder)
             temporary.mkdir()
-            written = self._write(frozen, to_write, temporary)
-            had, has = frozen.snapshot.totals, written.totals
-            self._left_out = had.fingerprints - has.fingerprints, had.ids - has.ids
+            tables = self._write(frozen, source, temporary)
+            before, after = frozen.snapshot.totals, tables.totals
+            self._left_out = before.fingerprints - after.fingerprints, before.ids - after.ids
             while True:
                 try:
-                    self._finish(frozen, to_write, written, temporary, folder, number)
+                    self._finish(frozen, source, tables, temporary, folder, number)
                     break
                 except _NumbersInUseError:
                     folder.rename(temporary)
@@ -195,28 +195,27 @@ class Merge:
                 remove_generation(temporary)
             raise
 
-    def _write(self, frozen: Frozen, to_write: ToWrite, temporary: Path) -> _Written:
-        totals = to_write.totals
+    def _write(self, frozen: Frozen, source: MergeInput, temporary: Path) -> _NewTables:
+        totals = source.totals
         manifest = self._redesigned(frozen.snapshot, totals.fingerprints)
         writer = GenerationWriter(temporary, manifest.blocks, self._work, self._resources.threads)
         used = None
         if totals.id_kind == "string":
-            added = 0 if to_write.new_strings is None else to_write.new_strings.count
+            added = 0 if source.new_strings is None else source.new_strings.count
             used = np.zeros(frozen.next_string + added, bool)
-        write_sorted(writer, to_write.content, manifest.design, self._resources, used)
+        write_sorted(writer, source.content, manifest.design, self._resources, used)
         if used is not None or manifest.index_ids:
             writer.write_places(self._resources.memory)
-        if not to_write.is_union and (writer.fingerprints, writer.ids) != (
+        if not source.is_union and (writer.fingerprints, writer.ids) != (
             totals.fingerprints,
             totals.ids,
         ):
             raise CorruptStoreError(
                 f"{self._path}: the tables and the delta hold {writer.fingerprints} fingerprints "
-                f"with {writer.ids} ids, the "
-                f"log says {totals.fingerprints} with {totals.ids}",
+                f"with {writer.ids} ids, the log says {totals.fingerprints} with {totals.ids}",
                 path=self._path,
             )
-        return _Written(
+        return _NewTables(
             writer,
             manifest,
             totals._replace(fingerprints=writer.fingerprints, ids=writer.ids),
@@ -224,16 +223,16 @@ class Merge:
         )
 
     def _redesigned(self, snapshot: StoreSnapshot, count: int) -> Manifest:
-        """Return the manifest, with another design if one is wanted, or if `auto` chose for another number of fingerprints."""
+        """Return the manifest, with another design if the caller names one, or `auto` asks for it.
+
+        `auto` chooses again when the number of fingerprints has changed by GROWTH.
+        """
         generation = snapshot.generation
-        manifest, radius, width = (
-            generation.manifest,
-            generation.design.radius,
-            generation.design.width,
-        )
+        manifest = generation.manifest
+        radius, width = generation.design.radius, generation.design.width
         if self._design is not None and self._design != "auto":
-            made = resolve_design(self._design, radius, count, width, self._sample(snapshot))
-            return manifest._replace(design=made, auto=None)
+            design = resolve_design(self._design, radius, count, width, self._sample(snapshot))
+            return manifest._replace(design=design, auto=None)
         auto = manifest.auto or ({} if self._design == "auto" else None)
         if auto is None or (
             self._design is None
@@ -247,19 +246,13 @@ class Merge:
             blocks=manifest.blocks,
             prefer=auto.get("prefer", "balance"),
         )
-        chosen = choose(count, radius, required, self._sample(snapshot)).design
-        wishes = {
-            "disk_budget": None,
-            "storage": "hot",
-            "prefer": "balance",
-            **auto,
-            "planned_for": count,
-        }
-        return manifest._replace(design=chosen, auto=wishes)
+        design = choose(count, radius, required, self._sample(snapshot)).design
+        defaults = {"disk_budget": None, "storage": "hot", "prefer": "balance"}
+        return manifest._replace(design=design, auto={**defaults, **auto, "planned_for": count})
 
     @staticmethod
     def _sample(snapshot: StoreSnapshot) -> Words:
-        """Return fingerprints of the tables and of the changes, as many of each as is their share."""
+        """Return fingerprints of the tables and of the changes, in proportion to their numbers."""
         stored, added = snapshot.generation.full_sample(), snapshot.changed[1][0]
         share = len(added) / max(len(added) + snapshot.generation.count, 1)
         from_added = min(round(SAMPLE_SIZE * share), len(added))
@@ -268,16 +261,15 @@ class Merge:
     def _finish(
         self,
         frozen: Frozen,
-        to_write: ToWrite,
-        written: _Written,
+        source: MergeInput,
+        tables: _NewTables,
         temporary: Path,
         folder: Path,
         number: int,
     ) -> None:
-        kept = self._dictionary(frozen, to_write.new_strings, written, temporary)
-        manifest = written.manifest._replace(
-            generation=written.writer.record(number, written.totals)
-        )
+        kept_strings = self._write_dictionary(frozen, source.new_strings, tables, temporary)
+        record = tables.writer.record(number, tables.totals)
+        manifest = tables.manifest._replace(generation=record)
         (temporary / LOG_FILE).unlink(missing_ok=True)
         create_log(temporary / LOG_FILE, LogHeader.of(manifest))
         sync_folder(temporary)
@@ -293,8 +285,8 @@ class Merge:
                 generation,
                 log,
                 reader,
-                kept,
-                _Copied(frozen.log_place, frozen.log_number, written.totals),
+                kept_strings,
+                _LogPosition(frozen.log_place, frozen.log_number, tables.totals),
             )
         except BaseException:
             if not self._is_current():
@@ -311,14 +303,14 @@ class Merge:
         generation: Generation,
         log: LogWriter,
         reader: LogReader,
-        kept: npt.NDArray[np.bool_] | None,
-        copied: _Copied,
+        kept_strings: npt.NDArray[np.bool_] | None,
+        copied: _LogPosition,
     ) -> None:
         """Copy the changes made since the merge began, and make the generation current.
 
-        What takes long comes before the turn, while others change and ask: the coming generation is
-        announced, the changes so far are copied, and this process and its readers load them at the
-        same time.
+        The long steps come before the turn, while other threads change and probe: the next
+        generation is announced, the changes so far are copied, and this process and readers load
+        them at the same time.
         """
         committer, tracker, manifest = self._committer, self._tracker, generation.manifest
         prepare_manifest(tracker.folder, manifest)
@@ -337,7 +329,10 @@ class Merge:
         with committer.turn:
             committer.flush()
             copied = self._copy_log(copied, committer.log.place, log, delta.in_base, delta.apply)
-            if kept is not None and any(n < len(kept) and not kept[n] for n in self.numbers_in_use):
+            if kept_strings is not None and any(
+                number < len(kept_strings) and not kept_strings[number]
+                for number in self.numbers_in_use
+            ):
                 raise _NumbersInUseError
             try:
                 # an interrupt may come right after the rename, which nobody takes back
@@ -357,10 +352,7 @@ class Merge:
                 raise
 
     def _manifest_file(self) -> int | None:
-        """Return which file the manifest is: only a rename changes that.
-
-        This needs no open file.
-        """
+        """Return the inode of the manifest, which only a rename changes."""
         try:
             return os.stat(MANIFEST_FILE, dir_fd=self._tracker.folder, follow_symlinks=False).st_ino
         except OSError:
@@ -371,12 +363,12 @@ class Merge:
 
     def _copy_log(
         self,
-        copied: _Copied,
+        copied: _LogPosition,
         end: int,
         log: LogWriter,
         in_base: Callable[[Words], Bytes],
         apply: Callable[[Change], None] = lambda change: None,
-    ) -> _Copied:
+    ) -> _LogPosition:
         """Copy the next records of the old log, up to a place, to the new log, durably.
 
         Return how far it is copied now.
@@ -388,32 +380,30 @@ class Merge:
             kinds = (change.kinds & np.uint8(KIND_MASK)) + np.uint8(IN_BASE) * in_base(
                 change.fingerprints
             )
-            totals = change.totals  # which count what the new tables leave out
-            fingerprints, ids = (
-                totals.fingerprints - self._left_out[0],
-                totals.ids - self._left_out[1],
+            # the totals of the old log count what the new tables leave out
+            totals = change.totals._replace(
+                fingerprints=change.totals.fingerprints - self._left_out[0],
+                ids=change.totals.ids - self._left_out[1],
             )
-            change = change._replace(
-                kinds=kinds, totals=totals._replace(fingerprints=fingerprints, ids=ids)
-            )
+            change = change._replace(kinds=kinds, totals=totals)
             log.append(pack_change(change))
             apply(change)
-            copied = _Copied(records.end, records.last, change.totals)
+            copied = _LogPosition(records.end, records.last, change.totals)
         log.force()
         log.publish()
         return copied
 
-    def _dictionary(
-        self, frozen: Frozen, new: StringSpool | None, written: _Written, temporary: Path
+    def _write_dictionary(
+        self, frozen: Frozen, new: StringSpool | None, tables: _NewTables, temporary: Path
     ) -> npt.NDArray[np.bool_] | None:
         """Write the dictionary, or keep the old one if that is as good.
 
         Return which numbers it has, or None for all.
         """
-        if written.used is None:
+        if tables.used is None:
             return None
-        generation, added, writer = frozen.snapshot.generation, frozen.strings, written.writer
-        kept = written.used.copy()
+        generation, added, writer = frozen.snapshot.generation, frozen.strings, tables.writer
+        kept = tables.used.copy()
         with self._committer.turn:  # inserts go on
             kept[[number for number in self.numbers_in_use if number < len(kept)]] = True
         for name in DICTIONARY_FILES:
@@ -436,7 +426,7 @@ class Merge:
 
     @staticmethod
     def _is_good(dictionary: dict[str, Any] | None, used: npt.NDArray[np.bool_]) -> bool:
-        """Whether a dictionary has few unused strings, and as far as its record says, a string for each number in use."""
+        """Whether a dictionary has few unused strings, and by its record enough for all numbers."""
         in_use = int(np.count_nonzero(used))
         hashes = 0 if dictionary is None else dictionary["hashes"]
         return len(used) - in_use <= UNUSED_STRINGS * len(used) and in_use <= hashes

@@ -20,12 +20,10 @@ TRAINED_GROWTH = 4
 
 
 class MergedStrings:
-    """Strings in the order of their numbers.
+    """The strings of an old dictionary, strings added since, and strings of other stores.
 
-    Strings of an old dictionary, strings added since, strings of other stores.
-
-    The numbers of ``added`` begin with ``first``; b"" is for a number that is not in use. ``used``
-    is by number.
+    They are in the order of their numbers. The numbers of ``added`` begin with ``first``, and
+    b"" is for a number that is not in use. ``used`` has a flag for each number.
     """
 
     def __init__(
@@ -36,13 +34,8 @@ class MergedStrings:
         joined: StringSpool | None,
         used: npt.NDArray[np.bool_],
     ) -> None:
-        self._old, self._first, self._added, self._joined, self._used = (
-            old,
-            first,
-            added,
-            joined,
-            used,
-        )
+        self._old, self._first, self._added = old, first, added
+        self._joined, self._used = joined, used
         self.count = len(used)
         self._in_use_count = int(np.count_nonzero(used))
 
@@ -56,38 +49,40 @@ class MergedStrings:
         """Start a pass over (hashes, how many strings have each, their numbers), by hash."""
         streams = [iter(self._groups_of_added())]
         if self._old is not None:
-            streams.append(self._kept(self._old.groups(), 0))
+            streams.append(self._groups_in_use(self._old.groups(), 0))
         if self._joined is not None:
-            streams.append(self._kept(self._joined.groups(), self._first + len(self._added)))
+            streams.append(
+                self._groups_in_use(self._joined.groups(), self._first + len(self._added))
+            )
         return union_of_groups(streams)
 
     def _groups_of_added(self) -> list[Groups]:
         numbers = np.flatnonzero(self._used[self._first : self._first + len(self._added)])
-        kept = np.array([number for number in numbers.tolist() if self._added[number]], np.uint64)
-        if not len(kept):
+        in_use = np.array([number for number in numbers.tolist() if self._added[number]], np.uint64)
+        if not len(in_use):
             return []
         hashes = np.concatenate(
             [
                 strings.hashes()
-                for strings in _pieces([self._added[number] for number in kept.tolist()])
+                for strings in _pieces([self._added[number] for number in in_use.tolist()])
             ]
         )
         order = np.argsort(hashes, kind="stable")
         distinct, counts = np.unique(hashes, return_counts=True)
-        return [(distinct, counts.astype(np.uint64), kept[order] + np.uint64(self._first))]
+        return [(distinct, counts.astype(np.uint64), in_use[order] + np.uint64(self._first))]
 
-    def _kept(self, groups: Iterator[Groups], shift: int) -> Iterator[Groups]:
+    def _groups_in_use(self, groups: Iterator[Groups], shift: int) -> Iterator[Groups]:
         """Yield the groups of numbers in use, each number raised by ``shift``."""
         for hashes, counts, numbers in groups:
             shifted = numbers + np.uint64(shift)
-            kept = self._used[shifted]
-            if kept.all():
+            used = self._used[shifted]
+            if used.all():
                 yield hashes, counts, shifted
                 continue
             owners = np.repeat(np.arange(len(hashes)), counts.astype(np.int64))
-            left = np.bincount(owners[kept], minlength=len(hashes)).astype(np.uint64)
-            if kept.any():
-                yield hashes[left > 0], left[left > 0], shifted[kept]
+            counts = np.bincount(owners[used], minlength=len(hashes)).astype(np.uint64)
+            if used.any():
+                yield hashes[counts > 0], counts[counts > 0], shifted[used]
 
     # By number
 
@@ -100,13 +95,13 @@ class MergedStrings:
         layout = None if old is None else old.layout
         copies = layout is not None and self._in_use_count < TRAINED_GROWTH * layout.trained
         writer = StringWriter(
-            path, layout if copies and layout is not None else self._trained(), threads
+            path, layout if copies and layout is not None else self._train_layout(), threads
         )
         try:
             if old is not None:
                 self._write_old(writer, old, copies, tick)
             number = self._first
-            for strings in self._fresh():
+            for strings in self._new_strings():
                 writer.add(strings.blanked(self._used[number : number + len(strings)]))
                 number += len(strings)
                 tick()
@@ -146,27 +141,29 @@ class MergedStrings:
     ) -> list[bytes]:
         """Return the values of whole records without the strings that are not in use."""
         old.check(records, values)
-        kept = used.reshape(len(records), -1)
-        places = np.flatnonzero(~kept.all(axis=1))
+        used = used.reshape(len(records), -1)
+        places = np.flatnonzero(~used.all(axis=1))
         values, at = values.copy(), 0
         for strings in old.decode_records(
             records[places], [values[place] for place in places.tolist()]
         ):
-            part = places[at : at + len(strings) // kept.shape[1]]
+            part = places[at : at + len(strings) // used.shape[1]]
             at += len(part)
-            unused = ~kept[part]
-            # the others had no more strings before
+            unused = ~used[part]
+            # the unused numbers of other records had no strings before
             changes = (unused & (strings.sizes.reshape(unused.shape) > 0)).any(axis=1)
             if not changes.any():
                 continue
-            rest = strings.blanked(~unused.ravel()).filter(np.repeat(changes, unused.shape[1]))
+            remaining = strings.blanked(~unused.ravel()).filter(np.repeat(changes, unused.shape[1]))
             for place, value in zip(
-                part[changes].tolist(), writer.encode(records[part[changes]], rest), strict=True
+                part[changes].tolist(),
+                writer.encode(records[part[changes]], remaining),
+                strict=True,
             ):
                 values[place] = value
         return values
 
-    def _trained(self) -> StringLayout:
+    def _train_layout(self) -> StringLayout:
         """Return a layout for all strings in use, by a sample of them."""
         sample, number = StringSample(), 0
         for strings in self._all():
@@ -177,14 +174,14 @@ class MergedStrings:
     def _all(self) -> Iterator[StringColumn]:
         if self._old is not None:
             yield from (column for _, column in self._old.strings.columns())
-        yield from self._fresh()
+        yield from self._new_strings()
 
-    def _fresh(self) -> Iterator[StringColumn]:
+    def _new_strings(self) -> Iterator[StringColumn]:
         yield from _pieces(self._added)
         if self._joined is not None:
             yield from self._joined.strings()
 
 
 def _pieces(strings: Sequence[bytes]) -> Iterator[StringColumn]:
-    for some in string_spans(strings):
-        yield StringColumn.of(strings[some])
+    for span in string_spans(strings):
+        yield StringColumn.of(strings[span])

@@ -1,7 +1,4 @@
-"""A split: one store becomes several, by the leading bits of its fingerprints.
-
-Absorbing them is the inverse.
-"""
+"""A split: one store becomes several, by the leading bits of its fingerprints."""
 
 from __future__ import annotations
 
@@ -63,14 +60,14 @@ def _write_part(
     writer = GenerationWriter(generation, manifest.blocks, work)
     if snapshot.totals.id_kind == "string":
         work.expect(PHASE_MERGE, None)
-        numbers = _numbers_of(snapshot, part, work)
+        numbers = _string_numbers(snapshot, part, work)
         strings = StringSpool(generation, resources.memory, len(numbers), resources.threads)
         try:
-            for column in _strings_of(snapshot, numbers):
+            for column in _strings(snapshot, numbers):
                 strings.add(column)
                 work.tick()
             strings.resolve(lambda rows: work.tick())
-            content = SnapshotContent(snapshot, partial(_renumbered, numbers, strings), part)
+            content = SnapshotContent(snapshot, partial(_renumber, numbers, strings), part)
             write_sorted(writer, content, manifest.design, resources)
             writer.write_dictionary(strings, resources.threads)
         finally:
@@ -83,7 +80,7 @@ def _write_part(
     finish_store(folder, manifest._replace(identity=os.urandom(IDENTITY_BYTES), generation=record))
 
 
-def _numbers_of(snapshot: StoreSnapshot, part: tuple[int, int], work: Work) -> Words:
+def _string_numbers(snapshot: StoreSnapshot, part: tuple[int, int], work: Work) -> Words:
     """Return the numbers of the strings that a part has, ascending."""
     used = np.zeros(snapshot.delta.next_string, bool)
     for _ in noting(
@@ -93,20 +90,20 @@ def _numbers_of(snapshot: StoreSnapshot, part: tuple[int, int], work: Work) -> W
     return np.flatnonzero(used).astype(np.uint64)
 
 
-def _renumbered(numbers: Words, strings: StringSpool, ids: Words) -> Words:
-    """Return the numbers that id numbers get in a part, whose strings had these ``numbers``."""
+def _renumber(numbers: Words, strings: StringSpool, ids: Words) -> Words:
+    """Return the id numbers in a part; ``numbers`` are those of its strings before."""
     return strings.numbers_at(np.searchsorted(numbers, ids).astype(np.uint64))
 
 
-def _strings_of(snapshot: StoreSnapshot, numbers: Words) -> Iterator[StringColumn]:
-    """Yield the strings of ascending id numbers, in parts of some bytes."""
+def _strings(snapshot: StoreSnapshot, numbers: Words) -> Iterator[StringColumn]:
+    """Yield the strings of ascending id numbers, in parts."""
     dictionary, delta = snapshot.generation.dictionary, snapshot.delta
-    known = int(np.searchsorted(numbers, np.uint64(delta.first_string)))
+    end = int(np.searchsorted(numbers, np.uint64(delta.first_string)))
     if dictionary is not None:
-        yield from dictionary.strings.selected(numbers[:known])
-    added = [delta.strings[number - delta.first_string] for number in numbers[known:].tolist()]
+        yield from dictionary.strings.selected(numbers[:end])
+    added = [delta.strings[number - delta.first_string] for number in numbers[end:].tolist()]
     if b"" in added:
-        folder, number = snapshot.generation.folder, int(numbers[known + added.index(b"")])
+        folder, number = snapshot.generation.folder, int(numbers[end + added.index(b"")])
         raise CorruptStoreError(
             f"{folder}: id number {number} has no string: {RUN_REPAIR}", path=folder, got=number
         )

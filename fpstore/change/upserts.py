@@ -1,14 +1,10 @@
-"""Many rows that are decided anew, in order, as one change.
-
-See :meth:`fpstore.Store.probe_upsert_many`.
-"""
+"""The decisions of :meth:`fpstore.Store.probe_upsert_many`: many rows in order, one change."""
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +13,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Lims, Words
 from fpstore.base.arrays import lims_of
 from fpstore.base.width import distinct, rows_of_numbers, rows_to_numbers, words_of
-from fpstore.change.decisions import kind_with
+from fpstore.change.decisions import NoteReused, kind_with
 from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Row, Totals
 from fpstore.query.batches import MatchColumns
 from fpstore.query.ids import numbers_of
@@ -25,11 +21,12 @@ from fpstore.query.names import HeldIds, NamesOfTwo, names_of
 from fpstore.query.store_snapshot import StoreSnapshot
 
 
-class Decisions(NamedTuple):
-    """The matches of each row, the ids that these had at its turn, and which rows were inserted."""
+@dataclass(frozen=True)
+class Decisions:
+    """The matches of each row, with the ids at its turn, and which rows were inserted."""
 
     matches: MatchColumns
-    id_lims: Lims  # of the ids of each match
+    id_lims: Lims  # match m has ids[id_lims[m]:id_lims[m + 1]]
     ids: Words | list[str]
     inserted: npt.NDArray[np.bool_]
 
@@ -40,115 +37,101 @@ def probed_replacement(
     ids: Words | list[str],
     radius: int,
     threads: int,
-    reused: Callable[[int], object],
+    note_reused: NoteReused,
 ) -> tuple[Change | None, Decisions]:
-    """Take each id from its other fingerprints; probe, and add the row if nothing else matched.
-
-    One row after the other.
-    """
+    """Row by row, take the id from its other fingerprints, probe, and add the row if it is new."""
     totals = snapshot.totals._replace(id_kind=kind_with(snapshot, ids))
-    numbers = _Numbers(snapshot, ids, reused)
+    numbers = _IdNumbers(snapshot, ids, note_reused)
     near = snapshot.probe_columns(fingerprints, radius, threads)
     assert near is not None
-    pairs = snapshot.with_ids(numbers.stored())
+    lims, near_rows, near_distances = near
+    pair_rows, pair_ids = snapshot.with_ids(numbers.stored())
     content = _Content(
-        snapshot, distinct(np.concatenate([fingerprints, pairs[0], near[1]])), radius
+        snapshot, distinct(np.concatenate([fingerprints, pair_rows, near_rows])), radius
     )
-    of_number: dict[int, set[int]] = {}  # the fingerprints of each id
-    for fingerprint, number in zip(rows_to_numbers(pairs[0]), pairs[1].tolist(), strict=True):
-        of_number.setdefault(number, set()).add(fingerprint)
-    stored, distances = rows_to_numbers(near[1]), near[2].tolist()
-    matches, counts, id_numbers, id_counts = (
-        list[tuple[int, int]](),
-        list[int](),
-        list[int](),
-        list[int](),
-    )
+    fingerprints_by_id: dict[int, set[int]] = {}
+    for fingerprint, number in zip(rows_to_numbers(pair_rows), pair_ids.tolist(), strict=True):
+        fingerprints_by_id.setdefault(number, set()).add(fingerprint)
+    stored, distances = rows_to_numbers(near_rows), near_distances.tolist()
+    matches, counts = list[tuple[int, int]](), list[int]()
+    id_numbers, id_counts = list[int](), list[int]()
     for row, (value, (start, end)) in enumerate(
-        zip(rows_to_numbers(fingerprints), pairwise(near[0].tolist()), strict=True)
+        zip(rows_to_numbers(fingerprints), pairwise(lims.tolist()), strict=True)
     ):
-        number = numbers.number_of(row)
+        number = numbers.get(row)
         if number is not None:
-            for other in of_number.get(number, set()) - {value}:
+            for other in fingerprints_by_id.get(number, set()) - {value}:
                 content.remove(other, number)
-                of_number[number].remove(other)
-        of_row = [
+                fingerprints_by_id[number].remove(other)
+        row_matches = [
             match
             for match in zip(distances[start:end], stored[start:end], strict=True)
-            if content.ids_of(match[1])
+            if content.get_ids(match[1])
         ]
-        of_row = sorted(of_row + content.new_near(value))
-        for _, fingerprint in of_row:
-            id_numbers += content.ids_of(fingerprint)
-            id_counts.append(len(content.ids_of(fingerprint)))
-        matches += of_row
-        counts.append(len(of_row))
-        if not of_row:
+        row_matches = sorted(row_matches + content.new_near(value))
+        for _, fingerprint in row_matches:
+            id_numbers += content.get_ids(fingerprint)
+            id_counts.append(len(content.get_ids(fingerprint)))
+        matches += row_matches
+        counts.append(len(row_matches))
+        if not row_matches:
             number = numbers.take(row)
             content.add(value, number)
-            of_number.setdefault(number, set()).add(value)
+            fingerprints_by_id.setdefault(number, set()).add(value)
             totals = totals.counting(number)
     columns = (
         lims_of(counts),
         rows_of_numbers([fingerprint for _, fingerprint in matches], words_of(fingerprints)),
-        np.array([distance for distance, _ in matches], near[2].dtype),
+        np.array([distance for distance, _ in matches], near_distances.dtype),
     )
     names = numbers.names(np.array(id_numbers, np.uint64))
     decisions = Decisions(columns, lims_of(id_counts), names, np.array(counts, np.int64) == 0)
     return content.change(totals, numbers.strings), decisions
 
 
-class _Numbers:
-    """The numbers of the ids of rows.
-
-    A string that has none gets one when its first row is inserted.
-    """
+class _IdNumbers:
+    """The numbers of the ids of rows; a new string gets one when its first row is inserted."""
 
     def __init__(
-        self, snapshot: StoreSnapshot, ids: Words | list[str], reused: Callable[[int], object]
+        self, snapshot: StoreSnapshot, ids: Words | list[str], note_reused: NoteReused
     ) -> None:
-        self._snapshot, self._ids, self._reused = snapshot, ids, reused
-        self._numbers, self._known = numbers_of(snapshot, ids)
+        self._snapshot, self._ids, self._note_reused = snapshot, ids, note_reused
+        self._numbers, self._has_number = numbers_of(snapshot, ids)
         self._new: dict[str, int] = {}
 
     def stored(self) -> Words:
-        """Return the numbers that the store knows."""
-        return self._numbers[self._known]
+        return self._numbers[self._has_number]
 
-    def number_of(self, row: int) -> int | None:
-        """Return the number of the id of a row; None if it has none yet."""
-        return int(self._numbers[row]) if self._known[row] else self._new.get(self._ids[row])
+    def get(self, row: int) -> int | None:
+        return int(self._numbers[row]) if self._has_number[row] else self._new.get(self._ids[row])
 
     def take(self, row: int) -> int:
         """Return the number of the id of a row that is inserted."""
         name = self._ids[row]
-        if not self._known[row]:
+        if not self._has_number[row]:
             return self._new.setdefault(
                 str(name), self._snapshot.delta.next_string + len(self._new)
             )
         if isinstance(name, str):
-            self._reused(int(self._numbers[row]))
+            self._note_reused(int(self._numbers[row]))
         return int(self._numbers[row])
 
     @property
     def strings(self) -> list[bytes]:
-        """The strings that have got numbers, in the order of these."""
+        """The new strings, in the order of their numbers."""
         return [name.encode() for name in self._new]
 
     def names(self, numbers: Words) -> Words | list[str]:
-        """Return the ids of numbers, also of those that are new."""
+        """Return the ids of stored and of new numbers."""
         if isinstance(self._ids, np.ndarray):
             return numbers
         new = HeldIds(list(self._new))
-        named = names_of(NamesOfTwo(self._snapshot, new, self._snapshot.delta.next_string), numbers)
-        return named if isinstance(named, list) else []
+        ids = names_of(NamesOfTwo(self._snapshot, new, self._snapshot.delta.next_string), numbers)
+        return ids if isinstance(ids, list) else []
 
 
 class _Content:
-    """The ids of some fingerprints while rows change them.
-
-    Probes find those that the store did not have.
-    """
+    """The ids of fingerprints while rows change them; fingerprints new to the store are probed."""
 
     def __init__(self, snapshot: StoreSnapshot, fingerprints: Words, radius: int) -> None:
         self._snapshot, self._radius, self._words = snapshot, radius, words_of(fingerprints)
@@ -158,33 +141,28 @@ class _Content:
         self._before = {
             f: plain[a:b] for f, (a, b) in zip(rows_to_numbers(fingerprints), bounds, strict=True)
         }
-        self._now: dict[int, list[int]] = {}  # of those that have changed
+        self._now: dict[int, list[int]] = {}  # the ids of changed fingerprints
         self._new, self._version = _kernel.Delta(snapshot.radius, snapshot.delta.bits), 0
 
-    def ids_of(self, fingerprint: int) -> list[int]:
-        """Return the numbers of the ids of a fingerprint, ascending.
-
-        None if it is not stored any more.
-        """
+    def get_ids(self, fingerprint: int) -> list[int]:
+        """Return the ascending id numbers of a fingerprint; none if it is not stored now."""
         ids = self._now.get(fingerprint)
         return self._before[fingerprint] if ids is None else ids
 
     def new_near(self, value: int) -> list[tuple[int, int]]:
-        """Return (distance, fingerprint) of those within the radius that the store did not have."""
+        """Return (distance, fingerprint) of new fingerprints within the radius."""
         return [
             (distance, fingerprint)
             for fingerprint, distance in self._new.probe_one(value, self._radius, self._version)
         ]
 
     def add(self, fingerprint: int, number: int) -> None:
-        """Give an id to a fingerprint."""
         ids = self._changed(fingerprint)
         if not ids and not self._before[fingerprint]:
             self._apply(ADD, fingerprint, number)
         insort(ids, number)
 
     def remove(self, fingerprint: int, number: int) -> None:
-        """Take an id from a fingerprint."""
         ids = self._changed(fingerprint)
         ids.remove(number)
         if not ids and not self._before[fingerprint]:
@@ -198,10 +176,7 @@ class _Content:
         self._new.apply_one(kind, fingerprint, number, False, self._version)
 
     def change(self, totals: Totals, strings: list[bytes]) -> Change | None:
-        """Return what all rows together have changed.
-
-        ``totals`` has the kind of ids and the next row.
-        """
+        """Return the change of all rows; ``totals`` has the kind of ids and the next row."""
         rows, fingerprints, pairs = list[Row](), 0, 0
         for fingerprint, now in self._now.items():
             before = self._before[fingerprint]

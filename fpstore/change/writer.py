@@ -1,7 +1,4 @@
-"""The single writer of a store.
-
-It makes changes and starts merges, one after the other, as long as it has the lock.
-"""
+"""The single writer of a store: it makes changes and starts merges while it has the lock."""
 
 from __future__ import annotations
 
@@ -68,27 +65,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LEAST_CHANGES = 1 << 16  # fewer are not worth a merge
-_advised: set[bytes] = set()  # the stores for which this process has logged that a merge is due
+_advised: set[bytes] = set()  # identities of stores for which this process has logged the advice
 MOST_CHANGES = 1 << 63  # more than any store has; an infinite float is no whole number
 
 
 def changes_due(snapshot: StoreSnapshot, share: float) -> int:
-    """Return how many changes since the last merge are a share of the fingerprints in the tables, and worth a merge."""
+    """Return how many changes are a share of the fingerprints in the tables, and worth a merge."""
     return ceil(max(min(share * snapshot.generation.count, MOST_CHANGES), LEAST_CHANGES))
 
 
 def merge_advice(snapshot: StoreSnapshot, path: Path | str) -> str | None:
-    """Return why to merge, once there are as many changes as fingerprints in the tables, and enough for a merge."""
+    """Return why to merge, once there are as many changes as fingerprints in the tables."""
     changes = snapshot.delta.kernel.operations
     if changes < changes_due(snapshot, 1.0):
         return None
     megabytes = snapshot.delta.kernel.memory_bytes / 1e6
     return (
         f"{path}: {changes:,} changes since the last merge, for {snapshot.generation.count:,} "
-        "fingerprints in the tables: each "
-        f"process that opens the store reads them and keeps them in memory ({megabytes:,.0f} MB). "
-        "Merge it: fpstore merge, or "
-        "Store.merge()"
+        "fingerprints in the tables: each process that opens the store reads them and keeps them "
+        f"in memory ({megabytes:,.0f} MB). Merge it: fpstore merge, or Store.merge()"
     )
 
 
@@ -110,7 +105,7 @@ class StoreWriter:
         self.committer = Committer(tracker, log, sync)
         self.turn = self.committer.turn
         self.under_way: Merge | None = None
-        # of the last merge: the system may have refused to write it into the store
+        # the error of the last merge, which the system may have refused to write into the store
         self.merge_error: str | None = None
         self._tracker, self._lock = tracker, lock
         self._merge_at, self._merge_lock = merge_at, threading.RLock()  # held during a merge
@@ -140,26 +135,24 @@ class StoreWriter:
     def refuse_nested(self, waits_for_merge: bool = False) -> None:
         """Refuse a call that would wait for this thread.
 
-        From a signal handler inside a change, or the progress of a merge.
-
-        A call that does not wait for the end of a merge waits for a merge with whole stores only.
+        It comes from a signal handler inside a change, or from the progress function of a merge. A
+        call that does not wait for the end of a merge only waits for a merge that keeps the turn.
         """
         if self.is_nested(waits_for_merge):
             raise StoreLockedError(
                 f"{self.path}: this thread is in the middle of a change, which a signal handler "
-                "or a progress function has "
-                "interrupted: change, merge or close the store when that call has ended",
+                "or a progress function has interrupted: change, merge or close the store when "
+                "that call has ended",
                 path=self.path,
             )
 
     def is_nested(self, waits_for_merge: bool = False) -> bool:
-        """Whether :meth:`refuse_nested` refuses."""
         merge = self.under_way
         # the merge waits for this thread
-        telling = merge is not None and threading.get_ident() in merge.telling
+        in_progress = merge is not None and threading.get_ident() in merge.progress_threads
         keeps_the_turn = merge is not None and merge.keeps_the_turn
-        waits = (telling and keeps_the_turn) or (
-            waits_for_merge and (telling or is_held(self._merge_lock))
+        waits = (in_progress and keeps_the_turn) or (
+            waits_for_merge and (in_progress or is_held(self._merge_lock))
         )
         return is_held(self.turn) or waits
 
@@ -176,7 +169,6 @@ class StoreWriter:
             return result
 
     def flush(self) -> None:
-        """Make all changes durable and publish them."""
         self.committer.flush()
 
     # Changes
@@ -306,21 +298,21 @@ class StoreWriter:
                 self.committer.unsettled = False
                 self.committer.commit_nothing(sync)
                 return snapshot, columns, mask
-            kept, kept_ids = fingerprints[mask], rows.ids[mask]
+            added, added_ids = fingerprints[mask], rows.ids[mask]
             totals = rows.totals._replace(
                 fingerprints=snapshot.totals.fingerprints
                 + count_distinct(fingerprints[mask & missing]),
                 ids=snapshot.totals.ids + count,
                 next_row=snapshot.totals.next_row,
-            ).counting(int(kept_ids.max()))
+            ).counting(int(added_ids.max()))
             # The number of a string that was not needed stays unused.
-            used = set(kept_ids.tolist()) if rows.strings else ()
+            used = set(added_ids.tolist()) if rows.strings else ()
             strings = [
                 string if number in used else b""
                 for number, string in enumerate(rows.strings, delta.next_string)
             ]
             payload = pack_change(
-                Change(totals, ADD + IN_BASE * in_base[mask], kept, kept_ids, strings)
+                Change(totals, ADD + IN_BASE * in_base[mask], added, added_ids, strings)
             )
             after = self.committer.commit(
                 snapshot,
@@ -373,9 +365,9 @@ class StoreWriter:
                 self.under_way.run()
             except FpstoreError as error:
                 # a merge goes through the open folder
-                plain = with_path(error, self._tracker.inside(), self.path)
-                self._note_outcome(plain)
-                raise plain from error
+                named_error = with_path(error, self._tracker.inside(), self.path)
+                self._note_outcome(named_error)
+                raise named_error from error
             except Exception as error:
                 self._note_outcome(error)
                 raise
@@ -451,7 +443,7 @@ class StoreWriter:
     # Life cycle
 
     def state(self) -> dict[str, object]:
-        """Return the state of a writer that an operator watches: see ``stats``."""
+        """Return what ``stats`` reports of the writer."""
         return {
             "process": self._lock.owner,
             "sync": self.committer.sync,

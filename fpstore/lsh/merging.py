@@ -11,7 +11,7 @@ from fpstore.base.aliases import Flags, Groups, Words
 from fpstore.base.resources import Resources
 from fpstore.change.committer import Committer
 from fpstore.change.content import SnapshotContent
-from fpstore.change.merge import Merge, ToWrite
+from fpstore.change.merge import Merge, MergeInput
 from fpstore.design.tables import TableSpec
 from fpstore.format.manifest import Manifest
 from fpstore.lsh.keys import EntryLayout
@@ -73,7 +73,7 @@ class KeyMerge(Merge):
         with self._committer.turn:
             frozen = self._freeze()
         content = StoredEntries(frozen.snapshot, self._stored, self._layout, self._new)
-        self._replace(frozen, ToWrite(content, frozen.snapshot.totals, is_union=True))
+        self._replace(frozen, MergeInput(content, frozen.snapshot.totals, is_union=True))
 
     def _redesigned(self, snapshot: StoreSnapshot, count: int) -> Manifest:
         return snapshot.generation.manifest._replace(design=self._new.design)

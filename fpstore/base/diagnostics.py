@@ -1,4 +1,4 @@
-"""The logger ``fpstore``. It is silent until the program that uses fpstore configures logging."""
+"""The logger ``fpstore``, silent until a program configures logging, and notices to users."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Callable
 
-# What the command line does with a message, as its user sees no log.
-listener: Callable[[str], None] | None = None
+# set while a verb of the command line runs, whose user sees no log
+on_notice: Callable[[str], None] | None = None
 
 
 @cache
@@ -18,18 +18,18 @@ def logger() -> logging.Logger:
     """Return the logger; the module ``logging`` is loaded on first use."""
     import logging
 
-    found = logging.getLogger("fpstore")
-    found.addHandler(logging.NullHandler())
-    return found
+    fpstore_logger = logging.getLogger("fpstore")
+    fpstore_logger.addHandler(logging.NullHandler())
+    return fpstore_logger
 
 
-def tell(message: str) -> None:
-    """Report a fact about what is read to the log and to the listener."""
+def notify(message: str) -> None:
+    """Report a fact about the input as a whole; readers report rows by their own ``on_notice``."""
     logger().warning("%s", message)
-    if listener is not None:
-        listener(message)
+    if on_notice is not None:
+        on_notice(message)
 
 
-def tell_left_out(path: str, reason: str = "a page is damaged: run fpstore repair") -> None:
-    """Report that a filter is left out: probes are right without it."""
-    tell(f"{path}: probes go on without this filter, and are slower: {reason}")
+def notify_unused_filter(path: str, reason: str = "a page is damaged: run fpstore repair") -> None:
+    """Report a filter that probes do without: their results are right, too."""
+    notify(f"{path}: probes go on without this filter, and are slower: {reason}")

@@ -260,11 +260,11 @@ def verb(*options: Decorator, **settings: Any) -> Callable[[Callable[[Given], An
     def decorate(function: Callable[[Given], Any]) -> Verb:
         def run(**values: Any) -> Any:
             given = Given(began=time.monotonic(), **values)
-            diagnostics.listener = given.note
+            diagnostics.on_notice = given.note
             try:
                 return function(given)
             finally:
-                diagnostics.listener = None
+                diagnostics.on_notice = None
 
         run.__doc__ = function.__doc__
         command: Any = run

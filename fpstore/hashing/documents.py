@@ -157,7 +157,7 @@ class Walk:
                 yield File(path, FileState.of(str(path), found), named=True)
         if not self._told:
             self._told = True
-            hidden.tell()
+            hidden.report()
 
     def text(self, file: File) -> Decoded:
         """Return the text of a file.
@@ -239,7 +239,7 @@ class Walk:
         except OSError as error:
             raise refused(folder, error) from error
         for name in filter(is_hidden, names):
-            hidden.see(folder / name)
+            hidden.add(folder / name)
         return [
             (folder / name, _stat(folder / name, follow=self._follow))
             for name in names

@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any, BinaryIO, NamedTuple, Self
 
 from fpstore.base.arguments import check_path, is_iterable, printable
-from fpstore.base.diagnostics import tell
+from fpstore.base.diagnostics import notify
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError, show
 
@@ -88,18 +88,18 @@ class HiddenNames:
     def __init__(self) -> None:
         self._count, self._first = 0, list[str]()
 
-    def see(self, path: str | os.PathLike[str]) -> None:
+    def add(self, path: str | os.PathLike[str]) -> None:
         """Count a file or a folder."""
         self._count += 1
         if len(self._first) < _NAMED:
             self._first.append(printable(path))
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Report how many there were, and the first of them."""
         if self._count:
             more = f" and {self._count - _NAMED:,} more" if self._count > _NAMED else ""
             names = ", ".join(self._first)
-            tell(
+            notify(
                 f"{self._count:,} left out of folders, where names that begin with . or _ are "
                 f"hidden: {names}{more}"
             )

@@ -10,7 +10,7 @@ import numpy as np
 
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_flag, check_whole, printable
-from fpstore.base.diagnostics import tell
+from fpstore.base.diagnostics import notify
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, StorageError, counted, show
@@ -374,7 +374,7 @@ def files_of_rows(
     described = {name for name in named if not _has_lines_of_json(head_of(name))}
     if described:
         first = ", ".join(map(printable, sorted(described)[:3]))
-        tell(
+        notify(
             f"{counted(len(described), 'file')} named .json left out, as descriptions of the "
             f"other files: {first}"
         )

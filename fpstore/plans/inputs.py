@@ -189,10 +189,10 @@ def _list_uri(uri: str, many: bool, form: str | None = None) -> Iterator[File]:
     hidden, names = HiddenNames(), list[str]()
     for name in place.names():
         if any(map(is_hidden, name.split("/"))):
-            hidden.see(place.shown(name))
+            hidden.add(place.shown(name))
         elif form is not None or inner_name(name).lower().endswith(FIELD_SUFFIXES):
             names.append(name)
-    hidden.tell()
+    hidden.report()
     for name in sorted(
         files_of_rows(uri, names, form, lambda name: place.read(name, 0, HEAD_BYTES)),
         key=lambda name: name.split("/"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.diagnostics import tell_left_out
+from fpstore.base.diagnostics import notify_unused_filter
 from fpstore.base.threads import cached_property
 from fpstore.base.width import row_of_number, rows_to_numbers
 from fpstore.design.sample import SAMPLE_SIZE, EvenRows
@@ -101,7 +101,7 @@ class Generation:
                 if isinstance(error, StoreNotFoundError) and not self.folder.exists():
                     raise  # a merge has removed the generation
                 self.filters.pop(table, None)
-                tell_left_out(str(path), str(error))
+                notify_unused_filter(str(path), str(error))
 
     @property
     def sound_filters(self) -> dict[int, FilterReader]:

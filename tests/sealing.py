@@ -42,7 +42,7 @@ def written(path, items, words=1):
 
 def opened(path, words=1, longest=PAD_BYTES):
     with files.opened(path) as descriptor:
-        return sealed.opened_seal(path, descriptor, words, longest)
+        return sealed.open_seal(path, descriptor, words, longest)
 
 
 def used_of(path):
@@ -92,6 +92,6 @@ def tree(tmp_path_factory):
     with files.opened(path) as descriptor:
         of_key = {
             int.from_bytes(item.key, "big"): item.start // PAGE
-            for item in sealed.left_items(path, descriptor, 8, None)
+            for item in sealed.salvaged_items(path, descriptor, 8, None)
         }
     return path, shape, [of_key[key_of(number)] for number in range(COUNT)]

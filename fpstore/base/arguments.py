@@ -25,7 +25,7 @@ def printable(path: str | os.PathLike[str]) -> str:
     return one_line(os.fspath(path))
 
 
-def check_path(value: object, what: str = "path") -> Path:
+def check_path(value: object, argument: str = "path") -> Path:
     """Return an absolute path.
 
     InputError if it cannot be one or is a URI, StorageError if the system refuses it.
@@ -34,12 +34,12 @@ def check_path(value: object, what: str = "path") -> Path:
     if not isinstance(name, str):
         advice = ": decode it with os.fsdecode" if isinstance(name, bytes) else ""
         raise InputError(
-            f"{what} must be a str or a pathlib.Path, got {show(value)}{advice}",
+            f"{argument} must be a str or a pathlib.Path, got {show(value)}{advice}",
             got=value,
-            argument=what,
+            argument=argument,
         )
     if not name:
-        raise InputError(f"{what} is empty", got=value)
+        raise InputError(f"{argument} is empty", got=value)
     try:
         Path(name).stat()
     except OSError as error:
@@ -51,7 +51,7 @@ def check_path(value: object, what: str = "path") -> Path:
             "a NUL character" if "\0" in name else "a character that the file system cannot encode"
         )
         raise InputError(
-            f"{what} {show(name)} cannot be a file name: it holds {reason}", got=value
+            f"{argument} {show(name)} cannot be a file name: it holds {reason}", got=value
         ) from error
     return Path(name).absolute()
 
@@ -89,14 +89,14 @@ def is_iterable(value: object, *other_types: type) -> TypeGuard[Iterable[Any]]:
     )
 
 
-def check_choice(value: object, choices: Sequence[str], what: str) -> str:
+def check_choice(value: object, choices: Sequence[str], argument: str) -> str:
     """Return the value if it is one of ``choices``."""
     if not isinstance(value, str) or value not in choices:
         raise InputError(
-            f"{what} must be one of {', '.join(choices)}, got {show(value)}",
+            f"{argument} must be one of {', '.join(choices)}, got {show(value)}",
             expected=tuple(choices),
             got=value,
-            argument=what,
+            argument=argument,
         )
     return value
 
@@ -106,16 +106,16 @@ def check_sync(value: object) -> str:
     return check_choice(value, SYNCS, "sync")
 
 
-def check_flag(value: object, what: str) -> bool:
+def check_flag(value: object, argument: str) -> bool:
     """Return a bool; refuse numbers and strings."""
     if not is_flag(value):
         raise InputError(
-            f"{what} must be True or False, got {show(value)}", got=value, argument=what
+            f"{argument} must be True or False, got {show(value)}", got=value, argument=argument
         )
     return bool(value)
 
 
-def check_whole(value: object, least: int, most: int, what: str) -> int:
+def check_whole(value: object, least: int, most: int, argument: str) -> int:
     """Return a whole number of Python or numpy from ``least`` to ``most``."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
@@ -123,25 +123,25 @@ def check_whole(value: object, least: int, most: int, what: str) -> int:
         number = None
     if number is None or not least <= number <= most:
         raise InputError(
-            f"{what} must be a whole number from {least} to {_power(most)}, got {show(value)}",
+            f"{argument} must be a whole number from {least} to {_power(most)}, got {show(value)}",
             got=value,
-            argument=what,
+            argument=argument,
         )
     return number
 
 
-def check_number(value: object, least: float, most: float, what: str) -> float:
+def check_number(value: object, least: float, most: float, argument: str) -> float:
     """Return a number from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, Real) or not least <= float(value) <= most:
         raise InputError(
-            f"{what} must be a number from {least} to {most}, got {show(value)}",
+            f"{argument} must be a number from {least} to {most}, got {show(value)}",
             got=value,
-            argument=what,
+            argument=argument,
         )
     return float(value)
 
 
-def check_share(value: object, what: str) -> float | None:
+def check_share(value: object, argument: str) -> float | None:
     """Return the value, which must be a positive, finite number or None."""
     if value is None:
         return None
@@ -151,9 +151,9 @@ def check_share(value: object, what: str) -> float | None:
         number = 0.0
     if not 0 < number < float("inf"):
         raise InputError(
-            f"{what} must be a positive number such as 0.1, got {show(value)}",
+            f"{argument} must be a positive number such as 0.1, got {show(value)}",
             got=value,
-            argument=what,
+            argument=argument,
         )
     return number
 
@@ -163,8 +163,8 @@ def check_opening(mode: str, sync: str, merge_at: float | None) -> float | None:
     check_choice(mode, ("r", "r+"), "mode")
     check_sync(sync)
     merge_at = check_share(merge_at, "merge_at")
-    for name, given in {"sync": sync != "commit", "merge_at": merge_at is not None}.items():
-        if given and mode == "r":
+    for name, is_chosen in {"sync": sync != "commit", "merge_at": merge_at is not None}.items():
+        if is_chosen and mode == "r":
             raise InputError(
                 f"{name} is for changing a store: open it with mode='r+', or leave {name} out",
                 argument=name,

@@ -30,7 +30,10 @@ def lims_of(counts: npt.ArrayLike) -> Lims:
 
 
 def spans(lims: Lims, most: int) -> Iterator[slice]:
-    """Yield slices of successive lists that have at most ``most`` elements (such as bytes) together; a longer list is alone."""
+    """Yield slices of successive lists with at most ``most`` elements together, such as bytes.
+
+    A longer list is alone.
+    """
     first, count = 0, len(lims) - 1
     while first < count:
         end = max(int(np.searchsorted(lims, lims[first] + most, side="right")) - 1, first + 1)

@@ -24,7 +24,7 @@ def logger() -> logging.Logger:
 
 
 def notify(message: str) -> None:
-    """Report a fact about the input as a whole; readers report rows by their own ``on_notice``."""
+    """Report a fact about an input or a store as a whole; readers report rows themselves."""
     logger().warning("%s", message)
     if on_notice is not None:
         on_notice(message)

@@ -27,16 +27,16 @@ class Pool(ThreadPoolExecutor):
         self._process = os.getpid()
         self._has_none = False
 
-    def submit(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
+    def submit(self, work: Callable[..., T], /, *arguments: Any, **options: Any) -> Future[T]:
         """Have a thread do some work."""
         if not self._has_none:
             try:
-                return super().submit(work, *arguments, **named)
+                return super().submit(work, *arguments, **options)
             except RuntimeError:
                 self._has_none = True  # nobody takes what was queued
         job: Future[T] = Future()
         try:
-            job.set_result(work(*arguments, **named))
+            job.set_result(work(*arguments, **options))
         except Exception as error:
             job.set_exception(error)
         return job
@@ -49,7 +49,7 @@ class Pool(ThreadPoolExecutor):
                 raise
 
     def result(self, job: Future[T]) -> T:
-        """Wait for the result of some work; InputError in the child of a fork, which lacks the threads."""
+        """Wait for a result; InputError in the child of a fork, which lacks the threads."""
         if self._process != os.getpid():
             raise InputError(
                 "this was begun in another process, whose threads a child lacks: begin it anew in "
@@ -58,7 +58,7 @@ class Pool(ThreadPoolExecutor):
         return job.result()
 
     def cancel(self) -> None:
-        """Forget the work that waits for a thread."""
+        """Drop the jobs that wait for a thread."""
         self.shutdown(wait=False, cancel_futures=True)
 
     def __exit__(
@@ -74,10 +74,10 @@ class Pool(ThreadPoolExecutor):
             raise
 
 
-class Beside:
-    """A thread that does one piece of work beside its caller.
+class Worker:
+    """A thread that does one job while its caller goes on.
 
-    Without ``thread``, the caller does it at once.
+    Without ``thread``, the caller does the job at once.
     """
 
     def __init__(self, thread: bool) -> None:
@@ -85,7 +85,7 @@ class Beside:
         self._job: Future[object] | None = None
 
     def do(self, work: Callable[..., object], *arguments: Any) -> None:
-        """Do some work once the work before is done; raise the error of that."""
+        """Do a job after the one before, whose error is raised."""
         self.wait()
         if self._pool is None:
             work(*arguments)
@@ -93,13 +93,13 @@ class Beside:
             self._job = self._pool.submit(work, *arguments)
 
     def wait(self) -> None:
-        """Wait for the work, and raise its error."""
+        """Wait for the job, and raise its error."""
         job, self._job = self._job, None
         if job is not None:
             job.result()
 
     def end(self) -> None:
-        """End the thread; work that has not begun is forgotten."""
+        """End the thread; a job that has not begun is dropped."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
@@ -118,11 +118,13 @@ def in_order(
         for item in items:
             yield item, work(item)
         return
-    left = iter(items)
+    remaining = iter(items)
     with Pool(threads) as pool:
-        jobs = deque((item, pool.submit(work, item)) for item in islice(left, waiting * threads))
+        jobs = deque(
+            (item, pool.submit(work, item)) for item in islice(remaining, waiting * threads)
+        )
         while jobs:
-            for item in islice(left, 1):
+            for item in islice(remaining, 1):
                 jobs.append((item, pool.submit(work, item)))
             first, job = jobs.popleft()
             yield first, pool.result(job)
@@ -131,11 +133,11 @@ def in_order(
 def ahead(items: Iterator[T]) -> Iterator[T]:
     """Yield items; a thread makes the next one meanwhile."""
     with Pool(1) as pool:
-        job = pool.submit(_next_of, items)
+        job = pool.submit(_take, items)
         while pair := pool.result(job):
-            job = pool.submit(_next_of, items)
+            job = pool.submit(_take, items)
             yield pair.pop()
 
 
-def _next_of(items: Iterator[T]) -> list[T]:
+def _take(items: Iterator[T]) -> list[T]:
     return list(islice(items, 1))

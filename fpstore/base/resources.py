@@ -51,7 +51,7 @@ class Resources(NamedTuple):
         return Resources(self.memory // parts, threads)
 
     def report(self, phase: str, done: int, total: int | None = None) -> None:
-        """Call the progress callback, if there is one."""
+        """Call ``progress``, if there is one."""
         if self.progress is not None:
             self.progress(phase, done, total)
 
@@ -81,15 +81,17 @@ class Room:
 
 
 def total_memory() -> int:
-    """Return the memory of this machine, or of a control group that this process is in if that is less, in bytes."""
+    """Return the bytes of memory of this machine, or the least limit of its control groups."""
     return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_limits_of_groups()])
 
 
 def _limits_of_groups() -> Iterator[int]:
-    """Yield the limits of memory of the control groups of this process, of version 2 or 1, and of all groups above them.
+    """Yield the memory limits of this process's control groups and the groups above them.
+
+    They have version 1 or 2.
 
     Slurm and systemd set the limit of a nested group. In a container the kernel may name a path
-    that is not to be seen there: the top is its own group.
+    that is not visible there: the top is its own group.
     """
     for line in _text(ROOT / "proc/self/cgroup").splitlines():
         number, controllers, group = [*line.split(":", 2), "", ""][:3]
@@ -125,8 +127,8 @@ def shown_size(byte_count: float) -> str:
     return f"{value:,.1f} TB"
 
 
-def parse_size(size: int | str, what: str = "size") -> int:
-    """Return a number of bytes from an int or a string such as ``2GiB``, ``500 MB`` or ``1048576``."""
+def parse_size(size: int | str, argument: str = "size") -> int:
+    """Return the number of bytes of an int, or of a string such as ``2GiB`` or ``500 MB``."""
     if isinstance(size, int) and not isinstance(size, bool):
         value: float = size
     else:
@@ -134,9 +136,9 @@ def parse_size(size: int | str, what: str = "size") -> int:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
         if match is None or match[2].lower() not in _UNITS:
             raise InputError(
-                f"{what} must be a number of bytes or a size such as 2GiB or 500MB, got "
+                f"{argument} must be a number of bytes or a size such as 2GiB or 500MB, got "
                 f"{show(size)}",
-                argument=what,
+                argument=argument,
             )
         unit = _UNITS[match[2].lower()]
         value = (
@@ -145,9 +147,11 @@ def parse_size(size: int | str, what: str = "size") -> int:
             else float(match[1]) * unit
         )
     if value < 1:
-        raise InputError(f"{what} must be positive, got {show(size)}", argument=what)
+        raise InputError(f"{argument} must be positive, got {show(size)}", argument=argument)
     if value >= 2**63:
-        raise InputError(f"{what} must be less than 2^63 bytes, got {show(size)}", argument=what)
+        raise InputError(
+            f"{argument} must be less than 2^63 bytes, got {show(size)}", argument=argument
+        )
     return int(value)
 
 
@@ -161,7 +165,7 @@ def parse_memory(memory: int | str | None) -> int:
     return value
 
 
-def parse_threads(threads: int | None, what: str = "threads") -> int:
+def parse_threads(threads: int | None, argument: str = "threads") -> int:
     """Return a count of threads or processes; None is one per available processor."""
     if threads is None:
         return (
@@ -169,7 +173,7 @@ def parse_threads(threads: int | None, what: str = "threads") -> int:
             if hasattr(os, "sched_getaffinity")
             else os.cpu_count() or 1
         )
-    return check_whole(threads, 1, MOST_THREADS, what)
+    return check_whole(threads, 1, MOST_THREADS, argument)
 
 
 def checked_resources(

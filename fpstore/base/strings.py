@@ -82,20 +82,22 @@ class StringColumn:
         """The number of bytes of each string."""
         return np.diff(self.ends, prepend=np.uint64(0))
 
-    def blanked(self, kept: npt.NDArray[np.bool_]) -> StringColumn:
-        """Return the strings that are kept; the others are empty."""
-        if kept.all():
+    def blanked(self, flags: npt.NDArray[np.bool_]) -> StringColumn:
+        """Return the strings whose flags are set, and empty ones in place of the others."""
+        if flags.all():
             return self
         sizes = self.sizes
-        data = np.frombuffer(self.data, np.uint8)[np.repeat(kept, sizes.astype(np.int64))].tobytes()
-        return StringColumn(data, np.cumsum(np.where(kept, sizes, np.uint64(0)), dtype=np.uint64))
+        data = np.frombuffer(self.data, np.uint8)[
+            np.repeat(flags, sizes.astype(np.int64))
+        ].tobytes()
+        return StringColumn(data, np.cumsum(np.where(flags, sizes, np.uint64(0)), dtype=np.uint64))
 
-    def filter(self, kept: npt.NDArray[np.bool_]) -> StringColumn:
-        """Return the strings that are kept, without the others."""
-        if kept.all():
+    def filter(self, flags: npt.NDArray[np.bool_]) -> StringColumn:
+        """Return the strings whose flags are set."""
+        if flags.all():
             return self
-        rest = self.blanked(kept)
-        return StringColumn(rest.data, rest.ends[kept])
+        blanked = self.blanked(flags)
+        return StringColumn(blanked.data, blanked.ends[flags])
 
     def hashes(self) -> Words:
         """Return the :func:`hash_of` each string."""

@@ -12,8 +12,8 @@ def is_held(lock: threading.RLock) -> bool:
 
     Exact even when an interrupt comes, unlike a variable kept beside the lock.
     """
-    held: bool = lock._is_owned()  # type: ignore[attr-defined]
-    return held
+    is_owner: bool = lock._is_owned()  # type: ignore[attr-defined]
+    return is_owner
 
 
 def wait_for(thread: threading.Thread | None) -> None:

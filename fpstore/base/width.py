@@ -83,7 +83,7 @@ class Width:
         )
 
     def from_bytes(self, data: Bytes) -> Words:
-        """Return rows of fingerprints that are ``bytes`` big-endian bytes each, one after the other in a contiguous array."""
+        """Return rows of the fingerprints in a contiguous array, ``bytes`` big-endian bytes each."""
         if self.bits < WORD_BITS:
             return data.reshape(-1).view(f">u{self.bytes}").astype(np.uint64) << np.uint64(
                 self._unused
@@ -164,9 +164,9 @@ def words_of(rows: Words) -> int:
     return 1 if rows.ndim == 1 else rows.shape[1]
 
 
-def distances_between(rows: Words, others: Words) -> npt.NDArray[np.uint16]:
+def distances_between(rows: Words, other_rows: Words) -> npt.NDArray[np.uint16]:
     """Return the distances of pairs of rows, or of some rows and one."""
-    differing = np.bitwise_count(rows ^ others)
+    differing = np.bitwise_count(rows ^ other_rows)
     distances: npt.NDArray[np.uint16] = (
         differing if differing.ndim == 1 else differing.sum(1)
     ).astype(np.uint16)
@@ -213,10 +213,10 @@ def ascending(rows: Words) -> npt.NDArray[np.bool_]:
     return greater
 
 
-def equal(rows: Words, others: Words) -> npt.NDArray[np.bool_]:
-    """Return which rows equal the rows at the same place of other rows."""
+def equal(rows: Words, other_rows: Words) -> npt.NDArray[np.bool_]:
+    """Return which rows equal the row at the same place of ``other_rows``."""
     same: npt.NDArray[np.bool_] = (
-        rows == others if rows.ndim == 1 else np.all(rows == others, axis=1)
+        rows == other_rows if rows.ndim == 1 else np.all(rows == other_rows, axis=1)
     )
     return same
 
@@ -226,13 +226,13 @@ def equal(rows: Words, others: Words) -> npt.NDArray[np.bool_]:
 
 
 def comparable(rows: Words) -> npt.NDArray[Any]:
-    """Return rows as an array of one dimension, whose elements NumPy can sort, search and compare."""
+    """Return rows as a 1-D array, whose elements NumPy can sort, search and compare."""
     if rows.ndim == 1:
         return rows
     return np.ascontiguousarray(rows).astype(">u8").view(f"S{8 * rows.shape[1]}").reshape(-1)
 
 
-def _rows_again(values: npt.NDArray[Any], like: Words) -> Words:
+def _from_comparable(values: npt.NDArray[Any], like: Words) -> Words:
     return (
         values
         if like.ndim == 1
@@ -257,29 +257,31 @@ def place_of(rows: Words, row: Words, side: str = "left") -> int:
     return first if side == "left" else end
 
 
-def places_of(rows: Words, others: Words, side: str = "left") -> npt.NDArray[np.intp]:
+def places_of(rows: Words, searched: Words, side: str = "left") -> npt.NDArray[np.intp]:
     """Return where rows belong among ascending rows."""
-    places: npt.NDArray[np.intp] = np.searchsorted(comparable(rows), comparable(others), side=side)  # type: ignore[call-overload]
+    places: npt.NDArray[np.intp] = np.searchsorted(
+        comparable(rows), comparable(searched), side=side
+    )  # type: ignore[call-overload]
     return places
 
 
 def order_of(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Return the stable order that sorts by the first column, where that is equal by the second, and so on; also of rows."""
+    """Return the stable order by the first column, then the second, and so on; also of rows."""
     keys = [key for column in columns for key in ([column] if column.ndim == 1 else column.T)]
     return np.lexsort(keys[::-1])
 
 
 def distinct(rows: Words) -> Words:
     """Return the distinct rows, ascending."""
-    return _rows_again(np.unique(comparable(rows)), rows)
+    return _from_comparable(np.unique(comparable(rows)), rows)
 
 
 def distinct_counts(rows: Words) -> tuple[Words, npt.NDArray[np.intp]]:
     """Return the distinct rows, ascending, and how often each occurs."""
     values, counts = np.unique(comparable(rows), return_counts=True)
-    return _rows_again(values, rows), counts
+    return _from_comparable(values, rows), counts
 
 
-def is_in(rows: Words, others: Words) -> npt.NDArray[np.bool_]:
-    """Return which rows are among others."""
-    return np.isin(comparable(rows), comparable(others))
+def is_in(rows: Words, members: Words) -> npt.NDArray[np.bool_]:
+    """Return which rows are among ``members``."""
+    return np.isin(comparable(rows), comparable(members))

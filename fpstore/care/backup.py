@@ -14,7 +14,7 @@ from fpstore.building.generation_writer import finish_store
 from fpstore.building.target import Target, lies_inside
 from fpstore.disk.files import data_ranges, missing, open_file, open_folder, read_at, write_all
 from fpstore.disk.refusals import refused
-from fpstore.disk.sealed import opened_seal
+from fpstore.disk.sealed import open_seal
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.filter import filter_name
@@ -102,7 +102,7 @@ def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[s
         table.check_size()
     for name, descriptor in files.items():
         if name.endswith(".mdb"):
-            opened_seal(generation.folder / name, descriptor)
+            open_seal(generation.folder / name, descriptor)
     for number, filter_of in generation.sound_filters.items():
         with suppress(CorruptStoreError, StoreNotFoundError):  # a store is right without a filter
             filter_of.check_size()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fpstore.care.reports import RepairReport
 from fpstore.design.families import Design
 from fpstore.disk.files import disk_bytes, opened, read_if_possible
-from fpstore.disk.sealed import opened_seal
+from fpstore.disk.sealed import open_seal
 from fpstore.errors import (
     CorruptStoreError,
     FormatVersionError,
@@ -268,4 +268,4 @@ def seal_digest(path: Path, shape: dict[str, int] | None) -> int:
                 path=path,
                 got=status.st_size,
             )
-        return opened_seal(path, descriptor).digest
+        return open_seal(path, descriptor).digest

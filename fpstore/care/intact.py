@@ -34,7 +34,7 @@ from fpstore.building.columns import Column
 from fpstore.building.external_sort import Sorter
 from fpstore.disk.files import data_ranges, open_file, opened, read_if_possible, write_all
 from fpstore.disk.refusals import refusing
-from fpstore.disk.sealed import Item, left_items
+from fpstore.disk.sealed import Item, salvaged_items
 from fpstore.errors import CorruptStoreError, StoreNotFoundError
 from fpstore.format.log import HEADER_BYTES, LogFile, LogHeader, Records, is_valid_id
 from fpstore.format.mapping import record_seed, unpack_record
@@ -148,7 +148,7 @@ class IntactRecords(ABC):
         found.close()
 
     def _intact(self) -> Iterator[Item]:
-        for item in left_items(self._path, self._descriptor, self._width.bytes, self._longest):
+        for item in salvaged_items(self._path, self._descriptor, self._width.bytes, self._longest):
             value = read_if_possible(self._descriptor, self._path, item.start, item.size)
             if self._is_intact(int.from_bytes(item.key, "big"), value):
                 yield item

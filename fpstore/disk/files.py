@@ -193,7 +193,7 @@ def disk_bytes(status: os.stat_result) -> int:
 
 # Closing
 
-_left: set[int] = set()  # descriptors that threads will close
+_closing: set[int] = set()  # descriptors that threads will close
 
 
 def close_file(descriptor: int) -> None:
@@ -208,7 +208,7 @@ def close_file(descriptor: int) -> None:
         os.close(descriptor)
         return
     try:
-        _left.add(descriptor)
+        _closing.add(descriptor)
         # of a finalizer, which must not wait for a lock of threading that its thread may hold
         _thread.start_new_thread(_close_later, (descriptor,))
     except BaseException as error:
@@ -226,14 +226,14 @@ def _close_later(descriptor: int) -> None:
 def _close(descriptor: int) -> None:
     """Close a descriptor that is left; whoever comes second does nothing."""
     with suppress(KeyError):
-        _left.remove(descriptor)
+        _closing.remove(descriptor)
         os.close(descriptor)
 
 
 def _after_fork_in_child() -> None:
     """Close what threads of the parent would have closed."""
-    while _left:
-        os.close(_left.pop())
+    while _closing:
+        os.close(_closing.pop())
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

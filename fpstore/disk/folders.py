@@ -62,40 +62,43 @@ def try_lock(descriptor: int, path: Path) -> bool:
 
 @contextmanager
 def temporary_folder(parent: Path, beginning: str, ending: str = "") -> Iterator[Path]:
-    """Yield a new folder, which is locked so that `remove_abandoned` leaves it alone, and is removed if it is still there."""
-    made: list[Path] = []
+    """Yield a new folder, and remove it at the end if it is still there.
+
+    It is locked, so that `remove_abandoned` leaves it alone.
+    """
+    folders: list[Path] = []
     descriptor = -1
     try:
-        descriptor = _new_folder(parent, beginning, ending, made)
-        yield made[-1]
+        descriptor = _new_folder(parent, beginning, ending, folders)
+        yield folders[-1]
     finally:
-        remove_tree(made[-1])
+        remove_tree(folders[-1])
         if descriptor >= 0:
             os.close(descriptor)
 
 
-def _new_folder(parent: Path, beginning: str, ending: str, made: list[Path]) -> int:
-    """Make a folder, note its path, and return the descriptor that holds its lock."""
+def _new_folder(parent: Path, beginning: str, ending: str, folders: list[Path]) -> int:
+    """Make a folder, append its path, and return the descriptor that holds its lock."""
     while True:
         path = parent / f"{beginning}{os.urandom(4).hex()}{ending}"
-        made.append(path)
+        folders.append(path)
         path.mkdir()
-        descriptor = _held(path)
+        descriptor = _lock_new(path)
         if descriptor >= 0:
             return descriptor
 
 
-def _held(path: Path) -> int:
+def _lock_new(path: Path) -> int:
     """Return a descriptor that holds the lock of a new folder.
 
     -1 if another process has removed the folder as abandoned.
     """
     with suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_RDONLY)
-        held = True
+        is_locked = True
         with suppress(OSError):  # a file system without locks: nobody removes what is abandoned
-            held = try_lock(descriptor, path)
-        if held:
+            is_locked = try_lock(descriptor, path)
+        if is_locked:
             return descriptor
         os.close(descriptor)
     return -1
@@ -103,7 +106,9 @@ def _held(path: Path) -> int:
 
 @contextmanager
 def new_folder(path: Path, complete: Callable[[Path], None] | None = None) -> Iterator[Path]:
-    """Yield a temporary folder, which gets a path at the end of the block, and replaces a folder there; of a link, its target.
+    """Yield a temporary folder, which is renamed to ``path`` at the end of the block.
+
+    It replaces a folder of that name, or the target of a link.
 
     ``complete`` is called with the temporary name of a complete folder, before it is renamed.
     """

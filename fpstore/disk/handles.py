@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 _UNLIMITED = 1 << 30
 _lock = threading.Lock()
-_raised: list[int] = []  # the limits that users have found; the first one is that of before
+_soft_limits: list[int] = []  # that users of many_files replaced; the first is the usual one
 
 
 @contextmanager
@@ -20,25 +20,25 @@ def many_files() -> Iterator[None]:
     """
     with _lock:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        _raised.append(soft)
-        _let(hard)
+        _soft_limits.append(soft)
+        _set_limit(hard)
     try:
         yield
     finally:
         with _lock:
-            found = _raised.pop()
-            if not _raised:
-                _let(found)
+            soft_limit = _soft_limits.pop()
+            if not _soft_limits:
+                _set_limit(soft_limit)
 
 
 def usual_files() -> int:
-    """Return how many files the process may have open, without what :func:`many_files` adds for a time (``ulimit -n``)."""
+    """Return how many files the process may have open (``ulimit -n``) outside :func:`many_files`."""
     with _lock:
-        soft = _raised[0] if _raised else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        soft = _soft_limits[0] if _soft_limits else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return _UNLIMITED if soft == resource.RLIM_INFINITY else soft
 
 
-def _let(files: int) -> None:
+def _set_limit(files: int) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with suppress(OSError, ValueError):  # the system allows fewer
         resource.setrlimit(

@@ -14,7 +14,7 @@ from fpstore.disk.folders import try_lock
 from fpstore.errors import StoreLockedError
 
 LOCK_FILE = "writer.lock"
-THIS = "this process"
+THIS_PROCESS = "this process"
 
 
 class FolderLock:
@@ -34,13 +34,13 @@ class FolderLock:
         self.owner = os.getpid()
         self._descriptor = open_regular(self.path, os.O_RDWR | os.O_CREAT, then="remove it")
         # Until somebody has the lock who can release it, an interrupt may drop it.
-        self._given_back = finalize(self, os.close, self._descriptor)
-        self._given_back.atexit = False
+        self._closing = finalize(self, os.close, self._descriptor)
+        self._closing.atexit = False
         if not try_lock(self._descriptor, self.path):
             holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
-            self._given_back()
+            self._closing()
             raise refused(folder, holder)
-        _held.add(self)
+        _locks.add(self)
         with suppress(OSError):  # on a full disk the lock holds, but without the process number
             # of a hard link, the file elsewhere is left as it is
             if os.fstat(self._descriptor).st_nlink == 1:
@@ -50,9 +50,9 @@ class FolderLock:
     def release(self) -> None:
         """Release the lock. Releasing it twice is allowed."""
         # a child between fork and exec may hold the descriptor too
-        if self._given_back.alive and self.owner == os.getpid():
+        if self._closing.alive and self.owner == os.getpid():
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-        self._given_back()
+        self._closing()
 
 
 class WriterLock(FolderLock):
@@ -66,27 +66,31 @@ class WriterLock(FolderLock):
 
 
 def process_name(number: str) -> str:
-    """Return how a message names the process with a number, which is not known before it has noted it."""
+    """Return how a message names a process; without a number, its lock does not have one yet."""
     return (
-        THIS if number == str(os.getpid()) else f"process {number}" if number else "another process"
+        THIS_PROCESS
+        if number == str(os.getpid())
+        else f"process {number}"
+        if number
+        else "another process"
     )
 
 
 def _refused(folder: Path, holder: str) -> StoreLockedError:
     name = process_name(holder)
     then = "insert, delete and merge in that process, or wait until it has closed the store"
-    if name == THIS:
+    if name == THIS_PROCESS:
         then = "use the store that is open, or close it first"
     message = f"{folder}: {name} has it open for writing, and there is one writer at a time: {then}"
     return StoreLockedError(message, path=folder, got=holder)
 
 
-_held: WeakSet[FolderLock] = WeakSet()
+_locks: WeakSet[FolderLock] = WeakSet()
 
 
 def _after_fork_in_child() -> None:
     """Leave the locks to the parent."""
-    for lock in list(_held):
+    for lock in list(_locks):
         lock.release()
 
 

@@ -77,15 +77,15 @@ class StoredFile:
 
         For ``pages`` see :func:`fpstore.open`.
         """
-        self._bytes = _in_memory(self.path, self._descriptor, pages, mmap.MADV_RANDOM)
+        self._bytes = _map(self.path, self._descriptor, pages, mmap.MADV_RANDOM)
         return self._bytes
 
     def mapped_in_order(self) -> Bytes:
-        """Return the bytes of the file through a separate mapping, for which the system reads ahead."""
-        return _in_memory(self.path, self._descriptor, LAZY, mmap.MADV_NORMAL)
+        """Return the bytes through a separate mapping, for which the system reads ahead."""
+        return _map(self.path, self._descriptor, LAZY, mmap.MADV_NORMAL)
 
     def map_cached(self) -> None:
-        """Map the pages of :meth:`mapped` that are in the page cache, so that probes do not fault for each.
+        """Map the pages of :meth:`mapped` that are in the page cache: probes need not fault for each.
 
         Of each 64 MiB it maps all pages, or none if one is missing. It does nothing where the
         system does not report what is there: before Linux 6.5, and for files that the user may
@@ -122,10 +122,10 @@ def own_pages(size: int) -> Bytes:
         memory = np.empty(size + PAGE_BYTES, np.uint8)
         start = -memory.ctypes.data % PAGE_BYTES
         return memory[start : start + size]
-    return np.frombuffer(_mapping(size), np.uint8)
+    return np.frombuffer(_anonymous_mapping(size), np.uint8)
 
 
-def _mapping(size: int) -> mmap.mmap:
+def _anonymous_mapping(size: int) -> mmap.mmap:
     try:
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
@@ -144,18 +144,18 @@ def _populate(mapped: mmap.mmap) -> None:
             mapped.madvise(mmap.MADV_WILLNEED, start, end - start)
 
 
-def _copied(path: Path, descriptor: int) -> Bytes:
-    """Return the bytes of a file in zeroed memory, in pages of 2 MiB where the system gives them."""
+def _copy(path: Path, descriptor: int) -> Bytes:
+    """Copy a file into anonymous memory, in pages of 2 MiB where the system gives them."""
     size = os.fstat(descriptor).st_size
     with refusing(path):
-        memory = _mapping(size)
+        memory = _anonymous_mapping(size)
         with suppress(OSError):  # a system without them
             memory.madvise(mmap.MADV_HUGEPAGE)
         if _read_all(descriptor, memoryview(memory)) < size:
             raise CorruptStoreError(f"{path}: the file has become shorter", path=path)
-    found = np.frombuffer(memory, np.uint8)
-    found.flags.writeable = False
-    return found
+    data = np.frombuffer(memory, np.uint8)
+    data.flags.writeable = False
+    return data
 
 
 def _read_all(descriptor: int, view: memoryview) -> int:
@@ -165,13 +165,13 @@ def _read_all(descriptor: int, view: memoryview) -> int:
     return done
 
 
-def _in_memory(path: Path, descriptor: int, pages: str, advice: int) -> Bytes:
+def _map(path: Path, descriptor: int, pages: str, advice: int) -> Bytes:
     """Return the bytes of an open file, read-only; ``advice`` says how they will be read.
 
     One of the ``MADV_`` of :mod:`mmap`.
     """
     if pages == HUGE:
-        return _copied(path, descriptor)
+        return _copy(path, descriptor)
     with refusing(path):
         mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
     mapped.madvise(advice)

@@ -1,4 +1,4 @@
-"""New files that are written in order, in large pieces by a thread, into large pages of the page cache."""
+"""New files, written in order, in large pieces by a thread, into large pages of the page cache."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Output:
 
     A file of less than a piece is written when it is complete. Each piece fills a large page of the
     page cache, where the file system has such: then look-ups in the mapped file translate few
-    addresses. With ``beside``, a thread writes pieces while the next ones are filled, which takes a
+    addresses. With ``threaded``, a thread writes pieces while the next ones are filled, which takes a
     second buffer.
     """
 
-    def __init__(self, path: Path, beside: bool = True) -> None:
-        from fpstore.base.pools import Beside  # which a reader does not need
+    def __init__(self, path: Path, threaded: bool = True) -> None:
+        from fpstore.base.pools import Worker  # which a reader does not need
 
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        self._buffer, self._other = np.empty(0, np.uint8), np.empty(0, np.uint8)
+        self._buffer, self._spare = np.empty(0, np.uint8), np.empty(0, np.uint8)
         self._filled = self._written = 0  # bytes of the buffer, and those in the pieces before
-        self._beside = Beside(True) if beside else None
+        self._worker = Worker(True) if threaded else None
 
     def room(self, size: int) -> Bytes:
         """Return memory behind the written bytes, of at least this size.
@@ -61,32 +61,32 @@ class Output:
             done += len(piece)
 
     def _put(self) -> None:
-        """Write full pieces, or have the thread write them once it has written the pieces before."""
+        """Write full pieces, or have the thread write them after the pieces before them."""
         size = self._filled // WRITE_BYTES * WRITE_BYTES
-        pieces, rest = self._buffer[:size], self._buffer[size : self._filled]
-        if self._beside is None:
+        pieces, remainder = self._buffer[:size], self._buffer[size : self._filled]
+        if self._worker is None:
             write_all(self._descriptor, pieces.data, self._written)
-            self._buffer[: len(rest)] = rest  # it is shorter than a piece
+            self._buffer[: len(remainder)] = remainder  # it is shorter than a piece
         else:
-            self._beside.wait()
-            if len(self._other) < len(self._buffer):
-                self._other = own_pages(len(self._buffer))
-            self._other[: len(rest)] = rest
-            self._beside.do(write_all, self._descriptor, pieces.data, self._written)
-            self._buffer, self._other = self._other, self._buffer
-        self._filled, self._written = len(rest), self._written + size
+            self._worker.wait()
+            if len(self._spare) < len(self._buffer):
+                self._spare = own_pages(len(self._buffer))
+            self._spare[: len(remainder)] = remainder
+            self._worker.do(write_all, self._descriptor, pieces.data, self._written)
+            self._buffer, self._spare = self._spare, self._buffer
+        self._filled, self._written = len(remainder), self._written + size
 
     def finish(self, start: bytes) -> None:
-        """Write the rest, and other bytes over the start of the file.
+        """Write the remaining bytes, and others over the start of the file.
 
         The file is complete, but not durable.
         """
-        if self._beside is not None:
-            self._beside.wait()
-            self._beside.end()
+        if self._worker is not None:
+            self._worker.wait()
+            self._worker.end()
         write_all(self._descriptor, self._buffer[: self._filled].data, self._written)
         write_all(self._descriptor, start, 0)
-        self._buffer = self._other = np.empty(0, np.uint8)
+        self._buffer = self._spare = np.empty(0, np.uint8)
 
     def sync(self) -> None:
         """Make the file durable and close it."""
@@ -95,8 +95,8 @@ class Output:
 
     def close(self) -> None:
         """Close the file, finished or not."""
-        if self._beside is not None:
-            self._beside.end()
+        if self._worker is not None:
+            self._worker.end()
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

@@ -56,7 +56,7 @@ BATCH_ITEMS = 256
 FIRST_MAP_BYTES = 1 << 24
 FULL_BYTES = 1 << 16  # a disk with less room than this is called full
 
-# --- Reading ----------------------------------------------------------------------------------------
+# --- Reading ---
 
 
 class SealedReader:
@@ -70,9 +70,9 @@ class SealedReader:
         self.path = path
         self._last_key = (1 << 8 * WORD_BYTES * key_words) - 1
         self._descriptor = open_file(path)
-        self._given_back = finalize(self, close_file, self._descriptor)
+        self._closing = finalize(self, close_file, self._descriptor)
         self._open = partial(
-            opened_seal, path, self._descriptor, key_words, max(shape["largest"], LEAST_LONGEST)
+            open_seal, path, self._descriptor, key_words, max(shape["largest"], LEAST_LONGEST)
         )
         try:
             size = os.fstat(self._descriptor).st_size
@@ -83,14 +83,14 @@ class SealedReader:
                 size,
             )
             file = self._open()
-            what = "is damaged, or a file of another store (digest differs)"
-            self._require(file.digest == shape["digest"], what, shape["digest"], file.digest)
+            problem = "is damaged, or a file of another store (digest differs)"
+            self._require(file.digest == shape["digest"], problem, shape["digest"], file.digest)
             room = file.room - PAD_BYTES
-            what = (
+            problem = (
                 "is damaged: the longest value cannot have {expected} bytes, {got} are behind the "
                 "pages"
             )
-            self._require(shape["largest"] <= room, what, shape["largest"], room)
+            self._require(shape["largest"] <= room, problem, shape["largest"], room)
             if file.used <= CHECKED_AT_OPEN:
                 file.check_all()
             self._file: _kernel.SealedFile | None = file
@@ -98,9 +98,9 @@ class SealedReader:
             self.close()
             raise
 
-    def _require(self, fits: bool, what: str, expected: int, got: int) -> None:
+    def _require(self, fits: bool, problem: str, expected: int, got: int) -> None:
         if not fits:
-            message = what.format(expected=expected, got=got)
+            message = problem.format(expected=expected, got=got)
             raise CorruptStoreError(
                 f"{self.path}: LMDB file {message}: {RUN_REPAIR}",
                 path=self.path,
@@ -118,9 +118,7 @@ class SealedReader:
     @property
     def file_bytes(self) -> int:
         """Bytes that the file takes on disk; its padding is a hole if the file system has holes."""
-        return disk_bytes(
-            os.fstat(self._descriptor) if self._given_back.alive else self.path.lstat()
-        )
+        return disk_bytes(os.fstat(self._descriptor) if self._closing.alive else self.path.lstat())
 
     def verify(self) -> None:
         """Read the file again, and check every page and checksum."""
@@ -143,19 +141,22 @@ class SealedReader:
         Closing twice is allowed, and a thread that reads meanwhile can finish.
         """
         self._file = None
-        self._given_back()
+        self._closing()
 
 
-def opened_seal(
+def open_seal(
     path: Path, descriptor: int, key_words: int = 1, longest: int = 0
 ) -> _kernel.SealedFile:
-    """Check the metadata and the seal of an open file, and return the kernel's reader, with its own descriptor."""
+    """Return the kernel's reader of an open file, after checks of its metadata and seal.
+
+    It has a descriptor of its own.
+    """
     with refusing(path):
         own = os.dup(descriptor)
     return _kernel.SealedFile(own, printable(path), key_words, longest)
 
 
-# --- What is left of a damaged file -----------------------------------------------------------------
+# --- Items of a damaged file ---
 
 PAGE_HEAD, NODE_HEAD = 16, 8  # bytes of a page before its pointers, and of a node before its key
 PAGE_SIZE_AT = 40  # in a metadata page
@@ -174,7 +175,9 @@ class Item(NamedTuple):
     size: int
 
 
-def left_items(path: Path, descriptor: int, key_bytes: int, longest: int | None) -> Iterator[Item]:
+def salvaged_items(
+    path: Path, descriptor: int, key_bytes: int, longest: int | None
+) -> Iterator[Item]:
     """Yield the items with keys of this size on every page that can be read, in use or not.
 
     Nothing vouches for them.
@@ -189,7 +192,7 @@ def left_items(path: Path, descriptor: int, key_bytes: int, longest: int | None)
             data = read_if_possible(descriptor, path, page * page_bytes, page_bytes)
             if len(data) < PAGE_HEAD or data[10:12] != LEAF:
                 continue
-            for key, start, length, big in _left_nodes(data):
+            for key, start, length, big in _leaf_nodes(data):
                 at = page * page_bytes + start
                 if big:
                     (first,) = struct.unpack_from("<Q", data, start)
@@ -198,8 +201,8 @@ def left_items(path: Path, descriptor: int, key_bytes: int, longest: int | None)
                     yield Item(key, at, length)
 
 
-def _left_nodes(data: bytes) -> Iterator[tuple[bytes, int, int, bool]]:
-    """Yield (key, start, size, whether it lies elsewhere) of each node of a leaf page that lies inside the page."""
+def _leaf_nodes(data: bytes) -> Iterator[tuple[bytes, int, int, bool]]:
+    """Yield (key, start, size, whether the value lies elsewhere) of each whole node of a leaf."""
     count = min(
         max((int.from_bytes(data[12:14], "little") - PAGE_HEAD) // 2, 0),
         (len(data) - PAGE_HEAD) // 2,
@@ -223,7 +226,7 @@ def _page_bytes(path: Path, descriptor: int) -> int:
     return PAGE_SIZES[0]
 
 
-# --- Writing ----------------------------------------------------------------------------------------
+# --- Writing ---
 
 
 class SealedWriter:
@@ -296,18 +299,18 @@ class SealedWriter:
 
 
 _writing: WeakSet[SealedWriter] = WeakSet()
-_waited_for: list[SealedWriter] = []  # by the thread that forks
+_paused: list[SealedWriter] = []  # by the thread that forks
 
 
 def _before_fork() -> None:
     for writer in list(_writing):
         writer.turn.acquire()
-        _waited_for.append(writer)
+        _paused.append(writer)
 
 
 def _after_fork(in_child: bool) -> None:
-    while _waited_for:
-        writer = _waited_for.pop()
+    while _paused:
+        writer = _paused.pop()
         if in_child:
             writer.environment.close()
         writer.turn.release()
@@ -321,7 +324,7 @@ os.register_at_fork(
 
 
 def seal(path: Path, used: int, room: int = 0) -> tuple[int, int]:
-    """Pad a finished file after its ``used`` bytes, append their checksums, and return its size and its digest."""
+    """Pad a file after its ``used`` bytes, append checksums, and return its size and digest."""
     with opened(path, os.O_RDWR) as descriptor:
         first = b"".join(
             _hashes(read_at(descriptor, path, start, min(used - start, HASHED_BYTES)), CHUNK_BYTES)
@@ -338,21 +341,20 @@ def seal(path: Path, used: int, room: int = 0) -> tuple[int, int]:
     return size, digest
 
 
-def _hashes(data: bytes, each: int) -> bytes:
-    """Return the XXH64 of each part of some bytes."""
+def _hashes(data: bytes, part_bytes: int) -> bytes:
     view = memoryview(data)
-    parts = (view[at : at + each] for at in range(0, len(data), each))
+    parts = (view[at : at + part_bytes] for at in range(0, len(data), part_bytes))
     return b"".join(xxhash.xxh64_intdigest(part).to_bytes(HASH_BYTES, "little") for part in parts)
 
 
 @contextmanager
-def _translated(path: Path, *but: type[lmdb.Error]) -> Iterator[None]:
-    """Turn LMDB's errors into fpstore's, except those named, which the caller handles."""
+def _translated(path: Path, *passed: type[lmdb.Error]) -> Iterator[None]:
+    """Turn errors of LMDB into those of fpstore; ``passed`` ones are for the caller."""
     import lmdb
 
     try:
         yield
-    except but:
+    except passed:
         raise
     except lmdb.Error as error:
         number = _error_number(path, error)
@@ -369,8 +371,8 @@ def _error_number(path: Path, error: lmdb.Error) -> int:
 
     LMDB reports a write cut short by a full disk or a limit as EIO.
     """
-    known = (errno.ENOENT, *TOO_MANY_FILES, errno.ENOSPC, errno.EIO)
-    number = next((number for number in known if os.strerror(number) in str(error)), 0)
+    numbers = (errno.ENOENT, *TOO_MANY_FILES, errno.ENOSPC, errno.EIO)
+    number = next((number for number in numbers if os.strerror(number) in str(error)), 0)
     with suppress(OSError):
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         if (

@@ -1,4 +1,4 @@
-"""Temporary files without a name, and arrays in them, for data that does not fit the memory that an operation may use."""
+"""Temporary files without a name, and arrays in them, for data that exceeds a memory limit."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ _DIRECT = getattr(os, "O_DIRECT", 0)
 
 
 @contextmanager
-def refusing_temporary(what: str = "a temporary file") -> Iterator[None]:
-    """Turn what the system refuses inside into StorageError, which names the folder of temporary files."""
+def refusing_temporary(file: str = "a temporary file") -> Iterator[None]:
+    """Turn errors of the system into StorageError, which names the folder of temporary files."""
     import tempfile
 
     with refusing("TMPDIR"):
         folder = tempfile.gettempdir()
-    with refusing(f"{folder}: {what}", ANOTHER_FOLDER):
+    with refusing(f"{folder}: {file}", ANOTHER_FOLDER):
         yield
 
 
 def nameless_file(folder: Path | None) -> io.FileIO:
-    """Return a temporary file without a name, which vanishes when it is closed and no longer mapped.
+    """Return a temporary file without a name.
+
+    It vanishes when it is closed and no longer mapped.
 
     What the system refuses is an OSError if the folder is given, for the caller to name it, and
     else StorageError.
@@ -92,7 +94,7 @@ class SpillFile:
         _set_direct(self._descriptor, True)
 
     def append(self, data: Bytes) -> None:
-        """Append bytes; an array that begins with a page is not copied if the file ends with a page."""
+        """Append bytes, without a copy if both the array and the file are aligned to pages."""
         done = 0
         if not self._filled and data.ctypes.data % PAGE_BYTES == 0:
             done = len(data) // PAGE_BYTES * PAGE_BYTES
@@ -173,7 +175,7 @@ class SpilledNumbers:
     """
 
     def __init__(self, kind: npt.DTypeLike) -> None:
-        self._none, self._file = np.empty(0, kind), SpillFile(None)
+        self._empty, self._file = np.empty(0, kind), SpillFile(None)
 
     def append(self, numbers: npt.NDArray[Any]) -> None:
         """Append numbers of the type."""
@@ -181,9 +183,9 @@ class SpilledNumbers:
 
     def finish(self) -> npt.NDArray[Any]:
         """Return all numbers, mapped."""
-        found = self._file.mapped().view(self._none.dtype) if self._file.size else self._none
+        numbers = self._file.mapped().view(self._empty.dtype) if self._file.size else self._empty
         self._file.close()  # what is mapped stays
-        return found
+        return numbers
 
 
 def _set_direct(descriptor: int, direct: bool) -> None:
@@ -194,7 +196,7 @@ def _set_direct(descriptor: int, direct: bool) -> None:
 
 
 def _write(descriptor: int, piece: Bytes, at: int) -> None:
-    """Write a piece; what the way past the page cache cannot write, such as the rest of a piece cut short, takes the other."""
+    """Write a piece, past the page cache if that works, and otherwise through it."""
     written = 0
     try:
         written = os.pwrite(descriptor, piece.data, at)

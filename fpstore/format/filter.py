@@ -43,7 +43,7 @@ class FilterWriter:
 
     def __init__(self, path: Path, cutter: _kernel.FilterCutter) -> None:
         self._cutter = cutter
-        self._file = Output(path, beside=False)
+        self._file = Output(path, threaded=False)
         self._file.write(np.zeros(_kernel.HEADER_BYTES, np.uint8))
 
     def feed(self, keys: Words) -> None:

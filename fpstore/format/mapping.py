@@ -91,9 +91,9 @@ class MappingWriter:
     """
 
     def __init__(self, table: Path, numbers: Path, layout: TableLayout, threaded: bool) -> None:
-        from fpstore.base.pools import Beside  # which a reader does not need
+        from fpstore.base.pools import Worker  # which a reader does not need
 
-        self._background = Beside(threaded)
+        self._background = Worker(threaded)
         self._digest = layout.set_digest
         # the most entries of a block, and the numbers, so far
         self.largest_block = self.number_count = 0

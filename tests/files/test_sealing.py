@@ -93,7 +93,7 @@ def test_damaged_checksums_are_an_error_for_those_pages_only(tmp_path):
     with files.opened(path) as descriptor:
         leaf_of = {
             int.from_bytes(item.key, "big"): item.start // PAGE
-            for item in sealed.left_items(path, descriptor, 8, None)
+            for item in sealed.salvaged_items(path, descriptor, 8, None)
         }
     assert GROUP_CHUNKS < used_of(path) // PAGE < 2 * GROUP_CHUNKS
     # the last of the second group

@@ -79,7 +79,7 @@ class CorruptStoreError(FpstoreError):
 
 
 class FormatVersionError(FpstoreError):
-    """A store or table was written by another version of fpstore, or uses an unknown flag or width."""
+    """A store was written by another version of fpstore, or uses an unknown flag or width."""
 
 
 class StoreExistsError(FpstoreError):
@@ -91,11 +91,11 @@ class StoreNotFoundError(FpstoreError):
 
 
 class UnfinishedError(StoreNotFoundError):
-    """A task of a plan that comes before has not run, or the plan of a sharded store has not been finished."""
+    """An earlier task of a plan has not run, or the plan of a sharded store is not finished."""
 
 
 class StoreLockedError(FpstoreError):
-    """The store is open for writing, in another process or in this one, or a repair is at work on it."""
+    """The store is open for writing, in this or another process, or it is being repaired."""
 
 
 class ReadOnlyError(FpstoreError):

@@ -1,4 +1,4 @@
-"""Loads the kernel before anything that needs it, explains why if it cannot be loaded, and lets a signal end a command quietly.
+"""Loads the kernel first, explains a failure, and lets a signal end a command quietly.
 
 FPSTORE_ISA may name an instruction set that this machine lacks. The command ``fpstore`` then ends
 with one line, although none of its own code has run yet. Or Python was started beside the folder of

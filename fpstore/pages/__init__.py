@@ -24,7 +24,7 @@ def render(template: str, **values: Any) -> str:
 def _templates() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=StrictUndefined,
         autoescape=True,
@@ -32,20 +32,21 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    environment.filters |= {
         "cleaned": cleaned,
         "counted": counted,
         "percent": "{:.1%}".format,
         "shortened": short_id,
         "thousands": "{:,}".format,
     }
-    return made
+    return environment
 
 
 def visible(value: Any) -> Any:
-    r"""Return a text in which characters that no page can hold, or that change the text around them, are escaped (``\x07``).
+    r"""Return a text with escapes such as ``\x07`` for characters that spoil a page.
 
-    What is not a text, or is a part of a page, is returned as it is.
+    No page can hold them, or they change the text around them. A value that is not a text, or is a
+    part of a page, is returned as it is.
     """
     if not isinstance(value, str) or hasattr(value, "__html__") or value.isprintable():
         return value

@@ -21,7 +21,7 @@ SHORT = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
 
 class Bar(NamedTuple):
-    """A bar: its name, its value, the value in words, and whether it is of another kind than most."""
+    """A bar: its name, value, value in words, and whether it stands out from the others."""
 
     name: str
     value: float
@@ -34,9 +34,9 @@ Picture = dict[str, Any]
 
 
 class Scale(NamedTuple):
-    """What stands beside the bars.
+    """The axis beside the bars.
 
-    The values with a line, their words, the value where bars begin, and the ends.
+    It has the values with a line, their words, the value where bars begin, and the ends.
     """
 
     ticks: Sequence[float]

@@ -83,7 +83,7 @@ class Width:
         )
 
     def from_bytes(self, data: Bytes) -> Words:
-        """Return rows of the fingerprints in a contiguous array, ``bytes`` big-endian bytes each."""
+        """Return rows of fingerprints in a contiguous array, ``bytes`` big-endian bytes each."""
         if self.bits < WORD_BITS:
             return data.reshape(-1).view(f">u{self.bytes}").astype(np.uint64) << np.uint64(
                 self._unused

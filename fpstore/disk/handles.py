@@ -32,7 +32,7 @@ def many_files() -> Iterator[None]:
 
 
 def usual_files() -> int:
-    """Return how many files the process may have open (``ulimit -n``) outside :func:`many_files`."""
+    """Return how many files may be open (``ulimit -n``) outside of :func:`many_files`."""
     with _lock:
         soft = _soft_limits[0] if _soft_limits else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return _UNLIMITED if soft == resource.RLIM_INFINITY else soft

@@ -85,7 +85,7 @@ class StoredFile:
         return _map(self.path, self._descriptor, LAZY, mmap.MADV_NORMAL)
 
     def map_cached(self) -> None:
-        """Map the pages of :meth:`mapped` that are in the page cache: probes need not fault for each.
+        """Map the pages of :meth:`mapped` that are in the page cache, so that probes do not fault.
 
         Of each 64 MiB it maps all pages, or none if one is missing. It does nothing where the
         system does not report what is there: before Linux 6.5, and for files that the user may

@@ -21,8 +21,8 @@ class Output:
 
     A file of less than a piece is written when it is complete. Each piece fills a large page of the
     page cache, where the file system has such: then look-ups in the mapped file translate few
-    addresses. With ``threaded``, a thread writes pieces while the next ones are filled, which takes a
-    second buffer.
+    addresses. With ``threaded``, a thread writes pieces while the next pieces are filled, which
+    takes a second buffer.
     """
 
     def __init__(self, path: Path, threaded: bool = True) -> None:

@@ -18,7 +18,7 @@ from fpstore.hashing.documents import NO_WORDS
 from fpstore.io import open_writer
 from fpstore.io.check import check_fingerprints
 from fpstore.io.sink import Sink
-from fpstore.io.source import LeftOut, format_named
+from fpstore.io.source import LeftOut, format_by_name
 from fpstore.io.tables import values_at
 from fpstore.query.matches import Match, Matches
 
@@ -66,7 +66,7 @@ def is_json(output: str, as_json: bool) -> bool:
 
     A usage error if ``--json`` and the extension contradict each other.
     """
-    form = format_named(output)
+    form = format_by_name(output)
     if as_json and form not in ("", "jsonl"):
         raise click.UsageError(
             f"--json does not go with an output named *.{form}", click.get_current_context()

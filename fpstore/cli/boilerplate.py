@@ -14,7 +14,7 @@ from fpstore.cli.outputs import OUTPUT, OUTPUT_IS_LAST, open_list
 from fpstore.cli.verb import Given, fail, verb
 from fpstore.errors import counted
 from fpstore.hashing.corpora import open_corpus
-from fpstore.io.source import suffix_of
+from fpstore.io.source import format_suffix
 from fpstore.io.writers import unwritable
 from fpstore.jobs.boilerplate import (
     PIECE_COLUMNS,
@@ -116,7 +116,7 @@ def boilerplate(given: Given) -> None:
 def _listings(given: Given) -> list[Listing]:
     if given.removed is None:
         return []
-    if unwritable(suffix_of(given.removed).removeprefix(".")):
+    if unwritable(format_suffix(given.removed).removeprefix(".")):
         fail(
             "--removed: the texts may have line breaks and tabs: name a .csv, .jsonl or .parquet "
             "file"

@@ -31,7 +31,7 @@ from fpstore.errors import counted
 from fpstore.format.manifest import is_index, is_openable, is_sharded, looks_like_store
 from fpstore.hashing.registry import in_words
 from fpstore.io import open_writer
-from fpstore.io.reader import format_of
+from fpstore.io.reader import check_format
 from fpstore.io.sink import Sink
 from fpstore.io.source import FORMATS
 from fpstore.store import store_snapshot
@@ -480,7 +480,7 @@ def export(given: Given) -> None:
     if given.as_json and given.format not in (None, "jsonl"):
         fail(f"--json does not go with --format {given.format}")
     form = "jsonl" if given.as_json else given.format
-    plain = format_of(given.output, form) in ("npy", "u32", "u64")
+    plain = check_format(given.output, form) in ("npy", "u32", "u64")
     columns = ["fingerprint"] if plain else ["fingerprint", "id"]
     with open_store(given.store) as opened, given.bars() as bars:
         total, done = len(opened) if plain else len(opened.ids), 0

@@ -34,8 +34,8 @@ from fpstore.io import Chunk, open_writer
 from fpstore.io.check import parse_integer_id
 from fpstore.io.digits import Digits, check_signed, read_digits
 from fpstore.io.files import InputFile, located, storage_errors
-from fpstore.io.reader import format_of
-from fpstore.io.source import format_named
+from fpstore.io.reader import check_format
+from fpstore.io.source import format_by_name
 from fpstore.query.matches import Matches
 from fpstore.query.nearest import scan_advice
 from fpstore.store import Store
@@ -314,7 +314,7 @@ def _answered(
 def _writer(
     given: Given, kind: str, with_ids: bool, width: int
 ) -> AbstractContextManager[Write | None]:
-    form = "jsonl" if is_json(given.output, given.as_json) else format_of(given.output, None)
+    form = "jsonl" if is_json(given.output, given.as_json) else check_format(given.output, None)
     row = [ROW] if given.input or given.with_queries else []
     named = DOCUMENT if kind in (TEXTS, PICTURES) else QUERY_ID
     if form == "jsonl":
@@ -459,7 +459,7 @@ def _hint(word: str) -> str:
             )
     except (OSError, ValueError):
         return ""
-    if names_output(click.get_current_context().command) and format_named(word):
+    if names_output(click.get_current_context().command) and format_by_name(word):
         return "; --output names the file to write, --input a file of fingerprints"
     return ""
 
@@ -511,7 +511,7 @@ def ids(given: Given) -> None:
     """
     if not given.words and not given.inputs:
         fail("give ids, or --input FILE")
-    form = "jsonl" if is_json(given.output, given.as_json) else format_of(given.output, None)
+    form = "jsonl" if is_json(given.output, given.as_json) else check_format(given.output, None)
     with open_store(given.store) as opened:
         width = opened.width
         of_strings = opened.snapshot().totals.id_kind == "string"

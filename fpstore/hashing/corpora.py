@@ -23,10 +23,10 @@ from fpstore.hashing.documents import DocumentFiles, Notice, Walk
 from fpstore.hashing.fields import length_of
 from fpstore.hashing.html import MainText, are_pages
 from fpstore.io.delimited import DelimitedText, Dialect
-from fpstore.io.files import paths_of
+from fpstore.io.files import check_paths
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows, TableRows
-from fpstore.io.reader import files_of_rows, format_of_input, head_of
+from fpstore.io.reader import input_format, read_head, row_files
 from fpstore.io.shards import Shards
 from fpstore.io.source import (
     FIELD_FORMATS,
@@ -36,7 +36,7 @@ from fpstore.io.source import (
     LeftOut,
     Projection,
     RowSource,
-    some_ids,
+    select_ids,
 )
 
 HashedTexts = Callable[[Sequence[Any]], Hashed]  # makes rows of texts
@@ -85,7 +85,7 @@ def open_benchmark(
     benchmark = _collected(benchmark)
     if hasattr(benchmark, "__arrow_c_stream__"):
         return [("the table", open_corpus(benchmark, texts, encoding=encoding))]
-    paths = paths_of(
+    paths = check_paths(
         benchmark,
         "a benchmark is a path, several paths, or a table with the Arrow C stream interface",
     )
@@ -117,9 +117,7 @@ def open_source(
     paths = [] if is_table else corpus_paths(source, again)
     files = [file for path in paths for file in _files(path, format)]
     forms = (
-        {"parquet"}
-        if is_table
-        else {format_of_input(file, format, FIELD_FORMATS) for file in files}
+        {"parquet"} if is_table else {input_format(file, format, FIELD_FORMATS) for file in files}
     )
     if len(forms) > 1:
         raise InputError(
@@ -146,7 +144,7 @@ def open_source(
         made = TableRows(source, again) if is_table else ParquetRows(files, again)
     made.folders = [Path(path) for path in paths if Path(path).is_dir()]
     if isinstance(made, Shards):
-        made.given = list(map(Path, paths))
+        made.source_paths = list(map(Path, paths))
     return made
 
 
@@ -174,7 +172,7 @@ def corpus_paths(source: Any, again: bool = True) -> list[str]:
         raise InputError(
             f"a corpus is {kinds}, got {type(source).__name__}: {made}", got=type(source)
         )
-    paths = paths_of(items, f"a corpus is {kinds}")
+    paths = check_paths(items, f"a corpus is {kinds}")
     if not paths:
         raise InputError("no input was given")
     if "-" in paths and again:
@@ -194,7 +192,7 @@ def _files(given: str, form: str | None) -> list[str]:
         return [given]
     suffixes = FIELD_SUFFIXES if form is None else None
     walk = Walk(path, suffixes, follow_symlinks=True)
-    return files_of_rows(printable(path), [str(file.path) for file in walk.files()], form, head_of)
+    return row_files(printable(path), [str(file.path) for file in walk.files()], form, read_head)
 
 
 def hashed_rows(
@@ -247,14 +245,14 @@ def _hashed(hashed: HashedTexts, batch: Batch) -> Batch:
         assert wrong is not None
         return wrong(int(places[place]), message)
 
-    lacking = some_ids(ids, ~filled)
+    lacking = select_ids(ids, ~filled)
     if lacking is not None:
         names = lacking.texts() if isinstance(lacking, StringColumn) else lacking.tolist()
         of_rows = np.flatnonzero(batch.flags)[~filled].tolist()
         batch = batch._replace(left_out=[*batch.left_out, *map(LeftOut, of_rows, names)])
     return batch._replace(
         fingerprints=rows[filled],
-        ids=some_ids(ids, filled),
+        ids=select_ids(ids, filled),
         scores=None if batch.scores is None else batch.scores[filled],
         known=known,
         wrong=of_filled,

@@ -24,14 +24,14 @@ from fpstore.errors import InputError, StorageError
 from fpstore.format.manifest import is_openable
 from fpstore.hashing.base import batched
 from fpstore.io.edited import Edit
-from fpstore.io.encodings import UTF8, Decoded, check_encoding, decoded, is_wide, mark_of
+from fpstore.io.encodings import UTF8, Decoded, check_encoding, decoded, is_wide, marked_encoding
 from fpstore.io.files import (
     MOST_FILE_BYTES,
     FileState,
     HiddenNames,
+    check_paths,
     inner_name,
     is_hidden,
-    paths_of,
     reading,
 )
 from fpstore.io.shards import place_in
@@ -176,7 +176,7 @@ class Walk:
             raise refused(file.path, error) from error
         found = decoded(data, self.encoding)
         if found is None:
-            known = self.encoding or mark_of(data) or UTF8
+            known = self.encoding or marked_encoding(data) or UTF8
             advice = "name its encoding (encoding=, --encoding)"
             raise _refused(file, "encoding", f"its bytes are not {known}: {advice}")
         return found
@@ -265,7 +265,7 @@ def _holds_a_store(folder: Path) -> bool:
 
 
 def _check_paths(paths: Paths) -> list[Path]:
-    checked = list(map(Path, paths_of(paths)))
+    checked = list(map(Path, check_paths(paths)))
     for path in checked:
         mode = _stat(path).st_mode
         if _holds_a_store(path):
@@ -382,7 +382,7 @@ class DocumentFiles(RowSource):
             ):
                 self._on_note(file.path, "tags")
             self._read.append(file.state)  # before it was read
-            if skip is None or not skip.of(1):
+            if skip is None or not skip.take(1):
                 yield Document(id_of(file.path), file.path, *found)
         self._first_read = self._first_read or self._read
 

@@ -37,9 +37,9 @@ from fpstore.hashing.fields import TextColumns, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
 from fpstore.hashing.image import ImageHash, Lack
 from fpstore.hashing.vector_base import Block, VectorFingerprinter
-from fpstore.io.files import located, paths_of
+from fpstore.io.files import check_paths, located
 from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader, open_vectors
-from fpstore.io.source import Batch, IdRule, IdType, Projection, RowSource, some_ids
+from fpstore.io.source import Batch, IdRule, IdType, Projection, RowSource, select_ids
 
 RowNotice = Callable[[int, str], None]
 
@@ -659,7 +659,7 @@ class VectorReader(HashingReader):
         first_row: int = 0,
         on_notice: Callable[[str, int], object] | None = None,
     ) -> None:
-        files = [open_vectors(path, VECTOR_ROWS) for path in paths_of(paths)]
+        files = [open_vectors(path, VECTOR_ROWS) for path in check_paths(paths)]
         if not files:
             raise InputError("no files of vectors are given")
         self._first_row = check_whole(first_row, 0, 2**64 - 1, "first_row")
@@ -669,7 +669,7 @@ class VectorReader(HashingReader):
             id=id_field or "id",
             strict=True,
             optional_id=id_field is None,
-            named=named,
+            names_columns=named,
         )
         maker = _maker_of(fingerprinter, files[0], projection)
         super().__init__(
@@ -695,11 +695,11 @@ class VectorReader(HashingReader):
                     self.left_out["zero"] += 1
                     self._notify(name, block.first + place)
                 start, stop = block.first - done, block.first - done + len(block)
-                ids = some_ids(batch.ids, slice(start, stop))
+                ids = select_ids(batch.ids, slice(start, stop))
                 if ids is None:
                     ids = np.arange(start, stop, dtype=np.uint64) + np.uint64(self.next_row)
                 # Rows come before a file behind this one is found to be wrong.
-                yield Batch(rows[known], some_ids(ids, known), unbuffered=True)
+                yield Batch(rows[known], select_ids(ids, known), unbuffered=True)
             done += len(batch.vectors)
             self._done += len(batch.vectors)
 

@@ -1,4 +1,4 @@
-"""Columns of Arrow tables as rows, and the other way. pyarrow is imported when the first one is needed."""
+"""Columns of Arrow tables as rows, and back; pyarrow is imported at the first use."""
 
 from __future__ import annotations
 
@@ -25,49 +25,53 @@ from fpstore.io.source import (
     IdRule,
     Projection,
     Wrong,
+    column_fingerprints,
+    column_ids,
     column_problem,
+    column_scores,
     converted,
-    fingerprints_of,
-    ids_of,
-    scores_of,
 )
 from fpstore.io.tables import arrow_array
 
 
-def import_pyarrow(name: str, what: str = "Parquet") -> Any:
+def import_pyarrow(name: str, user: str = "Parquet") -> Any:
     """Return pyarrow, with ``pyarrow.parquet`` loaded.
 
     MissingExtraError names the input or output that needs it.
     """
-    import_package("pyarrow.parquet", what, name)
-    return import_package("pyarrow", what, name)
+    import_package("pyarrow.parquet", user, name)
+    return import_package("pyarrow", user, name)
 
 
 def is_text(column_type: Any) -> bool:
-    """Return whether an Arrow type is a type of strings."""
+    """Return whether an Arrow type is string or large_string."""
     from pyarrow import types
 
     return bool(types.is_string(column_type) or types.is_large_string(column_type))
 
 
 def flagged_rows(table: Any, flags: Flags) -> Any:
-    """Return the rows of a table or a record batch whose flags are set, with the types of its columns."""
+    """Return the rows of a table or a record batch whose flags are set; types stay."""
     import pyarrow
 
-    schema, plain = table.schema, _without_views(table.schema)
+    schema, plain = table.schema, _schema_without_views(table.schema)
     if plain == schema:
         return table.filter(pyarrow.array(flags))
     return table.cast(plain).filter(pyarrow.array(flags)).cast(schema)
 
 
-def with_texts(batch: Any, column: str, texts: list[str | None], kept: Flags, schema: Any) -> Any:
-    """Return the rows of a record batch whose flags are set, with other texts in a column, as a batch of a schema."""
+def with_texts(batch: Any, column: str, texts: list[str | None], flags: Flags, schema: Any) -> Any:
+    """Return the flagged rows of a record batch, cast to a schema, with new texts in a column."""
     import pyarrow
 
-    index, plain = batch.schema.get_field_index(column), batch.cast(_without_views(batch.schema))
+    index, plain = (
+        batch.schema.get_field_index(column),
+        batch.cast(_schema_without_views(batch.schema)),
+    )
     field = schema.field(column)
     return aligned(
-        flagged_rows(plain.set_column(index, field, pyarrow.array(texts, field.type)), kept), schema
+        flagged_rows(plain.set_column(index, field, pyarrow.array(texts, field.type)), flags),
+        schema,
     )
 
 
@@ -80,22 +84,24 @@ def common_type(column_types: Iterable[Any]) -> Any:
     import pyarrow
     from pyarrow import types
 
-    found = list(dict.fromkeys(one for one in column_types if not types.is_null(one)))
-    if len(found) > 1:
-        found = list(dict.fromkeys(map(plain_type, found)))
-    if len(found) < 2:
-        return found[0] if found else pyarrow.null()
-    if 0 < sum(map(is_text, found)) < len(found):
+    distinct = list(
+        dict.fromkeys(column_type for column_type in column_types if not types.is_null(column_type))
+    )
+    if len(distinct) > 1:
+        distinct = list(dict.fromkeys(map(plain_type, distinct)))
+    if len(distinct) < 2:
+        return distinct[0] if distinct else pyarrow.null()
+    if 0 < sum(map(is_text, distinct)) < len(distinct):
         return None
     try:
-        both = [pyarrow.schema([("", one)]) for one in found]
+        both = [pyarrow.schema([("", column_type)]) for column_type in distinct]
         return pyarrow.unify_schemas(both, promote_options="permissive").field(0).type
     except (pyarrow.ArrowTypeError, pyarrow.ArrowInvalid):
         return None
 
 
 def kinds_of_numbers(column_types: Iterable[Any]) -> set[str]:
-    """Return which kinds of numbers the values of some types are."""
+    """Return the kinds of numbers: "unsigned", "signed", "float" or "decimal"."""
     from pyarrow import types
 
     kinds = {
@@ -104,12 +110,12 @@ def kinds_of_numbers(column_types: Iterable[Any]) -> set[str]:
         "float": types.is_floating,
         "decimal": types.is_decimal,
     }
-    found = list(map(plain_type, column_types))
-    return {kind for kind, is_kind in kinds.items() if any(map(is_kind, found))}
+    plain_types = list(map(plain_type, column_types))
+    return {kind for kind, is_kind in kinds.items() if any(map(is_kind, plain_types))}
 
 
 def unified_schema(schemas: Sequence[Any], names: Sequence[str]) -> Any:
-    """Return the schema that has the columns of all files, by their names.
+    """Return the schema that has the columns of all files.
 
     InputError for a column whose types do not agree.
     """
@@ -121,19 +127,19 @@ def unified_schema(schemas: Sequence[Any], names: Sequence[str]) -> Any:
         for place in places:
             with located(names[place]):
                 find_column(schemas[place], name)
-        held = [schemas[place].field(name) for place in places]
-        made = common_type(field.type for field in held)
-        if made is None:
+        columns = [schemas[place].field(name) for place in places]
+        common = common_type(field.type for field in columns)
+        if common is None:
             raise disagreement(
-                name, [field.type for field in held], [names[place] for place in places]
+                name, [field.type for field in columns], [names[place] for place in places]
             )
-        nullable = len(places) < len(schemas) or any(field.nullable for field in held)
-        fields.append(held[0].with_type(made).with_nullable(nullable))
+        nullable = len(places) < len(schemas) or any(field.nullable for field in columns)
+        fields.append(columns[0].with_type(common).with_nullable(nullable))
     return pyarrow.schema(fields, schemas[0].metadata)
 
 
 def disagreement(name: str, column_types: Sequence[Any], names: Sequence[str]) -> InputError:
-    """Return the error for a column that has types in some files which no type holds."""
+    """Return the error for a column whose types in the files no type holds."""
     place = next(
         place for place in range(1, len(names)) if common_type(column_types[: place + 1]) is None
     )
@@ -150,7 +156,7 @@ def disagreement(name: str, column_types: Sequence[Any], names: Sequence[str]) -
 
 
 def aligned(batch: Any, schema: Any) -> Any:
-    """Return a record batch with the columns and the types of a schema, which its own are promoted to."""
+    """Return a record batch with the columns of a schema; types are promoted to its types."""
     import pyarrow
 
     try:
@@ -171,8 +177,8 @@ def aligned(batch: Any, schema: Any) -> Any:
 
 def promoted_schema(schema: Any, promoted: Mapping[str, Any]) -> Any:
     """Return a schema with other types of some columns."""
-    for name, made in promoted.items():
-        schema = schema.set(schema.names.index(name), schema.field(name).with_type(made))
+    for name, column_type in promoted.items():
+        schema = schema.set(schema.names.index(name), schema.field(name).with_type(column_type))
     return schema
 
 
@@ -186,48 +192,50 @@ def writable(schema: Any) -> Any:
     import pyarrow
 
     fields = [
-        field.with_type(_seen(field.type)) if pyarrow.types.is_dictionary(field.type) else field
+        field.with_type(_without_views(field.type))
+        if pyarrow.types.is_dictionary(field.type)
+        else field
         for field in schema
     ]
     return pyarrow.schema(fields, schema.metadata)
 
 
 def plain_type(column_type: Any) -> Any:
-    """Return the type of the values of a dictionary.
-
-    Of a view, as Polars makes of strings, the plain one; or the type itself.
-    """
+    """Return a type without dictionaries and views; Polars has views of strings."""
     import pyarrow
 
-    return _seen(
+    return _without_views(
         column_type.value_type if pyarrow.types.is_dictionary(column_type) else column_type
     )
 
 
-def _seen(column_type: Any) -> Any:
-    """Return the plain type of a view, a nested type without views, or the type itself."""
+def _without_views(column_type: Any) -> Any:
     import pyarrow
     from pyarrow import types
 
     views = {"string_view": pyarrow.large_string(), "binary_view": pyarrow.large_binary()}
     if types.is_dictionary(column_type):
         return pyarrow.dictionary(
-            column_type.index_type, _seen(column_type.value_type), column_type.ordered
+            column_type.index_type, _without_views(column_type.value_type), column_type.ordered
         )
     if types.is_struct(column_type):
-        return pyarrow.struct([field.with_type(_seen(field.type)) for field in column_type])
+        return pyarrow.struct(
+            [field.with_type(_without_views(field.type)) for field in column_type]
+        )
     makers = ((types.is_list, pyarrow.list_), (types.is_large_list, pyarrow.large_list))
     for is_kind, make in makers:
         if is_kind(column_type):
             field = column_type.value_field
-            return make(field.with_type(_seen(field.type)))
+            return make(field.with_type(_without_views(field.type)))
     return views.get(str(column_type), column_type)
 
 
-def _without_views(schema: Any) -> Any:
+def _schema_without_views(schema: Any) -> Any:
     import pyarrow
 
-    return pyarrow.schema([field.with_type(_seen(field.type)) for field in schema], schema.metadata)
+    return pyarrow.schema(
+        [field.with_type(_without_views(field.type)) for field in schema], schema.metadata
+    )
 
 
 def without_views(schema: Any) -> Any:
@@ -237,11 +245,11 @@ def without_views(schema: Any) -> Any:
     """
     import pyarrow
 
-    schema = _without_views(schema)
+    schema = _schema_without_views(schema)
     for field in schema:
-        some = pyarrow.record_batch([pyarrow.nulls(2, field.type)], ["c"])
+        sample = pyarrow.record_batch([pyarrow.nulls(2, field.type)], ["c"])
         try:
-            some.filter(pyarrow.array([True, False]))
+            sample.filter(pyarrow.array([True, False]))
         except pyarrow.ArrowNotImplementedError:
             raise InputError(
                 f"column {field.name!r} has type {field.type}; pyarrow cannot take some rows of "
@@ -263,8 +271,8 @@ def find_column(schema: Any, name: str) -> Any:
 class ArrowColumns:
     """Turns record batches of a schema without views into rows.
 
-    InputError for a column that is missing, or of another type. A column of type null is read as one
-    of a type that its values could have, if it had any.
+    InputError for a column that is missing, or of another type. A column of type null is read as a
+    column of a type that its values could have.
     """
 
     def __init__(self, schema: Any, projection: Projection) -> None:
@@ -389,7 +397,7 @@ def _fingerprints(column: Any, projection: Projection, wrong: Wrong) -> Words:
     width = projection.width
     refuse_nulls(column, "fingerprint", wrong)
     if is_text(column.type):
-        return fingerprints_of(
+        return column_fingerprints(
             string_column(column, "fingerprint", wrong).texts(), projection.digits, wrong
         )
     if types.is_fixed_size_binary(column.type):
@@ -399,12 +407,12 @@ def _fingerprints(column: Any, projection: Projection, wrong: Wrong) -> Words:
         )
     if not types.is_integer(column.type):
         bounds, content = pieces(column)
-        other = np.flatnonzero(np.diff(bounds) != width.bytes)
-        if len(other):
-            size = int(np.diff(bounds)[other[0]])
+        odd = np.flatnonzero(np.diff(bounds) != width.bytes)
+        if len(odd):
+            size = int(np.diff(bounds)[odd[0]])
             message = f"a fingerprint of {width.bits} bits has {width.bytes} bytes, got {size}"
             raise wrong(
-                int(other[0]),
+                int(odd[0]),
                 wrong_width("a fingerprint", 8 * size, "", width)
                 if 8 * size in WIDTHS
                 else message,
@@ -430,7 +438,7 @@ def _ids(column: Any, rule: IdRule | None, wrong: Wrong) -> IdColumn:
     strings = string_column(column, "id", wrong)
     sizes = strings.sizes
     if len(sizes) and not (sizes.all() and sizes.max() <= MAX_ID_BYTES):
-        return ids_of(strings.texts(), rule, wrong)  # which names the row
+        return column_ids(strings.texts(), rule, wrong)  # which names the row
     return strings if rule is None else rule.settled(strings, wrong)
 
 
@@ -442,28 +450,26 @@ def _scores(column: Any, projection: Projection, wrong: Wrong) -> Words:
         column = column.view("int32" if column.type.bit_width == 32 else "int64")
     plain = str(column.type).removeprefix("u").startswith(("int", "float", "double"))
     if plain and not projection.alike_scores:  # of all batches: they have one type
-        known, values = (
+        is_valid, values = (
             np.asarray(column.is_valid()),
             np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False)),
         )
         if not np.isnan(values).any():  # below, an error names the row
             return np.stack(
-                [known.astype(np.uint64), np.where(known, keys_of(values), np.uint64(0))], axis=1
+                [is_valid.astype(np.uint64), np.where(is_valid, keys_of(values), np.uint64(0))],
+                axis=1,
             )
-    return scores_of(column.to_pylist(), str(projection.score), wrong)
+    return column_scores(column.to_pylist(), str(projection.score), wrong)
 
 
 def _texts(column: Any, name: str, wrong: Wrong) -> tuple[list[str], npt.NDArray[np.intp] | None]:
-    """Return the texts of an array, and which of them each row has.
-
-    None if it has no dictionary.
-    """
+    """Return the texts of an array, and which of them each row has; None without a dictionary."""
     from pyarrow import types
 
     try:
         if not types.is_dictionary(column.type):
             return dense(column).to_pylist(), None
-        used, which = np.unique(codes_of(column), return_inverse=True)
+        used, which = np.unique(dictionary_codes(column), return_inverse=True)
         return dense(column.dictionary).take(_array(used)).to_pylist(), which
     except UnicodeDecodeError:
         string_column(
@@ -479,7 +485,7 @@ def _is_valid(column: Any) -> Flags:
     is_valid: Flags = column.is_valid().to_numpy(zero_copy_only=False)
     if getattr(getattr(column, "dictionary", None), "null_count", 0):
         values = column.dictionary.is_valid().to_numpy(zero_copy_only=False)
-        is_valid = is_valid & values[codes_of(column)]
+        is_valid = is_valid & values[dictionary_codes(column)]
     return is_valid
 
 
@@ -491,16 +497,19 @@ def dense(column: Any) -> Any:
     return column if plain == column.type else column.cast(plain)
 
 
-def refuse_nulls(column: Any, what: str, wrong: Wrong) -> None:
+def refuse_nulls(column: Any, noun: str, wrong: Wrong) -> None:
     """Raise InputError for the first null of an array."""
     if column.null_count:
         raise wrong(
-            int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))), f"the {what} is null"
+            int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))), f"the {noun} is null"
         )
 
 
 def pieces(array: Any) -> tuple[npt.NDArray[Any], bytes]:
-    """Return where the values of an array of strings or bytes without nulls begin and end, and all of them joined."""
+    """Return the bounds of the values in an array of strings or bytes, and their joined bytes.
+
+    The array has no nulls.
+    """
     bounds, data = _offsets(array), array.buffers()[2]
     return bounds, data[int(bounds[0]) : int(bounds[-1])].to_pybytes() if bounds[-1] > bounds[
         0
@@ -516,7 +525,7 @@ def _offsets(array: Any) -> npt.NDArray[Any]:
     )
 
 
-def string_column(array: Any, what: str, wrong: Wrong) -> StringColumn:
+def string_column(array: Any, noun: str, wrong: Wrong) -> StringColumn:
     """Return the strings of an array of type string or large_string without nulls.
 
     InputError for one that is not UTF-8.
@@ -527,19 +536,19 @@ def string_column(array: Any, what: str, wrong: Wrong) -> StringColumn:
         if not content.isascii():
             array.validate(full=True)  # not all that is in a file is UTF-8
     except ValueError:
-        converted(strings.tolist(), partial(_decoded, what), wrong)
+        converted(strings.tolist(), partial(_decode, noun), wrong)
         raise
     return strings
 
 
-def _decoded(what: str, string: bytes) -> str:
+def _decode(noun: str, string: bytes) -> str:
     try:
         return string.decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"the {what} is not valid UTF-8 ({error.reason})") from None
+        raise InputError(f"the {noun} is not valid UTF-8 ({error.reason})") from None
 
 
-def codes_of(column: Any) -> npt.NDArray[np.intp]:
+def dictionary_codes(column: Any) -> npt.NDArray[np.intp]:
     """Return which value of its dictionary each value of an array is; a null is the first."""
     codes: npt.NDArray[np.intp] = (
         column.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.intp)
@@ -556,7 +565,7 @@ def value_bytes(column: Any) -> npt.NDArray[np.int64]:
 
     kind, count = column.type, len(column)
     if types.is_dictionary(kind):
-        return np.append(value_bytes(column.dictionary), 0)[codes_of(column)]
+        return np.append(value_bytes(column.dictionary), 0)[dictionary_codes(column)]
     sizes: npt.NDArray[Any]
     if str(kind) in ("string_view", "binary_view") and count:
         # a length, then where the bytes are
@@ -572,7 +581,9 @@ def value_bytes(column: Any) -> npt.NDArray[np.int64]:
 
 
 def in_pieces(batch: Any, most: int) -> Iterator[tuple[int, Any]]:
-    """Cut a batch into pieces of a bounded size after decoding, with the row at which each piece begins; a longer row is alone.
+    """Cut a batch into pieces of bounded size after decoding, with the first row of each piece.
+
+    A longer row is alone.
 
     A dictionary is not decoded before: a value may be long, and each row a byte.
     """
@@ -590,7 +601,7 @@ def _array(values: npt.NDArray[Any]) -> Any:
 
 
 def arrays_of_column(column: Any, rows: int) -> Iterator[Array]:
-    """Yield the vectors of an array of Arrow as arrays of some rows, without copies where there are no nulls."""
+    """Yield the vectors of an array of Arrow in parts, without copies where there are no nulls."""
     done = 0
     for chunk in getattr(column, "chunks", [column]):
         for start in range(0, len(chunk), rows):
@@ -631,10 +642,10 @@ def array_of_lists(column: Any, done: int) -> Array:
     )
     sizes = np.asarray(compute.list_value_length(column))
     size = int(sizes[0]) if len(sizes) else 0
-    other = np.flatnonzero(sizes != size)
-    if len(other):
+    odd = np.flatnonzero(sizes != size)
+    if len(odd):
         raise InputError(
-            f"vector {done + int(other[0])}: has {int(sizes[other[0]])} numbers, and vector "
+            f"vector {done + int(odd[0])}: has {int(sizes[odd[0]])} numbers, and vector "
             f"{done} has {size}: "
             "all must have as many as one another"
         )

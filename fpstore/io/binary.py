@@ -44,7 +44,7 @@ class NpyRows(RowFiles):
 
         InputError for an array of another type or shape.
         """
-        if projection.vector is not None and projection.named:
+        if projection.vector is not None and projection.names_columns:
             raise at(
                 self.name,
                 None,
@@ -186,7 +186,7 @@ class RawEncoder(Encoder):
 
 
 def _npy_header(rows: int, width: Width) -> bytes:
-    """Return a version 1.0 header of constant length, so that the count can be filled in at the end."""
+    """Return a version 1.0 header, whose length does not depend on the number of rows."""
     room = _NPY_HEADER_BYTES - len(_NPY_MAGIC) - 2
     descr, shape = (
         (f"<u{width.bytes}", f"({rows},)")

@@ -77,7 +77,7 @@ def check_string_id(text: str) -> str:
 def dtype_problem(
     dtype: np.dtype[Any], shape: tuple[int, ...], width: Width, signed: bool = False
 ) -> str | None:
-    """Return why an array of this dtype and shape cannot hold fingerprints of a width, or None if it can."""
+    """Return why no array of this dtype and shape can hold fingerprints, or None if one can."""
     received = f"dtype {dtype}, shape {shape}"
     if (
         dtype.kind == "i"
@@ -121,7 +121,7 @@ def dtype_problem(
 
 
 def _bits_of_rows(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
-    """Return how many bits each row of an array has, 0 if it has no rows that can be fingerprints."""
+    """Return the bits in a row of an array, 0 if its rows cannot be fingerprints."""
     kind, size = dtype.kind, dtype.itemsize
     if len(shape) == 1 and (
         kind == "S" or (kind == "V" and dtype.names is None) or (kind == "u" and size >= 4)
@@ -188,7 +188,7 @@ def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
 
 
 def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
-    """Return a caller's fingerprints as contiguous rows, which share memory with them if no conversion was needed.
+    """Return a caller's fingerprints as contiguous rows, without a copy where possible.
 
     They are an array of n fingerprints: uint32 or uint64, shape (n,), for widths of 32 and 64;
     bytes, most significant first, as uint8 of shape (n, bits / 8) or as a bytes or void dtype,
@@ -266,27 +266,29 @@ def _rows_of_list(items: list[Any], width: Width) -> Words:
     with suppress(UnicodeEncodeError):
         if kinds == {str} and (rows := parse_texts(items, Digits(width))) is not None:
             return rows
-    return width.rows(_each(items, "fingerprint", lambda item: check_fingerprint(item, width)))
+    return width.rows(
+        _check_each(items, "fingerprint", lambda item: check_fingerprint(item, width))
+    )
 
 
 def _are_integers(kinds: set[type]) -> bool:
     return all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
 
 
-def _each(items: list[Any], what: str, check: Callable[[Any], Value]) -> list[Value]:
+def _check_each(items: list[Any], noun: str, check: Callable[[Any], Value]) -> list[Value]:
     """Return checked items; the error has the position of the first one that is refused."""
     checked = []
     for place, item in enumerate(items):
         try:
             checked.append(check(item))
         except InputError as error:
-            rest = (
-                f": {error}".removeprefix(f": the {what}")
-                if str(error).startswith(f"the {what} does")
+            reason = (
+                f": {error}".removeprefix(f": the {noun}")
+                if str(error).startswith(f"the {noun} does")
                 else f": {error}"
             )
             raise InputError(
-                f"the {what} at position {place}{rest}", expected=error.expected, got=error.got
+                f"the {noun} at position {place}{reason}", expected=error.expected, got=error.got
             ) from None
     return checked
 
@@ -305,30 +307,30 @@ def _as_bytes(value: Any, width: Width) -> bytes | None:
     if is_image_hash(value) or (isinstance(value, np.ndarray) and value.dtype.kind == "b"):
         bits = unmasked(value if isinstance(value, np.ndarray) else value.hash)
         if bits.size != width.bits:
-            what = f" ({type(value).__name__}, shape {bits.shape})"
-            raise InputError(wrong_width("a fingerprint", bits.size, what, width), got=value)
+            received = f" ({type(value).__name__}, shape {bits.shape})"
+            raise InputError(wrong_width("a fingerprint", bits.size, received, width), got=value)
         return np.packbits(bits).tobytes()
     if isinstance(value, np.ndarray):
         words = width.words > 1 and value.dtype.kind == "u" and value.dtype.itemsize == 8
         if value.ndim != 1 or not (words or value.dtype == np.uint8):
             return None
         data: bytes = unmasked(value).astype(">u8" if words else np.uint8).tobytes()
-        form = f"dtype {value.dtype}, shape {value.shape}"
+        received = f"dtype {value.dtype}, shape {value.shape}"
     elif isinstance(value, bytes | bytearray | memoryview) or (
         isinstance(value, np.void) and value.dtype.names is None
     ):
         data = value.tobytes() if isinstance(value, np.void | memoryview) else bytes(value)
-        form = f"{type(value).__name__}, length {len(data)}"
+        received = f"{type(value).__name__}, length {len(data)}"
     else:
         return None
     if len(data) == width.bytes:
         return data
     if 8 * len(data) in WIDTHS:
         raise InputError(
-            wrong_width("a fingerprint", 8 * len(data), f" ({form})", width), got=value
+            wrong_width("a fingerprint", 8 * len(data), f" ({received})", width), got=value
         )
     raise InputError(
-        f"a fingerprint of {width.bits} bits has {width.bytes} bytes, got {len(data)} ({form})",
+        f"a fingerprint of {width.bits} bits has {width.bytes} bytes, got {len(data)} ({received})",
         got=value,
     )
 
@@ -363,11 +365,11 @@ def check_ids(ids: object, count: int) -> Words | list[str]:
             )
         items = array.tolist()
     _check_count(len(items), count)
-    return _ids_of_list(items)
+    return _check_id_list(items)
 
 
 def check_id(value: object) -> int | str:
-    """Return one id, an int from 0 to 2^64 - 1 or a non-empty string, which may be given as a path."""
+    """Return one id: an int from 0 to 2^64 - 1, a non-empty string, or a path as a string."""
     if type(value) is int and 0 <= value < 2**64:
         return value
     if type(value) is str:
@@ -399,7 +401,7 @@ def _check_count(length: int, count: int) -> None:
         raise unequal(length, count)
 
 
-def _ids_of_list(items: list[Any]) -> Words | list[str]:
+def _check_id_list(items: list[Any]) -> Words | list[str]:
     if any(issubclass(kind, os.PathLike) for kind in set(map(type, items))):
         items = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in items]
     kinds = set(map(type, items))
@@ -408,23 +410,23 @@ def _ids_of_list(items: list[Any]) -> Words | list[str]:
             return np.array(items, np.uint64)
     strings = [issubclass(kind, str) for kind in kinds]
     if any(strings) and not all(strings):
-        one, other = (
+        string, integer = (
             next(item for item in items if isinstance(item, str) == kind) for kind in (True, False)
         )
         raise InputError(
-            f"ids must be all integers or all strings, got {show(one)} and {show(other)}",
+            f"ids must be all integers or all strings, got {show(string)} and {show(integer)}",
             argument="ids",
         )
     with suppress(UnicodeEncodeError):
         if kinds == {str} and "" not in items and max(map(len, items)) * 4 <= MAX_ID_BYTES:
-            for some in string_spans(items):
-                "".join(items[some]).encode("utf-8")
+            for span in string_spans(items):
+                "".join(items[span]).encode("utf-8")
             return items
-    checked: list[Any] = _each(items, "id", check_id)
+    checked: list[Any] = _check_each(items, "id", check_id)
     return checked if any(strings) else np.array(checked, np.uint64)
 
 
-def _as_list(values: object, what: str) -> list[object]:
+def _as_list(values: object, argument: str) -> list[object]:
     if isinstance(values, list):
         return values
     if isinstance(values, Sequence) and not isinstance(
@@ -432,14 +434,17 @@ def _as_list(values: object, what: str) -> list[object]:
     ):
         return list(values)
     raise InputError(
-        f"{what} must be an array or a list, got {type(values).__name__} {show(values)}",
+        f"{argument} must be an array or a list, got {type(values).__name__} {show(values)}",
         got=values,
-        argument=what,
+        argument=argument,
     )
 
 
-def as_array(values: object, what: str = "fingerprint") -> npt.NDArray[Any] | None:
-    """Return an array, also of a column of pyarrow, polars or pandas, without masked values or nulls; None for other values."""
+def as_array(values: object, noun: str = "fingerprint") -> npt.NDArray[Any] | None:
+    """Return an array, or a column of pyarrow, polars or pandas as one; None for other values.
+
+    InputError for masked values and nulls.
+    """
     if isinstance(values, np.ndarray):
         return unmasked(values)
     if not hasattr(values, "__array__"):
@@ -451,16 +456,16 @@ def as_array(values: object, what: str = "fingerprint") -> npt.NDArray[Any] | No
         except Exception as error:
             if type(error).__module__.partition(".")[0] != "pyarrow":
                 raise
-            raise InputError(f"the column of {what}s cannot be read: {error}", got=values) from None
-        _refuse_nulls(array, what)
+            raise InputError(f"the column of {noun}s cannot be read: {error}", got=values) from None
+        _refuse_nulls(array, noun)
     return array
 
 
 def unmasked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array that is no subclass; InputError if some of its values are masked."""
     if has_masked(array):
-        rest = "array.compressed()" if array.ndim < 2 else "numpy.ma.compress_rows(array)"
-        raise InputError(f"the array has masked values: leave those rows out ({rest})", got=array)
+        advice = "array.compressed()" if array.ndim < 2 else "numpy.ma.compress_rows(array)"
+        raise InputError(f"the array has masked values: leave those rows out ({advice})", got=array)
     return np.asarray(array)
 
 
@@ -497,7 +502,7 @@ def _fixed_size_binary(values: Any) -> npt.NDArray[Any] | None:
     return data[column.offset * size :][: len(column) * size].reshape(len(column), size)
 
 
-def _refuse_nulls(array: npt.NDArray[Any], what: str) -> None:
+def _refuse_nulls(array: npt.NDArray[Any], noun: str) -> None:
     """Refuse an array that was made of a column with nulls.
 
     Where there are integers, they have become NaN.
@@ -513,7 +518,7 @@ def _refuse_nulls(array: npt.NDArray[Any], what: str) -> None:
         if {kind.__name__ for kind in set(map(type, items))} & _NULLS:
             null = next((place for place, item in enumerate(items) if _is_null(item)), None)
     if null is not None:
-        raise InputError(f"the {what} at position {null} is null: leave such rows out")
+        raise InputError(f"the {noun} at position {null} is null: leave such rows out")
 
 
 def _is_null(item: Any) -> bool:

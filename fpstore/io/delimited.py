@@ -31,7 +31,7 @@ _MORE = rb"(?:," + _CELL + rb")*+\n"
 _CSV_ROW, _CSV_COMMENT = _CELL + _MORE, rb"#[^\n]*+\n"
 _CSV_ROWS = re.compile(rb"(?:" + _CSV_ROW + rb")*+")
 _CSV_ROWS_AND_COMMENTS = re.compile(rb"(?:" + _CSV_COMMENT + rb"|" + _CSV_ROW + rb")*+")
-_CSV_REST = re.compile(_CLOSED + _MORE)
+_CSV_ROW_END = re.compile(_CLOSED + _MORE)
 _NO_ROWS = rb"(?:[ \t\r]*+\n|#[^\n]*+\n)*+"
 _FIRST_ROW = {True: re.compile(_NO_ROWS + _CSV_ROW), False: re.compile(_NO_ROWS + rb"[^\n]*+\n")}
 
@@ -56,7 +56,7 @@ class DelimitedText(LineParser):
         self._cells: int | None = None  # in each row, by the header
 
     def blocks(self, blocks: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
-        """Yield blocks that end where a row ends, and the number of the first line of each, without the header."""
+        """Yield blocks of whole rows below the header, and the number of the first line of each."""
         began = False
         for block, line in self._whole_rows(blocks):
             row = None if began else next(self.rows(block, line), None)
@@ -80,11 +80,11 @@ class DelimitedText(LineParser):
         fingerprint, identifier = str(projection.fingerprint), str(projection.id)
         self._places = {fingerprint: 0, identifier: 1}
         if fingerprint.lower() not in names:
-            if projection.named:
+            if projection.names_columns:
                 raise InputError(f"no header line that names the column {show(fingerprint)}")
             return False
         if (
-            not projection.named
+            not projection.names_columns
             and len(cells) < 3
             and is_like_fingerprint(names[0], projection.digits)
         ):
@@ -125,7 +125,7 @@ class DelimitedText(LineParser):
             or (self._dialect == "csv" and b'"' in block)
         ):
             return None
-        plain = rule.asked == "auto"
+        plain = rule.id_type == "auto"
         columns = parse_block(block, SEPARATORS[self._dialect], projection.digits, rule.kind, plain)
         if columns is None:
             return None
@@ -145,7 +145,7 @@ class DelimitedText(LineParser):
         wrong = self.wrong([row.line for row in rows])
         for place, row in enumerate(rows):
             if len(row.cells) != self._cells and (self._cells is not None or len(row.cells) > 2):
-                raise wrong(place, self._other_cells(row.cells))
+                raise wrong(place, self._wrong_cells(row.cells))
         if self._loose is not None:
             place_of_id = self._places.get(str(projection.id))
             has_ids = [place_of_id is not None and place_of_id < len(row.cells) for row in rows]
@@ -183,7 +183,7 @@ class DelimitedText(LineParser):
         return row._replace(raw=self._like(row, cells), cells=cells)
 
     def under(self, row: Row, names: Sequence[str]) -> bytes:
-        """Return the row with its cells in the order of the names, and empty cells where it has none."""
+        """Return the row with a cell for each name, empty where the row has none."""
         fields = self.fields(row)
         return self._like(row, [fields.get(name, "") for name in names])
 
@@ -203,7 +203,7 @@ class DelimitedText(LineParser):
         """Return a row of other cells, whose line ends as that of a row does."""
         return self.joined(cells) + (b"\r" if row.raw.endswith(b"\r") else b"")
 
-    def _other_cells(self, cells: Sequence[str]) -> str:
+    def _wrong_cells(self, cells: Sequence[str]) -> str:
         if self._loose is None:
             quoted = self._dialect == "tsv" and any(cell.startswith('"') for cell in cells)
             advice = (
@@ -225,44 +225,44 @@ class DelimitedText(LineParser):
         The first row is alone in its block: if it is a header, it may say that there are no
         comments.
         """
-        held: list[bytes] = []
-        held_line = held_bytes = 0
-        seen = False
+        pieces: list[bytes] = []
+        first_line = piece_bytes = 0
+        began = False
         for block, line in blocks:
             start = 0
-            if held:
-                rest = _CSV_REST.match(block)
-                start = rest.end() if rest else len(block)
-                held.append(block[:start])
-                held_bytes += start
-                if held_bytes > self.limit.bytes:
-                    raise at(self.name, held_line, f"a row {self.limit}; is a quote not closed?")
-                if not rest:
+            if pieces:
+                row_end = _CSV_ROW_END.match(block)
+                start = row_end.end() if row_end else len(block)
+                pieces.append(block[:start])
+                piece_bytes += start
+                if piece_bytes > self.limit.bytes:
+                    raise at(self.name, first_line, f"a row {self.limit}; is a quote not closed?")
+                if not row_end:
                     continue
-                yield b"".join(held), held_line
-                held, seen = [], True
-            first = None if seen else _FIRST_ROW[self._is_csv].match(block, start)
+                yield b"".join(pieces), first_line
+                pieces, began = [], True
+            first = None if began else _FIRST_ROW[self._is_csv].match(block, start)
             if first:
                 yield block[: first.end()], line
-                start, seen = first.end(), True
+                start, began = first.end(), True
             stop = self._last_end(block, start)
             if stop > start:
                 yield block[start:stop], line + block.count(b"\n", 0, start)
             if stop < len(block):
-                held, held_line, held_bytes = (
+                pieces, first_line, piece_bytes = (
                     [block[stop:]],
                     line + block.count(b"\n", 0, stop),
                     len(block) - stop,
                 )
-        if held:
-            yield b"".join(held), held_line
+        if pieces:
+            yield b"".join(pieces), first_line
 
     def _last_end(self, block: bytes, start: int) -> int:
         if not self._is_csv or block.find(b'"', start) < 0:
             return len(block)
-        found = (_CSV_ROWS_AND_COMMENTS if self._comments else _CSV_ROWS).match(block, start)
-        assert found
-        return found.end()
+        rows = (_CSV_ROWS_AND_COMMENTS if self._comments else _CSV_ROWS).match(block, start)
+        assert rows
+        return rows.end()
 
     def rows(self, block: bytes, first: int) -> Iterator[Row]:
         """Yield the rows of a block; the error names the first line of a bad one."""

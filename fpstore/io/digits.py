@@ -44,7 +44,7 @@ def check_signed(signed: object, width: Width) -> bool:
 
 
 def read_digits(text: str, expected: Digits) -> int:
-    """Read one fingerprint: all hexadecimal digits of its width in either case, at most as many after ``0x``, or decimal ones.
+    """Read one fingerprint: its hexadecimal digits, at most as many after ``0x``, or decimal ones.
 
     Fewer digits without ``0x`` are refused: most often they are a decimal number, or cut off.
     Blanks around them are ignored.
@@ -63,7 +63,7 @@ def read_digits(text: str, expected: Digits) -> int:
         else:
             value = int(significant or "0")
             if below:
-                value = of_signed(-value, width)
+                value = signed_bits(-value, width)
             if not value >> width.bits:
                 return value
             reason = too_large(value, width, "it")
@@ -105,7 +105,7 @@ def _why_not(digits: str, match: re.Match[str] | None, width: Width) -> str:
     return reason
 
 
-def of_signed(number: int, width: Width) -> int:
+def signed_bits(number: int, width: Width) -> int:
     """Return the bits of a signed integer of a width as a number.
 
     One that is too small for it is not changed.
@@ -122,7 +122,7 @@ def negative(expected: Digits) -> str:
 
 
 def is_like_fingerprint(text: str, expected: Digits) -> bool:
-    """Return whether a cell has digits of a fingerprint, even too few of them, and so is not the name of a column."""
+    """Return whether a cell is no name: it has the digits of a fingerprint, or fewer."""
     digits = text.strip(" \t\r\n")
     if expected.signed and expected.decimal and _NEGATIVE.fullmatch(digits):
         return True
@@ -140,13 +140,13 @@ def too_large(number: int, width: Width, name: str = "") -> str:
             f"-2^{width.bits - 1}"
         )
     bits = number.bit_length()
-    fits = next((other for other in WIDTHS if other >= bits), None)
+    fits = next((width_bits for width_bits in WIDTHS if width_bits >= bits), None)
     shown = (hex(number) if bits > 128 else str(number)) if bits <= _SHOWN_BITS else "it"
     return f"{name or shown} takes {bits} bits, {but(width, fits)}"
 
 
 def but(width: Width, bits: int | None) -> str:
-    """Return the message that fingerprints have another width than expected, and how to choose the width if that is possible."""
+    """Return which width is expected, and how to choose another width where that is possible."""
     if width.stored:
         return expected_width(width)
     if bits in WIDTHS:
@@ -166,9 +166,9 @@ def expected_width(width: Width) -> str:
     )
 
 
-def wrong_width(what: str, bits: int, where: str, width: Width) -> str:
+def wrong_width(noun: str, bits: int, where: str, width: Width) -> str:
     """Return that fingerprints have another width."""
-    return f"{what} of {bits} bits{where}, {but(width, bits)}"
+    return f"{noun} of {bits} bits{where}, {but(width, bits)}"
 
 
 def parse_texts(texts: list[str], digits: Digits) -> Words | None:
@@ -195,7 +195,7 @@ def parse_block(
     kind: str | None = None,
     plain: bool = False,
 ) -> tuple[Words, Words | StringColumn | None] | None:
-    """Parse lines of ``fingerprint`` or ``fingerprint separator id``, all of one kind, each with its end.
+    """Parse whole lines of fingerprints, all with an id after a separator or all without.
 
     Returns None if a line may be irregular: reading row by row finds out, or names it. Ids are
     strings unless ``kind`` is "int"; with ``plain``, integers with leading zeros are irregular.
@@ -207,15 +207,15 @@ def parse_block(
     taken = (ends > starts) & (buffer[starts] != ord("#"))
     if not taken.all():
         starts, ends = starts[taken], ends[taken]
-    found = np.flatnonzero(np.logical_or.reduce([buffer == separator for separator in separators]))
-    first = np.searchsorted(found, starts)
-    counts = np.searchsorted(found, ends) - first
+    gaps = np.flatnonzero(np.logical_or.reduce([buffer == separator for separator in separators]))
+    first = np.searchsorted(gaps, starts)
+    counts = np.searchsorted(gaps, ends) - first
     if not counts.any():
         fingerprints = _fingerprints(block, starts, ends, digits)
         return None if fingerprints is None else (fingerprints, None)
     if (counts != 1).any():
         return None
-    cuts = found[first]
+    cuts = gaps[first]
     fingerprints = _fingerprints(block, starts, cuts, digits)
     if fingerprints is None or (cuts + 1 == ends).any():
         return None
@@ -237,7 +237,7 @@ def _places(column: StringColumn) -> tuple[_Places, _Places]:
 
 
 def _fingerprints(data: bytes, starts: _Places, ends: _Places, digits: Digits) -> Words | None:
-    """Return the fingerprints in some places of a text, in which two bytes follow the beginning of each."""
+    """Return the fingerprints in some places of a text; two bytes follow each start."""
     width, buffer = digits.width, np.frombuffer(data, np.uint8)
     if not len(starts):
         return width.empty(0)
@@ -259,12 +259,12 @@ def _fingerprints(data: bytes, starts: _Places, ends: _Places, digits: Digits) -
         numbers = [
             data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
-        known = (
+        are_digits = (
             b"".join(numbers).isdigit()
             and all(numbers)
             and max(map(len, numbers)) <= _MOST_DECIMALS
         )
-        values = list(map(int, numbers)) if known else [-1]
+        values = list(map(int, numbers)) if are_digits else [-1]
         return None if max(values) >> width.bits else width.rows(values)
     below = (buffer[starts] == ord("-")) & digits.signed
     rows = _integers(data, starts + below, ends, False, width.bits)

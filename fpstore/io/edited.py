@@ -96,14 +96,14 @@ def edited_batches(
     for _, _, batch in corpus.record_batches():
         if flags is not None:
             flags.take(batch.num_rows)
-        for _, some in in_pieces(batch, BATCH_BYTES):
-            texts = dense(some.column(some.schema.get_field_index(column))).to_pylist()
-            kept = np.ones(len(texts), bool)
+        for _, piece in in_pieces(batch, BATCH_BYTES):
+            texts = dense(piece.column(piece.schema.get_field_index(column))).to_pylist()
+            stays = np.ones(len(texts), bool)
             for place in np.flatnonzero(edit.touches(slice(first, first + len(texts)))).tolist():
                 texts[place] = edit.edited(first + place, texts[place])
-                kept[place] = texts[place] is not None
+                stays[place] = texts[place] is not None
             first += len(texts)
-            yield with_texts(some, column, texts, kept, schema)
+            yield with_texts(piece, column, texts, stays, schema)
     if flags is not None:
         flags.finish()
 

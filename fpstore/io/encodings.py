@@ -24,7 +24,7 @@ _MARKS = (
 )
 _MARK_BYTES = 4
 _WESTERN = "cp1252"
-_MEANT_WESTERN = ("iso8859-1", "ascii")  # as all browsers read them
+_READ_AS_WESTERN = ("iso8859-1", "ascii")  # as all browsers read them
 _DECLARATION = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
 _DECLARED_BYTES = 1024
 _MOST_REPLACED = 100  # one character, and one more for each hundred
@@ -50,8 +50,8 @@ def check_encoding(name: str | None) -> str | None:
     if name is None:
         return None
     try:
-        found = codecs.lookup(name)
-        "".encode(found.name)  # some codecs make other things than texts
+        codec = codecs.lookup(name)
+        "".encode(codec.name)  # some codecs make other things than texts
     except (LookupError, TypeError, ValueError):
         raise InputError(
             "encoding must be the name of one, such as utf-8, cp1252 or shift_jis, got "
@@ -59,17 +59,17 @@ def check_encoding(name: str | None) -> str | None:
             got=name,
             argument="encoding",
         ) from None
-    return found.name
+    return codec.name
 
 
-def mark_of(head: bytes) -> str | None:
+def marked_encoding(head: bytes) -> str | None:
     """Return the encoding that a byte order mark says, if there is one."""
     return next((encoding for mark, encoding in _MARKS if head.startswith(mark)), None)
 
 
 def is_wide(head: bytes, encoding: str | None) -> bool:
     """Whether a text may have zero bytes, because its characters have two or four."""
-    return (encoding or mark_of(head) or "").startswith(("utf-16", "utf-32"))
+    return (encoding or marked_encoding(head) or "").startswith(("utf-16", "utf-32"))
 
 
 def decoded(data: bytes, encoding: str | None = None) -> Decoded | None:
@@ -78,13 +78,13 @@ def decoded(data: bytes, encoding: str | None = None) -> Decoded | None:
     Without a mark or a name, they are UTF-8 if they can be. Otherwise the encoding is what a page
     declares. If it declares none and only a few bytes are not UTF-8, these are replaced by U+FFFD.
     """
-    known = encoding or mark_of(data) or UTF8
+    name = encoding or marked_encoding(data) or UTF8
     try:
-        return Decoded(data.decode(known).removeprefix("\ufeff"), known)
+        return Decoded(data.decode(name).removeprefix("\ufeff"), name)
     except UnicodeError:
-        if known != UTF8 or encoding is not None:
+        if name != UTF8 or encoding is not None:
             return None
-    declared = _declared(data)
+    declared = _declared_encoding(data)
     if declared is not None:
         try:
             return Decoded(data.decode(declared), declared, declared=True)
@@ -99,39 +99,39 @@ def decoded(data: bytes, encoding: str | None = None) -> Decoded | None:
     )
 
 
-def _declared(data: bytes) -> str | None:
-    """Return the encoding that a page of HTML or XML names at its beginning, if there is one."""
-    found = _DECLARATION.search(data[:_DECLARED_BYTES])
-    if found is None:
+def _declared_encoding(data: bytes) -> str | None:
+    """Return the encoding that a page of HTML or XML declares, if there is one."""
+    match = _DECLARATION.search(data[:_DECLARED_BYTES])
+    if match is None:
         return None
     try:
-        name = check_encoding(found[1].decode("ascii"))
+        name = check_encoding(match[1].decode("ascii"))
     except InputError:
         return None
-    return _WESTERN if name in _MEANT_WESTERN else None if name == UTF8 else name
+    return _WESTERN if name in _READ_AS_WESTERN else None if name == UTF8 else name
 
 
 def transcoded(
-    read: Callable[[int], bytes], encoding: str | None, name: str
+    read_bytes: Callable[[int], bytes], encoding: str | None, name: str
 ) -> Callable[[int], bytes]:
-    """Return a function that reads a stream as UTF-8, and raises InputError for bytes that are not of its encoding.
+    """Return a function that reads a stream as UTF-8; InputError for bytes of no character.
 
     Without a name of the encoding, it is what a byte order mark says; without a mark, the stream is
     not changed.
     """
     head = b""
-    while len(head) < _MARK_BYTES and (more := read(_MARK_BYTES - len(head))):
+    while len(head) < _MARK_BYTES and (more := read_bytes(_MARK_BYTES - len(head))):
         head += more
-    known = encoding or mark_of(head) or UTF8
+    source_encoding = encoding or marked_encoding(head) or UTF8
 
     def read_on(size: int) -> bytes:
         nonlocal head
         data, head = head[:size], head[size:]
-        return data + (read(size - len(data)) if size > len(data) else b"")
+        return data + (read_bytes(size - len(data)) if size > len(data) else b"")
 
-    if known in (UTF8, "utf-8-sig"):
+    if source_encoding in (UTF8, "utf-8-sig"):
         return read_on
-    decoder = codecs.getincrementaldecoder(known)("strict")
+    decoder = codecs.getincrementaldecoder(source_encoding)("strict")
 
     def read_text(size: int) -> bytes:
         while True:
@@ -140,7 +140,9 @@ def transcoded(
                 out = decoder.decode(data, final=not data).encode(UTF8)
             except UnicodeError as error:
                 raise at(
-                    name, None, f"not valid {known}: {error}; name another --encoding (encoding=)"
+                    name,
+                    None,
+                    f"not valid {source_encoding}: {error}; name another --encoding (encoding=)",
                 ) from None
             if out or not data:
                 return out

@@ -57,18 +57,18 @@ def located(name: str, line: int | None = None) -> Iterator[None]:
         raise at(name, line, str(error)) from None
 
 
-def paths_of(
-    given: object, expected: str = "paths must be a path or an iterable of paths"
+def check_paths(
+    source: object, expected: str = "paths must be a path or an iterable of paths"
 ) -> list[str]:
     """Return the paths of a caller; one may be - for standard input.
 
     InputError for something else.
     """
-    if isinstance(given, str | os.PathLike):
-        given = [given]
-    if not is_iterable(given):
-        raise InputError(f"{expected}, got {type(given).__name__} {show(given)}", got=given)
-    paths = list(given)
+    if isinstance(source, str | os.PathLike):
+        source = [source]
+    if not is_iterable(source):
+        raise InputError(f"{expected}, got {type(source).__name__} {show(source)}", got=source)
+    paths = list(source)
     for path in paths:
         if not (isinstance(path, str) and path == "-"):
             check_path(path)
@@ -217,7 +217,7 @@ def unpacked(file: InputFile, on_read: Callable[[int], None]) -> Iterator[Read]:
 def reading(
     stream: BinaryIO, name: str, path: str | os.PathLike[str], on_read: Callable[[int], None]
 ) -> Read:
-    """Return a function that reads up to a number of bytes of the content of a stream, and none at its end.
+    """Return a function that reads the decompressed content of a stream; no bytes at its end.
 
     InputError if the extension says that it is compressed, and it is not; when it is read, if it is
     damaged or ends too early.
@@ -225,7 +225,7 @@ def reading(
     with storage_errors(name):
         head = stream.read(_HEAD_BYTES)
     kind = _packing(head)
-    named = PACKED.get(PurePath(path).suffix.lower())
+    named_packing = PACKED.get(PurePath(path).suffix.lower())
 
     def read(size: int) -> bytes:
         nonlocal head
@@ -235,11 +235,12 @@ def reading(
         on_read(len(data))
         return data
 
-    if kind is None and named is not None:
+    if kind is None and named_packing is not None:
         raise at(
             name,
             None,
-            f"its extension says {named}, but its first bytes do not: rename it, or fetch it again",
+            f"its extension says {named_packing}, but its first bytes do not: rename it, or fetch "
+            "it again",
         )
     return read if kind is None else _unpacking(read, name, kind)
 
@@ -253,8 +254,8 @@ def _packing(head: bytes) -> str | None:
     return "gzip" if head.startswith(_GZIP) else "xz" if head.startswith(_XZ) else None
 
 
-def _maker_of_frames(kind: str) -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:
-    """Return what makes an object that decompresses one frame of a stream, and the errors of damaged ones."""
+def _frame_maker(kind: str) -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:
+    """Return a maker of objects that decompress one frame, and their errors for damage."""
     if kind == "zstandard":
         import zstandard
 
@@ -274,7 +275,7 @@ def _maker_of_frames(kind: str) -> tuple[Callable[[], Any], tuple[type[Exception
 
 def _unpacking(raw: Read, name: str, kind: str) -> Read:
     """Return a function that reads what the frames of a compressed stream hold."""
-    make, errors = _maker_of_frames(kind)
+    make, errors = _frame_maker(kind)
     most = (_UNPACKED_BYTES[kind],) if kind in _UNPACKED_BYTES else ()
     frame: Any = None
     packed, ready = b"", bytearray()

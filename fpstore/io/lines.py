@@ -42,7 +42,7 @@ from fpstore.io.source import (
 )
 
 BLOCK_BYTES = 1 << 20  # that are read at a time
-# of a line: so many bytes, or this part of the memory, which holds it several times
+# of a line: these bytes, or this part of the memory, which holds a line several times
 LINE_BYTES, LINE_SHARE = 16 << 20, 8
 _BLANK = b" \t\r\n"
 _GAP = re.compile(r"[ \t\r\n]*")  # between the parts of JSON
@@ -52,7 +52,7 @@ _UTF8_BOM = b"\xef\xbb\xbf"
 
 
 class Row(NamedTuple):
-    """A row: its first line, its bytes as they stand in the file, without the end of its last line, and its cells, if any."""
+    """A row: its first line, its bytes without the last line end, and its cells, if any."""
 
     line: int
     raw: bytes
@@ -60,7 +60,7 @@ class Row(NamedTuple):
 
 
 class LineLimit(NamedTuple):
-    """The most bytes of a line, or of a row of several lines, and whether a caller's amount of memory limits them."""
+    """The most bytes of a line, or of a row of several lines; a caller's memory may limit them."""
 
     bytes: int = LINE_BYTES
     of_memory: bool = False
@@ -88,7 +88,8 @@ class LineParser(ABC):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.found: set[str] = set()  # of several columns of texts, those that some row has
+        # of several columns of texts, those that a row has had
+        self.present_columns = set[str]()
 
     def blocks(self, blocks: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
         """Yield blocks of whole rows below the header, and the number of the first line of each."""
@@ -189,22 +190,22 @@ class LineRows(RowFiles):
         )
         self.rows_of_files = []
         for file in self.files:
-            parser, count, left = self._parser(file.name), 0, skip.left
+            parser, count, remaining_before = self._parser(file.name), 0, skip.remaining
             for block, first in self._blocks(file, parser, projection):
                 for batch in self._parsed(parser, block, first, projection, rule, skip):
                     count += len(batch.flags)
                     yield batch
-                self.absent = self.absent - parser.found if self.absent else ()
-            self.rows_of_files.append(left - skip.left + count)
+                self.absent = self.absent - parser.present_columns if self.absent else ()
+            self.rows_of_files.append(remaining_before - skip.remaining + count)
         skip.finish()
 
     def alone(self, number: int) -> LineRows:
         """Return one of the files as a source of its own."""
-        made = LineRows(
+        source = LineRows(
             [self.paths[number]], str(self.suffix), self._parser, again=True, encoding=self.encoding
         )
-        made._limit = self._limit
-        return made
+        source._limit = self._limit
+        return source
 
     def limit_memory(self, memory: int) -> None:
         """Read lines as long as an amount of memory allows."""
@@ -291,7 +292,10 @@ class LineRows(RowFiles):
     def _blocks(
         self, file: InputFile, parser: LineParser, projection: Projection | None = None
     ) -> Iterator[tuple[bytes, int]]:
-        """Yield whole rows in UTF-8 below the header, which is checked, and the number of the first line."""
+        """Yield whole rows in UTF-8 below the header, and the number of the first line.
+
+        With a projection, the header must have its columns.
+        """
         parser.limit = self._limit
         lines = line_blocks(
             file,
@@ -329,14 +333,14 @@ class LineRows(RowFiles):
                     vars(rule).update(before)
                 return None, error
 
-        if not skip.left:
+        if not skip.remaining:
             batch, _ = tried(lambda: parser.whole(block, first, projection, rule))
             if batch is not None:
                 yield batch
                 return
         rows: list[Row] = []
         _, unread = tried(lambda: rows.extend(parser.rows(block, first)))
-        rows = rows[skip.of(len(rows)) :]
+        rows = rows[skip.take(len(rows)) :]
         batch, error = tried(lambda: parser.batch(rows, projection, rule) if rows else None)
         if error is not None and self._leaves_out_wrong:
             for row in rows:
@@ -349,7 +353,11 @@ class LineRows(RowFiles):
         if error is not None:  # which row it is, and what stands before it
             errors = (tried(partial(parser.batch, [row], projection, rule))[1] for row in rows)
             good, error = next(
-                ((place, found) for place, found in enumerate(errors) if found is not None),
+                (
+                    (place, row_error)
+                    for place, row_error in enumerate(errors)
+                    if row_error is not None
+                ),
                 (0, error),
             )
             batch = (
@@ -394,7 +402,7 @@ def line_blocks(
     that have come are yielded, and wait for no others; otherwise, a file that is compressed is read
     as what it holds.
     """
-    line, held, held_bytes = 1, list[bytes](), 0
+    line, pieces, piece_bytes = 1, list[bytes](), 0
     mark = _UTF8_BOM
     with _arriving(file, on_read) if unbuffered else unpacked(file, on_read) as read:
         if not unbuffered:
@@ -405,13 +413,13 @@ def line_blocks(
                 data = read(BLOCK_BYTES)
             end = data.rfind(b"\n") + 1
             if data and not end:
-                held.append(data)
-                held_bytes += len(data)
-                if held_bytes > limit.bytes:
-                    whole = _whole_json(held[0]) if line == 1 else None
+                pieces.append(data)
+                piece_bytes += len(data)
+                if piece_bytes > limit.bytes:
+                    whole = _whole_json(pieces[0]) if line == 1 else None
                     raise at(file.name, line, whole or f"line {limit}; not text?")
                 continue
-            block = b"".join([*held, data[:end]])
+            block = b"".join([*pieces, data[:end]])
             if not data and block:
                 block += b"\n"
             if block:
@@ -420,12 +428,12 @@ def line_blocks(
                 line += block.count(b"\n")
             if not data:
                 return
-            held, held_bytes = [data[end:]], len(data) - end
+            pieces, piece_bytes = [data[end:]], len(data) - end
 
 
 @contextmanager
 def _arriving(file: InputFile, on_read: Callable[[int], None]) -> Iterator[Callable[[int], bytes]]:
-    """Open a pipe, a socket or a terminal, and return the function that reads what has come, and waits only if nothing has.
+    """Open a pipe, a socket or a terminal; the function reads what has come, or waits for bytes.
 
     A pipe is given room for a whole block, so that a program that is faster than its reader fills
     blocks.
@@ -497,7 +505,7 @@ class JsonLines(LineParser):
     def replaced(self, row: Row, name: str, text: str) -> Row:
         """Return the line with another string in a field; it is escaped as the one before was."""
         line = row.raw.decode("utf-8")
-        start, end = _place_of(line, name)
+        start, end = _value_span(line, name)
         is_ascii = line[start:end].isascii()
         with suppress(UnicodeEncodeError):  # a lone surrogate, which only an escape writes
             return row._replace(
@@ -529,7 +537,7 @@ class JsonLines(LineParser):
                             if len(enough) == 1
                             else f"the fields {', '.join(enough)} are"
                         )
-                        found = (
+                        present = (
                             f"fields here: {', '.join(map(show, list(row)[:8]))}"
                             if row
                             else "the object is empty"
@@ -539,14 +547,14 @@ class JsonLines(LineParser):
                             if name == projection.fingerprint
                             else ""
                         )
-                        raise wrong(place, f"{lacking} missing ({found}{texts_too})")
+                        raise wrong(place, f"{lacking} missing ({present}{texts_too})")
             if len(texts) > 1 and any(name in row for row in rows):
-                self.found.add(name)
+                self.present_columns.add(name)
         return batch_of_values(columns, projection, rule, wrong)
 
 
 def _whole_json(begin: bytes) -> str | None:
-    """Return what is wrong with a file whose first line begins so, if it is one value of JSON and not lines of it."""
+    """Return the problem of a file that is one value of JSON and not lines, by its first line."""
     first = begin.lstrip(b"\xef\xbb\xbf \t\r\n")
     if first.startswith(b"["):
         return (
@@ -561,25 +569,25 @@ def _whole_json(begin: bytes) -> str | None:
     return None
 
 
-def _place_of(line: str, name: str) -> tuple[int, int]:
+def _value_span(line: str, name: str) -> tuple[int, int]:
     """Return where the value of a field begins and ends in the JSON of an object.
 
     Of several fields of a name, the last one.
     """
-    found, at = (0, 0), _behind_gap(line, _behind_gap(line, 0) + 1)
+    span, at = (0, 0), _skip_blanks(line, _skip_blanks(line, 0) + 1)
     while line[at] != "}":
         key, at = _DECODERS[0].raw_decode(line, at)
-        start = _behind_gap(line, _behind_gap(line, at) + 1)  # behind the colon
+        start = _skip_blanks(line, _skip_blanks(line, at) + 1)  # behind the colon
         _, end = _DECODERS[0].raw_decode(line, start)
         if key == name:
-            found = start, end
-        at = _behind_gap(line, end)
+            span = start, end
+        at = _skip_blanks(line, end)
         if line[at] == ",":
-            at = _behind_gap(line, at + 1)
-    return found
+            at = _skip_blanks(line, at + 1)
+    return span
 
 
-def _behind_gap(line: str, at: int) -> int:
+def _skip_blanks(line: str, at: int) -> int:
     gap = _GAP.match(line, at)
     assert gap is not None
     return gap.end()

@@ -20,14 +20,14 @@ INSTALLED_AS = {
 }
 
 
-def import_package(name: str, what: str, path: str | None = None) -> Any:
-    """Return a module; MissingExtraError if its package cannot be imported, with what needs it, and for which input or output."""
+def import_package(name: str, user: str, path: str | None = None) -> Any:
+    """Import a module; MissingExtraError names the user of the package, and its input or output."""
     try:
         return import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
         where = "" if path is None else f"{path}: "
-        reason = f"{where}{what} needs the package {package}"
+        reason = f"{where}{user} needs the package {package}"
         if (
             not isinstance(error, ModuleNotFoundError)
             or (error.name or "").partition(".")[0] != package

@@ -1,4 +1,4 @@
-"""Rows of Parquet files, and of tables of Arrow, Polars and pandas. pyarrow is imported when the first one is opened."""
+"""Rows of Parquet files, and of tables of Arrow, Polars and pandas."""
 
 from __future__ import annotations
 
@@ -106,20 +106,20 @@ def open_rows(arrow: Any, path: str, names: Sequence[str] | None, most: int) -> 
     ), rows
 
 
-def _fingerprinter_of(schema: Any) -> Any:
+def _fingerprinter(schema: Any) -> Any:
     """Return the description of the fingerprinter that a file remembers.
 
     None if there is none, or what cannot be one.
     """
     try:
-        found = json.loads((schema.metadata or {}).get(FINGERPRINTER.encode(), b"null"))
+        description = json.loads((schema.metadata or {}).get(FINGERPRINTER.encode(), b"null"))
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and set(found) == DESCRIBED else None
+    return description if isinstance(description, dict) and set(description) == DESCRIBED else None
 
 
 class ParquetRows(RowFiles):
-    """Parquet files, whose schemas agree in the columns that are read, with the usual promotions."""
+    """Parquet files, whose columns that are read have types that can be promoted to one."""
 
     suffix = ".parquet"
 
@@ -128,7 +128,7 @@ class ParquetRows(RowFiles):
         self._arrow = import_pyarrow(self.names[0])
         self.schemas: list[Any] = []  # of the files; successive ones that are equal are one object
         self.codec = "snappy"
-        self._some: range | None = None  # the row groups that are read; None: all
+        self._groups: range | None = None  # the row groups that are read; None: all
         makers: list[Any] = []
         for file in self.files:
             if file.size is None:
@@ -139,7 +139,7 @@ class ParquetRows(RowFiles):
                 )
             with self._errors(file.name), self._arrow.parquet.ParquetFile(file.path) as parquet:
                 schema, metadata = parquet.schema_arrow, parquet.metadata
-                makers.append(_fingerprinter_of(schema))
+                makers.append(_fingerprinter(schema))
                 self.rows_of_files.append(int(metadata.num_rows))
                 if not self.schemas and metadata.num_row_groups and metadata.num_columns:
                     codec = metadata.row_group(0).column(0).compression
@@ -152,8 +152,8 @@ class ParquetRows(RowFiles):
     @cached_property
     def schema(self) -> Any:
         """The schema of all rows in one file; InputError for a column whose types no type holds."""
-        first, *others = self.distinct_schemas
-        return unified_schema(self.schemas, self.names) if others else first
+        first, *other_schemas = self.distinct_schemas
+        return unified_schema(self.schemas, self.names) if other_schemas else first
 
     def check_schemas(self) -> None:
         """Raise InputError for a column whose types no type holds."""
@@ -169,13 +169,13 @@ class ParquetRows(RowFiles):
         """Return one of the files as a source of its own."""
         return ParquetRows([self.paths[number]], again=True)
 
-    def some_groups(self, first: int, end: int) -> ParquetRows:
+    def row_groups(self, first: int, end: int) -> ParquetRows:
         """Return the rows of successive row groups of the only file."""
         (path,) = self.paths
         new = ParquetRows([path], again=True)
-        new._some = range(first, end)
+        new._groups = range(first, end)
         with self._errors(self.names[0]):
-            counts = groups_of(self._arrow, path)
+            counts = row_group_sizes(self._arrow, path)
         new.rows_before, counts = sum(counts[:first]), counts[first:end]
         new.rows_of_files = [sum(counts)]
         new.rows = sum(counts)
@@ -204,9 +204,9 @@ class ParquetRows(RowFiles):
         """Yield batches of rows in the order of the files."""
         columns, promoted = self._columns(projection)
         for name, done, batch in self.record_batches(projection.names, skipped):
-            for start, some in in_pieces(batch, PART_BYTES):
+            for start, piece in in_pieces(batch, PART_BYTES):
                 with self._errors(name):
-                    rows = columns[name].rows(with_types(some, promoted), name, done + start, rule)
+                    rows = columns[name].rows(with_types(piece, promoted), name, done + start, rule)
                 yield rows
 
     def copy(
@@ -236,22 +236,22 @@ class ParquetRows(RowFiles):
         for column in (projection.fingerprint, projection.score, projection.vector):
             if column is None or len(self.distinct_schemas) == 1:
                 continue
-            found = [self._type_in(place, column) for place in range(len(self.names))]
-            kinds = kinds_of_numbers(found)
+            column_types = [self._type_in(place, column) for place in range(len(self.names))]
+            kinds = kinds_of_numbers(column_types)
             if column == projection.score and len(kinds) > 1:
                 projection = replace(projection, alike_scores=True)
             elif column != projection.fingerprint or (kinds and not kinds & {"float", "decimal"}):
-                promoted[column] = common_type(found)
+                promoted[column] = common_type(column_types)
                 if promoted[column] is None:
-                    raise disagreement(column, found, self.names)
-        columns, made = dict[str, ArrowColumns](), dict[int, ArrowColumns]()
+                    raise disagreement(column, column_types, self.names)
+        columns, readers = dict[str, ArrowColumns](), dict[int, ArrowColumns]()
         for name, schema in zip(self.names, self.schemas, strict=True):
-            if id(schema) not in made:
+            if id(schema) not in readers:
                 with located(name):
-                    made[id(schema)] = ArrowColumns(
+                    readers[id(schema)] = ArrowColumns(
                         promoted_schema(without_views(schema), promoted), projection
                     )
-            columns[name] = made[id(schema)]
+            columns[name] = readers[id(schema)]
         return columns, promoted
 
     def _type_in(self, place: int, column: str) -> Any:
@@ -272,8 +272,8 @@ class ParquetRows(RowFiles):
                 parquet, most = open_rows(self._arrow, file.path, names, BATCH_ROWS)
             with parquet:
                 done, count = self.rows_before, max(parquet.metadata.num_rows, 1)
-                for batch in self._batches_of(parquet, file.name, most, names):
-                    passed = skip.of(batch.num_rows)
+                for batch in self._group_batches(parquet, file.name, most, names):
+                    passed = skip.take(batch.num_rows)
                     if passed < batch.num_rows:
                         yield file.name, done + passed, batch.slice(passed)
                     done += batch.num_rows
@@ -281,15 +281,15 @@ class ParquetRows(RowFiles):
             before += file.size or 0
         skip.finish()
 
-    def _batches_of(
+    def _group_batches(
         self, parquet: Any, name: str, most: int, names: list[str] | None
     ) -> Iterator[Any]:
         """Yield the batches of one row group after the other.
 
         Pyarrow would hold what it has read until the last group.
         """
-        pool, held = self._arrow.default_memory_pool(), 0
-        for group in self._some or range(parquet.metadata.num_row_groups):
+        pool, unreleased_bytes = self._arrow.default_memory_pool(), 0
+        for group in self._groups or range(parquet.metadata.num_row_groups):
             rows = parquet.iter_batches(
                 most, row_groups=[group], columns=names, use_threads=names is None
             )
@@ -298,12 +298,12 @@ class ParquetRows(RowFiles):
                     batch = next(rows, None)
                 if batch is None:
                     break
-                held += batch.nbytes
+                unreleased_bytes += batch.nbytes
                 yield batch
                 del batch
-                if held >= RELEASED_BYTES:
+                if unreleased_bytes >= RELEASED_BYTES:
                     pool.release_unused()
-                    held = 0
+                    unreleased_bytes = 0
 
     @contextmanager
     def _errors(self, name: str) -> Iterator[None]:
@@ -311,14 +311,14 @@ class ParquetRows(RowFiles):
             yield
 
 
-def groups_of(arrow: Any, file: Any) -> list[int]:
-    """Return the number of rows of each row group of a file, which is a path or a file of pyarrow."""
+def row_group_sizes(arrow: Any, file: Any) -> list[int]:
+    """Return the number of rows of each row group; ``file`` is a path or a file of pyarrow."""
     metadata = arrow.parquet.read_metadata(file)
     return [int(metadata.row_group(number).num_rows) for number in range(metadata.num_row_groups)]
 
 
 class TableRows(RowSource):
-    """The rows of a table in memory, or of a stream of record batches, which are held one at a time.
+    """The rows of a table in memory, or of a stream of record batches, read one at a time.
 
     It has ``__arrow_c_stream__``: a table of pyarrow, a data frame of Polars or pandas. Rows that
     are read ``again`` are held.
@@ -328,7 +328,7 @@ class TableRows(RowSource):
 
     def __init__(self, table: Any, again: bool = False) -> None:
         self._arrow = import_pyarrow("the table", "a table")
-        self._given = self._table = table
+        self._source = self._table = table
         self._spent = False
         if again:
             with self._named_columns():
@@ -353,10 +353,10 @@ class TableRows(RowSource):
                 ),
                 projection,
             )
-            for given in stream:
-                for start, some in in_pieces(given.select(projection.names), PART_BYTES):
-                    yield columns.rows(some, self.names[0], done + start, rule)
-                done += given.num_rows
+            for record_batch in stream:
+                for start, piece in in_pieces(record_batch.select(projection.names), PART_BYTES):
+                    yield columns.rows(piece, self.names[0], done + start, rule)
+                done += record_batch.num_rows
                 self.bytes_done = (self.bytes_total or 0) * done // max(self.rows or 0, 1)
 
     def copy(
@@ -396,10 +396,10 @@ class TableRows(RowSource):
 
     def flagged(self, flags: Flags) -> Any:
         """Return the rows whose flags are set, as a table of the kind that was given."""
-        kind = type(self._given).__module__.partition(".")[0]
+        kind = type(self._source).__module__.partition(".")[0]
         if kind == "pandas":
-            return self._given[flags]
-        return self._given.filter(flags) if kind == "polars" else flagged_rows(self._table, flags)
+            return self._source[flags]
+        return self._source.filter(flags) if kind == "polars" else flagged_rows(self._table, flags)
 
     def _stream(self) -> Any:
         reader = self._arrow.RecordBatchReader
@@ -421,11 +421,11 @@ class TableRows(RowSource):
         try:
             yield
         except (TypeError, ValueError):
-            kind = type(self._given).__name__
+            kind = type(self._source).__name__
             raise InputError(
                 f"rows in memory are a table with named columns, got {kind}: make it a column of "
                 "a table",
-                got=self._given,
+                got=self._source,
             ) from None
 
 
@@ -444,7 +444,7 @@ def parquet_errors(arrow: Any, name: str) -> Iterator[None]:
 
 
 class RowGroups:
-    """Gathers record batches into row groups of GROUP_ROWS rows, or of about some number of bytes."""
+    """Gathers record batches into row groups of GROUP_ROWS rows, or of about ``most_bytes``."""
 
     def __init__(self, arrow: Any, writer: Any, schema: Any, most_bytes: int) -> None:
         self._table, self._writer, self._schema, self._most_bytes = (
@@ -453,21 +453,21 @@ class RowGroups:
             schema,
             most_bytes,
         )
-        self._held: list[Any] = []
+        self._batches: list[Any] = []
         self._rows = self._bytes = 0
 
     def add(self, batch: Any) -> None:
         """Append a batch."""
-        self._held.append(batch)
+        self._batches.append(batch)
         self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
         if self._rows >= GROUP_ROWS or self._bytes >= self._most_bytes:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held."""
-        if self._held:
-            table = self._table.from_batches(self._held, schema=self._schema)
-            self._held, self._rows, self._bytes = [], 0, 0
+        """Write the gathered batches."""
+        if self._batches:
+            table = self._table.from_batches(self._batches, schema=self._schema)
+            self._batches, self._rows, self._bytes = [], 0, 0
             self._writer.write_table(table)
 
 
@@ -482,13 +482,13 @@ def _copy_rows(
     """Write the rows of record batches whose flags are set as a Parquet file of a schema."""
     plain = without_views(schema)
 
-    def kept() -> Iterator[Any]:
+    def flagged() -> Iterator[Any]:
         for batch in batches:
-            for _, some in in_pieces(flagged_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
-                yield aligned(some, plain).cast(schema)
+            for _, piece in in_pieces(flagged_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
+                yield aligned(piece, plain).cast(schema)
         flags.finish()
 
-    write_batches(arrow, kept(), schema, sink, compression)
+    write_batches(arrow, flagged(), schema, sink, compression)
 
 
 def write_batches(
@@ -527,7 +527,7 @@ class ParquetEncoder(Encoder):
         self._writer: Any = None
 
     def write(self, data: NamedColumns) -> None:
-        """Append rows; the first ones decide whether a column of values holds integers or strings."""
+        """Append rows; the first rows decide whether a column of values has integers or strings."""
         if self._writer is None:
             self._open({name: isinstance(values, list) for name, values in data.items()})
         arrays = [

@@ -18,7 +18,7 @@ from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.check import is_plain_integer
 from fpstore.io.delimited import DelimitedText, Dialect
 from fpstore.io.digits import check_signed
-from fpstore.io.files import InputFile, at, inner_name, located, paths_of, storage_errors
+from fpstore.io.files import InputFile, at, check_paths, inner_name, located, storage_errors
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows
 from fpstore.io.source import (
@@ -32,8 +32,8 @@ from fpstore.io.source import (
     LeftOut,
     Projection,
     RowSource,
-    some_ids,
-    suffix_of,
+    format_suffix,
+    select_ids,
 )
 
 HEAD_BYTES = 1 << 16  # of a file, which say whether it has rows
@@ -43,9 +43,10 @@ MOST_CHUNK_ROWS = 1 << 30
 
 
 class PlacedChunk(NamedTuple):
-    """A chunk, the numbers of its rows in the input, the row after these and those left out behind them, and which are left out.
+    """A chunk, with the numbers of its rows in the input.
 
-    Of a row that is left out, the id is known if the input has ids, and the row is not wrong.
+    ``end`` is the number of the next row behind them and behind the rows ``left_out``. The id of a
+    row that is left out is known if the input has ids, and the row is not wrong.
     """
 
     chunk: Chunk
@@ -117,11 +118,17 @@ class Reader:
         if self._rule.has_ids is not None:
             return self._rule.has_ids
         filled = (
-            read
-            for source, read in zip(self._sources, self._projections, strict=True)
+            projection
+            for source, projection in zip(self._sources, self._projections, strict=True)
             if source.rows != 0
         )
-        return next((None if read.optional_id else read.id is not None for read in filled), None)
+        return next(
+            (
+                None if projection.optional_id else projection.id is not None
+                for projection in filled
+            ),
+            None,
+        )
 
     def __iter__(self) -> Iterator[Chunk]:
         return map(self._as_chunk, self.columns())
@@ -150,19 +157,21 @@ class Reader:
         return self._placed_chunks()
 
     def _placed_chunks(self) -> Iterator[PlacedChunk]:
-        held = self._placed = _Placed([], [])
-        rest, left_out, end = np.empty(0, np.uint64), list[LeftOut](), self.next_row
+        noted = self._placed = _Placed([], [])
+        later_places, left_out, end = np.empty(0, np.uint64), list[LeftOut](), self.next_row
         try:
             for chunk in self:
-                places = np.concatenate([rest, *held.places])
-                left_out += held.left_out
-                held.places.clear()
-                held.left_out.clear()
-                taken, rest = np.split(places, [len(chunk.fingerprints)])
-                end = int(rest[0]) if len(rest) else self.next_row
-                yield PlacedChunk(chunk, taken, end, [row for row in left_out if row.place < end])
+                places = np.concatenate([later_places, *noted.places])
+                left_out += noted.left_out
+                noted.places.clear()
+                noted.left_out.clear()
+                chunk_places, later_places = np.split(places, [len(chunk.fingerprints)])
+                end = int(later_places[0]) if len(later_places) else self.next_row
+                yield PlacedChunk(
+                    chunk, chunk_places, end, [row for row in left_out if row.place < end]
+                )
                 left_out = [row for row in left_out if row.place >= end]
-            left_out += held.left_out
+            left_out += noted.left_out
             if end < self.next_row:
                 nothing = Chunk(self._width.outside(self._width.empty(0)), None)
                 yield PlacedChunk(nothing, np.empty(0, np.uint64), self.next_row, left_out)
@@ -216,12 +225,12 @@ class Reader:
 
         Textual ids are held back until there is a chunk of them.
         """
-        held: list[Batch] = []
+        waiting: list[Batch] = []
         filled = 0.0
         for source, projection in zip(self._sources, self._projections, strict=True):
-            if (source.typed or source.unbuffered) and held:
-                yield from _decide(held, rule, self._chunk_rows)
-                held, filled = [], 0.0
+            if (source.typed or source.unbuffered) and waiting:
+                yield from _decide(waiting, rule, self._chunk_rows)
+                waiting, filled = [], 0.0
             if source.unbuffered and not source.typed and rule.kind is None:
                 rule.kind = "str"  # nobody knows what comes later
             for batch in self._read(source, projection, rule):
@@ -229,34 +238,34 @@ class Reader:
                 if source.typed or batch.ids is None or rule.kind is not None:
                     yield batch
                     continue
-                held.append(batch)
+                waiting.append(batch)
                 filled += (
                     len(batch.fingerprints) / self._chunk_rows + batch.string_bytes / CHUNK_BYTES
                 )
                 if filled >= 1:
-                    yield from _decide(held, rule, self._chunk_rows)
-                    held, filled = [], 0.0
-        yield from _decide(held, rule, self._chunk_rows)
+                    yield from _decide(waiting, rule, self._chunk_rows)
+                    waiting, filled = [], 0.0
+        yield from _decide(waiting, rule, self._chunk_rows)
 
 
-def _decide(held: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
+def _decide(waiting: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
     """Let the first rows decide the id type, then convert the ids that were held back."""
-    if not held:
+    if not waiting:
         return
-    looked_at: list[str] = []
-    for batch in held:
+    first_ids: list[str] = []
+    for batch in waiting:
         if isinstance(batch.ids, StringColumn):
-            looked_at += batch.ids.slice(0, rows - len(looked_at)).texts()
-    other = [text for text in looked_at if not is_plain_integer(text)]
-    rule.kind = "str" if other else "int"
-    if 0 < len(other) < len(looked_at) and all(
-        text.isascii() and text.isdigit() and text[0] != "0" for text in other
+            first_ids += batch.ids.slice(0, rows - len(first_ids)).texts()
+    other_ids = [text for text in first_ids if not is_plain_integer(text)]
+    rule.kind = "str" if other_ids else "int"
+    if 0 < len(other_ids) < len(first_ids) and all(
+        text.isascii() and text.isdigit() and text[0] != "0" for text in other_ids
     ):
         raise InputError(  # all would silently become strings
-            f"the id {show(other[0])} is over 2^64-1, but other ids are integers below it; "
+            f"the id {show(other_ids[0])} is over 2^64-1, but other ids are integers below it; "
             "give the id type explicitly (id_type='str', --id-type str)"
         )
-    for batch in held:
+    for batch in waiting:
         if rule.kind == "int" and isinstance(batch.ids, StringColumn) and batch.wrong is not None:
             batch = batch._replace(ids=rule.integers(batch.ids, batch.wrong))
         yield batch
@@ -267,26 +276,26 @@ def cut_batches(batches: Iterable[Batch], rows: int, empty_too: bool) -> Iterato
 
     The last one may be shorter.
     """
-    held: list[Batch] = []
-    held_rows, held_bytes = 0, 0
+    parts: list[Batch] = []
+    part_rows, part_bytes = 0, 0
     for batch in batches:
         start, count = 0, len(batch.fingerprints)
         while start < count:
-            stop = min(count, start + rows - held_rows)
-            held.append(
-                Batch(batch.fingerprints[start:stop], some_ids(batch.ids, slice(start, stop)))
+            stop = min(count, start + rows - part_rows)
+            parts.append(
+                Batch(batch.fingerprints[start:stop], select_ids(batch.ids, slice(start, stop)))
             )
-            held_rows += stop - start
-            held_bytes += held[-1].string_bytes
+            part_rows += stop - start
+            part_bytes += parts[-1].string_bytes
             start = stop
-            if held_rows == rows or held_bytes >= CHUNK_BYTES:
-                yield _join(held)
-                held, held_rows, held_bytes = [], 0, 0
-        if batch.unbuffered and (held or (empty_too and not count)):
-            yield _join(held or [batch])
-            held, held_rows, held_bytes = [], 0, 0
-    if held:
-        yield _join(held)
+            if part_rows == rows or part_bytes >= CHUNK_BYTES:
+                yield _join(parts)
+                parts, part_rows, part_bytes = [], 0, 0
+        if batch.unbuffered and (parts or (empty_too and not count)):
+            yield _join(parts or [batch])
+            parts, part_rows, part_bytes = [], 0, 0
+    if parts:
+        yield _join(parts)
 
 
 def _join(parts: list[Batch]) -> Batch:
@@ -300,78 +309,84 @@ def _join(parts: list[Batch]) -> Batch:
 
 
 def _total(values: Iterable[int | None]) -> int | None:
-    known = list(values)
-    return None if None in known else sum(known)  # type: ignore[arg-type]
+    counts = list(values)
+    return None if None in counts else sum(counts)  # type: ignore[arg-type]
 
 
-def format_of(
+def check_format(
     path: str | os.PathLike[str],
     format_name: str | None,
     formats: Sequence[str] = FORMATS,
     shown: Sequence[str] | None = None,
 ) -> str:
-    """Return the format, one of the formats given.
+    """Return the named format, or the format of the extension, or TSV for ``-``.
 
-    The one named, or the one of the extension, or TSV for ``-``.
-
-    A message shows all of them, or those that are to be ``shown``.
+    It must be one of ``formats``; messages list ``shown`` instead if that is not None.
     """
-    known = ", ".join(f".{name}" for name in shown or formats)
+    names = ", ".join(f".{name}" for name in shown or formats)
     if format_name is not None:
         name = format_name.lower() if isinstance(format_name, str) else ""
         name = name.removeprefix(".")
         if name not in formats:
-            raise InputError(f"unknown format {show(format_name)}; known formats: {known}")
+            raise InputError(f"unknown format {show(format_name)}; known formats: {names}")
         return name
     if os.fspath(path) == "-":
         return "tsv"
-    name = suffix_of(path).removeprefix(".")
+    name = format_suffix(path).removeprefix(".")
     if name not in formats:
         raise InputError(
             f"{printable(os.fspath(path))}: unknown extension {show('.' + name if name else '')}; "
-            f"known extensions: {known}"
+            f"known extensions: {names}"
         )
     return name
 
 
-def format_of_input(
+def input_format(
     path: str | os.PathLike[str], format_name: str | None, formats: Sequence[str] = FORMATS
 ) -> str:
-    """Return :func:`format_of` a file that is read, which may be compressed."""
+    """Return the format of a file that is read, which may be compressed."""
     if format_name is not None or os.fspath(path) == "-":
-        return format_of(path, format_name, formats)
+        return check_format(path, format_name, formats)
     inner = Path(path).with_name(inner_name(path)) if Path(path).name else Path(path)
-    if suffix_of(inner).removeprefix(".") not in formats and not os.path.lexists(path):
+    if format_suffix(inner).removeprefix(".") not in formats and not os.path.lexists(path):
         raise StorageError(f"{printable(os.fspath(path))}: no such file or folder", path=path)
-    found = format_of(inner, None, formats)
-    if found not in LINE_FORMATS and inner.name != Path(path).name:
+    inner_format = check_format(inner, None, formats)
+    if inner_format not in LINE_FORMATS and inner.name != Path(path).name:
         raise at(
             printable(os.fspath(path)),
             None,
-            f"a compressed .{found} file cannot be read: decompress it first",
+            f"a compressed .{inner_format} file cannot be read: decompress it first",
         )
-    return found
+    return inner_format
 
 
-def files_of_rows(
-    folder: str, names: Sequence[str], form: str | None, head_of: Callable[[str], bytes]
+def row_files(
+    folder: str,
+    names: Sequence[str],
+    format_name: str | None,
+    read_head: Callable[[str], bytes],
 ) -> list[str]:
-    """Return the files in a folder whose rows are read, without descriptions unless the format is named; InputError for none.
+    """Return the files in a folder whose rows are read; InputError for none.
 
-    Descriptions are those named .json beside rows of Parquet, CSV or TSV, unless they are
-    compressed or have several lines of JSON; ``head_of`` returns the first bytes of a file.
+    Without a named format, descriptions are left out: files named .json beside rows of Parquet, CSV
+    or TSV, unless they are compressed or have several lines of JSON; ``read_head`` returns the
+    first bytes of a file.
     """
     if not names:
-        kinds = "file" if form is not None else ", ".join(f".{name}" for name in FIELD_FORMATS)
+        kinds = (
+            "file" if format_name is not None else ", ".join(f".{name}" for name in FIELD_FORMATS)
+        )
         raise InputError(
             f"{folder}: no {kinds} in this folder; --text (text=True) makes a document of each "
             "file",
             path=folder,
         )
-    named = [name for name in names if PurePath(name).suffix.lower() == ".json"]
-    if form is not None or all(suffix_of(inner_name(name)) == ".jsonl" for name in names):
+    json_names = [name for name in names if PurePath(name).suffix.lower() == ".json"]
+    if format_name is not None or all(
+        format_suffix(inner_name(name)) == ".jsonl" for name in names
+    ):
         return list(names)
-    described = {name for name in named if not _has_lines_of_json(head_of(name))}
+    described = {name for name in json_names if not _has_lines_of_json(read_head(name))}
     if described:
         first = ", ".join(map(printable, sorted(described)[:3]))
         notify(
@@ -381,7 +396,7 @@ def files_of_rows(
     return [name for name in names if name not in described]
 
 
-def head_of(path: str) -> bytes:
+def read_head(path: str) -> bytes:
     """Return the first bytes of a file on a disk."""
     with storage_errors(printable(path)), Path(path).open("rb") as file:
         return file.read(HEAD_BYTES)
@@ -458,10 +473,11 @@ def open_reader(
 
     Notes
     -----
-    A row of delimited text is a fingerprint and, after a separator, an optional id, which is not changed. The separator is a tab
-    in ``.tsv``, a comma in ``.csv`` (where quoted cells may hold line breaks), and a tab, comma or blanks in ``.txt``.
-    Blank lines and lines that start with ``#`` are skipped. A first row that names the fingerprint column is
-    a header: it allows columns in any order, and further columns. JSON fields hold digits, or integers.
+    A row of delimited text is a fingerprint and, after a separator, an optional id, which is not
+    changed. The separator is a tab in ``.tsv``, a comma in ``.csv`` (where quoted cells may hold
+    line breaks), and a tab, comma or blanks in ``.txt``. Blank lines and lines that start with
+    ``#`` are skipped. A first row that names the fingerprint column is a header: it allows columns
+    in any order, and further columns. JSON fields hold digits, or integers.
 
     A ``.npy`` file holds uint32 or uint64, shape (n,), for widths of 32 and 64; uint64 of shape (n,
     width / 64), most significant word first, for those above; and for all, big-endian bytes (uint8
@@ -481,25 +497,26 @@ def open_reader(
     check_choice(id_type, get_args(IdType), "id_type")
     chunk_rows = check_whole(chunk_rows, 1, MOST_CHUNK_ROWS, "chunk_rows")
     decimal = check_flag(decimal, "decimal")
-    known = check_width(width)
-    for what, field in (("fingerprint_field", fingerprint_field), ("id_field", id_field)):
+    checked_width = check_width(width)
+    for argument, field in (("fingerprint_field", fingerprint_field), ("id_field", id_field)):
         if field is not None and not (isinstance(field, str) and field):
             raise InputError(
-                f"{what} must be the name of a column or field, got {show(field)}", argument=what
+                f"{argument} must be the name of a column or field, got {show(field)}",
+                argument=argument,
             )
-    names = paths_of(paths)
+    names = check_paths(paths)
     if not names:
         raise InputError("no input was given")
     unbuffered = check_flag(unbuffered, "unbuffered")
     projection = Projection(
         fingerprint=fingerprint_field or "fingerprint",
         id=id_field or "id",
-        width=known,
+        width=checked_width,
         decimal=decimal,
-        signed=check_signed(signed, known),
+        signed=check_signed(signed, checked_width),
         strict=True,
         optional_id=id_field is None,
-        named=fingerprint_field is not None or id_field is not None,
+        names_columns=fingerprint_field is not None or id_field is not None,
     )
     sources = [_open(path, format, projection, chunk_rows, unbuffered) for path in names]
     return Reader(sources, projection, id_type, chunk_rows)
@@ -513,7 +530,7 @@ def _open(
     unbuffered: bool,
 ) -> RowSource:
     InputFile(path)  # first: a file that is missing matters more than its extension
-    name = format_of_input(path, format_name)
+    name = input_format(path, format_name)
     if name == "npy":
         return NpyRows(path, rows)
     if name in RAW_BITS:

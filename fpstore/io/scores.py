@@ -65,11 +65,11 @@ def score_key(value: object) -> Key:
         return (_ZERO,)
     else:
         exponent = number.adjusted()
-        rest = _EXACT.scaleb(number.copy_abs(), _FIRST_DIGITS - 1 - exponent)
-        words = [int(rest)]
-        while rest := _EXACT.subtract(rest, words[-1]):
-            rest = _EXACT.scaleb(rest, _DIGITS)
-            words.append(int(rest))
+        remainder = _EXACT.scaleb(number.copy_abs(), _FIRST_DIGITS - 1 - exponent)
+        words = [int(remainder)]
+        while remainder := _EXACT.subtract(remainder, words[-1]):
+            remainder = _EXACT.scaleb(remainder, _DIGITS)
+            words.append(int(remainder))
         words[0] += (exponent + _MOST_EXPONENT + 1) * 10**_FIRST_DIGITS
     return tuple(
         [_ZERO - word for word in words] if number.is_signed() else [_ZERO + word for word in words]

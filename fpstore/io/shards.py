@@ -27,35 +27,37 @@ Copy = Callable[[Shards, slice, Path, Progress], None]
 SHARD_MEMORY = 1 << 27  # of a thread that copies a shard of Parquet
 
 
-def place_in(given: Sequence[Path], path: Path) -> Path:
+def place_in(sources: Sequence[Path], path: Path) -> Path:
     """Return the place of a file below the folder that was given.
 
     Of several folders, with their names.
     """
-    for top in given:
+    for top in sources:
         if path.is_relative_to(top):
             inside = path.relative_to(top)
-            return inside if len(given) == 1 and inside.parts else Path(top.resolve().name) / inside
+            return (
+                inside if len(sources) == 1 and inside.parts else Path(top.resolve().name) / inside
+            )
     raise InputError(f"{printable(path)}: is in none of the folders", path=path)
 
 
-def places_of_shards(corpus: Shards) -> list[Path]:
+def shard_places(corpus: Shards) -> list[Path]:
     """Return the place of each file in the new folder, without the extension of a compressed one.
 
     InputError if two collide.
     """
-    found: dict[Path, str] = {}
+    paths: dict[Path, str] = {}
     for path in corpus.paths:
-        place = place_in(corpus.given, Path(path))
+        place = place_in(corpus.source_paths, Path(path))
         place = place.with_name(inner_name(place))
-        if place in found:
-            both = f"{printable(found[place])} and {printable(path)}"
+        if place in paths:
+            both = f"{printable(paths[place])} and {printable(path)}"
             raise InputError(
                 f"{both} would both be written to {printable(place)}: name a folder above them, "
                 "or rename one"
             )
-        found[place] = path
-    return list(found)
+        paths[place] = path
+    return list(paths)
 
 
 def copy_shards(
@@ -72,7 +74,7 @@ def copy_shards(
 
     ``copy`` writes the rows of one file, by default those whose flags are set, as they are.
     """
-    places, counts = places_of_shards(corpus), corpus.rows_of_files
+    places, counts = shard_places(corpus), corpus.rows_of_files
     if sum(counts) != len(flags):
         raise InputError(
             f"{corpus.label}: changed while it was read: {counted(len(flags), 'row')} before, "

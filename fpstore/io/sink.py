@@ -151,9 +151,9 @@ class Sink:
 
 
 def _write_all(file: IO[bytes], data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:  # an unbuffered stream may accept only a part
-        rest = rest[file.write(rest) :]
+    view = memoryview(data)
+    while view:  # an unbuffered stream may accept only a part
+        view = view[file.write(view) :]
 
 
 def _drop(path: Path, opened: list[IO[bytes]]) -> None:

@@ -1,4 +1,4 @@
-"""Sources of rows: batches of some columns, from files of any format, folders, tables in memory, and streams."""
+"""Sources of rows: batches of some columns, from files, folders, tables and streams."""
 
 from __future__ import annotations
 
@@ -26,7 +26,14 @@ from fpstore.io.check import (
     check_ids,
     parse_integer_id,
 )
-from fpstore.io.digits import Digits, negative, of_signed, parse_integers, parse_texts, read_digits
+from fpstore.io.digits import (
+    Digits,
+    negative,
+    parse_integers,
+    parse_texts,
+    read_digits,
+    signed_bits,
+)
 from fpstore.io.encodings import check_encoding
 from fpstore.io.files import FileState, InputFile, at
 from fpstore.io.scores import rows_of_keys, score_key
@@ -71,7 +78,7 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Projection:
-    """The columns that are read, None for those that are not wanted, and how fingerprints are written."""
+    """The columns that are read, None for others, and how fingerprints are written."""
 
     # of several, a row has a tuple, with None where a column is null
     text: str | tuple[str, ...] | None = None
@@ -86,7 +93,7 @@ class Projection:
     strict: bool = False
     optional_id: bool = False  # the column of ids may be missing
     # the caller has named a column, so that delimited text of fingerprints must have a header
-    named: bool = True
+    names_columns: bool = True
     alike_scores: bool = False  # a number has one key as a score, whatever its type
 
     @property
@@ -117,7 +124,7 @@ class Projection:
         ]
 
 
-def suffix_of(path: str | os.PathLike[str]) -> str:
+def format_suffix(path: str | os.PathLike[str]) -> str:
     """Return the extension of a path in lower case.
 
     Of a format that has several, the name of the format.
@@ -126,7 +133,7 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
     return f".{EXTENSIONS[suffix]}" if suffix in EXTENSIONS else suffix
 
 
-def format_named(path: str | os.PathLike[str]) -> str:
+def format_by_name(path: str | os.PathLike[str]) -> str:
     """Return the format that the extension of a path names; nothing if it names none."""
     return EXTENSIONS.get(PurePath(path).suffix.lower(), "")
 
@@ -134,15 +141,15 @@ def format_named(path: str | os.PathLike[str]) -> str:
 def column_problem(name: str, names: Sequence[str]) -> str:
     """Return why a name is not the name of one of some columns; nothing if it is."""
     count = names.count(name)
-    what = "no column" if count == 0 else f"{count} columns"
+    noun = "no column" if count == 0 else f"{count} columns"
     return (
         ""
         if count == 1
-        else f"{what} named {name!r} (columns here: {', '.join(map(cut, names[:8]))})"
+        else f"{noun} named {name!r} (columns here: {', '.join(map(cut, names[:8]))})"
     )
 
 
-def some_ids(ids: IdColumn, rows: slice | Flags) -> IdColumn:
+def select_ids(ids: IdColumn, rows: slice | Flags) -> IdColumn:
     """Return the ids of successive rows, or of those with a flag."""
     if isinstance(ids, StringColumn):
         return ids.slice(rows.start, rows.stop) if isinstance(rows, slice) else ids.filter(rows)
@@ -207,13 +214,13 @@ class IdRule:
     The first rows decide.
     """
 
-    asked: IdType = "auto"
+    id_type: IdType = "auto"
     has_ids: bool | None = None
     kind: IdKind | None = None  # None until it is decided
 
     def __post_init__(self) -> None:
-        if self.asked != "auto":
-            self.kind = self.asked
+        if self.id_type != "auto":
+            self.kind = self.id_type
 
     def expect(self, has_ids: bool) -> None:
         """Refuse a mixture of rows with and without ids."""
@@ -239,7 +246,7 @@ class IdRule:
         self.kind = self.kind or kind
         if kind == self.kind:
             return ids
-        if self.asked == "auto":
+        if self.id_type == "auto":
             raise wrong(0, mixed_ids(kind))
         return (
             self.integers(ids, wrong)
@@ -249,20 +256,20 @@ class IdRule:
 
     def integers(self, ids: StringColumn, wrong: Wrong) -> Words:
         """Return textual ids as integers."""
-        found = parse_integers(ids, plain=self.asked == "auto")
+        integers = parse_integers(ids, plain=self.id_type == "auto")
         return (
             np.array(converted(ids.texts(), self.integer, wrong), np.uint64)
-            if found is None
-            else found
+            if integers is None
+            else integers
         )
 
     def integer(self, text: str) -> int:
         """Parse an integer id; the message for a guessed type says how to choose the type."""
         try:
             # Integers are guessed only from text that they print as.
-            return parse_integer_id(text, plain=self.asked == "auto")
+            return parse_integer_id(text, plain=self.id_type == "auto")
         except InputError as error:
-            if self.asked != "auto":
+            if self.id_type != "auto":
                 raise
             raise InputError(
                 f"{error}, but earlier ids are integers; give the id type explicitly "
@@ -340,7 +347,7 @@ class RowSource(ABC):
     def batches(
         self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
     ) -> Iterator[Batch]:
-        """Read from the start; InputError for a value of another type, or a column that is not there.
+        """Read from the start; InputError for a value of another type, or a missing column.
 
         A rule makes ids of one type; by default, each batch has its own, and integers among strings
         are strings. Rows that are skipped at the beginning are only counted, and not taken apart
@@ -429,8 +436,8 @@ class RowFiles(RowSource):
         sizes = [file.size for file in self.files if file.size is not None]
         self.bytes_total = sum(sizes) if len(sizes) == len(self.files) else None
         self._states = list(map(FileState.of, self.paths)) if again else []
-        # or the folders in which the files were found
-        self.given: Sequence[Path] = [Path(path) for path in self.paths]
+        # as the caller named them: files, or the folders in which they were found
+        self.source_paths: Sequence[Path] = [Path(path) for path in self.paths]
         self.rows_of_files: list[int] = []  # as the last whole reading has counted them
 
     def states(self) -> list[FileState]:
@@ -448,24 +455,24 @@ class Skip:
     """Counts rows at the beginning that are passed over."""
 
     def __init__(self, count: int) -> None:
-        self.left = count
+        self.remaining = count
 
-    def of(self, count: int) -> int:
+    def take(self, count: int) -> int:
         """Return how many of the next rows are passed over."""
-        passed = min(self.left, count)
-        self.left -= passed
+        passed = min(self.remaining, count)
+        self.remaining -= passed
         return passed
 
     def finish(self) -> None:
         """Raise InputError if there were fewer."""
-        if self.left:
+        if self.remaining:
             raise InputError(
-                f"the input changed: {counted(self.left, 'row')} fewer than there were"
+                f"the input changed: {counted(self.remaining, 'row')} fewer than there were"
             )
 
 
 class RowFlags:
-    """Hands out the flags of successive rows, and raises InputError when a second reading has another number of rows."""
+    """Hands out the flags of successive rows; InputError if the number of rows has changed."""
 
     def __init__(
         self, flags: Flags, progress: Progress | None = None, phase: str = "copying"
@@ -535,7 +542,7 @@ def batch_of_values(
                 for place in np.flatnonzero(~known).tolist()
             ]
         columns = {name: list(compress(values, known)) for name, values in columns.items()}
-        every, wrong = wrong, lambda place, message: every(places[place], message)
+        wrong_row, wrong = wrong, lambda place, message: wrong_row(places[place], message)
 
     def texts_of(name: str) -> list[str]:
         return converted(
@@ -549,12 +556,16 @@ def batch_of_values(
         batch = batch._replace(texts=texts_of(projection.text))
     if projection.fingerprint is not None:
         batch = batch._replace(
-            fingerprints=fingerprints_of(columns[projection.fingerprint], projection.digits, wrong)
+            fingerprints=column_fingerprints(
+                columns[projection.fingerprint], projection.digits, wrong
+            )
         )
     if projection.id is not None:
-        batch = batch._replace(ids=ids_of(columns[projection.id], rule, wrong, typed))
+        batch = batch._replace(ids=column_ids(columns[projection.id], rule, wrong, typed))
     if projection.score is not None:
-        batch = batch._replace(scores=scores_of(columns[projection.score], projection.score, wrong))
+        batch = batch._replace(
+            scores=column_scores(columns[projection.score], projection.score, wrong)
+        )
     return batch
 
 
@@ -563,21 +574,21 @@ def id_or_none(value: object) -> int | str | None:
     return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
 
 
-def fingerprints_of(values: list[Any], digits: Digits, wrong: Wrong) -> Words:
+def column_fingerprints(values: list[Any], digits: Digits, wrong: Wrong) -> Words:
     """Return integers and strings of digits as fingerprints."""
     kinds = set(map(type, values))
     with suppress(InputError, UnicodeEncodeError):  # below, an error names the row
         if kinds == {int}:
             signed = digits.signed and min(values) < 0
             return check_fingerprints(
-                [of_signed(n, digits.width) for n in values] if signed else values, digits.width
+                [signed_bits(n, digits.width) for n in values] if signed else values, digits.width
             )
         if kinds == {str} and (rows := parse_texts(values, digits)) is not None:
             return rows
     return digits.width.rows(converted(values, lambda value: _fingerprint(value, digits), wrong))
 
 
-def ids_of(
+def column_ids(
     values: list[Any], rule: IdRule | None, wrong: Wrong, typed: bool = True
 ) -> Words | StringColumn:
     """Return integers and strings as ids, with the type that a rule asks for.
@@ -588,13 +599,13 @@ def ids_of(
         checked: Any = check_ids(values, len(values))
     except InputError:  # of an id, which is named below, or because they are mixed
         checked = converted(values, _id, wrong)
-        if rule is not None and rule.asked == "auto":
+        if rule is not None and rule.id_type == "auto":
             kinds = [type(value).__name__ for value in checked]
-            other = next(
+            odd = next(
                 (place for place, kind in enumerate(kinds) if kind != (rule.kind or kinds[0])), None
             )
-            if other is not None:
-                raise wrong(other, mixed_ids(kinds[other])) from None
+            if odd is not None:
+                raise wrong(odd, mixed_ids(kinds[odd])) from None
         checked = list(map(str, checked))
     ids = StringColumn.of(checked) if isinstance(checked, list) else checked
     if rule is None or not values or (not typed and rule.kind is None):
@@ -606,7 +617,7 @@ def ids_of(
     )
 
 
-def scores_of(values: Iterable[Any], name: str, wrong: Wrong) -> Words:
+def column_scores(values: Iterable[Any], name: str, wrong: Wrong) -> Words:
     """Return numbers, or the digits of some, as keys."""
     return rows_of_keys(
         converted(values, score_key, lambda place, message: wrong(place, f"{name}: {message}"))
@@ -635,7 +646,7 @@ def _fingerprint(value: object, digits: Digits) -> int:
             f"{show_json(value)} is not a fingerprint: expected an integer or a string of digits"
         )
     if digits.signed:
-        value = of_signed(value, digits.width)
+        value = signed_bits(value, digits.width)
     if value < 0:
         raise InputError(f"{show(value)} is not a fingerprint: {negative(digits)}")
     return check_fingerprint(value, digits.width)

@@ -50,8 +50,9 @@ class Tabular(ABC):
 
 
 def arrow_table(parts: Iterable[NamedColumns], names: Mapping[str, str] | None) -> Any:
-    """Return the columns of at least one part as a ``pyarrow.Table``, with a chunk for each part, and other names for some.
+    """Return the columns of one or more parts as a ``pyarrow.Table``, with a chunk for each part.
 
+    ``names`` has new names of columns.
     Numbers in 1-D arrays are not copied; uint8 of shape (rows, bytes) becomes bytes of fixed size,
     and lists become strings.
     """
@@ -90,15 +91,15 @@ def renamed(columns: Sequence[str], names: Mapping[str, str] | None) -> list[str
             got=names,
             argument="names",
         )
-    for name, other in names.items():
+    for name, new_name in names.items():
         if name not in columns:
             raise InputError(
                 f"there is no column {show(name)} to rename (columns here: {', '.join(columns)})",
                 got=name,
             )
-        if not isinstance(other, str) or not other:
+        if not isinstance(new_name, str) or not new_name:
             raise InputError(
-                f"the new name of {name!r} must be a string, got {show(other)}", got=other
+                f"the new name of {name!r} must be a string, got {show(new_name)}", got=new_name
             )
     new = [names.get(column, column) for column in columns]
     if len(set(new)) != len(new):

@@ -19,7 +19,7 @@ from fpstore.errors import InputError, show
 from fpstore.io.binary import RAW_BITS, RawEncoder
 from fpstore.io.check import check_fingerprints, check_ids
 from fpstore.io.parquet import ParquetEncoder
-from fpstore.io.reader import format_of
+from fpstore.io.reader import check_format
 from fpstore.io.sink import Complete, Encoder, Sink
 from fpstore.io.source import FORMATS, Chunk
 
@@ -30,7 +30,7 @@ _QUOTED = ',"\r\n'  # where they occur in a cell of CSV
 _DELIMITERS = {"tsv": "\t", "csv": ",", "txt": "\t"}
 
 _json = json.JSONEncoder(ensure_ascii=False).encode
-#: Kinds of the columns that fpstore itself writes. Columns with other names hold values: integers or strings.
+#: Kinds of the columns that fpstore itself writes; others hold values: integers or strings.
 _KINDS: dict[str, ColumnKind] = {
     "fingerprint": "fingerprint",
     "query": "fingerprint",
@@ -179,7 +179,7 @@ class Writer:
                 columns[name] = np.asarray(values, np.float64)
                 continue
             try:
-                found = (
+                checked = (
                     check_fingerprints(values, self._width)
                     if kind == "fingerprint"
                     else check_ids(values, count)
@@ -187,15 +187,15 @@ class Writer:
             except InputError as error:
                 raise InputError(f"column {name!r}: {error}") from None
             if kind == "distance":
-                if isinstance(found, list) or found.max(initial=0) > self._width.bits:
+                if isinstance(checked, list) or checked.max(initial=0) > self._width.bits:
                     raise InputError(
                         f"column {name!r} must hold distances of 0 to {self._width.bits} bits"
                     )
-                found = found.astype(np.uint8 if self._width.bits < 256 else np.uint16)
-            strings = isinstance(found, list)
+                checked = checked.astype(np.uint8 if self._width.bits < 256 else np.uint16)
+            strings = isinstance(checked, list)
             if count and self._strings.get(name, strings) != strings:
                 raise InputError(f"column {name!r} mixes integers and strings")
-            columns[name] = found
+            columns[name] = checked
         return columns
 
 
@@ -255,7 +255,7 @@ def open_writer(
     {"fingerprint": "000000000000002a", "id": "a.txt"}
     """
     header = check_flag(header, "header")
-    known = check_width(width)
+    checked_width = check_width(width)
     if not isinstance(path_or_stream, str | os.PathLike) and not hasattr(path_or_stream, "write"):
         raise InputError(f"a path or a stream to write to is expected, got {show(path_or_stream)}")
     if isinstance(path_or_stream, str | os.PathLike) and path_or_stream != "-":
@@ -280,8 +280,8 @@ def open_writer(
         format = "tsv"  # noqa: A001
     # hold nothing else
     plain = [] if list(kinds.values()) == ["fingerprint"] else ["npy", *RAW_BITS]
-    shown = [form for form in FORMATS if form not in plain]
-    name = format_of(
+    shown = [format_name for format_name in FORMATS if format_name not in plain]
+    name = check_format(
         path_or_stream if isinstance(path_or_stream, str | os.PathLike) else "-",
         format,
         shown=shown,
@@ -290,10 +290,10 @@ def open_writer(
         raise InputError(
             f"the {name} format holds one column of fingerprints, not {', '.join(kinds)}"
         )
-    if RAW_BITS.get(name, known.bits) != known.bits:
+    if RAW_BITS.get(name, checked_width.bits) != checked_width.bits:
         raise InputError(
             f"the {name} format holds fingerprints of {RAW_BITS[name]} bits, but the width is "
-            f"{known.bits}: use npy"
+            f"{checked_width.bits}: use npy"
         )
     if (
         path_or_stream == "-"
@@ -308,22 +308,22 @@ def open_writer(
     sink = Sink(path_or_stream)
     try:
         if name == "npy" or name in RAW_BITS:
-            encoder: Encoder = RawEncoder(sink, name == "npy", known)
+            encoder: Encoder = RawEncoder(sink, name == "npy", checked_width)
         elif name == "parquet":
-            encoder = ParquetEncoder(sink, kinds, known, fingerprinter)
+            encoder = ParquetEncoder(sink, kinds, checked_width, fingerprinter)
         else:
-            encoder = lines = LineEncoder(sink, name, kinds, known)
+            encoder = lines = LineEncoder(sink, name, kinds, checked_width)
             if header:
                 lines.write_header()
     except BaseException:
         sink.abort()
         raise
-    return Writer(sink, encoder, kinds, known)
+    return Writer(sink, encoder, kinds, checked_width)
 
 
-def unwritable(form: str) -> str:
+def unwritable(format_name: str) -> str:
     """Return the characters that no string may have in a format."""
-    return _UNWRITABLE.get(form, "")
+    return _UNWRITABLE.get(format_name, "")
 
 
 class LineEncoder(Encoder):
@@ -333,18 +333,18 @@ class LineEncoder(Encoder):
     """
 
     def __init__(
-        self, sink: Sink, form: str, columns: Mapping[str, ColumnKind], width: Width
+        self, sink: Sink, format_name: str, columns: Mapping[str, ColumnKind], width: Width
     ) -> None:
-        self._sink, self._form, self._columns, self._width = sink, form, columns, width
-        self._join: Callable[[Iterable[str]], str] = _DELIMITERS.get(form, "").join
-        if form == "jsonl":
+        self._sink, self._format, self._columns, self._width = sink, format_name, columns, width
+        self._join: Callable[[Iterable[str]], str] = _DELIMITERS.get(format_name, "").join
+        if format_name == "jsonl":
             template = ", ".join(_json(name).replace("%", "%%") + ": %s" for name in columns)
             self._join = f"{{{template}}}".__mod__
-        self._forbidden = unwritable(form)
+        self._forbidden = unwritable(format_name)
 
     def write_header(self) -> None:
         """Write the names of the columns, which objects have anyway."""
-        if self._form != "jsonl":
+        if self._format != "jsonl":
             self._write([self._join(self._cells("the header", list(self._columns)))])
 
     def write(self, data: NamedColumns) -> None:
@@ -357,23 +357,26 @@ class LineEncoder(Encoder):
                 cells.append(list(map(str, values.tolist())))
             else:
                 digits = self._width.texts(values)
-                cells.append([f'"{text}"' for text in digits] if self._form == "jsonl" else digits)
+                cells.append(
+                    [f'"{text}"' for text in digits] if self._format == "jsonl" else digits
+                )
         self._write(map(self._join, zip(*cells, strict=True)))
 
     def _write(self, lines: Iterable[str]) -> None:
         self._sink.write(("\n".join(lines) + "\n").encode("utf-8"))
 
     def _cells(self, name: str, values: list[str]) -> list[str]:
-        if self._form == "jsonl":
+        if self._format == "jsonl":
             return list(map(_json, values))
         joined = "".join(values)
         if any(character in joined for character in self._forbidden):
             value = next(value for value in values if set(value) & set(self._forbidden))
             raise InputError(
-                f"{show(value)} in {name} cannot be written as {self._form}: it holds a separator "
-                "or a line break; write JSON lines (--json, or a file.jsonl) or Parquet (a file.parquet)"
+                f"{show(value)} in {name} cannot be written as {self._format}: it holds a "
+                "separator or a line break; write JSON lines (--json, or a file.jsonl) or Parquet "
+                "(a file.parquet)"
             )
-        if self._form == "csv" and any(character in joined for character in _QUOTED):
+        if self._format == "csv" and any(character in joined for character in _QUOTED):
             return [
                 '"' + value.replace('"', '""') + '"' if set(value) & set(_QUOTED) else value
                 for value in values

@@ -27,7 +27,7 @@ from fpstore.errors import InputError, counted
 from fpstore.hashing.fields import checked_fields
 from fpstore.hashing.html import extractor_of
 from fpstore.hashing.minhash import MinHash
-from fpstore.io.source import Batch, Projection, RowSource, some_ids
+from fpstore.io.source import Batch, Projection, RowSource, select_ids
 from fpstore.jobs import UNKNOWN
 from fpstore.jobs.compared import decided
 from fpstore.jobs.given import GivenRows, SpooledIds
@@ -272,7 +272,7 @@ class _Rows:
         if self._job.features.near is not None:
             wanted = has_words
             self._fingerprints.append(found.fingerprints[wanted])
-        self._ids.add(some_ids(batch.ids, wanted))
+        self._ids.add(select_ids(batch.ids, wanted))
         self._rows.append((self.count + np.flatnonzero(batch.flags)[wanted]).astype(np.uint64))
         self._sizes.append(ngrams.sizes[wanted])
         self._ranks.append(ngrams.features)

@@ -22,8 +22,8 @@ from fpstore.hashing.documents import DocumentFiles
 from fpstore.io.edited import Edit, copy_edited, write_table
 from fpstore.io.files import PACKED, is_hidden
 from fpstore.io.parquet import ParquetRows
-from fpstore.io.shards import Shards, copy_shards, places_of_shards
-from fpstore.io.source import SUFFIXES, RowSource, format_named, suffix_of
+from fpstore.io.shards import Shards, copy_shards, shard_places
+from fpstore.io.source import SUFFIXES, RowSource, format_by_name, format_suffix
 from fpstore.io.writers import Writer, unwritable
 from fpstore.jobs.checkpoint import Checkpoint, was_made
 
@@ -76,7 +76,7 @@ def kind_of(output: str | os.PathLike[str], corpus: RowSource) -> Kind:
 
 
 def _is_many(corpus: RowSource) -> bool:
-    return isinstance(corpus, Shards) and (len(corpus.given) > 1 or bool(corpus.folders))
+    return isinstance(corpus, Shards) and (len(corpus.source_paths) > 1 or bool(corpus.folders))
 
 
 def check_output(
@@ -118,7 +118,7 @@ def check_output(
 
 def _check_format(path: Path, corpus: RowSource, suffix: str) -> None:
     """Raise InputError unless the output is named as a file of the format of the input."""
-    if suffix_of(path) != suffix:
+    if format_suffix(path) != suffix:
         folder = " or a new folder, whose name ends with /" if isinstance(corpus, Shards) else ""
         raise InputError(
             f"{printable(path)}: the output has the format of the input: name a {suffix} file"
@@ -137,7 +137,7 @@ def _check_folder(
     One that is replaced may hold only files like the new ones.
     """
     if isinstance(corpus, Shards):
-        places_of_shards(corpus)
+        shard_places(corpus)
     elif isinstance(corpus, DocumentFiles):
         corpus.check_names()
     name, top = printable(path), path.resolve()
@@ -161,16 +161,12 @@ def _check_folder(
             else "texts are copied to a new folder"
         )
         raise StoreExistsError(f"{name} exists: {advice}", path=path)
-    same = (
-        {path / place for place in places_of_shards(corpus)}
-        if isinstance(corpus, Shards)
-        else set()
-    )
+    same = {path / place for place in shard_places(corpus)} if isinstance(corpus, Shards) else set()
 
     def is_alike(one: Path) -> bool:
         is_mark = one.name in _MARKS or (is_hidden(one.name) and one.suffix == ".crc")
         return not one.is_symlink() and (
-            one.is_dir() or is_mark or one in same or suffix_of(one) == corpus.suffix
+            one.is_dir() or is_mark or one in same or format_suffix(one) == corpus.suffix
         )
 
     other = next((one for one in path.rglob("*") if not is_alike(one)), None)
@@ -239,7 +235,7 @@ class Outputs:
         for one, path in zip(listings, self._paths, strict=True):
             one.open_writer(str(path)).abort()
         for source in (corpus, *beside):
-            source.forbid_in_ids("".join(unwritable(format_named(path)) for path in self._paths))
+            source.forbid_in_ids("".join(unwritable(format_by_name(path)) for path in self._paths))
 
     @property
     def paths(self) -> list[Path]:

@@ -28,7 +28,7 @@ from fpstore.errors import InputError
 from fpstore.hashing.base import FeatureSets
 from fpstore.hashing.html import MainText
 from fpstore.io.scores import joined_keys
-from fpstore.io.source import IdColumn, format_named
+from fpstore.io.source import IdColumn, format_by_name
 from fpstore.io.writers import unwritable
 from fpstore.jobs.bands import row_hashes
 from fpstore.jobs.compared import ComparedRows, compared_rows
@@ -199,7 +199,7 @@ class DedupWork(Work):
         with opened_part(self.inputs, part, self.spec.encoding) as corpus:
             refused = job.unknown == "refuse"
             if self.output.removed is not None:
-                corpus.forbid_in_ids(unwritable(format_named(self.output.removed)))
+                corpus.forbid_in_ids(unwritable(format_by_name(self.output.removed)))
             found = compared_rows(
                 corpus, job.projection, job.fingerprinter, resources, refused, None, job.bands, True
             )

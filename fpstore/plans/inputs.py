@@ -21,10 +21,10 @@ from fpstore.hashing.corpora import corpus_paths, open_source
 from fpstore.io.arrow import find_column, import_pyarrow, kinds_of_numbers, plain_type
 from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.files import HiddenNames, at, inner_name, is_hidden
-from fpstore.io.parquet import ParquetRows, groups_of, parquet_errors
-from fpstore.io.reader import HEAD_BYTES, files_of_rows
-from fpstore.io.shards import Shards, places_of_shards
-from fpstore.io.source import FIELD_SUFFIXES, Projection, format_named, suffix_of
+from fpstore.io.parquet import ParquetRows, row_group_sizes, parquet_errors
+from fpstore.io.reader import HEAD_BYTES, row_files
+from fpstore.io.shards import Shards, shard_places
+from fpstore.io.source import FIELD_SUFFIXES, Projection, format_by_name, format_suffix
 from fpstore.jobs.dedup_job import rows_told
 from fpstore.jobs.row_spec import RowsSpec
 from fpstore.plans.places import (
@@ -67,7 +67,7 @@ class InputSpec(NamedTuple):
     @property
     def suffix(self) -> str:
         """The extension of the format of the file."""
-        return suffix_of(self.name) if self.form is None else f".{self.form}"
+        return format_suffix(self.name) if self.form is None else f".{self.form}"
 
     @property
     def is_raw(self) -> bool:
@@ -139,7 +139,7 @@ def find_inputs(
         corpus = open_source(sources, format=form, encoding=encoding)
         assert isinstance(corpus, Shards)
         _check_outside(map(str, corpus.folders), outside)
-        files = zip(map(Path, corpus.paths), places_of_shards(corpus), strict=True)
+        files = zip(map(Path, corpus.paths), shard_places(corpus), strict=True)
         return _specs(
             ((DiskPlace(path.parent), path.name, name.as_posix()) for path, name in files), form
         )
@@ -194,7 +194,7 @@ def _list_uri(uri: str, many: bool, form: str | None = None) -> Iterator[File]:
             names.append(name)
     hidden.report()
     for name in sorted(
-        files_of_rows(uri, names, form, lambda name: place.read(name, 0, HEAD_BYTES)),
+        row_files(uri, names, form, lambda name: place.read(name, 0, HEAD_BYTES)),
         key=lambda name: name.split("/"),
     ):
         output = str(PurePosixPath(name).with_name(inner_name(name)))
@@ -210,7 +210,7 @@ def _spec(form: str | None, file: File) -> InputSpec:
     place, name, output = file
     size, digest = file_digest(place, name)
     groups = None
-    if (form or format_named(name)) == "parquet":
+    if (form or format_by_name(name)) == "parquet":
         groups = _groups(place, name)
     elif form is None and is_raw(name):
         rows = count_raw_rows(place, name)
@@ -219,7 +219,7 @@ def _spec(form: str | None, file: File) -> InputSpec:
 
 
 def is_raw(path: str | os.PathLike[str]) -> bool:
-    return format_named(path) in ("npy", *RAW_BITS)
+    return format_by_name(path) in ("npy", *RAW_BITS)
 
 
 def are_raw(source: Sequence[Any], rows: RowsSpec) -> bool:
@@ -254,7 +254,7 @@ def count_raw_rows(place: Place, name: str) -> int:
 
 
 def raw_source(path: str) -> NpyRows | RawRows:
-    form = format_named(path)
+    form = format_by_name(path)
     return NpyRows(path, GROUP_ROWS) if form == "npy" else RawRows(path, RAW_BITS[form], GROUP_ROWS)
 
 
@@ -263,7 +263,7 @@ def _groups(place: Place, name: str) -> list[int]:
     where = place.shown(name)
     arrow = import_pyarrow(where)
     with parquet_errors(arrow, where), place.opened(name) as file:
-        return groups_of(arrow, file)
+        return row_group_sizes(arrow, file)
 
 
 def cut_parts(specs: Sequence[InputSpec], part_bytes: int | None) -> list[Part]:
@@ -373,7 +373,7 @@ def opened_part(specs: Sequence[InputSpec], part: Part, encoding: str | None) ->
         corpus = open_source(map(Path, paths), format=form, encoding=encoding)
         assert isinstance(corpus, Shards)
         if isinstance(corpus, ParquetRows) and part.end:
-            corpus = corpus.some_groups(part.first, part.end)
+            corpus = corpus.row_groups(part.first, part.end)
         yield corpus
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fpstore.base.threads import cached_property
 from fpstore.errors import InputError, StoreExistsError, StoreNotFoundError
-from fpstore.io.source import FIELD_FORMATS, LINE_FORMATS, format_named, suffix_of
+from fpstore.io.source import FIELD_FORMATS, LINE_FORMATS, format_by_name, format_suffix
 from fpstore.plans.inputs import InputSpec, file_digest, place_and_name
 from fpstore.plans.pieces import Pieces
 from fpstore.plans.places import DiskPlace, Place, full_uri, is_inside, open_place
@@ -203,8 +203,8 @@ def choose_output(
 ) -> Output:
     """Return the output for rows; InputError for another format, or one file of several inputs."""
     uri = full_uri(output, "output")
-    is_file = format_named(uri) in FIELD_FORMATS
-    if removed is not None and format_named(removed) not in LISTS:
+    is_file = format_by_name(uri) in FIELD_FORMATS
+    if removed is not None and format_by_name(removed) not in LISTS:
         raise InputError(
             f"{os.fspath(removed)}: the list of removed rows is one of .{', .'.join(LISTS)}",
             path=removed,
@@ -214,7 +214,7 @@ def choose_output(
             f"{uri}: the rows of several files go to a folder: name one, without an extension",
             path=uri,
         )
-    if is_file and suffix_of(uri) != inputs[0].suffix:
+    if is_file and format_suffix(uri) != inputs[0].suffix:
         raise InputError(
             f"{uri}: a plan copies rows in the format of the input, {inputs[0].name}", path=uri
         )

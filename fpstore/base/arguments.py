@@ -90,7 +90,6 @@ def is_iterable(value: object, *other_types: type) -> TypeGuard[Iterable[Any]]:
 
 
 def check_choice(value: object, choices: Sequence[str], argument: str) -> str:
-    """Return the value if it is one of ``choices``."""
     if not isinstance(value, str) or value not in choices:
         raise InputError(
             f"{argument} must be one of {', '.join(choices)}, got {show(value)}",
@@ -102,7 +101,6 @@ def check_choice(value: object, choices: Sequence[str], argument: str) -> str:
 
 
 def check_sync(value: object) -> str:
-    """Return the value if it is one of SYNCS."""
     return check_choice(value, SYNCS, "sync")
 
 
@@ -173,7 +171,6 @@ def check_opening(mode: str, sync: str, merge_at: float | None) -> float | None:
 
 
 def check_progress(value: object) -> None:
-    """Refuse a value that cannot be called."""
     if value is not None and not callable(value):
         raise InputError(
             f"progress must be a function of (phase, done, total), got {show(value)}",

@@ -28,7 +28,6 @@ class Pool(ThreadPoolExecutor):
         self._has_none = False
 
     def submit(self, work: Callable[..., T], /, *arguments: Any, **options: Any) -> Future[T]:
-        """Have a thread do some work."""
         if not self._has_none:
             try:
                 return super().submit(work, *arguments, **options)

@@ -179,6 +179,5 @@ def parse_threads(threads: int | None, argument: str = "threads") -> int:
 def checked_resources(
     memory: int | str | None, threads: int | None, progress: Progress | None
 ) -> Resources:
-    """Return the resources that a user gives to an operation."""
     check_progress(progress)
     return Resources(parse_memory(memory), parse_threads(threads), progress)

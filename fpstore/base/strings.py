@@ -37,7 +37,6 @@ class StringColumn:
 
     @classmethod
     def of(cls, strings: Sequence[str] | Sequence[bytes]) -> StringColumn:
-        """Return a column of strings."""
         encoded: list[Any] = [*strings]
         if encoded and isinstance(encoded[0], str):
             encoded = [*map(str.encode, encoded)]
@@ -58,7 +57,6 @@ class StringColumn:
 
     @classmethod
     def joined(cls, columns: Sequence[StringColumn]) -> StringColumn:
-        """Return the strings of several columns in one."""
         if len(columns) == 1:
             return columns[0]
         before = np.cumsum([0, *(len(column.data) for column in columns)], dtype=np.uint64)
@@ -66,11 +64,9 @@ class StringColumn:
         return cls(b"".join(column.data for column in columns), np.concatenate(ends))
 
     def __len__(self) -> int:
-        """Return the number of strings."""
         return len(self.ends)
 
     def slice(self, start: int, end: int) -> StringColumn:
-        """Return successive strings."""
         low = int(self.ends[start - 1]) if start else 0
         ends = self.ends[start:end]
         return StringColumn(
@@ -119,5 +115,4 @@ class StringColumn:
         return self.separated().split(b"\xff")[:-1]
 
     def texts(self) -> list[str]:
-        """Return the strings one by one, as text."""
         return [*map(bytes.decode, self.tolist())]

@@ -106,7 +106,6 @@ class Width:
         return rows if self.words == 1 else self.to_bytes(rows)
 
     def numbers(self, rows: Words) -> list[int]:
-        """Return fingerprints as numbers."""
         if self.words == 1:
             values: list[int] = (
                 (rows >> np.uint64(self._unused)).tolist() if self._unused else rows.tolist()
@@ -160,7 +159,6 @@ def fingerprint_text(value: int, bits: int | None = None) -> str:
 
 
 def words_of(rows: Words) -> int:
-    """Return the number of words in a row."""
     return 1 if rows.ndim == 1 else rows.shape[1]
 
 
@@ -199,7 +197,6 @@ def rows_to_numbers(rows: Words) -> list[int]:
 
 
 def leading_words(rows: Words) -> Words:
-    """Return the first word of each row."""
     return rows if rows.ndim == 1 else np.ascontiguousarray(rows[:, 0])
 
 
@@ -272,7 +269,6 @@ def order_of(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
 
 
 def distinct(rows: Words) -> Words:
-    """Return the distinct rows, ascending."""
     return _from_comparable(np.unique(comparable(rows)), rows)
 
 

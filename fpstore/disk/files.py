@@ -88,12 +88,10 @@ def open_folder(path: Path, flags: int = os.O_RDONLY, above: int | None = None) 
 
 
 def missing(path: Path) -> StoreNotFoundError:
-    """Return the error for a file of a store that is not there."""
     return StoreNotFoundError(f"{path}: missing: {RUN_REPAIR}", path=path)
 
 
 def not_a_file(path: Path, then: str = RUN_REPAIR) -> CorruptStoreError:
-    """Return the error for something else than a file."""
     return CorruptStoreError(f"{path}: not a regular file: {then}", path=path)
 
 
@@ -101,7 +99,6 @@ def not_a_file(path: Path, then: str = RUN_REPAIR) -> CorruptStoreError:
 def opened(
     path: Path, flags: int = os.O_RDONLY, folder: int | None = None, *, of_user: bool = False
 ) -> Iterator[int]:
-    """Yield the descriptor of :func:`open_file`."""
     descriptor = open_file(path, flags, folder, of_user=of_user)
     try:
         yield descriptor
@@ -133,7 +130,6 @@ def read_at(descriptor: int, path: Path, start: int, count: int) -> bytes:
 
 
 def write_all(descriptor: int, data: bytes | memoryview, at: int) -> None:
-    """Write all of the data at a place."""
     view = memoryview(data)
     while len(view):
         written = os.pwrite(descriptor, view, at)

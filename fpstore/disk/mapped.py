@@ -56,7 +56,6 @@ class StoredFile:
         )
 
     def fileno(self) -> int:
-        """Return the descriptor."""
         return self._descriptor
 
     def exactly(self, at: int, count: int, room: int = 0) -> Bytes:

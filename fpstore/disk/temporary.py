@@ -178,11 +178,9 @@ class SpilledNumbers:
         self._empty, self._file = np.empty(0, kind), SpillFile(None)
 
     def append(self, numbers: npt.NDArray[Any]) -> None:
-        """Append numbers of the type."""
         self._file.append(numbers.view(np.uint8))
 
     def finish(self) -> npt.NDArray[Any]:
-        """Return all numbers, mapped."""
         numbers = self._file.mapped().view(self._empty.dtype) if self._file.size else self._empty
         self._file.close()  # what is mapped stays
         return numbers

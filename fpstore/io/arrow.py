@@ -176,14 +176,12 @@ def aligned(batch: Any, schema: Any) -> Any:
 
 
 def promoted_schema(schema: Any, promoted: Mapping[str, Any]) -> Any:
-    """Return a schema with other types of some columns."""
     for name, column_type in promoted.items():
         schema = schema.set(schema.names.index(name), schema.field(name).with_type(column_type))
     return schema
 
 
 def with_types(batch: Any, promoted: Mapping[str, Any]) -> Any:
-    """Return a record batch with other types of some columns."""
     return aligned(batch, promoted_schema(batch.schema, promoted)) if promoted else batch
 
 
@@ -666,12 +664,10 @@ def fingerprint_type(width: Width) -> Any:
 
 
 def fingerprint_array(rows: Any, width: Width) -> Any:
-    """Return rows as an Arrow array."""
     return arrow_array(width.outside(rows))
 
 
 def distance_type(width: Width) -> Any:
-    """Return the Arrow type of distances."""
     import pyarrow
 
     return pyarrow.uint8() if width.bits < 256 else pyarrow.uint16()

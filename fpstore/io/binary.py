@@ -132,7 +132,6 @@ class RawRows(RowFiles):
     def batches(
         self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
     ) -> Iterator[Batch]:
-        """Yield the numbers in the order of the file."""
         assert not skipped, "no job with a checkpoint reads it"
         with self.file.open() as stream:
             for data in iter(partial(self._read, stream), b""):
@@ -173,14 +172,12 @@ class RawEncoder(Encoder):
             sink.write(_npy_header(0, width))
 
     def write(self, data: NamedColumns) -> None:
-        """Append the fingerprints of the only column."""
         for rows in data.values():
             values = self._width.outside(np.asarray(rows))
             self._sink.write(values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
             self._rows += len(rows)
 
     def finish(self) -> None:
-        """Write the number of rows into the header."""
         if self._numpy_header:
             self._sink.overwrite(_npy_header(self._rows, self._width))
 

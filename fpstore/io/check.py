@@ -470,7 +470,6 @@ def unmasked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def has_masked(value: object) -> bool:
-    """Whether some values of an array are masked."""
     # it takes ten milliseconds to load, and makes all masked arrays
     if "numpy.ma" not in sys.modules:
         return False

@@ -141,7 +141,6 @@ class DelimitedText(LineParser):
         return Batch(fingerprints, ids, wrong=wrong)
 
     def batch(self, rows: list[Row], projection: Projection, rule: IdRule | None) -> Batch:
-        """Return the columns of some rows."""
         wrong = self.wrong([row.line for row in rows])
         for place, row in enumerate(rows):
             if len(row.cells) != self._cells and (self._cells is not None or len(row.cells) > 2):
@@ -176,7 +175,6 @@ class DelimitedText(LineParser):
         return fields
 
     def replaced(self, row: Row, name: str, text: str) -> Row:
-        """Return the row with another text in a cell."""
         assert self.header is not None
         cells = list(row.cells)
         cells[self.header.cells.index(name)] = text
@@ -188,7 +186,6 @@ class DelimitedText(LineParser):
         return self._like(row, [fields.get(name, "") for name in names])
 
     def joined(self, cells: Sequence[str]) -> bytes:
-        """Return the bytes of a row of cells."""
         import csv
 
         written = io.StringIO()

@@ -158,7 +158,6 @@ def but(width: Width, bits: int | None) -> str:
 
 
 def expected_width(width: Width) -> str:
-    """Return which width is expected."""
     return (
         f"but this store holds {width.bits} bits"
         if width.stored
@@ -167,7 +166,6 @@ def expected_width(width: Width) -> str:
 
 
 def wrong_width(noun: str, bits: int, where: str, width: Width) -> str:
-    """Return that fingerprints have another width."""
     return f"{noun} of {bits} bits{where}, {but(width, bits)}"
 
 

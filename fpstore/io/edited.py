@@ -67,7 +67,6 @@ def copy_edited(
 
 
 def write_table(table: Any, target: Any, complete: Complete | None = None) -> None:
-    """Write a table of pyarrow as a Parquet file."""
     with Sink(target) as sink:
         with sink.errors():
             write_batches(import_pyarrow(sink.name), table.to_batches(), table.schema, sink)

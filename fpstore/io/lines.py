@@ -175,13 +175,11 @@ class LineRows(RowFiles):
         self._leaves_out_wrong = False
 
     def leave_out_wrong(self, leave_out: bool) -> None:
-        """Choose whether a row that is wrong is left out, or is an error."""
         self._leaves_out_wrong = leave_out
 
     def batches(
         self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
     ) -> Iterator[Batch]:
-        """Yield the rows of successive blocks."""
         self.bytes_done, skip = 0, Skip(skipped)
         self.absent = (
             set(projection.text)
@@ -208,7 +206,6 @@ class LineRows(RowFiles):
         return source
 
     def limit_memory(self, memory: int) -> None:
-        """Read lines as long as an amount of memory allows."""
         self._limit = LineLimit.of(memory, of_memory=True)
 
     def has_column(self, name: str) -> bool:
@@ -488,7 +485,6 @@ class JsonLines(LineParser):
         return self._batch(objects, range(first, first + len(lines)), projection, rule)
 
     def batch(self, rows: list[Row], projection: Projection, rule: IdRule | None) -> Batch:
-        """Return the columns of some rows."""
         objects = []
         for row in rows:
             try:
@@ -499,7 +495,6 @@ class JsonLines(LineParser):
         return self._batch(objects, [row.line for row in rows], projection, rule)
 
     def fields(self, row: Row) -> dict[str, Any]:
-        """Return the object of a row."""
         return _object(row.raw, exactly=False)
 
     def replaced(self, row: Row, name: str, text: str) -> Row:

@@ -156,7 +156,6 @@ class ParquetRows(RowFiles):
         return unified_schema(self.schemas, self.names) if other_schemas else first
 
     def check_schemas(self) -> None:
-        """Raise InputError for a column whose types no type holds."""
         if len(self.distinct_schemas) > 1:
             unified_schema(self.schemas, self.names)
 
@@ -195,13 +194,11 @@ class ParquetRows(RowFiles):
         return projection
 
     def has_column(self, name: str) -> bool:
-        """Whether the files have a column."""
         return any(name in schema.names for schema in self.distinct_schemas)
 
     def batches(
         self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
     ) -> Iterator[Batch]:
-        """Yield batches of rows in the order of the files."""
         columns, promoted = self._columns(projection)
         for name, done, batch in self.record_batches(projection.names, skipped):
             for start, piece in in_pieces(batch, PART_BYTES):
@@ -341,7 +338,6 @@ class TableRows(RowSource):
     def batches(
         self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
     ) -> Iterator[Batch]:
-        """Yield the rows of successive record batches."""
         assert not skipped, "no job with a checkpoint reads it"
         done = self.bytes_done = 0
         with self._stream() as stream:
@@ -380,7 +376,6 @@ class TableRows(RowSource):
 
     @property
     def distinct_schemas(self) -> list[Any]:
-        """The schema."""
         return [self.schema]
 
     def record_batches(self) -> Iterator[tuple[str, int, Any]]:
@@ -457,14 +452,12 @@ class RowGroups:
         self._rows = self._bytes = 0
 
     def add(self, batch: Any) -> None:
-        """Append a batch."""
         self._batches.append(batch)
         self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
         if self._rows >= GROUP_ROWS or self._bytes >= self._most_bytes:
             self.flush()
 
     def flush(self) -> None:
-        """Write the gathered batches."""
         if self._batches:
             table = self._table.from_batches(self._batches, schema=self._schema)
             self._batches, self._rows, self._bytes = [], 0, 0
@@ -494,7 +487,6 @@ def _copy_rows(
 def write_batches(
     arrow: Any, batches: Iterable[Any], schema: Any, sink: Sink, compression: str = "snappy"
 ) -> None:
-    """Write record batches as a Parquet file of a schema."""
     writer = arrow.parquet.ParquetWriter(
         sink.file, schema, compression=compression, write_batch_size=PAGE_STEP
     )
@@ -541,7 +533,6 @@ class ParquetEncoder(Encoder):
             self._groups.add(batch)
 
     def finish(self) -> None:
-        """Write the remaining rows and the footer."""
         if self._writer is None:
             self._open({})
         with self._sink.errors():

@@ -73,7 +73,6 @@ class Sink:
             return file
 
     def write(self, data: bytes) -> None:
-        """Append bytes."""
         with self.errors():
             if not self._encode:
                 cast(IO[str], self.file).write(data.decode("utf-8"))

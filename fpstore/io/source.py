@@ -441,7 +441,6 @@ class RowFiles(RowSource):
         self.rows_of_files: list[int] = []  # as the last whole reading has counted them
 
     def states(self) -> list[FileState]:
-        """Return the state of each file, in order."""
         return self._states
 
     def check_unchanged(self) -> None:
@@ -482,7 +481,6 @@ class RowFlags:
         self._progress, self._phase = progress, phase
 
     def take(self, count: int) -> Flags:
-        """Return the flags of the next rows."""
         if self._progress is not None:
             self._progress(self._phase, self._done, len(self._flags))
         self._done += count

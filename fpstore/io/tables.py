@@ -72,7 +72,6 @@ def arrow_table(parts: Iterable[NamedColumns], names: Mapping[str, str] | None) 
 def values_at(
     values: npt.NDArray[Any] | list[str], places: npt.NDArray[Any]
 ) -> npt.NDArray[Any] | list[str]:
-    """Return the values at some places."""
     return (
         [values[place] for place in places.tolist()] if isinstance(values, list) else values[places]
     )

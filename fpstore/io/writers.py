@@ -348,7 +348,6 @@ class LineEncoder(Encoder):
             self._write([self._join(self._cells("the header", list(self._columns)))])
 
     def write(self, data: NamedColumns) -> None:
-        """Append rows."""
         cells = []
         for name, values in data.items():
             if isinstance(values, list):

@@ -72,7 +72,7 @@ def keys_of(values: npt.NDArray[Any]) -> Words:
         return values.astype(np.uint64)
     if values.dtype.kind == "i":
         return values.astype(np.int64).view(np.uint64) ^ SIGN
-    bits = (values.astype(np.float64) + 0.0).view(np.uint64)  # of two zeros, one
+    bits = (values.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 becomes 0.0
     return np.where(bits & SIGN, ~bits, bits | SIGN)
 
 

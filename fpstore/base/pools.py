@@ -32,7 +32,7 @@ class Pool(ThreadPoolExecutor):
             try:
                 return super().submit(work, *arguments, **options)
             except RuntimeError:
-                self._has_none = True  # nobody takes what was queued
+                self._has_none = True  # no thread takes the queued jobs
         job: Future[T] = Future()
         try:
             job.set_result(work(*arguments, **options))

@@ -34,7 +34,7 @@ _UNITS = {
 LEAST_MEMORY = 64 << 20
 _TRIMMED = 8 << 20  # bytes of a room
 MOST_THREADS = 1024
-ROOT = Path("/")  # of the file systems of the kernel
+ROOT = Path("/")  # of /proc and /sys
 
 
 class Resources(NamedTuple):
@@ -46,7 +46,7 @@ class Resources(NamedTuple):
 
     def for_each(self, parts: int) -> Resources:
         """Return the budget of each of some parts that are worked on at once."""
-        # of two, one works while the other waits for the disk
+        # two threads: one works while the other waits for the disk
         threads = min(max(self.threads // parts, 2), self.threads)
         return Resources(self.memory // parts, threads)
 

@@ -109,7 +109,7 @@ class StringColumn:
 
     def tolist(self) -> list[bytes]:
         """Return the strings one by one."""
-        if b"\xff" in self.data:  # not UTF-8, and found out by whoever decodes it
+        if b"\xff" in self.data:  # not UTF-8: decoding it fails later
             bounds = [0, *self.ends.tolist()]
             return list(map(self.data.__getitem__, map(slice, bounds, bounds[1:])))
         return self.separated().split(b"\xff")[:-1]

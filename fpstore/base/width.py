@@ -218,8 +218,7 @@ def equal(rows: Words, other_rows: Words) -> npt.NDArray[np.bool_]:
     return same
 
 
-# What NumPy does with arrays of one dimension: wide rows are compared as strings of big-endian
-# bytes.
+# Functions of NumPy for 1-D arrays: wide rows are compared as strings of big-endian bytes.
 
 
 def comparable(rows: Words) -> npt.NDArray[Any]:
@@ -246,7 +245,7 @@ def place_of(rows: Words, row: Words, side: str = "left") -> int:
         return int(rows.searchsorted(row[0], side))  # type: ignore[call-overload]
     first, end = 0, len(rows)
     for column, value in zip(rows.T, row[0], strict=True):
-        inside = column[first:end]  # of the rows whose words before this one are the same
+        inside = column[first:end]  # rows that are equal in the words before this one
         first, end = (
             first + int(inside.searchsorted(value)),
             first + int(inside.searchsorted(value, "right")),

@@ -18,7 +18,7 @@ from fpstore.hashing.documents import NO_WORDS
 from fpstore.io import open_writer
 from fpstore.io.check import check_fingerprints
 from fpstore.io.sink import Sink
-from fpstore.io.source import LeftOut, format_by_name
+from fpstore.io.source import OmittedRow, format_by_name
 from fpstore.io.tables import values_at
 from fpstore.query.matches import Match, Matches
 
@@ -42,7 +42,7 @@ class Asked(NamedTuple):
     ids: Words | list[str] | None = None
     rows: Words | None = None
     end: int | None = None
-    left_out: Mapping[int, LeftOut] = MappingProxyType({})
+    left_out: Mapping[int, OmittedRow] = MappingProxyType({})
     first_id: int | None = None
 
     def slice(self, start: int, end: int) -> Asked:
@@ -156,7 +156,7 @@ def json_lines_writer(
 
         def leave_out(rows: range, queries: Asked) -> None:
             for number in rows:
-                row = queries.left_out.get(number, LeftOut(number, None))
+                row = queries.left_out.get(number, OmittedRow(number, None))
                 name = row.id if queries.first_id is None else queries.first_id + number
                 record: dict[str, Any] = {
                     "row": number,

@@ -28,7 +28,7 @@ from fpstore.cli.verb import Given, fail, on_index, output_is, verb
 from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning, StoreLockedError, counted
 from fpstore.io import Chunk, open_reader
-from fpstore.io.source import LeftOut
+from fpstore.io.source import OmittedRow
 from fpstore.store import Store, store_snapshot
 
 CHUNK_ROWS = 1 << 16
@@ -289,7 +289,7 @@ class _Counts:
         self.what, self._row_numbers = what, row_numbers
         self.done = self.inserted = 0
         self.chunk: Chunk | Asked | None = None  # the last that was begun
-        self.wrong: list[LeftOut] = []
+        self.wrong: list[OmittedRow] = []
 
     def add(self, inserted: int) -> None:
         """Count the chunk that was begun."""

@@ -28,7 +28,7 @@ _MISSING = (errno.ENOENT, errno.ENOTDIR)
 _NOT_A_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
 _NOT_A_FOLDER = (errno.ELOOP, errno.ENOTDIR)
 _TO_OPEN_FILES = getattr(os, "O_PATH", os.O_RDONLY)
-MODE = 0o664  # of new files that every writer of a store may write
+MODE = 0o664  # mode of new files, for every writer of a store
 
 
 def open_file(
@@ -60,7 +60,7 @@ def open_regular(path: Path, flags: int, folder: int | None = None, then: str = 
     ``then`` says what to do about anything else.
     """
     try:
-        # A pipe that nobody writes to would keep a plain open waiting.
+        # A plain open of a pipe without a writer would wait.
         flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(path if folder is None else path.name, flags, MODE, dir_fd=folder)
     except OSError as error:
@@ -174,7 +174,7 @@ def data_ranges(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
             if error.errno != errno.ENXIO:  # the file system does not know its holes
                 yield end, size
             return  # otherwise only a hole is left
-        # a log goes on behind what is copied of it
+        # a log may go on behind the copied part
         end = min(os.lseek(descriptor, start, os.SEEK_HOLE), size)
         yield start, end
 
@@ -205,7 +205,7 @@ def close_file(descriptor: int) -> None:
         return
     try:
         _closing.add(descriptor)
-        # of a finalizer, which must not wait for a lock of threading that its thread may hold
+        # not threading.Thread: a finalizer must not wait for a lock that its own thread may hold
         _thread.start_new_thread(_close_later, (descriptor,))
     except BaseException as error:
         _close(descriptor)

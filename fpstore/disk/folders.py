@@ -96,7 +96,7 @@ def _lock_new(path: Path) -> int:
     with suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_RDONLY)
         is_locked = True
-        with suppress(OSError):  # a file system without locks: nobody removes what is abandoned
+        with suppress(OSError):  # a file system without locks: no process removes abandoned files
             is_locked = try_lock(descriptor, path)
         if is_locked:
             return descriptor

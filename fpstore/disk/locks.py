@@ -33,7 +33,7 @@ class FolderLock:
         self.path = folder / name
         self.owner = os.getpid()
         self._descriptor = open_regular(self.path, os.O_RDWR | os.O_CREAT, then="remove it")
-        # Until somebody has the lock who can release it, an interrupt may drop it.
+        # Until the caller can release the lock, an interrupt may drop this object.
         self._closing = finalize(self, os.close, self._descriptor)
         self._closing.atexit = False
         if not try_lock(self._descriptor, self.path):
@@ -42,7 +42,7 @@ class FolderLock:
             raise refused(folder, holder)
         _locks.add(self)
         with suppress(OSError):  # on a full disk the lock holds, but without the process number
-            # of a hard link, the file elsewhere is left as it is
+            # the other name of a hard link keeps its content
             if os.fstat(self._descriptor).st_nlink == 1:
                 os.ftruncate(self._descriptor, 0)
                 os.pwrite(self._descriptor, f"{self.owner}\n".encode(), 0)

@@ -41,7 +41,7 @@ class StoredFile:
         finalize(self, close_file, self._descriptor)
         self.size = os.fstat(self._descriptor).st_size
         self.file_bytes = self.size
-        self._bytes: Bytes | None = None  # of the mapping for probes
+        self._bytes: Bytes | None = None  # mapped for probes
         if not self.size:
             raise CorruptStoreError(f"{path}: the file is empty", path=path)
 
@@ -139,7 +139,7 @@ def _populate(mapped: mmap.mmap) -> None:
         try:
             mapped.madvise(POPULATE_READ, start, end - start)
         except OSError:
-            # an older system, or a page that cannot be read: whoever probes it gets the error
+            # an older system, or a page that cannot be read: its probe gets the error
             mapped.madvise(mmap.MADV_WILLNEED, start, end - start)
 
 

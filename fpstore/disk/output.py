@@ -30,7 +30,7 @@ class Output:
 
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._buffer, self._spare = np.empty(0, np.uint8), np.empty(0, np.uint8)
-        self._filled = self._written = 0  # bytes of the buffer, and those in the pieces before
+        self._filled = self._written = 0  # bytes in the buffer, and in the pieces before it
         self._worker = Worker(True) if threaded else None
 
     def room(self, size: int) -> Bytes:

@@ -20,8 +20,8 @@ from fpstore.disk.files import write_all
 from fpstore.disk.mapped import PAGE_BYTES, own_pages
 from fpstore.disk.refusals import refusing
 
-BUFFER_BYTES = 1 << 21  # that gather in memory before they are written; whole pages
-CALL_BYTES = 1 << 23  # of a write or a read
+BUFFER_BYTES = 1 << 21  # gathered in memory before a write; whole pages
+CALL_BYTES = 1 << 23  # in one write or read
 ANOTHER_FOLDER = "; TMPDIR names another folder"
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
@@ -182,7 +182,7 @@ class SpilledNumbers:
 
     def finish(self) -> npt.NDArray[Any]:
         numbers = self._file.mapped().view(self._empty.dtype) if self._file.size else self._empty
-        self._file.close()  # what is mapped stays
+        self._file.close()  # the mapping stays
         return numbers
 
 

@@ -33,7 +33,7 @@ from fpstore.io.source import (
     FIELD_SUFFIXES,
     Batch,
     IdRule,
-    LeftOut,
+    OmittedRow,
     Projection,
     RowSource,
     select_ids,
@@ -249,7 +249,7 @@ def _hashed(hashed: HashedTexts, batch: Batch) -> Batch:
     if lacking is not None:
         names = lacking.texts() if isinstance(lacking, StringColumn) else lacking.tolist()
         of_rows = np.flatnonzero(batch.flags)[~filled].tolist()
-        batch = batch._replace(left_out=[*batch.left_out, *map(LeftOut, of_rows, names)])
+        batch = batch._replace(left_out=[*batch.left_out, *map(OmittedRow, of_rows, names)])
     return batch._replace(
         fingerprints=rows[filled],
         ids=select_ids(ids, filled),

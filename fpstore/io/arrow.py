@@ -278,7 +278,7 @@ class ArrowColumns:
         from pyarrow import types
 
         self._projection = projection
-        self._null_types = dict[str, Any]()  # of the columns of type null, by what they hold
+        self._null_types = dict[str, Any]()  # types for columns of type null
 
         def plain(name: str, content: str, null_type: Any) -> Any:
             column_type = plain_type(find_column(schema, name))
@@ -379,7 +379,7 @@ def _check_fingerprint_type(projection: Projection, column_type: Any, schema: An
         raise InputError(f"{received}, fingerprints must be uint64; to keep the bits, {how}")
     is_integer = types.is_integer(column_type)
     bits = column_type.bit_width if is_integer or types.is_fixed_size_binary(column_type) else 0
-    # of the latter, their values decide
+    # whether 64 bits fit into 32 is decided by the values
     if bits == width.bits or (is_integer and (width.bits, bits) == (32, 64)):
         return
     if bits in WIDTHS:
@@ -447,7 +447,7 @@ def _scores(column: Any, projection: Projection, wrong: Wrong) -> Words:
         # integers of the unit
         column = column.view("int32" if column.type.bit_width == 32 else "int64")
     plain = str(column.type).removeprefix("u").startswith(("int", "float", "double"))
-    if plain and not projection.alike_scores:  # of all batches: they have one type
+    if plain and not projection.alike_scores:  # all batches have this type
         is_valid, values = (
             np.asarray(column.is_valid()),
             np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False)),

@@ -470,7 +470,7 @@ def unmasked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def has_masked(value: object) -> bool:
-    # it takes ten milliseconds to load, and makes all masked arrays
+    # the module takes ten milliseconds to load; without it there are no masked arrays
     if "numpy.ma" not in sys.modules:
         return False
     # Records have a mask of their own kind, and are refused later whatever it says.

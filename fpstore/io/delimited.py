@@ -24,7 +24,7 @@ SEPARATORS: dict[Dialect, bytes] = {"tsv": b"\t", "csv": b",", "txt": b"\t, "}
 _TXT_GAP = re.compile(r"[ \t]*,[ \t]*|[ \t]+")
 _BLANK = b" \t"
 
-# Where rows of CSV end. What is wrong with a row is found when it is taken apart.
+# Where rows of CSV end. A row is checked later, when it is split into cells.
 _CLOSED = rb'[^"]*+(?:""[^"]*+)*+"[^,\n]*+'  # behind the quote that opens a cell
 _CELL = rb'(?:"' + _CLOSED + rb'|[^",\n][^,\n]*+|)'
 _MORE = rb"(?:," + _CELL + rb")*+\n"
@@ -50,9 +50,9 @@ class DelimitedText(LineParser):
     def __init__(self, name: str, dialect: Dialect, projection: Projection | None = None) -> None:
         super().__init__(name)
         self._dialect, self._loose = dialect, projection
-        self._is_csv = dialect == "csv"  # whose rows may have more than one line
+        self._is_csv = dialect == "csv"  # rows of CSV may have several lines
         self._comments = projection is not None
-        self._places: dict[str, int] = {}  # of the columns that are read
+        self._places: dict[str, int] = {}  # columns that are read, by name
         self._cells: int | None = None  # in each row, by the header
 
     def blocks(self, blocks: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
@@ -178,12 +178,12 @@ class DelimitedText(LineParser):
         assert self.header is not None
         cells = list(row.cells)
         cells[self.header.cells.index(name)] = text
-        return row._replace(raw=self._like(row, cells), cells=cells)
+        return row._replace(raw=self._same_end(row, cells), cells=cells)
 
     def under(self, row: Row, names: Sequence[str]) -> bytes:
         """Return the row with a cell for each name, empty where the row has none."""
         fields = self.fields(row)
-        return self._like(row, [fields.get(name, "") for name in names])
+        return self._same_end(row, [fields.get(name, "") for name in names])
 
     def joined(self, cells: Sequence[str]) -> bytes:
         import csv
@@ -196,7 +196,7 @@ class DelimitedText(LineParser):
             written.write("\t".join(cells))
         return written.getvalue().removesuffix("\r\n").encode("utf-8")
 
-    def _like(self, row: Row, cells: Sequence[str]) -> bytes:
+    def _same_end(self, row: Row, cells: Sequence[str]) -> bytes:
         """Return a row of other cells, whose line ends as that of a row does."""
         return self.joined(cells) + (b"\r" if row.raw.endswith(b"\r") else b"")
 

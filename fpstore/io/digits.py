@@ -16,7 +16,7 @@ from fpstore.errors import InputError, show
 _HEX = re.compile(r"(0[xX])?([0-9a-fA-F]+)")
 _DIGITS = re.compile(r"[0-9]+")
 _NEGATIVE = re.compile(r"-[0-9]+")
-_SHOWN_BITS = 256  # of a number in a message
+_SHOWN_BITS = 256  # the most bits of a number in a message
 _MOST_DECIMALS = len(str(1 << WIDTHS[-1]))
 _DECIMALS = len(str(1 << WORD_BITS))
 _Places = npt.NDArray[np.int64]
@@ -59,7 +59,7 @@ def read_digits(text: str, expected: Digits) -> int:
                 negative(expected) if _NEGATIVE.fullmatch(digits) else "expected decimal digits"
             )
         elif len(significant) > _MOST_DECIMALS:
-            reason = f"it has {len(significant)} decimal digits, {but(width, None)}"
+            reason = f"it has {len(significant)} decimal digits, {width_advice(width, None)}"
         else:
             value = int(significant or "0")
             if below:
@@ -89,7 +89,7 @@ def _why_not(digits: str, match: re.Match[str] | None, width: Width) -> str:
     if 4 * count in WIDTHS:
         reason = (
             f"it has {count} hexadecimal digits, a fingerprint of {4 * count} bits, "
-            f"{but(width, 4 * count)}"
+            f"{width_advice(width, 4 * count)}"
         )
     elif count < width.digits:
         reason = (
@@ -142,10 +142,10 @@ def too_large(number: int, width: Width, name: str = "") -> str:
     bits = number.bit_length()
     fits = next((width_bits for width_bits in WIDTHS if width_bits >= bits), None)
     shown = (hex(number) if bits > 128 else str(number)) if bits <= _SHOWN_BITS else "it"
-    return f"{name or shown} takes {bits} bits, {but(width, fits)}"
+    return f"{name or shown} takes {bits} bits, {width_advice(width, fits)}"
 
 
-def but(width: Width, bits: int | None) -> str:
+def width_advice(width: Width, bits: int | None) -> str:
     """Return which width is expected, and how to choose another width where that is possible."""
     if width.stored:
         return expected_width(width)
@@ -166,7 +166,7 @@ def expected_width(width: Width) -> str:
 
 
 def wrong_width(noun: str, bits: int, where: str, width: Width) -> str:
-    return f"{noun} of {bits} bits{where}, {but(width, bits)}"
+    return f"{noun} of {bits} bits{where}, {width_advice(width, bits)}"
 
 
 def parse_texts(texts: list[str], digits: Digits) -> Words | None:
@@ -307,7 +307,7 @@ def _windows(
     windows: npt.NDArray[Any] = np.ndarray(
         (len(data) + 1,), f"V{size}", bytes(size) + data, strides=(1,)
     )
-    rows = windows[ends].view(np.uint8).reshape(-1, size)  # what stands before each end
+    rows = windows[ends].view(np.uint8).reshape(-1, size)  # the bytes before each end
     if len(sizes) and sizes.min() < size:
         rows[np.arange(size) < (size - sizes)[:, None]] = ord("0")
     return rows

@@ -88,7 +88,7 @@ def decoded(data: bytes, encoding: str | None = None) -> Decoded | None:
     if declared is not None:
         try:
             return Decoded(data.decode(declared), declared, declared=True)
-        except UnicodeError:  # it is not what the page declares
+        except UnicodeError:  # the declaration is wrong
             pass
     text = data.decode(UTF8, "replace")
     replaced = text.count("\ufffd") - data.count("\ufffd".encode())

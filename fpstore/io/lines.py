@@ -30,7 +30,7 @@ from fpstore.io.sink import Complete, Sink
 from fpstore.io.source import (
     Batch,
     IdRule,
-    LeftOut,
+    OmittedRow,
     Projection,
     RowFiles,
     RowFlags,
@@ -41,8 +41,8 @@ from fpstore.io.source import (
     show_json,
 )
 
-BLOCK_BYTES = 1 << 20  # that are read at a time
-# of a line: these bytes, or this part of the memory, which holds a line several times
+BLOCK_BYTES = 1 << 20  # in one read
+# the limit of a line: these bytes or, if that is more, this part of the memory
 LINE_BYTES, LINE_SHARE = 16 << 20, 8
 _BLANK = b" \t\r\n"
 _GAP = re.compile(r"[ \t\r\n]*")  # between the parts of JSON
@@ -83,12 +83,12 @@ class LineParser(ABC):
     """Takes the lines of one file apart, in one reading."""
 
     typed = True  # ids have a type of their own
-    limit = LineLimit()  # of a row of several lines
+    limit = LineLimit()  # the limit of a row of several lines
     header: Row | None = None  # the first row, where it must have the names of the columns
 
     def __init__(self, name: str) -> None:
         self.name = name
-        # of several columns of texts, those that a row has had
+        # columns of texts that a row has had, if there are several
         self.present_columns = set[str]()
 
     def blocks(self, blocks: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
@@ -165,7 +165,7 @@ class LineRows(RowFiles):
         self.unbuffered = (
             unbuffered and self.encoding is None and any(file.arrives for file in self.files)
         )
-        self.headers = list[Row]()  # of the files that have one, if they are read again
+        self.headers = list[Row]()  # the headers of files that are read again
         for file in self.files if again and not self.typed else ():
             maker = parser(file.name)
             next(self._blocks(file, maker), None)
@@ -343,11 +343,11 @@ class LineRows(RowFiles):
             for row in rows:
                 batch, error = tried(partial(parser.batch, [row], projection, rule))
                 if batch is not None and rule is not None:
-                    # what this row has decided holds for the rows behind a wrong one
+                    # a wrong row behind this one must not undo what this row has decided
                     before = vars(rule).copy()
-                yield _left_out(parser, row, projection, error) if batch is None else batch
+                yield _omitted(parser, row, projection, error) if batch is None else batch
             return
-        if error is not None:  # which row it is, and what stands before it
+        if error is not None:  # find the wrong row, and the rows before it
             errors = (tried(partial(parser.batch, [row], projection, rule))[1] for row in rows)
             good, error = next(
                 (
@@ -366,7 +366,7 @@ class LineRows(RowFiles):
             raise error or unread  # type: ignore[misc]
 
 
-def _left_out(
+def _omitted(
     parser: LineParser, row: Row, projection: Projection, error: InputError | None
 ) -> Batch:
     """Return a row that is wrong, with its id if that can be read."""
@@ -380,7 +380,7 @@ def _left_out(
         projection.width.empty(0),
         known=np.zeros(1, bool),
         texts=texts,
-        left_out=[LeftOut(0, value, str(error))],
+        left_out=[OmittedRow(0, value, str(error))],
     )
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from fpstore.errors import MissingExtraError, one_line
 
-# What installs a package whose own name does not. An extra of fpstore would do, too, but compiles
-# the kernel again.
+# Arguments of pip for packages whose name alone does not install them. An extra of fpstore would
+# compile the kernel again.
 INSTALLED_AS = {
     "PIL": "pillow ImageHash",
     "trafilatura": "trafilatura lxml_html_clean",

@@ -46,18 +46,18 @@ from fpstore.io.source import (
     Skip,
 )
 
-DESCRIBED = {"name", "version", "parameters"}  # what describes a fingerprinter
-# in the metadata of a file of fingerprints: how they were made, as JSON
+DESCRIBED = {"name", "version", "parameters"}  # keys in the description of a fingerprinter
+# key in the metadata of a file: how its fingerprints were made, as JSON
 FINGERPRINTER = "fpstore.fingerprinter"
-# of a row group that is written: whichever is reached first
+# the size of a row group that is written, whichever is reached first
 GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 24
-COPIED_BYTES = 1 << 25  # of a row group of rows that are copied
-BATCH_ROWS, BATCH_BYTES = 1 << 14, 1 << 23  # that are decoded at once
+COPIED_BYTES = 1 << 25  # the size of a row group of copied rows
+BATCH_ROWS, BATCH_BYTES = 1 << 14, 1 << 23  # decoded at once
 PAGE_STEP = 1 << 6  # rows after which a page that is written may end: readers decode it as a whole
-# that are decoded before the memory of earlier ones goes back to the system
+# decoded before freed memory goes back to the system
 RELEASED_BYTES = 1 << 25
-READ_BYTES = 1 << 20  # of the file, at once: otherwise all that a row group has of a column
-DICTIONARY_BYTES = 1 << 24  # of a column of a row group whose dictionary is not decoded
+READ_BYTES = 1 << 20  # in one read; by default pyarrow reads all of a column in a row group
+DICTIONARY_BYTES = 1 << 24  # the largest column chunk that stays a dictionary
 
 
 def open_rows(arrow: Any, path: str, names: Sequence[str] | None, most: int) -> tuple[Any, int]:
@@ -126,7 +126,7 @@ class ParquetRows(RowFiles):
     def __init__(self, paths: Sequence[str], again: bool = False) -> None:
         super().__init__(paths, again)
         self._arrow = import_pyarrow(self.names[0])
-        self.schemas: list[Any] = []  # of the files; successive ones that are equal are one object
+        self.schemas: list[Any] = []  # one for each file; equal successive schemas are one object
         self.codec = "snappy"
         self._groups: range | None = None  # the row groups that are read; None: all
         makers: list[Any] = []

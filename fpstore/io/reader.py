@@ -29,15 +29,15 @@ from fpstore.io.source import (
     Chunk,
     IdRule,
     IdType,
-    LeftOut,
+    OmittedRow,
     Projection,
     RowSource,
     format_suffix,
     select_ids,
 )
 
-HEAD_BYTES = 1 << 16  # of a file, which say whether it has rows
-# of a chunk, the bytes of its string ids: whichever is reached first
+HEAD_BYTES = 1 << 16  # enough of a file to see whether it has rows
+# the most rows of a chunk, and bytes of its string ids
 CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 1 << 22
 MOST_CHUNK_ROWS = 1 << 30
 
@@ -52,12 +52,12 @@ class PlacedChunk(NamedTuple):
     chunk: Chunk
     places: Words
     end: int
-    left_out: list[LeftOut]
+    left_out: list[OmittedRow]
 
 
-class _Placed(NamedTuple):
+class _PlacedRows(NamedTuple):
     places: list[Words]
-    left_out: list[LeftOut]
+    left_out: list[OmittedRow]
 
 
 class Reader:
@@ -91,7 +91,7 @@ class Reader:
         self.width = projection.width.bits
         self.rows = _total(source.rows for source in sources)
         self._done = 0  # rows of all sources
-        self._placed: _Placed | None = None  # while the places of rows are asked for
+        self._placed: _PlacedRows | None = None  # while `placed` reads
         makers = [getattr(source, "fingerprinter", None) for source in sources]
         self.fingerprinter: Any = (
             makers[0] if makers and makers.count(makers[0]) == len(makers) else None
@@ -157,8 +157,8 @@ class Reader:
         return self._placed_chunks()
 
     def _placed_chunks(self) -> Iterator[PlacedChunk]:
-        noted = self._placed = _Placed([], [])
-        later_places, left_out, end = np.empty(0, np.uint64), list[LeftOut](), self.next_row
+        noted = self._placed = _PlacedRows([], [])
+        later_places, left_out, end = np.empty(0, np.uint64), list[OmittedRow](), self.next_row
         try:
             for chunk in self:
                 places = np.concatenate([later_places, *noted.places])
@@ -232,7 +232,7 @@ class Reader:
                 yield from _decide(waiting, rule, self._chunk_rows)
                 waiting, filled = [], 0.0
             if source.unbuffered and not source.typed and rule.kind is None:
-                rule.kind = "str"  # nobody knows what comes later
+                rule.kind = "str"  # later ids are not known yet
             for batch in self._read(source, projection, rule):
                 batch = batch._replace(unbuffered=batch.unbuffered or source.unbuffered)
                 if source.typed or batch.ids is None or rule.kind is not None:

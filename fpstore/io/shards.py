@@ -24,7 +24,7 @@ from fpstore.io.sink import Complete
 
 Shards = LineRows | ParquetRows
 Copy = Callable[[Shards, slice, Path, Progress], None]
-SHARD_MEMORY = 1 << 27  # of a thread that copies a shard of Parquet
+SHARD_MEMORY = 1 << 27  # for each thread that copies a shard of Parquet
 
 
 def place_in(sources: Sequence[Path], path: Path) -> Path:
@@ -90,7 +90,7 @@ def copy_shards(
             nonlocal rows_before, bytes_before, copied
             if stopped:
                 raise InterruptedError("another shard could not be copied")
-            with lock:  # of threads that no interrupt meets
+            with lock:  # these threads get no interrupts
                 copied += rows - rows_before
                 corpus.bytes_done += source.bytes_done - bytes_before
                 rows_before, bytes_before = rows, source.bytes_done

@@ -18,7 +18,7 @@ from fpstore.disk.folders import remove_abandoned, short_name, try_lock
 from fpstore.errors import InputError
 from fpstore.io.files import storage_errors
 
-# called with the temporary name of what is complete, before that is renamed
+# called with the temporary name of a complete file or folder, before it is renamed
 Complete = Callable[[Path], None]
 
 
@@ -65,7 +65,9 @@ class Sink:
             self._dropped = finalize(self, _drop, temporary, opened)
             file = temporary.open("xb")
             opened.append(file)
-            with suppress(OSError):  # a file system without locks: nobody removes what is abandoned
+            with suppress(
+                OSError
+            ):  # a file system without locks: no process removes abandoned files
                 if not try_lock(file.fileno(), temporary):
                     self._dropped()
                     continue

@@ -50,7 +50,7 @@ SUFFIXES = tuple(EXTENSIONS)
 FIELD_SUFFIXES = tuple(
     suffix for form in FIELD_FORMATS for suffix, name in EXTENSIONS.items() if name == form
 )
-PART_BYTES = 1 << 20  # of texts and ids in a batch
+PART_BYTES = 1 << 20  # the most bytes of texts and ids in a batch
 
 IdType = Literal["auto", "int", "str"]
 IdKind = Literal["int", "str"]
@@ -80,7 +80,7 @@ class Chunk(NamedTuple):
 class Projection:
     """The columns that are read, None for others, and how fingerprints are written."""
 
-    # of several, a row has a tuple, with None where a column is null
+    # a row of several columns has a tuple, with None where a column is null
     text: str | tuple[str, ...] | None = None
     fingerprint: str | None = None
     id: str | None = None
@@ -156,7 +156,7 @@ def select_ids(ids: IdColumn, rows: slice | Flags) -> IdColumn:
     return None if ids is None else ids[rows]
 
 
-class LeftOut(NamedTuple):
+class OmittedRow(NamedTuple):
     """A row without a fingerprint.
 
     Its place, its id if that can be read, and of a row that is wrong the message.
@@ -181,11 +181,11 @@ class Batch(NamedTuple):
     vectors: npt.NDArray[Any] | None = None
     chars: int = 0  # the length of the texts that the fingerprints were made of
     whole_pages: int = 0  # the pages whose fingerprints were made of their whole texts
-    paths: list[Path] | None = None  # of rows that are files each
+    paths: list[Path] | None = None  # if each row is a file
     wrong: Wrong | None = None
     unbuffered: bool = False  # the rows are wanted before others come
-    # of the rows that are not known, those whose ids are known or that are wrong
-    left_out: Sequence[LeftOut] = ()
+    # rows that are not known, but whose ids are, and rows that are wrong
+    left_out: Sequence[OmittedRow] = ()
 
     @property
     def string_bytes(self) -> int:
@@ -313,13 +313,13 @@ class RowSource(ABC):
 
     names: Sequence[str] = ()  # the files, for messages
     paths: Sequence[str] = ()
-    # those in which the files were found: what is written there would be read by the next run
+    # folders of the files: the next run would read what is written there
     folders: Sequence[Path] = ()
-    suffix: str | None = None  # of a file that is written
-    encoding: str | None = None  # of the files, if it was named
+    suffix: str | None = None  # extension of a file that is written
+    encoding: str | None = None  # encoding that the caller named
     typed = True  # ids have a type of their own; in delimited text, all are strings
     unbuffered = False  # rows are wanted as they come
-    # of several columns of texts, those that no row met so far has: a row of JSON may lack some
+    # columns of texts that no row has had so far, if there are several: rows of JSON may lack some
     absent: Collection[str] = ()
     forbidden_in_ids = ""  # characters that no list of the output can hold
     tagged = False  # most of the first texts look like pages of HTML, and are taken as plain texts
@@ -327,7 +327,7 @@ class RowSource(ABC):
     # short
     whole_pages = 0
     rows: int | None = None  # if the number is known before they are read
-    rows_before = 0  # those that are read, in a file of which a part is read
+    rows_before = 0  # rows of the file before the part that is read
     bytes_total: int | None = None
     bytes_done: int = 0  # by the reading under way
 
@@ -527,7 +527,7 @@ def batch_of_values(
 
     Strings are no integers.
     """
-    known, left_out = np.ones(len(next(iter(columns.values()))), bool), list[LeftOut]()
+    known, left_out = np.ones(len(next(iter(columns.values()))), bool), list[OmittedRow]()
     for group in projection.needed:
         known &= np.logical_or.reduce(
             [[value is not None for value in columns[name]] for name in group]
@@ -536,7 +536,7 @@ def batch_of_values(
         places = np.flatnonzero(known).tolist()
         if projection.id is not None:
             left_out = [
-                LeftOut(place, id_or_none(columns[projection.id][place]))
+                OmittedRow(place, id_or_none(columns[projection.id][place]))
                 for place in np.flatnonzero(~known).tolist()
             ]
         columns = {name: list(compress(values, known)) for name, values in columns.items()}
@@ -595,7 +595,7 @@ def column_ids(
     """
     try:
         checked: Any = check_ids(values, len(values))
-    except InputError:  # of an id, which is named below, or because they are mixed
+    except InputError:  # an id is wrong, which is named below, or types are mixed
         checked = converted(values, _id, wrong)
         if rule is not None and rule.id_type == "auto":
             kinds = [type(value).__name__ for value in checked]
@@ -631,7 +631,7 @@ def show_json(value: object) -> str:
 
 
 def _text(value: object) -> Any:
-    if value is None or isinstance(value, str):  # of several columns, some may be null
+    if value is None or isinstance(value, str):  # one of several columns may be null
         return value
     raise InputError(f"a text must be a string, got {show_json(value)}")
 

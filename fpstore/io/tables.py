@@ -64,7 +64,7 @@ def arrow_table(parts: Iterable[NamedColumns], names: Mapping[str, str] | None) 
             new = renamed(list(part), names)
         for name, values in part.items():
             array = arrow_array(values)
-            # of more strings than the type holds, pyarrow makes several
+            # pyarrow makes several arrays of more strings than the type holds
             chunks[name] += getattr(array, "chunks", [array])
     return pyarrow.table([pyarrow.chunked_array(arrays) for arrays in chunks.values()], new)
 

@@ -25,7 +25,7 @@ from fpstore.io.source import FORMATS, Chunk
 
 ColumnKind = Literal["fingerprint", "distance", "share", "value", "text"]
 
-_UNWRITABLE = {"tsv": "\t\r\n", "txt": "\t ,\r\n"}  # what ends a cell or a line
+_UNWRITABLE = {"tsv": "\t\r\n", "txt": "\t ,\r\n"}  # ends of cells and lines
 _QUOTED = ',"\r\n'  # where they occur in a cell of CSV
 _DELIMITERS = {"tsv": "\t", "csv": ",", "txt": "\t"}
 

@@ -116,23 +116,25 @@ def open_source(
     is_table = hasattr(source, "__arrow_c_stream__")
     paths = [] if is_table else corpus_paths(source, again)
     files = [file for path in paths for file in _files(path, format)]
-    forms = (
+    format_names = (
         {"parquet"} if is_table else {input_format(file, format, FIELD_FORMATS) for file in files}
     )
-    if len(forms) > 1:
+    if len(format_names) > 1:
         raise InputError(
-            f"files of one format are expected, got {', '.join(sorted(forms))}: "
+            f"files of one format are expected, got {', '.join(sorted(format_names))}: "
             f"{', '.join(map(str, paths[:3]))}; clean those of "
             "each format in turn, and compare the later ones with the output of the earlier ones: "
             "against= (--against)"
         )
-    (form,) = forms
-    if form != "parquet":
+    (format_name,) = format_names
+    if format_name != "parquet":
         parser = (
-            JsonLines if form == "jsonl" else partial(DelimitedText, dialect=cast(Dialect, form))
+            JsonLines
+            if format_name == "jsonl"
+            else partial(DelimitedText, dialect=cast(Dialect, format_name))
         )
         made: RowSource = LineRows(
-            files, f".{form}", parser, again, encoding, unbuffered and form == "jsonl"
+            files, f".{format_name}", parser, again, encoding, unbuffered and format_name == "jsonl"
         )
     elif encoding is not None:
         raise InputError(
@@ -182,7 +184,7 @@ def corpus_paths(source: Any, again: bool = True) -> list[str]:
     return paths
 
 
-def _files(given: str, form: str | None) -> list[str]:
+def _files(given: str, format_name: str | None) -> list[str]:
     """Return a file, or those with rows in a folder and below it, in the order of their names.
 
     All if the format is named.
@@ -190,9 +192,11 @@ def _files(given: str, form: str | None) -> list[str]:
     path = Path(given)
     if given == "-" or not path.is_dir():
         return [given]
-    suffixes = FIELD_SUFFIXES if form is None else None
+    suffixes = FIELD_SUFFIXES if format_name is None else None
     walk = Walk(path, suffixes, follow_symlinks=True)
-    return row_files(printable(path), [str(file.path) for file in walk.files()], form, read_head)
+    return row_files(
+        printable(path), [str(file.path) for file in walk.files()], format_name, read_head
+    )
 
 
 def hashed_rows(

@@ -128,7 +128,7 @@ class BuildSpec(HashedRowsSpec):
             projection, maker = rows.hashed_columns(projection, "simhash")
         self.options(projection, maker).checked()
         specs = find_inputs(
-            files, self.encoding, raw=maker is None, outside=[self.output], form=self.format
+            files, self.encoding, raw=maker is None, outside=[self.output], format_name=self.format
         )
         projection = resolve_ids(projection, specs, self.encoding)
         if specs[0].is_raw and projection.id is not None:

@@ -147,7 +147,7 @@ class DedupWork(Work):
                 check_store(reference.path, reference.store, job, [])
                 against = StoreState.of(reference.store)
         inputs = find_inputs(
-            spec.source, spec.encoding, outside=[spec.output, spec.removed], form=spec.format
+            spec.source, spec.encoding, outside=[spec.output, spec.removed], format_name=spec.format
         )
         rows = count_rows(inputs, job.projection, spec.encoding)
         projection = align_scores(job.projection, inputs)

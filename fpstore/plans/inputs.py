@@ -21,7 +21,7 @@ from fpstore.hashing.corpora import corpus_paths, open_source
 from fpstore.io.arrow import find_column, import_pyarrow, kinds_of_numbers, plain_type
 from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.files import HiddenNames, at, inner_name, is_hidden
-from fpstore.io.parquet import ParquetRows, row_group_sizes, parquet_errors
+from fpstore.io.parquet import ParquetRows, parquet_errors, row_group_sizes
 from fpstore.io.reader import HEAD_BYTES, row_files
 from fpstore.io.shards import Shards, shard_places
 from fpstore.io.source import FIELD_SUFFIXES, Projection, format_by_name, format_suffix
@@ -54,7 +54,7 @@ File = tuple[Place, str, str]  # the name there, and the name of its output
 class InputSpec(NamedTuple):
     """A file: its place, the name of its output, its size, and its digest.
 
-    ``groups`` are the rows of its row groups. ``form`` is the format if the user has named it.
+    ``groups`` are the rows of its row groups. ``format`` is None unless the user has named it.
     """
 
     uri: str
@@ -62,17 +62,17 @@ class InputSpec(NamedTuple):
     bytes: int
     digest: str
     groups: Sequence[int] | None  # None: not Parquet
-    form: str | None = None
+    format: str | None = None
 
     @property
     def suffix(self) -> str:
         """The extension of the format of the file."""
-        return format_suffix(self.name) if self.form is None else f".{self.form}"
+        return format_suffix(self.name) if self.format is None else f".{self.format}"
 
     @property
     def is_raw(self) -> bool:
         """Whether the file holds numbers and nothing else."""
-        return self.form is None and is_raw(self.name)
+        return self.format is None and is_raw(self.name)
 
 
 class Part(NamedTuple):
@@ -114,7 +114,7 @@ def find_inputs(
     encoding: str | None = None,
     raw: bool = False,
     outside: Sequence[str | os.PathLike[str] | None] = (),
-    form: str | None = None,
+    format_name: str | None = None,
 ) -> list[InputSpec]:
     """Return the files of a source: paths or URIs of files or of folders, of one format.
 
@@ -130,24 +130,27 @@ def find_inputs(
     if (
         not uris
         and raw
-        and form is None
+        and format_name is None
         and all(isinstance(path, str | os.PathLike) and is_raw(path) for path in sources)
     ):
         paths = [Path(path) for path in corpus_paths(sources)]
         return _specs((DiskPlace(path.parent), path.name, path.name) for path in paths)
     if not uris:
-        corpus = open_source(sources, format=form, encoding=encoding)
+        corpus = open_source(sources, format=format_name, encoding=encoding)
         assert isinstance(corpus, Shards)
         _check_outside(map(str, corpus.folders), outside)
         files = zip(map(Path, corpus.paths), shard_places(corpus), strict=True)
         return _specs(
-            ((DiskPlace(path.parent), path.name, name.as_posix()) for path, name in files), form
+            ((DiskPlace(path.parent), path.name, name.as_posix()) for path, name in files),
+            format_name,
         )
     if len(uris) < len(sources):
         raise InputError(
             "paths and URIs of object stores are not mixed: name one kind of input", got=source
         )
-    specs = _specs((file for uri in uris for file in _list_uri(uri, len(uris) > 1, form)), form)
+    specs = _specs(
+        (file for uri in uris for file in _list_uri(uri, len(uris) > 1, format_name)), format_name
+    )
     forms = {spec.suffix for spec in specs}
     if len(forms) > 1:
         raise InputError(
@@ -174,7 +177,7 @@ def _check_outside(
             )
 
 
-def _list_uri(uri: str, many: bool, form: str | None = None) -> Iterator[File]:
+def _list_uri(uri: str, many: bool, format_name: str | None = None) -> Iterator[File]:
     """Yield the files of a URI: those of a folder in the order of a walk on a disk.
 
     If the format is named, all files of a folder have it.
@@ -190,32 +193,32 @@ def _list_uri(uri: str, many: bool, form: str | None = None) -> Iterator[File]:
     for name in place.names():
         if any(map(is_hidden, name.split("/"))):
             hidden.add(place.shown(name))
-        elif form is not None or inner_name(name).lower().endswith(FIELD_SUFFIXES):
+        elif format_name is not None or inner_name(name).lower().endswith(FIELD_SUFFIXES):
             names.append(name)
     hidden.report()
     for name in sorted(
-        row_files(uri, names, form, lambda name: place.read(name, 0, HEAD_BYTES)),
+        row_files(uri, names, format_name, lambda name: place.read(name, 0, HEAD_BYTES)),
         key=lambda name: name.split("/"),
     ):
         output = str(PurePosixPath(name).with_name(inner_name(name)))
         yield place, name, f"{folder_name}/{output}" if many else output
 
 
-def _specs(files: Iterable[File], form: str | None = None) -> list[InputSpec]:
+def _specs(files: Iterable[File], format_name: str | None = None) -> list[InputSpec]:
     """Describe files, many at once, since an object store is slow."""
-    return [spec for _, spec in in_order(partial(_spec, form), files, READERS)]
+    return [spec for _, spec in in_order(partial(_spec, format_name), files, READERS)]
 
 
-def _spec(form: str | None, file: File) -> InputSpec:
+def _spec(format_name: str | None, file: File) -> InputSpec:
     place, name, output = file
     size, digest = file_digest(place, name)
     groups = None
-    if (form or format_by_name(name)) == "parquet":
+    if (format_name or format_by_name(name)) == "parquet":
         groups = _groups(place, name)
-    elif form is None and is_raw(name):
+    elif format_name is None and is_raw(name):
         rows = count_raw_rows(place, name)
         groups = [min(GROUP_ROWS, rows - start) for start in range(0, rows, GROUP_ROWS)]
-    return InputSpec(place.shown(name), output, size, digest, groups, form)
+    return InputSpec(place.shown(name), output, size, digest, groups, format_name)
 
 
 def is_raw(path: str | os.PathLike[str]) -> bool:
@@ -254,8 +257,12 @@ def count_raw_rows(place: Place, name: str) -> int:
 
 
 def raw_source(path: str) -> NpyRows | RawRows:
-    form = format_by_name(path)
-    return NpyRows(path, GROUP_ROWS) if form == "npy" else RawRows(path, RAW_BITS[form], GROUP_ROWS)
+    format_name = format_by_name(path)
+    return (
+        NpyRows(path, GROUP_ROWS)
+        if format_name == "npy"
+        else RawRows(path, RAW_BITS[format_name], GROUP_ROWS)
+    )
 
 
 def _groups(place: Place, name: str) -> list[int]:
@@ -368,9 +375,9 @@ def opened_input(spec: InputSpec, encoding: str | None) -> AbstractContextManage
 def opened_part(specs: Sequence[InputSpec], part: Part, encoding: str | None) -> Iterator[Shards]:
     """Yield the rows of a part; InputError if a file has changed since the plan was made."""
     with inputs_on_disk([specs[number] for number in part.numbers]) as paths:
-        form = specs[part.file].form
+        format_name = specs[part.file].format
         # a string with a line break would be a text
-        corpus = open_source(map(Path, paths), format=form, encoding=encoding)
+        corpus = open_source(map(Path, paths), format=format_name, encoding=encoding)
         assert isinstance(corpus, Shards)
         if isinstance(corpus, ParquetRows) and part.end:
             corpus = corpus.row_groups(part.first, part.end)

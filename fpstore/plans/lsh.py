@@ -203,7 +203,9 @@ class LshWork(Work):
                 "or copy it afterwards"
             )
         projection, hasher = spec.columns()
-        inputs = find_inputs(spec.source, spec.encoding, outside=[spec.output], form=spec.format)
+        inputs = find_inputs(
+            spec.source, spec.encoding, outside=[spec.output], format_name=spec.format
+        )
         rows = count_rows(inputs, projection, spec.encoding)
         known = rows if all(file.groups is not None for file in inputs) else 0
         if known > MOST_DOCUMENTS:

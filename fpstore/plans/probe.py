@@ -165,7 +165,7 @@ class ProbeSpec(RowsSpec):
             rows = replace(self, fingerprint=self.fingerprint or "fingerprint")
             projection, maker = rows.columns(projection, None)
         specs = find_inputs(
-            files, self.encoding, raw=maker is None, outside=[self.output], form=self.format
+            files, self.encoding, raw=maker is None, outside=[self.output], format_name=self.format
         )
         return specs, resolve_ids(projection, specs, self.encoding), maker
 

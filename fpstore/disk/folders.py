@@ -66,26 +66,21 @@ def temporary_folder(parent: Path, beginning: str, ending: str = "") -> Iterator
 
     It is locked, so that `remove_abandoned` leaves it alone.
     """
-    folders: list[Path] = []
-    descriptor = -1
+    path, descriptor = _random_path(parent, beginning, ending), -1
     try:
-        descriptor = _new_folder(parent, beginning, ending, folders)
-        yield folders[-1]
+        path.mkdir()
+        while (descriptor := _lock_new(path)) < 0:
+            path = _random_path(parent, beginning, ending)
+            path.mkdir()
+        yield path
     finally:
-        remove_tree(folders[-1])
+        remove_tree(path)
         if descriptor >= 0:
             os.close(descriptor)
 
 
-def _new_folder(parent: Path, beginning: str, ending: str, folders: list[Path]) -> int:
-    """Make a folder, append its path, and return the descriptor that holds its lock."""
-    while True:
-        path = parent / f"{beginning}{os.urandom(4).hex()}{ending}"
-        folders.append(path)
-        path.mkdir()
-        descriptor = _lock_new(path)
-        if descriptor >= 0:
-            return descriptor
+def _random_path(parent: Path, beginning: str, ending: str) -> Path:
+    return parent / f"{beginning}{os.urandom(4).hex()}{ending}"
 
 
 def _lock_new(path: Path) -> int:

@@ -542,16 +542,16 @@ def batch_of_values(
         columns = {name: list(compress(values, known)) for name, values in columns.items()}
         wrong_row, wrong = wrong, lambda place, message: wrong_row(places[place], message)
 
-    def texts_of(name: str) -> list[str]:
+    def column_texts(name: str) -> list[str]:
         return converted(
             columns[name], _text, lambda place, message: wrong(place, f"{name}: {message}")
         )
 
     batch = Batch(known=known, wrong=wrong, left_out=left_out)
     if isinstance(projection.text, tuple):
-        batch = batch._replace(texts=list(zip(*map(texts_of, projection.text), strict=True)))
+        batch = batch._replace(texts=list(zip(*map(column_texts, projection.text), strict=True)))
     elif projection.text is not None:
-        batch = batch._replace(texts=texts_of(projection.text))
+        batch = batch._replace(texts=column_texts(projection.text))
     if projection.fingerprint is not None:
         batch = batch._replace(
             fingerprints=column_fingerprints(

@@ -28,7 +28,7 @@ from fpstore.hashing import MinHash
 from fpstore.hashing.base import Hashed
 from fpstore.hashing.html import extractor_of, main_texts, whole_text
 from fpstore.io.source import Projection, RowSource
-from fpstore.jobs.grouping import Grouping, Members, grouped, members_of
+from fpstore.jobs.grouping import Grouping, Members, grouped, members_in_sets
 from fpstore.jobs.joining import UNBOUNDED, connected
 from fpstore.jobs.verified import TextSets
 
@@ -190,7 +190,7 @@ class Removal:
         distinct, which = distinct_places(self._rows[places])
         # They are so few that a plan would take longer than all comparisons.
         sets = connected(distinct, scan_design(radius, self._width.bits), self._resources)
-        members, _ = members_of(sets[which], places.astype(np.uint64))
+        members, _ = members_in_sets(sets[which], places.astype(np.uint64))
         return members.documents.view(np.intp), members.lims
 
 

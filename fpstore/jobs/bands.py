@@ -1,10 +1,8 @@
-"""Near-duplicates among the documents that share the key of a band.
+"""Near-duplicates by bands: documents that share the key of a band are compared.
 
-What takes the place of an exact join for many documents.
-
-A document takes four bytes of memory, for the set that it is in. Keys and fingerprints lie in
-temporary files: the keys of one band after the other are sorted in a budget, and fingerprints are
-read of those documents that share a key.
+For many documents, this replaces an exact join. A document takes four bytes of memory, for its set.
+Keys and fingerprints lie in temporary files. The keys of each band are sorted within the memory
+budget, and only the fingerprints of documents that share a key are read.
 """
 
 from __future__ import annotations
@@ -26,18 +24,15 @@ from fpstore.jobs.grouping import Numbers, rows_at
 from fpstore.jobs.joining import pairs_within
 from fpstore.jobs.pairs import join_design
 
-BLOCK_ROWS = 1 << 16  # whose keys are written together
-# documents of a group of which every two are compared: a larger one is joined
+BLOCK_ROWS = 1 << 16  # documents whose keys are written together
+# a larger group is joined; in smaller groups all pairs of documents are compared
 MOST_COMPARED = 1 << 10
-MEMBER_BYTES = 1 << 8  # of a member of the groups that are looked at together, and its fingerprint
+MEMBER_BYTES = 1 << 8  # a member of the groups that are compared together, and its fingerprint
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 
 
 class BandKeys:
-    """The keys of some bands of documents, in the order in which they come, in a temporary file.
-
-    Block by block, band by band.
-    """
+    """The keys of the bands of documents in a temporary file, block by block and band by band."""
 
     def __init__(self, bands: int) -> None:
         self.bands = bands
@@ -62,12 +57,11 @@ class BandKeys:
         self._held, self._waiting = [], 0
 
     def finish(self) -> None:
-        """Note that all documents are there."""
         if self._waiting:
             self._write()
 
     def column(self, band: int) -> Iterator[Words]:
-        """Yield the keys of one band, some documents at a time."""
+        """Yield the keys of one band in batches of documents."""
         start = 0
         for size in self._sizes:
             keys = np.empty(size, np.uint64)
@@ -87,25 +81,22 @@ class Groups(NamedTuple):
 
     @classmethod
     def of(cls, members: Words, owners: npt.NDArray[np.intp]) -> Groups:
-        """Return groups of members whose groups have the numbers ``owners``, ascending.
-
-        Those of one member are left out.
-        """
+        """Return the groups of two or more; ``owners`` has the ascending group of each member."""
         sizes = np.bincount(owners)
         return cls(members[(sizes > 1)[owners]], lims_of(sizes[sizes > 1]))
 
     @property
     def firsts(self) -> npt.NDArray[np.intp]:
-        """For each member the place of the first one of its group."""
+        """For each member, the place of the first member of its group."""
         return self.lims[lists_of(self.lims)]
 
     def apart(self, sets: _kernel.Sets) -> Groups:
-        """Return the groups that are not within one set."""
+        """Return the groups whose members are in several sets."""
         owners, roots = lists_of(self.lims), sets.least(self.members)
         mixed = np.zeros(len(self.lims) - 1, bool)
         mixed[owners[roots != roots[self.firsts]]] = True
-        kept = mixed[owners]
-        return Groups.of(self.members[kept], owners[kept])
+        is_mixed = mixed[owners]
+        return Groups.of(self.members[is_mixed], owners[is_mixed])
 
 
 def connected_by_bands(
@@ -116,10 +107,10 @@ def connected_by_bands(
     width: Width,
     resources: Resources,
 ) -> Numbers:
-    """Return for each document the first one that is connected with it.
+    """Return for each document the first document that is connected with it.
 
-    Connected are two documents with one fingerprint, two that share a key and lie within the
-    radius, and what is connected with one that is connected. Every such pair is found. ``searched``
+    Two documents are connected if they have the same fingerprint, or share a key and lie within the
+    radius, or are both connected with a third document. Every such pair is found. ``searched``
     flags the documents that may be connected; None: all may.
     """
     sets = _kernel.Sets(len(fingerprints))
@@ -137,24 +128,21 @@ def connected_by_bands(
 def _searched(
     pieces: Iterable[Words], numbers: Numbers | None, searched: Flags | None
 ) -> Iterator[tuple[Words, Numbers]]:
-    """Yield values of successive documents, and a number of each, by default its own.
-
-    Only of those that are searched.
-    """
+    """Yield the values of searched documents, and their numbers, which are places by default."""
     start = 0
     for values in pieces:
-        some = slice(start, start + len(values))
+        rows = slice(start, start + len(values))
         own: Numbers = (
-            np.arange(some.start, some.stop, dtype=np.uint64) if numbers is None else numbers[some]
+            np.arange(rows.start, rows.stop, dtype=np.uint64) if numbers is None else numbers[rows]
         )
-        yield (values, own) if searched is None else (values[searched[some]], own[searched[some]])
-        start = some.stop
+        yield (values, own) if searched is None else (values[searched[rows]], own[searched[rows]])
+        start = rows.stop
 
 
 def _groups(
     rows: Iterator[tuple[Words, Numbers]], count: int, resources: Resources
 ) -> Iterator[Groups]:
-    """Yield the different numbers that share a key, of at most ``count`` rows of a key and a number."""
+    """Yield the groups of different numbers that share a key; there are at most ``count`` rows."""
     sorter = Sorter(resources.memory * 3 // 4, None, count, threads=resources.threads)
     most = max(resources.memory // 4 // MEMBER_BYTES, 1)
     for keys, numbers in rows:
@@ -170,15 +158,14 @@ def _groups(
                 part.ids[start:end][np.repeat(sizes > 1, sizes)],
                 lims_of(sizes[sizes > 1]),
             )
-            for some in spans(lims, most):
-                within = lims[some.start : some.stop + 1]
+            for batch in spans(lims, most):
+                within = lims[batch.start : batch.stop + 1]
                 yield Groups(members[within[0] : within[-1]].astype(np.uint64), within - within[0])
 
 
 def _unite_equal(
     sets: _kernel.Sets, fingerprints: Words, searched: Flags | None, resources: Resources
 ) -> None:
-    """Unite the documents that have one fingerprint."""
     pieces = (
         fingerprints[start : start + BLOCK_ROWS]
         for start in range(0, len(fingerprints), BLOCK_ROWS)
@@ -190,20 +177,20 @@ def _unite_equal(
             rows, firsts = rows_at(fingerprints, groups.members), groups.firsts
             same = equal(rows, rows[firsts])
             sets.unite(groups.members[same], groups.members[firsts[same]])
-            # what has only the hash in common
+            # members that share only the hash
             groups = Groups.of(groups.members[~same], lists_of(groups.lims)[~same])
 
 
 def row_hashes(rows: Words) -> Words:
-    """Return a hash of each row, which few different rows share."""
-    first, *others = rows.reshape(len(rows), words_of(rows)).T
-    for word in others:
+    """Return a hash of each row; different rows rarely share one."""
+    first, *later_words = rows.reshape(len(rows), words_of(rows)).T
+    for word in later_words:
         first = (first ^ first >> np.uint64(HALF_BITS)) * MIXER + word
     return np.ascontiguousarray(first)
 
 
 def _firsts(sets: _kernel.Sets, count: int) -> Numbers:
-    """Return the first document of the set of each, in a temporary file."""
+    """Return the first document of each document's set, in a temporary file."""
     kind = np.dtype(np.uint32 if count <= 1 << HALF_BITS else np.uint64)
     numbers = SpilledNumbers(kind)
     for start in range(0, count, BLOCK_ROWS):
@@ -223,33 +210,29 @@ def link(
     width: Width,
     resources: Resources,
 ) -> None:
-    """Unite the members of groups that are within the radius of each other."""
     if not len(groups.members):
         return
     rows = rows_at(fingerprints, groups.members)
-    left = sets.link_groups(
+    unlinked = sets.link_groups(
         rows, groups.members, groups.lims.view(np.uint64), radius, MOST_COMPARED
     )
-    for group in np.flatnonzero(left).tolist():
-        some = slice(*groups.lims[group : group + 2].tolist())
-        _join_group(sets, rows[some], groups.members[some], radius, width, resources)
+    for group in np.flatnonzero(unlinked).tolist():
+        members = slice(*groups.lims[group : group + 2].tolist())
+        _join_group(sets, rows[members], groups.members[members], radius, width, resources)
 
 
 def _join_group(
     sets: _kernel.Sets, rows: Words, members: Words, radius: int, width: Width, resources: Resources
 ) -> None:
-    """Unite the members of a large group that are connected.
-
-    Those of one fingerprint, and the first of each by a join.
-    """
-    distinct, which = distinct_places(rows)
+    """Unite equal fingerprints, then join the first document of each."""
+    distinct, places = distinct_places(rows)
     firsts, index = np.empty_like(members, shape=len(distinct)), _kernel.RowIndex(distinct)
-    firsts[which[::-1]] = members[::-1]
-    sets.unite(members, firsts[which])
+    firsts[places[::-1]] = members[::-1]
+    sets.unite(members, firsts[places])
     for links in pairs_within(
         distinct,
         join_design(distinct, radius, width),
         resources._replace(progress=None),
         linked=True,
     ):
-        sets.unite(*(firsts[index.places(some).view(np.intp)] for some in (links.a, links.b)))
+        sets.unite(*(firsts[index.places(side).view(np.intp)] for side in (links.a, links.b)))

@@ -21,7 +21,7 @@ from fpstore.errors import CorruptStoreError, InputError, counted
 from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.jobs import GROUPINGS, REPRESENTATIVES
 from fpstore.jobs.checkpoint import Checkpoint
-from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
+from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_in_sets
 from fpstore.jobs.joining import connected
 from fpstore.jobs.pairs import join_design, rows_of
 from fpstore.query.names import NAMED_ROWS, HeldIds, Names, names_in_slices, names_of
@@ -242,7 +242,7 @@ def clusters_of(
                 "documents; ask for group='connected' (--group connected) and keep='first' "
                 "(--keep first)"
             )
-    members, members_at = members_of(documents.sets, documents.numbers)
+    members, members_at = members_in_sets(documents.sets, documents.numbers)
 
     def rows_of_members(here: slice) -> Words:
         assert fingerprints is not None

@@ -23,7 +23,7 @@ from fpstore.io.scores import joined_keys
 from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.jobs.bands import BandKeys
 from fpstore.jobs.checkpoint import Checkpoint, id_columns, ids_in
-from fpstore.jobs.given import SpooledIds
+from fpstore.jobs.row_set import SpooledIds
 from fpstore.query.names import NAMED_ROWS, names_in_slices
 
 # of texts, in a part of a checkpoint: whichever comes first

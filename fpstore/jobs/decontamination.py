@@ -30,7 +30,6 @@ from fpstore.hashing.minhash import MinHash
 from fpstore.io.source import Batch, Projection, RowSource, select_ids
 from fpstore.jobs import UNKNOWN
 from fpstore.jobs.compared import decided
-from fpstore.jobs.given import GivenRows, SpooledIds
 from fpstore.jobs.hits import Bounds, Candidates, Hits
 from fpstore.jobs.ngrams import (
     WAITING_BATCHES,
@@ -42,6 +41,7 @@ from fpstore.jobs.ngrams import (
 )
 from fpstore.jobs.outputs import Listing, Outputs, share_a_file
 from fpstore.jobs.pairs import pairs_with
+from fpstore.jobs.row_set import RowSet, SpooledIds
 from fpstore.jobs.row_spec import projection_of
 from fpstore.query.names import HeldIds, Names
 
@@ -306,8 +306,8 @@ def _near_duplicates(
     assert job.features.near is not None
     width, count = Width(job.features.near.width), len(benchmark.units)
     worded = np.flatnonzero(benchmark.units)
-    theirs = GivenRows(benchmark.fingerprints[worded], HeldIds(worded.astype(np.uint64)), width)
-    ours = GivenRows(candidates.fingerprints, HeldIds(candidates.rows), width)
+    theirs = RowSet(benchmark.fingerprints[worded], HeldIds(worded.astype(np.uint64)), width)
+    ours = RowSet(candidates.fingerprints, HeldIds(candidates.rows), width)
     keys = [np.empty(0, np.int64)]
     for found in pairs_with(ours, theirs.rows, job.radius, width, resources):
         (lims, numbers), (lims_there, numbers_there) = (

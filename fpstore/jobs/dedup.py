@@ -32,9 +32,9 @@ from fpstore.jobs.grouping import (
     Members,
     Numbers,
     grouped,
-    members_of,
-    ranks_of,
+    members_in_sets,
     regrouped,
+    representative_ranks,
     rows_at,
 )
 from fpstore.jobs.joining import connected
@@ -283,7 +283,7 @@ def _grouped(
 
     if job.least_similarity is None:
         return grouped(members, job.grouping, rows_of, ids_of, documents.scores)
-    ranks = ranks_of(members, job.grouping.keep, rows_of, ids_of, documents.scores)
+    ranks = representative_ranks(members, job.grouping.keep, rows_of, ids_of, documents.scores)
     at = documents.rows
     texts, least = (
         _texts_of([(corpus, np.sort(at[members.documents.view(np.intp)]))], job, resources),
@@ -314,19 +314,19 @@ def _connected(
             documents.fingerprints, apart, documents.bands, radius, width, resources
         )
         resources.report("grouping", 0)
-        return members_of(sets)[0]
+        return members_in_sets(sets)[0]
     fingerprints, places = distinct_places(
         documents.fingerprints if apart is None else documents.fingerprints[apart]
     )
     sets = connected(fingerprints, join_design(fingerprints, radius, width), resources, checkpoint)
     resources.report("grouping", 0)
     if apart is None:
-        return members_of(sets[places])[0]
+        return members_in_sets(sets[places])[0]
     numbers = np.flatnonzero(apart)
     short: Numbers = (
         numbers.astype(np.uint32) if len(apart) <= 1 << HALF_BITS else numbers.view(np.uint64)
     )
-    return members_of(sets[places], short)[0]
+    return members_in_sets(sets[places], short)[0]
 
 
 def _near(

@@ -16,13 +16,13 @@ from fpstore.base.width import WORD_BITS, rows_like
 from fpstore.io.scores import ranks_of_keys
 
 Numbers = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
-PIECE = 1 << 18  # members of groups that are looked at together
-RowsOf = Callable[[slice], Words]  # the fingerprints of some members
+PIECE = 1 << 18  # members of groups that are processed together
+RowReader = Callable[[slice], Words]  # the fingerprints of a slice of the members
 Choose = Callable[[Words, Words, Words], Words]
 
 
 class Members(NamedTuple):
-    """Documents in groups of two or more, group by group, in the order of the least number in each group.
+    """Documents in groups of two or more, ordered by the least document of each group.
 
     The members of group g are at ``lims[g]:lims[g + 1]``: ascending numbers, or the representative
     first.
@@ -32,34 +32,36 @@ class Members(NamedTuple):
     documents: Words
 
 
-def members_of(sets: Numbers, documents: Numbers | None = None) -> tuple[Members, Words]:
-    """Return the members of the sets of two or more documents, and the places at which they were.
+def members_in_sets(sets: Numbers, documents: Numbers | None = None) -> tuple[Members, Words]:
+    """Return the members of the sets of two or more documents, and their places in ``sets``.
 
-    ``sets`` has a number for the set of each document. Without ``documents``, the number of a
-    document is its place. It takes about three bits of memory for each number up to the largest,
-    and some 40 bytes for each member.
+    ``sets`` has the number of each document's set. Without ``documents``, the number of a document
+    is its place. It takes about three bits of memory for each number up to the largest, and some 40
+    bytes for each member.
     """
     lims, members, places = _kernel.documents_in_sets(sets, documents)
     return Members(lims.view(np.int64), members), places
 
 
 def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
-    """Return groups of ascending members with the member of the least rank first.
+    """Move the member of the least rank, the first of equal ones, to the front of each group.
 
-    Of equal ranks, the first member.
+    The members of each group must ascend.
     """
     documents = np.empty_like(members.documents)
     for groups in spans(members.lims, PIECE):
         lims = members.lims[groups.start : groups.stop + 1]
         sizes, here = np.diff(lims), slice(int(lims[0]), int(lims[-1]))
         begins = lims[:-1] - lims[0]
-        some = ranks[here]
-        least = np.flatnonzero(some == np.repeat(np.minimum.reduceat(some, begins), sizes))
+        piece_ranks = ranks[here]
+        least = np.flatnonzero(
+            piece_ranks == np.repeat(np.minimum.reduceat(piece_ranks, begins), sizes)
+        )
         _, firsts = np.unique(np.searchsorted(begins, least, side="right"), return_index=True)
         chosen, begins, places = (
             np.repeat(least[firsts], sizes),
             np.repeat(begins, sizes),
-            np.arange(len(some)),
+            np.arange(len(piece_ranks)),
         )
         moved = np.where(places == chosen, begins, np.where(places < chosen, places + 1, places))
         documents[here.start + moved] = members.documents[here]
@@ -67,25 +69,25 @@ def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
 
 
 def rows_at(fingerprints: Words, places: Words) -> Words:
-    """Return the fingerprints at some places of an array, which may lie in a file.
-
-    It is read in order.
-    """
+    """Return the fingerprints at places of an array, which is read in order, as from a file."""
     order = stable_order(places)
     rows = rows_like(fingerprints, len(places))
     rows[order] = fingerprints[places[order].view(np.intp)]
     return rows
 
 
-def distances_to_majority(fingerprints: RowsOf, lims: Lims) -> npt.NDArray[np.int64]:
-    """Return the distance of each fingerprint from the majority of its group, bit by bit, where the sum of distances is least."""
+def distances_to_majority(fingerprints: RowReader, lims: Lims) -> npt.NDArray[np.int64]:
+    """Return the distance of each fingerprint from the bitwise majority of its group.
+
+    The majority has the least sum of distances.
+    """
     distances = np.zeros(int(lims[-1]), np.int64)
     for groups in spans(lims, PIECE):
-        some = lims[groups.start : groups.stop + 1]
-        here = slice(int(some[0]), int(some[-1]))
+        bounds = lims[groups.start : groups.stop + 1]
+        here = slice(int(bounds[0]), int(bounds[-1]))
         rows = fingerprints(here)
         for word in rows.reshape(len(rows), -1).T:
-            distances[here] += _distances_of_words(word, some - some[0])
+            distances[here] += _distances_of_words(word, bounds - bounds[0])
     return distances
 
 
@@ -100,12 +102,13 @@ def _distances_of_words(word: Words, lims: Lims) -> npt.NDArray[np.uint8]:
 
 
 def without_chains(
-    members: Members, fingerprints: RowsOf, ranks: npt.NDArray[Any], radius: int
+    members: Members, fingerprints: RowReader, ranks: npt.NDArray[Any], radius: int
 ) -> Members:
-    """Return groups in which each member is within the radius of its representative, which stands first.
+    """Return groups in which each member is within the radius of its representative.
 
-    In each connected group, in the order of ranks, a member that is within the radius of no
-    representative becomes one. The others go to the nearest one, of several to the first.
+    The representative stands first. In each connected group, in the order of ranks, a member that
+    is within the radius of no representative becomes one. Each other member goes to its nearest
+    representative, of equally near ones to the first.
     """
     return regrouped(
         members,
@@ -116,12 +119,12 @@ def without_chains(
 
 
 def regrouped(
-    members: Members, fingerprints: RowsOf, ranks: npt.NDArray[Any], choose: Choose
+    members: Members, fingerprints: RowReader, ranks: npt.NDArray[Any], choose: Choose
 ) -> Members:
-    """Return the groups of the members that have one representative, which stands first.
+    """Return the groups of members that share a representative, which stands first.
 
     ``choose`` takes the fingerprints of members in the order of ranks, the lims of their groups,
-    and their documents. It returns the place of the representative of each.
+    and their documents. It returns the place of each member's representative.
     """
     if not len(ranks):
         return members
@@ -137,16 +140,16 @@ def regrouped(
         )
         representatives = np.empty(len(order), np.uint64)
         representatives[order] = order[chosen.view(np.intp)]
-        new, places = members_of(representatives, documents)
-        leasts.append(new.documents[new.lims[:-1]])
-        pieces.append(represented(new, representatives[places.view(np.intp)] != places))
+        split, places = members_in_sets(representatives, documents)
+        leasts.append(split.documents[split.lims[:-1]])
+        pieces.append(represented(split, representatives[places.view(np.intp)] != places))
     return _in_order(pieces, np.concatenate(leasts))
 
 
 def _in_order(pieces: list[Members], leasts: Words) -> Members:
     """Return the groups of all pieces in the order of their least members."""
-    lims = lims_of(np.concatenate([np.diff(some.lims) for some in pieces]))
-    documents = np.concatenate([some.documents for some in pieces])
+    lims = lims_of(np.concatenate([np.diff(piece.lims) for piece in pieces]))
+    documents = np.concatenate([piece.documents for piece in pieces])
     if (leasts[1:] > leasts[:-1]).all():
         return Members(lims, documents)
     order = stable_order(leasts)
@@ -160,10 +163,7 @@ def _in_order(pieces: list[Members], leasts: Words) -> Members:
 
 
 class Grouping(NamedTuple):
-    """The groups that are wanted.
-
-    The radius, one of GROUPINGS, and one of KEEP_RULES for their representatives.
-    """
+    """The radius, one of GROUPINGS, and one of KEEP_RULES for the representatives."""
 
     radius: int
     group: str
@@ -171,58 +171,50 @@ class Grouping(NamedTuple):
 
     @property
     def needs_fingerprints(self) -> bool:
-        """Whether fingerprints of the members are compared."""
         return self.group == "greedy" or self.keep == "central"
 
 
 def grouped(
     members: Members,
     grouping: Grouping,
-    fingerprints: RowsOf,
+    fingerprints: RowReader,
     ids: Callable[[Words], Words | list[str]],
     scores: Words | None = None,
 ) -> Members:
-    """Return the groups that are wanted, of connected ones with ascending members.
+    """Return the groups by a rule, from connected groups of ascending members.
 
-    The representative of each stands first.
-
-    ``fingerprints`` returns those of some members, ``ids`` the ids of documents by their numbers.
-    ``scores``, for the rule "highest", has the key (`fpstore.io.scores`) of each document.
+    The representative of each group stands first. ``fingerprints`` returns the rows of a slice of
+    the members, ``ids`` the ids of documents by their numbers. ``scores``, for the rule "highest",
+    has the key (`fpstore.io.scores`) of each document.
     """
     if grouping.group == "connected" and grouping.keep == "first":
         return members
-    ranks = ranks_of(members, grouping.keep, fingerprints, ids, scores)
+    ranks = representative_ranks(members, grouping.keep, fingerprints, ids, scores)
     if grouping.group == "greedy":
         return without_chains(members, fingerprints, ranks, grouping.radius)
     return represented(members, ranks)
 
 
-def ranks_of(
+def representative_ranks(
     members: Members,
     keep: str,
-    fingerprints: RowsOf,
+    fingerprints: RowReader,
     ids: Callable[[Words], Words | list[str]],
     scores: Words | None = None,
 ) -> npt.NDArray[Any]:
-    """Return ranks of the members by one of KEEP_RULES, by which the least represents a group.
-
-    The rest is as for `grouped`.
-    """
+    """Return the ranks of the members by one of KEEP_RULES; the least represents its group."""
     if keep == "central":
         return distances_to_majority(fingerprints, members.lims)
     if keep == "smallest":
-        return _ranks_of_ids(ids(members.documents), members.lims)
+        return _id_ranks(ids(members.documents), members.lims)
     if keep == "highest":
         assert scores is not None
         return ranks_of_keys(scores[members.documents.view(np.intp)])
     return members.documents
 
 
-def _ranks_of_ids(ids: Words | list[str], lims: Lims) -> npt.NDArray[Any]:
-    """Return ranks by which the least id of a group is its first.
-
-    Of numbers by value, of strings by code points.
-    """
+def _id_ranks(ids: Words | list[str], lims: Lims) -> npt.NDArray[Any]:
+    """Return ranks that order the ids of each group: numbers by value, strings by code points."""
     if isinstance(ids, np.ndarray):
         return ids
     order = [

@@ -20,7 +20,7 @@ from fpstore.hashing.html import page_texts
 from fpstore.hashing.minhash import MinHash
 from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.jobs.compared import decided
-from fpstore.jobs.given import SpooledIds
+from fpstore.jobs.row_set import SpooledIds
 from fpstore.query.names import HeldIds, Names
 
 WAITING_BATCHES = 4  # for each thread

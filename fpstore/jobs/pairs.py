@@ -19,8 +19,8 @@ from fpstore.disk.temporary import array_on_disk
 from fpstore.errors import CorruptStoreError, counted
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.checkpoint import Checkpoint
-from fpstore.jobs.given import GivenRows
 from fpstore.jobs.joining import PairColumns, pairs_between, pairs_within, saved, saving
+from fpstore.jobs.row_set import RowSet
 from fpstore.query.names import HeldIds, Names, names_in_slices, names_of
 from fpstore.query.snapshot import Snapshot
 
@@ -31,7 +31,7 @@ PROBED_ROWS = 1 << 20  # that are looked up before what was found is kept
 PROBED = "rows were looked up"
 READ_NANOSECONDS = 5.0  # a fingerprint that is read from a store, to be sorted with the others
 
-Side = Snapshot | GivenRows
+Side = Snapshot | RowSet
 
 
 class Pair(NamedTuple):

@@ -24,9 +24,9 @@ from fpstore.errors import InputError, StoreExistsError
 from fpstore.io.source import RowSource, unwritable_id
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, id_columns, ids_in
 from fpstore.jobs.compared import ComparedRows
-from fpstore.jobs.given import GivenRows
 from fpstore.jobs.joining import PairColumns
 from fpstore.jobs.pairs import Side, pairs_with
+from fpstore.jobs.row_set import RowSet
 from fpstore.jobs.verified import Alike
 from fpstore.query.names import HeldIds, names_of
 
@@ -165,13 +165,13 @@ class NearReference(NamedTuple):
         )
 
 
-def side_of(documents: ComparedRows, width: Width) -> GivenRows:
+def side_of(documents: ComparedRows, width: Width) -> RowSet:
     """Return the documents of a corpus as one side of a join.
 
     Their ids are row numbers unless they have others.
     """
     names = HeldIds(documents.rows.view(np.uint64)) if documents.ids is None else documents.ids
-    return GivenRows(documents.fingerprints, names, width)
+    return RowSet(documents.fingerprints, names, width)
 
 
 class Candidates(NamedTuple):

@@ -18,8 +18,8 @@ from fpstore.design.families import check_radius
 from fpstore.errors import InputError
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in
 from fpstore.jobs.clusters import Clusters, clusters_of, grouping_of
-from fpstore.jobs.given import given_rows
 from fpstore.jobs.pairs import Pairs, Side, join_of, pairs_of
+from fpstore.jobs.row_set import read_row_set
 from fpstore.query.snapshot import Snapshot
 
 Result = TypeVar("Result")
@@ -112,7 +112,7 @@ def _side(store: Any, other: Any, ids: Any) -> tuple[Side, Callable[[], JobIdent
             path=other,
         )
     if not hasattr(other, "snapshot"):  # neither a store nor a sharded one
-        given = given_rows(other, ids, Width(store.width, stored=True))
+        given = read_row_set(other, ids, Width(store.width, stored=True))
         return given, lambda: {"other rows": given.digest()}
     if ids is not None:
         raise InputError("ids are for fingerprints: a store has its own")

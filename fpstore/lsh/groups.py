@@ -18,7 +18,7 @@ from fpstore.disk.temporary import SpilledNumbers
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.bands import Groups, link
 from fpstore.jobs.clusters import Clusters
-from fpstore.jobs.grouping import Grouping, grouped, members_of, rows_at
+from fpstore.jobs.grouping import Grouping, grouped, members_in_sets, rows_at
 from fpstore.jobs.pairs import nth_combinations
 from fpstore.lsh.answers import State
 from fpstore.lsh.keys import (
@@ -98,7 +98,7 @@ def group_documents(state: State, grouping: Grouping, resources: Resources) -> C
     for groups in key_groups(state, documents, resources, PHASE_GROUPS):
         link(sets, documents.rows, groups, grouping.radius, DOCUMENT_WIDTH, resources)
     resources.report("grouping", 0)
-    connected, _ = members_of(sets.names(), np.arange(len(documents.numbers), dtype=np.uint32))
+    connected, _ = members_in_sets(sets.names(), np.arange(len(documents.numbers), dtype=np.uint32))
 
     def read_ids(places: Words) -> Words | list[str]:
         return names_of(state.documents, documents.id_numbers[places.view(np.intp)])

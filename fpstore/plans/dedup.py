@@ -34,7 +34,7 @@ from fpstore.jobs.bands import row_hashes
 from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup import check_store, distances_from_kept
 from fpstore.jobs.dedup_job import DedupJob, DedupSpec
-from fpstore.jobs.grouping import Members, grouped, members_of, ranks_of, regrouped
+from fpstore.jobs.grouping import Members, grouped, members_in_sets, regrouped, representative_ranks
 from fpstore.jobs.reference import NearReference, near_candidates
 from fpstore.jobs.verified import TextSets, sets_of_texts
 from fpstore.plans.ids import id_column, id_kind, joined_ids, take_ids
@@ -372,7 +372,7 @@ class DedupWork(Work):
         parts = self.plan.results("members")
         numbers, labels = joined(parts, "numbers", number), joined(parts, "labels", number)
         fingerprints, ids = joined(parts, "fingerprints", number), self._joined_ids(parts, number)
-        members, _ = members_of(np.searchsorted(numbers, labels).astype(np.uint64))
+        members, _ = members_in_sets(np.searchsorted(numbers, labels).astype(np.uint64))
         members = self._grouped(members, parts, number, fingerprints, ids)
         firsts = members.documents[members.lims[:-1]]
         writer.facts["clusters"] = len(firsts)
@@ -439,7 +439,7 @@ class DedupWork(Work):
         return regrouped(
             members,
             read_rows,
-            ranks_of(members, job.grouping.keep, read_rows, read_ids, scores),
+            representative_ranks(members, job.grouping.keep, read_rows, read_ids, scores),
             choose,
         )
 

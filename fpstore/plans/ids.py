@@ -15,7 +15,7 @@ from fpstore.errors import InputError
 from fpstore.io.digits import parse_integers
 from fpstore.io.source import IdColumn
 from fpstore.io.writers import ColumnKind
-from fpstore.jobs.given import SpooledIds
+from fpstore.jobs.row_set import SpooledIds
 from fpstore.query.names import names_of
 from fpstore.query.snapshot import Snapshot
 

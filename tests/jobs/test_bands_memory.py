@@ -10,7 +10,7 @@ from resuming import calls_in_a_child, command, outputs
 
 from fpstore.cli import main
 from fpstore.jobs import bands, grouping
-from fpstore.jobs.grouping import distances_to_majority, members_of, without_chains
+from fpstore.jobs.grouping import distances_to_majority, members_in_sets, without_chains
 
 MIB = 1 << 20
 BUDGET, SPARE = 64 * MIB, 48 * MIB  # what is read at a time, a piece of groups, stacks of threads
@@ -59,7 +59,7 @@ def test_a_search_takes_its_budget_and_some_bytes_a_document():
 def test_groups_do_not_depend_on_pieces(monkeypatch, piece):
     rng = np.random.default_rng(piece)
     rows, sets = rng.integers(0, 16, 600, np.uint64), rng.integers(0, 150, 600, np.uint64)
-    members, _ = members_of(sets)
+    members, _ = members_in_sets(sets)
     of = rows[members.documents]
     ranks = {
         "first": members.documents,

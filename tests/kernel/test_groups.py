@@ -8,7 +8,7 @@ import pytest
 
 from fpstore import _kernel
 from fpstore.jobs.clusters import are_distinct
-from fpstore.jobs.grouping import members_of
+from fpstore.jobs.grouping import members_in_sets
 
 KINDS = [np.uint32, np.uint64]
 
@@ -39,7 +39,7 @@ def test_members_are_those_of_brute_force(kind, other, count):
     documents = rng.permutation(3 * count)[:count].astype(other) << other(
         4 if other is np.uint32 else 40
     )
-    members, places = members_of(sets.astype(kind), documents)
+    members, places = members_in_sets(sets.astype(kind), documents)
     groups = by_brute_force(sets, documents)
     assert members.lims.tolist() == np.cumsum([0, *map(len, groups)]).tolist()
     assert places.tolist() == [place for group in groups for place in group]
@@ -51,8 +51,8 @@ def test_members_are_those_of_brute_force(kind, other, count):
 @pytest.mark.parametrize("count", [0, 1, 64, 1000])
 def test_documents_may_be_their_places(kind, count):
     sets = drawn_sets(np.random.default_rng(count), count).astype(kind)
-    members, places = members_of(sets)
-    expected, _ = members_of(sets, np.arange(count, dtype=np.uint64))
+    members, places = members_in_sets(sets)
+    expected, _ = members_in_sets(sets, np.arange(count, dtype=np.uint64))
     assert (members.lims == expected.lims).all()
     assert members.documents.tolist() == expected.documents.tolist() == places.tolist()
 

@@ -20,7 +20,7 @@ from fpstore.hashing.bands import Bands, planned_bands
 from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL
 from fpstore.jobs.bands import BLOCK_ROWS, BandKeys, connected_by_bands
 from fpstore.jobs.dedup_job import BANDS_RECALL
-from fpstore.jobs.grouping import members_of, rows_at, without_chains
+from fpstore.jobs.grouping import members_in_sets, rows_at, without_chains
 from fpstore.jobs.joining import connected
 from fpstore.jobs.pairs import join_design
 
@@ -94,7 +94,7 @@ def one_size(task: Result) -> Result:
         seconds, processor = time.perf_counter() - times[0], time.process_time() - times[1]
     found = _found(seed, count, sets)
     with Peak() as grouping:
-        members, _ = members_of(sets)
+        members, _ = members_in_sets(sets)
         del sets
         some = members.documents
         groups = without_chains(

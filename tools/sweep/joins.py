@@ -21,8 +21,8 @@ from fpstore.design.sample import Sample
 from fpstore.io.check import check_fingerprints
 from fpstore.jobs import grouping, joining, pairs
 from fpstore.jobs.clusters import clusters_of, grouping_of
-from fpstore.jobs.given import given_rows
 from fpstore.jobs.pairs import join_of, pairs_of
+from fpstore.jobs.row_set import read_row_set
 from fpstore.query.store_snapshot import StoreSnapshot
 from sweep import groups
 from sweep.cases import STATES
@@ -316,7 +316,7 @@ class JoinAsker:
             self.rng, self.shape, self.now, int(self.rng.integers(0, 5)), count, count
         )
         ids = make_ids(self.rng, str(self.rng.choice(["rows", "integers", "strings"])), len(rows))
-        others = given_rows(self.shape.given(rows), ids, self.width)
+        others = read_row_set(self.shape.given(rows), ids, self.width)
         known = distinct(rows)
         self.join("an array", others, known, _ids_of(self.shape, rows, ids, known))
 

@@ -1,7 +1,4 @@
-"""Rows that a caller or a corpus gives.
-
-Fingerprints, and ids, whose strings lie in a temporary file and not in memory.
-"""
+"""Sets of fingerprints with ids, from callers and corpora; strings lie in a temporary file."""
 
 from __future__ import annotations
 
@@ -25,8 +22,8 @@ from fpstore.query.names import HeldIds, Named, Names, names_in_slices
 class SpooledIds:
     """Ids in the order of their rows; the number of an id is its place.
 
-    Integers stay in memory. Strings go to a file without a name, as soon as there is one: integers
-    become strings then.
+    Integers stay in memory. The first strings move all ids to a file without a name, and integers
+    become strings.
     """
 
     def __init__(self) -> None:
@@ -36,7 +33,6 @@ class SpooledIds:
         self._data: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
     def add(self, ids: IdColumn) -> None:
-        """Append ids."""
         if ids is None:
             return
         if isinstance(ids, np.ndarray) and self._file is None:
@@ -54,7 +50,6 @@ class SpooledIds:
             file.append(np.frombuffer(strings.data, np.uint8))
 
     def finish(self) -> None:
-        """Note that all ids are there."""
         self.integers = (
             None if self._file else np.concatenate([np.empty(0, np.uint64), *self._integers])
         )
@@ -62,13 +57,12 @@ class SpooledIds:
         self._starts, self._stops = ends[:-1], ends[1:]
         if self._file is not None and self._file.size:
             self._data = self._file.mapped()
-            self._file.close()  # what is mapped stays
+            self._file.close()  # the mapping remains
 
     def __len__(self) -> int:
         return len(self._stops) if self.integers is None else len(self.integers)
 
     def named_within(self, numbers: Words, most: int | None) -> Named | None:
-        """Return the ids at some places; see :class:`fpstore.query.names.Names`."""
         if self.integers is not None:
             return Named(self.integers[numbers])
         starts, stops = self._starts[numbers], self._stops[numbers]
@@ -84,11 +78,8 @@ class SpooledIds:
         )
 
 
-class GivenRows:
-    """Distinct rows of a width, ascending, each with the places of its ids.
-
-    ``names`` has one id per row as it was given.
-    """
+class RowSet:
+    """Distinct rows of a width, ascending, each with the places of its ids in ``names``."""
 
     def __init__(self, rows: Words, names: Names, width: Width) -> None:
         self.width = width
@@ -97,7 +88,7 @@ class GivenRows:
         self._names, self._order = names, stable_order(places).astype(np.uint64)
 
     def digest(self) -> str:
-        """Return a number in hexadecimal digits in which other rows and ids differ."""
+        """Return a hash of the rows and ids, in hexadecimal digits."""
         digest = blake2b(digest_size=8)
         for _, (ids,) in names_in_slices([(self._names, self._order)]):
             if isinstance(ids, list):
@@ -111,11 +102,10 @@ class GivenRows:
 
     @property
     def one_id_each(self) -> bool:
-        """Whether no fingerprint has several ids."""
         return len(self.rows) == int(self._lims[-1])
 
     def stored_id_numbers(self, rows: Words) -> tuple[Lims, Words]:
-        """Return (lims, places of the ids) of fingerprints of the set."""
+        """Return the lims and the numbers of the ids of fingerprints of the set."""
         places = places_of(self.rows, rows)
         sizes = np.diff(self._lims)[places]
         lims = lims_of(sizes)
@@ -124,14 +114,13 @@ class GivenRows:
         ]
 
     def named_within(self, numbers: Words, most: int | None) -> Named | None:
-        """Return the ids at some places; see :class:`fpstore.query.names.Names`."""
         return self._names.named_within(numbers, most)
 
 
-def given_rows(other: Any, ids: Any, width: Width) -> GivenRows:
-    """Return the fingerprints of a caller (one, many, or a reader), with ids or row numbers.
+def read_row_set(other: Any, ids: Any, width: Width) -> RowSet:
+    """Read one fingerprint, an array or a reader; without ids, the ids are row numbers.
 
-    InputError if they are wrong.
+    Raises InputError if fingerprints or ids are invalid.
     """
     from fpstore.io.reader import Reader
 
@@ -146,10 +135,12 @@ def given_rows(other: Any, ids: Any, width: Width) -> GivenRows:
         spooled.finish()
         rows, names = np.concatenate(pieces), spooled if other.has_ids else None
     else:
-        one = is_one(other, width)
-        rows = check_fingerprints([other] if one else other, width)
-        checked = None if ids is None else check_ids([check_id(ids)] if one else ids, len(rows))
+        is_single = is_one(other, width)
+        rows = check_fingerprints([other] if is_single else other, width)
+        checked = (
+            None if ids is None else check_ids([check_id(ids)] if is_single else ids, len(rows))
+        )
         names = None if checked is None else HeldIds(checked)
-    return GivenRows(
+    return RowSet(
         rows, HeldIds(np.arange(len(rows), dtype=np.uint64)) if names is None else names, width
     )

@@ -1,7 +1,4 @@
-"""Building a store from input.
-
-Sort, group, encode the identity table and its ids, then the other tables in threads.
-"""
+"""Builds of a store from input: sort, group, write the identity table, then the other tables."""
 
 from __future__ import annotations
 
@@ -23,9 +20,9 @@ from fpstore.base.resources import Resources, parse_memory, parse_threads
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, check_width, empty_rows
 from fpstore.building.columns import Column, SortedColumns, SortedRows
-from fpstore.building.external_sort import Sorter, sort_bytes, sort_room
+from fpstore.building.external_sort import Sorter, sort_buffer, sort_bytes
 from fpstore.building.generation_writer import GenerationWriter, Work, finish_store
-from fpstore.building.input import chunks, known_rows
+from fpstore.building.input import chunks, count_rows
 from fpstore.building.strings import StringSpool
 from fpstore.building.table_keys import TableKeys, most_threads, reference_keys
 from fpstore.building.target import Target
@@ -41,9 +38,9 @@ from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, 
 from fpstore.format.record import Totals
 from fpstore.format.table import open_table
 
-# Bytes of the budget for what is in memory beside the rows: the interpreter and its packages,
-# pieces that are read and written.
-BESIDE_SORTS = 80 << 20
+# Bytes of the budget that the rows cannot have: the interpreter and its packages, and pieces that
+# are read and written.
+BASE_MEMORY = 80 << 20
 PHASE_READ = "reading"
 PHASE_SORT = "sorting"
 PHASE_TABLES = "tables"
@@ -67,14 +64,14 @@ class Options:
     prefer: str = "balance"
     index_ids: bool = False
     progress: Progress | None = None
-    # Of a store that is written again: facts that the input does not have.
+    # Facts that the input does not have, of a store that is written again.
     id_kind: str | None = None
     rows: int = 0
     reserved: int = 0  # bytes of the budget that are already used
-    identity: bytes | None = None  # of a store whose bytes follow from its input; None: random
-    # if `auto` chose the design: what a later merge needs to choose again
+    identity: bytes | None = None  # None: random, so that the bytes do not follow from the input
+    # if `auto` chose the design: the facts by which a later merge chooses again
     auto: dict[str, Any] | None = None
-    blocks: Blocks = field(init=False)  # made of what was asked for
+    blocks: Blocks = field(init=False)  # from block_bytes, codec and filter
 
     def checked(self) -> Options:
         """Validate the options before any input is read."""
@@ -113,7 +110,7 @@ class _Build:
         assert isinstance(options.memory, int)
         assert isinstance(options.threads, int)
         memory = options.memory - options.reserved
-        self._memory, self._threads = max(memory - BESIDE_SORTS, memory // 2), options.threads
+        self._memory, self._threads = max(memory - BASE_MEMORY, memory // 2), options.threads
         self._work = Work(options.progress)
         self._width = Width(options.width)
         generation = folder / generation_folder(1)
@@ -152,8 +149,8 @@ class _Build:
         writer.begin(identity.design, identity.count, identity.summary.digest)
         self._work.start(PHASE_TABLES, identity.count * len(identity.design.tables))
         if identity.table_first:
-            self._first_table(identity)
-        self._all_tables(identity)
+            self._write_first_table(identity)
+        self._write_tables(identity)
         if self._strings is not None or self._options.index_ids:
             writer.write_places(self._memory)
 
@@ -167,7 +164,7 @@ class _Build:
 
         A design that is impossible for their number is refused before anything is read.
         """
-        rows = known_rows(source)
+        rows = count_rows(source)
         if rows is not None and self._options.design != "auto":
             self._choose(rows)
         self._work.start(PHASE_READ, rows)
@@ -221,7 +218,7 @@ class _Build:
             identity.table_first |= sorter.spilled or part.per_key is not None
         return identity
 
-    def _first_table(self, identity: _Identity) -> None:
+    def _write_first_table(self, identity: _Identity) -> None:
         self._writer.write_identity(identity.summary.counts, identity.groups())
         identity.drop_ids(self._writer.folder / table_name(0))
 
@@ -238,8 +235,8 @@ class _Build:
             return choose(count, options.radius, required, sample).design
         return resolve_design(options.design, options.radius, count, Width(options.width), sample)
 
-    def _all_tables(self, identity: _Identity) -> None:
-        """Write the tables that are left, in as many threads as the budget has memory for."""
+    def _write_tables(self, identity: _Identity) -> None:
+        """Write the tables but the first, in as many threads as the budget has memory for."""
         tables = range(1, len(identity.design.tables))
         most = min(self._threads, len(tables) + (not identity.table_first))
         if identity.table is not None:
@@ -250,13 +247,13 @@ class _Build:
         else:
             # The sorted keys stay. One thread has the memory that the sort had, each other one
             # needs its own.
-            taken = identity.count * sort_bytes(self._width.words)
-            free = self._memory - 2 * taken
-            threads = min(most, 1 + max(free, 0) // max(taken, 1))
-            rooms: list[tuple[Words, Words]] = []  # which no thread uses
-            parts = [partial(self._table_in_memory, identity, table, rooms) for table in tables]
+            sort_memory = identity.count * sort_bytes(self._width.words)
+            free = self._memory - 2 * sort_memory
+            threads = min(most, 1 + max(free, 0) // max(sort_memory, 1))
+            buffers: list[tuple[Words, Words]] = []  # free ones
+            parts = [partial(self._table_in_memory, identity, table, buffers) for table in tables]
         if not identity.table_first:
-            parts.insert(0, partial(self._first_table, identity))
+            parts.insert(0, partial(self._write_first_table, identity))
         if threads <= 1:
             for part in parts:
                 part()
@@ -265,17 +262,17 @@ class _Build:
         identity.close()
 
     def _table_in_memory(
-        self, identity: _Identity, table: int, rooms: list[tuple[Words, Words]]
+        self, identity: _Identity, table: int, buffers: list[tuple[Words, Words]]
     ) -> None:
         self._work.tick()
         spec, n = identity.design.tables[table], identity.count
         words = n * spec.key_words
         try:
-            room = rooms.pop()
+            buffer = buffers.pop()
         except IndexError:  # all are in use
-            room = sort_room(n * self._width.words, 1), sort_room(n * self._width.words, 1)
+            buffer = sort_buffer(n * self._width.words, 1), sort_buffer(n * self._width.words, 1)
         keys, scratch = (
-            array[:words].reshape(empty_rows(n, spec.key_words).shape) for array in room
+            array[:words].reshape(empty_rows(n, spec.key_words).shape) for array in buffer
         )
         if spec.kind == REFERENCES:
             first = 0
@@ -289,7 +286,7 @@ class _Build:
                 identity.whole(), permutation, keys, scratch, spec.sort_bits, self._work.stop
             )
         self._writer.write_table(table, lambda: [keys])
-        rooms.append(room)
+        buffers.append(buffer)
 
     def _table_in_parts(self, identity: _Identity, table: int, resources: Resources) -> None:
         self._work.tick()
@@ -327,10 +324,7 @@ class _Build:
 
 
 class _Identity(SortedColumns):
-    """The sorted distinct fingerprints and their ids, from which the tables are made.
-
-    In files if a folder is given.
-    """
+    """The sorted distinct fingerprints and their ids; with a folder, in files."""
 
     design: Design
 
@@ -343,19 +337,14 @@ class _Identity(SortedColumns):
         self._sample = EvenRows(words)
 
     def add(self, part: SortedRows) -> None:
-        """Add the next fingerprints and their ids."""
         self._sample.add(part.keys)
         super().add(part)
 
     def sample(self) -> Words:
-        """Return a sample of the fingerprints, evenly spread over the sorted set."""
         return self._sample.rows()
 
     def drop_ids(self, table: Path) -> None:
-        """Drop the ids once they are written.
-
-        Fingerprints in files are read from the identity table from now on.
-        """
+        """Drop the ids; fingerprints in files are now read from the identity table."""
         self._per_key.close()
         self._numbers.close()
         if self._in_files:
@@ -368,7 +357,6 @@ class _Identity(SortedColumns):
         return (values for values, _ in open_table(self.table, self.design.tables[0]).pieces())
 
     def whole(self) -> Words:
-        """Return the fingerprints in one array."""
         return self._keys.whole()
 
     def in_memory(self) -> Iterator[Words]:
@@ -376,6 +364,5 @@ class _Identity(SortedColumns):
         return iter([self.whole()])
 
     def close(self) -> None:
-        """Drop the fingerprints."""
         if self.table is None:
             self._keys.close()

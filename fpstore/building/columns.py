@@ -28,11 +28,9 @@ def in_pieces(parts: Iterable[Array]) -> Iterator[Array]:
 
 
 class Column:
-    """Rows of words: :meth:`append` them, then read them.
+    """Rows of words in memory, or in a nameless file of ``folder``: append them, then read them.
 
-    In memory, or in a nameless file of ``folder``.
-
-    The words have the type of those that are added first.
+    The words have the type of the first rows.
     """
 
     def __init__(self, folder: Path | None = None, words: int = 1) -> None:
@@ -43,10 +41,7 @@ class Column:
         self.rows = 0
 
     def append(self, part: Array) -> None:
-        """Add rows at the end.
-
-        In memory, the caller's array itself is kept: it must not change afterwards.
-        """
+        """Add rows; in memory, without a copy of the array, which must not change afterwards."""
         if not self.rows:
             self._type = part.dtype
         part = np.ascontiguousarray(part, self._type)
@@ -57,14 +52,12 @@ class Column:
             self._file.append(part.reshape(-1).view(np.uint8))
 
     def spill(self, folder: Path) -> None:
-        """Continue in a file."""
         parts, self._parts = self._parts, []
         self._file, self.rows = SpillFile(folder), 0
         for part in parts:
             self.append(part)
 
     def part(self, start: int, rows: int) -> Array:
-        """Return successive rows."""
         if self._file is None:
             return self.whole()[start : start + rows]
         size = self._words * self._type.itemsize
@@ -80,7 +73,6 @@ class Column:
         return ahead(self.part(start, min(COPY_ROWS, self.rows - start)) for start in starts)
 
     def whole(self) -> Array:
-        """Return all rows in one array."""
         if self._file is not None:
             return self.part(0, self.rows)
         if len(self._parts) != 1:
@@ -98,14 +90,13 @@ class Column:
         return rows if self._words == 1 else rows.reshape(-1, self._words)
 
     def close(self) -> None:
-        """Drop the rows."""
         self._parts = []
         if self._file is not None:
             self._file.close()
 
 
 class SortedRows(NamedTuple):
-    """Sorted rows: distinct keys, how many numbers each has, and all numbers in order, of 32 or 64 bits."""
+    """Sorted rows: distinct keys, how many numbers each has, and all numbers in order."""
 
     keys: Words
     per_key: Words | None  # None if each key has one number
@@ -113,26 +104,21 @@ class SortedRows(NamedTuple):
 
     @property
     def counts(self) -> Words:
-        """How many numbers each key has."""
         return np.ones(len(self.keys), np.uint64) if self.per_key is None else self.per_key
 
 
 class SortedColumns:
-    """Distinct keys in ascending order with the numbers of each, in memory, or in files if a folder is given."""
+    """Distinct keys in ascending order with their numbers; with a folder, in files."""
 
     def __init__(self, folder: Path | None, words: int = 1) -> None:
-        self._keys, self._per_key, self._numbers = (
-            Column(folder, words),
-            Column(folder),
-            Column(folder),
-        )
+        self._keys, self._per_key = Column(folder, words), Column(folder)
+        self._numbers = Column(folder)
         # the keys of each part, and whether each of them has one number
         self._parts: list[tuple[int, bool]] = []
         self._in_files = folder is not None
         self.summary = KeySummary()
 
     def add(self, part: SortedRows) -> None:
-        """Add the next keys and their numbers."""
         for keys in in_pieces([part.keys]):
             self.summary.add(keys)
         self._keys.append(part.keys)
@@ -143,7 +129,6 @@ class SortedColumns:
 
     @property
     def count(self) -> int:
-        """The number of distinct keys."""
         return self.summary.count
 
     def groups(self) -> Iterator[Groups]:
@@ -158,12 +143,12 @@ class SortedColumns:
         for counts in self._counts():
             keys = self._keys.part(start, len(counts))
             start += len(keys)
-            for some in spans(lims_of(counts), COPY_ROWS):
-                numbers = self._numbers.part(number, int(counts[some].sum())).astype(
+            for span in spans(lims_of(counts), COPY_ROWS):
+                numbers = self._numbers.part(number, int(counts[span].sum())).astype(
                     np.uint64, copy=False
                 )
                 number += len(numbers)
-                yield keys[some], counts[some], numbers
+                yield keys[span], counts[span], numbers
 
     def _counts(self) -> Iterator[Words]:
         """Yield how many numbers each key has, in pieces that do not depend on the parts."""
@@ -185,6 +170,5 @@ class SortedColumns:
             yield np.concatenate(waiting)
 
     def close(self) -> None:
-        """Drop everything."""
-        for kept in (self._keys, self._per_key, self._numbers):
-            kept.close()
+        for column in (self._keys, self._per_key, self._numbers):
+            column.close()

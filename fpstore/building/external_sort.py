@@ -29,20 +29,20 @@ Columns = tuple[Words, Numbers]
 
 PART_ROWS = 1 << 14  # of a part that is sorted in the second-level cache
 LEAST_BITS, MOST_BITS = 6, 12  # of a digit
-LARGE_PART = 16  # a part with more than such a share of what a thread sorts is taken apart again
-MOST_NUMBER = 2**32 - 1  # that takes 32 bits
+LARGE_PART = 16  # a part with more than this share of a thread's rows is divided again
+MOST_NUMBER = 2**32 - 1  # the largest number that takes 32 bits
 
 # Bytes per row of one word while rows are sorted in memory, of keys with numbers or of keys alone:
 # the rows, and the arrays that they are moved to.
 PAIR_BYTES = 32
 SORT_BYTES = 16
-SAMPLE_STEP = 512  # rows of a sorted run between two that are remembered
+SAMPLE_STEP = 512  # one in so many rows of a sorted run is kept as a sample
 
 
 # In memory
 
 
-def sort_room(count: int, words: int) -> Words:
+def sort_buffer(count: int, words: int) -> Words:
     """Return an array for ``count`` rows of words.
 
     Its memory goes back to the system when it is dropped.
@@ -51,7 +51,7 @@ def sort_room(count: int, words: int) -> Words:
     return array if words == 1 else array.reshape(count, words)
 
 
-def number_room(count: int, most: int) -> Numbers:
+def number_buffer(count: int, most: int) -> Numbers:
     """Return an array for ``count`` numbers up to ``most``."""
     kind = np.dtype(np.uint32 if most <= MOST_NUMBER else np.uint64)
     return own_pages(kind.itemsize * count).view(kind)
@@ -69,25 +69,23 @@ class NumberedRows(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
         return len(self.keys)
 
     def cut(self, start: int, end: int) -> NumberedRows:
-        """Return a slice of the rows."""
         return NumberedRows(
             self.keys[start:end],
             None if self.numbers is None else self.numbers[start:end],
             self.first + start,
         )
 
-    def room(self) -> Columns:
+    def buffers(self) -> Columns:
         """Return arrays for the keys and the numbers of as many rows."""
         most = self.first + self.size if self.numbers is None else np.iinfo(self.numbers.dtype).max
-        return sort_room(self.size, words_of(self.keys)), number_room(self.size, int(most))
+        return sort_buffer(self.size, words_of(self.keys)), number_buffer(self.size, int(most))
 
 
 class DigitCounts:
-    """How many rows have each value of a digit of their keys (``sizes``), and where they end in order of the digit (``ends``).
+    """A digit of the keys: how many rows have each value (``sizes``), and their ``ends``.
 
     ``depth`` is the first bit of the digit; all its bits lie in one word.
     """
@@ -105,8 +103,8 @@ class DigitCounts:
         do_all(
             threads,
             [
-                partial(_kernel.count_parts, some.keys, depth, out, stop=stop)
-                for some, out in slices
+                partial(_kernel.count_parts, part.keys, depth, out, stop=stop)
+                for part, out in slices
             ],
         )
         self.sizes: Words = np.sum([np.zeros(1 << bits, np.uint64), *self._counts], axis=0)
@@ -116,13 +114,13 @@ class DigitCounts:
         """Move the rows to other arrays, in order of the digit."""
         at = self.ends - self.sizes
         work: list[Callable[[], object]] = []
-        for some, counts in zip(self._slices, self._counts, strict=True):
+        for part, counts in zip(self._slices, self._counts, strict=True):
             work.append(
                 partial(
                     _kernel.scatter_parts,
-                    some.keys,
-                    some.numbers,
-                    some.first,
+                    part.keys,
+                    part.numbers,
+                    part.first,
                     self._depth,
                     at.copy(),
                     out,
@@ -136,9 +134,7 @@ class DigitCounts:
 def sort_rows(
     rows: NumberedRows, out: Columns, threads: int, stop: _kernel.Stop | None = None, depth: int = 0
 ) -> None:
-    """Move rows to other arrays, sorted by their keys, stable.
-
-    What they stood in may be in any order then.
+    """Move rows to other arrays in a stable sort by their keys; the first arrays get any order.
 
     ``depth`` is a number of leading bits in which all keys agree.
     """
@@ -164,10 +160,17 @@ def sort_rows(
         while first < after:
             start = int(ends[first] - digits.sizes[first])
             last = min(int(np.searchsorted(ends, np.uint64(start + step))), after - 1)
-            some = slice(start, int(ends[last]))
-            of_some = ends[first : last + 1] - np.uint64(start)
+            rows_of_parts = slice(start, int(ends[last]))
+            part_ends = ends[first : last + 1] - np.uint64(start)
             work.append(
-                partial(_kernel.sort_parts, keys[some], numbers[some], of_some, depth, stop=stop)
+                partial(
+                    _kernel.sort_parts,
+                    keys[rows_of_parts],
+                    numbers[rows_of_parts],
+                    part_ends,
+                    depth,
+                    stop=stop,
+                )
             )
             first = last + 1
     do_all(threads, work)
@@ -185,12 +188,12 @@ def _sort_within(
 
     ``spare`` has room for their keys, and for the numbers if it has any.
     """
-    room = spare.keys, np.empty_like(rows[1]) if spare.numbers is None else spare.numbers
-    sort_rows(NumberedRows(*rows), room, threads, stop, depth)
+    out = spare.keys, np.empty_like(rows[1]) if spare.numbers is None else spare.numbers
+    sort_rows(NumberedRows(*rows), out, threads, stop, depth)
     for start in range(0, spare.size, COPY_ROWS):
         if stop is not None and stop.is_set():
             raise InterruptedError
-        for column, values in zip(rows, room, strict=True):
+        for column, values in zip(rows, out, strict=True):
             column[start : start + COPY_ROWS] = values[start : start + COPY_ROWS]
 
 
@@ -212,11 +215,8 @@ def _shared_bits(keys: Words) -> int:
     return WORD_BITS * len(columns)
 
 
-def grouped(keys: Words, numbers: Numbers, memory: Words) -> SortedRows:
-    """Return sorted rows by their distinct keys.
-
-    ``memory`` is for how many numbers each key has.
-    """
+def group_rows(keys: Words, numbers: Numbers, memory: Words) -> SortedRows:
+    """Group sorted rows by key; ``memory`` takes how many numbers each key has."""
     memory = memory.reshape(-1)
     if _kernel.are_distinct_keys(keys):
         return SortedRows(keys, None, numbers)
@@ -225,7 +225,6 @@ def grouped(keys: Words, numbers: Numbers, memory: Words) -> SortedRows:
 
 
 def do_all(threads: int, work: Sequence[Callable[[], object]]) -> None:
-    """Do some work in threads."""
     deque(in_order(lambda part: part(), work, threads if len(work) > 1 else 1, len(work)), maxlen=0)
 
 
@@ -233,12 +232,12 @@ def do_all(threads: int, work: Sequence[Callable[[], object]]) -> None:
 
 
 def pair_bytes(words: int) -> int:
-    """Return the bytes per row while rows are sorted with their numbers, by the number of words of a key."""
+    """Return the bytes per row of a sort with numbers, for keys of ``words``."""
     return PAIR_BYTES * (words + 1) // 2
 
 
 def sort_bytes(words: int) -> int:
-    """Return the bytes per key while keys alone are sorted, by the number of words of a key."""
+    """Return the bytes per key of a sort of keys alone, for keys of ``words``."""
     return SORT_BYTES * words
 
 
@@ -250,19 +249,18 @@ class Slice(NamedTuple):
     end: int
 
 
-Slices = list[Slice]  # of all runs: a part, which no row of another part lies between
+Slices = list[Slice]  # a part: slices of all runs, with no row of another part between theirs
 
 
 class Runs:
-    """Sorted runs of rows in a file without a name, which are taken together part by part.
+    """Sorted runs of rows in a file without a name, which are merged part by part.
 
-    They are cut by bounds that are evenly chosen among their keys, so that a part fits however the
-    keys lie.
+    Bounds that are evenly chosen among the keys cut them, so that each part fits into memory.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self._file = SpillFile(folder)
-        # of each run: where its arrays are
+        # where the arrays of each run are
         self._places: list[list[tuple[int, np.dtype[Any]]]] = []
         self._sizes: list[int] = []
         self._samples: list[Words] = []
@@ -284,44 +282,39 @@ class Runs:
         """Return the parts, in order; a part has at most ``most`` rows, unless all have one key."""
         samples = np.concatenate(self._samples)
         samples = samples[order_of(samples)]
-        # Each run adds less than a step to the rows between two bounds, or has less: of many runs,
-        # as many add as have less.
+        # Each run adds less than a step to the rows between two bounds, or is shorter than that.
         step = max(most // SAMPLE_STEP - len(self._sizes), most // SAMPLE_STEP // 2, 1)
         bounds = samples[step::step]
-        cuts = [[0, *self._places_of(run, bounds), size] for run, size in enumerate(self._sizes)]
+        cuts = [[0, *self._find_bounds(run, bounds), size] for run, size in enumerate(self._sizes)]
         slices = [
-            [Slice(run, *ends) for ends in pairwise(of_run)] for run, of_run in enumerate(cuts)
+            [Slice(run, start, end) for start, end in pairwise(run_cuts)]
+            for run, run_cuts in enumerate(cuts)
         ]
-        return [part for part in map(list, zip(*slices, strict=True)) if size_of(part)]
+        return [part for part in map(list, zip(*slices, strict=True)) if count_rows(part)]
 
-    def _places_of(self, run: int, bounds: Words) -> Iterator[int]:
-        """Yield the first row of a run that is not below each bound.
-
-        It lies between two samples.
-        """
+    def _find_bounds(self, run: int, bounds: Words) -> Iterator[int]:
+        """Yield the first row of a run that is not below each bound, between two samples."""
         for at, sample in enumerate(places_of(self._samples[run], bounds).tolist()):
             first = max((sample - 1) * SAMPLE_STEP + 1, 0)
-            between = sort_room(min(sample * SAMPLE_STEP, self._sizes[run]) - first, self._words)
+            between = sort_buffer(min(sample * SAMPLE_STEP, self._sizes[run]) - first, self._words)
             self.read(Slice(run, first, first + len(between)), [between])
             yield first + place_of(between, bounds[at : at + 1])
 
-    def read(self, some: Slice, columns: Sequence[Array]) -> None:
+    def read(self, rows: Slice, columns: Sequence[Array]) -> None:
         """Read rows of a run into arrays, whose numbers may have more bits."""
-        for (at, kind), out in zip(self._places[some.run], columns, strict=False):
+        for (at, kind), out in zip(self._places[rows.run], columns, strict=False):
             array = out if out.dtype == kind else np.empty(out.shape, kind)
             row_bytes = kind.itemsize * words_of(out)
-            self._file.read(at + some.start * row_bytes, array.reshape(-1).view(np.uint8))
+            self._file.read(at + rows.start * row_bytes, array.reshape(-1).view(np.uint8))
             if array is not out:
                 out[:] = array
 
     def close(self) -> None:
-        """Remove the file."""
         self._file.close()
 
 
-def size_of(part: Slices) -> int:
-    """Return how many rows a part has."""
-    return sum(end - start for _, start, end in part)
+def count_rows(part: Slices) -> int:
+    return sum(rows.end - rows.start for rows in part)
 
 
 def unless_stopped(pieces: Iterator[Words], stop: _kernel.Stop | None) -> Iterator[Words]:
@@ -335,10 +328,8 @@ def unless_stopped(pieces: Iterator[Words], stop: _kernel.Stop | None) -> Iterat
 class Sorter:
     """Sorts rows of a key and a number in a budget.
 
-    :meth:`add` them in any order, then iterate over :meth:`groups`, once.
-
-    Rows that do not fit into memory go to sorted runs. ``rows`` is the number of rows that will be
-    added, if it is known.
+    :meth:`add` them in any order, then iterate over :meth:`groups`, once. Rows that do not fit into
+    memory go to sorted runs. ``rows`` is the number of rows to come, if it is known.
     """
 
     def __init__(
@@ -353,10 +344,10 @@ class Sorter:
         self._folder, self._threads, self._stop = folder, threads, stop
         self._most = max(memory // pair_bytes(words), 1)  # rows in memory
         self._words = words
-        self._largest = 0  # of the numbers
-        self._numbered = False  # whether numbers were given: otherwise rows are numbered
-        self._keys, self._numbers = self._room(min(rows or 0, self._most))
-        self._held = 0  # rows in memory
+        self._largest_number = 0
+        self._has_numbers = False  # otherwise rows are numbered by their place
+        self._keys, self._numbers = self._buffers(min(rows or 0, self._most))
+        self._in_memory = 0  # rows
         self._runs: Runs | None = None
         self.rows = 0
 
@@ -366,53 +357,50 @@ class Sorter:
         return self._runs is not None
 
     def add(self, keys: Words, numbers: Array | None) -> None:
-        """Append rows; without numbers, which none or all have, they are numbered by their place."""
-        self._numbered |= numbers is not None
+        """Append rows, all with numbers or all without: then their places are their numbers."""
+        self._has_numbers |= numbers is not None
         largest = int(numbers.max(initial=0)) if numbers is not None else self.rows + len(keys)
-        if largest > MOST_NUMBER >= self._largest:
-            self._largest = largest
+        if largest > MOST_NUMBER >= self._largest_number:
+            self._largest_number = largest
             self._grow(len(self._keys))
         done = 0
         while done < len(keys):
-            if self._held == self._most:
+            if self._in_memory == self._most:
                 self._spill()
-            start, end = (
-                self._held,
-                min(self._held + len(keys) - done, self._held + COPY_ROWS, self._most),
-            )
+            start = self._in_memory
+            end = min(start + len(keys) - done, start + COPY_ROWS, self._most)
             if end > len(self._keys):
                 self._grow(max(end, min(end * 3 // 2, self._most)))
             self._keys[start:end] = keys[done : done + end - start]
             if numbers is not None:
                 self._numbers[start:end] = numbers[done : done + end - start]
-            self._held, self.rows, done = end, self.rows + end - start, done + end - start
+            self._in_memory, self.rows, done = end, self.rows + end - start, done + end - start
 
-    def _room(self, rows: int) -> tuple[Words, Array]:
-        return sort_room(rows, self._words), number_room(rows, self._largest)
+    def _buffers(self, rows: int) -> tuple[Words, Array]:
+        return sort_buffer(rows, self._words), number_buffer(rows, self._largest_number)
 
     def _grow(self, rows: int) -> None:
-        keys, numbers = self._room(rows)
-        for start in range(0, self._held, COPY_ROWS):
-            piece = slice(start, min(start + COPY_ROWS, self._held))
+        keys, numbers = self._buffers(rows)
+        for start in range(0, self._in_memory, COPY_ROWS):
+            piece = slice(start, min(start + COPY_ROWS, self._in_memory))
             keys[piece] = self._keys[piece]
-            if self._numbered:
+            if self._has_numbers:
                 numbers[piece] = self._numbers[piece]
         self._keys, self._numbers = keys, numbers
 
-    def _in_memory(self) -> NumberedRows:
-        first = self.rows - self._held
-        return NumberedRows(
-            self._keys[: self._held], self._numbers[: self._held] if self._numbered else None, first
-        )
+    def _rows_in_memory(self) -> NumberedRows:
+        count = self._in_memory
+        numbers = self._numbers[:count] if self._has_numbers else None
+        return NumberedRows(self._keys[:count], numbers, self.rows - count)
 
     def _spill(self) -> None:
-        rows = self._in_memory()
-        out = rows.room()
+        rows = self._rows_in_memory()
+        out = rows.buffers()
         sort_rows(rows, out, self._threads, self._stop)
         if self._runs is None:
             self._runs = Runs(self._folder)
         self._runs.append(out)
-        self._held = 0
+        self._in_memory = 0
 
     def groups(self, tick: Callable[[int], None]) -> Iterator[SortedRows]:
         """Yield the sorted rows in parts, grouped by key.
@@ -422,34 +410,34 @@ class Sorter:
         if self._runs is not None:
             yield from self._merged(self._runs, tick)
         elif self.rows:
-            rows, (self._keys, self._numbers) = self._in_memory(), self._room(0)
-            yield self._grouped(rows, self._threads)
+            rows, (self._keys, self._numbers) = self._rows_in_memory(), self._buffers(0)
+            yield self._sort_and_group(rows, self._threads)
             tick(self.rows)
 
-    def _grouped(self, rows: NumberedRows, threads: int) -> SortedRows:
-        out = rows.room()
+    def _sort_and_group(self, rows: NumberedRows, threads: int) -> SortedRows:
+        out = rows.buffers()
         sort_rows(rows, out, threads, self._stop)
-        return grouped(*out, rows.keys)
+        return group_rows(*out, rows.keys)
 
     def _merged(self, runs: Runs, tick: Callable[[int], None]) -> Iterator[SortedRows]:
-        if self._held:
+        if self._in_memory:
             self._spill()
-        self._keys, self._numbers = self._room(0)
+        self._keys, self._numbers = self._buffers(0)
         waiting = 2 * self._threads + 1  # parts in memory at once: threads sort some, others wait
         parts = runs.parts(self._most // waiting)
-        threads = self._threads if max(map(size_of, parts)) * waiting <= self._most else 1
+        threads = self._threads if max(map(count_rows, parts)) * waiting <= self._most else 1
         for part, rows in in_order(
             partial(self._part, runs, self._threads // threads), parts, threads
         ):
             yield rows
-            tick(size_of(part))
+            tick(count_rows(part))
         runs.close()
 
     def _part(self, runs: Runs, threads: int, part: Slices) -> SortedRows:
-        keys, numbers = self._room(size_of(part))
+        keys, numbers = self._buffers(count_rows(part))
         start = 0
-        for some in part:
-            end = start + some.end - some.start
-            runs.read(some, [keys[start:end], numbers[start:end]])
+        for rows in part:
+            end = start + rows.end - rows.start
+            runs.read(rows, [keys[start:end], numbers[start:end]])
             start = end
-        return self._grouped(NumberedRows(keys, numbers), threads)
+        return self._sort_and_group(NumberedRows(keys, numbers), threads)

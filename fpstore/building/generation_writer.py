@@ -1,7 +1,4 @@
-"""The writer of a generation.
-
-Its tables, ids and strings, and the log and manifest that make their folder a store.
-"""
+"""The writer of a generation: tables, ids and strings, then the log and manifest of a store."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ from fpstore.format.table import TableWriter, open_table, table_writer
 
 
 class Work:
-    """Counts the progress of the current phase, and reports it to the caller's callback, from any thread."""
+    """Counts the progress of a phase, and reports it to the caller's callback from any thread."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
@@ -82,7 +79,6 @@ class Work:
         self._report(rows)
 
     def reach(self, done: int) -> None:
-        """Set how many rows are done."""
         self._report(done - self._done)
 
     def _report(self, rows: int) -> None:
@@ -105,7 +101,7 @@ class Work:
             except BaseException as error:
                 self.stop.set()
                 pool.cancel()
-                # another part failed, and may end later: it knows why
+                # another part failed, and may end later: its exception says why
                 if isinstance(error, InterruptedError):
                     for job in jobs:
                         with suppress(InterruptedError, CancelledError):
@@ -174,7 +170,7 @@ class GenerationWriter:
             table.abort()
 
     def begin(self, design: Design, fingerprints: int, digest: int) -> None:
-        """Set which tables there are, and the number and the digest of the fingerprints that each of them will hold."""
+        """Set the tables, and the number and the digest of the fingerprints of each."""
         self.design, self.fingerprints, self.digest = design, fingerprints, digest
         self.filters = planned_filters(design, fingerprints, self._blocks)
 
@@ -184,19 +180,19 @@ class GenerationWriter:
         Groups of (keys, ids of each, id numbers).
         """
         names = table_name(0), IDS_FILE
-        self._ids_file, written = self._map(
-            names, self._layout(0, histogram), self._counted(groups), sync=False
+        self._ids_file, mapping = self._write_mapping(
+            names, self._layout(0, histogram), self._count_ids(groups), sync=False
         )
-        self._rank_bits = bits_per_rank(written.largest_block)
-        self._sync(written.table)
+        self._rank_bits = bits_per_rank(mapping.largest_block)
+        self._sync(mapping.table)
 
-    def _counted(self, groups: Iterable[Groups]) -> Iterator[Groups]:
+    def _count_ids(self, groups: Iterable[Groups]) -> Iterator[Groups]:
         for group in groups:
             self.ids += len(group[2])
             yield group
             self.work.tick(len(group[0]))
 
-    def _map(
+    def _write_mapping(
         self,
         names: tuple[str, str],
         layout: TableLayout,
@@ -223,7 +219,10 @@ class GenerationWriter:
         return shape, mapping
 
     def write_table(self, number: int, keys: Callable[[], Iterable[Words]]) -> None:
-        """Write another table; ``keys`` starts a pass over its sorted keys, once more before if there is a Huffman code."""
+        """Write another table; ``keys`` starts a pass over its sorted keys.
+
+        With the Huffman codec there are two passes: the first counts the gaps for the code.
+        """
         coded = self.design.tables[number].kind == BLOCKS and self._blocks.codec == HUFFMAN
         histogram = self._histogram(keys() if coded else ())
         table = table_writer(self.folder / table_name(number), self._layout(number, histogram))
@@ -238,7 +237,6 @@ class GenerationWriter:
         self._sync(table)
 
     def _histogram(self, keys: Iterable[Words]) -> Words:
-        """Return the histogram of sorted keys; none of them is held when this returns."""
         histogram = GapHistogram()
         for piece in in_pieces(keys):
             histogram.add(piece)
@@ -265,9 +263,11 @@ class GenerationWriter:
         for piece in in_pieces(strings.hashes()):
             hashes.add(piece)
             self.work.tick()
-        numbers, written = self._map(MAPPING_FILES, mapping_layout(hashes), strings.groups())
+        numbers, mapping = self._write_mapping(
+            MAPPING_FILES, mapping_layout(hashes), strings.groups()
+        )
         expected = strings.count if used is None else int(np.count_nonzero(used))
-        if (got := written.number_count) != expected:
+        if (got := mapping.number_count) != expected:
             raise CorruptStoreError(
                 f"{self.folder}: {expected} id numbers are in use, and {got} of them have a "
                 f"string: {RUN_REPAIR}",
@@ -298,7 +298,9 @@ class GenerationWriter:
         columns = SortedColumns(self.folder if sorter.spilled else None)
         for part in sorter.groups(lambda rows: self.work.tick()):
             columns.add(part)
-        shape, _ = self._map(PLACES_FILES, mapping_layout(columns.summary), columns.groups())
+        shape, _ = self._write_mapping(
+            PLACES_FILES, mapping_layout(columns.summary), columns.groups()
+        )
         columns.close()
         self.places = {
             "ids": columns.count,
@@ -313,10 +315,7 @@ class GenerationWriter:
             sync.result()
 
     def record(self, number: int, totals: Totals) -> GenerationRecord:
-        """Return the generation's record for the manifest.
-
-        Its number, and the totals of its content.
-        """
+        """Return the generation's record for the manifest."""
         first_string = 0 if self.dictionary is None else self.dictionary["count"]
         return GenerationRecord(
             number,
@@ -334,7 +333,7 @@ class GenerationWriter:
 
 
 def finish_store(folder: Path, manifest: Manifest) -> None:
-    """Turn a folder that has the files of its generation into a store, with an empty log if the log is missing."""
+    """Turn a folder with the files of a generation into a store, with a log if that is missing."""
     log = folder / generation_folder(manifest.generation.number) / LOG_FILE
     if not log.exists():
         create_log(log, LogHeader.of(manifest))

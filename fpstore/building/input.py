@@ -20,10 +20,10 @@ from fpstore.io.source import Batch
 Piece = tuple[Words, Words | list[str] | StringColumn | None]
 
 SLICE_ROWS = 1 << 20
-SINGLE_ROWS = 1 << 16  # of an iterable of single rows, taken at once
+SINGLE_ROWS = 1 << 16  # rows of an iterable of single rows that are checked at once
 
 
-def known_rows(source: Any) -> int | None:
+def count_rows(source: Any) -> int | None:
     """Return the number of rows of a source, if it is known before reading."""
     if hasattr(source, "rows"):
         rows: int | None = source.rows
@@ -47,10 +47,10 @@ def chunks(source: Any, ids: Any, width: Width) -> Iterator[Piece]:
     single = isinstance(source, (list, tuple, range)) and not _is_list_of_arrays(source, width)
     if single or hasattr(source, "__array__"):
         fingerprints = check_fingerprints(source, width)
-        checked = None if ids is None else check_ids(ids, len(fingerprints))
+        row_ids = None if ids is None else check_ids(ids, len(fingerprints))
         for start in range(0, len(fingerprints), SLICE_ROWS):
-            piece = slice(start, start + SLICE_ROWS)
-            yield fingerprints[piece], None if checked is None else checked[piece]
+            rows = slice(start, start + SLICE_ROWS)
+            yield fingerprints[rows], None if row_ids is None else row_ids[rows]
         return
     if not is_iterable(source, str, dict):
         raise InputError(
@@ -58,11 +58,12 @@ def chunks(source: Any, ids: Any, width: Width) -> Iterator[Piece]:
             f"{type(source).__name__}",
             argument="fingerprints",
         )
-    first, source = _peeked(source)
-    yield from (_of_single_rows if _is_one_row(first, width) else _of_parts)(source, ids, width)
+    first, source = _peek(source)
+    read = _chunks_of_single_rows if _is_one_row(first, width) else _chunks_of_parts
+    yield from read(source, ids, width)
 
 
-def _of_parts(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
+def _chunks_of_parts(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
     if ids is not None and not is_iterable(ids, np.ndarray, str):
         raise InputError(
             "with an iterable of fingerprint arrays, ids must be an iterable of as many id arrays"
@@ -101,7 +102,7 @@ def _of_parts(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
         raise InputError("there are more id arrays than fingerprint arrays")
 
 
-def _peeked(source: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
+def _peek(source: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
     """Return the first item of an iterator, and an iterator of all items.
 
     None for a source that can be read again.
@@ -112,40 +113,39 @@ def _peeked(source: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
     return first[0] if first else None, chain(first, source)
 
 
-def _of_single_rows(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
+def _chunks_of_single_rows(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
     """Yield pieces of an iterable of fingerprints that are an array each."""
     if ids is not None and not is_iterable(ids, str):
         raise InputError(
             f"ids must be one for each fingerprint, got {type(ids).__name__} {show(ids)}",
             argument="ids",
         )
-    rows, left = iter(source), None if ids is None else iter(ids)
-    if left is None:
+    rows, remaining_ids = iter(source), None if ids is None else iter(ids)
+    if remaining_ids is None:
         while piece := list(islice(rows, SINGLE_ROWS)):
             yield check_fingerprints(piece, width), None
         return
-    given = 0
-    while piece := list(islice(rows, max(len(names := _some_ids(left)), 1))):
-        if len(piece) != len(names):
+    id_count = 0
+    while piece := list(islice(rows, max(len(piece_ids := _next_ids(remaining_ids)), 1))):
+        if len(piece) != len(piece_ids):
             break
-        yield check_fingerprints(piece, width), check_ids(names, len(piece))
-        given += len(names)
-    if names:
+        yield check_fingerprints(piece, width), check_ids(piece_ids, len(piece))
+        id_count += len(piece_ids)
+    if piece_ids:
         raise InputError("there are more ids than fingerprints")
     if piece:
-        count = given + len(piece) + sum(1 for _ in rows)
-        raise unequal(given, count)
+        raise unequal(id_count, id_count + len(piece) + sum(1 for _ in rows))
 
 
-def _some_ids(ids: Iterator[Any]) -> list[Any]:
-    """Return the next ids: not all of SINGLE_ROWS where they are long."""
-    taken, size = [], 0
-    for one in islice(ids, SINGLE_ROWS):
-        taken.append(one)
-        size += len(one) if isinstance(one, str) else 0
+def _next_ids(ids: Iterator[Any]) -> list[Any]:
+    """Return the next SINGLE_ROWS ids, or fewer if they have STRINGS_BYTES."""
+    batch, size = [], 0
+    for identifier in islice(ids, SINGLE_ROWS):
+        batch.append(identifier)
+        size += len(identifier) if isinstance(identifier, str) else 0
         if size >= STRINGS_BYTES:
             break
-    return taken
+    return batch
 
 
 def _parts(source: Iterable[Any], width: Width) -> Iterable[Any]:

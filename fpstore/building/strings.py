@@ -1,6 +1,4 @@
-"""String ids of a build.
-
-Kept in files as they come, numbered by a sort of their hashes, and written by number.
+"""String ids of a build: spooled to files, numbered by a sort of their hashes, written by number.
 
 The zstandard dictionary of a store's strings is trained on a sample of them.
 """
@@ -29,10 +27,10 @@ from fpstore.format.strings import StringLayout, StringWriter, strings_per_recor
 LEVEL = 3
 MOST_DICTIONARY_BYTES = 1 << 16
 DICTIONARY_SHARE = 100  # the strings are at least this many times as large as the dictionary
-SAMPLE_BYTES = 1 << 22  # of the sample on which a dictionary is trained, about
+SAMPLE_BYTES = 1 << 22  # about the size of the sample on which a dictionary is trained
 SPOTS, SPOT_BYTES = 1 << 9, 1 << 13  # where strings are taken for a sample
 # per row in memory: the four columns, the sorted arrays that they are views of, and the next sort
-KEPT_BYTES = 96
+ROW_BYTES = 96
 
 
 class StringSpool:
@@ -61,8 +59,8 @@ class StringSpool:
         if isinstance(strings, StringColumn):
             self._add(strings)
         else:
-            for some in string_spans(strings):
-                self._add(StringColumn.of(strings[some]))
+            for span in string_spans(strings):
+                self._add(StringColumn.of(strings[span]))
 
     def _add(self, column: StringColumn) -> None:
         if (longest := int(column.sizes.max(initial=0))) > MAX_ID_BYTES:
@@ -76,10 +74,10 @@ class StringSpool:
             column.hashes(), np.arange(self.rows, self.rows + len(column), dtype=np.uint64)
         )
         self.rows += len(column)
-        if self._in_memory and self.rows * KEPT_BYTES > self._memory:
+        if self._in_memory and self.rows * ROW_BYTES > self._memory:
             self._in_memory = False
-            for kept in self._columns():
-                kept.spill(self._folder)
+            for spilled in self._columns():
+                spilled.spill(self._folder)
 
     def _columns(self) -> tuple[Column, ...]:
         return self._ends, self._hashes, self._counts, self._first_rows
@@ -108,7 +106,7 @@ class StringSpool:
             self._number(self._numbers, tick)
 
     def _rows(self) -> Words:
-        """Return an array of all rows, in a file, so that it takes no memory that another needs more."""
+        """Return an array of all row numbers, in a file to save memory."""
         rows: Words = array_on_disk((self.rows,), np.uint64, self._folder)
         for start in range(0, self.rows, COPY_ROWS):
             end = min(start + COPY_ROWS, self.rows)
@@ -116,7 +114,7 @@ class StringSpool:
         return rows
 
     def _note_equal(self, counts: Words, rows: Words, first: Words) -> None:
-        """Note for the rows of each hash which is the first that has the same string."""
+        """Set ``first`` at the rows of each hash to the first row with the same string."""
         several = counts > 1
         data, ends = self._mapped()
         counts, rows = counts[several], rows[np.repeat(several, counts.astype(np.int64))]
@@ -126,10 +124,10 @@ class StringSpool:
         for group in np.unique(
             np.searchsorted(lims, np.flatnonzero(equal == 0), side="right") - 1
         ).tolist():
-            known: dict[bytes, int] = {}
+            first_rows: dict[bytes, int] = {}
             for row in rows[int(lims[group]) : int(lims[group + 1])].tolist():
                 string = data[int(ends[row - 1]) if row else 0 : int(ends[row])].tobytes()
-                first[row] = known.setdefault(string, row)
+                first[row] = first_rows.setdefault(string, row)
 
     def _number(self, first: Words, tick: Callable[[int], None]) -> None:
         """Turn the first row of each row's string, in place, into the string's number."""
@@ -150,7 +148,6 @@ class StringSpool:
         return np.memmap(self._data, np.uint8, "r"), self._ends.mapped()
 
     def numbers(self, start: int, end: int) -> Words:
-        """Return the numbers of successive rows."""
         return (
             np.arange(start, end, dtype=np.uint64)
             if self._numbers is None
@@ -166,7 +163,6 @@ class StringSpool:
             yield hashes, counts, self.numbers_at(rows)
 
     def numbers_at(self, rows: Words) -> Words:
-        """Return the numbers of some rows."""
         return rows if self._numbers is None else np.array(self._numbers[rows])
 
     def hashes(self) -> Iterator[Words]:
@@ -208,7 +204,7 @@ class StringSpool:
             )
 
     def _column(self, low: int, ends: Words) -> StringColumn:
-        """Return the strings that end at these places of the file; the first starts at ``low``."""
+        """Read the strings that end at these places of the file; the first starts at ``low``."""
         return StringColumn(
             os.pread(self._data.fileno(), int(ends[-1]) - low, low), ends - np.uint64(low)
         )
@@ -218,7 +214,7 @@ class StringSpool:
         start = low = count = 0
         for ends in self._pieces():
             strings = self._column(low, ends)
-            # the first row that has a string has a number above all before
+            # the first row with a string has a larger number than all rows before
             if self._numbers is not None:
                 numbers = self.numbers(start, start + len(ends))
                 highest = np.maximum.accumulate(
@@ -248,18 +244,15 @@ class StringSpool:
 
 
 class StringSample:
-    """Some records of a set of strings, about evenly spread, uncompressed; SAMPLE_BYTES at most."""
+    """Uncompressed records of a set of strings, about evenly spread; SAMPLE_BYTES at most."""
 
     def __init__(self) -> None:
         self.records: list[bytes] = []
         self._step = 1  # every ``_step``-th record is taken
-        self._strings = self._bytes = self._held = 0
+        self._strings = self._bytes = self._sample_bytes = 0
 
     def add(self, strings: StringColumn) -> None:
-        """Take some of the next strings, in groups that are as large as a record.
-
-        Empty strings do not count.
-        """
+        """Sample the next strings, in groups as large as a record; empty strings do not count."""
         strings = strings.filter(strings.sizes > 0)
         self._strings += len(strings)
         self._bytes += len(strings.data)
@@ -268,15 +261,15 @@ class StringSample:
             self.records.append(
                 strings.slice(start, min(start + per_record, len(strings))).separated()
             )
-            self._held += len(self.records[-1])
-            while self._held > SAMPLE_BYTES and len(self.records) > 1:
+            self._sample_bytes += len(self.records[-1])
+            while self._sample_bytes > SAMPLE_BYTES and len(self.records) > 1:
                 del self.records[1::2]
                 self._step *= 2
-                self._held = sum(map(len, self.records))
+                self._sample_bytes = sum(map(len, self.records))
             start += self._step * per_record
 
     def layout(self, count: int) -> StringLayout:
-        """Return a layout for a number of strings like these, with a dictionary that is trained on the sample."""
+        """Return a layout for ``count`` such strings, with a dictionary trained on the sample."""
         per_record = strings_per_record(self._strings, self._bytes)
         return StringLayout(
             per_record, count, self._train(self._bytes * count // max(self._strings, 1))

@@ -1,7 +1,4 @@
-"""The sorted keys of a table, made of the sorted set.
-
-In memory, or as sorted runs in a file, which are merged in parts.
-"""
+"""The sorted keys of a table, from the sorted set, in memory or as sorted runs in a file."""
 
 from __future__ import annotations
 
@@ -19,9 +16,9 @@ from fpstore.building.columns import in_pieces
 from fpstore.building.external_sort import (
     Runs,
     Slices,
-    size_of,
+    count_rows,
+    sort_buffer,
     sort_bytes,
-    sort_room,
     unless_stopped,
 )
 from fpstore.design.tables import REFERENCES, TableSpec
@@ -32,8 +29,8 @@ THREAD_MEMORY = 8 << 20
 RUN_ARRAYS, PART_ARRAYS = 3, 2
 
 
-class _Room(NamedTuple):
-    """Arrays for a run: rows as they come, sorted keys, and scratch, little of which is touched where keys lie evenly."""
+class _RunBuffers(NamedTuple):
+    """Arrays for a run: rows as they come, sorted keys, and scratch, which even keys hardly use."""
 
     rows: Words
     keys: Words
@@ -41,12 +38,10 @@ class _Room(NamedTuple):
 
 
 class TableKeys:
-    """Starts passes over the sorted keys of a table, of any number.
+    """Starts any number of passes over the sorted keys of a table.
 
-    ``rows`` starts the one pass over the ascending fingerprints.
-
-    What does not fit into memory is sorted in :class:`Runs`. A pass takes a part of all runs after
-    the other, and sorts it.
+    ``rows`` starts the one pass over the ascending fingerprints. Keys that do not fit into memory
+    are sorted in :class:`Runs`; a pass then sorts part after part of all runs.
     """
 
     def __init__(
@@ -59,15 +54,10 @@ class TableKeys:
         stop: _kernel.Stop,
     ) -> None:
         threads = min(resources.threads, most_threads(resources.memory, spec.key_words))
-        self._rows, self._count, self._spec, self._threads, self._stop = (
-            rows,
-            count,
-            spec,
-            threads,
-            stop,
-        )
+        self._rows, self._count, self._spec = rows, count, spec
+        self._threads, self._stop = threads, stop
         self._words = spec.key_words
-        # the rest is for the index of the table and for buffers of files
+        # an eighth is for the index of the table and for buffers of files
         memory = max(resources.memory, LEAST_MEMORY) // 8 * 7
         most = memory // (sort_bytes(self._words) // 2)  # rows of an array as large as that
         run_rows = most // RUN_ARRAYS
@@ -76,26 +66,25 @@ class TableKeys:
         self._run_rows = max(min(run_rows, count), 1)
         self._part_rows = most // (PART_ARRAYS * _at_once(threads))
         self._folder = folder
-        self._rooms: list[_Room] = []
+        self._buffers: list[_RunBuffers] = []
         self._runs: Runs | None = None
         self._parts: list[Slices] | None = None
-        self._kept: Words | None = None
+        self._in_memory: Words | None = None  # all keys
         self._pass: Generator[Words, None, None] | None = None
 
     def __call__(self) -> Iterator[Words]:
         """Start a pass, which ends the one before; each piece of it is valid until the next."""
-        if self._kept is None and self._parts is None:
+        if self._in_memory is None and self._parts is None:
             self._sort()
-        if self._kept is not None:
-            return iter([self._kept])
+        if self._in_memory is not None:
+            return iter([self._in_memory])
         self._end_pass()
         self._pass = self._merged()
         return self._pass
 
     def close(self) -> None:
-        """Drop the keys."""
         self._end_pass()
-        self._kept = None
+        self._in_memory = None
         if self._runs is not None:
             self._runs.close()
 
@@ -108,33 +97,33 @@ class TableKeys:
     # Runs
 
     def _sort(self) -> None:
-        for (room, _), run in in_order(self._sorted_run, self._gathered(), self._threads):
+        for (buffer, _), run in in_order(self._sorted_run, self._unsorted_runs(), self._threads):
             if len(run) == self._count:
-                self._kept = run
+                self._in_memory = run
                 return
             if self._runs is None:
                 self._runs = Runs(self._folder)
             self._runs.append([run])
-            self._rooms.append(room)
-        self._rooms.clear()
+            self._buffers.append(buffer)
+        self._buffers.clear()
         self._parts = [] if self._runs is None else self._runs.parts(self._part_rows)
 
-    def _gathered(self) -> Iterator[tuple[_Room, int]]:
-        """Yield rooms filled with rows, and how many these are."""
-        room, filled = None, 0
+    def _unsorted_runs(self) -> Iterator[tuple[_RunBuffers, int]]:
+        """Yield buffers with the rows of a run, and the number of rows."""
+        buffer, filled = None, 0
         for piece in self._source():
             done = 0
             while done < len(piece):
-                if room is None:
-                    room, filled = self._new_room(), 0
+                if buffer is None:
+                    buffer, filled = self._take_buffers(), 0
                 size = min(len(piece) - done, self._run_rows - filled)
-                room.rows[filled : filled + size] = piece[done : done + size]
+                buffer.rows[filled : filled + size] = piece[done : done + size]
                 filled, done = filled + size, done + size
                 if filled == self._run_rows:
-                    yield room, filled
-                    room = None
-        if room is not None:
-            yield room, filled
+                    yield buffer, filled
+                    buffer = None
+        if buffer is not None:
+            yield buffer, filled
 
     def _source(self) -> Iterator[Words]:
         pieces = (
@@ -144,14 +133,16 @@ class TableKeys:
         )
         return unless_stopped(pieces, self._stop)
 
-    def _new_room(self) -> _Room:
+    def _take_buffers(self) -> _RunBuffers:
         try:
-            return self._rooms.pop()
+            return self._buffers.pop()
         except IndexError:  # all are in use
-            return _Room(*(sort_room(self._run_rows, self._words) for _ in range(RUN_ARRAYS)))
+            return _RunBuffers(
+                *(sort_buffer(self._run_rows, self._words) for _ in range(RUN_ARRAYS))
+            )
 
-    def _sorted_run(self, gathered: tuple[_Room, int]) -> Words:
-        rows, keys, scratch = (array[: gathered[1]] for array in gathered[0])
+    def _sorted_run(self, unsorted: tuple[_RunBuffers, int]) -> Words:
+        rows, keys, scratch = (array[: unsorted[1]] for array in unsorted[0])
         if self._spec.kind == REFERENCES:
             _kernel.sort_keys(rows, scratch, None, self._stop)
             return rows
@@ -163,29 +154,29 @@ class TableKeys:
 
     def _merged(self) -> Generator[Words, None, None]:
         assert self._parts is not None
-        largest = max(map(size_of, self._parts), default=0)
-        rooms: list[tuple[Words, Words]] = []
+        largest = max(map(count_rows, self._parts), default=0)
+        buffers: list[tuple[Words, Words]] = []
 
-        def keys_of(part: Slices) -> tuple[tuple[Words, Words], int]:
+        def sorted_keys(part: Slices) -> tuple[tuple[Words, Words], int]:
             assert self._runs is not None
             try:
-                room = rooms.pop()
+                buffer = buffers.pop()
             except IndexError:  # all are in use
-                room = sort_room(largest, self._words), sort_room(largest, self._words)
+                buffer = sort_buffer(largest, self._words), sort_buffer(largest, self._words)
             size = 0
             # Runs follow each other as the fingerprints do, and the sort is stable: the bits behind
             # those sorted by are in order.
-            for some in part:
-                end = size + some.end - some.start
-                self._runs.read(some, [room[0][size:end]])
+            for rows in part:
+                end = size + rows.end - rows.start
+                self._runs.read(rows, [buffer[0][size:end]])
                 size = end
             bits = None if self._spec.kind == REFERENCES else self._spec.sort_bits
-            _kernel.sort_keys(room[0][:size], room[1][:size], bits, self._stop)
-            return room, size
+            _kernel.sort_keys(buffer[0][:size], buffer[1][:size], bits, self._stop)
+            return buffer, size
 
-        for _, (room, size) in in_order(keys_of, self._parts, self._threads):
-            yield room[0][:size]
-            rooms.append(room)
+        for _, (buffer, size) in in_order(sorted_keys, self._parts, self._threads):
+            yield buffer[0][:size]
+            buffers.append(buffer)
 
 
 def reference_keys(
@@ -202,13 +193,10 @@ def reference_keys(
 
 
 def most_threads(memory: int, words: int) -> int:
-    """Return the number of threads that can sort runs of keys in a budget, by the number of words of a key."""
+    """Return how many threads can sort runs of keys of ``words`` in a budget."""
     return max(memory // (THREAD_MEMORY * words), 1)
 
 
 def _at_once(threads: int) -> int:
-    """Return the number of runs or parts in memory.
-
-    One for each thread that sorts, and one that waits.
-    """
+    """Return how many runs or parts are in memory: one for each thread, and one that waits."""
     return threads + 1 if threads > 1 else 1

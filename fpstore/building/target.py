@@ -26,7 +26,7 @@ TEMPORARY_ROOM = 40  # bytes that the names of temporary folders are longer than
 
 
 class Target:
-    """Context manager: yields a temporary folder next to the target, and on success makes it the target.
+    """Context manager: yields a temporary folder, and on success makes it the target beside it.
 
     The folder is locked while its builder lives, so the next build can tell one that was abandoned
     (a killed process) and remove it. With ``overwrite``, an existing store is exchanged with the
@@ -41,14 +41,14 @@ class Target:
         is_own: Callable[[Path], bool] = is_store,
         locked: str = "",
     ) -> None:
-        # of a link, the store that it names
+        # a link stands for the store that it names
         self.path = path.resolve() if overwrite and is_own(path) else path
         self._is_own, self._locked = is_own, locked
         self._overwrite = overwrite
-        beginning = f"{temporary_prefix(self.path)}{os.getpid()}-"
-        self._temporary = temporary_folder(self.path.parent, beginning)
+        prefix = f"{temporary_prefix(self.path)}{os.getpid()}-"
+        self._temporary = temporary_folder(self.path.parent, prefix)
         self._folder: Path
-        # of the store that is replaced: nobody changes it meanwhile
+        # the lock of the store that is replaced: nobody changes it meanwhile
         self._writer: WriterLock | None = None
 
     def __enter__(self) -> Path:
@@ -132,15 +132,15 @@ class Target:
             raise
 
     def _take_back(self, replaced: bool) -> None:
-        """Undo the last step of a build that failed after it, so that an error always means that nothing was changed."""
+        """Undo the last step of a build, so that an error always means that nothing was changed."""
         try:
             if replaced:
                 exchange(self._folder, self.path)
             else:
                 self.path.rename(self._folder)
         except OSError as error:
-            then = "; the new store is in place, but may be lost in a power failure"
-            raise refused(self.path, error, then) from error
+            outcome = "; the new store is in place, but may be lost in a power failure"
+            raise refused(self.path, error, outcome) from error
 
     def _put_back(self) -> None:
         """Put the old store back, if a builder was killed while it was set aside."""
@@ -155,12 +155,11 @@ class Target:
 
 
 def temporary_prefix(path: Path) -> str:
-    """Return how the names of temporary folders for a target begin."""
     return f".{short_name(path.name, TEMPORARY_ROOM)}.tmp-"
 
 
 def refuse_inside_store(path: Path) -> None:
-    """Raise InputError if a file or folder to be written would lie inside a store, where nothing else belongs."""
+    """Raise InputError if a path to be written lies inside a store, where nothing else belongs."""
     folder = _resolved(path.parent)
     for parent in () if folder is None else (folder, *folder.parents):
         with suppress(PermissionError):

@@ -16,7 +16,7 @@ from fpstore.base.pools import ahead
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS, leading_words, place_of, row_of_number, rows_like
 from fpstore.building.columns import COPY_ROWS, in_pieces
-from fpstore.building.external_sort import sort_room, unless_stopped
+from fpstore.building.external_sort import sort_buffer, unless_stopped
 from fpstore.building.generation_writer import GenerationWriter
 from fpstore.building.table_keys import TableKeys
 from fpstore.design.families import Design
@@ -337,4 +337,4 @@ class _Stream:
         try:
             return self._buffers.pop()
         except IndexError:  # all are in use
-            return sort_room(count, self._design.width.words)
+            return sort_buffer(count, self._design.width.words)

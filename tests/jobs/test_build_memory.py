@@ -10,7 +10,7 @@ from speeds import slow
 
 import fpstore
 from fpstore import _kernel
-from fpstore.building.external_sort import Runs, size_of
+from fpstore.building.external_sort import Runs, count_rows
 from fpstore.building.table_keys import TableKeys
 from fpstore.io import open_reader
 
@@ -140,7 +140,7 @@ def test_the_tiny_budget_does_spill(tmp_path, tiny, monkeypatch):
     monkeypatch.setattr(
         Runs,
         "parts",
-        lambda runs, most: cuts.append(list(map(size_of, cut(runs, most)))) or cut(runs, most),
+        lambda runs, most: cuts.append(list(map(count_rows, cut(runs, most)))) or cut(runs, most),
     )
     monkeypatch.setattr(TableKeys, "_merged", noted)
     build(tmp_path / "s", *make_rows("one prefix", 450), design="manku-4", memory=64 * MIB)

@@ -63,7 +63,7 @@ def rows_in(sorter, ticks=None):
 
 
 def sorted_by(threads, rows, stop=None):
-    out = rows.room()
+    out = rows.buffers()
     sort_rows(rows, out, threads, stop)
     return out
 

@@ -91,7 +91,7 @@ def test_passes_have_all_keys_in_order_in_parts_that_fit(
 @pytest.mark.parametrize(("threads", "budget_rows"), [(1, 9000), (3, 36_000)])
 def test_arrays_are_within_the_budget(tmp_path, monkeypatch, threads, budget_rows):
     taken = {"runs": 0, "parts": 0}
-    room, cut = table_keys.sort_room, Runs.parts
+    room, cut = table_keys.sort_buffer, Runs.parts
 
     def counted(count, words):
         taken["parts" if "cut" in taken else "runs"] += 8 * count * words
@@ -99,7 +99,7 @@ def test_arrays_are_within_the_budget(tmp_path, monkeypatch, threads, budget_row
 
     monkeypatch.setattr(table_keys, "LEAST_MEMORY", 0)
     monkeypatch.setattr(table_keys, "THREAD_MEMORY", 1)
-    monkeypatch.setattr(table_keys, "sort_room", counted)
+    monkeypatch.setattr(table_keys, "sort_buffer", counted)
     monkeypatch.setattr(Runs, "parts", lambda runs, most: taken.update(cut=True) or cut(runs, most))
     spec = make("flip-2", 3, 128).tables[-1]
     rows, _ = keys_of(spec, set(draw(20_000, 128)), 128)

@@ -115,9 +115,7 @@ class ClosedStoreError(FpstoreError):
 
 
 class InputError(FpstoreError, ValueError):
-    """An argument or an input file is wrong.
-
-    Its dtype, shape or range, or a line that does not parse.
+    """An argument or an input file is wrong: a dtype, shape or range, or a line.
 
     Attributes
     ----------

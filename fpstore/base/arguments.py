@@ -79,12 +79,12 @@ def _refuse_uri(value: object, name: str) -> None:
 def is_iterable(value: object, *other_types: type) -> TypeGuard[Iterable[Any]]:
     """Return whether a value can be iterated.
 
-    Not bytes, an array without a dimension, or a value of some other types.
+    Bytes, arrays without a dimension and values of ``other_types`` do not count.
     """
-    no = (bytes, bytearray, memoryview, *other_types)
+    excluded = (bytes, bytearray, memoryview, *other_types)
     return (
         isinstance(value, Iterable)
-        and not isinstance(value, no)
+        and not isinstance(value, excluded)
         and getattr(value, "shape", None) != ()
     )
 

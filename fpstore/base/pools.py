@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 class Pool(ThreadPoolExecutor):
     """Threads that end with a ``with`` block; an exception there cancels the work that waits.
 
-    If the system has no more threads, those that are there do the work, or else the caller does.
+    If the system has no more threads, fewer threads do the work, or the caller does.
     """
 
     def __init__(self, threads: int) -> None:

@@ -180,10 +180,7 @@ def data_ranges(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def disk_bytes(status: os.stat_result) -> int:
-    """Return the bytes that a file takes on disk.
-
-    Without its holes, and without what the disk adds to its end.
-    """
+    """Return the bytes that a file takes on disk, without its holes and the disk's padding."""
     return min(status.st_size, status.st_blocks * 512)
 
 

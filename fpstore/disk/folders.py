@@ -36,10 +36,7 @@ def short_name(name: str, room: int) -> str:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder and its contents as far as possible.
-
-    Also a file or a link that has its name.
-    """
+    """Remove a folder and its contents, or a file or link of that name, as far as possible."""
     import shutil  # imports all the archive modules
 
     if folder.is_dir() and not folder.is_symlink():

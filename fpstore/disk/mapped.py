@@ -86,9 +86,9 @@ class StoredFile:
     def map_cached(self) -> None:
         """Map the pages of :meth:`mapped` that are in the page cache, so that probes do not fault.
 
-        Of each 64 MiB it maps all pages, or none if one is missing. It does nothing where the
-        system does not report what is there: before Linux 6.5, and for files that the user may
-        neither own nor write.
+        It maps pieces of 64 MiB, if all of their pages are there. It does nothing where the system
+        does not report cached pages: before Linux 6.5, and for files that the user may neither own
+        nor write.
         """
         if self._bytes is not None:
             for start in range(0, len(self._bytes), PIECE):

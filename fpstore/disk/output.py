@@ -15,9 +15,7 @@ WRITE_BYTES = 1 << 21  # a large page
 
 
 class Output:
-    """A new file: data goes to :meth:`room` and :meth:`advance`, or to :meth:`write`.
-
-    Then :meth:`finish` and :meth:`sync`.
+    """A new file: :meth:`room` and :meth:`advance`, or :meth:`write`; :meth:`finish`; :meth:`sync`.
 
     A file of less than a piece is written when it is complete. Each piece fills a large page of the
     page cache, where the file system has such: then look-ups in the mapped file translate few

@@ -77,10 +77,8 @@ def array_on_disk(
 class SpillFile:
     """A temporary file without a name: bytes are appended, and read from any place.
 
-    Past the page cache where that is possible.
-
-    Several threads may read at the same time, while none appends. Errors as of
-    :func:`nameless_file`.
+    Reads and writes bypass the page cache where that is possible. Several threads may read at the
+    same time, while none appends. Errors as of :func:`nameless_file`.
     """
 
     def __init__(self, folder: Path | None) -> None:

@@ -557,7 +557,7 @@ def dictionary_codes(column: Any) -> npt.NDArray[np.intp]:
 def value_bytes(column: Any) -> npt.NDArray[np.int64]:
     """Return how many bytes each value of an array takes when it is decoded.
 
-    Of strings and bytes, its own; of others, a mean.
+    Strings and bytes are counted one by one; other types have a mean.
     """
     from pyarrow import types
 

@@ -53,10 +53,7 @@ def is_plain_integer(text: str) -> bool:
 
 
 def check_string_id(text: str) -> str:
-    """Return an id that is not empty, not too long and encodable as UTF-8.
-
-    Otherwise raise `InputError`.
-    """
+    """Return the id; InputError if it is empty, too long or not encodable as UTF-8."""
     if not text:
         raise InputError("the id is empty", got=text)
     try:
@@ -144,10 +141,7 @@ def is_one(value: object, width: Width = WIDTH_64) -> bool:
 
 
 def is_row(value: npt.NDArray[Any], width: Width) -> bool:
-    """Return whether an array is one fingerprint, perhaps of another width.
-
-    Its bytes, its words or its bits.
-    """
+    """Return whether an array is the bytes, words or bits of one fingerprint, of any width."""
     kind, shape = value.dtype.kind, value.shape
     if kind == "b":
         return len(shape) == 1 or (value.size == width.bits and shape[-1] not in WIDTHS)
@@ -300,10 +294,7 @@ def is_image_hash(value: object) -> bool:
 
 
 def _as_bytes(value: Any, width: Width) -> bytes | None:
-    """Return the bytes of a fingerprint that is bytes, a row of an array or an image hash.
-
-    None if it is something else.
-    """
+    """Return the bytes of bytes, a row of an array or an image hash; None for other values."""
     if is_image_hash(value) or (isinstance(value, np.ndarray) and value.dtype.kind == "b"):
         bits = unmasked(value if isinstance(value, np.ndarray) else value.hash)
         if bits.size != width.bits:

@@ -33,7 +33,8 @@ _MOST_REPLACED = 100  # one character, and one more for each hundred
 class Decoded(NamedTuple):
     """A text, and how it was decoded.
 
-    As a page declares it, or with some characters U+FFFD for bytes that are not UTF-8.
+    The encoding may be ``declared`` by a page; ``replaced`` counts U+FFFD for bytes that are not
+    UTF-8.
     """
 
     text: str

@@ -105,9 +105,9 @@ class LineParser(ABC):
     def whole(
         self, block: bytes, first: int, projection: Projection, rule: IdRule | None
     ) -> Batch | None:
-        """Return the rows of a block that is regular.
+        """Return the rows of a regular block.
 
-        None, or InputError, for one that is to be read row by row.
+        None, or InputError, means that the block must be read row by row.
         """
         return None
 
@@ -128,10 +128,7 @@ class LineParser(ABC):
         """Return a row with another text in a field, and all else as it stands."""
 
     def under(self, row: Row, names: Sequence[str]) -> bytes:
-        """Return the bytes of a row in a file whose header has these names.
-
-        Of a format without a header, as it stands.
-        """
+        """Return the bytes of a row in a file whose header has these names, if it has a header."""
         return row.raw
 
     def wrong(self, lines: Sequence[int]) -> Wrong:
@@ -233,10 +230,7 @@ class LineRows(RowFiles):
         return False
 
     def _columns_of_all(self) -> Sequence[str]:
-        """Return the names of the columns in one file of all rows.
-
-        Those of the first file, and those that others add.
-        """
+        """Return the columns of the first file, and the columns that other files add."""
         headers = [header.cells for header in self.headers]
         if all(cells == headers[0] for cells in headers):
             return headers[0] if headers else []
@@ -565,10 +559,7 @@ def _whole_json(begin: bytes) -> str | None:
 
 
 def _value_span(line: str, name: str) -> tuple[int, int]:
-    """Return where the value of a field begins and ends in the JSON of an object.
-
-    Of several fields of a name, the last one.
-    """
+    """Return the bounds of a field's value in the JSON of an object; the last field counts."""
     span, at = (0, 0), _skip_blanks(line, _skip_blanks(line, 0) + 1)
     while line[at] != "}":
         key, at = _DECODERS[0].raw_decode(line, at)

@@ -107,10 +107,7 @@ def open_rows(arrow: Any, path: str, names: Sequence[str] | None, most: int) -> 
 
 
 def _fingerprinter(schema: Any) -> Any:
-    """Return the description of the fingerprinter that a file remembers.
-
-    None if there is none, or what cannot be one.
-    """
+    """Return the description of a fingerprinter in the metadata; None without a valid one."""
     try:
         description = json.loads((schema.metadata or {}).get(FINGERPRINTER.encode(), b"null"))
     except (ValueError, RecursionError):
@@ -258,9 +255,9 @@ class ParquetRows(RowFiles):
     def record_batches(
         self, names: list[str] | None = None, skipped: int = 0
     ) -> Iterator[tuple[str, int, Any]]:
-        """Yield the name of a file, the number of rows of it before a batch, and the batch.
+        """Yield the name of a file, the number of its rows before a batch, and the batch.
 
-        Not some rows at the beginning.
+        ``skipped`` rows at the beginning are left out.
         """
         self.bytes_done = before = 0
         skip = Skip(skipped)
@@ -540,10 +537,7 @@ class ParquetEncoder(Encoder):
             self._writer.close()
 
     def abort(self) -> None:
-        """Close pyarrow's writer while its file is open.
-
-        Otherwise it would try to when it is collected.
-        """
+        """Close pyarrow's writer while its file is open: its finalizer would come too late."""
         if self._writer is not None:
             with suppress(OSError, self._arrow.ArrowException):
                 self._writer.close()

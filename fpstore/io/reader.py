@@ -179,10 +179,7 @@ class Reader:
             self._placed = None
 
     def _note_places(self, batch: Batch) -> None:
-        """Note which rows of a batch have a fingerprint, and which are left out.
-
-        Then count them.
-        """
+        """Note which rows of a batch have a fingerprint and which are left out, and count all."""
         first = self.next_row
         if self._placed is not None:
             self._placed.places.append(

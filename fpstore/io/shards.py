@@ -28,9 +28,9 @@ SHARD_MEMORY = 1 << 27  # for each thread that copies a shard of Parquet
 
 
 def place_in(sources: Sequence[Path], path: Path) -> Path:
-    """Return the place of a file below the folder that was given.
+    """Return the path of a file relative to its source folder.
 
-    Of several folders, with their names.
+    If there are several sources, it begins with the name of the folder.
     """
     for top in sources:
         if path.is_relative_to(top):

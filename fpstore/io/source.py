@@ -125,10 +125,7 @@ class Projection:
 
 
 def format_suffix(path: str | os.PathLike[str]) -> str:
-    """Return the extension of a path in lower case.
-
-    Of a format that has several, the name of the format.
-    """
+    """Return the usual extension of the format of a path, or its own extension in lower case."""
     suffix = PurePath(path).suffix.lower()
     return f".{EXTENSIONS[suffix]}" if suffix in EXTENSIONS else suffix
 
@@ -150,17 +147,14 @@ def column_problem(name: str, names: Sequence[str]) -> str:
 
 
 def select_ids(ids: IdColumn, rows: slice | Flags) -> IdColumn:
-    """Return the ids of successive rows, or of those with a flag."""
+    """Return the ids of successive rows, or of rows whose flags are set."""
     if isinstance(ids, StringColumn):
         return ids.slice(rows.start, rows.stop) if isinstance(rows, slice) else ids.filter(rows)
     return None if ids is None else ids[rows]
 
 
 class OmittedRow(NamedTuple):
-    """A row without a fingerprint.
-
-    Its place, its id if that can be read, and of a row that is wrong the message.
-    """
+    """A row without a fingerprint: its place, its id if it has one, and the error of a wrong row."""
 
     place: int
     id: int | str | None
@@ -414,10 +408,7 @@ class RowSource(ABC):
 
 
 class RowFiles(RowSource):
-    """Rows of files, which are regular if they are read ``again``.
-
-    Otherwise ``-`` is standard input.
-    """
+    """Rows of files: regular ones if they are read ``again``, otherwise also standard input."""
 
     def __init__(
         self, paths: Sequence[str], again: bool = False, encoding: str | None = None
@@ -591,7 +582,7 @@ def column_ids(
 ) -> Words | StringColumn:
     """Return integers and strings as ids, with the type that a rule asks for.
 
-    Without a rule, mixed ones are strings.
+    Without a rule, integers among strings become strings.
     """
     try:
         checked: Any = check_ids(values, len(values))

@@ -490,11 +490,11 @@ def remove_boilerplate(
     [{'text': 'All rights reserved.', 'documents': 20, 'occurrences': 20, 'bytes': 400}]
     """
     from fpstore.hashing.corpora import open_corpus
-    from fpstore.jobs.boilerplate import remove_boilerplate_of
+    from fpstore.jobs.boilerplate import remove_corpus_boilerplate
 
     resources = checked_resources(memory, threads, progress)
     corpus = open_corpus(source, text is True, encoding=encoding, format=format)
     overwrite = check_flag(overwrite, "overwrite")
-    return remove_boilerplate_of(
+    return remove_corpus_boilerplate(
         corpus, text, unit, more_than, least_chars, resources, output, overwrite
     )

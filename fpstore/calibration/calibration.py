@@ -37,7 +37,7 @@ from fpstore.hashing.minhash import MinHash, least_jaccard
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs import GROUPINGS
 from fpstore.jobs.dedup_job import DEDUP_METHOD
-from fpstore.jobs.row_spec import projection_of
+from fpstore.jobs.row_spec import with_columns
 
 SAMPLE, COPIES = 1500, 300
 GROUP, MOST_WRONG = "greedy", 0.05
@@ -352,7 +352,7 @@ def text_columns(text: Any) -> Projection:
             "say what is measured: the column of texts (text=, --text-field), files that are texts "
             "(text=True, --text), or pictures (image=True, --image)"
         )
-    return projection_of(Projection(), text, None)
+    return with_columns(Projection(), text, None)
 
 
 def calibrated_texts(

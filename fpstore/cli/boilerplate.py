@@ -21,7 +21,7 @@ from fpstore.jobs.boilerplate import (
     UNITS,
     USUAL_MORE_THAN,
     Boilerplate,
-    remove_boilerplate_of,
+    remove_corpus_boilerplate,
 )
 from fpstore.jobs.outputs import Listing
 
@@ -93,7 +93,7 @@ def boilerplate(given: Given) -> None:
     )
     notices.sources.append(corpus)
     with given.bars(corpus) as bars:
-        result = remove_boilerplate_of(
+        result = remove_corpus_boilerplate(
             corpus,
             given.text or given.text_field,
             given.unit,

@@ -425,7 +425,7 @@ def report(given: Given) -> None:
     $ fpstore report notes.fps --output report.html --force --files-in .
     $ fpstore report crawl.fps --no-pairs > report.html
     """
-    from fpstore.jobs.report import page_of
+    from fpstore.jobs.report import report_page
     from fpstore.jobs.report_files import Files
 
     if not given.is_given("output") and sys.stdout is not None and sys.stdout.isatty():
@@ -445,7 +445,7 @@ def report(given: Given) -> None:
             described(snapshot, opened.stats()["bytes"]["delta"]),
             Files(folder, opened.fingerprinter),
         )
-        page = page_of(
+        page = report_page(
             snapshot, stats, None if given.no_pairs else radius, files, given.resources(bars)
         )
     if files.missing:

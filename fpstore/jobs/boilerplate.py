@@ -323,7 +323,7 @@ def _bytes_of(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def remove_boilerplate_of(
+def remove_corpus_boilerplate(
     corpus: RowSource,
     text: str | bool,
     unit: str,

@@ -1,4 +1,4 @@
-"""The finished parts of a long job, kept in a folder, so that the same job goes on after its process was ended."""
+"""The checkpoint of a long job: a folder with finished parts, from which the same job resumes."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ from fpstore.errors import (
 )
 
 Arrays = Mapping[str, npt.NDArray[Any]]  # a batch: columns with names
-# the facts in which jobs differ, in words for people and values of JSON
+# the facts in which jobs differ: names for people, and values of JSON
 JobIdentity = Mapping[str, object]
 IDENTITY_FILE, LOCK_FILE = "job.json", "job.lock"
-# in the file of the identity: paths, and the states of the files that have got these names, or are
-# about to
+# in the file of the identity: the paths of outputs, and the states of the files there
 OUTPUTS = "outputs"
 PART, TEMPORARY = ".part", ".tmp"
 # of columns
@@ -45,7 +44,7 @@ MOST_LINE = 1 << 16  # bytes: a longer line is damage
 
 
 class PartWriter:
-    """Writes a part, batch by batch; it is in the checkpoint when it is finished, as a whole.
+    """Writes a part batch by batch; it appears in the checkpoint when it is finished.
 
     The first line of JSON says which part of which job it is. A batch is a line that names its
     columns, and their bytes. Each line ends with the CRC-32 of both, and the last line has the
@@ -101,14 +100,12 @@ class PartWriter:
 
 
 class Checkpoint:
-    """The folder of a job, which is made by its first run.
+    """The folder of a job, which its first run creates.
 
-    A context manager: a job that ends well removes the folder.
-
-    The identity says in words for people what the result depends on: arguments, the state of
-    inputs. The folder of a job with another identity is refused. ``resumed`` says whether the
-    folder was there; ``reused`` has for each kind of work how much of it was done before, and how
-    much there was in all.
+    A context manager: a job that ends well removes the folder. The identity says in words for
+    people what the result depends on: arguments, the state of inputs. A folder with another
+    identity is refused. ``resumed`` says whether the folder was there; ``reused`` has for each kind
+    of work the amount that an earlier run did, and the total.
     """
 
     def __init__(self, folder: Path, identity: JobIdentity) -> None:
@@ -135,10 +132,7 @@ class Checkpoint:
                 raise
 
     def _sweep(self) -> None:
-        """Remove unfinished parts.
-
-        Of this process, of one that was killed, or of an interrupt before the part was known.
-        """
+        """Remove unfinished parts, of this process or of one that was killed."""
         for writer in self._writing:
             writer.abort()
         for path in self.folder.glob(f"*{TEMPORARY}"):
@@ -152,7 +146,7 @@ class Checkpoint:
             self._note(identity)
             return
         try:
-            before = _noted(self.folder)
+            before = _read_identity(self.folder)
             self._outputs = {name: list(states) for name, states in before.pop(OUTPUTS, {}).items()}
         except (ValueError, TypeError, AttributeError, CorruptStoreError):
             raise InputError(
@@ -161,7 +155,7 @@ class Checkpoint:
         for name in dict.fromkeys([*before, *now]):
             if before.get(name) != now.get(name):
                 was, is_now = (
-                    show(what[name]) if name in what else "absent" for what in (before, now)
+                    show(facts[name]) if name in facts else "absent" for facts in (before, now)
                 )
                 raise InputError(
                     f"{self.folder}: {name} was {was} when this job began, and is {is_now}: "
@@ -179,9 +173,9 @@ class Checkpoint:
         sync_folder(self.folder.parent)
 
     def note_output(self, name: Path, written: Path) -> None:
-        """Note that a complete file or folder is about to get its name, so that :func:`was_made` knows it after a kill.
+        """Note the state of a complete output before it gets its name, for :func:`is_output`.
 
-        What had the name before stays known: another kill may come first.
+        The state of an earlier output of this name stays noted: a kill may come before the rename.
         """
         with refusing(self.folder):
             states, state = self._outputs.setdefault(str(name.resolve()), []), _state(written)
@@ -190,7 +184,7 @@ class Checkpoint:
                 self._note({**self._identity, OUTPUTS: self._outputs})
 
     def write(self, name: str) -> PartWriter:
-        """Begin a part; one of the same name is replaced when it is finished."""
+        """Begin a part; it replaces one of the same name when it is finished."""
         writer = PartWriter(self.folder / f"{name}{PART}", self._first_line(name))
         self._writing.append(writer)
         return writer
@@ -199,7 +193,7 @@ class Checkpoint:
         return {"part": name, "job": zlib.crc32(json.dumps(self._identity, indent=1).encode())}
 
     def names(self, beginning: str) -> list[str]:
-        """Return the names of the parts that begin so, without the beginning, in order."""
+        """Return the sorted names of the parts with a beginning, without the beginning."""
         with refusing(self.folder):
             return sorted(
                 path.stem.removeprefix(beginning)
@@ -207,7 +201,7 @@ class Checkpoint:
             )
 
     def has(self, name: str) -> bool:
-        """Return whether a part is there, and all of it is intact."""
+        """Return whether a part is there and intact."""
         try:
             for _ in self.read(name):
                 pass
@@ -218,7 +212,7 @@ class Checkpoint:
     def read(self, name: str) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
         """Yield the batches of a part.
 
-        ValueError if it is damaged, FileNotFoundError if it is not there.
+        Raises ValueError if it is damaged, FileNotFoundError if it is not there.
         """
         path = self.folder / f"{name}{PART}"
         batches = 0
@@ -241,19 +235,19 @@ class Checkpoint:
                 raise ValueError("another number of batches")
 
     def note(self, work: str, before: int, total: int) -> None:
-        """Count work that was found done, and work in all."""
-        done, all_of_it = self.reused.get(work, (0, 0))
-        self.reused[work] = (done + before, all_of_it + total)
+        """Count work of one kind: the amount that an earlier run did, and the total."""
+        done, noted_total = self.reused.get(work, (0, 0))
+        self.reused[work] = (done + before, noted_total + total)
 
     def summary(self) -> str:
-        """Return in a line how much was done before."""
+        """Return a line for people about the work of earlier runs."""
         return "resumed: " + ", ".join(
             f"{before:,} of {total:,} {work} before"
             for work, (before, total) in self.reused.items()
         )
 
     def remove(self) -> None:
-        """Remove the folder: the job is done."""
+        """Remove the folder of a finished job."""
         self._sweep()
         for path in [
             *self.folder.glob(f"*{PART}"),
@@ -261,7 +255,7 @@ class Checkpoint:
             self.folder / LOCK_FILE,
         ]:
             path.unlink(missing_ok=True)
-        with suppress(OSError):  # somebody has put something into it
+        with suppress(OSError):  # it has other files
             self.folder.rmdir()
         self._lock.release()
 
@@ -283,14 +277,12 @@ class Checkpoint:
 
 
 def id_columns(ids: Words | StringColumn | None) -> dict[str, npt.NDArray[Any]]:
-    """Return ids as columns of a part."""
     if isinstance(ids, StringColumn):
         return {"strings": np.frombuffer(ids.data, np.uint8), "ends": ids.ends}
     return {} if ids is None else {"ids": ids}
 
 
 def ids_in(columns: Mapping[str, npt.NDArray[Any]]) -> Words | StringColumn | None:
-    """Return the ids in the columns of a part."""
     if "strings" in columns:
         return StringColumn(columns["strings"].tobytes(), columns["ends"])
     return columns.get("ids")
@@ -299,15 +291,17 @@ def ids_in(columns: Mapping[str, npt.NDArray[Any]]) -> Words | StringColumn | No
 def checkpoint_in(
     folder: Path | None, identity: Callable[[], JobIdentity]
 ) -> AbstractContextManager[Checkpoint | None]:
-    """Return the checkpoint of a job; without a folder, a context of None."""
     return nullcontext() if folder is None else Checkpoint(folder, identity())
 
 
-def was_made(folder: Path | None, path: Path) -> bool:
-    """Whether what has a path is an output of the job of a folder, which was ended before it had removed the folder."""
+def is_output(folder: Path | None, path: Path) -> bool:
+    """Return whether a path is an output of the job of a folder.
+
+    A job that ended before it removed its folder has noted its outputs.
+    """
     with suppress(OSError, ValueError, TypeError, KeyError, FpstoreError):
         if folder is not None and path.exists():
-            return _state(path) in _noted(folder)[OUTPUTS][str(path.resolve())]
+            return _state(path) in _read_identity(folder)[OUTPUTS][str(path.resolve())]
     return False
 
 
@@ -316,11 +310,8 @@ def _state(path: Path) -> list[int]:
     return [status.st_size, status.st_ino, status.st_mtime_ns]
 
 
-def _noted(folder: Path) -> dict[str, Any]:
-    """Return the identity of the job of a folder, and the outputs if they are noted.
-
-    ValueError if that is damaged.
-    """
+def _read_identity(folder: Path) -> dict[str, Any]:
+    """Return the identity of a folder's job, with noted outputs; ValueError if it is damaged."""
     with os.fdopen(open_file(folder / IDENTITY_FILE, of_user=True), "rb") as file:
         noted = json.loads(file.read())
     if not isinstance(noted, dict):
@@ -329,7 +320,7 @@ def _noted(folder: Path) -> dict[str, Any]:
 
 
 def _check_is_ours(folder: Path) -> None:
-    # what a first run leaves that was killed at once
+    # files of a first run that was killed at once
     begun = {LOCK_FILE, Path(IDENTITY_FILE).with_suffix(TEMPORARY).name}
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
     if IDENTITY_FILE not in names and names - begun:
@@ -349,21 +340,18 @@ def _locked(folder: Path, holder: str) -> StoreLockedError:
 
 
 def _read_line(file: IO[bytes]) -> dict[str, Any]:
-    """Return the fields of a line, with the columns behind it.
-
-    ValueError if anything is damaged.
-    """
+    """Return the fields of a line, or its columns; ValueError if anything is damaged."""
     line, _, checksum = file.readline(MOST_LINE).rpartition(b" ")
     check, columns = zlib.crc32(line), {}
-    left = os.fstat(file.fileno()).st_size - file.tell()
+    remaining = os.fstat(file.fileno()).st_size - file.tell()
     try:
         fields = json.loads(line)
         for name, (kind, shape) in fields.get("columns", {}).items():
             dtype = DTYPES[kind]
             size = dtype.itemsize * prod(shape)
-            if not 0 <= size <= left:
+            if not 0 <= size <= remaining:
                 raise ValueError("longer than the file")
-            data, left = file.read(size), left - size
+            data, remaining = file.read(size), remaining - size
             check = zlib.crc32(data, check)
             columns[name] = np.frombuffer(data, dtype).reshape(shape)
     except (TypeError, KeyError, AttributeError, RecursionError):

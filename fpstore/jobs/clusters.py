@@ -1,7 +1,4 @@
-"""Clusters of near-duplicates.
-
-The connected components of the documents whose fingerprints are within a radius.
-"""
+"""Clusters of near-duplicates: connected components of documents within a radius."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from fpstore.jobs import GROUPINGS, REPRESENTATIVES
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_in_sets
 from fpstore.jobs.joining import connected
-from fpstore.jobs.pairs import join_design, rows_of
+from fpstore.jobs.pairs import join_design, load_fingerprints
 from fpstore.query.names import NAMED_ROWS, HeldIds, Names, names_in_slices, names_of
 from fpstore.query.snapshot import Snapshot
 
@@ -33,8 +30,8 @@ if TYPE_CHECKING:
 CLUSTER_COLUMNS = ("id", "cluster", "representative")
 CORPUS_COLUMNS = (*CLUSTER_COLUMNS, "distance")
 MOST_DOCUMENTS = 2**63 - 1
-SET_BYTES = 5  # of each fingerprint: the set that it is in, and a share of an index
-DENSE = 4  # flags find the different numbers if they are below this many times their count
+SET_BYTES = 5  # for each fingerprint: its set, and its share of an index
+DENSE = 4  # flags tell different numbers if the largest is below this many times their count
 
 
 class Clusters(Tabular):
@@ -85,13 +82,13 @@ class Clusters(Tabular):
 
     @property
     def duplicates(self) -> int:
-        """The number of documents in clusters that are not the representative, which a deduplication removes."""
+        """The number of documents that a deduplication removes: all but the representatives."""
         return int(self.lims[-1]) - len(self)
 
     def histogram(self) -> dict[str, int]:
-        """Return the number of clusters by size.
+        """Return the number of clusters by size: 2, 3, ``4-7``, ``8-15``, and so on.
 
-        Of 2, of 3, of ``4-7``, of ``8-15`` and so on, where there are some.
+        Sizes without clusters are left out.
         """
         exponents = np.frexp(self.sizes)[1] - 1
         counts = {"2": int(np.sum(self.sizes == 2)), "3": int(np.sum(self.sizes == 3))}
@@ -112,9 +109,8 @@ class Clusters(Tabular):
     def columns(self) -> dict[str, Any]:
         """Return a row per document in a cluster.
 
-        ``id``, the number of the ``cluster``, and the id of its ``representative``.
-
-        Of a corpus also the ``distance`` from the representative.
+        The columns are ``id``, the number of the ``cluster``, and the id of its ``representative``;
+        for a corpus also the ``distance`` from the representative.
         """
         cluster = lists_of(self.lims)
         representatives = values_at(self.ids, self.lims[cluster])
@@ -126,34 +122,34 @@ class Clusters(Tabular):
         return columns | ({} if self.distances is None else {"distance": self.distances})
 
     def batches(self) -> Iterator[dict[str, Any]]:
-        """Yield the :meth:`columns`, at most 65,536 rows at once.
+        """Yield the :meth:`columns` in batches of at most 65,536 rows.
 
-        One batch without rows if there are no clusters.
-
-        Of strings, a column has at most 4 MiB, or one row.
+        Without clusters, there is one batch without rows. A column of strings has at most 4 MiB, or
+        one row.
         """
         count = len(self._numbers)
         for start in range(0, max(count, 1), NAMED_ROWS):
             end = min(start + NAMED_ROWS, count)
             cluster = np.searchsorted(self.lims, np.arange(start, end), side="right") - 1
-            columns = [
+            id_columns = [
                 (self._names, numbers)
                 for numbers in (self._numbers[start:end], self._numbers[self.lims[cluster]])
             ]
-            for rows, (ids, representatives) in names_in_slices(columns):
-                found = {
+            for rows, (ids, representatives) in names_in_slices(id_columns):
+                columns = {
                     "id": ids,
                     "cluster": cluster[rows].astype(np.uint64),
                     "representative": representatives,
                 }
-                yield found | (
+                yield columns | (
                     {} if self.distances is None else {"distance": self.distances[start:end][rows]}
                 )
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
-        """Return the :meth:`columns` as a ``pyarrow.Table``, as :meth:`fpstore.Matches.to_arrow` does.
+        """Return the :meth:`columns` as a ``pyarrow.Table``.
 
-        ``cluster`` is uint64; ids are uint64 or string (large_string above 2 GiB).
+        See :meth:`fpstore.Matches.to_arrow`. ``cluster`` is uint64; ids are uint64 or string
+        (large_string above 2 GiB).
         """
         return arrow_table(self.batches(), names)
 
@@ -166,7 +162,7 @@ class Clusters(Tabular):
     def __getitem__(self, place: slice) -> list[list[int] | list[str]]: ...
     def __getitem__(self, place: int | slice) -> Any:
         if isinstance(place, slice):
-            return [self[one] for one in range(len(self))[place]]
+            return [self[number] for number in range(len(self))[place]]
         return self.first(range(len(self))[place], int(self.lims[-1]))
 
     def first(self, place: int, count: int) -> list[int] | list[str]:
@@ -185,23 +181,22 @@ class Clusters(Tabular):
         return f"<fpstore.Clusters: {counted(len(self), 'cluster')} of {among}>"
 
 
-def write_clusters(found: Clusters, writer: Writer, progress: Progress | None) -> None:
-    """Write the documents in clusters, some at a time."""
-    total, done = int(found.lims[-1]), 0
-    for data in found.batches():
+def write_clusters(clusters: Clusters, writer: Writer, progress: Progress | None) -> None:
+    total, done = int(clusters.lims[-1]), 0
+    for data in clusters.batches():
         if progress is not None:
             progress("writing clusters", done, total)
         writer.write(data)
         done += len(data["id"])
 
 
-def grouping_of(
+def cluster_grouping(
     radius: int, group: str | None, keep: str, fingerprinter: Mapping[str, Any] | None
 ) -> Grouping:
-    """Return the clusters that a caller asks for; InputError if an argument is wrong.
+    """Return the grouping of a store's documents; InputError if an argument is wrong.
 
-    By default chains connect them, and they are greedy for pictures and MinHash, whose chains lead
-    from one to any other.
+    By default chains connect clusters. Those of pictures and MinHash are greedy, as their chains
+    lead from any document to any other.
     """
     if group is None:
         from fpstore.hashing.registry import usual_group
@@ -212,35 +207,38 @@ def grouping_of(
     )
 
 
-def clusters_of(
+def find_clusters(
     snapshot: Snapshot,
     grouping: Grouping,
     resources: Resources,
     checkpoint: Checkpoint | None = None,
 ) -> Clusters:
-    """Return the clusters of a snapshot, whose ids are read when they are asked for.
+    """Return the clusters of a snapshot, whose ids are read on demand.
 
     See :meth:`fpstore.Store.clusters`.
     """
-    rows, left = rows_of(snapshot, resources)
-    left = left._replace(memory=max(left.memory - SET_BYTES * len(rows), left.memory // 4))
-    sets = connected(rows, join_design(rows, grouping.radius, snapshot.width), left, checkpoint)
+    rows, remaining = load_fingerprints(snapshot, resources)
+    remaining = remaining._replace(
+        memory=max(remaining.memory - SET_BYTES * len(rows), remaining.memory // 4)
+    )
+    sets = connected(
+        rows, join_design(rows, grouping.radius, snapshot.width), remaining, checkpoint
+    )
     resources.report("grouping", 0)
     fingerprints = rows if grouping.needs_fingerprints else None
-    del rows  # documents take their place in memory
+    del rows  # memory for the documents
     documents = _documents(snapshot, sets, grouping.needs_fingerprints)
     del sets
-    # a document of several fingerprints connects what they are connected with
+    # a document with several fingerprints connects their clusters
     if not are_distinct(documents.numbers):
         documents = _united(documents)
         if grouping.needs_fingerprints:
-            given = "group='greedy'" if grouping.group == "greedy" else "keep='central'"
+            argument = "group='greedy'" if grouping.group == "greedy" else "keep='central'"
             more = counted(snapshot.totals.ids - len(documents.numbers), "fingerprint")
             raise InputError(
-                f"{given} needs documents of one fingerprint each, but some have several: {more} "
-                "more than "
-                "documents; ask for group='connected' (--group connected) and keep='first' "
-                "(--keep first)"
+                f"{argument} needs documents of one fingerprint each, but some have several: "
+                f"{more} more than documents; ask for group='connected' (--group connected) and "
+                "keep='first' (--keep first)"
             )
     members, members_at = members_in_sets(documents.sets, documents.numbers)
 
@@ -260,51 +258,49 @@ class _Documents(NamedTuple):
 
     numbers: Numbers
     sets: Numbers  # the sets of their fingerprints
-    # the places of their fingerprints, unless they are the places of the documents, or not needed
+    # places of their fingerprints; None if equal to their own places, or not needed
     owners: Numbers | None = None
 
 
 def _documents(snapshot: Snapshot, sets: Numbers, owned: bool) -> _Documents:
-    """Return the documents of a snapshot, with the sets of their fingerprints, and the places of these if documents are owned.
+    """Return the documents of a snapshot with the sets of their fingerprints.
 
-    Numbers of 32 bits take half of the memory.
+    If ``owned``, they have the places of their fingerprints, too. Numbers of 32 bits take half of
+    the memory.
     """
     count = snapshot.totals.ids
     numbers: npt.NDArray[Any] = np.empty(count, np.uint32)
     single = count == len(sets)
-    of_documents = sets if single else np.empty(count, sets.dtype)
+    document_sets = sets if single else np.empty(count, sets.dtype)
     owners = np.empty(count, sets.dtype) if owned and not single else None
     done = first = 0
-    for _, counts, some in snapshot.groups():
-        end, last, sizes = done + len(some), first + len(counts), counts.astype(np.int64)
+    for _, counts, ids in snapshot.groups():
+        end, last, sizes = done + len(ids), first + len(counts), counts.astype(np.int64)
         if end > count or last > len(sets):
             break
-        if numbers.dtype == np.uint32 and int(some.max()) >> HALF_BITS:
+        if numbers.dtype == np.uint32 and int(ids.max()) >> HALF_BITS:
             numbers = numbers.astype(np.uint64)
-        numbers[done:end] = some
+        numbers[done:end] = ids
         if not single:
-            of_documents[done:end] = np.repeat(sets[first:last], sizes)
+            document_sets[done:end] = np.repeat(sets[first:last], sizes)
         if owners is not None:
             owners[done:end] = np.repeat(np.arange(first, last), sizes)
         done, first = end, last
     else:
         if done == count:
-            return _Documents(numbers, of_documents, owners)
+            return _Documents(numbers, document_sets, owners)
     path = snapshot.folder
     raise CorruptStoreError(f"{path}: does not hold {count} rows", path=path, expected=count)
 
 
 def are_distinct(documents: Numbers) -> bool:
-    """Return whether all numbers differ.
-
-    By a flag for each number where they are dense, otherwise by their order.
-    """
+    """Return whether all numbers differ: by flags where they are dense, otherwise by sorting."""
     most = int(documents.max()) if len(documents) else 0
     if len(documents) and most >= DENSE * len(documents):
         return bool(differs(documents[stable_order(documents)]).all())
-    seen = np.zeros(most + 1, bool)
-    seen[documents] = True
-    return int(np.count_nonzero(seen)) == len(documents)
+    flags = np.zeros(most + 1, bool)
+    flags[documents] = True
+    return int(np.count_nonzero(flags)) == len(documents)
 
 
 def _united(documents: _Documents) -> _Documents:
@@ -314,6 +310,6 @@ def _united(documents: _Documents) -> _Documents:
     again = np.flatnonzero(~first)
     united = _kernel.Sets(int(sets.max()) + 1)
     united.unite(*(sets[order[places]].astype(np.uint64) for places in (again, again - 1)))
-    kept = np.zeros(len(sets), bool)
-    kept[order[first]] = True
-    return _Documents(numbers[kept], united.names()[sets[kept]])
+    is_first = np.zeros(len(sets), bool)
+    is_first[order[first]] = True
+    return _Documents(numbers[is_first], united.names()[sets[is_first]])

@@ -1,7 +1,4 @@
-"""The rows of a corpus that are compared: fingerprints, ids, scores, keys of bands.
-
-The parts of a checkpoint with them.
-"""
+"""The compared rows of a corpus: fingerprints, ids, scores, keys of bands; and their checkpoint."""
 
 from __future__ import annotations
 
@@ -26,20 +23,19 @@ from fpstore.jobs.checkpoint import Checkpoint, id_columns, ids_in
 from fpstore.jobs.row_set import SpooledIds
 from fpstore.query.names import NAMED_ROWS, names_in_slices
 
-# of texts, in a part of a checkpoint: whichever comes first
+# of a part of a checkpoint: whichever comes first
 PART_ROWS, PART_CHARS = 1 << 20, 1 << 26
 READ = "rows were read"
 
 
 class ComparedRows(NamedTuple):
-    """The rows of a corpus that can be compared.
+    """The rows of a corpus that can be compared, in columns.
 
-    A value for each in every column but ``known``, which has all rows.
-
-    With keys of bands, fingerprints and the numbers of rows lie in temporary files.
+    ``is_compared`` has a flag for each row of the corpus. With keys of bands, fingerprints and the
+    numbers of rows lie in temporary files.
     """
 
-    known: Flags
+    is_compared: Flags
     rows: npt.NDArray[np.intp]  # their numbers among all
     fingerprints: Words
     ids: SpooledIds | None
@@ -57,12 +53,10 @@ def compared_rows(
     bands: Bands | None = None,
     may_be_empty: bool = False,
 ) -> ComparedRows:
-    """Return the rows of a corpus, whose texts are hashed by threads.
+    """Read the rows of a corpus, whose texts are hashed by threads.
 
-    Rows that a checkpoint has are not read again.
-
-    If unknown rows are refused, one without text, fingerprint or id is an InputError; so is a
-    corpus without rows, unless it ``may_be_empty``.
+    Rows in a checkpoint are not read again. With ``refused``, a row without text, fingerprint or id
+    is an InputError; so is a corpus without rows, unless it ``may_be_empty``.
     """
     corpus.limit_memory(resources.memory)
     keys = spilled = None
@@ -80,21 +74,21 @@ def compared_rows(
             return corpus.batches(projection, skipped=skipped)
         return hashed_rows(corpus, projection, fingerprinter, resources.threads, skipped=skipped)
 
-    flags, held, scores = (
+    flags, pieces, scores = (
         [np.empty(0, bool)],
         [np.empty(0 if words == 1 else (0, words), np.uint64)],
         list[Words](),
     )
     ids, done = SpooledIds(), 0
     for batch in read() if checkpoint is None else _checkpointed_rows(checkpoint, read):
-        known = batch.flags
-        if refused and not known.all():
-            raise _without_value(corpus, done + int(np.argmin(known)))
-        done += len(known)
+        is_compared = batch.flags
+        if refused and not is_compared.all():
+            raise _without_value(corpus, done + int(np.argmin(is_compared)))
+        done += len(is_compared)
         ids.add(corpus.checked_ids(batch))
-        flags.append(known)
+        flags.append(is_compared)
         if keys is None or spilled is None:
-            held.append(batch.fingerprints)
+            pieces.append(batch.fingerprints)
         else:
             spilled.append(np.ascontiguousarray(batch.fingerprints[:, :words]).reshape(-1))
             keys.add(batch.fingerprints[:, words:])
@@ -103,15 +97,15 @@ def compared_rows(
     if not done and not may_be_empty:
         raise InputError(f"{corpus.label}: no rows")
     ids.finish()
-    known = np.concatenate(flags)
+    is_compared = np.concatenate(flags)
     if keys is not None:
         keys.finish()
-    fingerprints = np.concatenate(held) if spilled is None else spilled.finish()
+    fingerprints = np.concatenate(pieces) if spilled is None else spilled.finish()
     return ComparedRows(
-        known,
-        np.flatnonzero(known) if keys is None else _places_on_disk(known),
+        is_compared,
+        np.flatnonzero(is_compared) if keys is None else _places_on_disk(is_compared),
         fingerprints if words == 1 else fingerprints.reshape(-1, words),
-        None if projection.id is None else ids if corpus.typed else decided(ids),
+        None if projection.id is None else ids if corpus.typed else with_integers(ids),
         joined_keys([np.empty(0, np.uint64), *scores]) if projection.score is not None else None,
         keys,
     )
@@ -125,7 +119,7 @@ def _without_value(corpus: RowSource, place: int) -> InputError:
 
 
 def _places_on_disk(flags: Flags) -> npt.NDArray[np.intp]:
-    """Return the places of flags that are set, in a temporary file."""
+    """Return the places of set flags, in a temporary file."""
     places = SpilledNumbers(np.intp)
     for start in range(0, len(flags), PART_ROWS):
         places.append(start + np.flatnonzero(flags[start : start + PART_ROWS]))
@@ -135,10 +129,9 @@ def _places_on_disk(flags: Flags) -> npt.NDArray[np.intp]:
 def _checkpointed_rows(
     checkpoint: Checkpoint, read: Callable[[int], Iterator[Batch]]
 ) -> Iterator[Batch]:
-    """Yield the rows in the parts of a checkpoint, and the rows behind them, and make new parts of these.
+    """Yield the rows in the parts of a checkpoint, then later rows, which make new parts.
 
-    The name of a part says with which row it begins: a part that was cut in another way is never
-    met.
+    The name of a part has the number of its first row, so a part of other bounds is never read.
     """
     done = 0
     while checkpoint.has(name := f"rows-{done}"):
@@ -151,22 +144,22 @@ def _checkpointed_rows(
                 scores=columns.get("scores"),
             )
     before = first = done
-    held, chars = list[Batch](), 0
+    batches, chars = list[Batch](), 0
     for batch in read(before):
-        held.append(batch)
+        batches.append(batch)
         done, chars = done + len(batch.flags), chars + batch.chars
         yield batch
         if done - first >= PART_ROWS or chars >= PART_CHARS:
-            _write(checkpoint, first, held)
-            held, first, chars = [], done, 0
-    if held:
-        _write(checkpoint, first, held)
+            _write(checkpoint, first, batches)
+            batches, first, chars = [], done, 0
+    if batches:
+        _write(checkpoint, first, batches)
     checkpoint.note(READ, before, done)
 
 
-def _write(checkpoint: Checkpoint, first: int, held: list[Batch]) -> None:
+def _write(checkpoint: Checkpoint, first: int, batches: list[Batch]) -> None:
     part = checkpoint.write(f"rows-{first}")
-    for batch in held:
+    for batch in batches:
         columns = {
             "known": batch.flags,
             "fingerprints": batch.fingerprints,
@@ -177,17 +170,17 @@ def _write(checkpoint: Checkpoint, first: int, held: list[Batch]) -> None:
     part.finish()
 
 
-def decided(ids: SpooledIds) -> SpooledIds:
-    """Return ids of delimited text, which has no types: as integers, if all of them are."""
+def with_integers(ids: SpooledIds) -> SpooledIds:
+    """Return ids of delimited text, which has no types, as integers if all of them are."""
     if ids.integers is not None:
         return ids
-    decided = SpooledIds()
+    integers = SpooledIds()
     for start in range(0, len(ids), NAMED_ROWS):
         for _, (texts,) in names_in_slices(
             [(ids, np.arange(start, min(start + NAMED_ROWS, len(ids)), dtype=np.uint64))]
         ):
             if not all(map(is_plain_integer, map(str, texts))):
                 return ids
-            decided.add(np.array(list(map(int, texts)), np.uint64))
-    decided.finish()
-    return decided
+            integers.add(np.array(list(map(int, texts)), np.uint64))
+    integers.finish()
+    return integers

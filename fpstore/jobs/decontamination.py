@@ -29,7 +29,7 @@ from fpstore.hashing.html import extractor_of
 from fpstore.hashing.minhash import MinHash
 from fpstore.io.source import Batch, Projection, RowSource, select_ids
 from fpstore.jobs import UNKNOWN
-from fpstore.jobs.compared import decided
+from fpstore.jobs.compared import with_integers
 from fpstore.jobs.hits import Bounds, Candidates, Hits
 from fpstore.jobs.ngrams import (
     WAITING_BATCHES,
@@ -42,7 +42,7 @@ from fpstore.jobs.ngrams import (
 from fpstore.jobs.outputs import Listing, Outputs, share_a_file
 from fpstore.jobs.pairs import pairs_with
 from fpstore.jobs.row_set import RowSet, SpooledIds
-from fpstore.jobs.row_spec import projection_of
+from fpstore.jobs.row_spec import with_columns
 from fpstore.query.names import HeldIds, Names
 
 USUAL_NGRAM = 13  # Brown et al., Language Models are Few-Shot Learners, 2020, appendix C
@@ -150,7 +150,7 @@ def decontamination_job(
         _columns(text if benchmark_text is None else benchmark_text, "benchmark_text"),
     ]
     of_corpus, of_benchmark = (
-        projection_of(Projection(id=id_), name, None) for id_, name in zip(ids, names, strict=True)
+        with_columns(Projection(id=id_), name, None) for id_, name in zip(ids, names, strict=True)
     )
     runs = MinHash(size=check_whole(ngram, 1, 255, "ngram"))
     check_whole(bounds.least, 1, 2**63 - 1, "min_ngrams")
@@ -288,7 +288,7 @@ class _Rows:
         self._ids.finish()
         ranks = self._ranks.finish()
         rows = np.concatenate(self._rows)
-        names: Names = self._ids if typed else decided(self._ids)
+        names: Names = self._ids if typed else with_integers(self._ids)
         ids = (
             HeldIds(rows) if self._job.projection.id is None else names,
             np.arange(len(rows), dtype=np.uint64),

@@ -24,7 +24,7 @@ from fpstore.errors import InputError, StoreExistsError, counted
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.io.source import RowSource
 from fpstore.jobs.bands import connected_by_bands
-from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in, was_made
+from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in, is_output
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup_job import DedupJob
@@ -40,7 +40,7 @@ from fpstore.jobs.grouping import (
 from fpstore.jobs.joining import connected
 from fpstore.jobs.outputs import Listing, Outputs, check_outside, share_a_file
 from fpstore.jobs.pairs import join_design
-from fpstore.jobs.reference import PART, NearReference, Reference, near_candidates, side_of
+from fpstore.jobs.reference import PART, NearReference, Reference, join_side, near_candidates
 from fpstore.jobs.removed import Removed
 from fpstore.jobs.verified import MOST_COMPARED, SECOND, TextSets, text_sets
 from fpstore.query.names import HeldIds, Names, names_of
@@ -117,7 +117,7 @@ def deduplicate(
     if reference is not None:
         check_reference(reference, corpus, job, outputs.paths)
         again = reference.adds and reference.store is not None and overwrite
-        if again and target is not None and target.exists() and not was_made(folder, target):
+        if again and target is not None and target.exists() and not is_output(folder, target):
             advice = "they would be near themselves: name another output, or remove this one"
             raise StoreExistsError(
                 f"{printable(str(output))} exists, and its rows may be in the store: {advice}",
@@ -128,13 +128,13 @@ def deduplicate(
         ExitStack() as stack,
     ):
         outputs.open_lists(stack)
-        resumed = target is None or was_made(folder, target)
+        resumed = target is None or is_output(folder, target)
         documents, found = find_duplicates(corpus, job, resources, checkpoint, reference, resumed)
         if reference is None or not reference.adds:
             outputs.write(found, found.kept, resources, checkpoint)
             return found
         assert documents.ids is not None
-        places = np.flatnonzero(found.kept[documents.known])
+        places = np.flatnonzero(found.kept[documents.is_compared])
         ids = reference.ids_to_add(names_of(documents.ids, places.astype(np.uint64)), corpus.typed)
         if resumed and checkpoint is not None:
             reference.check_began(documents.fingerprints[places], NearReference.saved(checkpoint))
@@ -238,7 +238,7 @@ def find_duplicates(
         near.refuse_unwritable(reference.path, corpus.forbidden_in_ids)
     members = _grouped(corpus, job, documents, near, resources, checkpoint)
     rows = documents.rows
-    flags = np.full(len(documents.known), job.unknown == "keep")
+    flags = np.full(len(documents.is_compared), job.unknown == "keep")
     flags[rows] = True
     members_at = rows[members.documents.view(np.intp)]
     flags[members_at] = False
@@ -275,15 +275,17 @@ def _grouped(
     """Return the groups of the documents that are not near a reference, those that are kept first."""
     members = _connected(job, documents, near, resources, checkpoint)
 
-    def rows_of(here: slice) -> Words:
+    def fetch_rows(here: slice) -> Words:
         return rows_at(documents.fingerprints, members.documents[here])
 
-    def ids_of(wanted: Words) -> Words | list[str]:
+    def fetch_ids(wanted: Words) -> Words | list[str]:
         return wanted if documents.ids is None else names_of(documents.ids, wanted)
 
     if job.least_similarity is None:
-        return grouped(members, job.grouping, rows_of, ids_of, documents.scores)
-    ranks = representative_ranks(members, job.grouping.keep, rows_of, ids_of, documents.scores)
+        return grouped(members, job.grouping, fetch_rows, fetch_ids, documents.scores)
+    ranks = representative_ranks(
+        members, job.grouping.keep, fetch_rows, fetch_ids, documents.scores
+    )
     at = documents.rows
     texts, least = (
         _texts_of([(corpus, np.sort(at[members.documents.view(np.intp)]))], job, resources),
@@ -293,7 +295,7 @@ def _grouped(
     def choose(rows: Words, lims: Words, some: Words) -> Words:
         return texts.representatives(rows, lims, at[some.view(np.intp)], job.grouping.radius, least)
 
-    return regrouped(members, rows_of, ranks, choose)
+    return regrouped(members, fetch_rows, ranks, choose)
 
 
 def _connected(
@@ -375,7 +377,7 @@ def _near_corpus(
     theirs = compared_rows(
         other, replace(job.projection, score=None), job.fingerprinter, resources, False, None
     )
-    side = side_of(theirs, job.projection.width)
+    side = join_side(theirs, job.projection.width)
     most = 1 if job.least_similarity is None else MOST_COMPARED
     found = near_candidates(
         side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, most

@@ -64,7 +64,7 @@ class DedupJob(NamedTuple):
 
     def planned(self, corpus: RowSource) -> DedupJob:
         """Return the job as :meth:`planned_for` the rows of a corpus."""
-        return self.planned_for(lambda: rows_told(corpus, self.projection))
+        return self.planned_for(lambda: estimate_rows(corpus, self.projection))
 
     def planned_for(self, rows: Callable[[], float]) -> DedupJob:
         """Return the job with the bands that are searched, if that is asked for, or better for so many rows.
@@ -161,7 +161,7 @@ class DedupJob(NamedTuple):
         return {**facts, **asked, **maker, **files, **told}
 
 
-def rows_told(corpus: RowSource, projection: Projection, bytes_total: int | None = None) -> int:
+def estimate_rows(corpus: RowSource, projection: Projection, bytes_total: int | None = None) -> int:
     """Return how many rows a corpus has, as far as the first rows of its largest file tell.
 
     It may be a file of a larger one.

@@ -1,7 +1,4 @@
-"""Which rows of a corpus hit which rows of a benchmark.
-
-By n-grams that both have, or as near-duplicates.
-"""
+"""Hits: rows of a corpus that share n-grams with rows of a benchmark, or are near-duplicates."""
 
 from __future__ import annotations
 
@@ -22,17 +19,14 @@ from fpstore.query.names import HeldIds, Names, names_in_slices, names_of
 
 HIT_COLUMNS = ("row", "id", "benchmark", "benchmark_row", "benchmark_id", "shared", "share")
 NEAR_COLUMNS = (*HIT_COLUMNS, "distance")
-# n-grams, or pairs of an n-gram of a row and a row of the benchmark that has it, that are looked at
-# together
+# n-grams of candidates, or pairs of such an n-gram and a row of the benchmark, in a batch
 PIECE = 1 << 20
 
 
 class Bounds(NamedTuple):
-    """What a hit by n-grams is.
+    """The least number of shared n-grams of a hit, and their least share of the benchmark row's.
 
-    At least so many, and at least this share of those of the row of the benchmark.
-
-    ``most_rows``: n-grams in more rows of the corpus do not count.
+    With ``most_rows``, n-grams in more rows of the corpus do not count.
     """
 
     least: int = 1
@@ -41,9 +35,9 @@ class Bounds(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Rows of a corpus that may hit a benchmark, in their order.
+    """Rows of a corpus that may hit a benchmark, ascending.
 
-    Row i of them has the n-grams ``ranks[lims[i]:lims[i + 1]]``.
+    Candidate i has the n-grams ``ranks[lims[i]:lims[i + 1]]``.
     """
 
     rows: Words
@@ -60,7 +54,7 @@ class _Pairs(NamedTuple):
 
 
 class Hits(Tabular):
-    """The rows of a corpus that hit rows of a benchmark: a pair of each, in the order of the rows.
+    """Pairs of a row of the corpus and a row of the benchmark that it hits, in the order of rows.
 
     Attributes
     ----------
@@ -77,7 +71,7 @@ class Hits(Tabular):
         bounds: Bounds,
         near: npt.NDArray[np.int64] | None,
     ) -> None:
-        """Take near-duplicates as numbers of candidates times the rows of the benchmark, plus a row of it, ascending."""
+        """Take near-duplicates as ascending keys: candidate times benchmark rows, plus row."""
         self._candidates, self._benchmark, self._bounds, self._is_near = (
             candidates,
             benchmark,
@@ -89,16 +83,16 @@ class Hits(Tabular):
         self._common: Flags | None = None  # n-grams that do not count
         self.ignored = 0
         if bounds.most_rows is not None:
-            self._common = self._in_more_than(bounds.most_rows)
+            self._common = self._more_frequent_than(bounds.most_rows)
             self.ignored = int(np.count_nonzero(self._common))
-        self._hitting, self._is_hit = self._found()
+        self._hitting, self._is_hit = self._find_hits()
         self.rows = candidates.rows[self._hitting]
 
     def held(self) -> Hits:
-        """Return the same with all ids and n-grams in memory."""
-        new, given, (names, places) = copy(self), self._candidates, self._benchmark.ids
-        ids = HeldIds(names_of(*given.ids)), np.arange(len(given.rows), dtype=np.uint64)
-        new._candidates = given._replace(ranks=np.array(given.ranks), ids=ids)
+        """Return the hits with all ids and n-grams in memory."""
+        new, candidates, (names, places) = copy(self), self._candidates, self._benchmark.ids
+        ids = HeldIds(names_of(*candidates.ids)), np.arange(len(candidates.rows), dtype=np.uint64)
+        new._candidates = candidates._replace(ranks=np.array(candidates.ranks), ids=ids)
         every = np.arange(int(places.max()) + 1, dtype=np.uint64)
         new._benchmark = self._benchmark._replace(ids=(HeldIds(names_of(names, every)), places))
         return new
@@ -109,29 +103,32 @@ class Hits(Tabular):
         return [int(np.count_nonzero(self._is_hit[a:b])) for a, b in pairwise(ends)]
 
     def without_rare_ngrams(self, most_rows: int) -> int:
-        """Return how many rows hit the benchmark only by n-grams that more rows of the corpus have than ``most_rows``."""
-        common, others = self._in_more_than(most_rows), self._hitting.copy()
+        """Return how many rows hit the benchmark only by frequent n-grams.
+
+        A frequent n-gram is in more than ``most_rows`` rows of the corpus.
+        """
+        common, only_common = self._more_frequent_than(most_rows), self._hitting.copy()
         for _, owners, ranks in self._ngrams():
-            others[owners[~common[ranks]]] = False
-        others[self._near // self._count] = False
-        return int(np.count_nonzero(others))
+            only_common[owners[~common[ranks]]] = False
+        only_common[self._near // self._count] = False
+        return int(np.count_nonzero(only_common))
 
     def batches(self) -> Iterator[dict[str, Any]]:
         """Yield the columns of ``to_arrow``, at most 65,536 rows at once."""
         none = np.empty(0, np.int64)
         yield from self._columns(_Pairs(none, none, none))
-        for pairs in self._pairs():
+        for pairs in self._hit_pairs():
             yield from self._columns(pairs)
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
-        """Return a ``pyarrow.Table`` with a row for each row of the corpus and row of the benchmark that it hits.
+        """Return a ``pyarrow.Table`` with a row for each hit.
 
         ``row`` and ``id`` are those of the corpus; ``benchmark`` (string) is the name of the input,
         ``benchmark_row`` the number of the row in it, ``benchmark_id`` its id; ``shared`` counts
         the different n-grams that both rows have, and ``share`` is that number divided by the
         n-grams of the row of the benchmark, rounded to six digits. With a threshold for
-        near-duplicates, ``distance`` is the one of the fingerprints, in bits. Ids are row numbers
-        where no column was named. ``names`` has other names for columns.
+        near-duplicates, ``distance`` is the distance of the fingerprints, in bits. Without columns
+        of ids, ids are row numbers. ``names`` has other names for columns.
         """
         return arrow_table(self.batches(), names)
 
@@ -139,10 +136,7 @@ class Hits(Tabular):
         return f"<fpstore.Hits of {len(self.rows):,} rows>"
 
     def _ngrams(self) -> Iterator[tuple[slice, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        """Yield successive candidates, and their n-grams that count.
-
-        The number of the candidate, and the rank.
-        """
+        """Yield batches of candidates, with the owner and the rank of each n-gram that counts."""
         lims = self._candidates.lims
         for part in spans(lims, PIECE):
             owners = np.repeat(
@@ -154,22 +148,22 @@ class Hits(Tabular):
                 owners, ranks = owners[counted], ranks[counted]
             yield part, owners, ranks
 
-    def _in_more_than(self, most_rows: int) -> Flags:
-        """Return which n-grams more rows of the corpus have."""
+    def _more_frequent_than(self, most_rows: int) -> Flags:
+        """Return which n-grams are in more than ``most_rows`` rows of the corpus."""
         rows_with = np.zeros(len(self._benchmark.hashes), np.int64)
         for _, _, ranks in self._ngrams():
             rows_with += np.bincount(ranks, minlength=len(rows_with))
-        found: Flags = rows_with > most_rows
-        return found
+        flags: Flags = rows_with > most_rows
+        return flags
 
-    def _found(self) -> tuple[Flags, Flags]:
+    def _find_hits(self) -> tuple[Flags, Flags]:
         """Return which candidates hit the benchmark, and which of its rows are hit."""
         hitting, hit = np.zeros(len(self._candidates.rows), bool), np.zeros(self._count, bool)
         if self._bounds.least > 1 or self._bounds.least_share > 0:
-            for pairs in self._pairs():
+            for pairs in self._hit_pairs():
                 hitting[pairs.candidates] = hit[pairs.rows] = True
             return hitting, hit
-        # pairs may be many more, where many rows have an n-gram
+        # no pairs: there may be many more where many rows have an n-gram
         used = np.zeros(len(self._benchmark.hashes), bool)
         for _, owners, ranks in self._ngrams():
             hitting[owners] = used[ranks] = True
@@ -179,7 +173,7 @@ class Hits(Tabular):
         hitting[self._near // self._count] = hit[self._near % self._count] = True
         return hitting, hit
 
-    def _pairs(self) -> Iterator[_Pairs]:
+    def _hit_pairs(self) -> Iterator[_Pairs]:
         """Yield the hits, in the order of the candidates and of the rows of the benchmark."""
         lims = self._benchmark.lims
         for part, owners, ranks in self._ngrams():
@@ -187,18 +181,18 @@ class Hits(Tabular):
             rows_of_owners = np.bincount(owners - part.start, sizes, part.stop - part.start).astype(
                 np.int64
             )
-            for some in spans(lims_of(rows_of_owners), PIECE):
-                first, last = part.start + some.start, part.start + some.stop
+            for batch in spans(lims_of(rows_of_owners), PIECE):
+                first, last = part.start + batch.start, part.start + batch.stop
                 here = slice(*np.searchsorted(owners, (first, last)).tolist())
                 rows = slices(self._benchmark.rows, lims[ranks[here]], sizes[here]).view(np.int64)
-                yield self._counted(
+                yield self._hits_among(
                     np.repeat(owners[here], sizes[here]) * self._count + rows, first, last
                 )
 
-    def _counted(self, keys: npt.NDArray[np.int64], first: int, last: int) -> _Pairs:
+    def _hits_among(self, keys: npt.NDArray[np.int64], first: int, last: int) -> _Pairs:
         """Return the hits of successive candidates.
 
-        There is a key, as of near-duplicates, for each n-gram of a pair.
+        ``keys`` has one for each n-gram of a pair, as those of near-duplicates.
         """
         near = self._near[
             slice(*np.searchsorted(self._near, (first * self._count, last * self._count)).tolist())
@@ -207,9 +201,9 @@ class Hits(Tabular):
         are_near = np.searchsorted(keys, near)
         shared[are_near] -= 1
         sizes = self._benchmark.sizes[keys % self._count]
-        enough = (shared >= self._bounds.least) & (shared / sizes >= self._bounds.least_share)
-        enough[are_near] = True
-        return _Pairs(keys[enough] // self._count, keys[enough] % self._count, shared[enough])
+        is_hit = (shared >= self._bounds.least) & (shared / sizes >= self._bounds.least_share)
+        is_hit[are_near] = True
+        return _Pairs(keys[is_hit] // self._count, keys[is_hit] % self._count, shared[is_hit])
 
     def _columns(self, pairs: _Pairs) -> Iterator[dict[str, Any]]:
         benchmark, (names, numbers), (names_there, places) = (
@@ -218,10 +212,14 @@ class Hits(Tabular):
             self._benchmark.ids,
         )
         columns = [(names, numbers[pairs.candidates]), (names_there, places[pairs.rows])]
-        for some, (ids, ids_there) in names_in_slices(columns):
-            candidates, rows, shared = pairs.candidates[some], pairs.rows[some], pairs.shared[some]
+        for batch, (ids, ids_there) in names_in_slices(columns):
+            candidates, rows, shared = (
+                pairs.candidates[batch],
+                pairs.rows[batch],
+                pairs.shared[batch],
+            )
             inputs = np.searchsorted(benchmark.ends, rows, side="right") - 1
-            found = {
+            table = {
                 "row": self._candidates.rows[candidates],
                 "id": ids,
                 "benchmark": [benchmark.names[n] for n in inputs.tolist()],
@@ -235,5 +233,5 @@ class Hits(Tabular):
                     self._candidates.fingerprints[candidates],
                     benchmark.fingerprints[rows],
                 )
-                found["distance"] = distances_between(ours, theirs).astype(np.uint64)
-            yield found
+                table["distance"] = distances_between(ours, theirs).astype(np.uint64)
+            yield table

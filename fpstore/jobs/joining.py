@@ -1,7 +1,4 @@
-"""Joins: the pairs within a radius of a set in memory, or of two, in batches.
-
-And the rows that such pairs connect.
-"""
+"""Joins: the pairs of one set or of two within a radius, and the rows that pairs connect."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from fpstore.base.width import Distances, words_of
 from fpstore.design.joins import JoinDesign
 from fpstore.design.tables import TableSpec
 from fpstore.jobs.checkpoint import Checkpoint
-from fpstore.jobs.sorting import ROOM, SortedTable, Span, SpanSorter, TableSorter, spans_of
+from fpstore.jobs.sorting import ROOM, SortedTable, Span, SpanSorter, TableSorter, sampled_spans
 
 BATCH_PAIRS = 1 << 18
 LEAST_ROWS = 1 << 15  # of a part of a table that a thread takes
@@ -41,14 +38,13 @@ class PairColumns(NamedTuple):
     distances: Distances
 
     def part(self, start: int, end: int) -> PairColumns:
-        """Return successive pairs."""
         return PairColumns(self.a[start:end], self.b[start:end], self.distances[start:end])
 
 
-Search = _kernel.PairJoin | _kernel.Linking  # finds pairs, some at a time
+Search = _kernel.PairJoin | _kernel.Linking  # finds pairs in batches
 Start = Callable[[Sequence[SortedTable], Span], Search]  # of the search in some buckets of a table
-Begin = Callable[[_kernel.Stop | None], Iterator[PairColumns]]  # what such a search finds
-_Part = tuple[Begin, float]  # a search that has not begun, and its number of rows
+Begin = Callable[[_kernel.Stop | None], Iterator[PairColumns]]  # runs a search
+_Part = tuple[Begin, float]  # a search that has not begun, and the number of its rows
 
 
 def pairs_within(
@@ -59,42 +55,39 @@ def pairs_within(
     linked: bool = False,
     only: int | None = None,
 ) -> Iterator[PairColumns]:
-    """Yield the pairs of a set in memory: distinct rows, ascending.
+    """Yield the pairs of a set of distinct, ascending rows.
 
-    If it is ``linked``, yield at most two pairs for each row from each table, which connect the
-    same rows as all pairs do. Threads share the buckets of a table; one of a design that flips bits
-    is sorted by one, and its links are searched by one. A design of one bucket is compared by one.
-    The memory is for the tables. The progress counts the rows of all tables. A checkpoint keeps
-    what is found in each span of a table. With ``only``, the number of a table, yield what meets in
-    it, and in none before.
+    If ``linked``, yield at most two pairs for each row from each table, which connect the same rows
+    as all pairs do. Threads share the buckets of a table. One thread alone sorts a table whose
+    design flips bits, searches its links, or compares a design of one bucket. The memory is for the
+    tables. The progress counts the rows of all tables. A checkpoint keeps the pairs of each span of
+    a table. With ``only``, the number of a table, yield the pairs that meet in it and in no table
+    before.
     """
     if design.radius == 0:
         return iter(())  # rows are distinct
-    return _found([rows], design, resources, checkpoint, linked=linked, only=only)
+    return _search_tables([rows], design, resources, checkpoint, linked=linked, only=only)
 
 
 def pairs_between(
     rows: Words,
-    others: Words,
+    other_rows: Words,
     design: JoinDesign,
     resources: Resources = UNBOUNDED,
     checkpoint: Checkpoint | None = None,
     only: int | None = None,
 ) -> Iterator[PairColumns]:
-    """Yield the pairs of a row of one set and a row of another, in this order, like :func:`pairs_within`.
+    """Yield the pairs of a row of each set, in this order, like :func:`pairs_within`.
 
     It is faster if the first set is the smaller one.
     """
-    return _found([rows, others], design, resources, checkpoint, only=only)
+    return _search_tables([rows, other_rows], design, resources, checkpoint, only=only)
 
 
 def _search(
     design: JoinDesign, number: int, linked: bool, sides: Sequence[SortedTable], span: Span
 ) -> Search:
-    """Return a search in some buckets of a table.
-
-    Of a pair that meets in several tables, the first one reports it.
-    """
+    """Return a search in a span of a table; only the first table reports a pair."""
     spec, table, upto = design.tables[number], sides[0], number + 1
     rules = (
         table.rows,
@@ -113,7 +106,7 @@ def _search(
     return _kernel.PairJoin(*rules, span.first, span.end, sides[1] if len(sides) > 1 else None)
 
 
-def _found(
+def _search_tables(
     sides: Sequence[Words],
     design: JoinDesign,
     resources: Resources,
@@ -122,7 +115,7 @@ def _found(
     linked: bool = False,
     only: int | None = None,
 ) -> Iterator[PairColumns]:
-    """Yield the results of each table, sorted as a whole, or span by span where spans of buckets do not meet."""
+    """Yield the pairs of each table, sorted as a whole or, if buckets are independent, by spans."""
     threads, rows, in_spans = resources.threads, max(map(len, sides)), _SpanSearches(sides, linked)
     phase, done, total = "clustering" if linked else "finding pairs", 0.0, rows * len(design.tables)
 
@@ -133,18 +126,18 @@ def _found(
 
     ended(0)
     sorters: list[TableSorter] = []
-    # of tables that are sorted in spans: threads go on with the next table
+    # searches in spans of several tables, so that no thread waits for the end of a table
     waiting: list[_Part] = []
     for number, spec in [*enumerate(design.tables)][
         slice(only, None if only is None else only + 1)
     ]:
         search = partial(_search, design, number, linked)
         parts = _parts(sides, design.flips[number], resources)
-        spans = saved = (
+        spans = saved_spans = (
             None if checkpoint is None else _saved_spans(checkpoint, number, 1 << spec.prefix_bits)
         )
         if parts > 1 and spans is None:
-            spans = spans_of(max(sides, key=len), spec, parts)
+            spans = sampled_spans(max(sides, key=len), spec, parts)
         begins: list[Begin]
         if parts > 1 and spans is not None:
             sorters = []
@@ -160,35 +153,32 @@ def _found(
                     spans = _even_spans(
                         tables[0], max(min(len(tables[0].rows) // LEAST_ROWS, PARTS * threads), 1)
                     )
-            begins = [partial(_searched, search, tables, span) for span in spans]
+            begins = [partial(_search_results, search, tables, span) for span in spans]
         if checkpoint is not None:
             begins = [
-                _checkpointed(checkpoint, number, span, begin, saved is not None)
+                _checkpointed(checkpoint, number, span, begin, saved_spans is not None)
                 for span, begin in zip(spans, begins, strict=True)
             ]
         waiting += [(begin, rows / len(spans)) for begin in begins]
         if parts == 1:
-            yield from _streamed(waiting, threads, ended)
+            yield from _run_searches(waiting, threads, ended)
             waiting = []
-    yield from _streamed(waiting, threads, ended)
+    yield from _run_searches(waiting, threads, ended)
 
 
-def _searched(
+def _search_results(
     search: Start, tables: Sequence[SortedTable], span: Span, stop: _kernel.Stop | None
 ) -> Iterator[PairColumns]:
-    """Yield what a search in some buckets of a table finds: one batch at least."""
-    found = search(tables, span)
+    """Yield the batches of a search, at least one."""
+    results = search(tables, span)
     while True:
-        yield PairColumns(*found.more(BATCH_PAIRS, stop=stop))
-        if found.done:
+        yield PairColumns(*results.more(BATCH_PAIRS, stop=stop))
+        if results.done:
             return
 
 
 class _SpanSearches:
-    """Sorts spans of the tables of some sets, and searches them.
-
-    Each thread sorts in arrays that its next span uses again.
-    """
+    """Sorts and searches spans of tables; each thread reuses its arrays."""
 
     def __init__(self, sides: Sequence[Words], linked: bool) -> None:
         self._sides, self._linked = sides, linked
@@ -197,20 +187,20 @@ class _SpanSearches:
     def find(
         self, spec: TableSpec, search: Start, span: Span, parts: int, stop: _kernel.Stop | None
     ) -> Iterator[PairColumns]:
-        """Yield the results of a search in one of ``parts`` spans of a table."""
+        """Yield the pairs of one of ``parts`` spans of a table."""
         try:
             sorters = self._free.pop()
-        except IndexError:  # not asked before: another thread may take the last
+        except IndexError:  # no test before pop: another thread may take the last
             sorters = [SpanSorter(rows, self._linked) for rows in self._sides]
         tables = [
             s.sorted(spec, span, len(rows) // parts, stop)
             for s, rows in zip(sorters, self._sides, strict=True)
         ]
-        yield from _searched(search, tables, span, stop)
+        yield from _search_results(search, tables, span, stop)
         self._free.append(sorters)
 
 
-# What a checkpoint keeps: what was found in a span is a part
+# Parts of a checkpoint: the pairs of each span
 
 
 def _name(number: int, span: Span) -> str:
@@ -218,7 +208,7 @@ def _name(number: int, span: Span) -> str:
 
 
 def _saved_spans(checkpoint: Checkpoint, number: int, buckets: int) -> list[Span] | None:
-    """Return the spans in which all buckets of a table were searched; None if some were not."""
+    """Return the spans of a checkpoint if they have all buckets of a table, otherwise None."""
     spans: list[Span] = []
     end = 0
     names = [name.split("-") for name in checkpoint.names(f"table-{number}-")]
@@ -234,26 +224,25 @@ def _saved_spans(checkpoint: Checkpoint, number: int, buckets: int) -> list[Span
 def _checkpointed(
     checkpoint: Checkpoint, number: int, span: Span, begin: Begin, is_there: bool
 ) -> Begin:
-    """Return a search that keeps what it finds in a span, or one that yields what was kept."""
+    """Return a search that saves the pairs of a span, or yields saved ones."""
     name = _name(number, span)
     is_there = is_there or checkpoint.has(name)
     checkpoint.note(SPANS, int(is_there), 1)
     return lambda stop: (
-        saved(checkpoint, name) if is_there else saving(checkpoint, name, begin(stop))
+        saved_pairs(checkpoint, name) if is_there else saving_pairs(checkpoint, name, begin(stop))
     )
 
 
-def saved(checkpoint: Checkpoint, name: str) -> Iterator[PairColumns]:
-    """Yield the pairs of a part."""
+def saved_pairs(checkpoint: Checkpoint, name: str) -> Iterator[PairColumns]:
     return (PairColumns(**batch) for batch in checkpoint.read(name))
 
 
-def saving(
-    checkpoint: Checkpoint, name: str, found: Iterator[PairColumns]
+def saving_pairs(
+    checkpoint: Checkpoint, name: str, pairs: Iterator[PairColumns]
 ) -> Iterator[PairColumns]:
-    """Yield pairs, and make a part of them."""
+    """Yield pairs, and save them as a part of a checkpoint."""
     part = checkpoint.write(name)
-    for columns in found:
+    for columns in pairs:
         part.append(columns._asdict())
         yield columns
     part.finish()
@@ -263,10 +252,7 @@ def saving(
 
 
 def _parts(sides: Sequence[Words], flips: int, resources: Resources) -> int:
-    """Return the number of spans in which to sort a table.
-
-    One where a pair may meet in buckets that differ.
-    """
+    """Return the number of spans to sort a table in: one where pairs meet in different buckets."""
     if flips:
         return 1
     count = sum(map(len, sides))
@@ -278,12 +264,12 @@ def _parts(sides: Sequence[Words], flips: int, resources: Resources) -> int:
 
 def _even_spans(table: SortedTable, parts: int) -> list[Span]:
     count, last = len(table.rows), len(table.starts) - 1
-    wanted = np.arange(1, parts, dtype=np.uint64) * np.uint64(count) // np.uint64(parts)
-    bounds = [0, *np.searchsorted(table.starts, wanted).tolist(), last]
+    row_bounds = np.arange(1, parts, dtype=np.uint64) * np.uint64(count) // np.uint64(parts)
+    bounds = [0, *np.searchsorted(table.starts, row_bounds).tolist(), last]
     return [Span(first, end) for first, end in pairwise(bounds) if first < end]
 
 
-def _streamed(
+def _run_searches(
     parts: Sequence[_Part], threads: int, ended: Callable[[float], None]
 ) -> Iterator[PairColumns]:
     if threads == 1 or len(parts) == 1:
@@ -294,20 +280,20 @@ def _streamed(
     waiting, stop = iter(parts), _kernel.Stop()
     with Pool(threads) as pool:
 
-        def begun(part: _Part) -> tuple[float, Iterator[PairColumns], Future[PairColumns | None]]:
-            found = part[0](stop)
-            return part[1], found, pool.submit(next, found, None)  # None at its end
+        def start(part: _Part) -> tuple[float, Iterator[PairColumns], Future[PairColumns | None]]:
+            results = part[0](stop)
+            return part[1], results, pool.submit(next, results, None)  # None at its end
 
         try:
-            running = deque(map(begun, islice(waiting, threads)))
+            running = deque(map(start, islice(waiting, threads)))
             while running:
-                rows, found, job = running.popleft()
+                rows, results, job = running.popleft()
                 columns = pool.result(job)
                 if columns is None:
                     ended(rows)
-                    running.extend(map(begun, islice(waiting, 1)))
+                    running.extend(map(start, islice(waiting, 1)))
                 else:
-                    running.append((rows, found, pool.submit(next, found, None)))
+                    running.append((rows, results, pool.submit(next, results, None)))
                     yield columns
         except BaseException:
             stop.set()
@@ -323,10 +309,10 @@ def connected(
     resources: Resources = UNBOUNDED,
     checkpoint: Checkpoint | None = None,
 ) -> npt.NDArray[np.uint32] | npt.NDArray[np.uint64]:
-    """Return for each row of a set the first row that pairs within the design's radius connect with it.
+    """Return for each row of a set the first row that is connected with it.
 
-    Connected are the rows of a pair, and what is connected with one that is connected. The links of
-    a table connect the same rows as its pairs do (docs/design.md, "Joins: all pairs, and
+    Rows are connected by pairs within the design's radius, and by chains of such pairs. The links
+    of a table connect the same rows as its pairs do (docs/design.md, "Joins: all pairs, and
     clusters"), and the pairs of all tables are all pairs.
     """
     sets, index = _kernel.Sets(len(rows)), _kernel.RowIndex(rows)

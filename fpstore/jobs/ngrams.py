@@ -19,7 +19,7 @@ from fpstore.hashing.base import UnitSets
 from fpstore.hashing.html import page_texts
 from fpstore.hashing.minhash import MinHash
 from fpstore.io.source import Batch, Projection, RowSource
-from fpstore.jobs.compared import decided
+from fpstore.jobs.compared import with_integers
 from fpstore.jobs.row_set import SpooledIds
 from fpstore.query.names import HeldIds, Names
 
@@ -125,7 +125,7 @@ def read_benchmark(
         places = np.arange(len(known))
     else:
         names, places = (
-            ids if any(source.typed for _, source in sources) else decided(ids),
+            ids if any(source.typed for _, source in sources) else with_integers(ids),
             among_known,
         )
     return Benchmark(

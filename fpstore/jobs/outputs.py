@@ -25,7 +25,7 @@ from fpstore.io.parquet import ParquetRows
 from fpstore.io.shards import Shards, copy_shards, shard_places
 from fpstore.io.source import SUFFIXES, RowSource, format_by_name, format_suffix
 from fpstore.io.writers import Writer, unwritable
-from fpstore.jobs.checkpoint import Checkpoint, was_made
+from fpstore.jobs.checkpoint import Checkpoint, is_output
 
 # of an output: a list beside it, or a file, or a folder
 Kind = Literal["list", "rows", "shards", "texts"]
@@ -57,7 +57,7 @@ def share_a_file(corpus: RowSource, other: RowSource) -> bool:
     return bool(files[0] & files[1])
 
 
-def kind_of(output: str | os.PathLike[str], corpus: RowSource) -> Kind:
+def output_kind(output: str | os.PathLike[str], corpus: RowSource) -> Kind:
     """Return the kind of an output.
 
     "shards" into an existing folder, or if no format is named for many files.
@@ -101,7 +101,7 @@ def check_output(
         raise InputError(f"{printable(output)} is an input: name another output", path=path)
     for source in (corpus, *beside):
         check_outside(source, path)
-    made = was_made(folder, path)
+    made = is_output(folder, path)
     if kind in ("shards", "texts"):
         _check_folder(path, corpus, inputs, overwrite and kind == "shards", made)
     elif path.exists() and not (made or overwrite):
@@ -226,7 +226,7 @@ class Outputs:
             folder=folder,
             beside=beside,
         )
-        self._kind = None if output is None else kind_of(output, corpus)
+        self._kind = None if output is None else output_kind(output, corpus)
         self.target = (
             None if output is None or self._kind is None else check(output, kind=self._kind)
         )
@@ -271,7 +271,7 @@ class Outputs:
 
         if self.target is None:
             return
-        if checkpoint is not None and was_made(self._folder, self.target):
+        if checkpoint is not None and is_output(self._folder, self.target):
             complete(self.target)  # a run that was killed has copied the rows
         elif self._kind == "shards" and isinstance(self._corpus, Shards):
             copy_shards(self._corpus, kept, self.target, resources, complete)

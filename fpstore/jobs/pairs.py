@@ -19,17 +19,17 @@ from fpstore.disk.temporary import array_on_disk
 from fpstore.errors import CorruptStoreError, counted
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.checkpoint import Checkpoint
-from fpstore.jobs.joining import PairColumns, pairs_between, pairs_within, saved, saving
+from fpstore.jobs.joining import PairColumns, pairs_between, pairs_within, saved_pairs, saving_pairs
 from fpstore.jobs.row_set import RowSet
 from fpstore.query.names import HeldIds, Names, names_in_slices, names_of
 from fpstore.query.snapshot import Snapshot
 
 MOST_ROWS = 1 << 16  # pairs of ids in a batch
-MOST_LONG = 1 << 10  # pairs of ids in a batch, where strings are so long that a record has one
-MATCHES = 1 << 20  # of a batch of probes
-PROBED_ROWS = 1 << 20  # that are looked up before what was found is kept
+MOST_LONG = 1 << 10  # pairs of ids in a batch where records have one long string each
+MATCHES = 1 << 20  # in a batch of probes
+PROBED_ROWS = 1 << 20  # whose matches are one part of a checkpoint
 PROBED = "rows were looked up"
-READ_NANOSECONDS = 5.0  # a fingerprint that is read from a store, to be sorted with the others
+READ_NANOSECONDS = 5.0  # to read a fingerprint of a store for a join
 
 Side = Snapshot | RowSet
 
@@ -104,7 +104,7 @@ class Pairs(Tabular):
         snapshot: Snapshot,
         other: Side | None = None,
         numbers: tuple[_IdNumbers, _IdNumbers] | None = None,
-        rows: slice | None = None,  # of the pairs of ids, by default all
+        rows: slice | None = None,  # among the pairs of ids, by default all
     ) -> None:
         self._columns, self._snapshot, self._other, self._rows = columns, snapshot, other, rows
         self._sides: tuple[Names, Names] = snapshot, snapshot if other is None else other
@@ -122,7 +122,7 @@ class Pairs(Tabular):
 
     @property
     def a(self) -> npt.NDArray[Any]:
-        """The lesser fingerprint of each pair, in a join the fingerprint of the store, shape (pairs,).
+        """The lesser fingerprint of each pair, in a join that of the store, shape (pairs,).
 
         Uint64; at other widths as :attr:`fpstore.Matches.fingerprints`.
         """
@@ -130,15 +130,15 @@ class Pairs(Tabular):
 
     @property
     def b(self) -> npt.NDArray[Any]:
-        """The greater fingerprint of each pair, in a join the fingerprint of the other set, in the same form."""
+        """The greater fingerprint of each pair, in a join that of the other set, as `a`."""
         return self._width.outside(self.rows_b)
 
     def ids_a(self) -> PairIds:
-        """Return the ids of the first fingerprints of the pairs, once for each fingerprint, however many pairs it has."""
+        """Return the ids of the first fingerprints of the pairs, once for each fingerprint."""
         return self._ids(0)
 
     def ids_b(self) -> PairIds:
-        """Return the ids of the second fingerprints of the pairs, once for each fingerprint, however many pairs it has."""
+        """Return the ids of the second fingerprints of the pairs, once for each fingerprint."""
         return self._ids(1)
 
     def _ids(self, side: int) -> PairIds:
@@ -160,13 +160,13 @@ class Pairs(Tabular):
 
     @property
     def _shared(self) -> npt.NDArray[np.bool_]:
-        """Which pairs are a fingerprint with itself: the documents of both sides are the same."""
+        """Which pairs are a fingerprint with itself, so that both sides have the same documents."""
         shared: npt.NDArray[np.bool_] = (self._columns.distances == 0) & self._of_one_set
         return shared
 
     @property
     def _lims(self) -> Lims:
-        """Where the rows of each pair begin and end among the rows of all pairs."""
+        """The lims of the rows of each pair among the rows of all pairs."""
         sizes_a, sizes_b = (numbers.sizes for numbers in self._numbers)
         return lims_of(np.where(self._shared, sizes_a * (sizes_a - 1) // 2, sizes_a * sizes_b))
 
@@ -182,11 +182,11 @@ class Pairs(Tabular):
                 )
 
     def rows_of_ids(self) -> Iterator[NamedColumns]:
-        """Yield the columns ``a``, ``b``, ``distance``, ``id_a``, ``id_b``, one row per pair of ids, at most 65,536 at once.
+        """Yield columns with one row per pair of ids, at most 65,536 rows at once.
 
-        Of the n ids of a fingerprint that is a pair with itself, each has a row with each one after
-        it: n (n - 1) / 2 rows. Without rows, it yields empty columns. Of strings, a column has at
-        most 4 MiB at once, or one row.
+        The columns are ``a``, ``b``, ``distance``, ``id_a`` and ``id_b``. A pair of a fingerprint
+        with itself, which has n ids, has a row for each two of them: n (n - 1) / 2 rows. Without
+        rows, it yields empty columns. A column of strings has at most 4 MiB, or one row.
         """
         a, b = self._numbers
         lims, sizes_a, sizes_b, shared = self._lims, a.sizes, b.sizes, self._shared
@@ -216,27 +216,27 @@ class Pairs(Tabular):
                 }
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
-        """Return a ``pyarrow.Table`` with a row per pair of ids, as :meth:`fpstore.Matches.to_arrow` does.
+        """Return a ``pyarrow.Table`` with a row per pair of ids.
 
-        ``a`` and ``b`` are uint32, uint64, or fixed_size_binary(width / 8) above 64 bits,
-        ``distance`` is uint8, of 256 bits uint16, ``id_a`` and ``id_b`` are uint64 or string
-        (large_string above 2 GiB).
+        See :meth:`fpstore.Matches.to_arrow`. ``a`` and ``b`` are uint32, uint64, or
+        fixed_size_binary(width / 8) above 64 bits, ``distance`` is uint8, of 256 bits uint16,
+        ``id_a`` and ``id_b`` are uint64 or string (large_string above 2 GiB).
         """
         return arrow_table(self.rows_of_ids(), names)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the pairs with their ids, which are read for it."""
-        held = tuple(
-            HeldIds(names_of(side, own.numbers))
-            for side, own in zip(self._sides, self._numbers, strict=True)
+        sides = tuple(
+            HeldIds(names_of(side, side_ids.numbers))
+            for side, side_ids in zip(self._sides, self._numbers, strict=True)
         )
         numbers = tuple(
-            own._replace(numbers=np.arange(len(own.numbers), dtype=np.uint64))
-            for own in self._numbers
+            side_ids._replace(numbers=np.arange(len(side_ids.numbers), dtype=np.uint64))
+            for side_ids in self._numbers
         )
         return {
             **self.__dict__,
-            "_sides": held,
+            "_sides": sides,
             "_numbers": numbers,
             "_snapshot": None,
             "_other": None,
@@ -251,7 +251,7 @@ class Pairs(Tabular):
     def __getitem__(self, place: slice) -> list[Pair]: ...
     def __getitem__(self, place: int | slice) -> Pair | list[Pair]:
         if isinstance(place, slice):
-            return [self[one] for one in range(len(self))[place]]
+            return [self[number] for number in range(len(self))[place]]
         place = range(len(self))[place]
         a, b = (
             self._width.numbers(rows[place : place + 1])[0] for rows in (self.rows_a, self.rows_b)
@@ -270,10 +270,13 @@ class Pairs(Tabular):
         return f"<fpstore.Pairs: {counted(len(self), 'pair')}>"
 
 
-def batches_of(
+def id_batches(
     columns: PairColumns, snapshot: Snapshot, other: Side | None = None
 ) -> Iterator[Pairs]:
-    """Yield pairs in batches of a bounded number of pairs of ids, which are counted where fingerprints have several ids."""
+    """Yield pairs in batches with a bounded number of pairs of ids.
+
+    Pairs of ids are counted only where fingerprints have several ids.
+    """
     most = MOST_LONG if snapshot.has_long_strings else MOST_ROWS
     simple = snapshot.one_id_each and (other is None or other.one_id_each)
     for start in range(0, len(columns.a), most if simple else MOST_ROWS):
@@ -281,15 +284,15 @@ def batches_of(
         yield from [pairs] if simple else pairs._bounded(most)
 
 
-def rows_of(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]:
-    """Return all fingerprints of a snapshot, ascending, and what is left of the resources.
+def load_fingerprints(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]:
+    """Return all fingerprints of a snapshot, ascending, and the remaining resources.
 
-    They are in memory, or in a temporary file that is mapped if they would take more than half of
-    it.
+    They are in memory, or in a mapped temporary file if they would take more than half of the
+    memory.
     """
     count, words, done = snapshot.totals.fingerprints, snapshot.width.words, 0
-    held = 8 * words * count
-    fits = held <= resources.memory // 2
+    size = 8 * words * count
+    fits = size <= resources.memory // 2
     rows: Words = (
         empty_rows(count, words)
         if fits
@@ -304,75 +307,73 @@ def rows_of(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]
         raise CorruptStoreError(
             f"{path}: holds {done} fingerprints, not {count}", path=path, expected=count, got=done
         )
-    return rows, resources._replace(memory=resources.memory - held) if fits else resources
+    return rows, resources._replace(memory=resources.memory - size) if fits else resources
 
 
 def join_design(
     rows: Words, radius: int, width: Width, sampled_from: int = SAMPLED_FROM
 ) -> JoinDesign:
-    """Return the design for the pairs of a set; a sample is taken of so many rows or more."""
+    """Return the design for the pairs of a set; ``sampled_from`` rows or more are sampled."""
     sample = Sample(rows, width) if len(rows) >= sampled_from else None
     return plan_join(len(rows), radius, width.bits, sample, bits=varying_bits(rows, width))
 
 
 def nth_combinations(numbers: Lims, sizes: Lims) -> tuple[Lims, Lims]:
-    """Return i and j of the pairs with these numbers.
+    """Return the n-th pairs (i, j), for numbers n from 0.
 
-    All i < j < size are numbered by i and then by j, from 0.
+    All i < j < size are in the order of i, then of j.
     """
-    left = sizes * (sizes - 1) // 2 - 1 - numbers
-    # the pairs of i and later ones; it may be off by one
-    rest = ((1 + np.sqrt(8.0 * left + 1)) / 2).astype(np.int64)
-    rest -= rest * (rest - 1) // 2 > left
-    rest += rest * (rest + 1) // 2 <= left
-    return sizes - 1 - rest, sizes - 1 - (left - rest * (rest - 1) // 2)
+    following = sizes * (sizes - 1) // 2 - 1 - numbers
+    # the rows after i; the square root may be off by one
+    later = ((1 + np.sqrt(8.0 * following + 1)) / 2).astype(np.int64)
+    later -= later * (later - 1) // 2 > following
+    later += later * (later + 1) // 2 <= following
+    return sizes - 1 - later, sizes - 1 - (following - later * (later - 1) // 2)
 
 
-def pairs_of(
+def find_pairs(
     snapshot: Snapshot,
     radius: int,
     resources: Resources,
     duplicates: bool = False,
     checkpoint: Checkpoint | None = None,
 ) -> Generator[Pairs, None, None]:
-    """Yield the pairs of a snapshot; see :meth:`fpstore.Store.pairs`.
+    """Yield the pairs of a snapshot, which a checkpoint keeps.
 
-    A checkpoint keeps what is found.
+    See :meth:`fpstore.Store.pairs`.
     """
     if duplicates and snapshot.totals.ids > snapshot.totals.fingerprints:
         for keys, counts, _ in snapshot.groups():
             shared = keys[counts > 1]
-            yield from batches_of(
+            yield from id_batches(
                 PairColumns(shared, shared, np.zeros(len(shared), np.uint16)), snapshot
             )
-    rows, left = rows_of(snapshot, resources)
-    for columns in pairs_within(rows, join_design(rows, radius, snapshot.width), left, checkpoint):
-        yield from batches_of(columns, snapshot)
+    rows, remaining = load_fingerprints(snapshot, resources)
+    for columns in pairs_within(
+        rows, join_design(rows, radius, snapshot.width), remaining, checkpoint
+    ):
+        yield from id_batches(columns, snapshot)
 
 
-def join_of(
+def find_joined_pairs(
     snapshot: Snapshot,
     other: Side,
     radius: int,
     resources: Resources,
     checkpoint: Checkpoint | None = None,
 ) -> Generator[Pairs, None, None]:
-    """Yield the pairs of a snapshot and another side, in batches.
-
-    See :meth:`fpstore.Store.join`.
-    """
+    """Yield the pairs of a snapshot and another side; see :meth:`fpstore.Store.join`."""
     count = snapshot.totals.fingerprints
-    theirs = other.totals.fingerprints if isinstance(other, Snapshot) else len(other.rows)
-    if not count or not theirs:
+    other_count = other.totals.fingerprints if isinstance(other, Snapshot) else len(other.rows)
+    if not count or not other_count:
         return
-    # The smaller side may be looked up in the other, if that is a store whose tables serve the
-    # radius.
-    turned = count < theirs
-    stored, asked = (other, snapshot) if turned else (snapshot, other)
-    rows, left = _held(asked, resources)
-    for columns in pairs_with(stored, rows, radius, snapshot.width, left, checkpoint):
-        yield from batches_of(
-            columns if turned else PairColumns(columns.b, columns.a, columns.distances),
+    # Probes of the smaller side may be faster, if the other is a store whose tables fit the radius.
+    is_swapped = count < other_count
+    stored, queried = (other, snapshot) if is_swapped else (snapshot, other)
+    rows, remaining = _side_rows(queried, resources)
+    for columns in pairs_with(stored, rows, radius, snapshot.width, remaining, checkpoint):
+        yield from id_batches(
+            columns if is_swapped else PairColumns(columns.b, columns.a, columns.distances),
             snapshot,
             other,
         )
@@ -386,51 +387,54 @@ def pairs_with(
     resources: Resources,
     checkpoint: Checkpoint | None = None,
 ) -> Iterator[PairColumns]:
-    """Yield the pairs of one of some distinct rows, ascending, and a fingerprint of a store or of other rows, in this order."""
+    """Yield the pairs of a row of ``rows``, distinct and ascending, and a stored fingerprint."""
     count = stored.totals.fingerprints if isinstance(stored, Snapshot) else len(stored.rows)
     if not count or not len(rows):
         return iter(())
     if isinstance(stored, Snapshot):
         design = design_between(count, rows, radius, width)
         if _probes_are_faster(stored, len(rows), radius, design):
-            return _probed(stored, rows, radius, resources, checkpoint)
-    others, left = _held(stored, resources)
+            return _probe_rows(stored, rows, radius, resources, checkpoint)
+    stored_rows, remaining = _side_rows(stored, resources)
     return pairs_between(
-        rows, others, design_between(count, rows, radius, width, others), left, checkpoint
+        rows,
+        stored_rows,
+        design_between(count, rows, radius, width, stored_rows),
+        remaining,
+        checkpoint,
     )
 
 
-def _held(side: Side, resources: Resources) -> tuple[Words, Resources]:
+def _side_rows(side: Side, resources: Resources) -> tuple[Words, Resources]:
     if isinstance(side, Snapshot):
-        return rows_of(side, resources)
+        return load_fingerprints(side, resources)
     memory = max(resources.memory - side.rows.nbytes, resources.memory // 4)
     return side.rows, resources._replace(memory=memory)
 
 
-def _probed(
+def _probe_rows(
     stored: Snapshot, rows: Words, radius: int, resources: Resources, checkpoint: Checkpoint | None
 ) -> Iterator[PairColumns]:
-    """Yield the pairs of rows and the stored fingerprints that their look-ups find.
-
-    What some rows find is a part.
-    """
+    """Yield the pairs of rows and their matches; a checkpoint has a part for each batch."""
     for start in range(0, len(rows), PROBED_ROWS):
         resources.report("finding pairs", start, len(rows))
-        some = rows[start : start + PROBED_ROWS]
-        parts = stored.probe_in_parts(some, radius, resources.threads, MATCHES)
-        found = (
+        batch = rows[start : start + PROBED_ROWS]
+        parts = stored.probe_in_parts(batch, radius, resources.threads, MATCHES)
+        pairs = (
             PairColumns(
-                np.repeat(queries, np.diff(lims), axis=0), others, distances.astype(np.uint16)
+                np.repeat(queries, np.diff(lims), axis=0), matches, distances.astype(np.uint16)
             )
-            for queries, (lims, others, distances) in parts
+            for queries, (lims, matches, distances) in parts
         )
         if checkpoint is None:
-            yield from found
+            yield from pairs
             continue
         name = f"probed-{start}"
         is_there = checkpoint.has(name)
-        checkpoint.note(PROBED, len(some) if is_there else 0, len(some))
-        yield from saved(checkpoint, name) if is_there else saving(checkpoint, name, found)
+        checkpoint.note(PROBED, len(batch) if is_there else 0, len(batch))
+        yield from (
+            saved_pairs(checkpoint, name) if is_there else saving_pairs(checkpoint, name, pairs)
+        )
     resources.report("finding pairs", len(rows), len(rows))
 
 
@@ -439,17 +443,17 @@ def design_between(
     rows: Words,
     radius: int,
     width: Width,
-    others: Words | None = None,
+    other_rows: Words | None = None,
     sampled_from: int = SAMPLED_FROM,
 ) -> JoinDesign:
-    """Return the design for the pairs of rows and other rows.
+    """Return the design for a join of two sets.
 
-    Other rows in memory give a sample and the bits that vary.
+    ``other_rows`` in memory give a sample and the bits that vary.
     """
-    if others is None:
+    if other_rows is None:
         return plan_join(count, radius, width.bits, queries=len(rows))
-    sample = Sample(others, width) if count >= sampled_from else None
-    bits = sorted({*varying_bits(rows, width), *varying_bits(others, width, rows[:1])})
+    sample = Sample(other_rows, width) if count >= sampled_from else None
+    bits = sorted({*varying_bits(rows, width), *varying_bits(other_rows, width, rows[:1])})
     return plan_join(count, radius, width.bits, sample, len(rows), bits)
 
 

@@ -165,7 +165,7 @@ class NearReference(NamedTuple):
         )
 
 
-def side_of(documents: ComparedRows, width: Width) -> RowSet:
+def join_side(documents: ComparedRows, width: Width) -> RowSet:
     """Return the documents of a corpus as one side of a join.
 
     Their ids are row numbers unless they have others.

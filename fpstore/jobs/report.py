@@ -26,8 +26,8 @@ from fpstore.format import huffman
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.packed_table import PackedTable
 from fpstore.hashing.registry import in_words
-from fpstore.jobs.clusters import Clusters, clusters_of, grouping_of
-from fpstore.jobs.pairs import pairs_of, rows_of
+from fpstore.jobs.clusters import Clusters, cluster_grouping, find_clusters
+from fpstore.jobs.pairs import find_pairs, load_fingerprints
 from fpstore.jobs.report_files import Files
 from fpstore.pages import render
 from fpstore.pages.pictures import SHARES, Bar, few, lines, standing_bars
@@ -53,7 +53,7 @@ EN_DASH = "\u2013"
 Section = dict[str, Any]  # what the template shows in a section
 
 
-def page_of(
+def report_page(
     snapshot: StoreSnapshot,
     stats: dict[str, Any],
     radius: int | None,
@@ -66,7 +66,7 @@ def page_of(
     """
     resources.report("reading", 0)
     shown = stats["radius"] if radius is None else radius
-    grouping = grouping_of(shown, None, "first", stats["fingerprinter"])
+    grouping = cluster_grouping(shown, None, "first", stats["fingerprinter"])
     first, made = snapshot.generation.tables[0], stats["fingerprinter"]
     coding = (
         _codes(first, snapshot.generation.count)
@@ -78,10 +78,10 @@ def page_of(
     if radius is not None:
         pairs = _pairs(snapshot, stats, radius, resources)
         try:
-            found = clusters_of(snapshot, grouping, resources)
+            found = find_clusters(snapshot, grouping, resources)
         except InputError:  # pictures with several fingerprints, whose groups have chains
             grouping = grouping._replace(group="connected")
-            found = clusters_of(snapshot, grouping, resources)
+            found = find_clusters(snapshot, grouping, resources)
         clusters = _clusters(found)
         largest, others = _families(snapshot, found, files)
     return render(
@@ -194,7 +194,7 @@ def _pairs(
 def _counted(snapshot: StoreSnapshot, radius: int, resources: Resources) -> tuple[list[int], bool]:
     counts = np.zeros(radius + 1, np.int64)
     done, stopped = 0, False
-    for pairs in pairs_of(snapshot, radius, resources):
+    for pairs in find_pairs(snapshot, radius, resources):
         some = pairs.distances[: MOST_PAIRS - done]
         counts += np.bincount(some, minlength=radius + 1)
         done, stopped = done + len(some), len(some) < len(pairs)
@@ -269,7 +269,7 @@ def _skew(snapshot: StoreSnapshot, resources: Resources) -> Section:
     The share of ones of each bit, and of fingerprints that share leading bits.
     """
     count, width = snapshot.totals.fingerprints, snapshot.width
-    rows = rows_of(snapshot, resources)[0] if count <= WHOLE else _sample(snapshot)
+    rows = load_fingerprints(snapshot, resources)[0] if count <= WHOLE else _sample(snapshot)
     m = len(rows)
     if count < 2:
         return {}

@@ -65,7 +65,7 @@ class RowsSpec(Spec):
         columns = self.text
         if fingerprinter is not None and not any(self.text is no for no in (None, False, True)):
             fingerprinter, columns = maker_of_columns(fingerprinter, self.text)
-        projection = projection_of(projection, columns, self.fingerprint)
+        projection = with_columns(projection, columns, self.fingerprint)
         if fingerprinter is not None:
             _check_items(fingerprinter, projection)
             fingerprinter = of_pages(fingerprinter, self.html)
@@ -130,7 +130,7 @@ def _check_items(maker: Any, projection: Projection) -> None:
         )
 
 
-def projection_of(
+def with_columns(
     how: Projection, text: str | tuple[str, ...] | bool | None, fingerprint: str | None
 ) -> Projection:
     """Return the columns to read.

@@ -1,4 +1,4 @@
-"""The tables of a join: a set in the order of the buckets of a table, all of it or the rows of some buckets."""
+"""Sorts the rows of a set into the buckets of a table of a join, all of them or a span."""
 
 from __future__ import annotations
 
@@ -61,10 +61,7 @@ class TableSorter:
             )
 
     def sorted(self, table: TableSpec) -> SortedTable:
-        """Return the rows in the order of a table's buckets.
-
-        Earlier results must not be used any more.
-        """
+        """Return the rows in the order of a table's buckets; this overwrites earlier results."""
         ordered = self._rows
         if table.permutation != identity(table.width.bits):
             ordered = self._out
@@ -84,15 +81,15 @@ class TableSorter:
 class SpanSorter:
     """Sorts spans of the tables of a set, one after the other, in the same arrays.
 
-    New ones would cost as much as the sorting.
+    New arrays would cost as much as the sorting.
     """
 
     def __init__(self, rows: Words, writable: bool) -> None:
         self._rows, self._writable = rows, writable
-        self._kept = rows_like(rows, min(len(rows), COPY_ROWS))
+        self._selected = rows_like(rows, min(len(rows), COPY_ROWS))
         self._out, self._scratch = rows_like(rows, 0), rows_like(rows, 0)
 
-    def _room(self, count: int) -> Words:
+    def _scratch_for(self, count: int) -> Words:
         """Return the scratch of the sort, which the tags of the rows take over."""
         if len(self._scratch) < count + _kernel.TAG_ROOM:
             self._scratch = rows_like(self._rows, count + _kernel.TAG_ROOM)
@@ -101,12 +98,10 @@ class SpanSorter:
     def sorted(
         self, table: TableSpec, span: Span, expected: int, stop: _kernel.Stop | None = None
     ) -> SortedTable:
-        """Return the rows in some buckets of a table, about as many as expected.
+        """Return the rows in a span of a table, about ``expected``; other buckets are empty.
 
-        The other buckets are empty.
-
-        What was returned before must not be used any more. When another thread sets the stop, this
-        ends with InterruptedError.
+        This overwrites earlier results. If another thread sets the stop, it raises
+        InterruptedError.
         """
         words = words_of(self._rows)
         shift = WORD_BITS * words - table.prefix_bits
@@ -116,29 +111,29 @@ class SpanSorter:
         )
         in_order = table.permutation == identity(table.width.bits)
         if in_order and not self._writable:
-            some = self._rows[
+            rows = self._rows[
                 place_of(self._rows, bounds[0]) : place_of(self._rows, bounds[1], "right")
             ]
-            return _indexed(some, table, self._room(len(some)), stop)
+            return _indexed(rows, table, self._scratch_for(len(rows)), stop)
         permutation = np.frombuffer(table.permutation, np.uint8)
         count = 0
         for piece in in_pieces([self._rows]):
             if stop is not None and stop.is_set():
                 raise InterruptedError
-            more = _kernel.permute_select(piece, permutation, *bounds, self._kept)
-            if count + more > len(self._out):
-                out = rows_like(self._rows, max(count + more, expected) * ROOM // 8)
+            selected = _kernel.permute_select(piece, permutation, *bounds, self._selected)
+            if count + selected > len(self._out):
+                out = rows_like(self._rows, max(count + selected, expected) * ROOM // 8)
                 out[:count] = self._out[:count]
                 self._out, self._scratch = out, rows_like(self._rows, len(out) + _kernel.TAG_ROOM)
-            self._out[count : count + more] = self._kept[:more]
-            count += more
+            self._out[count : count + selected] = self._selected[:selected]
+            count += selected
         ordered = self._out[:count]
         if not in_order:
             _kernel.sort_keys(ordered, self._scratch[:count], max(table.prefix_bits, 1), stop)
-        return _indexed(ordered, table, self._room(count), stop)
+        return _indexed(ordered, table, self._scratch_for(count), stop)
 
 
-def spans_of(rows: Words, table: TableSpec, count: int) -> list[Span] | None:
+def sampled_spans(rows: Words, table: TableSpec, count: int) -> list[Span] | None:
     """Return about ``count`` spans of the buckets of a table, with about as many rows each.
 
     None if one bucket has far more.
@@ -166,7 +161,10 @@ def spans_of(rows: Words, table: TableSpec, count: int) -> list[Span] | None:
 def _indexed(
     ordered: Words, table: TableSpec, room: Words, stop: _kernel.Stop | None = None
 ) -> SortedTable:
-    """Return a table with where its buckets begin, and tags, which are put into the room for as many rows and some more."""
+    """Return a table with the begins of its buckets and its tags, which are put into ``room``.
+
+    ``room`` has place for the rows and ``_kernel.TAG_ROOM`` more.
+    """
     starts = np.empty((1 << table.prefix_bits) + 1, np.uint64)
     tags = room.reshape(-1).view(np.uint16)[: len(ordered) + _kernel.TAG_ROOM]
     _kernel.index_rows(ordered, table.prefix_bits, starts, tags, stop)

@@ -17,8 +17,8 @@ from fpstore.base.width import Width
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in
-from fpstore.jobs.clusters import Clusters, clusters_of, grouping_of
-from fpstore.jobs.pairs import Pairs, Side, join_of, pairs_of
+from fpstore.jobs.clusters import Clusters, cluster_grouping, find_clusters
+from fpstore.jobs.pairs import Pairs, Side, find_joined_pairs, find_pairs
 from fpstore.jobs.row_set import read_row_set
 from fpstore.query.snapshot import Snapshot
 
@@ -72,7 +72,7 @@ def pairs_job(
     )
     facts = {"job": "pairs", "duplicates": duplicates, "radius": radius, **identity}
     return StoreJob(
-        snapshot, lambda: facts, partial(pairs_of, snapshot, radius, resources, duplicates)
+        snapshot, lambda: facts, partial(find_pairs, snapshot, radius, resources, duplicates)
     )
 
 
@@ -82,11 +82,11 @@ def clusters_job(
     """Return the job of :meth:`fpstore.Store.clusters`."""
     radius = store.radius if radius is None else check_radius(radius, store.width)
     grouping, (snapshot, identity) = (
-        grouping_of(radius, group, keep, store.fingerprinter),
+        cluster_grouping(radius, group, keep, store.fingerprinter),
         _identified("store", store),
     )
     facts = {"job": "clusters", **grouping._asdict(), **identity}
-    return StoreJob(snapshot, lambda: facts, partial(clusters_of, snapshot, grouping, resources))
+    return StoreJob(snapshot, lambda: facts, partial(find_clusters, snapshot, grouping, resources))
 
 
 def join_job(
@@ -99,7 +99,7 @@ def join_job(
     return StoreJob(
         snapshot,
         lambda: {**facts, **described()},
-        partial(join_of, snapshot, side, radius, resources),
+        partial(find_joined_pairs, snapshot, side, radius, resources),
     )
 
 

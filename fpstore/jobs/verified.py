@@ -88,7 +88,9 @@ def text_sets(
     features = [SpilledNumbers(np.uint32) for _ in makers]
     for corpus, rows in corpora:
         count = sum(map(len, sizes[0])) + len(rows)
-        for made in sets_of_texts(corpus, projection, makers, rows, resources) if len(rows) else ():
+        for made in (
+            read_feature_sets(corpus, projection, makers, rows, resources) if len(rows) else ()
+        ):
             for place, sets in enumerate(made):
                 features[place].append(sets.features)
                 sizes[place].append(sets.sizes)
@@ -101,7 +103,7 @@ def text_sets(
     ]
 
 
-def sets_of_texts(
+def read_feature_sets(
     corpus: RowSource,
     projection: Projection,
     makers: Sequence[Fingerprinter[Any]],

@@ -528,10 +528,10 @@ class LshStore(Generic[Id]):
         memory, threads, progress : optional
             As for :meth:`pairs`.
         """
-        from fpstore.jobs.clusters import grouping_of
+        from fpstore.jobs.clusters import cluster_grouping
         from fpstore.lsh.groups import group_documents
 
-        grouping = grouping_of(self._checked_radius(radius), group, keep, None)
+        grouping = cluster_grouping(self._checked_radius(radius), group, keep, None)
         return group_documents(
             self._parts.state(), grouping, checked_resources(memory, threads, progress)
         ).held()

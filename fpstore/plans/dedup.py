@@ -36,7 +36,7 @@ from fpstore.jobs.dedup import check_store, distances_from_kept
 from fpstore.jobs.dedup_job import DedupJob, DedupSpec
 from fpstore.jobs.grouping import Members, grouped, members_in_sets, regrouped, representative_ranks
 from fpstore.jobs.reference import NearReference, near_candidates
-from fpstore.jobs.verified import TextSets, sets_of_texts
+from fpstore.jobs.verified import TextSets, read_feature_sets
 from fpstore.plans.ids import id_column, id_kind, joined_ids, take_ids
 from fpstore.plans.inputs import (
     InputSpec,
@@ -205,13 +205,13 @@ class DedupWork(Work):
             )
             of_files = list(corpus.rows_of_files)
         writer.facts |= {
-            "rows": len(found.known),
+            "rows": len(found.is_compared),
             "known": len(found.rows),
             "ids": id_kind(found.ids),
             "rows_of_files": of_files,
         }
         writer.facts["whole_pages"] = corpus.whole_pages
-        writer.add("known", np.packbits(found.known))
+        writer.add("known", np.packbits(found.is_compared))
         searched = np.ones(len(found.rows), bool)
         if self.against is not None:
             searched[self._write_near(writer, found, resources)] = False
@@ -360,7 +360,7 @@ class DedupWork(Work):
             with opened_part(self.inputs, part, self.spec.encoding) as corpus:
                 found = [
                     one
-                    for (one,) in sets_of_texts(
+                    for (one,) in read_feature_sets(
                         corpus, self.job.projection, [maker], rows, resources
                     )
                 ]

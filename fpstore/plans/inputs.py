@@ -25,7 +25,7 @@ from fpstore.io.parquet import ParquetRows, parquet_errors, row_group_sizes
 from fpstore.io.reader import HEAD_BYTES, row_files
 from fpstore.io.shards import Shards, shard_places
 from fpstore.io.source import FIELD_SUFFIXES, Projection, format_by_name, format_suffix
-from fpstore.jobs.dedup_job import rows_told
+from fpstore.jobs.dedup_job import estimate_rows
 from fpstore.jobs.row_spec import RowsSpec
 from fpstore.plans.places import (
     DiskPlace,
@@ -320,7 +320,7 @@ def count_rows(specs: Sequence[InputSpec], projection: Projection, encoding: str
         with opened_input(largest, encoding) as corpus:
             corpus.resolved(projection)
             if largest.groups is None:
-                return rows_told(corpus, projection, sum(spec.bytes for spec in specs))
+                return estimate_rows(corpus, projection, sum(spec.bytes for spec in specs))
     return sum(sum(spec.groups or ()) for spec in specs)
 
 

@@ -28,7 +28,7 @@ from fpstore.errors import InputError
 from fpstore.io import open_writer
 from fpstore.io.writers import ColumnKind
 from fpstore.jobs.joining import PairColumns
-from fpstore.jobs.pairs import batches_of
+from fpstore.jobs.pairs import id_batches
 from fpstore.jobs.row_spec import RESOLVED, Spec
 from fpstore.plans.ids import id_column_kind
 from fpstore.plans.inputs import StoreState, opened, shard_paths
@@ -233,7 +233,7 @@ class PairsWork(Work):
             f"id_{side}": id_column_kind(one)
             for side, one in zip("ab", [*snapshots, *snapshots][:2], strict=True)
         }
-        batches = (batch for some in found for batch in batches_of(some, *snapshots))
+        batches = (batch for some in found for batch in id_batches(some, *snapshots))
         with (
             self.output.writing(name, self.plan.digest) as path,
             open_writer(path, columns=columns, width=width) as writer,

@@ -55,7 +55,7 @@ def read_part(
     if ids is not None:
         kind = (id_kind(found.ids) if corpus.typed else "str") if id_type == "auto" else id_type
         ids = as_integers(ids, specs[part.file].uri) if kind.startswith("int") else as_strings(ids)
-    return PartRows(found.rows, found.fingerprints, ids, len(found.known), corpus.whole_pages)
+    return PartRows(found.rows, found.fingerprints, ids, len(found.is_compared), corpus.whole_pages)
 
 
 def raw_pieces(specs: Sequence[InputSpec], part: Part, projection: Projection) -> Iterator[Words]:

@@ -36,7 +36,7 @@ MOMENTS = """
             write_clusters(found, writer, None)
 
     def reported(out):
-        page = report.page_of(
+        page = report.report_page(
             store.snapshot(), describe(store.snapshot(), 0), 3, Files(None, None), Resources(1 << 30, 2)
         )
         with Sink(out) as sink:

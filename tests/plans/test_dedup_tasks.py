@@ -24,7 +24,7 @@ from fpstore.hashing import TextReader
 from fpstore.hashing.corpora import open_source
 from fpstore.io.source import Projection
 from fpstore.jobs.bands import MIXER, row_hashes
-from fpstore.jobs.dedup_job import rows_told
+from fpstore.jobs.dedup_job import estimate_rows
 from fpstore.plans.links import find_repeats, link_keys
 from fpstore.plans.pieces import PieceWriter
 from fpstore.plans.places import DiskPlace
@@ -530,7 +530,7 @@ def test_both_ways_tell_the_rows_of_files_of_many_and_few_short_texts_alike(tmp_
         write(tmp_path / "corpus" / f"{name}.jsonl", rows)
     plan = plan_dedup(tmp_path / "plan", tmp_path / "corpus", tmp_path / "many", text="text")
     largest = open_source([tmp_path / "corpus"])
-    assert rows_told(largest, Projection(text="text")) == plan._work.rows < 200
+    assert estimate_rows(largest, Projection(text="text")) == plan._work.rows < 200
 
 
 def test_names_with_line_breaks_and_folders_that_killed_tasks_have_left(tmp_path):

@@ -20,8 +20,8 @@ from fpstore.design.joins import JoinDesign, dealt_design, designs, varying_bits
 from fpstore.design.sample import Sample
 from fpstore.io.check import check_fingerprints
 from fpstore.jobs import grouping, joining, pairs
-from fpstore.jobs.clusters import clusters_of, grouping_of
-from fpstore.jobs.pairs import join_of, pairs_of
+from fpstore.jobs.clusters import cluster_grouping, find_clusters
+from fpstore.jobs.pairs import find_joined_pairs, find_pairs
 from fpstore.jobs.row_set import read_row_set
 from fpstore.query.store_snapshot import StoreSnapshot
 from sweep import groups
@@ -135,7 +135,7 @@ class JoinAsker:
         )
         self.asker.note(call)
         with self.small_steps():
-            batches = list(pairs_of(self.store.snapshot(), radius, resources))
+            batches = list(find_pairs(self.store.snapshot(), radius, resources))
         self.compare(
             call, [(b.a, b.b, b.distances) for b in batches], self.now, self.within(radius)
         )
@@ -259,8 +259,8 @@ class JoinAsker:
         self.asker.note(f"{call} with {resources.memory} bytes, threads={resources.threads}")
         with self.small_steps():
             try:
-                found = clusters_of(
-                    self.store.snapshot(), grouping_of(radius, group, rule, None), resources
+                found = find_clusters(
+                    self.store.snapshot(), cluster_grouping(radius, group, rule, None), resources
                 )
             except InputError as error:
                 several = any(len(places) > 1 for places in self.documents()[1])
@@ -341,7 +341,7 @@ class JoinAsker:
             "tables": (StoreSnapshot, {"probe_nanoseconds": _never}),
         }.get(way)
         with self.small_steps(), changed(*([] if slow is None else [slow])):
-            batches = list(join_of(self.store.snapshot(), other, radius, resources))
+            batches = list(find_joined_pairs(self.store.snapshot(), other, radius, resources))
         a, b = np.nonzero(distances <= radius)
         wanted = np.stack([a, b, distances[a, b]], axis=1).astype(np.int64)
         self.compare(

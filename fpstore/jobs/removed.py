@@ -1,4 +1,4 @@
-"""What a deduplication removes, and why: each row with the row that is kept in its place."""
+"""The rows that a deduplication removes, each with the row that is kept in its place."""
 
 from __future__ import annotations
 
@@ -45,38 +45,42 @@ class Removed(Tabular):
         names: Names,
         reference: NearReference | None,
     ) -> None:
-        """Take groups of places of documents, with distances from the kept ones.
-
-        The row and the id at each place.
-        """
+        """Take groups of places of documents, their distances, and the row and id at each place."""
         firsts, cluster = members.lims[:-1], lists_of(members.lims)
-        others = np.ones(len(members.documents), bool)
-        others[firsts] = False
-        places = np.flatnonzero(others)
+        is_removed = np.ones(len(members.documents), bool)
+        is_removed[firsts] = False
+        places = np.flatnonzero(is_removed)
         clusters = cluster[places].astype(np.uint64)
-        documents, kept = members.documents[places], members.documents[firsts[cluster[places]]]
+        documents, kept_places = (
+            members.documents[places],
+            members.documents[firsts[cluster[places]]],
+        )
         distances, self.has_reference = from_kept[places], reference is not None
         count, nearer = len(documents), 0 if reference is None else len(reference.places)
         if reference is not None:
             documents = np.concatenate([documents, reference.places.astype(np.uint64)])
-            kept = np.concatenate([kept, np.uint64(len(rows)) + np.arange(nearer, dtype=np.uint64)])
+            kept_places = np.concatenate(
+                [kept_places, np.uint64(len(rows)) + np.arange(nearer, dtype=np.uint64)]
+            )
             clusters = np.concatenate([clusters, np.zeros(nearer, np.uint64)])
             distances = np.concatenate([distances, reference.distances])
         order = np.argsort(documents, kind="stable")
         self.in_reference = (np.arange(len(documents)) >= count)[order]
         self.clusters, self.distances = clusters[order], distances[order]
-        documents, kept = documents[order], kept[order]
+        documents, kept_places = documents[order], kept_places[order]
         row_numbers = rows.view(np.uint64)
         self.rows = row_numbers[documents.view(np.intp)]
-        self.kept_rows = row_numbers[np.where(self.in_reference, documents, kept).view(np.intp)]
+        self.kept_rows = row_numbers[
+            np.where(self.in_reference, documents, kept_places).view(np.intp)
+        ]
         self._ids: tuple[Names, Words] = (names, documents)
-        of_two = (
+        kept_names = (
             names if reference is None else NamesOfTwo(names, HeldIds(reference.ids), len(rows))
         )
-        self._kept: tuple[Names, Words] = (of_two, kept)
+        self._kept: tuple[Names, Words] = (kept_names, kept_places)
 
     def held(self) -> Removed:
-        """Return the same with all ids in memory."""
+        """Return the rows with all ids in memory."""
         new, places = copy(self), np.arange(len(self), dtype=np.uint64)
         new._ids, new._kept = (
             (HeldIds(names_of(*column)), places) for column in (self._ids, self._kept)
@@ -87,21 +91,22 @@ class Removed(Tabular):
         return len(self.rows)
 
     def batches(self) -> Iterator[dict[str, Any]]:
-        """Yield the columns ``row``, ``id``, ``kept_row``, ``kept``, ``cluster`` and ``distance``, at most 65,536 at once.
+        """Yield the columns in batches of at most 65,536 rows.
 
-        With a reference, they are ``row``, ``id``, ``kept``, ``reference`` (1 if what was kept is
+        The columns are ``row``, ``id``, ``kept_row``, ``kept``, ``cluster`` and ``distance``. With
+        a reference, they are ``row``, ``id``, ``kept``, ``reference`` (1 if the kept document is
         there) and ``distance``.
         """
         names = REMOVED_WITH_REFERENCE if self.has_reference else REMOVED_COLUMNS
-        for some, (ids, kept) in names_in_slices([self._ids, self._kept]):
+        for rows, (ids, kept_ids) in names_in_slices([self._ids, self._kept]):
             columns = {
-                "row": self.rows[some],
+                "row": self.rows[rows],
                 "id": ids,
-                "kept_row": self.kept_rows[some],
-                "kept": kept,
-                "cluster": self.clusters[some],
-                "reference": self.in_reference[some].astype(np.uint64),
-                "distance": self.distances[some].astype(np.uint64),
+                "kept_row": self.kept_rows[rows],
+                "kept": kept_ids,
+                "cluster": self.clusters[rows],
+                "reference": self.in_reference[rows].astype(np.uint64),
+                "distance": self.distances[rows].astype(np.uint64),
             }
             yield {name: columns[name] for name in names}
 

@@ -1,7 +1,4 @@
-"""Jobs over a whole store.
-
-What does each, what identifies it, and the folder that keeps its work.
-"""
+"""Jobs over a whole store: the work, its identity, and its checkpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ Result = TypeVar("Result")
 
 
 class StoreJob(NamedTuple, Generic[Result]):
-    """A job over a store as it was at one moment: ``run`` does it, with or without a checkpoint."""
+    """A job over one snapshot of a store; ``run`` does it, with or without a checkpoint."""
 
     snapshot: Snapshot
     identity: Callable[[], JobIdentity]
@@ -35,10 +32,7 @@ class StoreJob(NamedTuple, Generic[Result]):
     def checkpoint(
         self, folder: str | os.PathLike[str] | None
     ) -> AbstractContextManager[Checkpoint | None]:
-        """Return what keeps the finished work in a folder until the job has ended.
-
-        Without a folder, a context of None.
-        """
+        """Return the checkpoint in a folder; without a folder, a context of None."""
         return checkpoint_in(
             None if folder is None else check_path(folder, "resume"), self.identity
         )
@@ -47,7 +41,7 @@ class StoreJob(NamedTuple, Generic[Result]):
 def yielded(
     job: StoreJob[Iterator[Pairs]], folder: str | os.PathLike[str] | None
 ) -> Iterator[Pairs]:
-    """Return an iterator over the pairs that a job finds."""
+    """Return an iterator over the pairs of a job; a wrong folder is an error at once."""
     path = None if folder is None else check_path(folder, "resume")
 
     def pairs() -> Iterator[Pairs]:
@@ -57,8 +51,7 @@ def yielded(
     return pairs()
 
 
-# In each, the store is a fpstore.Store, the radius is by default the store's, and InputError is for
-# a wrong argument.
+# Each takes a fpstore.Store and raises InputError for a wrong argument; None is the store's radius.
 
 
 def pairs_job(
@@ -107,13 +100,13 @@ def _side(store: Any, other: Any, ids: Any) -> tuple[Side, Callable[[], JobIdent
     if isinstance(other, str | os.PathLike):
         raise InputError(
             f"{printable(other)}: join takes what is open, not a path: pass fpstore.open(path) "
-            "for a store, or "
-            "fpstore.io.open_reader(path, width=store.width) for a file of fingerprints",
+            "for a store, or fpstore.io.open_reader(path, width=store.width) for a file of "
+            "fingerprints",
             path=other,
         )
     if not hasattr(other, "snapshot"):  # neither a store nor a sharded one
-        given = read_row_set(other, ids, Width(store.width, stored=True))
-        return given, lambda: {"other rows": given.digest()}
+        rows = read_row_set(other, ids, Width(store.width, stored=True))
+        return rows, lambda: {"other rows": rows.digest()}
     if ids is not None:
         raise InputError("ids are for fingerprints: a store has its own")
     if other.width != store.width:
@@ -122,8 +115,8 @@ def _side(store: Any, other: Any, ids: Any) -> tuple[Side, Callable[[], JobIdent
     return snapshot, lambda: identity
 
 
-def _identified(what: str, store: Any) -> tuple[Snapshot, JobIdentity]:
-    """Return a :class:`fpstore.Store` as it is now, and the identity of this state, under a name of the store."""
+def _identified(name: str, store: Any) -> tuple[Snapshot, JobIdentity]:
+    """Return the snapshot of a store and its identity, whose facts have names with a prefix."""
     snapshot: Snapshot = store.snapshot()
     facts = {"path": str(store.path), **snapshot.state}
-    return snapshot, {f"{what} {name}": value for name, value in facts.items()}
+    return snapshot, {f"{name} {key}": value for key, value in facts.items()}

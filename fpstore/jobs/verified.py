@@ -1,7 +1,4 @@
-"""Verification of what a deduplication removes.
-
-The features of the rows that stay and of those that go, compared as sets.
-"""
+"""Verification of removed rows: their features are compared with those of kept rows, as sets."""
 
 from __future__ import annotations
 
@@ -22,26 +19,24 @@ from fpstore.hashing.base import FeatureSets, Fingerprinter
 from fpstore.io.source import Projection, RowSource
 
 WAITING_BATCHES = 4  # for each thread
-SECOND = 1 << 62
-MOST_COMPARED = 256  # kept documents with one: the nearest
+SECOND = 1 << 62  # the first number of the rows of a second corpus
+MOST_COMPARED = 256  # kept documents, the nearest, with which a document is compared
 Alike = Callable[[Words, Words], Flags]
 
 
 class TextSets:
-    """The texts of some rows as sets of features."""
+    """The texts of rows as sets of features."""
 
     def __init__(
         self, rows: npt.NDArray[np.intp], features: Counts, sizes: npt.NDArray[np.int64]
     ) -> None:
-        """Take the numbers of the rows, which ascend, and their features, as in `FeatureSets`."""
+        """Take the ascending numbers of the rows, and their features, as in `FeatureSets`."""
         self._rows, self._sets = rows, _kernel.FeatureSets(features, lims_of(sizes).view(np.uint64))
 
     def similarities(
         self, a: npt.NDArray[np.intp], b: npt.NDArray[np.intp]
     ) -> npt.NDArray[np.float64]:
-        """Return the Jaccard similarities of pairs of rows.
-
-        The features that both have by the features of either.
+        """Return the Jaccard similarities of pairs of rows: shared by all features of both.
 
         A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997, section 2.
         """
@@ -55,17 +50,17 @@ class TextSets:
         radius: int,
         least: float,
     ) -> Words:
-        """Return the place of the representative of each of some rows, which are in groups, and in each group in order.
+        """Return the place of the representative of each row; rows are in groups, in order.
 
-        A row goes to the nearest representative within the radius whose similarity is at least a
-        bound. If there is none among the nearest MOST_COMPARED, the row is a representative. So the
-        work grows with the rows, not with their square, where many are near and few are alike. The
-        kernel bounds the representatives whose distance is computed (`kMostScanned`), too.
+        A row goes to the nearest representative within the radius whose similarity is at least
+        ``least``. If there is none among the nearest MOST_COMPARED, the row is a representative. So
+        the work grows with the rows, not with their square, where many are near and few are alike.
+        The kernel also bounds the representatives whose distance is computed (`kMostScanned`).
         """
-        found, _, _ = self._sets.representatives(
+        places, _, _ = self._sets.representatives(
             fingerprints, lims, self._numbers(rows), radius, least, MOST_COMPARED
         )
-        return found
+        return places
 
     def _numbers(self, rows: npt.NDArray[np.intp]) -> Words:
         return np.searchsorted(self._rows, rows).astype(np.uint64)
@@ -77,29 +72,28 @@ def text_sets(
     makers: Sequence[Fingerprinter[Any]],
     resources: Resources,
 ) -> list[TextSets]:
-    """Read the texts of some rows of a corpus, or of two, once.
+    """Read the texts of ascending rows of one or two corpora once, into temporary files.
 
-    Return their sets in temporary files, for each fingerprinter.
-
-    The rows of each corpus ascend. The rows of the second one are numbered from SECOND on.
+    Returns their sets for each fingerprinter. The rows of the second corpus are numbered from
+    SECOND on.
     """
     numbers = np.concatenate([rows + place * SECOND for place, (_, rows) in enumerate(corpora)])
     sizes = [[np.zeros(0, np.int64)] for _ in makers]
     features = [SpilledNumbers(np.uint32) for _ in makers]
     for corpus, rows in corpora:
         count = sum(map(len, sizes[0])) + len(rows)
-        for made in (
+        for batch in (
             read_feature_sets(corpus, projection, makers, rows, resources) if len(rows) else ()
         ):
-            for place, sets in enumerate(made):
+            for place, sets in enumerate(batch):
                 features[place].append(sets.features)
                 sizes[place].append(sets.sizes)
         if sum(map(len, sizes[0])) != count:
             raise InputError(f"{corpus.label}: changed while it was read")
         corpus.check_unchanged()
     return [
-        TextSets(numbers, one.finish(), np.concatenate(each))
-        for one, each in zip(features, sizes, strict=True)
+        TextSets(numbers, spilled.finish(), np.concatenate(counts))
+        for spilled, counts in zip(features, sizes, strict=True)
     ]
 
 
@@ -110,7 +104,7 @@ def read_feature_sets(
     rows: npt.NDArray[np.intp],
     resources: Resources,
 ) -> Iterator[list[FeatureSets]]:
-    """Yield the features of the texts of some rows, which ascend, for each fingerprinter."""
+    """Yield the features of the texts of ascending rows, for each fingerprinter."""
 
     def texts() -> Iterator[list[Any]]:
         done = 0
@@ -119,13 +113,13 @@ def read_feature_sets(
             done += len(batch.flags)
             resources.report("verifying", done)
             wanted = (rows[np.minimum(np.searchsorted(rows, here), len(rows) - 1)] == here).tolist()
-            if some := [
+            if wanted_texts := [
                 text for text, is_wanted in zip(batch.row_texts(), wanted, strict=True) if is_wanted
             ]:
-                yield some
+                yield wanted_texts
 
     def features(batch: list[Any]) -> list[FeatureSets]:
         return [maker.feature_sets(batch) for maker in makers]
 
-    for _, made in in_order(features, texts(), resources.threads, WAITING_BATCHES):
-        yield made
+    for _, batch in in_order(features, texts(), resources.threads, WAITING_BATCHES):
+        yield batch

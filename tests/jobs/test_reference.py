@@ -541,5 +541,5 @@ def test_few_pairs_are_sorted_where_many_are_near(monkeypatch, most):
     found = reference_module._nearest(iter(pairs), distinct, most)
     wanted = np.argsort(distances, axis=1, kind="stable")[:, :most]
     assert found.places.tolist() == np.repeat(np.arange(count), most).tolist()
-    assert found.others.tolist() == others[wanted].reshape(-1).tolist()
+    assert found.rows.tolist() == others[wanted].reshape(-1).tolist()
     assert sum(sorted_rows) < count * count

@@ -1,7 +1,4 @@
-"""Decontamination of a corpus.
-
-Rows that share runs of words with a benchmark, or are near one of its rows, are removed.
-"""
+"""Decontamination: removes rows that share n-grams with a benchmark, or are near its rows."""
 
 from __future__ import annotations
 
@@ -46,11 +43,11 @@ from fpstore.jobs.row_spec import with_columns
 from fpstore.query.names import HeldIds, Names
 
 USUAL_NGRAM = 13  # Brown et al., Language Models are Few-Shot Learners, 2020, appendix C
-ROW_WORDS = 4  # of a fingerprint by which near-duplicates are found
+ROW_WORDS = 4  # of a fingerprint for near-duplicates
 
 
 class BenchmarkCounts(NamedTuple):
-    """What was found of an input of a benchmark.
+    """The counts of an input of a benchmark.
 
     Attributes
     ----------
@@ -103,23 +100,21 @@ class Decontamination(NamedTuple):
 
     def __repr__(self) -> str:
         hit, rows = (
-            sum(one.hit for one in self.benchmarks),
-            sum(one.rows for one in self.benchmarks),
+            sum(counts.hit for counts in self.benchmarks),
+            sum(counts.rows for counts in self.benchmarks),
         )
-        of_corpus = f"{counted(len(self.kept), 'row')} kept, {len(self.hits.rows):,} with hits"
+        corpus = f"{counted(len(self.kept), 'row')} kept, {len(self.hits.rows):,} with hits"
         return (
-            f"<fpstore.Decontamination: {of_corpus}, {hit:,} of {counted(rows, 'row')} of the "
+            f"<fpstore.Decontamination: {corpus}, {hit:,} of {counted(rows, 'row')} of the "
             "benchmark hit>"
         )
 
 
 class DecontaminationJob(NamedTuple):
-    """How rows are compared with a benchmark.
+    """The columns of a corpus and a benchmark, the compared features, and the bounds of a hit.
 
-    The columns of both, what texts are compared by, and what a hit is.
-
-    ``radius`` is that of near-duplicates. ``unknown`` says what becomes of a row that is not
-    compared.
+    ``radius`` is for near-duplicates. ``unknown`` says whether to keep, drop or refuse a row that
+    is not compared.
     """
 
     projection: Projection
@@ -141,29 +136,26 @@ def decontamination_job(
     unknown: str,
     html: bool | str,
 ) -> DecontaminationJob:
-    """Return the job that the arguments of :func:`fpstore.decontaminate` ask for.
-
-    InputError if one is wrong.
-    """
+    """Check the arguments of :func:`fpstore.decontaminate`; InputError if one is wrong."""
     names = [
-        _columns(text, "text"),
-        _columns(text if benchmark_text is None else benchmark_text, "benchmark_text"),
+        _text_columns(text, "text"),
+        _text_columns(text if benchmark_text is None else benchmark_text, "benchmark_text"),
     ]
-    of_corpus, of_benchmark = (
+    corpus, benchmark = (
         with_columns(Projection(id=id_), name, None) for id_, name in zip(ids, names, strict=True)
     )
-    runs = MinHash(size=check_whole(ngram, 1, 255, "ngram"))
+    ngrams = MinHash(size=check_whole(ngram, 1, 255, "ngram"))
     check_whole(bounds.least, 1, 2**63 - 1, "min_ngrams")
     check_number(bounds.least_share, 0, 1, "min_share")
     if bounds.most_rows is not None:
         check_whole(bounds.most_rows, 1, 2**63 - 1, "ignore_common")
     near = None if threshold is None else MinHash()
     radius = 0 if near is None else near.radius(check_number(threshold, 0, 1, "threshold"))
-    features = TextFeatures(runs, near)
+    features = TextFeatures(ngrams, near)
     check_choice(unknown, UNKNOWN, "unknown")
     return DecontaminationJob(
-        of_corpus,
-        replace(of_benchmark, strict=True),
+        corpus,
+        replace(benchmark, strict=True),
         features,
         extractor_of(html),
         bounds,
@@ -172,7 +164,7 @@ def decontamination_job(
     )
 
 
-def _columns(text: Any, what: str) -> Any:
+def _text_columns(text: Any, argument: str) -> Any:
     """Return the column of texts, several columns, or True where files are texts."""
     if text is None or text is False:
         raise InputError(
@@ -181,11 +173,11 @@ def _columns(text: Any, what: str) -> Any:
         )
     if isinstance(text, Mapping):
         raise InputError(
-            f"{what}: the columns of n-grams have no weights: name them alone", got=text
+            f"{argument}: the columns of n-grams have no weights: name them alone", got=text
         )
     if text is True:
         return text
-    names = tuple(checked_fields(text, what))
+    names = tuple(checked_fields(text, argument))
     return names if len(names) > 1 else names[0]
 
 
@@ -199,7 +191,7 @@ def decontaminate_corpus(
     *,
     listings: Sequence[Listing] = (),
 ) -> Decontamination:
-    """Find the rows of a corpus that hit a benchmark, copy the others, and list what else is asked for.
+    """Find the rows of a corpus that hit a benchmark, copy all others, and write lists.
 
     ``kept`` of the result has a flag for each row. Threads compare rows while others are read.
     """
@@ -211,21 +203,21 @@ def decontaminate_corpus(
             raise InputError(
                 f"{name}: is in the corpus and in the benchmark: every row of it would be removed"
             )
-    outputs = Outputs(corpus, output, listings, overwrite, beside=sources)
+    outputs = Outputs(corpus, output, listings, overwrite, other_sources=sources)
     with ExitStack() as stack:
         outputs.open_lists(stack)
         for source in (corpus, *sources):
             source.limit_memory(resources.memory)
         benchmark = read_benchmark(benchmarks, job.benchmark, job.features, resources)
         find = partial(job.features.runs.ranks_among, known_hashes(benchmark))
-        rows = _Rows(job, corpus.label)
+        rows = _CandidateRows(job, corpus.label)
         work = partial(job.features.of, find, job.extractor)
-        for batch, made in in_order(
+        for batch, features in in_order(
             work, corpus.batches(job.projection), resources.threads, WAITING_BATCHES
         ):
-            rows.add(batch, made)
+            rows.add(batch, features)
             corpus.checked_ids(batch)
-            corpus.whole_pages += made.whole_pages
+            corpus.whole_pages += features.whole_pages
             resources.report("reading", rows.count)
         compared, candidates = rows.finish(corpus.typed)
         near = (
@@ -235,15 +227,15 @@ def decontaminate_corpus(
         )
         hits = Hits(candidates, benchmark, job.bounds, near)
         missing = rows.count - int(np.count_nonzero(compared))
-        kept = compared if job.unknown == "drop" else np.ones(rows.count, bool)
-        kept[hits.rows.view(np.int64)] = False
-        found = Decontamination(kept, hits, _counts(benchmark, job, hits), missing, rows.short)
-        outputs.write(found, kept, resources)
-    return found
+        is_kept = compared if job.unknown == "drop" else np.ones(rows.count, bool)
+        is_kept[hits.rows.view(np.int64)] = False
+        result = Decontamination(is_kept, hits, _counts(benchmark, job, hits), missing, rows.short)
+        outputs.write(result, is_kept, resources)
+    return result
 
 
-class _Rows:
-    """The rows of a corpus as they are read, of which those are kept in memory that may hit a benchmark."""
+class _CandidateRows:
+    """The rows of a corpus as they are read; rows that may hit a benchmark stay in memory."""
 
     def __init__(self, job: DecontaminationJob, label: str) -> None:
         self._job, self._label = job, label
@@ -256,9 +248,9 @@ class _Rows:
         self.count = self.short = 0
         self._ranks = SpilledNumbers(np.uint32)
 
-    def add(self, batch: Batch, found: Features) -> None:
+    def add(self, batch: Batch, features: Features) -> None:
         """Take the next rows, and the n-grams of the benchmark that they have."""
-        ngrams, has_words = found.ngrams, found.ngrams.units > 0
+        ngrams, has_words = features.ngrams, features.ngrams.units > 0
         compared = batch.flags.copy()
         compared[batch.flags] = has_words
         if self._job.unknown == "refuse" and not compared.all():
@@ -268,20 +260,22 @@ class _Rows:
         self.short += int(
             np.count_nonzero(has_words & (ngrams.units < self._job.features.runs.size))
         )
-        wanted = ngrams.sizes > 0
+        is_candidate = ngrams.sizes > 0
         if self._job.features.near is not None:
-            wanted = has_words
-            self._fingerprints.append(found.fingerprints[wanted])
-        self._ids.add(select_ids(batch.ids, wanted))
-        self._rows.append((self.count + np.flatnonzero(batch.flags)[wanted]).astype(np.uint64))
-        self._sizes.append(ngrams.sizes[wanted])
+            is_candidate = has_words
+            self._fingerprints.append(features.fingerprints[is_candidate])
+        self._ids.add(select_ids(batch.ids, is_candidate))
+        self._rows.append(
+            (self.count + np.flatnonzero(batch.flags)[is_candidate]).astype(np.uint64)
+        )
+        self._sizes.append(ngrams.sizes[is_candidate])
         self._ranks.append(ngrams.features)
         self.count += len(compared)
 
     def finish(self, typed: bool) -> tuple[Flags, Candidates]:
-        """Return which rows are compared, and those that may hit the benchmark; ``typed``.
+        """Return a flag for each compared row, and the candidates.
 
-        Strings are no integers.
+        If ``typed``, ids that are strings stay strings.
         """
         if not self.count:
             raise InputError(f"{self._label}: no rows")
@@ -302,29 +296,29 @@ class _Rows:
 def _near_duplicates(
     candidates: Candidates, benchmark: Benchmark, job: DecontaminationJob, resources: Resources
 ) -> npt.NDArray[np.int64]:
-    """Return the pairs of candidates and rows of a benchmark within the radius, as `Hits` takes them."""
+    """Return the near-duplicate candidates and benchmark rows as the keys of `Hits`."""
     assert job.features.near is not None
     width, count = Width(job.features.near.width), len(benchmark.units)
     worded = np.flatnonzero(benchmark.units)
     theirs = RowSet(benchmark.fingerprints[worded], HeldIds(worded.astype(np.uint64)), width)
     ours = RowSet(candidates.fingerprints, HeldIds(candidates.rows), width)
     keys = [np.empty(0, np.int64)]
-    for found in pairs_with(ours, theirs.rows, job.radius, width, resources):
+    for pairs in pairs_with(ours, theirs.rows, job.radius, width, resources):
         (lims, numbers), (lims_there, numbers_there) = (
-            ours.stored_id_numbers(found.b),
-            theirs.stored_id_numbers(found.a),
+            ours.stored_id_numbers(pairs.b),
+            theirs.stored_id_numbers(pairs.a),
         )
         sizes, sizes_there = np.diff(lims), np.diff(lims_there)
         pair = np.repeat(np.arange(len(sizes)), sizes)  # of each candidate
-        of_benchmark = worded[
+        benchmark_rows = worded[
             slices(numbers_there, lims_there[:-1][pair], sizes_there[pair]).view(np.int64)
         ]
-        keys.append(np.repeat(numbers.view(np.int64), sizes_there[pair]) * count + of_benchmark)
+        keys.append(np.repeat(numbers.view(np.int64), sizes_there[pair]) * count + benchmark_rows)
     return np.sort(np.concatenate(keys))
 
 
 def _counts(benchmark: Benchmark, job: DecontaminationJob, hits: Hits) -> list[BenchmarkCounts]:
-    found = []
+    counts = []
     ends = benchmark.ends.tolist()
     for name, (start, end), hit in zip(
         benchmark.names, pairwise(ends), hits.hits_of_inputs(), strict=True
@@ -334,5 +328,5 @@ def _counts(benchmark: Benchmark, job: DecontaminationJob, hits: Hits) -> list[B
             int(np.count_nonzero(units == 0)),
             int(np.count_nonzero(units < job.features.runs.size)),
         )
-        found.append(BenchmarkCounts(name, end - start, missing, short - missing, hit))
-    return found
+        counts.append(BenchmarkCounts(name, end - start, missing, short - missing, hit))
+    return counts

@@ -1,7 +1,4 @@
-"""Deduplication of a corpus.
-
-Fingerprints, groups, the document that is kept of each group, and the copy of kept rows.
-"""
+"""Deduplication of a corpus: fingerprints, groups, the choice of kept rows, and their copy."""
 
 from __future__ import annotations
 
@@ -76,9 +73,9 @@ class Deduplication(NamedTuple):
     removed: Removed
 
     def __repr__(self) -> str:
-        kept = f"{len(self.kept):,} of {counted(self.clusters.documents, 'document')} kept"
+        counts = f"{len(self.kept):,} of {counted(self.clusters.documents, 'document')} kept"
         return (
-            f"<fpstore.Deduplication: {kept}, {counted(len(self.clusters), 'cluster')}, "
+            f"<fpstore.Deduplication: {counts}, {counted(len(self.clusters), 'cluster')}, "
             f"{self.not_compared:,} not compared>"
         )
 
@@ -95,16 +92,16 @@ def deduplicate(
     open_checkpoint: OpenCheckpoint = checkpoint_in,
     reference: Reference | None = None,
 ) -> Deduplication:
-    """Find the duplicates of a corpus, copy the rows that are kept, and list what else is asked for.
+    """Find the duplicates of a corpus, copy the kept rows, and write lists.
 
-    ``kept`` of the result has a flag for each row. What a reference adds is added last: it is not
-    there if anything else fails. An error of a path comes before the work. ``folder`` keeps what is
-    done, to resume the job; ``open_checkpoint`` returns the checkpoint in it.
+    ``kept`` of the result has a flag for each row. Rows are added to a reference last: not if
+    anything else fails. An error of a path comes before the work. ``folder`` keeps finished work,
+    to resume the job; ``open_checkpoint`` returns the checkpoint in it.
     """
     if folder is not None:
         check_outside(corpus, folder)
-    beside = [] if reference is None or reference.corpus is None else [reference.corpus]
-    outputs = Outputs(corpus, output, listings, overwrite, folder, beside)
+    sources = [] if reference is None or reference.corpus is None else [reference.corpus]
+    outputs = Outputs(corpus, output, listings, overwrite, folder, sources)
     target = outputs.target
     if (
         folder is not None
@@ -116,8 +113,8 @@ def deduplicate(
         )
     if reference is not None:
         check_reference(reference, corpus, job, outputs.paths)
-        again = reference.adds and reference.store is not None and overwrite
-        if again and target is not None and target.exists() and not is_output(folder, target):
+        adds_again = reference.adds and reference.store is not None and overwrite
+        if adds_again and target is not None and target.exists() and not is_output(folder, target):
             advice = "they would be near themselves: name another output, or remove this one"
             raise StoreExistsError(
                 f"{printable(str(output))} exists, and its rows may be in the store: {advice}",
@@ -129,27 +126,31 @@ def deduplicate(
     ):
         outputs.open_lists(stack)
         resumed = target is None or is_output(folder, target)
-        documents, found = find_duplicates(corpus, job, resources, checkpoint, reference, resumed)
+        documents, result = find_duplicates(corpus, job, resources, checkpoint, reference, resumed)
         if reference is None or not reference.adds:
-            outputs.write(found, found.kept, resources, checkpoint)
-            return found
+            outputs.write(result, result.kept, resources, checkpoint)
+            return result
         assert documents.ids is not None
-        places = np.flatnonzero(found.kept[documents.is_compared])
+        places = np.flatnonzero(result.kept[documents.is_compared])
         ids = reference.ids_to_add(names_of(documents.ids, places.astype(np.uint64)), corpus.typed)
         if resumed and checkpoint is not None:
             reference.check_began(documents.fingerprints[places], NearReference.saved(checkpoint))
-        outputs.write(found, found.kept, resources, checkpoint)
-        made = None if job.fingerprinter is None else job.fingerprinter.describe()
+        outputs.write(result, result.kept, resources, checkpoint)
+        description = None if job.fingerprinter is None else job.fingerprinter.describe()
         reference.add(
-            documents.fingerprints[places], ids, job.projection.width, job.stored_radius, made
+            documents.fingerprints[places],
+            ids,
+            job.projection.width,
+            job.stored_radius,
+            description,
         )
-    return found
+    return result
 
 
 def check_reference(
     reference: Reference, corpus: RowSource, job: DedupJob, outputs: Sequence[Path]
 ) -> None:
-    """Raise InputError for a reference that cannot be compared with a corpus, or to which its rows cannot be added."""
+    """Raise InputError for a reference that does not fit the corpus or cannot take its rows."""
     path = reference.path
     if reference.corpus is not None and share_a_file(corpus, reference.corpus):
         raise InputError(
@@ -169,9 +170,9 @@ def check_reference(
 def check_store(path: str, store: Any, job: DedupJob, outputs: Sequence[Path]) -> None:
     """Raise InputError for a store that cannot be the reference of a job.
 
-    None is one that will be made.
+    None is a store that the job will create.
     """
-    made = None if job.fingerprinter is None else job.fingerprinter.describe()
+    description = None if job.fingerprinter is None else job.fingerprinter.describe()
     if job.least_similarity is not None:
         raise InputError(
             f"{path}: a store has no texts to verify with: leave verify (--verify) out, or name "
@@ -186,25 +187,25 @@ def check_store(path: str, store: Any, job: DedupJob, outputs: Sequence[Path]) -
             f"{job.projection.width.bits}"
         )
         raise InputError(message, expected=store.width, got=job.projection.width.bits)
-    theirs = store.fingerprinter
+    stored = store.fingerprinter
     within = Path(path).resolve()
-    for one in outputs:
-        if one.resolve().is_relative_to(within):
+    for output in outputs:
+        if output.resolve().is_relative_to(within):
             raise InputError(
-                f"{printable(one)}: is in the store {printable(path)}: name a place outside",
-                path=one,
+                f"{printable(output)}: is in the store {printable(path)}: name a place outside",
+                path=output,
             )
-    if made is not None and theirs != made:
-        how = (
+    if description is not None and stored != description:
+        reason = (
             "does not know how its fingerprints were made"
-            if theirs is None
-            else f"has fingerprints of {theirs['name']}"
+            if stored is None
+            else f"has fingerprints of {stored['name']}"
         )
         message = (
-            f"{path}: {how}, made in another way than is asked for: leave method, width and "
+            f"{path}: {reason}, made in another way than is asked for: leave method, width and "
             "others out"
         )
-        raise InputError(message, expected=theirs, got=made)
+        raise InputError(message, expected=stored, got=description)
 
 
 def find_duplicates(
@@ -217,10 +218,8 @@ def find_duplicates(
 ) -> tuple[ComparedRows, Deduplication]:
     """Return the duplicates of a corpus, with a flag for each row.
 
-    A checkpoint has the fingerprints, and links of duplicates.
-
-    ``resumed``: the output is there, and what was near the reference before it was written is taken
-    from the checkpoint.
+    A checkpoint has the fingerprints, and links of duplicates. If ``resumed``, the output is there,
+    and the documents near the reference, as they were before it was written, are in the checkpoint.
     """
     documents = compared_rows(
         corpus,
@@ -233,8 +232,8 @@ def find_duplicates(
     )
     near = None
     if reference is not None:
-        near = _near(reference, corpus, documents, job, resources, checkpoint, resumed)
-        # before the corpus is compared with itself
+        near = _near_reference(reference, corpus, documents, job, resources, checkpoint, resumed)
+        # an error comes before the corpus is compared with itself
         near.refuse_unwritable(reference.path, corpus.forbidden_in_ids)
     members = _grouped(corpus, job, documents, near, resources, checkpoint)
     rows = documents.rows
@@ -257,9 +256,9 @@ def distances_from_kept(fingerprints: Words, members: Members) -> npt.NDArray[np
     out = np.empty(len(members.documents), np.uint16)
     firsts = members.documents[members.lims[lists_of(members.lims)]].view(np.intp)
     for start in range(0, len(out), COMPARED_AT_ONCE):
-        some = slice(start, start + COMPARED_AT_ONCE)
-        out[some] = distances_between(
-            fingerprints[members.documents[some].view(np.intp)], fingerprints[firsts[some]]
+        batch = slice(start, start + COMPARED_AT_ONCE)
+        out[batch] = distances_between(
+            fingerprints[members.documents[batch].view(np.intp)], fingerprints[firsts[batch]]
         )
     return out
 
@@ -272,28 +271,27 @@ def _grouped(
     resources: Resources,
     checkpoint: Checkpoint | None,
 ) -> Members:
-    """Return the groups of the documents that are not near a reference, those that are kept first."""
+    """Return the groups of documents that are not near a reference, the kept one first."""
     members = _connected(job, documents, near, resources, checkpoint)
 
     def fetch_rows(here: slice) -> Words:
         return rows_at(documents.fingerprints, members.documents[here])
 
-    def fetch_ids(wanted: Words) -> Words | list[str]:
-        return wanted if documents.ids is None else names_of(documents.ids, wanted)
+    def fetch_ids(numbers: Words) -> Words | list[str]:
+        return numbers if documents.ids is None else names_of(documents.ids, numbers)
 
     if job.least_similarity is None:
         return grouped(members, job.grouping, fetch_rows, fetch_ids, documents.scores)
     ranks = representative_ranks(
         members, job.grouping.keep, fetch_rows, fetch_ids, documents.scores
     )
-    at = documents.rows
-    texts, least = (
-        _texts_of([(corpus, np.sort(at[members.documents.view(np.intp)]))], job, resources),
-        job.least_similarity,
-    )
+    row_numbers, least = documents.rows, job.least_similarity
+    group_rows = np.sort(row_numbers[members.documents.view(np.intp)])
+    texts = _reread_texts([(corpus, group_rows)], job, resources)
 
-    def choose(rows: Words, lims: Words, some: Words) -> Words:
-        return texts.representatives(rows, lims, at[some.view(np.intp)], job.grouping.radius, least)
+    def choose(rows: Words, lims: Words, numbers: Words) -> Words:
+        text_rows = row_numbers[numbers.view(np.intp)]
+        return texts.representatives(rows, lims, text_rows, job.grouping.radius, least)
 
     return regrouped(members, fetch_rows, ranks, choose)
 
@@ -305,33 +303,35 @@ def _connected(
     resources: Resources,
     checkpoint: Checkpoint | None,
 ) -> Members:
-    """Return the groups of documents that pairs within the radius connect."""
+    """Return the connected groups of documents that are not near a reference."""
     resources.report("grouping", 0)
-    apart, radius, width = None, job.grouping.radius, job.projection.width
+    searched, radius, width = None, job.grouping.radius, job.projection.width
     if near is not None:
-        apart = np.ones(len(documents.fingerprints), bool)
-        apart[near.places] = False
+        searched = np.ones(len(documents.fingerprints), bool)
+        searched[near.places] = False
     if documents.bands is not None:
         sets = connected_by_bands(
-            documents.fingerprints, apart, documents.bands, radius, width, resources
+            documents.fingerprints, searched, documents.bands, radius, width, resources
         )
         resources.report("grouping", 0)
         return members_in_sets(sets)[0]
     fingerprints, places = distinct_places(
-        documents.fingerprints if apart is None else documents.fingerprints[apart]
+        documents.fingerprints if searched is None else documents.fingerprints[searched]
     )
     sets = connected(fingerprints, join_design(fingerprints, radius, width), resources, checkpoint)
     resources.report("grouping", 0)
-    if apart is None:
+    if searched is None:
         return members_in_sets(sets[places])[0]
-    numbers = np.flatnonzero(apart)
-    short: Numbers = (
-        numbers.astype(np.uint32) if len(apart) <= 1 << HALF_BITS else numbers.view(np.uint64)
+    searched_places = np.flatnonzero(searched)
+    numbers: Numbers = (
+        searched_places.astype(np.uint32)
+        if len(searched) <= 1 << HALF_BITS
+        else searched_places.view(np.uint64)
     )
-    return members_in_sets(sets[places], short)[0]
+    return members_in_sets(sets[places], numbers)[0]
 
 
-def _near(
+def _near_reference(
     reference: Reference,
     corpus: RowSource,
     documents: ComparedRows,
@@ -342,9 +342,8 @@ def _near(
 ) -> NearReference:
     """Return the documents that are near a reference.
 
-    Of a job that is resumed, as it was before the output was written.
-
-    Files are as they were when the job began.
+    A resumed job takes them from its checkpoint: files are as they were when the job began, but its
+    own rows may be in the store.
     """
     if (
         checkpoint is not None
@@ -357,10 +356,10 @@ def _near(
         near = _near_corpus(reference.corpus, corpus, documents, job, resources)
     elif reference.store is not None:
         side = reference.store.snapshot()
-        found = near_candidates(
+        candidates = near_candidates(
             side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, 1
         )
-        near = NearReference.of(found, side)
+        near = NearReference.of(candidates, side)
     if checkpoint is not None:
         near.save(checkpoint, of_store=reference.store is not None)
     return near
@@ -373,36 +372,35 @@ def _near_corpus(
     job: DedupJob,
     resources: Resources,
 ) -> NearReference:
-    """Return the documents that are near those of another corpus, and alike if texts are compared."""
+    """Return the documents near those of another corpus, and alike if texts are compared."""
     theirs = compared_rows(
         other, replace(job.projection, score=None), job.fingerprinter, resources, False, None
     )
     side = join_side(theirs, job.projection.width)
     most = 1 if job.least_similarity is None else MOST_COMPARED
-    found = near_candidates(
+    candidates = near_candidates(
         side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, most
     )
     if job.least_similarity is None:
-        return NearReference.of(found, side)
+        return NearReference.of(candidates, side)
     rows, other_rows = documents.rows, theirs.rows
-    compared = other_rows[np.unique(found.numbers).view(np.intp)]
-    texts, least = (
-        _texts_of([(corpus, rows[found.documents()]), (other, compared)], job, resources),
-        job.least_similarity,
-    )
+    compared = other_rows[np.unique(candidates.numbers).view(np.intp)]
+    least = job.least_similarity
+    corpora = [(corpus, rows[candidates.documents()]), (other, compared)]
+    texts = _reread_texts(corpora, job, resources)
 
     def alike(a: Words, b: Words) -> Flags:
         return (
             texts.similarities(rows[a.view(np.intp)], other_rows[b.view(np.intp)] + SECOND) >= least
         )
 
-    return NearReference.of(found, side, alike)
+    return NearReference.of(candidates, side, alike)
 
 
-def _texts_of(
+def _reread_texts(
     corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]], job: DedupJob, resources: Resources
 ) -> TextSets:
-    """Return the texts of rows of corpora, which are read again, to compare them exactly."""
+    """Read the texts of rows again, to compare them exactly."""
     assert job.fingerprinter is not None
     for corpus, _ in corpora:
         if isinstance(corpus, DocumentFiles):

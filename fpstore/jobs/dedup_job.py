@@ -1,7 +1,4 @@
-"""What a deduplication is asked for.
-
-The columns of a corpus, what makes documents near-duplicates, and how they are searched.
-"""
+"""The question of a deduplication: columns, the rule for near-duplicates, and the search."""
 
 from __future__ import annotations
 
@@ -29,26 +26,24 @@ from fpstore.jobs.grouping import Grouping
 from fpstore.jobs.reference import Reference
 from fpstore.jobs.row_spec import RESOLVED, HashedRowsSpec
 
-EXACT_ROWS = 1 << 20  # of which all are compared, unless a caller says how to search
-# texts within the radius of a text by chance, on average: of more, bands keep most apart
+EXACT_ROWS = 1 << 20  # up to which search='auto' is exact
+# earlier texts within the radius of a text by chance, on average, up to which "auto" is exact
 MOST_CHANCE = 0.001
 BANDS_RECALL = 0.995
-UNRELATED = 0.05  # the most that unrelated texts have in common: a line of their page, or phrases
-MOST_UNRELATED = 1e-4  # of them within the radius: of more, texts are compared, too
-VERIFIED_BELOW = 0.5  # a threshold, unless a caller says whether texts are compared
-DEDUP_METHOD = "minhash"  # unless a caller names another
+UNRELATED = 0.05  # similarity of unrelated texts, by a line of their page, or by phrases
+MOST_UNRELATED = 1e-4  # share of unrelated pairs within the radius, above which texts are compared
+VERIFIED_BELOW = 0.5  # thresholds at which texts may be compared by default
+DEDUP_METHOD = "minhash"  # the default
 
 
 class DedupJob(NamedTuple):
-    """How duplicates are looked for.
+    """The columns of a deduplication, its fingerprinter, and its rule for duplicates.
 
-    By columns of texts or of fingerprints, and what makes the fingerprints of texts.
-
-    ``unknown`` says what becomes of a row without a text, a fingerprint or an id, which is not
-    compared. ``least_similarity`` is a bound: a row is removed if its Jaccard similarity to the
-    kept row is at least this. None: fingerprints decide. ``search`` is one of SEARCHES; ``jaccard``
-    is the similarity at which pairs are to be found, None without MinHash. ``can_verify``: texts
-    may be compared where the radius asks for it, which `planned` decides.
+    ``unknown`` says whether to keep, drop or refuse rows without a text, a fingerprint or an id,
+    which are not compared. ``least_similarity`` is a bound: a row is removed if its Jaccard
+    similarity to the kept row is at least this. None: fingerprints decide. ``search`` is one of
+    SEARCHES; ``jaccard`` is the similarity at which pairs are to be found, None without MinHash.
+    ``can_verify``: `planned` may set ``least_similarity`` where the radius asks for it.
     """
 
     projection: Projection
@@ -63,13 +58,13 @@ class DedupJob(NamedTuple):
     can_verify: bool = False
 
     def planned(self, corpus: RowSource) -> DedupJob:
-        """Return the job as :meth:`planned_for` the rows of a corpus."""
+        """Return the job :meth:`planned_for` the rows of a corpus."""
         return self.planned_for(lambda: estimate_rows(corpus, self.projection))
 
     def planned_for(self, rows: Callable[[], float]) -> DedupJob:
-        """Return the job with the bands that are searched, if that is asked for, or better for so many rows.
+        """Return the job with its search by bands, if any, for a number of rows.
 
-        Of many rows, they take less time. At a large radius, they keep texts apart that are near
+        For many rows, bands take less time. At a large radius, they keep texts apart that are near
         each other by chance alone. The radius leaves enough of the recall to the bands, unless it
         is fixed. Texts are compared if the radius does not keep unrelated ones apart: bands do not
         either, where texts have a line in common.
@@ -80,7 +75,6 @@ class DedupJob(NamedTuple):
         return job._replace(least_similarity=job.jaccard)
 
     def _with_bands(self, count: Callable[[], float]) -> DedupJob:
-        """Return the job with the bands that are searched, and their radius."""
         minhash = minhash_in(self.fingerprinter)
         auto = (
             self.search == "auto" and not self.fixed_radius and can_have_bands(self.fingerprinter)
@@ -102,7 +96,7 @@ class DedupJob(NamedTuple):
         return self._replace(bands=bands, grouping=self.grouping._replace(radius=radius))
 
     def chance(self, rows: float) -> float:
-        """Return how many of so many rows are within the radius of an earlier one by chance alone, on average for each."""
+        """Return the mean number of earlier rows within the radius of a row by chance alone."""
         return (
             binomial_cdf(self.grouping.radius, self.projection.width.bits, 0.5)
             * max(rows - 1, 0)
@@ -111,20 +105,17 @@ class DedupJob(NamedTuple):
 
     @property
     def unrelated(self) -> float:
-        """The share of the pairs of unrelated texts that are within the radius.
-
-        Of those with a similarity of UNRELATED.
-        """
+        """The share of pairs of unrelated texts, of similarity UNRELATED, within the radius."""
         return binomial_cdf(self.grouping.radius, self.projection.width.bits, (1 - UNRELATED) / 2)
 
     def strangers(self, rows: float) -> float:
-        """Return how many of so many rows, all of them unrelated, would be found near an earlier one, on average for each."""
+        """Return the mean number of earlier matches of a row, if all rows are unrelated."""
         shared = 1 if self.bands is None else self.bands.recall(UNRELATED)
         return shared * self.unrelated * max(rows - 1, 0) / 2
 
     @property
     def stored_radius(self) -> int:
-        """The radius of a store that is made of the rows: without what bands add."""
+        """The radius of a store of the rows: without the rows that bands add."""
         minhash = minhash_in(self.fingerprinter)
         if minhash is None or self.jaccard is None or self.fixed_radius:
             return self.grouping.radius
@@ -140,31 +131,31 @@ class DedupJob(NamedTuple):
         return shared * minhash.recall(self.jaccard, self.grouping.radius)
 
     def identity(self, corpus: RowSource, reference: Reference | None = None) -> JobIdentity:
-        """Return the facts that decide about the duplicates of a corpus."""
+        """Return the facts on which the duplicates of a corpus depend."""
         projection = {**asdict(self.projection), "width": self.projection.width.bits}
-        maker = (
+        description = (
             {} if self.fingerprinter is None else {"fingerprinter": self.fingerprinter.describe()}
         )
         files = {f"file {number}": state for number, state in enumerate(corpus.states(), 1)}
-        asked = {
+        arguments = {
             **projection,
             **self.grouping._asdict(),
             "unknown": self.unknown,
             "bands": self.bands,
         }
-        told = {} if reference is None else reference.identity()
+        reference_facts = {} if reference is None else reference.identity()
         facts = {
             "job": "dedup",
             "encoding": corpus.encoding,
             "least_similarity": self.least_similarity,
         }
-        return {**facts, **asked, **maker, **files, **told}
+        return {**facts, **arguments, **description, **files, **reference_facts}
 
 
 def estimate_rows(corpus: RowSource, projection: Projection, bytes_total: int | None = None) -> int:
-    """Return how many rows a corpus has, as far as the first rows of its largest file tell.
+    """Return the number of rows of a corpus, estimated by the start of its largest file.
 
-    It may be a file of a larger one.
+    ``bytes_total`` is the size of a larger corpus to which it belongs.
     """
     if isinstance(corpus, DocumentFiles):
         return len(corpus.paths)
@@ -181,7 +172,7 @@ def estimate_rows(corpus: RowSource, projection: Projection, bytes_total: int | 
 
 @dataclass(frozen=True)
 class DedupSpec(HashedRowsSpec):
-    """A deduplication; None stands for a default that depends on the rest.
+    """A deduplication; None stands for a default that depends on other fields.
 
     Parameters
     ----------
@@ -223,7 +214,7 @@ class DedupSpec(HashedRowsSpec):
             check_flag(self.verify, "verify")
 
     def grouping(self, maker: Fingerprinter[Any] | None, width: Width) -> Grouping:
-        """Return the radius and the groups that are wanted; InputError for a wrong value."""
+        """Return the radius and the groups; InputError for a wrong field."""
         minhash = minhash_in(maker)
         if self.verify and self.group == "connected":
             raise InputError(
@@ -272,9 +263,9 @@ class DedupSpec(HashedRowsSpec):
         return least_jaccard(minhash, radius)
 
     def can_verify(self, maker: Fingerprinter[Any] | None, jaccard: float | None) -> bool:
-        """Return whether texts may be compared unasked.
+        """Return whether texts may be compared by default.
 
-        Sets of MinHash at a low threshold, in groups without chains.
+        They may for MinHash at a low threshold, in groups without chains.
         """
         minhash = minhash_in(maker)
         if (
@@ -289,7 +280,7 @@ class DedupSpec(HashedRowsSpec):
     def job(self, reference: Reference | None = None) -> DedupJob:
         """Return the deduplication with its columns, fingerprinter, radius and groups.
 
-        A store that is the reference has the defaults of what is left out.
+        A store that is the reference gives the defaults of its radius, width and fingerprinter.
 
         Raises
         ------
@@ -346,21 +337,21 @@ class DedupSpec(HashedRowsSpec):
 
     def _like_store(self, store: Any) -> DedupSpec:
         """Return the spec with the radius, width and fingerprinter of a store, if it has none."""
-        of_texts = self.text not in (None, False)
-        own = (
+        has_texts = self.text not in (None, False)
+        fingerprinter = (
             described_fingerprinter(store.fingerprinter)
-            if of_texts and store.fingerprinter is not None
+            if has_texts and store.fingerprinter is not None
             else None
         )
         spec = self
         if (
             self.radius is None
             and self.threshold is None
-            and (own is None or own.usual_radius != store.radius)
+            and (fingerprinter is None or fingerprinter.usual_radius != store.radius)
         ):
             spec = replace(spec, radius=store.radius)
-        if not of_texts:
+        if not has_texts:
             return replace(spec, width=store.width if self.width is None else self.width)
         if (self.method, self.width, self.fingerprinter) == (None, None, None):
-            spec = replace(spec, fingerprinter=own)
+            spec = replace(spec, fingerprinter=fingerprinter)
         return spec

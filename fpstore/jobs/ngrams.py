@@ -1,4 +1,4 @@
-"""Runs of words of texts, n-grams, and the rows of a benchmark by their n-grams."""
+"""Runs of words of texts (n-grams), and an index of a benchmark by its n-grams."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ WAITING_BATCHES = 4  # for each thread
 
 
 class Features(NamedTuple):
-    """What texts are compared by.
+    """The n-grams of texts, and their fingerprints.
 
-    ``fingerprints`` has rows of words, or no row if they are not compared.
+    ``fingerprints`` has rows of words; it is empty if near-duplicates do not count.
     """
 
     ngrams: UnitSets
@@ -39,7 +39,7 @@ class Features(NamedTuple):
 
 @dataclass(frozen=True)
 class TextFeatures:
-    """Makes n-grams of texts, as `runs` cuts them, and the fingerprints of a MinHash, if there is one.
+    """Makes n-grams of texts, as `runs` cuts them, and fingerprints by `near`, if it is set.
 
     Texts of several columns are one text, with a line break between two.
     """
@@ -50,7 +50,7 @@ class TextFeatures:
     def of(
         self, find: Callable[[Sequence[str]], UnitSets], extractor: str | None, batch: Batch
     ) -> Features:
-        """Return the features of the texts of known rows, of pages of HTML if there is an extractor; ``find`` makes n-grams."""
+        """Return the features of a batch's texts, or of pages of HTML; ``find`` makes n-grams."""
         texts = [
             text if isinstance(text, str) else "\n".join(filter(None, text))
             for text in batch.row_texts()
@@ -66,19 +66,19 @@ class TextFeatures:
 class Benchmark(NamedTuple):
     """The rows of the inputs of a benchmark, one input after the other.
 
-    Row r has ``sizes[r]`` different n-grams. Posting list: the i-th n-gram, in hash order, is in
-    rows ``rows[lims[i]:lims[i + 1]]``.
+    Row r has ``sizes[r]`` different n-grams. The i-th n-gram, in hash order, is in the rows
+    ``rows[lims[i]:lims[i + 1]]``.
     """
 
     names: list[str]  # of the inputs
-    ends: Lims  # the rows of input i are at ends[i]:ends[i + 1]
-    # the words of each row, or n if that is less; 0 for a row that is not compared
+    ends: Lims  # input i has the rows ends[i]:ends[i + 1]
+    # n or, if that is less, the words of each row; 0 for a row that is not compared
     units: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
     hashes: Words
     lims: Lims
     rows: Words
-    ids: tuple[Names, Words]  # and which of them each row has
+    ids: tuple[Names, Words]  # and the place of each row's id
     fingerprints: Words  # of each row
 
 
@@ -88,17 +88,17 @@ def read_benchmark(
     features: TextFeatures,
     resources: Resources,
 ) -> Benchmark:
-    """Read the inputs of a benchmark, with their names; InputError for one of blank texts only."""
-    ends, flags, made, ids = [0], list[Flags](), list[Features](), SpooledIds()
+    """Read the inputs of a benchmark; InputError for one that has only blank texts."""
+    ends, flags, parts, ids = [0], list[Flags](), list[Features](), SpooledIds()
     for name, source in sources:
         rows = compared = 0
-        for batch, found in _made(source, projection, features, resources):
+        for batch, part in _batch_features(source, projection, features, resources):
             ids.add(source.checked_ids(batch))
             flags.append(batch.flags)
-            made.append(found)
+            parts.append(part)
             rows, compared = (
                 rows + len(batch.flags),
-                compared + int(np.count_nonzero(found.ngrams.units)),
+                compared + int(np.count_nonzero(part.ngrams.units)),
             )
             resources.report("reading the benchmark", ends[-1] + rows)
         if not compared:
@@ -107,26 +107,26 @@ def read_benchmark(
             )
         ends.append(ends[-1] + rows)
     ids.finish()
-    known = np.concatenate(flags)
-    units, sizes = np.zeros(len(known), np.int64), np.zeros(len(known), np.int64)
-    units[known] = np.concatenate([found.ngrams.units for found in made])
-    sizes[known] = np.concatenate([found.ngrams.sizes for found in made])
+    is_compared = np.concatenate(flags)
+    units, sizes = np.zeros(len(is_compared), np.int64), np.zeros(len(is_compared), np.int64)
+    units[is_compared] = np.concatenate([part.ngrams.units for part in parts])
+    sizes[is_compared] = np.concatenate([part.ngrams.sizes for part in parts])
     hashes, lims, rows_of_hashes = _postings(
-        np.concatenate([found.ngrams.features for found in made]), sizes
+        np.concatenate([part.ngrams.features for part in parts]), sizes
     )
-    among_known = np.maximum(np.cumsum(known) - 1, 0)  # for a row that is not known, any
-    fingerprints = np.concatenate([found.fingerprints for found in made])
+    compared_places = np.maximum(np.cumsum(is_compared) - 1, 0)  # arbitrary for other rows
+    fingerprints = np.concatenate([part.fingerprints for part in parts])
     if features.near is not None:
-        fingerprints = fingerprints[among_known]
+        fingerprints = fingerprints[compared_places]
     if projection.id is None:
         names: Names = HeldIds(
             np.concatenate([np.arange(rows, dtype=np.uint64) for rows in np.diff(ends).tolist()])
         )
-        places = np.arange(len(known))
+        places = np.arange(len(is_compared))
     else:
         names, places = (
             ids if any(source.typed for _, source in sources) else with_integers(ids),
-            among_known,
+            compared_places,
         )
     return Benchmark(
         [name for name, _ in sources],
@@ -141,7 +141,7 @@ def read_benchmark(
     )
 
 
-def _made(
+def _batch_features(
     source: RowSource, projection: Projection, features: TextFeatures, resources: Resources
 ) -> Iterator[tuple[Batch, Features]]:
     def work(batch: Batch) -> Features:
@@ -151,7 +151,7 @@ def _made(
 
 
 def _postings(hashes: Words, sizes: npt.NDArray[np.int64]) -> tuple[Words, Lims, Words]:
-    """Return different hashes, ascending, and the rows in which each one is."""
+    """Return different hashes, ascending, and the rows of each."""
     order = stable_order(hashes)
     hashes, rows = hashes[order], np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)[order]
     firsts = np.flatnonzero(differs(hashes))
@@ -159,7 +159,7 @@ def _postings(hashes: Words, sizes: npt.NDArray[np.int64]) -> tuple[Words, Lims,
 
 
 def known_hashes(benchmark: Benchmark) -> _kernel.KnownHashes:
-    """Return the hashes of a benchmark, to be looked up; InputError for 2^32 or more."""
+    """Return a look-up of the hashes of a benchmark; InputError for 2^32 or more."""
     if len(benchmark.hashes) >> 32:
         raise InputError(
             f"the benchmark has {len(benchmark.hashes):,} n-grams: decontaminate against its "

@@ -1,7 +1,4 @@
-"""The outputs of a job over a corpus.
-
-The rows that are kept, and lists beside them, which appear together.
-"""
+"""The outputs of a job over a corpus: the kept rows, and lists, which appear together."""
 
 from __future__ import annotations
 
@@ -27,16 +24,16 @@ from fpstore.io.source import SUFFIXES, RowSource, format_by_name, format_suffix
 from fpstore.io.writers import Writer, unwritable
 from fpstore.jobs.checkpoint import Checkpoint, is_output
 
-# of an output: a list beside it, or a file, or a folder
+# of an output: a list, a file of rows, a folder of shards, a folder of texts
 Kind = Literal["list", "rows", "shards", "texts"]
-# which other programs leave beside rows
+# files that other programs write beside rows
 _MARKS = frozenset((".DS_Store", "_SUCCESS", "_metadata", "_common_metadata"))
 
 
 def check_outside(corpus: RowSource, path: Path) -> Path:
-    """Return a path to write to.
+    """Return a path to write to; InputError if it is in a folder of the corpus.
 
-    InputError if it is in a folder of the corpus, whose files would be others then.
+    The next run would read it there.
     """
     for folder in corpus.folders:
         if path.resolve().is_relative_to(folder.resolve()):
@@ -49,7 +46,7 @@ def check_outside(corpus: RowSource, path: Path) -> Path:
 
 
 def share_a_file(corpus: RowSource, other: RowSource) -> bool:
-    """Whether a file is in both sources, also under two names."""
+    """Return whether a file is in both sources, also under two names."""
     files = [
         {(state.st_dev, state.st_ino) for state in map(os.stat, source.paths)}
         for source in (corpus, other)
@@ -60,17 +57,17 @@ def share_a_file(corpus: RowSource, other: RowSource) -> bool:
 def output_kind(output: str | os.PathLike[str], corpus: RowSource) -> Kind:
     """Return the kind of an output.
 
-    "shards" into an existing folder, or if no format is named for many files.
+    "shards" for an existing folder, or for many files without a name of one file.
     """
     if isinstance(corpus, DocumentFiles):
         return "texts"
     if not isinstance(corpus, Shards):
         return "rows"
-    path, named = check_path(output, "output"), os.fspath(output)
-    of_file = path.suffix.lower() in (*SUFFIXES, *PACKED)
+    path, name = check_path(output, "output"), os.fspath(output)
+    is_file = path.suffix.lower() in (*SUFFIXES, *PACKED)
     return (
         "shards"
-        if path.is_dir() or str(named).endswith(os.sep) or (_is_many(corpus) and not of_file)
+        if path.is_dir() or str(name).endswith(os.sep) or (_is_many(corpus) and not is_file)
         else "rows"
     )
 
@@ -86,28 +83,26 @@ def check_output(
     kind: Kind,
     *,
     folder: Path | None = None,
-    beside: Sequence[RowSource] = (),
+    other_sources: Sequence[RowSource] = (),
 ) -> Path:
     """Return the path to write to.
 
-    An error if it exists, or is an input, or is named as one of another format.
-
-    Inputs are also the sources that are read ``beside`` the corpus. It may exist if the job of a
-    folder, which is to be resumed, has made it.
+    An error if it exists, is an input of the corpus or ``other_sources``, or has the name of
+    another format. It may exist if the resumed job of ``folder`` has written it.
     """
     path = check_path(output, "output")
-    inputs = [name for source in (corpus, *beside) for name in source.paths]
+    inputs = [name for source in (corpus, *other_sources) for name in source.paths]
     if path.is_file() and any(path.samefile(name) for name in inputs if Path(name).exists()):
         raise InputError(f"{printable(output)} is an input: name another output", path=path)
-    for source in (corpus, *beside):
+    for source in (corpus, *other_sources):
         check_outside(source, path)
-    made = is_output(folder, path)
+    is_own = is_output(folder, path)
     if kind in ("shards", "texts"):
-        _check_folder(path, corpus, inputs, overwrite and kind == "shards", made)
-    elif path.exists() and not (made or overwrite):
-        what = ", the output, exists" if kind == "rows" else " exists"
+        _check_folder(path, corpus, inputs, overwrite and kind == "shards", is_own)
+    elif path.exists() and not (is_own or overwrite):
+        state = ", the output, exists" if kind == "rows" else " exists"
         raise StoreExistsError(
-            f"{printable(output)}{what}: overwrite=True (--force) replaces it", path=path
+            f"{printable(output)}{state}: overwrite=True (--force) replaces it", path=path
         )
     if kind == "rows" and corpus.suffix is not None:
         _check_format(path, corpus, corpus.suffix)
@@ -117,7 +112,7 @@ def check_output(
 
 
 def _check_format(path: Path, corpus: RowSource, suffix: str) -> None:
-    """Raise InputError unless the output is named as a file of the format of the input."""
+    """Raise InputError unless the output has a name of the input's format."""
     if format_suffix(path) != suffix:
         folder = " or a new folder, whose name ends with /" if isinstance(corpus, Shards) else ""
         raise InputError(
@@ -130,11 +125,11 @@ def _check_format(path: Path, corpus: RowSource, suffix: str) -> None:
 
 
 def _check_folder(
-    path: Path, corpus: RowSource, inputs: Sequence[str], replaced: bool, made: bool
+    path: Path, corpus: RowSource, inputs: Sequence[str], may_replace: bool, is_own: bool
 ) -> None:
     """Raise an error for a folder that cannot be written.
 
-    One that is replaced may hold only files like the new ones.
+    A folder to replace may hold only files like the new ones.
     """
     if isinstance(corpus, Shards):
         shard_places(corpus)
@@ -143,18 +138,18 @@ def _check_folder(
     name, top = printable(path), path.resolve()
     if top == Path.cwd():
         raise InputError(f"{name}: is the current folder: name a new one", path=path)
-    within = next((one for one in inputs if Path(one).resolve().is_relative_to(top)), None)
-    if within is not None:
+    inner = next((file for file in inputs if Path(file).resolve().is_relative_to(top)), None)
+    if inner is not None:
         raise InputError(
-            f"{name}: {printable(within)} is an input in it: name another output", path=path
+            f"{name}: {printable(inner)} is an input in it: name another output", path=path
         )
-    if not path.exists() or made or (path.is_dir() and not any(path.iterdir())):
+    if not path.exists() or is_own or (path.is_dir() and not any(path.iterdir())):
         return
     if not path.is_dir():
         raise StoreExistsError(
             f"{name} exists, and is no folder: files are written to a new folder", path=path
         )
-    if not replaced:
+    if not may_replace:
         advice = (
             "overwrite=True (--force) replaces it"
             if corpus.suffix is not None
@@ -163,13 +158,13 @@ def _check_folder(
         raise StoreExistsError(f"{name} exists: {advice}", path=path)
     same = {path / place for place in shard_places(corpus)} if isinstance(corpus, Shards) else set()
 
-    def is_alike(one: Path) -> bool:
-        is_mark = one.name in _MARKS or (is_hidden(one.name) and one.suffix == ".crc")
-        return not one.is_symlink() and (
-            one.is_dir() or is_mark or one in same or format_suffix(one) == corpus.suffix
+    def is_alike(file: Path) -> bool:
+        is_mark = file.name in _MARKS or (is_hidden(file.name) and file.suffix == ".crc")
+        return not file.is_symlink() and (
+            file.is_dir() or is_mark or file in same or format_suffix(file) == corpus.suffix
         )
 
-    other = next((one for one in path.rglob("*") if not is_alike(one)), None)
+    other = next((file for file in path.rglob("*") if not is_alike(file)), None)
     if other is not None:
         raise StoreExistsError(
             f"{name}: {printable(other)} is no {corpus.suffix} file: name a new folder", path=path
@@ -192,10 +187,7 @@ def _check_lists(paths: Sequence[Path], output: Path | None) -> None:
 
 
 class Listing(NamedTuple):
-    """A file for some rows of the result.
-
-    Its path, what opens a writer for it, and the rows in batches.
-    """
+    """A file for rows of a result: its path, the function that opens it, and its batches."""
 
     path: str
     open_writer: Callable[[str], Writer]
@@ -203,7 +195,7 @@ class Listing(NamedTuple):
 
 
 class Outputs:
-    """The file or folder of the rows that are kept, if there is one, and lists.
+    """The file or folder of the kept rows, if there is one, and lists.
 
     An error of a path comes before the work.
     """
@@ -215,56 +207,59 @@ class Outputs:
         listings: Sequence[Listing],
         overwrite: bool,
         folder: Path | None = None,
-        beside: Sequence[RowSource] = (),
+        other_sources: Sequence[RowSource] = (),
     ) -> None:
-        """Check the paths; ``folder`` is the one of a checkpoint, and other sources are read ``beside`` the corpus."""
+        """Check the paths; ``folder`` has the checkpoint, ``other_sources`` are read, too."""
         self._corpus, self._listings, self._folder = corpus, listings, folder
         check = partial(
             check_output,
             corpus=corpus,
             overwrite=overwrite,
             folder=folder,
-            beside=beside,
+            other_sources=other_sources,
         )
         self._kind = None if output is None else output_kind(output, corpus)
         self.target = (
             None if output is None or self._kind is None else check(output, kind=self._kind)
         )
-        _check_lists([Path(one.path) for one in listings], self.target)
-        self._paths = [check(one.path, kind="list") for one in listings]
-        for one, path in zip(listings, self._paths, strict=True):
-            one.open_writer(str(path)).abort()
-        for source in (corpus, *beside):
+        _check_lists([Path(listing.path) for listing in listings], self.target)
+        self._paths = [check(listing.path, kind="list") for listing in listings]
+        for listing, path in zip(listings, self._paths, strict=True):
+            listing.open_writer(str(path)).abort()
+        for source in (corpus, *other_sources):
             source.forbid_in_ids("".join(unwritable(format_by_name(path)) for path in self._paths))
 
     @property
     def paths(self) -> list[Path]:
-        """All that is written."""
+        """The paths of the output and the lists."""
         return [*([] if self.target is None else [self.target]), *self._paths]
 
     def open_lists(self, stack: ExitStack) -> None:
-        """Open the lists; if the stack ends with an error, nothing is left of what has not appeared."""
+        """Open the lists, which an error of the stack removes unless they have appeared."""
         opened = zip(self._listings, self._paths, strict=True)
-        self._writers = [stack.enter_context(one.open_writer(str(path))) for one, path in opened]
+        self._writers = [
+            stack.enter_context(listing.open_writer(str(path))) for listing, path in opened
+        ]
 
     def write(
-        self, found: Any, kept: Flags, resources: Resources, checkpoint: Checkpoint | None = None
+        self,
+        result: Any,
+        is_kept: Flags,
+        resources: Resources,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
-        """Write the lists of a result, and copy the rows that are kept.
+        """Write the lists of a result, and copy the kept rows.
 
-        A checkpoint notes what has appeared.
+        A checkpoint notes the outputs.
         """
-        self._write_lists(found, resources)
+        self._write_lists(result, resources)
 
         def note(name: Path | None, written: Path) -> None:
             if checkpoint is not None and name is not None:
                 checkpoint.note_output(name, written)
 
         def complete(written: Path) -> None:
-            """Let the lists appear before the rows do.
-
-            When the rows are there, the lists are complete.
-            """
+            """Let the lists appear before the rows: rows that are there have complete lists."""
             note(self.target, written)
             for path, writer in zip(self._paths, self._writers, strict=True):
                 writer.close(partial(note, path))
@@ -274,18 +269,18 @@ class Outputs:
         if checkpoint is not None and is_output(self._folder, self.target):
             complete(self.target)  # a run that was killed has copied the rows
         elif self._kind == "shards" and isinstance(self._corpus, Shards):
-            copy_shards(self._corpus, kept, self.target, resources, complete)
+            copy_shards(self._corpus, is_kept, self.target, resources, complete)
         else:
-            self._corpus.copy(kept, self.target, resources.progress, complete)
+            self._corpus.copy(is_kept, self.target, resources.progress, complete)
 
-    def _write_lists(self, found: Any, resources: Resources) -> None:
-        for one, writer in zip(self._listings, self._writers, strict=True):
-            for batch in one.rows(found):
+    def _write_lists(self, result: Any, resources: Resources) -> None:
+        for listing, writer in zip(self._listings, self._writers, strict=True):
+            for batch in listing.rows(result):
                 resources.report("writing lists", writer.rows)
                 writer.write(batch)
 
     def write_edited(self, edit: Edit, column: str, table: Any, resources: Resources) -> None:
-        """Write the rows with the texts of a column as they are edited, or a table of them, and the lists of the edit.
+        """Write the rows or the table with edited texts of a column, and the lists of the edit.
 
         Lists are written when all texts are edited, and appear before the rows do.
         """

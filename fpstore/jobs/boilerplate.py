@@ -1,4 +1,4 @@
-"""Boilerplate: paragraphs or lines that many documents have are counted by hashes, and removed from the texts."""
+"""Boilerplate: paragraphs or lines of many documents are counted by hashes, and removed."""
 
 from __future__ import annotations
 
@@ -41,12 +41,14 @@ PIECE_COLUMNS = ("text", "documents", "occurrences", "bytes")
 
 
 class RemovedPieces(Tabular):
-    """The different paragraphs or lines that :func:`fpstore.remove_boilerplate` removed, the most frequent first.
+    """The paragraphs or lines that :func:`fpstore.remove_boilerplate` removed.
+
+    The most frequent come first.
 
     Attributes
     ----------
     texts : list of str
-        Each as it was met first, without white space around it.
+        Each as it first occurs, without white space around it.
     documents, occurrences : ndarray of uint64, shape (n,)
         How many documents have it, and how often it occurs in all of them.
     bytes : ndarray of uint64, shape (n,)
@@ -67,14 +69,17 @@ class RemovedPieces(Tabular):
         return len(self.texts)
 
     def batches(self) -> Iterator[dict[str, Any]]:
-        """Yield the columns ``text``, ``documents``, ``occurrences`` and ``bytes``, at most 65,536 rows at once."""
+        """Yield the columns in batches of at most 65,536 rows.
+
+        They are ``text``, ``documents``, ``occurrences`` and ``bytes``.
+        """
         for start in range(0, max(len(self), 1), _ROWS_AT_ONCE):
-            some = slice(start, start + _ROWS_AT_ONCE)
+            rows = slice(start, start + _ROWS_AT_ONCE)
             columns = (
-                self.texts[some],
-                self.documents[some],
-                self.occurrences[some],
-                self.bytes[some],
+                self.texts[rows],
+                self.documents[rows],
+                self.occurrences[rows],
+                self.bytes[rows],
             )
             yield dict(zip(PIECE_COLUMNS, columns, strict=True))
 
@@ -133,11 +138,10 @@ class Boilerplate(NamedTuple):
 
 
 class Pieces:
-    """Cuts texts into paragraphs or lines, and hashes each.
+    """Cuts texts into paragraphs or lines, and hashes each with 64 bits.
 
-    64 bits, without regard to case, white space and ignored characters.
-
-    Pieces of fewer characters, but for those, have the hash of an empty one.
+    Case, white space and ignored characters do not count. A piece with fewer other characters than
+    ``least_chars`` has the hash of an empty one.
     """
 
     def __init__(self, unit: str, least_chars: int = 0) -> None:
@@ -145,31 +149,31 @@ class Pieces:
         self._cut = re.compile(f"({_CUTS[unit]})")
 
     def hashes(self, text: str) -> list[int]:
-        """Return the hash of each piece; those without a character have the same."""
+        """Return the hash of each piece."""
         pieces = self._cut.split(text.casefold())[::2]
         if text.isascii():  # four times as fast
-            seen = [piece.encode().translate(None, _ASCII_BLANKS) for piece in pieces]
+            encoded = [piece.encode().translate(None, _ASCII_BLANKS) for piece in pieces]
             return [
                 xxhash.xxh3_64_intdigest(piece) if len(piece) >= self._least else _EMPTY
-                for piece in seen
+                for piece in encoded
             ]
-        shown = ["".join(visible(piece).split()) for piece in pieces]
+        visible_pieces = ["".join(visible(piece).split()) for piece in pieces]
         return [
             xxhash.xxh3_64_intdigest(piece.encode("utf-8", "surrogatepass"))
             if len(piece) >= self._least
             else _EMPTY
-            for piece in shown
+            for piece in visible_pieces
         ]
 
     def parts(self, text: str) -> list[str]:
-        """Return the pieces of a text, and between them what separates them."""
+        """Return the pieces of a text, and the separators between them."""
         return self._cut.split(text)
 
 
 class PieceCounts:
-    """Counts in how many documents each hash occurs.
+    """Counts the documents of each hash.
 
-    12 bytes for each, and up to half of that for those that came last.
+    It takes 12 bytes for each hash, and up to half of that for the last ones.
     """
 
     def __init__(self) -> None:
@@ -178,20 +182,20 @@ class PieceCounts:
         self._waiting = 0
 
     def add(self, hashes: Words) -> None:
-        """Note hashes, each once for each document that has it."""
+        """Add the distinct hashes of each document."""
         self._new.append(hashes)
         self._waiting += len(hashes)
         if self._waiting >= max(_LEAST_MERGED, len(self._hashes) // 2):
             self._merge()
 
     def above(self, most: int) -> tuple[Words, npt.NDArray[np.uint32]]:
-        """Return the hashes that more documents have, ascending, and how many.
+        """Return the hashes of more than ``most`` documents, ascending, and their counts.
 
-        Not that of an empty piece.
+        The hash of an empty piece is left out.
         """
         self._merge()
-        found = (self._counts > most) & (self._hashes != np.uint64(_EMPTY))
-        return self._hashes[found], self._counts[found]
+        is_frequent = (self._counts > most) & (self._hashes != np.uint64(_EMPTY))
+        return self._hashes[is_frequent], self._counts[is_frequent]
 
     def _merge(self) -> None:
         hashes = np.concatenate([self._hashes, *self._new])
@@ -205,13 +209,12 @@ class PieceCounts:
 
 
 class BoilerplateEdit:
-    """Removes the pieces with some hashes from texts, and notes what they are.
+    """Removes the pieces with repeated hashes from texts, and notes them.
 
-    Threads edit different rows.
-
-    ``hashes`` has those of the pieces of all rows, and ``lims`` where the ones of each row begin.
-    ``repeated`` are the hashes that go, ascending, and ``documents`` how many rows have each.
-    ``lost`` has the bytes that each row loses, and ``dropped`` the rows that are dropped.
+    Threads edit different rows. ``hashes`` has the pieces of all rows; row i has those at
+    ``lims[i]:lims[i + 1]``. ``repeated`` are the hashes to remove, ascending, and ``documents`` the
+    counts of their rows. ``lost`` has the bytes that each row loses, and ``dropped`` the rows of
+    which nothing remains.
     """
 
     def __init__(
@@ -241,23 +244,23 @@ class BoilerplateEdit:
         self.dropped: list[int] = []
         for rows in spans(lims, _LEAST_MERGED):
             places = self._places(rows)
-            gone = np.flatnonzero(places >= 0)
+            repeated_pieces = np.flatnonzero(places >= 0)
             row, places = (
-                np.searchsorted(lims, gone + lims[rows.start], side="right") - 1,
-                places[gone],
+                np.searchsorted(lims, repeated_pieces + lims[rows.start], side="right") - 1,
+                places[repeated_pieces],
             )
             self._touched[row] = True
             np.minimum.at(self._first, places, row)
             np.add.at(self._occurrences, places, np.uint64(1))
 
     def touches(self, rows: slice) -> Flags:
-        """Return which rows lose something."""
+        """Return which rows lose a piece."""
         return self._touched[rows]
 
     def edited(self, row: int, text: Any) -> str | None:
-        """Return the text of a row without these pieces; None if nothing is left.
+        """Return the text of a row without repeated pieces; None if nothing remains.
 
-        InputError if it is not the text of before.
+        InputError if the text has changed since the first reading.
         """
         places = self._places(slice(row, row + 1))
         parts = self._pieces.parts(text) if isinstance(text, str) else []
@@ -266,24 +269,24 @@ class BoilerplateEdit:
         self._note(row, places, parts)
         new = _without(parts, (places >= 0).tolist())
         is_left = not is_blank(new)
-        self.lost.append(_bytes_of(text) - (_bytes_of(new) if is_left else 0))
+        self.lost.append(_utf8_size(text) - (_utf8_size(new) if is_left else 0))
         if is_left:
             return new
         self.dropped.append(row)
         return None
 
     def _note(self, row: int, places: npt.NDArray[np.intp], parts: list[str]) -> None:
-        gone = np.flatnonzero(places >= 0)
-        found = [parts[2 * at] for at in gone.tolist()]
-        sizes, places = np.array(list(map(_bytes_of, found)), np.uint64), places[gone]
-        for place, piece in zip(reversed(places.tolist()), reversed(found), strict=True):
+        repeated_pieces = np.flatnonzero(places >= 0)
+        texts = [parts[2 * at] for at in repeated_pieces.tolist()]
+        sizes, places = np.array(list(map(_utf8_size, texts)), np.uint64), places[repeated_pieces]
+        for place, piece in zip(reversed(places.tolist()), reversed(texts), strict=True):
             if self._first[place] == row:
                 self._texts[place] = piece
         with self._lock:
             np.add.at(self._bytes, places, sizes)
 
     def _places(self, rows: slice) -> npt.NDArray[np.intp]:
-        """Return for each piece of some rows its place among those that go, or -1."""
+        """Return for each piece of rows its place in ``repeated``, or -1."""
         hashes = self._hashes[self._lims[rows.start] : self._lims[rows.stop]]
         if not len(self._repeated):
             return np.full(len(hashes), -1)
@@ -291,7 +294,7 @@ class BoilerplateEdit:
         return np.where(self._repeated[at] == hashes, at, -1)
 
     def pieces(self) -> RemovedPieces:
-        """Return what was removed, when all rows are edited."""
+        """Return the removed pieces, when all rows are edited."""
         order = np.lexsort((self._first, -self._documents.astype(np.int64)))
         texts = [
             self._texts[place].strip().encode("utf-8", "replace").decode()
@@ -305,21 +308,31 @@ class BoilerplateEdit:
         )
 
     def result(self, table: Any) -> Boilerplate:
-        """Return the counts, with a table of what is left, when all rows are edited."""
+        """Return the counts, with a table of remaining rows, when all rows are edited."""
         changed, removed = int(self._touched.sum()), int(self._occurrences.sum())
-        lost = len(self.dropped), len(self._repeated), removed, sum(self.lost)
-        return Boilerplate(self.rows, changed, *lost, self.pieces(), table)
+        return Boilerplate(
+            self.rows,
+            changed,
+            len(self.dropped),
+            len(self._repeated),
+            removed,
+            sum(self.lost),
+            self.pieces(),
+            table,
+        )
 
 
-def _without(parts: list[str], gone: Sequence[bool]) -> str:
-    """Return a text without some of its pieces and what separates them from the next."""
-    kept = [place for place, is_gone in enumerate(gone) if not is_gone]
+def _without(parts: list[str], is_removed: Sequence[bool]) -> str:
+    """Return a text without some of its pieces, and without the separators behind them."""
+    remaining = [place for place, removed in enumerate(is_removed) if not removed]
     return "".join(
-        [part for place in kept for part in parts[2 * place : 2 * place + 1 + (place < kept[-1])]]
+        part
+        for place in remaining
+        for part in parts[2 * place : 2 * place + 1 + (place < remaining[-1])]
     )
 
 
-def _bytes_of(text: str) -> int:
+def _utf8_size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -334,11 +347,9 @@ def remove_corpus_boilerplate(
     overwrite: bool,
     listings: Sequence[Listing] = (),
 ) -> Boilerplate:
-    """Remove what more documents have; without an output, only count.
+    """Remove pieces of more than ``more_than`` documents; without an output, only count.
 
-    An error of an argument comes before the work.
-
-    Listings are of the `BoilerplateEdit`.
+    An error of an argument comes before the work. Listings are of the `BoilerplateEdit`.
     """
     check_choice(unit, UNITS, "unit")
     check_whole(more_than, 1, 2**32 - 1, "more_than")
@@ -350,25 +361,27 @@ def remove_corpus_boilerplate(
             argument="text",
         )
     outputs = Outputs(corpus, output, listings, overwrite)
-    how = Projection(text=PATHS_TEXT, id=PATHS_ID) if text is True else Projection(text=str(text))
+    projection = (
+        Projection(text=PATHS_TEXT, id=PATHS_ID) if text is True else Projection(text=str(text))
+    )
     table = None
     with ExitStack() as stack:
         outputs.open_lists(stack)
-        edit = _counted(corpus, how, Pieces(unit, least_chars), more_than, resources)
+        edit = _count_pieces(corpus, projection, Pieces(unit, least_chars), more_than, resources)
         if isinstance(corpus, DocumentFiles):
             corpus.silence()
         if isinstance(corpus, TableRows):
             table = _edited_table(corpus, str(text), edit)
         elif output is None:
-            _edit_all(corpus, how, edit)
+            _edit_all(corpus, projection, edit)
         outputs.write_edited(edit, str(text), table, resources)
     return edit.result(table)
 
 
-def _counted(
-    corpus: RowSource, how: Projection, pieces: Pieces, more_than: int, resources: Resources
+def _count_pieces(
+    corpus: RowSource, projection: Projection, pieces: Pieces, more_than: int, resources: Resources
 ) -> BoilerplateEdit:
-    """Return what removes the pieces that more rows have."""
+    """Count the pieces of all rows, and return the edit that removes repeated ones."""
     corpus.limit_memory(resources.memory)
     counts, spilled, sizes, done = (
         PieceCounts(),
@@ -376,17 +389,17 @@ def _counted(
         list[npt.NDArray[np.int64]](),
         0,
     )
-    for batch in corpus.batches(how):
+    for batch in corpus.batches(projection):
         hashes = [pieces.hashes(text) for text in batch.texts or ()]
         if batch.text_of_row is not None:
             hashes = [hashes[place] for place in batch.text_of_row.tolist()]
         sets = list(map(set, hashes))
         counts.add(np.fromiter(chain.from_iterable(sets), np.uint64, sum(map(len, sets))))
-        of_rows = np.zeros(len(batch.flags), np.int64)
-        of_rows[batch.flags] = list(map(len, hashes))
-        sizes.append(of_rows)
-        spilled.append(np.fromiter(chain.from_iterable(hashes), np.uint64, int(of_rows.sum())))
-        done += len(of_rows)
+        row_sizes = np.zeros(len(batch.flags), np.int64)
+        row_sizes[batch.flags] = list(map(len, hashes))
+        sizes.append(row_sizes)
+        spilled.append(np.fromiter(chain.from_iterable(hashes), np.uint64, int(row_sizes.sum())))
+        done += len(row_sizes)
         resources.report("counting", done)
     if not done:
         raise InputError(f"{corpus.label}: no rows")
@@ -395,10 +408,10 @@ def _counted(
     )
 
 
-def _edit_all(corpus: RowSource, how: Projection, edit: BoilerplateEdit) -> None:
+def _edit_all(corpus: RowSource, projection: Projection, edit: BoilerplateEdit) -> None:
     """Edit all texts, and write nothing."""
     done = 0
-    for batch in corpus.batches(how):
+    for batch in corpus.batches(projection):
         rows = (done + np.flatnonzero(batch.flags)).tolist()
         for row, text in zip(rows, batch.row_texts(), strict=True):
             if edit.touches(slice(row, row + 1))[0]:

@@ -1,9 +1,6 @@
-"""The page of a report on a store.
+"""The report on a store: its figures, as rows of tables and pictures.
 
-What it holds, how it is coded, how near and how skewed its fingerprints are.
-
-The functions here compute the figures, and make the rows of tables and the pictures of them; the
-template ``report.html`` has the words around them.
+The template ``report.html`` has the words around them.
 """
 
 from __future__ import annotations
@@ -34,11 +31,11 @@ from fpstore.pages.pictures import SHARES, Bar, few, lines, standing_bars
 from fpstore.query.ids import fingerprints_of
 from fpstore.query.store_snapshot import StoreSnapshot
 
-WHOLE = 1 << 20  # a larger set of fingerprints is sampled
+WHOLE = 1 << 20  # fingerprints; a larger set is sampled
 SPANS = 32  # of successive fingerprints, in a sample
-MOST_PAIRS = 10_000_000  # that are counted
-LARGEST, OTHERS, SHOWN = 8, 6, 6  # families that are shown, and documents of each
-DIRECTORY = 1 << 22  # words that are taken together
+MOST_PAIRS = 10_000_000  # counted at most
+LARGEST, SPREAD, SHOWN = 8, 6, 6  # clusters shown: largest, others; documents shown of each
+DIRECTORY = 1 << 22  # words in a batch
 PARTS = {
     "tables": "Tables",
     "filters": "Filters",
@@ -60,30 +57,27 @@ def report_page(
     files: Files,
     resources: Resources,
 ) -> str:
-    """Return the page of a snapshot and its stats.
-
-    Without a radius, there are no pairs and no clusters.
-    """
+    """Return the page of a snapshot; without a radius, it has no pairs and no clusters."""
     resources.report("reading", 0)
     shown = stats["radius"] if radius is None else radius
     grouping = cluster_grouping(shown, None, "first", stats["fingerprinter"])
-    first, made = snapshot.generation.tables[0], stats["fingerprinter"]
+    first, fingerprinter = snapshot.generation.tables[0], stats["fingerprinter"]
     coding = (
         _codes(first, snapshot.generation.count)
         if isinstance(first, PackedTable)
         else _buckets(snapshot)
     )
     skew = _skew(snapshot, resources)
-    pairs, clusters, largest, others = None, None, list[Section](), list[Section]()
+    pairs, clusters, largest, spread = None, None, list[Section](), list[Section]()
     if radius is not None:
         pairs = _pairs(snapshot, stats, radius, resources)
         try:
-            found = find_clusters(snapshot, grouping, resources)
+            all_clusters = find_clusters(snapshot, grouping, resources)
         except InputError:  # pictures with several fingerprints, whose groups have chains
             grouping = grouping._replace(group="connected")
-            found = find_clusters(snapshot, grouping, resources)
-        clusters = _clusters(found)
-        largest, others = _families(snapshot, found, files)
+            all_clusters = find_clusters(snapshot, grouping, resources)
+        clusters = _clusters(all_clusters)
+        largest, spread = _families(snapshot, all_clusters, files)
     return render(
         "report.html",
         name=snapshot.generation.path.name,
@@ -91,13 +85,13 @@ def report_page(
         facts=_facts(stats),
         radius=shown,
         size=_size(stats),
-        made=f"Fingerprints by {in_words(made)}."
-        if made
+        made=f"Fingerprints by {in_words(fingerprinter)}."
+        if fingerprinter
         else "The store does not say how its fingerprints were made.",
         same=stats["ids"] - stats["fingerprints"],
         clusters=clusters,
         largest=largest,
-        others=others,
+        spread=spread,
         missing=files.sentence(),
         pairs=pairs,
         skew=skew,
@@ -126,45 +120,42 @@ def _facts(stats: dict[str, Any]) -> list[tuple[str, str]]:
 # Clusters, families and pairs
 
 
-def _clusters(found: Clusters) -> Section:
-    sizes = {_range(name): n for name, n in found.histogram().items()}
+def _clusters(clusters: Clusters) -> Section:
+    sizes = {_range(name): n for name, n in clusters.histogram().items()}
     bars = [
-        Bar(f"{name} documents", n, f"{n:,}, {n / len(found):.1%}") for name, n in sizes.items()
+        Bar(f"{name} documents", n, f"{n:,}, {n / len(clusters):.1%}") for name, n in sizes.items()
     ]
-    return {"found": found, "bars": bars, "rows": [(name, f"{n:,}") for name, n in sizes.items()]}
+    return {"all": clusters, "bars": bars, "rows": [(name, f"{n:,}") for name, n in sizes.items()]}
 
 
 def _families(
     snapshot: StoreSnapshot, clusters: Clusters, files: Files
 ) -> tuple[list[Section], list[Section]]:
-    """Return the largest clusters, and some others spread over the rest.
-
-    Of each some members, the nearest first.
-    """
+    """Return the largest clusters, and others spread over the rest, with nearest members."""
     order = clusters.by_size()
-    rest = order[LARGEST:]
-    spread = (
-        rest[(np.arange(OTHERS) * 2 + 1) * len(rest) // (2 * OTHERS)]
-        if len(rest) > OTHERS
-        else rest
+    smaller = order[LARGEST:]
+    places_of_smaller = (
+        smaller[(np.arange(SPREAD) * 2 + 1) * len(smaller) // (2 * SPREAD)]
+        if len(smaller) > SPREAD
+        else smaller
     )
-    places = [*order[:LARGEST].tolist(), *spread.tolist()]
+    places = [*order[:LARGEST].tolist(), *places_of_smaller.tolist()]
     shown: list[Any] = [clusters.first(place, SHOWN) for place in places]
-    ids = [one for some in shown for one in some]
+    ids = [name for members in shown for name in members]
     lims, rows = fingerprints_of(
         snapshot, ids if snapshot.totals.id_kind == "string" else np.array(ids, np.uint64)
     )
     numbers = snapshot.width.numbers(rows)
-    own = {one: numbers[a:b] for one, (a, b) in zip(ids, pairwise(lims.tolist()), strict=True)}
+    own = {name: numbers[a:b] for name, (a, b) in zip(ids, pairwise(lims.tolist()), strict=True)}
     families: list[Section] = []
-    for place, some in zip(places, shown, strict=True):
+    for place, names in zip(places, shown, strict=True):
         distances = {
-            one: min((a ^ b).bit_count() for a in own[one] for b in own[some[0]]) for one in some
+            name: min((a ^ b).bit_count() for a in own[name] for b in own[names[0]])
+            for name in names
         }
-        nearest = sorted(some, key=distances.__getitem__)
         members = [
-            {"id": one, "distance": distances[one], "found": files.of(one, own[one])}
-            for one in nearest
+            {"id": name, "distance": distances[name], "excerpt": files.of(name, own[name])}
+            for name in sorted(names, key=distances.__getitem__)
         ]
         families.append({"size": int(clusters.sizes[place]), "members": members})
     return families[:LARGEST], families[LARGEST:]
@@ -175,11 +166,11 @@ def _pairs(
 ) -> Section:
     """Count the pairs of fingerprints by distance.
 
-    One thread makes a count that is stopped, which is always the same then.
+    A count that stops early is made by one thread, so that it is always the same.
     """
-    counts, stopped = _counted(snapshot, radius, resources)
+    counts, stopped = _count_pairs(snapshot, radius, resources)
     if stopped and resources.threads > 1:
-        counts, stopped = _counted(snapshot, radius, resources._replace(threads=1))
+        counts, stopped = _count_pairs(snapshot, radius, resources._replace(threads=1))
     same = stats["ids"] - stats["fingerprints"]
     by_distance = list(enumerate(counts, 1))
     bars = [
@@ -191,13 +182,15 @@ def _pairs(
     return {"total": sum(counts), "stopped": stopped, "picture": standing_bars(bars), "rows": rows}
 
 
-def _counted(snapshot: StoreSnapshot, radius: int, resources: Resources) -> tuple[list[int], bool]:
+def _count_pairs(
+    snapshot: StoreSnapshot, radius: int, resources: Resources
+) -> tuple[list[int], bool]:
     counts = np.zeros(radius + 1, np.int64)
     done, stopped = 0, False
     for pairs in find_pairs(snapshot, radius, resources):
-        some = pairs.distances[: MOST_PAIRS - done]
-        counts += np.bincount(some, minlength=radius + 1)
-        done, stopped = done + len(some), len(some) < len(pairs)
+        distances = pairs.distances[: MOST_PAIRS - done]
+        counts += np.bincount(distances, minlength=radius + 1)
+        done, stopped = done + len(distances), len(distances) < len(pairs)
         if stopped:
             break
     return counts[1:].tolist(), stopped
@@ -233,22 +226,21 @@ def _size(stats: dict[str, Any]) -> Section:
     if stats["ratio_to_limit"] is None:  # of few fingerprints
         columns, rows = columns[:3], [row[:3] for row in rows]
     else:
-        one, takes = (
+        subject, verb = (
             ("The rows", "take")
             if stats["design"]["tables"][0]["kind"] == "rows"
             else ("One table", "takes")
         )
         bits, limit = stats["bits_per_fingerprint"], stats["limit_bits_per_fingerprint"]
         against = [
-            Bar(f"{one} of this store", bits, f"{bits:.2f} bits"),
+            Bar(f"{subject} of this store", bits, f"{bits:.2f} bits"),
             Bar("The limit for any set of this size", limit, f"{limit:.2f} bits", other=True),
             Bar("Raw", stats["width"], f"{stats['width']} bits", other=True),
         ]
         words = (
-            f"{one} {takes} {stats['ratio_to_limit']:.3f} times the limit, log₂ of the number of "
-            "sets of this size, "
+            f"{subject} {verb} {stats['ratio_to_limit']:.3f} times the limit, log₂ of the number "
+            f"of sets of this size, and {stats['ratio_to_raw']:.1%} of the raw size."
         )
-        words += f"and {stats['ratio_to_raw']:.1%} of the raw size."
     return {
         "bars": bars,
         "total": total,
@@ -264,21 +256,18 @@ def _size(stats: dict[str, Any]) -> Section:
 
 
 def _skew(snapshot: StoreSnapshot, resources: Resources) -> Section:
-    """Compare the bits of a set with random ones.
-
-    The share of ones of each bit, and of fingerprints that share leading bits.
-    """
+    """Compare the bits with random ones: ones at each bit, and shared leading bits."""
     count, width = snapshot.totals.fingerprints, snapshot.width
     rows = load_fingerprints(snapshot, resources)[0] if count <= WHOLE else _sample(snapshot)
     m = len(rows)
     if count < 2:
         return {}
-    found = np.zeros(width.bits, np.int64)
+    one_counts = np.zeros(width.bits, np.int64)
     for start in range(0, m, DIRECTORY >> 6):
-        found += np.unpackbits(width.to_bytes(rows[start : start + (DIRECTORY >> 6)]), axis=1).sum(
-            axis=0, dtype=np.int64
-        )
-    ones = (found / max(m, 1)).tolist()
+        one_counts += np.unpackbits(
+            width.to_bytes(rows[start : start + (DIRECTORY >> 6)]), axis=1
+        ).sum(axis=0, dtype=np.int64)
+    ones = (one_counts / max(m, 1)).tolist()
     bars = [Bar(str(bit), share, f"{share:.2%}") for bit, share in enumerate(ones)]
     far = max(range(len(ones)), key=lambda bit: abs(ones[bit] - 0.5))
     section = {
@@ -292,34 +281,31 @@ def _skew(snapshot: StoreSnapshot, resources: Resources) -> Section:
     # than there are.
     deepest = 0 if m < 2 else ceil(log2(m)) + (2 if m == count else -3)
     bits = range(1, max(min(deepest, width.bits, WORD_BITS), 0) + 1)
-    others, uniform = (
+    actual, uniform = (
         [_sharing(rows, b) * (count - 1) for b in bits],
         [(count - 1) / 2**b for b in bits],
     )
-    if others:
-        section["shared"] = lines([uniform, others], list(map(str, bits)))
+    if actual:
+        section["shared"] = lines([uniform, actual], list(map(str, bits)))
         section["shared_rows"] = [
             (str(b), few(here), few(even), f"{here / even:,.2f}")
-            for b, here, even in zip(bits, others, uniform, strict=True)
+            for b, here, even in zip(bits, actual, uniform, strict=True)
         ]
     return section
 
 
 def _sample(snapshot: StoreSnapshot) -> Words:
-    """Return fingerprints that are spread over the set.
-
-    Fingerprints of the tables, unless much was changed since.
-    """
+    """Return fingerprints spread over the set: those of the tables, unless much has changed."""
     if 2 * snapshot.generation.count > snapshot.totals.fingerprints:
         return snapshot.generation.full_sample()
-    some = EvenRows(snapshot.width.words)
+    sample = EvenRows(snapshot.width.words)
     for rows in snapshot.fingerprints():
-        some.add(rows)
-    return some.rows()
+        sample.add(rows)
+    return sample.rows()
 
 
 def _sharing(rows: Words, bits: int) -> float:
-    """Return the share of the others that have the same leading bits as one of some ascending fingerprints."""
+    """Return the mean share of other fingerprints with the same leading bits; rows ascend."""
     leading = leading_words(rows) >> np.uint64(WORD_BITS - bits)
     begins = np.flatnonzero(np.append(True, leading[1:] != leading[:-1]))
     sizes = np.diff(np.append(begins, len(rows))).astype(np.float64)
@@ -330,17 +316,14 @@ def _sharing(rows: Words, bits: int) -> float:
 
 
 def _codes(table: PackedTable, fingerprint_count: int) -> Section:
-    """Show the first differing bit h of neighbours in a table of blocks.
-
-    Of all, or of those in some spans.
-    """
-    found = np.zeros(huffman.SYMBOLS, np.uint64)
+    """Show the first differing bit h of neighbours in a table of blocks, or in its spans."""
+    histogram = np.zeros(huffman.SYMBOLS, np.uint64)
     whole = fingerprint_count <= WHOLE
     last = None
     for keys in _spans(table, whole):
-        _kernel.histogram(keys if last is None else np.concatenate([last, keys]), found)
+        _kernel.histogram(keys if last is None else np.concatenate([last, keys]), histogram)
         last = keys[-1:] if whole else None
-    counts: dict[int, int] = {int(h): int(found[h]) for h in np.flatnonzero(found)}
+    counts: dict[int, int] = {int(h): int(histogram[h]) for h in np.flatnonzero(histogram)}
     if not counts:
         return {}
     code = np.frombuffer(table.kernel.code_bits, np.uint8)
@@ -368,7 +351,7 @@ def _codes(table: PackedTable, fingerprint_count: int) -> Section:
 
 
 def _spans(table: PackedTable, whole: bool) -> Iterator[Words]:
-    """Yield all keys of a table, or successive ones from some places."""
+    """Yield all keys of a table, or a piece at each of SPANS places."""
     if whole:
         yield from (keys for keys, _ in table.pieces())
         return
@@ -379,9 +362,9 @@ def _spans(table: PackedTable, whole: bool) -> Iterator[Words]:
 
 
 def _buckets(snapshot: StoreSnapshot) -> Section:
-    """Show the number of buckets by their size, in the first column table that is looked up.
+    """Show the number of buckets by their size, in the first column table of a look-up.
 
-    Sizes are exact or like 4-7.
+    Sizes are exact, or ranges like 4-7.
     """
     generation = snapshot.generation
     place = generation.design.ring[0][0] if generation.design.ring else 0

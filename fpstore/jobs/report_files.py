@@ -1,4 +1,4 @@
-"""The texts and pictures of documents whose ids are paths of files, for people who look at some of them."""
+"""Excerpts of the texts and pictures of documents whose ids are paths, for a report."""
 
 from __future__ import annotations
 
@@ -19,75 +19,75 @@ from fpstore.hashing.image import ImageHash
 from fpstore.hashing.registry import described_fingerprinter
 
 SHOWN_CHARACTERS = 300
-MOST_TEXT_BYTES = 1 << 24  # of a text that is read
+MOST_TEXT_BYTES = 1 << 24  # of a text file
 MOST_PICTURE_BYTES = 1 << 27
-BEGINNING = 1 << 13  # characters of a text in which those that are shown are looked for
+BEGINNING = 1 << 13  # characters of a text from which the shown ones are taken
 SIDE, QUALITY = 96, 70  # of a thumbnail: pixels of the longer side, and of its JPEG
 _FRAME = re.compile(r"(.*)#([0-9]{1,9})")  # the id of a frame
 
 
-class Found(NamedTuple):
-    """The beginning of a text, or the thumbnail of a picture as a JPEG, or why there is none of both."""
+class Excerpt(NamedTuple):
+    """The beginning of a text, the thumbnail of a picture as a JPEG, or the reason without both."""
 
     text: str | None
     reason: str
     thumbnail: str | None = None
 
 
-NOTHING = Found(None, "")
+NOTHING = Excerpt(None, "")
 CHANGED = "the file has changed since"
 
 
 class Files:
-    """Finds the texts and pictures of documents, by the fingerprinter that a store describes.
+    """Reads the texts and pictures of documents, by the fingerprinter that a store describes.
 
-    An id comes from whoever made the store, and a page is shown to others. So a file is only read
-    within the folder that the user names. If no folder is named, ids are paths as they stand; then,
-    and whenever the fingerprinter is known, a text is only shown if it has the fingerprint of its
-    document. A picture is only shown if that is so.
+    An id comes from the author of the store, and a page is shown to others. So a file is only read
+    within the folder that the user names; without a folder, ids are paths as they stand. Without a
+    folder, and always with a fingerprinter, a text is only shown if it has the fingerprint of its
+    document; a picture always needs this.
 
-    ``asked`` counts the documents whose files were looked for, and ``missing`` the ones whose files
-    were not there. Ids of texts need not be paths, so texts count only if the user names a folder.
+    ``sought`` counts the documents whose files were looked for, ``missing`` those without a file.
+    Ids of texts need not be paths, so texts count only if the user names a folder.
     """
 
     def __init__(self, folder: Path | None, description: Mapping[str, Any] | None) -> None:
         self._folder = None if folder is None else folder.resolve()
-        self._fingerprinter = _known(description)
-        self.asked = self.missing = 0
+        self._fingerprinter = _page_fingerprinter(description)
+        self.sought = self.missing = 0
 
-    def of(self, name: int | str, fingerprints: list[int]) -> Found:
-        """Return the text or the picture of a document with these fingerprints."""
+    def of(self, name: int | str, fingerprints: list[int]) -> Excerpt:
+        """Return the excerpt of a document with these fingerprints."""
         hasher = self._fingerprinter
         if not isinstance(name, str) or (self._folder is None and hasher is None):
             return NOTHING
         pictures = hasher is not None and hasher.items == "pictures"
         counts = pictures or self._folder is not None
-        self.asked += counts
+        self.sought += counts
         try:
-            found = (
+            excerpt = (
                 self._picture(name, fingerprints) if pictures else self._text(name, fingerprints)
             )
         except FileNotFoundError:
-            found = Found(None, "no such file")
+            excerpt = Excerpt(None, "no such file")
             self.missing += counts
         except (OSError, ValueError, RuntimeError, FpstoreError):
             # names that cannot be paths, loops of links, binary files
-            found = Found(None, "the file cannot be read")
-        return NOTHING if found.reason and self._folder is None else found
+            excerpt = Excerpt(None, "the file cannot be read")
+        return NOTHING if excerpt.reason and self._folder is None else excerpt
 
     def sentence(self) -> str:
-        """Return a sentence about the files that were not found; nothing if all were."""
+        """Return a sentence about missing files, empty if all were there."""
         return (
-            f"The files of {self.missing:,} of {counted(self.asked, 'document')} were not found"
+            f"The files of {self.missing:,} of {counted(self.sought, 'document')} were not found"
             if self.missing
             else ""
         )
 
-    def _text(self, name: str, fingerprints: list[int]) -> Found:
+    def _text(self, name: str, fingerprints: list[int]) -> Excerpt:
         from fpstore.hashing.documents import iter_documents
 
         path = self._path(name, MOST_TEXT_BYTES)
-        if isinstance(path, Found):
+        if isinstance(path, Excerpt):
             return path
         text, hasher = (
             next(iter_documents([path], max_bytes=MOST_TEXT_BYTES)).text,
@@ -96,12 +96,12 @@ class Files:
         if hasher is not None and (
             hasher.is_empty(text) or hasher.fingerprint(text) not in fingerprints
         ):
-            return Found(None, CHANGED)
+            return Excerpt(None, CHANGED)
         if isinstance(hasher, MainText):
             (text,) = main_texts([text], hasher.extractor)
-        return Found(beginning(text), "")
+        return Excerpt(beginning(text), "")
 
-    def _picture(self, name: str, fingerprints: list[int]) -> Found:
+    def _picture(self, name: str, fingerprints: list[int]) -> Excerpt:
         frame = _FRAME.fullmatch(name)
         try:
             path, number = self._path(name, MOST_PICTURE_BYTES), 0
@@ -109,45 +109,44 @@ class Files:
             if frame is None:
                 raise
             path, number = self._path(frame[1], MOST_PICTURE_BYTES), int(frame[2])
-        if isinstance(path, Found):
+        if isinstance(path, Excerpt):
             return path
         hasher = self._fingerprinter
         assert isinstance(hasher, ImageHash)
         if not set(fingerprints).intersection(
             hasher.of_frames(GivenPicture(path, name), every=number > 0)[number : number + 1]
         ):
-            return Found(None, CHANGED)
+            return Excerpt(None, CHANGED)
         with refusals(name, path):
             for image in islice(frames(path, every=number > 0), number, number + 1):
                 small, stream = eight_bits(image).convert("RGB"), io.BytesIO()
                 small.thumbnail((SIDE, SIDE))
                 small.info.clear()
                 small.save(stream, "JPEG", quality=QUALITY)
-                return Found(None, "", base64.b64encode(stream.getvalue()).decode())
-        return Found(None, CHANGED)
+                return Excerpt(None, "", base64.b64encode(stream.getvalue()).decode())
+        return Excerpt(None, CHANGED)
 
-    def _path(self, name: str, most_bytes: int) -> Path | Found:
+    def _path(self, name: str, most_bytes: int) -> Path | Excerpt:
         path = Path(name) if self._folder is None else (self._folder / name).resolve()
         if self._folder is not None and not path.is_relative_to(self._folder):
-            return Found(None, "the path leads out of the folder")
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > most_bytes:
-            return Found(None, "not a file, or too large")
+            return Excerpt(None, "the path leads out of the folder")
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
+            return Excerpt(None, "not a file, or too large")
         return path
 
 
 def beginning(text: str) -> str:
-    """Return the first characters of a text, on one line."""
     words = " ".join(text[:BEGINNING].split())
     more = len(words) > SHOWN_CHARACTERS or len(text) > BEGINNING
     return words[:SHOWN_CHARACTERS] + ("…" if more else "")
 
 
-def _known(description: Mapping[str, Any] | None) -> Fingerprinter[Any] | None:
+def _page_fingerprinter(description: Mapping[str, Any] | None) -> Fingerprinter[Any] | None:
     if description is None:
         return None
     try:
-        found = described_fingerprinter(description)
+        fingerprinter = described_fingerprinter(description)
     except FpstoreError:
         return None
-    return found if found.items in ("texts", "pictures") else None
+    return fingerprinter if fingerprinter.items in ("texts", "pictures") else None

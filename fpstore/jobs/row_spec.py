@@ -1,4 +1,4 @@
-"""The rows of a corpus: its columns, and what makes fingerprints of their texts."""
+"""The rows of a corpus: their columns, and the fingerprinter of their texts."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from fpstore.io.digits import check_signed
 from fpstore.io.source import Projection
 
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
-# of a field of a spec: a plan does not write it, but what was made or read of it
+# metadata of a field of a spec: a plan writes the value that it was resolved to
 RESOLVED: Mapping[str, Any] = {"resolved": True}
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What a user asks for: numbers and flags of NumPy become those of Python."""
+    """The arguments of a user; numbers and flags of NumPy become those of Python."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if isinstance(value, np.generic):  # whose arithmetic overflows, and which JSON lacks
+            if isinstance(value, np.generic):  # JSON lacks it, and its arithmetic overflows
                 object.__setattr__(self, name, value.item())
 
 
@@ -55,7 +55,7 @@ class RowsSpec(Spec):
     def columns(
         self, projection: Projection, fingerprinter: Fingerprinter[Any] | None
     ) -> tuple[Projection, Fingerprinter[Any] | None]:
-        """Return the columns to read, and what makes fingerprints of their texts, if there are any.
+        """Return the columns to read, and the fingerprinter of their texts, if they are texts.
 
         Raises
         ------
@@ -63,7 +63,9 @@ class RowsSpec(Spec):
             Columns of both kinds or of none are named, or the fingerprinter does not fit them.
         """
         columns = self.text
-        if fingerprinter is not None and not any(self.text is no for no in (None, False, True)):
+        if fingerprinter is not None and not any(
+            self.text is absent for absent in (None, False, True)
+        ):
             fingerprinter, columns = maker_of_columns(fingerprinter, self.text)
         projection = with_columns(projection, columns, self.fingerprint)
         if fingerprinter is not None:
@@ -92,7 +94,7 @@ class HashedRowsSpec(RowsSpec):
     def hashed_columns(
         self, projection: Projection, usual_method: str
     ) -> tuple[Projection, Fingerprinter[Any] | None]:
-        """Return :meth:`columns` with the fingerprinter, which is by default of a usual method."""
+        """Return :meth:`columns` with the fingerprinter, by default of a usual method."""
         maker = self.fingerprinter
         if self.width is not None:
             projection = replace(projection, width=check_width(self.width))
@@ -116,7 +118,7 @@ class HashedRowsSpec(RowsSpec):
 
 
 def _check_items(maker: Any, projection: Projection) -> None:
-    """Raise InputError for what makes no fingerprints of such columns."""
+    """Raise InputError for a fingerprinter that does not fit the columns."""
     if not isinstance(maker, Fingerprinter) or maker.items not in ("texts", "rows"):
         raise InputError(
             f"fingerprinter must be one of texts, such as MinHash(), got {type(maker).__name__}"
@@ -131,33 +133,32 @@ def _check_items(maker: Any, projection: Projection) -> None:
 
 
 def with_columns(
-    how: Projection, text: str | tuple[str, ...] | bool | None, fingerprint: str | None
+    projection: Projection, text: str | tuple[str, ...] | bool | None, fingerprint: str | None
 ) -> Projection:
-    """Return the columns to read.
+    """Return the projection with columns of texts, or one of fingerprints.
 
-    Some of texts, True where files are texts, or one of fingerprints.
+    ``text`` is True where files are texts.
     """
     if (text in (None, False)) == (fingerprint is None):
         raise InputError(
             "name either the column of texts (text=, --text-field) or the column of fingerprints "
-            "(fingerprint=, "
-            "--fingerprint-field); text=True (--text) makes a document of each file"
+            "(fingerprint=, --fingerprint-field); text=True (--text) makes a document of each file"
         )
-    if check_signed(how.signed, how.width) and fingerprint is None:
+    if check_signed(projection.signed, projection.width) and fingerprint is None:
         raise InputError("signed=True (--signed) is for a column of fingerprints")
-    if check_flag(how.decimal, "decimal") and fingerprint is None:
+    if check_flag(projection.decimal, "decimal") and fingerprint is None:
         raise InputError("decimal=True (--decimal) is for a column of fingerprints")
     columns = None if text is True or isinstance(text, tuple) else text or None
-    for what, name in {
+    for argument, name in {
         "text": columns,
         "fingerprint": fingerprint,
-        "id": how.id,
-        "score": how.score,
+        "id": projection.id,
+        "score": projection.score,
     }.items():
         if name is not None and not (isinstance(name, str) and name):
-            raise InputError(f"{what} must be the name of a column, got {show(name)}", got=name)
+            raise InputError(f"{argument} must be the name of a column, got {show(name)}", got=name)
     if text is True:
-        if how.id is not None or how.score is not None:
+        if projection.id is not None or projection.score is not None:
             raise InputError("files that are texts have no columns: their ids are their paths")
-        return replace(how, text=PATHS_TEXT, id=PATHS_ID)
-    return replace(how, text=text or None, fingerprint=fingerprint)
+        return replace(projection, text=PATHS_TEXT, id=PATHS_ID)
+    return replace(projection, text=text or None, fingerprint=fingerprint)

@@ -1,4 +1,4 @@
-"""The functions of the package that clean a corpus."""
+"""The functions that clean a corpus: dedup, decontaminate, remove_boilerplate."""
 
 from __future__ import annotations
 
@@ -198,9 +198,11 @@ def dedup(
     --------
     >>> import fpstore, pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> _ = (folder / "pages.csv").write_text("url,hash\na,00ff00ff00ff00ff\nb,00ff00ff00ff00fe\nc,123456789abcdef0\n")
-    >>> found = fpstore.dedup(folder / "pages.csv", folder / "clean.csv", fingerprint="hash", id="url")
-    >>> found.kept, list(found.clusters)
+    >>> lines = ["url,hash", "a,00ff00ff00ff00ff", "b,00ff00ff00ff00fe", "c,123456789abcdef0"]
+    >>> pages, clean = folder / "pages.csv", folder / "clean.csv"
+    >>> _ = pages.write_text("\n".join(lines))
+    >>> result = fpstore.dedup(pages, clean, fingerprint="hash", id="url")
+    >>> result.kept, list(result.clusters)
     (array([0, 2]), [['a', 'b']])
     """
     from fpstore.hashing.corpora import open_corpus
@@ -238,11 +240,11 @@ def dedup(
         corpus = open_corpus(source, text is True, encoding=encoding, format=format)
         job = job.planned(corpus)
         overwrite = check_flag(overwrite, "overwrite")
-        found = deduplicate(corpus, job, resources, output, overwrite, folder, reference=reference)
-    return found._replace(
-        kept=corpus.flagged(found.kept),
-        clusters=found.clusters.held(),
-        removed=found.removed.held(),
+        result = deduplicate(corpus, job, resources, output, overwrite, folder, reference=reference)
+    return result._replace(
+        kept=corpus.flagged(result.kept),
+        clusters=result.clusters.in_memory(),
+        removed=result.removed.in_memory(),
     )
 
 
@@ -351,18 +353,20 @@ def decontaminate(
 
     Notes
     -----
-    T. Brown et al., *Language Models are Few-Shot Learners*, NeurIPS 2020, appendix C: 13 words, and n-grams in more than 10
-    documents were ignored. There a passage around each n-gram was removed; here whole rows are.
+    T. Brown et al., *Language Models are Few-Shot Learners*, NeurIPS 2020, appendix C: 13 words,
+    and n-grams in more than 10 documents were ignored. There a passage around each n-gram was
+    removed; here whole rows are.
 
     Examples
     --------
     >>> import fpstore, pyarrow as pa
-    >>> corpus = pa.table({"text": ["The cat sat on the mat. What did the cat do?", "Another story."]})
-    >>> questions = pa.table({"question": ["what did the cat do", "Who wrote this?"]})
-    >>> found = fpstore.decontaminate(corpus, questions, text="text", benchmark_text="question", ngram=4)
-    >>> found.kept["text"].to_pylist(), found.benchmarks[0].hit
+    >>> texts = ["The cat sat on the mat. What did the cat do?", "Another story."]
+    >>> corpus = pa.table({"text": texts})
+    >>> questions = pa.table({"text": ["what did the cat do", "Who wrote this?"]})
+    >>> result = fpstore.decontaminate(corpus, questions, text="text", ngram=4)
+    >>> result.kept["text"].to_pylist(), result.benchmarks[0].hit
     (['Another story.'], 1)
-    >>> found.hits.to_arrow().select(["row", "benchmark_row", "shared", "share"]).to_pylist()
+    >>> result.hits.to_arrow().select(["row", "benchmark_row", "shared", "share"]).to_pylist()
     [{'row': 0, 'benchmark_row': 0, 'shared': 2, 'share': 1.0}]
     """
     from fpstore.hashing.corpora import open_benchmark, open_corpus
@@ -378,15 +382,15 @@ def decontaminate(
     benchmarks = open_benchmark(
         benchmark, (text if benchmark_text is None else benchmark_text) is True, encoding=encoding
     )
-    found = decontaminate_corpus(
+    result = decontaminate_corpus(
         corpus, benchmarks, job, resources, output, check_flag(overwrite, "overwrite")
     )
-    return found._replace(kept=corpus.flagged(found.kept), hits=found.hits.held())
+    return result._replace(kept=corpus.flagged(result.kept), hits=result.hits.in_memory())
 
 
 @contextmanager
 def opened_reference(spec: DedupSpec, add: bool = False) -> Iterator[Reference | None]:
-    """Open what a corpus is compared with: see ``against`` and ``add`` of :func:`dedup`."""
+    """Open the reference of a corpus: see ``against`` and ``add`` of :func:`dedup`."""
     from fpstore.format.manifest import is_openable
     from fpstore.hashing.corpora import open_corpus
     from fpstore.jobs.reference import Reference
@@ -483,10 +487,10 @@ def remove_boilerplate(
     --------
     >>> import fpstore, pyarrow
     >>> table = pyarrow.table({"text": [f"Story {n}\n\nAll rights reserved." for n in range(20)]})
-    >>> found = fpstore.remove_boilerplate(table, text="text")
-    >>> found.table["text"][0].as_py(), found.removed_pieces
+    >>> result = fpstore.remove_boilerplate(table, text="text")
+    >>> result.table["text"][0].as_py(), result.removed_pieces
     ('Story 0', 20)
-    >>> found.pieces.to_arrow().to_pylist()
+    >>> result.pieces.to_arrow().to_pylist()
     [{'text': 'All rights reserved.', 'documents': 20, 'occurrences': 20, 'bytes': 400}]
     """
     from fpstore.hashing.corpora import open_corpus

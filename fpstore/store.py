@@ -663,7 +663,7 @@ class Store(Generic[Id]):
 
         job = clusters_job(self, radius, group, keep, checked_resources(memory, threads, progress))
         with job.checkpoint(resume) as checkpoint:
-            return job.run(checkpoint).held()
+            return job.run(checkpoint).in_memory()
 
     def join(
         self,

@@ -1,7 +1,4 @@
-"""The choice of a fingerprint and a radius by the documents or pictures of a user.
-
-And the comparison of two texts.
-"""
+"""The choice of a fingerprint and a radius for a user's documents or pictures."""
 
 from fpstore.calibration.calibration import Calibration, calibrate
 from fpstore.calibration.comparison import Comparison, Feature

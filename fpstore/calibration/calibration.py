@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,9 @@ from fpstore.base.arguments import (
 )
 from fpstore.base.resources import Resources, parse_threads
 from fpstore.calibration.image_changes import IMAGE_CHANGES, ImageChange, parse_image_change
-from fpstore.calibration.measures import Evidence, Measured, Rate, hashed_by
+from fpstore.calibration.measures import Evidence, Measured, Rate, hash_items
 from fpstore.calibration.pictures import read_pictures
-from fpstore.calibration.settings import Setting, setting, usual_settings
+from fpstore.calibration.settings import Setting, read_setting, usual_settings
 from fpstore.calibration.text_changes import CHANGES, TextChange, parse_change
 from fpstore.calibration.texts import (
     WORDS,
@@ -42,14 +42,14 @@ from fpstore.jobs.row_spec import with_columns
 SAMPLE, COPIES = 1500, 300
 GROUP, MOST_WRONG = "greedy", 0.05
 LEAST_SAMPLE, MOST_SAMPLE = 2, 10_000
-# the least resemblance of two documents, or pictures, that are no strangers
+# the least resemblance of two documents, or pictures, of one family
 BOUND, IMAGE_BOUND = 0.5, 0.9
-FALSE_PAIRS = 0.01  # of strangers within a radius, for each document
+FALSE_PAIRS = 0.01  # pairs of strangers within a radius, for each document
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A radius for a setting, and what it finds and removes.
+    """A radius for a setting, and the pairs that it finds and removes.
 
     Attributes
     ----------
@@ -79,15 +79,15 @@ class Suggestion:
 
     @property
     def threshold(self) -> float | None:
-        """The Jaccard similarity for which the radius stands, with MinHash: the ``threshold`` of `dedup`."""
+        """The Jaccard similarity at the radius, with MinHash: the ``threshold`` of `dedup`."""
         maker = self.measured.setting.fingerprinter
         if self.radius is None or not isinstance(maker, MinHash):
             return None
         return self.measured.setting.threshold or least_jaccard(maker, self.radius)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
-        named = self.measured.setting
+        """Return the suggestion as JSON values."""
+        setting = self.measured.setting
         rates = {
             name: None
             if rate is None
@@ -101,15 +101,15 @@ class Suggestion:
         }
         kinds = {**self.measured.copies, "strangers": self.measured.strangers}
         return {
-            "setting": named.name,
-            "fingerprinter": named.fingerprinter.describe(),
+            "setting": setting.name,
+            "fingerprinter": setting.fingerprinter.describe(),
             "width": self.measured.width,
             "radius": self.radius,
             "threshold": self.threshold,
             "fits": self.fits,
             **rates,
-            "by_distance": {name: each.counts.tolist() for name, each in kinds.items()},
-            "no_fingerprint": {name: each.missed for name, each in kinds.items()},
+            "by_distance": {name: distances.counts.tolist() for name, distances in kinds.items()},
+            "no_fingerprint": {name: distances.missed for name, distances in kinds.items()},
         }
 
 
@@ -143,22 +143,22 @@ class Calibration:
     suggestions: list[Suggestion]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values, as ``fpstore calibrate --json`` prints it."""
-        of_texts = {"grouped": self.grouped, "most_wrong": self.most_wrong, "group": self.group}
+        """Return the calibration as JSON values, as ``fpstore calibrate --json`` prints it."""
+        text_fields = {"grouped": self.grouped, "most_wrong": self.most_wrong, "group": self.group}
         return {
             "items": self.items,
             "documents": self.documents,
             "empty": self.empty,
             "originals": self.evidence.originals,
             "left_out": self.evidence.alike,
-            **({} if self.grouped is None else of_texts),
-            "settings": [each.to_dict() for each in self.suggestions],
+            **({} if self.grouped is None else text_fields),
+            "settings": [suggestion.to_dict() for suggestion in self.suggestions],
         }
 
 
 @dataclass(frozen=True)
 class Options:
-    """The arguments of a calibration, checked: see :func:`calibrate`."""
+    """The checked arguments of :func:`calibrate`."""
 
     settings: Sequence[Setting]
     changes: Sequence[Any]
@@ -181,29 +181,31 @@ class Options:
         resemblance: float | None = None,
         seed: int = 0,
     ) -> Options:
-        """Return the options; InputError for a wrong one."""
-        for name, values in (("settings", settings), ("changes", changes)):
-            if isinstance(values, str):
+        for name, argument in (("settings", settings), ("changes", changes)):
+            if isinstance(argument, str):
                 raise InputError(
-                    f"{name} must be a list, got one str: wrap {show(values)} in a list", got=values
+                    f"{name} must be a list, got one str: wrap {show(argument)} in a list",
+                    got=argument,
                 )
         if (check_share(resemblance, "resemblance") or 0) > 1:
             raise InputError(
                 f"resemblance must be a share up to 1, such as 0.5, got {show(resemblance)}"
             )
-        named = usual_settings(images) if settings is None else settings
-        compared = [setting(each, images) for each in named]
+        values = usual_settings(images) if settings is None else settings
+        compared = [read_setting(value, images) for value in values]
         if not compared:
             raise InputError("no setting is given: leave them out to compare the usual ones")
-        ways: Sequence[TextChange] | Sequence[ImageChange]
+        parsed_changes: Sequence[TextChange] | Sequence[ImageChange]
         if images:
-            ways = IMAGE_CHANGES if changes is None else [*map(parse_image_change, changes)]
+            parsed_changes = (
+                IMAGE_CHANGES if changes is None else [*map(parse_image_change, changes)]
+            )
         else:
-            ways = CHANGES if changes is None else [*map(parse_change, changes)]
+            parsed_changes = CHANGES if changes is None else [*map(parse_change, changes)]
         usual = IMAGE_BOUND if images else BOUND
         return Options(
             compared,
-            ways,
+            parsed_changes,
             check_number(most_wrong, 0, 1, "most_wrong"),
             check_choice(group, GROUPINGS, "group"),
             check_whole(sample, LEAST_SAMPLE, MOST_SAMPLE, "sample"),
@@ -233,12 +235,11 @@ def calibrate(
     progress: Progress | None = None,
     on_notice: Notice | None = None,
 ) -> Calibration:
-    """Measure which fingerprint and which radius find the near-duplicates of a corpus, or of folders of pictures.
+    """Choose a fingerprint and a radius for a corpus, or for folders of pictures.
 
-    A random sample of the documents is taken, and of each family of near-duplicates in it one
-    document is kept: those are strangers. Copies of some are changed in known ways:
-    near-duplicates. For each setting, the distances of both are counted, and what
-    :func:`fpstore.dedup` removes, and how much of it wrongly.
+    One document of each family of near-duplicates in a random sample is a stranger to the others.
+    Changed copies of some of them are near-duplicates. For each setting, the distances of both are
+    counted, and the documents that :func:`fpstore.dedup` removes, rightly and wrongly.
 
     Parameters
     ----------
@@ -313,8 +314,10 @@ def calibrate(
     --------
     >>> import pyarrow as pa
     >>> from fpstore.calibration import calibrate
-    >>> texts = [f"Letter {i}: " + " ".join(f"word{i * 31 + j * j % 97}" for j in range(60)) for i in range(40)]
-    >>> result = calibrate(pa.table({"text": texts}), text="text", settings=["size=1", "size=3"], changes=["words=1"], threads=1)
+    >>> letters = (" ".join(f"word{i * 31 + j * j % 97}" for j in range(60)) for i in range(40))
+    >>> table = pa.table({"text": [f"Letter {i}: {words}" for i, words in enumerate(letters)]})
+    >>> settings = ["size=1", "size=3"]
+    >>> result = calibrate(table, text="text", settings=settings, changes=["words=1"], threads=1)
     >>> best = result.suggestions[0]
     >>> best.measured.setting.name, best.radius, best.recall
     ('size=1', 8, Rate(count=40, total=40))
@@ -327,7 +330,7 @@ def calibrate(
     if image:
         if text is not None or html:
             raise InputError("pictures are files and folders: leave out text= and html=")
-        return calibrated_pictures(Walk(corpus_paths(source)), options, resources, on_notice)
+        return calibrate_pictures(Walk(corpus_paths(source)), options, resources, on_notice)
     columns = text_columns(text)
     extractor = extractor_of(html) or False
     corpus = open_corpus(
@@ -338,11 +341,11 @@ def calibrate(
         html=bool(html),
         format=format,
     )
-    return calibrated_texts(corpus, columns, options, resources, extractor)
+    return calibrate_texts(corpus, columns, options, resources, extractor)
 
 
 def text_columns(text: Any) -> Projection:
-    """Return what is read of a corpus."""
+    """Return the columns to read; InputError unless ``text`` is one column or True."""
     if isinstance(text, tuple | dict):
         raise InputError(
             "a calibration looks at one column of texts: name the most informative one", got=text
@@ -355,14 +358,13 @@ def text_columns(text: Any) -> Projection:
     return with_columns(Projection(), text, None)
 
 
-def calibrated_texts(
+def calibrate_texts(
     corpus: RowSource,
     columns: Projection,
     options: Options,
     resources: Resources,
     html: bool | str = False,
 ) -> Calibration:
-    """Return the calibration of a corpus of texts."""
     documents = read_documents(corpus, columns, options.sample, options.seed, html, resources)
     evidence = changed_copies(
         documents,
@@ -374,12 +376,14 @@ def calibrated_texts(
     )
     sets = shingle_sets(documents.whole_texts, WORDS, resources.threads)
     suggestions, grouped = list[Suggestion](), dict[Any, Hashed]()
-    for number, each in enumerate(options.settings):
+    for number, setting in enumerate(options.settings):
         resources.report("measuring", number, len(options.settings))
-        measured = Measured(each, evidence, hashed_by(each, evidence.items, resources.threads))
-        maker = str(each.fingerprinter.describe())  # settings may differ in their radius only
+        measured = Measured(
+            setting, evidence, hash_items(setting, evidence.items, resources.threads)
+        )
+        maker = str(setting.fingerprinter.describe())  # settings may differ in their radius only
         if maker not in grouped:
-            grouped = {maker: hashed_by(each, documents.texts, resources.threads)}
+            grouped = {maker: hash_items(setting, documents.texts, resources.threads)}
         removal = Removal(
             grouped[maker],
             measured.width,
@@ -388,7 +392,9 @@ def calibrated_texts(
             options.resemblance,
             resources.threads,
         )
-        suggestions.append(_of_texts(measured, removal, documents.documents, options.most_wrong))
+        suggestions.append(
+            _text_suggestion(measured, removal, documents.documents, options.most_wrong)
+        )
     return Calibration(
         "documents",
         documents.documents,
@@ -397,14 +403,13 @@ def calibrated_texts(
         evidence,
         options.most_wrong,
         options.group,
-        _ordered(suggestions),
+        _ranked(suggestions),
     )
 
 
-def calibrated_pictures(
+def calibrate_pictures(
     walk: Walk, options: Options, resources: Resources, on_notice: Notice | None
 ) -> Calibration:
-    """Return the calibration of folders of pictures."""
     pictures = read_pictures(
         walk,
         options.settings,
@@ -417,8 +422,8 @@ def calibrated_pictures(
         on_notice,
     )
     suggestions = []
-    for each, hashed in zip(options.settings, pictures.hashed, strict=True):
-        measured = Measured(each, pictures.evidence, hashed)
+    for setting, hashed in zip(options.settings, pictures.hashed, strict=True):
+        measured = Measured(setting, pictures.evidence, hashed)
         radius = _largest_radius(measured, pictures.documents)
         suggestions.append(_suggestion(measured, radius, fits=radius is not None))
     return Calibration(
@@ -429,14 +434,14 @@ def calibrated_pictures(
         pictures.evidence,
         options.most_wrong,
         options.group,
-        _ordered(suggestions),
+        _ranked(suggestions),
     )
 
 
 def _largest_radius(measured: Measured, documents: int) -> int | None:
-    """Return the radius of a setting, or the largest one at which few pairs of strangers are expected.
+    """Return the radius of a setting, or the largest one with few expected pairs of strangers.
 
-    They are expected as often as in the sample: one for each hundred documents at most.
+    As many are expected as in the sample: at most one for each hundred documents.
     """
     if measured.setting.radius is not None:
         return measured.setting.radius
@@ -446,12 +451,12 @@ def _largest_radius(measured: Measured, documents: int) -> int | None:
     if radius < 0:
         return None
     # larger radii that find no more copies only take in strangers
-    return _first(radius, lambda less: measured.all_copies.within(less).count, radius)
-
-
-def _first(last: int, count: Callable[[int], int], most: int) -> int:
-    """Return the smallest radius that finds as many as the last one."""
-    return next(radius for radius in range(last + 1) if count(radius) == count(most))
+    copies = measured.all_copies
+    return next(
+        less
+        for less in range(radius + 1)
+        if copies.within(less).count == copies.within(radius).count
+    )
 
 
 def _suggestion(
@@ -466,56 +471,56 @@ def _suggestion(
     return Suggestion(measured, radius, recall, strangers, removed, wrong, fits)
 
 
-def _of_texts(
+def _text_suggestion(
     measured: Measured, removal: Removal, documents: int, most_wrong: float
 ) -> Suggestion:
-    """Return the largest radius at which little enough is removed wrongly, found by bisection; or the smallest."""
+    """Return the largest radius with few enough wrong removals, by bisection, or the smallest."""
     high = _largest_radius(measured, documents)
     if high is None:
         return _suggestion(measured, None)
     low = high if measured.setting.radius is not None else 0
-    best, counts = high, removal.at(high)
-    if _share(counts[1]) > most_wrong and low < high:
-        best, counts = low, removal.at(low)
-        while high - low > 1 and _share(counts[1]) <= most_wrong:
+    best, rates = high, removal.at(high)
+    if _wrong_share(rates[1]) > most_wrong and low < high:
+        best, rates = low, removal.at(low)
+        while high - low > 1 and _wrong_share(rates[1]) <= most_wrong:
             middle = (low + high) // 2
-            tried = removal.at(middle)
-            if _share(tried[1]) <= most_wrong:
-                low, best, counts = middle, middle, tried
+            middle_rates = removal.at(middle)
+            if _wrong_share(middle_rates[1]) <= most_wrong:
+                low, best, rates = middle, middle, middle_rates
             else:
                 high = middle
-    return _suggestion(measured, best, *counts, fits=_share(counts[1]) <= most_wrong)
+    return _suggestion(measured, best, *rates, fits=_wrong_share(rates[1]) <= most_wrong)
 
 
-def _share(rate: Rate | None) -> float:
+def _wrong_share(rate: Rate | None) -> float:
     return 0.0 if rate is None or not rate.total else rate.value
 
 
-def _ordered(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
+def _ranked(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
     """Return suggestions, the best first.
 
-    The first is one with the default method of `dedup`, or else with the fewest bits, of those
-    whose recall is within the confidence interval of the highest. The others follow by recall. Last
-    come those that do not fit.
+    Candidates for the first place fit, and their recall is within the confidence interval of the
+    highest. The default method of `dedup` wins, then the fewest bits. The others follow by recall.
+    Suggestions that do not fit come last.
     """
-    each = sorted(
+    ranked = sorted(
         suggestions,
-        key=lambda one: (
-            one.radius is None,
-            not one.fits,
-            0 if one.fits else _share(one.wrong),
-            -one.recall.value,
+        key=lambda suggestion: (
+            suggestion.radius is None,
+            not suggestion.fits,
+            0 if suggestion.fits else _wrong_share(suggestion.wrong),
+            -suggestion.recall.value,
         ),
     )
-    if not each[0].fits:
-        return each
-    low = each[0].recall.interval[0]
-    as_good = [one for one in each if one.fits and one.recall.value >= low]
+    if not ranked[0].fits:
+        return ranked
+    low = ranked[0].recall.interval[0]
+    as_good = [each for each in ranked if each.fits and each.recall.value >= low]
     first = min(
         as_good,
-        key=lambda one: (
-            one.measured.setting.fingerprinter.name != DEDUP_METHOD,
-            one.measured.width,
+        key=lambda suggestion: (
+            suggestion.measured.setting.fingerprinter.name != DEDUP_METHOD,
+            suggestion.measured.width,
         ),
     )
-    return [first, *(one for one in each if one is not first)]
+    return [first, *(suggestion for suggestion in ranked if suggestion is not first)]

@@ -1,7 +1,4 @@
-"""Two texts, and the features that make their fingerprints differ.
-
-Features of one text, or with different weights.
-"""
+"""The comparison of two texts: the features that make their fingerprints differ."""
 
 from __future__ import annotations
 
@@ -92,18 +89,15 @@ class Comparison:
 
     @property
     def jaccard(self) -> float:
-        """The resemblance: shared features by the features of either text (A.
+        """The resemblance: the share of all features that both texts have.
 
-        Broder, SEQUENCES 1997, section 2).
+        A. Broder, SEQUENCES 1997, section 2.
         """
         return self.shared / len(self._names)
 
     @property
     def weighted_jaccard(self) -> float:
-        """The weighted Jaccard coefficient.
-
-        The sum of the smaller weights of the features by the sum of the greater weights.
-        """
+        """The sum of the smaller weights of all features by the sum of the greater weights."""
         pairs = [
             (self.features_a.get(name, 0), self.features_b.get(name, 0)) for name in self._names
         ]
@@ -113,8 +107,9 @@ class Comparison:
     @cached_property
     def differing(self) -> list[Feature]:
         """The features whose weights differ, the greatest difference first."""
-        each = [
+        features = [
             Feature(name, self.features_a.get(name, 0), self.features_b.get(name, 0))
             for name in self._names
         ]
-        return sorted((one for one in each if one.pull), key=lambda one: (-one.pull, one.text))
+        differing = [feature for feature in features if feature.pull]
+        return sorted(differing, key=lambda feature: (-feature.pull, feature.text))

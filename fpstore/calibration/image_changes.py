@@ -1,7 +1,4 @@
-"""Near-duplicates made from pictures.
-
-Other sizes, JPEG, lost edges, blur, other light, watermarks, frames, captions, turns.
-"""
+"""Changed copies of pictures: other sizes, JPEG, lost edges, blur, watermarks, frames, turns."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ def _jpeg(picture: Image, amount: float, draws: Draws) -> Image:
 
 
 def _crop(picture: Image, amount: float, draws: Draws) -> Image:
-    """Cut off a share of the width and of the height, of each at both sides or one."""
+    """Cut off a share of the width and of the height, each at one side or both."""
     box = []
     for side in picture.size:
         lost = min(round(side * amount), side - 1)
@@ -49,7 +46,7 @@ def _crop(picture: Image, amount: float, draws: Draws) -> Image:
 
 
 def _blur(picture: Image, amount: float, draws: Draws) -> Image:
-    """Blur with a Gaussian of this standard deviation in pixels."""
+    """Blur with a Gaussian; ``amount`` is its standard deviation in pixels."""
     from PIL.ImageFilter import GaussianBlur
 
     return picture.filter(GaussianBlur(amount))
@@ -73,7 +70,7 @@ def _watermark(picture: Image, amount: float, draws: Draws) -> Image:
 
 
 def _bar(draws: Draws) -> Image:
-    """Return a bar with some words of random letters."""
+    """Return a bar with words of random letters."""
     from PIL.Image import new
     from PIL.ImageDraw import Draw
 
@@ -139,7 +136,7 @@ def _mirror(picture: Image, amount: float, draws: Draws) -> Image:
 
 
 class _Kind(NamedTuple):
-    """A kind of change: its function, and of its amounts words, an example, the bounds, whether they are shares, and the step."""
+    """A kind of change: its function, and the words, an example and the bounds of its amount."""
 
     make: Callable[[Image, float, Draws], Image]
     takes: str = ""
@@ -175,7 +172,7 @@ IMAGE_KINDS = tuple(_KINDS)
 class ImageChange(NamedTuple):
     """A way to make a near-duplicate of a picture, one of :data:`IMAGE_KINDS`.
 
-    The amount is as the kind takes it, or 0.
+    The amount is 0 for kinds without one.
     """
 
     kind: str
@@ -196,19 +193,17 @@ class ImageChange(NamedTuple):
     def copy(self, picture: Image, seed: int = 0) -> Image | None:
         """Return a changed copy of a picture, both in the mode RGB.
 
-        None if it would be equal, such as a grey copy of a grey one.
-
-        The same seed and picture give the same copy, with the same version of Pillow; other
-        pictures lose other edges.
+        None if it would be equal, such as a grey copy of a grey one. The same seed and picture give
+        the same copy, with the same version of Pillow; other pictures lose other edges.
         """
         data = picture.tobytes()
         draws = Draws(seed, self.kind, str(self.amount), _kernel.xxh64(data))
-        made = _KINDS[self.kind].make(picture, self.amount, draws)
-        return None if made.size == picture.size and made.tobytes() == data else made
+        changed = _KINDS[self.kind].make(picture, self.amount, draws)
+        return None if changed.size == picture.size and changed.tobytes() == data else changed
 
 
 def parse_image_change(text: str) -> ImageChange:
-    """Return a change given as ``resize=0.5`` or ``grey``, or by its name, ``resize 50%``.
+    """Parse a change such as ``resize=0.5`` or ``grey``, or its name, ``resize 50%``.
 
     InputError says what is wrong.
     """

@@ -1,4 +1,4 @@
-"""The weights of features that a sample of a corpus teaches."""
+"""Weights of features that are learnt from a sample of a corpus."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from fpstore.hashing.text import TextHash
 from fpstore.io.source import Projection, RowSource
 
 
-class Learnt(NamedTuple):
-    """A fingerprinter with learnt weights, the number of documents of the sample, and of documents of the corpus with a text."""
+class LearnedWeights(NamedTuple):
+    """A fingerprinter with learnt weights.
+
+    ``sample_size`` documents were sampled, of ``documents`` with a text.
+    """
 
     fingerprinter: TextHash
-    looked_at: int
+    sample_size: int
     documents: int
 
 
-def learnt_weights(
+def learn_weights(
     rows: RowSource,
     projection: Projection,
     fingerprinter: TextHash,
@@ -30,32 +33,33 @@ def learnt_weights(
     seed: int,
     html: bool | str = False,
     progress: Progress | None = None,
-) -> Learnt:
-    """Learn the weights of at most ``most`` features from a random sample of some rows, which are read once.
+) -> LearnedWeights:
+    """Learn the weights of at most ``most`` features from a random sample of rows, read once.
 
     The projection names one column of texts, or several: then a document has the features of all of
-    them. Of pages of HTML, the main texts count.
+    them. For pages of HTML, the main texts count.
 
     Raises
     ------
     InputError
         No text of the sample has features, or rows are wrong.
     """
-    held = Reservoir[Any](sample, Draws(seed, "weights"))
+    reservoir = Reservoir[Any](sample, Draws(seed, "weights"))
     read = 0
     for batch in rows.batches(projection):
-        for text in batch.row_texts():
-            held.see(text)
+        for document in batch.row_texts():
+            reservoir.add(document)
         read += len(batch.flags)
         if progress is not None:
             progress("reading", read, None)
-    taken, extractor = held.sample(), extractor_of(html)
+    texts, extractor = reservoir.sample(), extractor_of(html)
 
     def sampled() -> Iterator[tuple[str | None, ...]]:
-        for done, text in enumerate(taken):
+        for done, document in enumerate(texts):
             if progress is not None and done % 100 == 0:
-                progress("learning", done, len(taken))
-            one_column = text if isinstance(text, tuple) else (text,)
+                progress("learning", done, len(texts))
+            one_column = document if isinstance(document, tuple) else (document,)
             yield one_column if extractor is None else tuple(main_texts(one_column, extractor))
 
-    return Learnt(fingerprinter.learn_from_rows(sampled(), most), len(taken), held.seen)
+    weighted = fingerprinter.learn_from_rows(sampled(), most)
+    return LearnedWeights(weighted, len(texts), reservoir.count)

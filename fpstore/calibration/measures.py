@@ -20,13 +20,13 @@ from fpstore.hashing.base import Hashed
 
 Histogram = npt.NDArray[np.int64]  # pairs by distance, shape (width + 1,)
 Places = npt.NDArray[np.intp]
-_Z = 1.959964  # of an interval that holds the truth 95 times in 100
-_BLOCK_PAIRS = 1 << 20  # compared at once
+_Z = 1.959964  # of a 95% confidence interval
+_BLOCK_PAIRS = 1 << 20  # in a batch
 
 
 @dataclass(frozen=True)
 class Rate:
-    """A share of the cases that a sample shows."""
+    """A share of the cases of a sample."""
 
     count: int
     total: int
@@ -49,7 +49,7 @@ class Rate:
 
 
 class Distances(NamedTuple):
-    """Pairs by the distance of their fingerprints, and pairs in which an item has none."""
+    """The number of pairs by distance, and of pairs in which an item has no fingerprint."""
 
     counts: Histogram
     missed: int = 0
@@ -68,7 +68,7 @@ class Evidence:
     items : list
         The originals, of which no two are near-duplicates, then the copies.
     originals : int
-        How many originals there are.
+        The number of originals.
     copies : mapping of str to ndarray of intp, shape (2, pairs)
         The places of originals and of their copies, by the name of the change.
     alike : int
@@ -82,7 +82,7 @@ class Evidence:
 
 
 class Measured:
-    """The distances that a setting gives: of each kind of copies from their originals, and of strangers."""
+    """The distances by a setting, of copies from their originals by change, and of strangers."""
 
     def __init__(self, setting: Setting, evidence: Evidence, hashed: Hashed) -> None:
         """InputError if fewer than two originals have a fingerprint."""
@@ -108,37 +108,37 @@ class Measured:
     @cached_property
     def all_copies(self) -> Distances:
         """The distances of all copies from their originals."""
-        each = self.copies.values()
+        kinds = self.copies.values()
         return Distances(
-            np.sum([kind.counts for kind in each], axis=0), sum(kind.missed for kind in each)
+            np.sum([kind.counts for kind in kinds], axis=0), sum(kind.missed for kind in kinds)
         )
 
     def largest_radius(self, false_pairs: int) -> int:
-        """Return the largest radius within which at most so many pairs of strangers are; -1 if none."""
+        """Return the largest radius with at most ``false_pairs`` of strangers; -1 if none."""
         return int(np.searchsorted(self.strangers.counts.cumsum(), false_pairs, "right")) - 1
 
 
-def hashed_by(setting: Setting, items: Iterable[Any], threads: int) -> Hashed:
-    """Return the fingerprints that a setting gives items."""
-    values, known = setting.fingerprinter.fingerprints(items, empty="mask", threads=threads)
+def hash_items(setting: Setting, items: Iterable[Any], threads: int) -> Hashed:
+    values, is_known = setting.fingerprinter.fingerprints(items, empty="mask", threads=threads)
     width = Width(setting.fingerprinter.width)
-    return Hashed(width.from_bytes(values) if width.words > 1 else values.astype(np.uint64), known)
+    rows = width.from_bytes(values) if width.words > 1 else values.astype(np.uint64)
+    return Hashed(rows, is_known)
 
 
 def distances_in_blocks(rows: Words) -> Iterator[tuple[int, npt.NDArray[np.uint16]]]:
-    """Yield the place of the first row of a block, and the distances of its rows from all rows from there on."""
+    """Yield the first row of each block, and its distances from all rows from there on."""
     columns = rows[:, None] if rows.ndim == 1 else rows
     step = max(_BLOCK_PAIRS // max(len(rows), 1), 1)
     for start in range(0, len(rows), step):
         block = columns[start : start + step]
         bits = np.zeros((len(block), len(rows) - start), np.uint16)
-        for mine, theirs in zip(block.T, columns[start:].T, strict=True):
-            bits += np.bitwise_count(mine[:, None] ^ theirs)
+        for block_word, word in zip(block.T, columns[start:].T, strict=True):
+            bits += np.bitwise_count(block_word[:, None] ^ word)
         yield start, bits
 
 
 def all_distances(rows: Words, width: int) -> Histogram:
-    """Return how many pairs of different rows have each distance, shape (width + 1,)."""
+    """Return the number of pairs of different rows at each distance, shape (width + 1,)."""
     counts = np.zeros(width + 1, np.int64)
     for _, bits in distances_in_blocks(rows):
         counts += np.bincount(bits.reshape(-1), minlength=width + 1)
@@ -149,7 +149,7 @@ def all_distances(rows: Words, width: int) -> Histogram:
 
 
 def family_heads(count: int, pairs: Places, preferred: npt.NDArray[np.bool_]) -> Places:
-    """Return the places of one item of each family, ascending: the first preferred one, or the first.
+    """Return the place of one item of each family, ascending: the first preferred, or the first.
 
     Pairs of items connect families. InputError if there is one family: then no two are strangers.
     """

@@ -1,4 +1,4 @@
-"""A calibration for pictures: a random sample of files, each decoded once, changed in each way, and hashed by each setting."""
+"""The sample of a calibration for pictures: each is decoded once, changed, and hashed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources, Room, parse_memory
 from fpstore.calibration.image_changes import ImageChange
-from fpstore.calibration.measures import Evidence, Places, family_heads, hashed_by
+from fpstore.calibration.measures import Evidence, Places, family_heads, hash_items
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
@@ -27,19 +27,19 @@ from fpstore.hashing.readers import WAITING_FILES
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-LARGEST = 512  # pixels of a side: larger pictures are made smaller, so that copies take less time
+LARGEST = 512  # pixels of a side; larger pictures are scaled down, so that copies take less time
 _REPORTED = 64  # files between two reports of progress
 SIDE = 32
-# the share of both sides that a view has lost, and how many places it may have along a side
+# the share of both sides that a view lacks, and its number of places along a side
 CROP, SHIFTS = 0.06, 3
-_BLOCK_PAIRS = 1 << 20  # compared at once
+_BLOCK_PAIRS = 1 << 20  # in a batch
 _ROUNDING = 1e-6  # equal pictures have a product of nearly 1
 
 Views = npt.NDArray[np.float32]
 
 
 class ImageItem(NamedTuple):
-    """A picture of the sample, or a copy of one: the path of the file, and the name of the change."""
+    """A picture of the sample, or a copy: the path of the file, and the name of the change."""
 
     id: str
     change: str | None
@@ -55,7 +55,7 @@ class Pictures:
     hashed : list of Hashed
         The fingerprints of its items, by setting.
     documents, blank : int
-        The pictures among the files, and those of the sample that are blank.
+        The pictures among the files, and the blank pictures of the sample.
     """
 
     evidence: Evidence
@@ -65,7 +65,7 @@ class Pictures:
 
 
 class _Picture(NamedTuple):
-    """A picture: its file, its views, the changes of its copies, and the fingerprints of all by setting."""
+    """A picture: its file, views, the changes of its copies, and all fingerprints by setting."""
 
     file: File
     views: Views
@@ -84,59 +84,62 @@ def read_pictures(
     resources: Resources,
     on_notice: Notice | None = None,
 ) -> Pictures:
-    """Look at a sample of the pictures among files, and at copies of some; one of each family counts.
+    """Sample the pictures among files, one of each family, and make copies of some.
 
     The result does not depend on the threads.
     """
-    held = Reservoir[File](sample, Draws(seed, "sample"))
+    reservoir = Reservoir[File](sample, Draws(seed, "sample"))
     for number, file in enumerate(walk.files()):
-        skipped = _no_picture(walk, file)
+        skipped = _skip_reason(walk, file)
         if skipped is None:
-            held.see(file)
+            reservoir.add(file)
         elif on_notice is not None:
             on_notice(file.path, skipped)
         if number % _REPORTED == 0:
             resources.report("reading", number + 1, None)
-    files = held.sample()
+    files = reservoir.sample()
     copied = set(Draws(seed, "order").order(len(files))[:copies])
-    look = partial(_looked_at, settings, changes, seed, Room(parse_memory(None)))
-    each = in_order(
+    look = partial(_measure, settings, changes, seed, Room(parse_memory(None)))
+    results = in_order(
         lambda at: look(at[1], copied=at[0] in copied),
         enumerate(files),
         resources.threads,
         WAITING_FILES,
     )
     pictures, blank, broken = list[_Picture](), 0, 0
-    for (place, file), looked_at in each:
+    for (place, file), result in results:
         resources.report("measuring", place + 1, len(files))
-        if isinstance(looked_at, _Picture):
-            pictures.append(looked_at)
+        if isinstance(result, _Picture):
+            pictures.append(result)
             continue
-        blank, broken = blank + (looked_at == "blank"), broken + (looked_at != "blank")
+        blank, broken = blank + (result == "blank"), broken + (result != "blank")
         if on_notice is not None:
-            on_notice(file.path, looked_at)
-    drawn = len(pictures)
-    if drawn < 2:
+            on_notice(file.path, result)
+    picture_count = len(pictures)
+    if picture_count < 2:
         raise InputError(
             "a calibration compares pictures with each other: at least 2 that are not blank are "
-            f"needed, got {drawn}",
-            got=drawn,
+            f"needed, got {picture_count}",
+            got=picture_count,
         )
     # pictures with copies stand for their families, so that there are many copies
     with_copies = np.array([bool(picture.changes) for picture in pictures])
-    alike = resembling_images([picture.views for picture in pictures], resemblance)
-    pictures = [pictures[place] for place in family_heads(drawn, alike, with_copies)]
+    resembling = resembling_images([picture.views for picture in pictures], resemblance)
+    pictures = [pictures[place] for place in family_heads(picture_count, resembling, with_copies)]
     hashed = [
-        Hashed(*(_originals_first(column) for column in zip(*(one[:2] for one in of), strict=True)))
-        for of in zip(*(picture.hashed for picture in pictures), strict=True)
+        Hashed(
+            _originals_first([values.rows for values in by_picture]),
+            _originals_first([values.known for values in by_picture]),
+        )
+        for by_picture in zip(*(picture.hashed for picture in pictures), strict=True)
     ]
     names = [change.name for change in changes]
-    evidence = _evidence(pictures, names, drawn - len(pictures))
-    return Pictures(evidence, hashed, held.seen - blank - broken, blank)
+    evidence = _evidence(pictures, names, picture_count - len(pictures))
+    return Pictures(evidence, hashed, reservoir.count - blank - broken, blank)
 
 
-def _no_picture(walk: Walk, file: File) -> str | None:
-    """Return why a file of a folder is skipped, if it is, by its beginning; InputError for a file that was named."""
+def _skip_reason(walk: Walk, file: File) -> str | None:
+    """Return why a file of a folder is skipped, or None; InputError for a file that was named."""
     try:
         with refusals(str(file.path), file.path), opened(file.path):
             walk.check_size(file, file.size)
@@ -145,7 +148,7 @@ def _no_picture(walk: Walk, file: File) -> str | None:
     return None
 
 
-def _looked_at(
+def _measure(
     settings: Sequence[Setting],
     changes: Sequence[ImageChange],
     seed: int,
@@ -154,7 +157,10 @@ def _looked_at(
     *,
     copied: bool,
 ) -> _Picture | str:
-    """Decode a picture, change it in each way if it is copied, and make the fingerprints of all forms."""
+    """Decode a picture, change it in each way if ``copied``, and make all fingerprints.
+
+    Returns a reason if there is no picture.
+    """
     try:
         with refusals(str(file.path), file.path):
             (picture,) = (_plain(image) for image in frames(file.path, every=False, room=room))
@@ -169,7 +175,7 @@ def _looked_at(
         copy = change.copy(picture, seed)
         if copy is not None:
             copies[change.name] = copy
-    hashed = [hashed_by(setting, [picture, *copies.values()], 1) for setting in settings]
+    hashed = [hash_items(setting, [picture, *copies.values()], 1) for setting in settings]
     return _Picture(file, views(picture), [*copies], hashed)
 
 
@@ -187,7 +193,7 @@ def _evidence(pictures: Sequence[_Picture], changes: Iterable[str], alike: int) 
         for name in picture.changes:
             pairs[name].append((place, len(items)))
             items.append(ImageItem(items[place].id, name))
-    copies = {name: np.array(each, np.intp).T for name, each in pairs.items() if each}
+    copies = {name: np.array(places, np.intp).T for name, places in pairs.items() if places}
     if not copies:
         raise InputError(
             "no picture of the sample changes in any of these ways: name others with changes= "
@@ -197,14 +203,14 @@ def _evidence(pictures: Sequence[_Picture], changes: Iterable[str], alike: int) 
 
 
 def _originals_first(parts: Sequence[Any]) -> Any:
-    """Return the values of all pictures, then the values of all copies, of parts with a picture and its copies."""
+    """Concatenate the first values of all parts, then the others."""
     return np.concatenate([*(part[:1] for part in parts), *(part[1:] for part in parts)])
 
 
 def views(picture: Image) -> Views:
-    """Return the brightnesses of a picture and of nine crops of it, each scaled to 32 x 32, with mean 0 and length 1.
+    """Return the brightnesses of a picture and of nine crops of it, shape (10, 1024).
 
-    The shape is (10, 1024). The values of a blank crop are all 0.
+    Each is scaled to 32 x 32, with mean 0 and length 1. The values of a blank crop are all 0.
     """
     from PIL.Image import Resampling
 
@@ -229,21 +235,22 @@ def views(picture: Image) -> Views:
     return out
 
 
-def resembling_images(each: Sequence[Views], least: float) -> Places:
-    """Return the places of the pairs of pictures whose resemblance is a bound or more, shape (2, pairs), ascending.
+def resembling_images(pictures: Sequence[Views], least: float) -> Places:
+    """Return the pairs of pictures whose resemblance is at least a bound, shape (2, pairs).
 
-    The resemblance is the highest correlation coefficient of the brightnesses of one picture and of
-    a view of the other: nearly 1 for copies of other sizes, with other light, or with lost edges
-    (J. P. Lewis, *Fast normalized cross-correlation*, Vision Interface 1995, section 2).
+    Places ascend. The resemblance is the highest correlation coefficient of the brightnesses of one
+    picture and of a view of the other: nearly 1 for copies of other sizes, with other light, or
+    with lost edges (J. P. Lewis, *Fast normalized cross-correlation*, Vision Interface 1995,
+    section 2).
     """
-    every = np.array(each, np.float32).reshape(-1, 1 + SHIFTS**2, SIDE * SIDE)
+    stacked = np.array(pictures, np.float32).reshape(-1, 1 + SHIFTS**2, SIDE * SIDE)
     pairs = [np.empty((2, 0), np.intp)]
-    step = max(_BLOCK_PAIRS // max(len(every), 1), 1)
-    for start in range(0, len(every), step):
-        block = every[start : start + step]
-        near = np.zeros((len(block), len(every)), bool)
-        for place in range(every.shape[1]):
-            near |= block[:, place] @ every[:, 0].T >= least - _ROUNDING
+    step = max(_BLOCK_PAIRS // max(len(stacked), 1), 1)
+    for start in range(0, len(stacked), step):
+        block = stacked[start : start + step]
+        near = np.zeros((len(block), len(stacked)), bool)
+        for place in range(stacked.shape[1]):
+            near |= block[:, place] @ stacked[:, 0].T >= least - _ROUNDING
         firsts, seconds = np.nonzero(near)
         pairs.append(np.sort([firsts + start, seconds], axis=0))
     both = np.concatenate(pairs, axis=1)

@@ -13,19 +13,17 @@ from fpstore.hashing.words import STEP, mix
 
 T = TypeVar("T")
 _MASK = 2**64 - 1
-_STEPS = np.arange(32, 0, -1, dtype=np.uint64) * STEP  # of the words that are drawn together
+_STEPS = np.arange(32, 0, -1, dtype=np.uint64) * STEP  # to the words of a batch
 
 
 class Draws:
-    """Random numbers of SplitMix64 (G. Steele, D. Lea, C.
+    """Random numbers of SplitMix64; equal keys give equal numbers.
 
-    Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014).
-
-    Equal keys give equal numbers: a key says what is drawn for.
+    G. Steele, D. Lea, C. Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014.
     """
 
     def __init__(self, *key: int | str) -> None:
-        self._words: list[int] = []  # that were drawn ahead, the last one first
+        self._words: list[int] = []  # drawn ahead, the last one first
         self._state = _kernel.xxh64("\0".join(map(str, key)).encode("utf-8", "surrogatepass"))
 
     def word(self) -> int:
@@ -39,22 +37,19 @@ class Draws:
         """Return a number from 0 to ``end`` - 1."""
         return self.word() * end >> 64
 
-    def pick(self, some: Sequence[T]) -> T:
-        """Return one element."""
-        return some[self.below(len(some))]
+    def pick(self, values: Sequence[T]) -> T:
+        return values[self.below(len(values))]
 
-    def pick_other(self, some: Sequence[T], than: T) -> T | None:
-        """Return an element that differs from another one; None if none does."""
-        begin = self.below(len(some)) if some else 0
-        return next(
-            (one for step in range(len(some)) if (one := some[(begin + step) % len(some)]) != than),
-            None,
-        )
+    def pick_other(self, values: Sequence[T], than: T) -> T | None:
+        """Return an element that differs from ``than``; None if none does."""
+        begin = self.below(len(values)) if values else 0
+        places = (place % len(values) for place in range(begin, begin + len(values)))
+        return next((values[place] for place in places if values[place] != than), None)
 
     def places(self, end: int, count: int) -> list[int]:
-        """Return distinct numbers below ``end``, ascending: ``count`` of them, or all (R.
+        """Return ``count`` distinct numbers below ``end``, or all, ascending.
 
-        Floyd's algorithm).
+        By Floyd's algorithm.
         """
         chosen: set[int] = set()
         for top in range(max(end - count, 0), end):
@@ -68,44 +63,39 @@ class Draws:
 
 
 class Reservoir(Generic[T]):
-    """A random sample of things that are seen once, in a number that nobody knows.
+    """A random sample of a stream of items, whose number ``count`` has.
 
-    ``seen`` counts them.
-
-    It has the things of the least random numbers (E. Cohen, H. Kaplan, *Summarizing data using
+    It has the items of the least random numbers (E. Cohen, H. Kaplan, *Summarizing data using
     bottom-k sketches*, PODC 2007): at most ``most``, and fewer if their weights are more than
     ``limit`` together, but ``size`` at least.
     """
 
     def __init__(self, size: int, draws: Draws, most: int = 0, limit: int = 0) -> None:
-        self.seen = 0
+        self.count = 0
         self._size, self._most, self._limit, self._draws = size, max(size, most), limit, draws
-        self._held: list[tuple[int, int, T, int]] = []  # a heap, the greatest number first
+        self._heap: list[tuple[int, int, T, int]] = []  # a heap, the greatest number first
         self._weight, self._end = 0, 1 << 64
 
-    def see(self, thing: T, weight: int = 1) -> None:
-        """Take a thing, or leave it out."""
+    def add(self, item: T, weight: int = 1) -> None:
+        """Draw whether an item is in the sample."""
         word = self._draws.word()
         if word < self._end:
-            heappush(self._held, (-word, self.seen, thing, weight))
+            heappush(self._heap, (-word, self.count, item, weight))
             self._weight += weight
-        while len(self._held) > self._most or (
-            len(self._held) > self._size and self._weight > self._limit
+        while len(self._heap) > self._most or (
+            len(self._heap) > self._size and self._weight > self._limit
         ):
-            negative, _, _, lost = heappop(self._held)
+            negative, _, _, lost = heappop(self._heap)
             self._end, self._weight = -negative, self._weight - lost
-        self.seen += 1
+        self.count += 1
 
     def sample(self) -> list[T]:
-        """Return the things of the sample, in the order in which they came."""
-        return [thing for _, _, thing, _ in sorted(self._held, key=lambda one: one[1])]
+        """Return the items of the sample, in the order of the stream."""
+        return [item for _, _, item, _ in sorted(self._heap, key=lambda entry: entry[1])]
 
     def part(self) -> list[int]:
-        """Return the places in the sample of ``size`` things, or of all.
-
-        A random sample that is smaller.
-        """
-        numbers = [word for word, *_ in sorted(self._held, key=lambda one: one[1])]
+        """Return the places in the sample of a random smaller sample: ``size`` items, or all."""
+        numbers = [word for word, *_ in sorted(self._heap, key=lambda entry: entry[1])]
         return sorted(
             sorted(range(len(numbers)), key=numbers.__getitem__, reverse=True)[: self._size]
         )

@@ -1,4 +1,4 @@
-"""The settings of fingerprinters that are compared."""
+"""The settings of fingerprinters that a calibration compares."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IMAGE_SETTINGS = (
     "method=perceptual,width=256",
     "method=difference,width=256",
 )
-PDQ = "method=pdq"  # with these, if its package is installed
+PDQ = "method=pdq"  # one of them if its package is installed
 _EXAMPLES = {
     "MinHash": "method=minhash,size=2",
     "SimHash": "shingle=words,size=2",
@@ -45,7 +45,7 @@ _BETWEEN = re.compile(r",(?=\s*[a-z_]+=)")  # parameters: a value may hold comma
 
 @dataclass(frozen=True)
 class Setting:
-    """A fingerprinter of texts or of pictures and its name, and the radius at which it is measured, if one is named."""
+    """A named fingerprinter of texts or pictures, and its radius, if it is measured at one."""
 
     name: str
     fingerprinter: Fingerprinter[Any]
@@ -54,30 +54,29 @@ class Setting:
 
 
 def usual_settings(images: bool) -> tuple[str, ...]:
-    """Return the settings of a calibration that names none."""
+    """Return the default settings of a calibration."""
     if not images:
         return SETTINGS
     return (*IMAGE_SETTINGS, *([PDQ] if is_installed("pdqhash") else []))
 
 
-def setting(value: object, images: bool) -> Setting:
-    """Return a setting that is named, or that a fingerprinter is."""
+def read_setting(value: object, images: bool) -> Setting:
+    """Return the setting of a name or a fingerprinter."""
     if isinstance(value, str):
         return parse_setting(value, ImageHash if images else SimHash)
-    wanted = "pictures" if images else "texts"
-    if isinstance(value, Fingerprinter) and value.items == wanted:
+    items = "pictures" if images else "texts"
+    if isinstance(value, Fingerprinter) and value.items == items:
         parameters = ", ".join(f"{key}={each}" for key, each in value.parameters.items())
         return Setting(f"{value.name} {parameters}".strip(), value)
     example = _EXAMPLES["ImageHash" if images else "SimHash"]
     raise InputError(
-        f"a setting is a str such as '{example}', or a fingerprinter of {wanted}: got "
-        f"{show(value)}",
+        f"a setting is a str such as '{example}', or a fingerprinter of {items}: got {show(value)}",
         got=value,
     )
 
 
 def parse_setting(text: str, kind: type[TextHash] | type[ImageHash] = SimHash) -> Setting:
-    """Return the setting of a fingerprinter that is given as ``shingle=words,size=2``.
+    """Parse a setting such as ``shingle=words,size=2``.
 
     A value is a JSON value where it can be read as one, and a string where it cannot. For texts,
     ``method=minhash`` makes it one of `MinHash`, and ``weights=FILE`` names a file of ``fpstore
@@ -87,8 +86,8 @@ def parse_setting(text: str, kind: type[TextHash] | type[ImageHash] = SimHash) -
     Raises
     ------
     InputError
-        A parameter is not known, is named twice, or has a value that the fingerprinter refuses; or
-        a file has no weights.
+        A parameter is unknown, is named twice, or has a value that the fingerprinter refuses; or a
+        file has no weights.
     """
     parameters: dict[str, Any] = {}
     problem = f"the setting {show(text)} is not a list such as {_EXAMPLES[kind.__name__]}"
@@ -100,35 +99,35 @@ def parse_setting(text: str, kind: type[TextHash] | type[ImageHash] = SimHash) -
     if kind is not ImageHash and parameters.get("method") is not None:
         method = check_choice(parameters.pop("method"), tuple(TEXT_METHODS), "method")
         kind = TEXT_METHODS[method]
-    known = [*inspect.signature(kind).parameters, "radius"]
+    names = [*inspect.signature(kind).parameters, "radius"]
     if kind is not ImageHash:
-        known.append("threshold")
-    if not parameters.keys() <= set(known) or None in parameters.values():
-        raise InputError(f"{problem}; parameters are {', '.join(known)}", got=text)
+        names.append("threshold")
+    if not parameters.keys() <= set(names) or None in parameters.values():
+        raise InputError(f"{problem}; parameters are {', '.join(names)}", got=text)
     radius, threshold = parameters.pop("radius", None), parameters.pop("threshold", None)
     if isinstance(parameters.get("weights"), str):
-        made: Any = _with_weights(text, parameters)
+        fingerprinter: Any = _with_weights(text, parameters)
     else:
-        made = kind(**parameters)
+        fingerprinter = kind(**parameters)
     if threshold is not None:
-        if radius is not None or not isinstance(made, MinHash):
+        if radius is not None or not isinstance(fingerprinter, MinHash):
             raise InputError(
                 f"the setting {show(text)} has a threshold, which is for method=minhash without a "
                 "radius",
                 got=text,
             )
-        radius = made.radius(check_number(threshold, 0, 1, "threshold"))
+        radius = fingerprinter.radius(check_number(threshold, 0, 1, "threshold"))
     if radius is not None:
-        radius = check_radius(radius, made.width)
-    return Setting(text, made, radius, threshold)
+        radius = check_radius(radius, fingerprinter.width)
+    return Setting(text, fingerprinter, radius, threshold)
 
 
 def _with_weights(text: str, parameters: dict[str, Any]) -> TextHash:
-    others = set(parameters) - {"weights", "width"}
-    if others:
+    fixed = set(parameters) - {"weights", "width"}
+    if fixed:
         raise InputError(
             f"the setting {show(text)} has a file of weights, which says what "
-            f"{', '.join(sorted(others))} is: leave that out",
+            f"{', '.join(sorted(fixed))} is: leave that out",
             got=text,
         )
     width = None if "width" not in parameters else check_width(parameters["width"]).bits

@@ -1,4 +1,4 @@
-"""Near-duplicates made from texts: typing errors, other words and numbers, lost sentences and ends, boilerplate."""
+"""Changed copies of texts: typing errors, other words and numbers, lost parts, boilerplate."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _NUMBER = re.compile(r"[0-9]+")
 _HAN_AND_KANA = (
     "\u3005\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_OTHERS = "\u0e00-\u0e7f\u0e80-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
+_OTHER_UNSPACED = "\u0e00-\u0e7f\u0e80-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
 _WORD = re.compile(
-    rf"[{_HAN_AND_KANA}]{{1,2}}|[{_OTHERS}]{{1,4}}|(?:(?![{_HAN_AND_KANA}{_OTHERS}])\w)+"
+    rf"[{_HAN_AND_KANA}]{{1,2}}|[{_OTHER_UNSPACED}]{{1,4}}|(?:(?![{_HAN_AND_KANA}{_OTHER_UNSPACED}])\w)+"
 )
 # A run of full stops is looked at once, from its beginning: texts have long ones.
 _SENTENCE_END = re.compile(
@@ -52,17 +52,20 @@ class Material:
 
 
 def words(text: str) -> list[Span]:
-    """Return where the words are: runs of word characters, in scripts without spaces two or four."""
+    """Return the spans of words: runs of word characters; two or four in scripts without spaces."""
     return [match.span() for match in _WORD.finditer(text)]
 
 
 def sentences(text: str) -> list[Span]:
-    """Return where the sentences with words are, each up to the next one; of a text with few, the lines."""
-    spans = _between(text, _SENTENCE_END)
-    return spans if len(spans) >= _FEWEST_SENTENCES else _between(text, _LINE)
+    """Return the spans of sentences with words, each up to the next one, or of lines.
+
+    A text with few sentences has lines.
+    """
+    spans = _spans_between(text, _SENTENCE_END)
+    return spans if len(spans) >= _FEWEST_SENTENCES else _spans_between(text, _LINE)
 
 
-def _between(text: str, end: re.Pattern[str]) -> list[Span]:
+def _spans_between(text: str, end: re.Pattern[str]) -> list[Span]:
     bounds = [0, *(match.end() for match in end.finditer(text))]
     if bounds[-1] < len(text):
         bounds.append(len(text))
@@ -71,7 +74,7 @@ def _between(text: str, end: re.Pattern[str]) -> list[Span]:
 
 @dataclass(frozen=True)
 class _Case:
-    """A text to change, the amount, the random numbers, the other texts, and the place of the text among them."""
+    """A text to change, the amount, the random numbers, all texts, and its place among them."""
 
     text: str
     amount: float
@@ -80,7 +83,10 @@ class _Case:
     place: int
 
     def chosen(self, spans: Sequence[Span]) -> list[Span]:
-        """Draw as many of these as the amount says, or a share of them, but at least one; none if that would be too many."""
+        """Draw as many spans as the amount says, or a share of them, but at least one.
+
+        None are drawn if that would be too many.
+        """
         count = max(1, round(self.amount * len(spans)))
         if self.amount >= 1:
             count = int(self.amount)
@@ -89,7 +95,7 @@ class _Case:
         return [spans[place] for place in self.draws.places(len(spans), count)]
 
 
-def _spliced(text: str, pieces: Iterable[tuple[Span, str]]) -> str:
+def _splice(text: str, pieces: Iterable[tuple[Span, str]]) -> str:
     """Return a text with other pieces at places that are ascending."""
     out, done = [], 0
     for (a, b), piece in pieces:
@@ -123,12 +129,12 @@ def _words(case: _Case) -> str:
         word = case.text[a:b]
         other = case.draws.pick_other(case.material.words, word)
         pieces.append(((a, b), word[::-1] if other is None else other))
-    return _spliced(case.text, pieces)
+    return _splice(case.text, pieces)
 
 
 def _drop(case: _Case) -> str:
     """Leave out sentences."""
-    return _spliced(case.text, [(span, "") for span in case.chosen(sentences(case.text))])
+    return _splice(case.text, [(span, "") for span in case.chosen(sentences(case.text))])
 
 
 def _numbers(case: _Case) -> str:
@@ -139,17 +145,17 @@ def _numbers(case: _Case) -> str:
         pieces.append(
             ((a, b), first + "".join(case.draws.pick("0123456789") for _ in range(a + 1, b)))
         )
-    return _spliced(case.text, pieces)
+    return _splice(case.text, pieces)
 
 
 def _boilerplate(case: _Case) -> str:
     """Put the beginning of another text before the text, and the end of one behind it."""
-    others = len(case.material.texts) - 1
-    if others < 1:
+    other_count = len(case.material.texts) - 1
+    if other_count < 1:
         return case.text
     length = max(1, round(case.amount * len(case.text) / 2))
     head, foot = (
-        case.material.texts[(case.place + 1 + case.draws.below(others)) % (others + 1)]
+        case.material.texts[(case.place + 1 + case.draws.below(other_count)) % (other_count + 1)]
         for _ in range(2)
     )
     return f"{head[:length]}\n{case.text}\n{foot[-length:]}"
@@ -192,24 +198,24 @@ class TextChange:
         )
 
     def copy(self, material: Material, place: int, seed: int = 0) -> str | None:
-        """Return a changed copy of the text at a place, for which other texts give words and boilerplate.
+        """Return a changed copy of the text at a place; other texts give words and boilerplate.
 
-        None if it cannot be changed in this way: it has no numbers, or too few words or sentences.
-        The same seed gives the same copy on every machine.
+        None if the text has no numbers, or too few words or sentences, for this change. The same
+        seed gives the same copy on every machine.
         """
         text = material.texts[place]
         draws = Draws(seed, self.kind, str(self.amount), place)
         amount = self.amount
         if self.kind == "numbers":  # all of them are a share, too
             amount = min(amount, 1 - 1e-9)
-        made = _KINDS[self.kind](_Case(text, amount, draws, material, place))
-        return made if made != text and not is_blank(made) else None
+        changed = _KINDS[self.kind](_Case(text, amount, draws, material, place))
+        return changed if changed != text and not is_blank(changed) else None
 
 
 def kind_and_amount(text: str) -> tuple[str, float | None]:
     """Return the parts of a change, ``typos=0.01`` or its name, ``typos 1%``.
 
-    None for no amount, -1 for a wrong one.
+    The amount is None if it is missing, -1 if it is wrong.
     """
     kind, *amounts = re.split("[= ]", text, maxsplit=1)
     if not amounts:
@@ -219,7 +225,7 @@ def kind_and_amount(text: str) -> tuple[str, float | None]:
 
 
 def parse_change(text: str) -> TextChange:
-    """Return a change given as ``words=2`` or ``typos=0.01``, or by its name, ``typos 1%``."""
+    """Parse a change such as ``words=2`` or ``typos=0.01``, or its name, ``typos 1%``."""
     kind, amount = kind_and_amount(text)
     if kind not in _KINDS:
         raise InputError(

@@ -1,4 +1,4 @@
-"""A calibration for texts: a random sample, changed copies of some, and what `dedup` removes."""
+"""The sample of a calibration for texts: changed copies of some, and removals by `dedup`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fpstore.jobs.grouping import Grouping, Members, grouped, members_in_sets
 from fpstore.jobs.joining import UNBOUNDED, connected
 from fpstore.jobs.verified import TextSets
 
-LONGEST = 1 << 18  # characters of a text that are looked at
+LONGEST = 1 << 18  # characters of a text that count
 MOST_GROUPED, MOST_CHARS = 50_000, 1 << 25  # documents, and their characters
 CHARACTERS, WORDS = MinHash(shingle="chars", size=5, punctuation="keep"), MinHash()
 _SURE = 0.9999  # of the pairs at the bound
@@ -71,10 +71,11 @@ def read_documents(
 ) -> Documents:
     """Return a random sample of the texts of a corpus, which is read once.
 
-    Of pages of HTML, the main texts count, which take long to find: only those of the sample.
+    For pages of HTML, the main texts count. They take long to extract, so only sampled pages are
+    grouped.
     """
     most = 0 if html else MOST_GROUPED
-    held = Reservoir[str](size, Draws(seed, "sample"), most, MOST_CHARS)
+    reservoir = Reservoir[str](size, Draws(seed, "sample"), most, MOST_CHARS)
     empty = rows = 0
     for batch in corpus.batches(projection):
         rows += len(batch.flags)
@@ -84,9 +85,9 @@ def read_documents(
                 empty += 1
                 continue
             text = text if html else text[:LONGEST]
-            held.see(text, len(text))
+            reservoir.add(text, len(text))
         resources.report("reading", rows)
-    texts, sample = held.sample(), held.part()
+    texts, sample = reservoir.sample(), reservoir.part()
     whole_texts, extractor = texts, extractor_of(html)
     if extractor is not None:
         pages = [
@@ -116,8 +117,8 @@ def changed_copies(
 ) -> Evidence:
     """Return one document of each family of the sample, and changed copies of some.
 
-    Near-duplicates of a corpus are no strangers to each other: documents whose resemblance is the
-    bound or more are of one family, and so are those that a chain of such pairs connects.
+    Documents whose resemblance is the bound or more are of one family, and so are those that a
+    chain of such pairs connects: near-duplicates of a corpus are no strangers to each other.
     """
     sample = np.array(documents.sample, np.intp)
     alike = resembling_pairs(
@@ -146,10 +147,10 @@ def changed_copies(
 
 
 class Removal:
-    """What `dedup` removes of documents by the fingerprints of a setting, at any radius.
+    """The removals of `dedup` by the fingerprints of a setting, at any radius.
 
-    ``wrong`` are documents that share less than a bound of their shingles of three words with the
-    document that is kept.
+    A removal is wrong if the document shares less than a bound of its shingles of three words with
+    the kept one.
     """
 
     def __init__(
@@ -165,10 +166,12 @@ class Removal:
         self._width, self._sets = Width(width), sets
         self._group, self._resemblance = group, resemblance
         self._resources = UNBOUNDED._replace(threads=threads)
-        self._near: tuple[int, Places] | None = None  # a radius, and what is within it of another
+        self._near: tuple[int, Places] | None = (
+            None  # a radius, and documents that are within it of another
+        )
 
     def at(self, radius: int) -> tuple[Rate, Rate]:
-        """Return the share of the documents that is removed, and the share of these that is wrong."""
+        """Return the share of removed documents, and the share of these that is wrong."""
         if self._near is None or self._near[0] < radius:
             near, _ = self._connected(self._places, radius)
             self._near = radius, np.sort(near)
@@ -180,42 +183,42 @@ class Removal:
             lambda ids: ids,
         )
         removed = members.documents.view(np.intp)
-        kept = removed[members.lims[:-1]][lists_of(members.lims)]
-        removed, kept = removed[removed != kept], kept[removed != kept]
-        wrong = int((self._sets.similarities(removed, kept) < self._resemblance).sum())
+        representatives = removed[members.lims[:-1]][lists_of(members.lims)]
+        differ = removed != representatives
+        removed, representatives = removed[differ], representatives[differ]
+        wrong = int((self._sets.similarities(removed, representatives) < self._resemblance).sum())
         return Rate(len(removed), len(self._places)), Rate(wrong, len(removed))
 
     def _connected(self, places: Places, radius: int) -> tuple[Places, Lims]:
         """Return the places that pairs within the radius connect with others, group by group."""
         distinct, which = distinct_places(self._rows[places])
-        # They are so few that a plan would take longer than all comparisons.
+        # Comparing all of so few takes less time than a plan.
         sets = connected(distinct, scan_design(radius, self._width.bits), self._resources)
         members, _ = members_in_sets(sets[which], places.astype(np.uint64))
         return members.documents.view(np.intp), members.lims
 
 
 def shingle_sets(texts: Sequence[str], maker: MinHash, threads: int = 1) -> TextSets:
-    """Return texts as sets of shingles."""
-    made = [sets for _, sets in in_order(maker.feature_sets, maker.batches(texts), threads)]
+    batches = [sets for _, sets in in_order(maker.feature_sets, maker.batches(texts), threads)]
     return TextSets(
         np.arange(len(texts)),
-        np.concatenate([np.empty(0, np.uint32), *(sets.features for sets in made)]),
-        np.concatenate([np.empty(0, np.int64), *(sets.sizes for sets in made)]),
+        np.concatenate([np.empty(0, np.uint32), *(sets.features for sets in batches)]),
+        np.concatenate([np.empty(0, np.int64), *(sets.sizes for sets in batches)]),
     )
 
 
 def resembling_pairs(texts: Sequence[str], least: float, threads: int = 1) -> Places:
-    """Return the places of the pairs of texts whose resemblance is a bound or more, shape (2, pairs), ascending.
+    """Return the pairs of texts whose resemblance is at least a bound, shape (2, pairs).
 
-    The resemblance is the share of shingles of five characters (A. Broder, SEQUENCES 1997). All
-    pairs are estimated by MinHash. Those within the radius that finds nearly all pairs at the bound
-    are compared exactly.
+    Places ascend. The resemblance is the share of shingles of five characters (A. Broder, SEQUENCES
+    1997). All pairs are estimated by MinHash. Those within the radius that finds nearly all pairs
+    at the bound are compared exactly.
     """
-    rows, known = CHARACTERS.fingerprints(texts, empty="mask", threads=threads)
+    rows, is_known = CHARACTERS.fingerprints(texts, empty="mask", threads=threads)
     sets, radius = shingle_sets(texts, CHARACTERS, threads), CHARACTERS.radius(least, _SURE)
     pairs = [np.empty((2, 0), np.intp)]
     for start, bits in distances_in_blocks(rows.view(np.uint64)):
         near = start + np.array(np.nonzero(bits <= radius))
-        near = near[:, (near[0] < near[1]) & known[near].all(0)]
+        near = near[:, (near[0] < near[1]) & is_known[near].all(0)]
         pairs.append(near[:, sets.similarities(*near) >= least])
     return np.concatenate(pairs, axis=1)

@@ -23,12 +23,12 @@ from fpstore.calibration.calibration import (
     Calibration,
     Options,
     Suggestion,
-    calibrated_pictures,
-    calibrated_texts,
+    calibrate_pictures,
+    calibrate_texts,
     text_columns,
 )
 from fpstore.calibration.comparison import Comparison
-from fpstore.calibration.learning import learnt_weights
+from fpstore.calibration.learning import learn_weights
 from fpstore.calibration.measures import Measured, Rate
 from fpstore.calibration.settings import PDQ
 from fpstore.cli import content, options
@@ -170,7 +170,7 @@ def _calibration(given: Given) -> Calibration:
             given.note("method=pdq is not compared: pip install pdqhash")
         walk = Walk(corpus_paths(given.inputs), given.suffixes)
         with given.bars() as bars:
-            result = calibrated_pictures(walk, wanted, given.resources(bars), notices)
+            result = calibrate_pictures(walk, wanted, given.resources(bars), notices)
     else:
         corpus = open_corpus(
             given.inputs,
@@ -182,7 +182,7 @@ def _calibration(given: Given) -> Calibration:
             format=given.format,
         )
         with given.bars(corpus) as bars:
-            result = calibrated_texts(corpus, columns, wanted, given.resources(bars), given.html)
+            result = calibrate_texts(corpus, columns, wanted, given.resources(bars), given.html)
     notices.report(given)
     return result
 
@@ -483,7 +483,7 @@ def weights(given: Given) -> None:
         rows = open_source(given.inputs, format=given.format, encoding=given.encoding, again=False)
     notices.sources.append(rows)
     with given.bars(rows) as bars:
-        found = learnt_weights(
+        found = learn_weights(
             rows,
             Projection(text=columns),
             maker,
@@ -498,7 +498,7 @@ def weights(given: Given) -> None:
     notices.report(given)
     kept = found.fingerprinter.weights
     if given.output != "-" and not given.quiet and kept is not None:
-        looked_at = f"{found.looked_at:,} of {counted(found.documents, 'document')}"
+        looked_at = f"{found.sample_size:,} of {counted(found.documents, 'document')}"
         click.echo(
             f"{printable(given.output)}: weights of {counted(len(kept.hashes), 'piece')}, learnt "
             f"from {looked_at}"

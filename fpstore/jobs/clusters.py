@@ -70,7 +70,7 @@ class Clusters(Tabular):
         """
         return names_of(self._names, self._numbers)
 
-    def held(self) -> Clusters:
+    def in_memory(self) -> Clusters:
         """Return the clusters with all ids in memory."""
         numbers = np.arange(len(self._numbers), dtype=np.uint64)
         return Clusters(self.lims, HeldIds(self.ids), numbers, self.documents, self.distances)

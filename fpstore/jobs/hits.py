@@ -88,7 +88,7 @@ class Hits(Tabular):
         self._hitting, self._is_hit = self._find_hits()
         self.rows = candidates.rows[self._hitting]
 
-    def held(self) -> Hits:
+    def in_memory(self) -> Hits:
         """Return the hits with all ids and n-grams in memory."""
         new, candidates, (names, places) = copy(self), self._candidates, self._benchmark.ids
         ids = HeldIds(names_of(*candidates.ids)), np.arange(len(candidates.rows), dtype=np.uint64)

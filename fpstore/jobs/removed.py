@@ -79,7 +79,7 @@ class Removed(Tabular):
         )
         self._kept: tuple[Names, Words] = (kept_names, kept_places)
 
-    def held(self) -> Removed:
+    def in_memory(self) -> Removed:
         """Return the rows with all ids in memory."""
         new, places = copy(self), np.arange(len(self), dtype=np.uint64)
         new._ids, new._kept = (

@@ -534,7 +534,7 @@ class LshStore(Generic[Id]):
         grouping = cluster_grouping(self._checked_radius(radius), group, keep, None)
         return group_documents(
             self._parts.state(), grouping, checked_resources(memory, threads, progress)
-        ).held()
+        ).in_memory()
 
     def stats(self) -> dict[str, Any]:
         """Return the contents and sizes of the index; ``stores`` has those of its two stores."""

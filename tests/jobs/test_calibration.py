@@ -285,7 +285,7 @@ def test_a_reservoir_has_the_things_of_the_least_numbers():
         for place in range(300):
             weights.append(rng.choice((1, 2, 90)))
             words.append(draws.word())
-            held.see(place, weights[-1])
+            held.add(place, weights[-1])
             chosen = held.sample()
             assert set(chosen) == set(
                 sorted(range(place + 1), key=words.__getitem__)[: len(chosen)]

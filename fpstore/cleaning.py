@@ -376,7 +376,7 @@ def decontaminate(
     resources = checked_resources(memory, threads, progress)
     bounds = Bounds(min_ngrams, min_share, ignore_common)
     job = decontamination_job(
-        text, benchmark_text, (id, benchmark_id), ngram, bounds, threshold, unknown, html
+        text, benchmark_text, id, benchmark_id, ngram, bounds, threshold, unknown, html
     )
     corpus = open_corpus(source, text is True, encoding=encoding, html=bool(html), format=format)
     benchmarks = open_benchmark(

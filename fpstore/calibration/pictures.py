@@ -228,11 +228,11 @@ def views(picture: Image) -> Views:
         )
         for left, top, right, bottom in boxes
     ]
-    values = np.array([np.asarray(each, np.float32).reshape(-1) for each in scaled])
+    values = np.array([np.asarray(image, np.float32).reshape(-1) for image in scaled])
     values -= values.mean(1, keepdims=True)
     lengths = np.sqrt((values * values).sum(1, keepdims=True))
-    out: Views = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
-    return out
+    scaled_values: Views = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
+    return scaled_values
 
 
 def resembling_images(pictures: Sequence[Views], least: float) -> Places:

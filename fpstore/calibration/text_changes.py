@@ -97,11 +97,11 @@ class _Case:
 
 def _splice(text: str, pieces: Iterable[tuple[Span, str]]) -> str:
     """Return a text with other pieces at places that are ascending."""
-    out, done = [], 0
+    parts, done = [], 0
     for (a, b), piece in pieces:
-        out += [text[done:a], piece]
+        parts += [text[done:a], piece]
         done = b
-    return "".join([*out, text[done:]])
+    return "".join([*parts, text[done:]])
 
 
 def _typos(case: _Case) -> str:

@@ -191,10 +191,10 @@ class Removal:
 
     def _connected(self, places: Places, radius: int) -> tuple[Places, Lims]:
         """Return the places that pairs within the radius connect with others, group by group."""
-        distinct, which = distinct_places(self._rows[places])
+        distinct, row_places = distinct_places(self._rows[places])
         # Comparing all of so few takes less time than a plan.
         sets = connected(distinct, scan_design(radius, self._width.bits), self._resources)
-        members, _ = members_in_sets(sets[which], places.astype(np.uint64))
+        members, _ = members_in_sets(sets[row_places], places.astype(np.uint64))
         return members.documents.view(np.intp), members.lims
 
 

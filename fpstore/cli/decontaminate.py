@@ -146,11 +146,11 @@ def decontaminate(given: Given) -> None:
     of_benchmark = texts if given.benchmark_field is None else given.benchmark_field
     with usage_errors():
         bounds = Bounds(given.min_ngrams, given.min_share, given.ignore_common)
-        ids = given.id_field, given.benchmark_id_field
         job = decontamination_job(
             texts,
             of_benchmark,
-            ids,
+            given.id_field,
+            given.benchmark_id_field,
             given.ngram,
             bounds,
             given.threshold,

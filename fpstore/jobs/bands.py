@@ -90,7 +90,7 @@ class Groups(NamedTuple):
         """For each member, the place of the first member of its group."""
         return self.lims[lists_of(self.lims)]
 
-    def apart(self, sets: _kernel.Sets) -> Groups:
+    def across(self, sets: _kernel.Sets) -> Groups:
         """Return the groups whose members are in several sets."""
         owners, roots = lists_of(self.lims), sets.least(self.members)
         mixed = np.zeros(len(self.lims) - 1, bool)
@@ -120,7 +120,7 @@ def connected_by_bands(
         resources.report("searching bands", band, keys.bands)
         rows = _searched(keys.column(band), firsts, searched)
         for groups in _groups(rows, len(fingerprints), resources):
-            link(sets, fingerprints, groups.apart(sets), radius, width, resources)
+            link(sets, fingerprints, groups.across(sets), radius, width, resources)
     resources.report("searching bands", keys.bands, keys.bands)
     return sets.names()
 
@@ -131,12 +131,15 @@ def _searched(
     """Yield the values of searched documents, and their numbers, which are places by default."""
     start = 0
     for values in pieces:
-        rows = slice(start, start + len(values))
-        own: Numbers = (
-            np.arange(rows.start, rows.stop, dtype=np.uint64) if numbers is None else numbers[rows]
+        end = start + len(values)
+        piece_numbers: Numbers = (
+            np.arange(start, end, dtype=np.uint64) if numbers is None else numbers[start:end]
         )
-        yield (values, own) if searched is None else (values[searched[rows]], own[searched[rows]])
-        start = rows.stop
+        if searched is not None:
+            flags = searched[start:end]
+            values, piece_numbers = values[flags], piece_numbers[flags]
+        yield values, piece_numbers
+        start = end
 
 
 def _groups(

@@ -242,14 +242,12 @@ def find_clusters(
             )
     members, members_at = members_in_sets(documents.sets, documents.numbers)
 
-    def rows_of_members(here: slice) -> Words:
+    def member_rows(span: slice) -> Words:
         assert fingerprints is not None
-        places = members_at[here].view(np.intp)
+        places = members_at[span].view(np.intp)
         return fingerprints[places if documents.owners is None else documents.owners[places]]
 
-    members = grouped(
-        members, grouping, rows_of_members, lambda numbers: names_of(snapshot, numbers)
-    )
+    members = grouped(members, grouping, member_rows, lambda numbers: names_of(snapshot, numbers))
     return Clusters(members.lims, snapshot, members.documents, len(documents.numbers))
 
 
@@ -307,9 +305,9 @@ def _united(documents: _Documents) -> _Documents:
     numbers, sets, _ = documents
     order = stable_order(numbers)
     first = differs(numbers[order])
-    again = np.flatnonzero(~first)
+    repeats = np.flatnonzero(~first)
     united = _kernel.Sets(int(sets.max()) + 1)
-    united.unite(*(sets[order[places]].astype(np.uint64) for places in (again, again - 1)))
+    united.unite(*(sets[order[places]].astype(np.uint64) for places in (repeats, repeats - 1)))
     is_first = np.zeros(len(sets), bool)
     is_first[order[first]] = True
     return _Documents(numbers[is_first], united.names()[sets[is_first]])

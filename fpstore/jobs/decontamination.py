@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -129,7 +128,8 @@ class DecontaminationJob(NamedTuple):
 def decontamination_job(
     text: Any,
     benchmark_text: Any,
-    ids: tuple[str | None, str | None],
+    id: str | None,
+    benchmark_id: str | None,
     ngram: int,
     bounds: Bounds,
     threshold: float | None,
@@ -137,13 +137,12 @@ def decontamination_job(
     html: bool | str,
 ) -> DecontaminationJob:
     """Check the arguments of :func:`fpstore.decontaminate`; InputError if one is wrong."""
-    names = [
-        _text_columns(text, "text"),
-        _text_columns(text if benchmark_text is None else benchmark_text, "benchmark_text"),
-    ]
-    corpus, benchmark = (
-        with_columns(Projection(id=id_), name, None) for id_, name in zip(ids, names, strict=True)
-    )
+    columns = _text_columns(text, "text")
+    benchmark_columns = columns
+    if benchmark_text is not None:
+        benchmark_columns = _text_columns(benchmark_text, "benchmark_text")
+    corpus = with_columns(Projection(id=id), columns, None)
+    benchmark = with_columns(Projection(id=benchmark_id, strict=True), benchmark_columns, None)
     ngrams = MinHash(size=check_whole(ngram, 1, 255, "ngram"))
     check_whole(bounds.least, 1, 2**63 - 1, "min_ngrams")
     check_number(bounds.least_share, 0, 1, "min_share")
@@ -155,7 +154,7 @@ def decontamination_job(
     check_choice(unknown, UNKNOWN, "unknown")
     return DecontaminationJob(
         corpus,
-        replace(benchmark, strict=True),
+        benchmark,
         features,
         extractor_of(html),
         bounds,
@@ -299,21 +298,27 @@ def _near_duplicates(
     """Return the near-duplicate candidates and benchmark rows as the keys of `Hits`."""
     assert job.features.near is not None
     width, count = Width(job.features.near.width), len(benchmark.units)
-    worded = np.flatnonzero(benchmark.units)
-    theirs = RowSet(benchmark.fingerprints[worded], HeldIds(worded.astype(np.uint64)), width)
-    ours = RowSet(candidates.fingerprints, HeldIds(candidates.rows), width)
+    compared_rows = np.flatnonzero(benchmark.units)
+    benchmark_set = RowSet(
+        benchmark.fingerprints[compared_rows], HeldIds(compared_rows.astype(np.uint64)), width
+    )
+    candidate_set = RowSet(candidates.fingerprints, HeldIds(candidates.rows), width)
     keys = [np.empty(0, np.int64)]
-    for pairs in pairs_with(ours, theirs.rows, job.radius, width, resources):
-        (lims, numbers), (lims_there, numbers_there) = (
-            ours.stored_id_numbers(pairs.b),
-            theirs.stored_id_numbers(pairs.a),
+    for pairs in pairs_with(candidate_set, benchmark_set.rows, job.radius, width, resources):
+        (lims, numbers), (benchmark_lims, benchmark_numbers) = (
+            candidate_set.stored_id_numbers(pairs.b),
+            benchmark_set.stored_id_numbers(pairs.a),
         )
-        sizes, sizes_there = np.diff(lims), np.diff(lims_there)
+        sizes, benchmark_sizes = np.diff(lims), np.diff(benchmark_lims)
         pair = np.repeat(np.arange(len(sizes)), sizes)  # of each candidate
-        benchmark_rows = worded[
-            slices(numbers_there, lims_there[:-1][pair], sizes_there[pair]).view(np.int64)
+        benchmark_rows = compared_rows[
+            slices(benchmark_numbers, benchmark_lims[:-1][pair], benchmark_sizes[pair]).view(
+                np.int64
+            )
         ]
-        keys.append(np.repeat(numbers.view(np.int64), sizes_there[pair]) * count + benchmark_rows)
+        keys.append(
+            np.repeat(numbers.view(np.int64), benchmark_sizes[pair]) * count + benchmark_rows
+        )
     return np.sort(np.concatenate(keys))
 
 

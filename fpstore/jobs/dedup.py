@@ -253,14 +253,14 @@ def find_duplicates(
 
 def distances_from_kept(fingerprints: Words, members: Members) -> npt.NDArray[np.uint16]:
     """Return the distance of each member from the first of its group."""
-    out = np.empty(len(members.documents), np.uint16)
+    distances = np.empty(len(members.documents), np.uint16)
     firsts = members.documents[members.lims[lists_of(members.lims)]].view(np.intp)
-    for start in range(0, len(out), COMPARED_AT_ONCE):
+    for start in range(0, len(distances), COMPARED_AT_ONCE):
         batch = slice(start, start + COMPARED_AT_ONCE)
-        out[batch] = distances_between(
+        distances[batch] = distances_between(
             fingerprints[members.documents[batch].view(np.intp)], fingerprints[firsts[batch]]
         )
-    return out
+    return distances
 
 
 def _grouped(
@@ -274,8 +274,8 @@ def _grouped(
     """Return the groups of documents that are not near a reference, the kept one first."""
     members = _connected(job, documents, near, resources, checkpoint)
 
-    def fetch_rows(here: slice) -> Words:
-        return rows_at(documents.fingerprints, members.documents[here])
+    def fetch_rows(span: slice) -> Words:
+        return rows_at(documents.fingerprints, members.documents[span])
 
     def fetch_ids(numbers: Words) -> Words | list[str]:
         return numbers if documents.ids is None else names_of(documents.ids, numbers)
@@ -373,17 +373,17 @@ def _near_corpus(
     resources: Resources,
 ) -> NearReference:
     """Return the documents near those of another corpus, and alike if texts are compared."""
-    theirs = compared_rows(
+    other_documents = compared_rows(
         other, replace(job.projection, score=None), job.fingerprinter, resources, False, None
     )
-    side = join_side(theirs, job.projection.width)
+    side = join_side(other_documents, job.projection.width)
     most = 1 if job.least_similarity is None else MOST_COMPARED
     candidates = near_candidates(
         side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, most
     )
     if job.least_similarity is None:
         return NearReference.of(candidates, side)
-    rows, other_rows = documents.rows, theirs.rows
+    rows, other_rows = documents.rows, other_documents.rows
     compared = other_rows[np.unique(candidates.numbers).view(np.intp)]
     least = job.least_similarity
     corpora = [(corpus, rows[candidates.documents()]), (other, compared)]

@@ -51,9 +51,9 @@ def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
     documents = np.empty_like(members.documents)
     for groups in spans(members.lims, PIECE):
         lims = members.lims[groups.start : groups.stop + 1]
-        sizes, here = np.diff(lims), slice(int(lims[0]), int(lims[-1]))
+        sizes, span = np.diff(lims), slice(int(lims[0]), int(lims[-1]))
         begins = lims[:-1] - lims[0]
-        piece_ranks = ranks[here]
+        piece_ranks = ranks[span]
         least = np.flatnonzero(
             piece_ranks == np.repeat(np.minimum.reduceat(piece_ranks, begins), sizes)
         )
@@ -64,7 +64,7 @@ def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
             np.arange(len(piece_ranks)),
         )
         moved = np.where(places == chosen, begins, np.where(places < chosen, places + 1, places))
-        documents[here.start + moved] = members.documents[here]
+        documents[span.start + moved] = members.documents[span]
     return Members(members.lims, documents)
 
 
@@ -84,10 +84,10 @@ def distances_to_majority(fingerprints: RowReader, lims: Lims) -> npt.NDArray[np
     distances = np.zeros(int(lims[-1]), np.int64)
     for groups in spans(lims, PIECE):
         bounds = lims[groups.start : groups.stop + 1]
-        here = slice(int(bounds[0]), int(bounds[-1]))
-        rows = fingerprints(here)
+        span = slice(int(bounds[0]), int(bounds[-1]))
+        rows = fingerprints(span)
         for word in rows.reshape(len(rows), -1).T:
-            distances[here] += _distances_of_words(word, bounds - bounds[0])
+            distances[span] += _distances_of_words(word, bounds - bounds[0])
     return distances
 
 
@@ -131,12 +131,12 @@ def regrouped(
     pieces, leasts = list[Members](), list[Words]()
     for groups in spans(members.lims, PIECE):
         lims = members.lims[groups.start : groups.stop + 1]
-        here = slice(int(lims[0]), int(lims[-1]))
-        order = stable_order(ranks[here])
+        span = slice(int(lims[0]), int(lims[-1]))
+        order = stable_order(ranks[span])
         order = order[stable_order(lists_of(lims)[order])]
-        documents = members.documents[here]
+        documents = members.documents[span]
         chosen = choose(
-            fingerprints(here)[order], (lims - lims[0]).view(np.uint64), documents[order]
+            fingerprints(span)[order], (lims - lims[0]).view(np.uint64), documents[order]
         )
         representatives = np.empty(len(order), np.uint64)
         representatives[order] = order[chosen.view(np.intp)]

@@ -93,8 +93,8 @@ class Hits(Tabular):
         new, candidates, (names, places) = copy(self), self._candidates, self._benchmark.ids
         ids = HeldIds(names_of(*candidates.ids)), np.arange(len(candidates.rows), dtype=np.uint64)
         new._candidates = candidates._replace(ranks=np.array(candidates.ranks), ids=ids)
-        every = np.arange(int(places.max()) + 1, dtype=np.uint64)
-        new._benchmark = self._benchmark._replace(ids=(HeldIds(names_of(names, every)), places))
+        numbers = np.arange(int(places.max()) + 1, dtype=np.uint64)
+        new._benchmark = self._benchmark._replace(ids=(HeldIds(names_of(names, numbers)), places))
         return new
 
     def hits_of_inputs(self) -> list[int]:
@@ -183,10 +183,10 @@ class Hits(Tabular):
             )
             for batch in spans(lims_of(rows_of_owners), PIECE):
                 first, last = part.start + batch.start, part.start + batch.stop
-                here = slice(*np.searchsorted(owners, (first, last)).tolist())
-                rows = slices(self._benchmark.rows, lims[ranks[here]], sizes[here]).view(np.int64)
+                span = slice(*np.searchsorted(owners, (first, last)).tolist())
+                rows = slices(self._benchmark.rows, lims[ranks[span]], sizes[span]).view(np.int64)
                 yield self._hits_among(
-                    np.repeat(owners[here], sizes[here]) * self._count + rows, first, last
+                    np.repeat(owners[span], sizes[span]) * self._count + rows, first, last
                 )
 
     def _hits_among(self, keys: npt.NDArray[np.int64], first: int, last: int) -> _Pairs:
@@ -206,13 +206,13 @@ class Hits(Tabular):
         return _Pairs(keys[is_hit] // self._count, keys[is_hit] % self._count, shared[is_hit])
 
     def _columns(self, pairs: _Pairs) -> Iterator[dict[str, Any]]:
-        benchmark, (names, numbers), (names_there, places) = (
+        benchmark, (names, numbers), (benchmark_names, places) = (
             self._benchmark,
             self._candidates.ids,
             self._benchmark.ids,
         )
-        columns = [(names, numbers[pairs.candidates]), (names_there, places[pairs.rows])]
-        for batch, (ids, ids_there) in names_in_slices(columns):
+        columns = [(names, numbers[pairs.candidates]), (benchmark_names, places[pairs.rows])]
+        for batch, (ids, benchmark_ids) in names_in_slices(columns):
             candidates, rows, shared = (
                 pairs.candidates[batch],
                 pairs.rows[batch],
@@ -224,14 +224,16 @@ class Hits(Tabular):
                 "id": ids,
                 "benchmark": [benchmark.names[n] for n in inputs.tolist()],
                 "benchmark_row": (rows - benchmark.ends[inputs]).astype(np.uint64),
-                "benchmark_id": ids_there,
+                "benchmark_id": benchmark_ids,
                 "shared": shared.astype(np.uint64),
                 "share": np.round(shared / benchmark.sizes[rows], 6),
             }
             if self._is_near:
-                ours, theirs = (
+                row_fingerprints, benchmark_fingerprints = (
                     self._candidates.fingerprints[candidates],
                     benchmark.fingerprints[rows],
                 )
-                table["distance"] = distances_between(ours, theirs).astype(np.uint64)
+                table["distance"] = distances_between(
+                    row_fingerprints, benchmark_fingerprints
+                ).astype(np.uint64)
             yield table

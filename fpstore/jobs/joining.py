@@ -88,16 +88,16 @@ def _search(
     design: JoinDesign, number: int, linked: bool, sides: Sequence[SortedTable], span: Span
 ) -> Search:
     """Return a search in a span of a table; only the first table reports a pair."""
-    spec, table, upto = design.tables[number], sides[0], number + 1
+    spec, table, table_count = design.tables[number], sides[0], number + 1
     rules = (
         table.rows,
         table.starts,
         table.tags,
         np.frombuffer(spec.permutation, np.uint8),
-        design.bucket_masks[:upto],
-        design.tag_masks[:upto],
-        list(design.flips[:upto]),
-        list(design.both[:upto]),
+        design.bucket_masks[:table_count],
+        design.tag_masks[:table_count],
+        list(design.flips[:table_count]),
+        list(design.both[:table_count]),
         spec.tag_bits,
         design.radius,
     )

@@ -305,7 +305,9 @@ class Outputs:
                 target,
                 resources,
                 complete,
-                lambda shard, *of_it: copy_edited(shard, column, edit, *of_it),
+                lambda shard, rows, path, progress: copy_edited(
+                    shard, column, edit, rows, path, progress
+                ),
             )
         else:
             assert isinstance(corpus, Shards)

@@ -170,27 +170,27 @@ class Candidates(NamedTuple):
     """Documents of a reference near those of a corpus, the nearest first.
 
     There is one for each fingerprint of the reference. Document d has the candidates
-    ``lims[which[d]]:lims[which[d] + 1]``; ``numbers`` are numbers in the reference.
+    ``lims[groups[d]]:lims[groups[d] + 1]``; ``numbers`` are numbers in the reference.
     """
 
-    which: npt.NDArray[np.intp]
+    groups: npt.NDArray[np.intp]
     lims: npt.NDArray[np.intp]
     numbers: Words
     distances: npt.NDArray[np.uint16]
 
     def documents(self) -> npt.NDArray[np.intp]:
         """Return the places of the documents that have candidates, ascending."""
-        return np.flatnonzero((self.lims[1:] > self.lims[:-1])[self.which])
+        return np.flatnonzero((self.lims[1:] > self.lims[:-1])[self.groups])
 
     def chosen(
         self, alike: Alike | None = None
     ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         """Return the places of documents, and the first candidate of each, or first alike one."""
         waiting = self.documents()
-        starts, stops = self.lims[self.which], self.lims[self.which + 1]
+        starts, stops = self.lims[self.groups], self.lims[self.groups + 1]
         if alike is None:
             return waiting, starts[waiting]
-        choice = np.full(len(self.which), -1)
+        choice = np.full(len(self.groups), -1)
         for turn in range(int((stops - starts).max(initial=0))):
             waiting = waiting[starts[waiting] + turn < stops[waiting]]
             candidates = starts[waiting] + turn

@@ -146,15 +146,19 @@ def _families(
         snapshot, ids if snapshot.totals.id_kind == "string" else np.array(ids, np.uint64)
     )
     numbers = snapshot.width.numbers(rows)
-    own = {name: numbers[a:b] for name, (a, b) in zip(ids, pairwise(lims.tolist()), strict=True)}
+    fingerprints = {
+        name: numbers[a:b] for name, (a, b) in zip(ids, pairwise(lims.tolist()), strict=True)
+    }
     families: list[Section] = []
     for place, names in zip(places, shown, strict=True):
         distances = {
-            name: min((a ^ b).bit_count() for a in own[name] for b in own[names[0]])
+            name: min(
+                (a ^ b).bit_count() for a in fingerprints[name] for b in fingerprints[names[0]]
+            )
             for name in names
         }
         members = [
-            {"id": name, "distance": distances[name], "excerpt": files.of(name, own[name])}
+            {"id": name, "distance": distances[name], "excerpt": files.of(name, fingerprints[name])}
             for name in sorted(names, key=distances.__getitem__)
         ]
         families.append({"size": int(clusters.sizes[place]), "members": members})
@@ -200,25 +204,25 @@ def _count_pairs(
 
 
 def _size(stats: dict[str, Any]) -> Section:
-    taken, n = stats["bytes"], stats["fingerprints"]
-    total = max(taken["total"], 1)
-    sizes = [(name, taken[key]) for key, name in PARTS.items()]
+    part_bytes, count = stats["bytes"], stats["fingerprints"]
+    total = max(part_bytes["total"], 1)
+    sizes = [(name, part_bytes[key]) for key, name in PARTS.items()]
     bars = [
         Bar(name, size, f"{shown_size(size)}, {size / total:.1%}") for name, size in sizes if size
     ]
     sizes = [
         sizes[0],
-        ("of these, keys in memory", taken["keys"]),
+        ("of these, keys in memory", part_bytes["keys"]),
         *sizes[1:],
-        ("All", taken["total"]),
+        ("All", part_bytes["total"]),
     ]
     rows: list[tuple[str, ...]] = [
-        (name, f"{size:,}", f"{size / total:.1%}", f"{size / max(n, 1):.2f}")
+        (name, f"{size:,}", f"{size / total:.1%}", f"{size / max(count, 1):.2f}")
         for name, size in sizes
     ]
     least = round(stats["limit_bits_per_fingerprint"] * stats["delta"]["tables"] / 8)
     bounds = [
-        ("Raw fingerprints", f"{n * stats['width'] // 8:,}"),
+        ("Raw fingerprints", f"{count * stats['width'] // 8:,}"),
         ("The least that any set of as many can take", f"{least:,}"),
     ]
     columns: tuple[str, ...] = ("Part", "Bytes", "Share", "per fingerprint")

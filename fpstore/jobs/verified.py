@@ -109,13 +109,12 @@ def read_feature_sets(
     def texts() -> Iterator[list[Any]]:
         done = 0
         for batch in corpus.batches(projection):
-            here = done + np.flatnonzero(batch.flags)
+            numbers = done + np.flatnonzero(batch.flags)
             done += len(batch.flags)
             resources.report("verifying", done)
-            wanted = (rows[np.minimum(np.searchsorted(rows, here), len(rows) - 1)] == here).tolist()
-            if wanted_texts := [
-                text for text, is_wanted in zip(batch.row_texts(), wanted, strict=True) if is_wanted
-            ]:
+            is_wanted = rows[np.minimum(np.searchsorted(rows, numbers), len(rows) - 1)] == numbers
+            pairs = zip(batch.row_texts(), is_wanted.tolist(), strict=True)
+            if wanted_texts := [text for text, flag in pairs if flag]:
                 yield wanted_texts
 
     def features(batch: list[Any]) -> list[FeatureSets]:

@@ -56,8 +56,8 @@ def dedup(
 ) -> Deduplication:
     r"""Find the near-duplicates of a corpus, and keep one of each group.
 
-    All fingerprints are in memory, unless bands are searched (`search`), and ids if there are any;
-    texts and other columns are not.
+    Fingerprints and ids are in memory, but fingerprints lie in a temporary file if bands are
+    searched (`search`). Texts and other columns are not in memory.
 
     Parameters
     ----------
@@ -70,26 +70,26 @@ def dedup(
         which is collected, a relation of DuckDB, or another object with the Arrow C stream
         interface.
     output : path-like, optional
-        Where to write the rows that are kept, with all columns and in the same order: lines byte by
-        byte. The extension is that of the input, of a table ``.parquet``. Of several files or a
-        folder of them, a path without an extension of a format is a new folder: the rows that are
-        kept of each file go to a file of the same name there, also if there are none; threads write
-        several files at once. Of texts, a folder to copy the files to. It appears complete or not
-        at all.
+        Where to write the kept rows, with all columns and in the same order: lines byte by byte. It
+        must have the extension of the input; for a table, ``.parquet``. For several files or a
+        folder, a path without an extension of a format is a new folder: the kept rows of each file,
+        also if there are none, go to a file of the same name there, and threads write several files
+        at once. For texts, a folder to copy the files to. The output appears complete or not at
+        all.
     text : str, sequence of str, mapping of str to int, or bool
-        The column of texts, whose fingerprints are made; several columns, with weights or without,
-        as for :class:`fpstore.hashing.TextReader`; or True: see ``source``.
+        The column of texts to hash; several columns, with weights or without, as for
+        :class:`fpstore.hashing.TextReader`; or True: see ``source``.
     fingerprint : str
         The column of fingerprints, instead of texts: integers, hexadecimal digits, or bytes.
     id : str, optional
-        The column of ids, which the clusters have; by default row numbers from 0. Rows may share an
-        id: each row is a document.
+        The column of ids for the clusters; by default row numbers from 0. Rows may share an id:
+        each row is a document.
     score : str, optional
         The column of numbers, or of the dates and times of Arrow, for ``keep="highest"``. They are
-        compared exactly. A null, as which pandas passes NaN on, is below all others; NaN elsewhere
-        is an error that names the row.
+        compared exactly. A null is below all others, and so is NaN from pandas; NaN elsewhere is an
+        error that names the row.
     method : {"minhash", "simhash"}, optional
-        How fingerprints of texts are made: by :class:`fpstore.MinHash`, the default, or by
+        The fingerprinter of texts: :class:`fpstore.MinHash`, the default, or
         :class:`fpstore.SimHash`.
     threshold : float, optional
         With MinHash, the Jaccard similarity of near-duplicates, 0 to 1: the share of pieces, by
@@ -104,16 +104,16 @@ def dedup(
         Bits of a fingerprint: 32, 64, 128 or 256; by default 256 for MinHash, otherwise 64. A
         `fingerprinter` has its own width, and this is left out.
     keep : {"first", "smallest", "central", "highest"}
-        The row that is kept of a group: the first; the one with the smallest id; the one whose
-        fingerprint is nearest to the majority of the group, bit by bit; or the one with the highest
-        score. Of several such rows, the first.
+        The kept row of a group: the first; the row with the smallest id; the row whose fingerprint
+        is nearest to the bitwise majority of the group; or the row with the highest score. The
+        first of equal rows is kept.
     group : {"connected", "greedy"}, optional
         As for :meth:`fpstore.Store.clusters`: groups that chains of near-duplicates connect, or
-        groups in which every row is within the radius of the one that is kept, which is the default
+        groups in which every row is within the radius of the kept row. The latter is the default
         with MinHash.
     unknown : {"keep", "drop", "refuse"}
-        What becomes of a row that is not compared, because its text is null or blank, or its
-        fingerprint or id is null.
+        The rule for a row that is not compared: its text is null or blank, or its fingerprint or id
+        is null.
     verify : bool, optional
         Read the texts of groups again, and remove a row only if its Jaccard similarity to the row
         that is kept is at least the threshold. A row goes to the nearest kept one that reaches it,
@@ -138,10 +138,10 @@ def dedup(
         hashed as the store hashed its own. Its radius applies, unless a `radius` or `threshold` is
         given.
     add : bool
-        Insert the rows that are kept into the store, with their ids, in one change, after the
-        output is complete; a store that does not exist is made. With `resume`, the same call ends a
-        run that was killed, and adds nothing twice. A batch that was added is near itself when it
-        is read again.
+        Insert the kept rows into the store, with their ids, in one change, after the output is
+        complete; a store that does not exist is created. With `resume`, the same call completes a
+        run that was killed, and adds nothing twice. If you read an added batch again, every row
+        matches itself.
     fingerprinter : Fingerprinter, optional
         Makes the fingerprints of texts, or of rows (:class:`fpstore.hashing.Fields`), instead of a
         `method`.
@@ -163,17 +163,17 @@ def dedup(
         :class:`fpstore.hashing.MainText`, whose extractor a str names.
     memory : int or str, optional
         For the tables that are sorted to find near-duplicates, as for :meth:`fpstore.Store.pairs`.
-        Fingerprints and ids are held besides. With bands, fingerprints lie in a temporary file: 6
-        bytes for each row are held, ids, and about 100 bytes for each row that is in a group.
+        Fingerprints and ids take memory besides. With bands, fingerprints lie in a temporary file:
+        a row takes 6 bytes and its id, and a row in a group about 100 bytes more.
     threads, progress : optional
         As for :func:`build`.
     overwrite : bool
         Replace a file at ``output``, or a folder that has only hidden files and files of the format
         that is written.
     resume : path-like, optional
-        A folder, which is made for what is done, and removed at the end. If the process ends
-        before, the same call with the same folder hashes only rows that were not hashed before, and
-        searches only what was not searched. Sources must be files.
+        A folder for finished work, which is created, and removed at the end. If the process ends
+        early, the same call with the same folder hashes and searches only the remaining rows.
+        Sources must be files.
 
     Returns
     -------
@@ -183,8 +183,8 @@ def dedup(
     Raises
     ------
     InputError
-        A column is missing or has a wrong type, a value is wrong, or there are no rows. Or the
-        folder to resume with is of another job, or of other files.
+        A column is missing or has a wrong type, a value is wrong, or there are no rows; or the
+        folder to resume with belongs to another job or to other files.
     StoreExistsError
         The output exists.
     StoreLockedError
@@ -292,15 +292,15 @@ def decontaminate(
     benchmark : path, iterable of paths, or table
         The benchmark, likewise; each path is an input of its own, and their formats may differ.
     output : path-like, optional
-        Where to write the rows that are kept, as for :func:`dedup`.
+        Where to write the kept rows, as for :func:`dedup`.
     text : str, sequence of str, or True
         The column of texts of the corpus. Several columns are one text, in this order. True: each
         file is a text.
     benchmark_text : str, sequence of str, or True, optional
-        The same of the benchmark; by default as `text`.
+        The same for the benchmark; by default `text`.
     id, benchmark_id : str, optional
-        The columns of ids, which the hits have; by default row numbers from 0, in the benchmark of
-        each input.
+        The columns of ids for the hits; by default row numbers from 0, in each input of the
+        benchmark.
     ngram : int
         Words of an n-gram, 1 to 255.
     min_ngrams : int
@@ -317,16 +317,15 @@ def decontaminate(
         similarity of three-word runs, 0 to 1, found with a recall of 98%. Fingerprints of all rows
         are in memory then.
     unknown : {"keep", "drop", "refuse"}
-        What becomes of a row that is not compared, because its text is null or blank, or its id is
-        null.
+        The rule for a row that is not compared: its text is null or blank, or its id is null.
     format : str, optional
-        As for :func:`dedup`, of the corpus; the extension of each input of the benchmark names its
-        format.
+        The format of the corpus, as for :func:`dedup`; the extension of each input of the benchmark
+        names its format.
     encoding : str, optional
-        As for :func:`dedup`, of corpus and benchmark.
+        The encoding of corpus and benchmark, as for :func:`dedup`.
     html : bool or str
-        The texts of the corpus are pages of HTML, as for :func:`dedup`; those of the benchmark are
-        not.
+        The texts of the corpus are pages of HTML, as for :func:`dedup`; texts of the benchmark are
+        plain.
     memory : int or str, optional
         For the tables that are sorted to find near-duplicates.
     threads, progress : optional
@@ -440,19 +439,19 @@ def remove_boilerplate(
 ) -> Boilerplate:
     r"""Remove from texts the paragraphs, or lines, that occur in many documents.
 
-    They are compared without regard to case and white space, by 64 bits of a hash. A document of
-    which nothing is left is dropped; one without a text stays as it is. Copies of documents count,
-    so use :func:`dedup` first.
+    They are compared without regard to case and white space, by 64 bits of a hash. A document is
+    dropped if nothing remains of its text; a document without a text stays as it is. Copies of
+    documents count, so use :func:`dedup` first.
 
     Parameters
     ----------
     source, encoding
         As for :func:`dedup`.
     output : path-like, optional
-        Where to write the documents that are left, as :func:`dedup` does, in the format of the
-        input: all other columns, and texts without boilerplate, are as they were. In JSON lines,
-        all other bytes of a line stay. Text files that lose something are written in UTF-8. By
-        default, nothing is written.
+        Where to write the remaining documents, as for :func:`dedup`, in the format of the input.
+        Other columns, and texts without boilerplate, stay as they are. In JSON lines, all other
+        bytes of a line stay. Changed text files are written in UTF-8. By default, nothing is
+        written.
     text : str or bool
         The column of texts; or True: each file is a document.
     unit : {"paragraph", "line"}
@@ -462,9 +461,9 @@ def remove_boilerplate(
     least_chars : int
         A shorter paragraph stays; white space does not count.
     memory, threads, progress : optional
-        As for :func:`build`. The counts take 12 to 18 bytes for each different paragraph, whatever
-        `memory` is, and the removed paragraphs are in memory, each once. Threads write the files of
-        a folder.
+        As for :func:`build`. The counts take 12 to 18 bytes for each different paragraph,
+        regardless of `memory`, and each removed paragraph is in memory once. Threads write the
+        files of a folder.
     overwrite : bool
         As for :func:`dedup`.
 

@@ -115,20 +115,20 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How settings find near-duplicates, and a radius for each.
+    """The suggestions of a calibration, a radius for each setting.
 
     Attributes
     ----------
     items : {"documents", "pictures"}
     documents, empty : int
-        The documents of the corpus that have a text, and those that have none; pictures, and those
-        of the sample that are blank.
+        The documents of the corpus with and without a text; for pictures, all pictures, and the
+        blank ones of the sample.
     grouped : int or None
         The documents that are grouped as by `dedup`; None for pictures.
     evidence : Evidence
         The originals and their changed copies.
     most_wrong, group
-        As they were given.
+        The arguments of :func:`calibrate`.
     suggestions : list of Suggestion
         One for each setting, the best first.
     """

@@ -206,7 +206,7 @@ class TextChange:
         text = material.texts[place]
         draws = Draws(seed, self.kind, str(self.amount), place)
         amount = self.amount
-        if self.kind == "numbers":  # all of them are a share, too
+        if self.kind == "numbers":  # 1 is a share, too: all numbers
             amount = min(amount, 1 - 1e-9)
         changed = _KINDS[self.kind](_Case(text, amount, draws, material, place))
         return changed if changed != text and not is_blank(changed) else None

@@ -99,9 +99,9 @@ class Boilerplate(NamedTuple):
     documents : int
         Rows, or files, of the corpus.
     changed : int
-        Documents that lost something, those that are dropped too.
+        Documents that lost a piece, dropped ones too.
     dropped : int
-        Documents of whose text nothing was left.
+        Documents without text after the removal.
     repeated : int
         Different paragraphs or lines that were removed.
     removed_pieces : int
@@ -112,7 +112,7 @@ class Boilerplate(NamedTuple):
         The paragraphs or lines that were removed, the most frequent first; ``to_arrow`` makes a
         table.
     table : pyarrow.Table or None
-        The rows that are left of a table in memory; None for files.
+        The remaining rows of a table in memory; None for files.
     """
 
     documents: int
@@ -126,7 +126,7 @@ class Boilerplate(NamedTuple):
 
     @property
     def kept(self) -> int:
-        """Documents that are left."""
+        """Documents that remain."""
         return self.documents - self.dropped
 
     def __repr__(self) -> str:

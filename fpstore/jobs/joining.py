@@ -25,7 +25,7 @@ from fpstore.jobs.sorting import ROOM, SortedTable, Span, SpanSorter, TableSorte
 BATCH_PAIRS = 1 << 18
 LEAST_ROWS = 1 << 15  # of a part of a table that a thread takes
 PARTS = 4  # of a sorted table for each thread
-LINK_BYTES = 8  # of a row of a table that is searched as a whole
+LINK_BYTES = 8  # for each row of a linked table, besides the sorting
 SPANS = "spans of tables were searched"
 UNBOUNDED = Resources(1 << 62, 1)
 
@@ -42,7 +42,7 @@ class PairColumns(NamedTuple):
 
 
 Search = _kernel.PairJoin | _kernel.Linking  # finds pairs in batches
-Start = Callable[[Sequence[SortedTable], Span], Search]  # of the search in some buckets of a table
+Start = Callable[[Sequence[SortedTable], Span], Search]  # of a search in a span of a table
 Begin = Callable[[_kernel.Stop | None], Iterator[PairColumns]]  # runs a search
 _Part = tuple[Begin, float]  # a search that has not begun, and the number of its rows
 

@@ -47,7 +47,7 @@ PARTS = {
 }
 EN_DASH = "\u2013"
 
-Section = dict[str, Any]  # what the template shows in a section
+Section = dict[str, Any]  # the values of a section of the template
 
 
 def report_page(

@@ -66,10 +66,8 @@ class Comparison:
                 argument="fingerprinter",
             )
         self.width = fingerprinter.width
-        self.fingerprint_a, self.fingerprint_b = (
-            fingerprinter.fingerprint(text_a),
-            fingerprinter.fingerprint(text_b),
-        )
+        self.fingerprint_a = fingerprinter.fingerprint(text_a)
+        self.fingerprint_b = fingerprinter.fingerprint(text_b)
         self.features_a: Mapping[str, float] = fingerprinter.features(text_a)
         self.features_b: Mapping[str, float] = fingerprinter.features(text_b)
 

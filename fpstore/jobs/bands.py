@@ -157,10 +157,8 @@ def _groups(
         for first in range(0, len(part.per_key), most):
             sizes = part.per_key[first : first + most].view(np.int64)
             start, end = end, end + int(sizes.sum())
-            members, lims = (
-                part.ids[start:end][np.repeat(sizes > 1, sizes)],
-                lims_of(sizes[sizes > 1]),
-            )
+            members = part.ids[start:end][np.repeat(sizes > 1, sizes)]
+            lims = lims_of(sizes[sizes > 1])
             for batch in spans(lims, most):
                 within = lims[batch.start : batch.stop + 1]
                 yield Groups(members[within[0] : within[-1]].astype(np.uint64), within - within[0])

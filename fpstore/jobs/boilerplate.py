@@ -58,12 +58,10 @@ class RemovedPieces(Tabular):
     def __init__(
         self, texts: list[str], documents: Words, occurrences: Words, bytes: Words
     ) -> None:
-        self.texts, self.documents, self.occurrences, self.bytes = (
-            texts,
-            documents,
-            occurrences,
-            bytes,
-        )
+        self.texts = texts
+        self.documents = documents
+        self.occurrences = occurrences
+        self.bytes = bytes
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -225,30 +223,24 @@ class BoilerplateEdit:
         repeated: Words,
         documents: npt.NDArray[np.uint32],
     ) -> None:
-        self._pieces, self._hashes, self._lims, self._repeated, self._documents = (
-            pieces,
-            hashes,
-            lims,
-            repeated,
-            documents,
-        )
+        self._pieces = pieces
+        self._hashes = hashes
+        self._lims = lims
+        self._repeated = repeated
+        self._documents = documents
         self.rows = len(lims) - 1
         self._touched = np.zeros(self.rows, bool)
         self._first, self._texts = np.full(len(repeated), self.rows), [""] * len(repeated)
-        self._occurrences, self._bytes = (
-            np.zeros(len(repeated), np.uint64),
-            np.zeros(len(repeated), np.uint64),
-        )
+        self._occurrences = np.zeros(len(repeated), np.uint64)
+        self._bytes = np.zeros(len(repeated), np.uint64)
         self._lock = threading.Lock()
         self.lost: list[int] = []
         self.dropped: list[int] = []
         for rows in spans(lims, _LEAST_MERGED):
             places = self._places(rows)
             repeated_pieces = np.flatnonzero(places >= 0)
-            row, places = (
-                np.searchsorted(lims, repeated_pieces + lims[rows.start], side="right") - 1,
-                places[repeated_pieces],
-            )
+            row = np.searchsorted(lims, repeated_pieces + lims[rows.start], side="right") - 1
+            places = places[repeated_pieces]
             self._touched[row] = True
             np.minimum.at(self._first, places, row)
             np.add.at(self._occurrences, places, np.uint64(1))
@@ -383,12 +375,10 @@ def _count_pieces(
 ) -> BoilerplateEdit:
     """Count the pieces of all rows, and return the edit that removes repeated ones."""
     corpus.limit_memory(resources.memory)
-    counts, spilled, sizes, done = (
-        PieceCounts(),
-        SpilledNumbers(np.uint64),
-        list[npt.NDArray[np.int64]](),
-        0,
-    )
+    counts = PieceCounts()
+    spilled = SpilledNumbers(np.uint64)
+    sizes = list[npt.NDArray[np.int64]]()
+    done = 0
     for batch in corpus.batches(projection):
         hashes = [pieces.hashes(text) for text in batch.texts or ()]
         if batch.text_of_row is not None:

@@ -62,11 +62,9 @@ def compared_rows(
     keys = spilled = None
     if bands is not None:
         assert isinstance(fingerprinter, MinHashSketcher)
-        fingerprinter, keys, spilled = (
-            fingerprinter.banded(bands),
-            BandKeys(bands.number),
-            SpilledNumbers(np.uint64),
-        )
+        fingerprinter = fingerprinter.banded(bands)
+        keys = BandKeys(bands.number)
+        spilled = SpilledNumbers(np.uint64)
     words = projection.width.words
 
     def read(skipped: int = 0) -> Iterator[Batch]:
@@ -74,11 +72,9 @@ def compared_rows(
             return corpus.batches(projection, skipped=skipped)
         return hashed_rows(corpus, projection, fingerprinter, resources.threads, skipped=skipped)
 
-    flags, pieces, scores = (
-        [np.empty(0, bool)],
-        [np.empty(0 if words == 1 else (0, words), np.uint64)],
-        list[Words](),
-    )
+    flags = [np.empty(0, bool)]
+    pieces = [np.empty(0 if words == 1 else (0, words), np.uint64)]
+    scores = list[Words]()
     ids, done = SpooledIds(), 0
     for batch in read() if checkpoint is None else _checkpointed_rows(checkpoint, read):
         is_compared = batch.flags

@@ -98,10 +98,8 @@ class Decontamination(NamedTuple):
     short: int
 
     def __repr__(self) -> str:
-        hit, rows = (
-            sum(counts.hit for counts in self.benchmarks),
-            sum(counts.rows for counts in self.benchmarks),
-        )
+        hit = sum(counts.hit for counts in self.benchmarks)
+        rows = sum(counts.rows for counts in self.benchmarks)
         corpus = f"{counted(len(self.kept), 'row')} kept, {len(self.hits.rows):,} with hits"
         return (
             f"<fpstore.Decontamination: {corpus}, {hit:,} of {counted(rows, 'row')} of the "
@@ -238,11 +236,9 @@ class _CandidateRows:
 
     def __init__(self, job: DecontaminationJob, label: str) -> None:
         self._job, self._label = job, label
-        self._compared, self._rows, self._sizes = (
-            list[Flags](),
-            list[Words](),
-            list[npt.NDArray[np.int64]](),
-        )
+        self._compared = list[Flags]()
+        self._rows = list[Words]()
+        self._sizes = list[npt.NDArray[np.int64]]()
         self._fingerprints, self._ids = list[Words](), SpooledIds()
         self.count = self.short = 0
         self._ranks = SpilledNumbers(np.uint32)
@@ -305,10 +301,8 @@ def _near_duplicates(
     candidate_set = RowSet(candidates.fingerprints, HeldIds(candidates.rows), width)
     keys = [np.empty(0, np.int64)]
     for pairs in pairs_with(candidate_set, benchmark_set.rows, job.radius, width, resources):
-        (lims, numbers), (benchmark_lims, benchmark_numbers) = (
-            candidate_set.stored_id_numbers(pairs.b),
-            benchmark_set.stored_id_numbers(pairs.a),
-        )
+        lims, numbers = candidate_set.stored_id_numbers(pairs.b)
+        benchmark_lims, benchmark_numbers = benchmark_set.stored_id_numbers(pairs.a)
         sizes, benchmark_sizes = np.diff(lims), np.diff(benchmark_lims)
         pair = np.repeat(np.arange(len(sizes)), sizes)  # of each candidate
         benchmark_rows = compared_rows[
@@ -329,9 +323,7 @@ def _counts(benchmark: Benchmark, job: DecontaminationJob, hits: Hits) -> list[B
         benchmark.names, pairwise(ends), hits.hits_of_inputs(), strict=True
     ):
         units = benchmark.units[start:end]
-        missing, short = (
-            int(np.count_nonzero(units == 0)),
-            int(np.count_nonzero(units < job.features.runs.size)),
-        )
+        missing = int(np.count_nonzero(units == 0))
+        short = int(np.count_nonzero(units < job.features.runs.size))
         counts.append(BenchmarkCounts(name, end - start, missing, short - missing, hit))
     return counts

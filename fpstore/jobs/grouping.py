@@ -58,11 +58,9 @@ def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
             piece_ranks == np.repeat(np.minimum.reduceat(piece_ranks, begins), sizes)
         )
         _, firsts = np.unique(np.searchsorted(begins, least, side="right"), return_index=True)
-        chosen, begins, places = (
-            np.repeat(least[firsts], sizes),
-            np.repeat(begins, sizes),
-            np.arange(len(piece_ranks)),
-        )
+        chosen = np.repeat(least[firsts], sizes)
+        begins = np.repeat(begins, sizes)
+        places = np.arange(len(piece_ranks))
         moved = np.where(places == chosen, begins, np.where(places < chosen, places + 1, places))
         documents[span.start + moved] = members.documents[span]
     return Members(members.lims, documents)

@@ -72,12 +72,10 @@ class Hits(Tabular):
         near: npt.NDArray[np.int64] | None,
     ) -> None:
         """Take near-duplicates as ascending keys: candidate times benchmark rows, plus row."""
-        self._candidates, self._benchmark, self._bounds, self._is_near = (
-            candidates,
-            benchmark,
-            bounds,
-            near is not None,
-        )
+        self._candidates = candidates
+        self._benchmark = benchmark
+        self._bounds = bounds
+        self._is_near = near is not None
         self._near = np.empty(0, np.int64) if near is None else near
         self._count = len(benchmark.units)
         self._common: Flags | None = None  # n-grams that do not count
@@ -206,18 +204,14 @@ class Hits(Tabular):
         return _Pairs(keys[is_hit] // self._count, keys[is_hit] % self._count, shared[is_hit])
 
     def _columns(self, pairs: _Pairs) -> Iterator[dict[str, Any]]:
-        benchmark, (names, numbers), (benchmark_names, places) = (
-            self._benchmark,
-            self._candidates.ids,
-            self._benchmark.ids,
-        )
+        benchmark = self._benchmark
+        names, numbers = self._candidates.ids
+        benchmark_names, places = self._benchmark.ids
         columns = [(names, numbers[pairs.candidates]), (benchmark_names, places[pairs.rows])]
         for batch, (ids, benchmark_ids) in names_in_slices(columns):
-            candidates, rows, shared = (
-                pairs.candidates[batch],
-                pairs.rows[batch],
-                pairs.shared[batch],
-            )
+            candidates = pairs.candidates[batch]
+            rows = pairs.rows[batch]
+            shared = pairs.shared[batch]
             inputs = np.searchsorted(benchmark.ends, rows, side="right") - 1
             table = {
                 "row": self._candidates.rows[candidates],
@@ -229,10 +223,8 @@ class Hits(Tabular):
                 "share": np.round(shared / benchmark.sizes[rows], 6),
             }
             if self._is_near:
-                row_fingerprints, benchmark_fingerprints = (
-                    self._candidates.fingerprints[candidates],
-                    benchmark.fingerprints[rows],
-                )
+                row_fingerprints = self._candidates.fingerprints[candidates]
+                benchmark_fingerprints = benchmark.fingerprints[rows]
                 table["distance"] = distances_between(
                     row_fingerprints, benchmark_fingerprints
                 ).astype(np.uint64)

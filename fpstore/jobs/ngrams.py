@@ -96,10 +96,8 @@ def read_benchmark(
             ids.add(source.checked_ids(batch))
             flags.append(batch.flags)
             parts.append(part)
-            rows, compared = (
-                rows + len(batch.flags),
-                compared + int(np.count_nonzero(part.ngrams.units)),
-            )
+            rows += len(batch.flags)
+            compared += int(np.count_nonzero(part.ngrams.units))
             resources.report("reading the benchmark", ends[-1] + rows)
         if not compared:
             raise InputError(
@@ -124,10 +122,8 @@ def read_benchmark(
         )
         places = np.arange(len(is_compared))
     else:
-        names, places = (
-            ids if any(source.typed for _, source in sources) else with_integers(ids),
-            compared_places,
-        )
+        names = ids if any(source.typed for _, source in sources) else with_integers(ids)
+        places = compared_places
     return Benchmark(
         [name for name, _ in sources],
         np.array(ends, np.int64),

@@ -237,11 +237,9 @@ class _Nearest(NamedTuple):
 def _nearest(pairs: Iterator[PairColumns], distinct: Words, most: int) -> _Nearest:
     """Return the ``most`` nearest rows of the reference for each distinct fingerprint."""
     index = _kernel.RowIndex(distinct)
-    parts, count, limit = (
-        [_Nearest(np.empty(0, np.intp), distinct[:0], np.empty(0, np.uint16))],
-        0,
-        MOST_HELD,
-    )
+    parts = [_Nearest(np.empty(0, np.intp), distinct[:0], np.empty(0, np.uint16))]
+    count = 0
+    limit = MOST_HELD
     # distance up to which a row may be among the nearest
     farthest = np.full(len(distinct), np.iinfo(np.uint16).max, np.uint16)
     for batch in pairs:

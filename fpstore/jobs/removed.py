@@ -51,10 +51,8 @@ class Removed(Tabular):
         is_removed[firsts] = False
         places = np.flatnonzero(is_removed)
         clusters = cluster[places].astype(np.uint64)
-        documents, kept_places = (
-            members.documents[places],
-            members.documents[firsts[cluster[places]]],
-        )
+        documents = members.documents[places]
+        kept_places = members.documents[firsts[cluster[places]]]
         distances, self.has_reference = from_kept[places], reference is not None
         count, nearer = len(documents), 0 if reference is None else len(reference.places)
         if reference is not None:

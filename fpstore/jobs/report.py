@@ -285,10 +285,8 @@ def _skew(snapshot: StoreSnapshot, resources: Resources) -> Section:
     # than there are.
     deepest = 0 if m < 2 else ceil(log2(m)) + (2 if m == count else -3)
     bits = range(1, max(min(deepest, width.bits, WORD_BITS), 0) + 1)
-    actual, uniform = (
-        [_sharing(rows, b) * (count - 1) for b in bits],
-        [(count - 1) / 2**b for b in bits],
-    )
+    actual = [_sharing(rows, b) * (count - 1) for b in bits]
+    uniform = [(count - 1) / 2**b for b in bits]
     if actual:
         section["shared"] = lines([uniform, actual], list(map(str, bits)))
         section["shared_rows"] = [

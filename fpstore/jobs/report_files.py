@@ -89,10 +89,8 @@ class Files:
         path = self._path(name, MOST_TEXT_BYTES)
         if isinstance(path, Excerpt):
             return path
-        text, hasher = (
-            next(iter_documents([path], max_bytes=MOST_TEXT_BYTES)).text,
-            self._fingerprinter,
-        )
+        text = next(iter_documents([path], max_bytes=MOST_TEXT_BYTES)).text
+        hasher = self._fingerprinter
         if hasher is not None and (
             hasher.is_empty(text) or hasher.fingerprint(text) not in fingerprints
         ):

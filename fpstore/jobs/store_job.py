@@ -59,10 +59,8 @@ def pairs_job(
 ) -> StoreJob[Iterator[Pairs]]:
     """Return the job of :meth:`fpstore.Store.pairs`."""
     radius = store.radius if radius is None else check_radius(radius, store.width)
-    duplicates, (snapshot, identity) = (
-        check_flag(duplicates, "duplicates"),
-        _identified("store", store),
-    )
+    duplicates = check_flag(duplicates, "duplicates")
+    snapshot, identity = _identified("store", store)
     facts = {"job": "pairs", "duplicates": duplicates, "radius": radius, **identity}
     return StoreJob(
         snapshot, lambda: facts, partial(find_pairs, snapshot, radius, resources, duplicates)
@@ -74,10 +72,8 @@ def clusters_job(
 ) -> StoreJob[Clusters]:
     """Return the job of :meth:`fpstore.Store.clusters`."""
     radius = store.radius if radius is None else check_radius(radius, store.width)
-    grouping, (snapshot, identity) = (
-        cluster_grouping(radius, group, keep, store.fingerprinter),
-        _identified("store", store),
-    )
+    grouping = cluster_grouping(radius, group, keep, store.fingerprinter)
+    snapshot, identity = _identified("store", store)
     facts = {"job": "clusters", **grouping._asdict(), **identity}
     return StoreJob(snapshot, lambda: facts, partial(find_clusters, snapshot, grouping, resources))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -107,7 +108,8 @@ class Decontamination(NamedTuple):
         )
 
 
-class DecontaminationJob(NamedTuple):
+@dataclass(frozen=True)
+class DecontaminationJob:
     """The columns of a corpus and a benchmark, the compared features, and the bounds of a hit.
 
     ``radius`` is for near-duplicates. ``unknown`` says whether to keep, drop or refuse a row that

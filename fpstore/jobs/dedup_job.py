@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from fpstore.base.arguments import check_choice, check_flag, check_number
 from fpstore.base.width import WORD_BITS, Width
@@ -36,7 +36,8 @@ VERIFIED_BELOW = 0.5  # thresholds at which texts may be compared by default
 DEDUP_METHOD = "minhash"  # the default
 
 
-class DedupJob(NamedTuple):
+@dataclass(frozen=True)
+class DedupJob:
     """The columns of a deduplication, its fingerprinter, and its rule for duplicates.
 
     ``unknown`` says whether to keep, drop or refuse rows without a text, a fingerprint or an id,
@@ -72,7 +73,7 @@ class DedupJob(NamedTuple):
         job = self._with_bands(rows)
         if not job.can_verify or job.unrelated < MOST_UNRELATED:
             return job
-        return job._replace(least_similarity=job.jaccard)
+        return replace(job, least_similarity=job.jaccard)
 
     def _with_bands(self, count: Callable[[], float]) -> DedupJob:
         minhash = minhash_in(self.fingerprinter)
@@ -91,9 +92,9 @@ class DedupJob(NamedTuple):
                 "(--search bands) out"
             )
         if self.fixed_radius:
-            return self._replace(bands=bands)
+            return replace(self, bands=bands)
         radius = minhash.radius(self.jaccard, USUAL_RECALL / bands.recall(self.jaccard))
-        return self._replace(bands=bands, grouping=self.grouping._replace(radius=radius))
+        return replace(self, bands=bands, grouping=self.grouping._replace(radius=radius))
 
     def chance(self, rows: float) -> float:
         """Return the mean number of earlier rows within the radius of a row by chance alone."""
@@ -328,10 +329,10 @@ class DedupSpec(HashedRowsSpec):
             grouping,
             self.unknown,
             fingerprinter,
-            least,
-            self.search,
-            jaccard,
-            self.radius is not None,
+            least_similarity=least,
+            search=self.search,
+            jaccard=jaccard,
+            fixed_radius=self.radius is not None,
             can_verify=verifies and self.can_verify(fingerprinter, jaccard),
         )
 

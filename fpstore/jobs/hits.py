@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import copy
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -23,7 +24,8 @@ NEAR_COLUMNS = (*HIT_COLUMNS, "distance")
 PIECE = 1 << 20
 
 
-class Bounds(NamedTuple):
+@dataclass(frozen=True)
+class Bounds:
     """The least number of shared n-grams of a hit, and their least share of the benchmark row's.
 
     With ``most_rows``, n-grams in more rows of the corpus do not count.

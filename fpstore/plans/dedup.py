@@ -11,7 +11,7 @@ stages: see `removed.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Self
@@ -151,7 +151,7 @@ class DedupWork(Work):
         )
         rows = count_rows(inputs, job.projection, spec.encoding)
         projection = align_scores(job.projection, inputs)
-        job = job._replace(projection=projection).planned_for(lambda: rows)
+        job = replace(job, projection=projection).planned_for(lambda: rows)
         slice_rows = usual_slice_rows(sizes.slice_rows, rows)
         star_rows = STAR_ROWS if sizes.star_rows is None else sizes.star_rows
         return cls(

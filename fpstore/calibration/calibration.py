@@ -194,7 +194,7 @@ class Options:
         values = usual_settings(images) if settings is None else settings
         compared = [read_setting(value, images) for value in values]
         if not compared:
-            raise InputError("no setting is given: leave them out to compare the usual ones")
+            raise InputError("settings is empty: leave it out to compare the usual ones")
         parsed_changes: Sequence[TextChange] | Sequence[ImageChange]
         if images:
             parsed_changes = (
@@ -352,8 +352,8 @@ def text_columns(text: Any) -> Projection:
         )
     if not text:
         raise InputError(
-            "say what is measured: the column of texts (text=, --text-field), files that are texts "
-            "(text=True, --text), or pictures (image=True, --image)"
+            "name the column of texts (text=, --text-field), or say that files are texts "
+            "(text=True, --text) or pictures (image=True, --image)"
         )
     return with_columns(Projection(), text, None)
 

@@ -126,8 +126,8 @@ def _with_weights(text: str, parameters: dict[str, Any]) -> TextHash:
     fixed = set(parameters) - {"weights", "width"}
     if fixed:
         raise InputError(
-            f"the setting {show(text)} has a file of weights, which says what "
-            f"{', '.join(sorted(fixed))} is: leave that out",
+            f"the setting {show(text)} has a file of weights, which sets "
+            f"{', '.join(sorted(fixed))}: leave it out",
             got=text,
         )
     width = None if "width" not in parameters else check_width(parameters["width"]).bits

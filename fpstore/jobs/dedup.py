@@ -202,8 +202,8 @@ def check_store(path: str, store: Any, job: DedupJob, outputs: Sequence[Path]) -
             else f"has fingerprints of {stored['name']}"
         )
         message = (
-            f"{path}: {reason}, made in another way than is asked for: leave method, width and "
-            "others out"
+            f"{path}: {reason}, and this job would make others: leave out method, width and other "
+            "options of fingerprints"
         )
         raise InputError(message, expected=stored, got=description)
 

@@ -306,8 +306,8 @@ class DedupSpec(HashedRowsSpec):
         grouping = self.grouping(fingerprinter, projection.width)
         if (grouping.keep == "highest") != (projection.score is not None):
             raise InputError(
-                "keep='highest' (--keep highest) needs score= (--score-field), and the other way "
-                "round"
+                "keep='highest' (--keep highest) needs score= (--score-field), and score= needs "
+                "keep='highest'"
             )
         if grouping.keep == "smallest" and projection.id is None:
             raise InputError("keep='smallest' (--keep smallest) needs a column of ids (--id-field)")

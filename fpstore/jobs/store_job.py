@@ -95,9 +95,9 @@ def join_job(
 def _side(store: Any, other: Any, ids: Any) -> tuple[Side, Callable[[], JobIdentity]]:
     if isinstance(other, str | os.PathLike):
         raise InputError(
-            f"{printable(other)}: join takes what is open, not a path: pass fpstore.open(path) "
-            "for a store, or fpstore.io.open_reader(path, width=store.width) for a file of "
-            "fingerprints",
+            f"{printable(other)}: join takes an open store or reader, not a path: pass "
+            "fpstore.open(path) for a store, or fpstore.io.open_reader(path, width=store.width) "
+            "for a file of fingerprints",
             path=other,
         )
     if not hasattr(other, "snapshot"):  # neither a store nor a sharded one

@@ -197,7 +197,7 @@ def test_calibrate_compares_them(corpus):
     names = {one["setting"] for one in found["settings"]}
     assert names == {"weights=w.json,width=128", "size=1"}
     message = failure(*asked, "--setting", "weights=w.json,size=2", code=2)
-    assert "has a file of weights, which says what size is: leave that out" in message
+    assert "has a file of weights, which sets size: leave it out" in message
 
 
 def test_what_is_no_file_of_weights_is_refused(corpus):

@@ -196,7 +196,7 @@ def test_too_little_and_wrong_arguments_are_refused(photos):
         settings=["method=average"],
     )
     refused("no picture of the sample changes", changes=[])
-    refused("no setting is given", settings=[])
+    refused("settings is empty", settings=[])
     refused("method=difference,width=256; parameters are method, width", settings=["size=2"])
     refused("a fingerprinter of pictures", settings=[SimHash()])
     refused("leave out text=", text="body")

@@ -117,7 +117,7 @@ def test_empty_sides_readers_and_what_is_refused(tmp_path):
         assert found(store.join(open_reader(lines), 1)) == [(0, "x", 1)]
         assert found(store.join(open_reader(bare), 1)) == [(0, 0, 1)]
         told = (
-            r"s: join takes what is open, not a path: pass fpstore\.open\(path\) .* or "
+            r"s: join takes an open store or reader, not a path: pass fpstore\.open\(path\) .* or "
             r"fpstore\.io\.open_reader\(path"
         )
         for other, arguments, message in (

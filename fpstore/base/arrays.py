@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Lims, Words
-from fpstore.base.width import empty_rows, words_of
+from fpstore.base.width import empty_rows, row_words
 
 HALF_BITS = 32
 SIGN = np.uint64(1 << 63)
 
 
-def lims_of(counts: npt.ArrayLike) -> Lims:
+def list_lims(counts: npt.ArrayLike) -> Lims:
     """Return the lims of lists that have these sizes: list i is ``column[lims[i]:lims[i + 1]]``."""
     sizes = np.asarray(counts)
     lims = np.zeros(len(sizes) + 1, np.int64)
@@ -41,7 +41,7 @@ def spans(lims: Lims, most: int) -> Iterator[slice]:
         first = end
 
 
-def lists_of(lims: Lims) -> npt.NDArray[np.intp]:
+def list_numbers(lims: Lims) -> npt.NDArray[np.intp]:
     """Return for each element of a column of lists the number of its list."""
     return np.repeat(np.arange(len(lims) - 1), np.diff(lims))
 
@@ -63,7 +63,7 @@ def differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return out
 
 
-def keys_of(values: npt.NDArray[Any]) -> Words:
+def order_keys(values: npt.NDArray[Any]) -> Words:
     """Return unsigned integers in the order of some integers, or of floats that are not NaN.
 
     Unsigned ones as they are.
@@ -92,12 +92,12 @@ def stable_order(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
         _kernel.sort_keys(keys, np.empty_like(keys))
         keys &= np.uint64((1 << HALF_BITS) - 1)
         return keys.view(np.intp)
-    return np.ascontiguousarray(sorted_with_places(keys_of(values))[:, -1]).view(np.intp)
+    return np.ascontiguousarray(sorted_with_places(order_keys(values))[:, -1]).view(np.intp)
 
 
 def sorted_with_places(rows: Words) -> Words:
     """Return rows with the place of each behind it, in order of the rows and of the places."""
-    words = words_of(rows)
+    words = row_words(rows)
     pairs = empty_rows(len(rows), words + 1)
     pairs[:, :words] = rows.reshape(-1, words)
     pairs[:, words] = np.arange(len(rows))
@@ -107,7 +107,7 @@ def sorted_with_places(rows: Words) -> Words:
 
 def distinct_places(rows: Words) -> tuple[Words, npt.NDArray[np.intp]]:
     """Return the distinct rows, ascending, and for each row which of them it is."""
-    pairs, words = sorted_with_places(rows), words_of(rows)
+    pairs, words = sorted_with_places(rows), row_words(rows)
     ascending = pairs[:, 0] if words == 1 else pairs[:, :words]
     first = differs(ascending)
     numbers = np.cumsum(first, dtype=np.intp)

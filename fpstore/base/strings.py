@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import lims_of, spans
+from fpstore.base.arrays import list_lims, spans
 
 # strings that are made, copied or written together: memory is bounded in bytes, not in strings
 STRINGS_BYTES = 1 << 22
 
 
-def hash_of(string: bytes) -> int:
+def string_hash(string: bytes) -> int:
     """Return the XXH64 of a string: the key that leads to its number."""
     return _kernel.xxh64(string)
 
@@ -26,7 +26,7 @@ def string_spans(strings: Sequence[str] | Sequence[bytes]) -> Iterator[slice]:
 
     A longer string is alone.
     """
-    return spans(lims_of(np.fromiter(map(len, strings), np.int64, len(strings))), STRINGS_BYTES)
+    return spans(list_lims(np.fromiter(map(len, strings), np.int64, len(strings))), STRINGS_BYTES)
 
 
 class StringColumn:
@@ -96,7 +96,7 @@ class StringColumn:
         return StringColumn(blanked.data, blanked.ends[flags])
 
     def hashes(self) -> Words:
-        """Return the :func:`hash_of` each string."""
+        """Return the :func:`string_hash` of each string."""
         return _kernel.hash_strings(self.data, self.ends)
 
     def separated(self) -> bytes:

@@ -158,7 +158,7 @@ def fingerprint_text(value: int, bits: int | None = None) -> str:
     return f"0x{Width(bits).text(value)}" if bits > WORD_BITS else str(value)
 
 
-def words_of(rows: Words) -> int:
+def row_words(rows: Words) -> int:
     return 1 if rows.ndim == 1 else rows.shape[1]
 
 
@@ -193,7 +193,7 @@ def rows_like(rows: Words, count: int) -> Words:
 
 def rows_to_numbers(rows: Words) -> list[int]:
     """Return rows as numbers of whole words, as the kernel knows them."""
-    return Width(WORD_BITS * words_of(rows)).numbers(rows)
+    return Width(WORD_BITS * row_words(rows)).numbers(rows)
 
 
 def leading_words(rows: Words) -> Words:
@@ -236,7 +236,7 @@ def _from_comparable(values: npt.NDArray[Any], like: Words) -> Words:
     )
 
 
-def place_of(rows: Words, row: Words, side: str = "left") -> int:
+def row_place(rows: Words, row: Words, side: str = "left") -> int:
     """Return where one row (an array of one row) belongs among ascending rows.
 
     It reads few of them.
@@ -253,7 +253,7 @@ def place_of(rows: Words, row: Words, side: str = "left") -> int:
     return first if side == "left" else end
 
 
-def places_of(rows: Words, searched: Words, side: str = "left") -> npt.NDArray[np.intp]:
+def row_places(rows: Words, searched: Words, side: str = "left") -> npt.NDArray[np.intp]:
     """Return where rows belong among ascending rows."""
     places: npt.NDArray[np.intp] = np.searchsorted(
         comparable(rows), comparable(searched), side=side
@@ -261,7 +261,7 @@ def places_of(rows: Words, searched: Words, side: str = "left") -> npt.NDArray[n
     return places
 
 
-def order_of(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+def row_order(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     """Return the stable order by the first column, then the second, and so on; also of rows."""
     keys = [key for column in columns for key in ([column] if column.ndim == 1 else column.T)]
     return np.lexsort(keys[::-1])

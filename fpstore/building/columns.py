@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Array, Groups, Words
-from fpstore.base.arrays import lims_of, spans
+from fpstore.base.arrays import list_lims, spans
 from fpstore.base.pools import ahead
 from fpstore.base.width import empty_rows
 from fpstore.disk.mapped import own_pages
@@ -143,7 +143,7 @@ class SortedColumns:
         for counts in self._counts():
             keys = self._keys.part(start, len(counts))
             start += len(keys)
-            for span in spans(lims_of(counts), COPY_ROWS):
+            for span in spans(list_lims(counts), COPY_ROWS):
                 numbers = self._numbers.part(number, int(counts[span].sum())).astype(
                     np.uint64, copy=False
                 )

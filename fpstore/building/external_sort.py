@@ -19,7 +19,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Array, Words
 from fpstore.base.pools import in_order
-from fpstore.base.width import WORD_BITS, order_of, place_of, places_of, words_of
+from fpstore.base.width import WORD_BITS, row_order, row_place, row_places, row_words
 from fpstore.building.columns import COPY_ROWS, SortedRows
 from fpstore.disk.mapped import own_pages
 from fpstore.disk.temporary import SpillFile
@@ -81,7 +81,7 @@ class NumberedRows(NamedTuple):
     def buffers(self) -> Columns:
         """Return arrays for the keys and the numbers of as many rows."""
         most = self.first + self.size if self.numbers is None else np.iinfo(self.numbers.dtype).max
-        return sort_buffer(self.size, words_of(self.keys)), number_buffer(self.size, int(most))
+        return sort_buffer(self.size, row_words(self.keys)), number_buffer(self.size, int(most))
 
 
 class DigitCounts:
@@ -138,7 +138,7 @@ def sort_rows(
 
     ``depth`` is a number of leading bits in which all keys agree.
     """
-    all_bits = WORD_BITS * words_of(rows.keys)
+    all_bits = WORD_BITS * row_words(rows.keys)
     digits = _counted_digits(rows, depth, threads, stop)
     if rows.size and int(digits.sizes.max()) == rows.size:  # a prefix that all have, or equal keys
         depth = min(_shared_bits(rows.keys), all_bits - 1)
@@ -269,7 +269,7 @@ class Runs:
     def append(self, columns: Sequence[Array]) -> None:
         """Add a run of keys, which may have numbers."""
         keys = columns[0]
-        self._words = words_of(keys)
+        self._words = row_words(keys)
         self._places.append([])
         for column in columns:
             self._places[-1].append((self._file.align(), column.dtype))
@@ -281,7 +281,7 @@ class Runs:
     def parts(self, most: int) -> list[Slices]:
         """Return the parts, in order; a part has at most ``most`` rows, unless all have one key."""
         samples = np.concatenate(self._samples)
-        samples = samples[order_of(samples)]
+        samples = samples[row_order(samples)]
         # Each run adds less than a step to the rows between two bounds, or is shorter than that.
         step = max(most // SAMPLE_STEP - len(self._sizes), most // SAMPLE_STEP // 2, 1)
         bounds = samples[step::step]
@@ -294,17 +294,17 @@ class Runs:
 
     def _find_bounds(self, run: int, bounds: Words) -> Iterator[int]:
         """Yield the first row of a run that is not below each bound, between two samples."""
-        for at, sample in enumerate(places_of(self._samples[run], bounds).tolist()):
+        for at, sample in enumerate(row_places(self._samples[run], bounds).tolist()):
             first = max((sample - 1) * SAMPLE_STEP + 1, 0)
             between = sort_buffer(min(sample * SAMPLE_STEP, self._sizes[run]) - first, self._words)
             self.read(Slice(run, first, first + len(between)), [between])
-            yield first + place_of(between, bounds[at : at + 1])
+            yield first + row_place(between, bounds[at : at + 1])
 
     def read(self, rows: Slice, columns: Sequence[Array]) -> None:
         """Read rows of a run into arrays, whose numbers may have more bits."""
         for (at, kind), out in zip(self._places[rows.run], columns, strict=False):
             array = out if out.dtype == kind else np.empty(out.shape, kind)
-            row_bytes = kind.itemsize * words_of(out)
+            row_bytes = kind.itemsize * row_words(out)
             self._file.read(at + rows.start * row_bytes, array.reshape(-1).view(np.uint8))
             if array is not out:
                 out[:] = array

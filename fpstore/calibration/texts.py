@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fpstore.base.aliases import Lims
-from fpstore.base.arrays import distinct_places, lists_of
+from fpstore.base.arrays import distinct_places, list_numbers
 from fpstore.base.characters import is_blank
 from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources
@@ -183,7 +183,7 @@ class Removal:
             lambda ids: ids,
         )
         removed = members.documents.view(np.intp)
-        representatives = removed[members.lims[:-1]][lists_of(members.lims)]
+        representatives = removed[members.lims[:-1]][list_numbers(members.lims)]
         differ = removed != representatives
         removed, representatives = removed[differ], representatives[differ]
         wrong = int((self._sets.similarities(removed, representatives) < self._resemblance).sum())

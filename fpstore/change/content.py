@@ -14,7 +14,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Groups, Words
 from fpstore.base.pools import ahead
 from fpstore.base.resources import Resources
-from fpstore.base.width import WORD_BITS, leading_words, place_of, row_of_number, rows_like
+from fpstore.base.width import WORD_BITS, leading_words, row_of_number, row_place, rows_like
 from fpstore.building.columns import COPY_ROWS, in_pieces
 from fpstore.building.external_sort import sort_buffer, unless_stopped
 from fpstore.building.generation_writer import GenerationWriter
@@ -64,7 +64,7 @@ class SnapshotContent:
         for group in self._snapshot.groups():
             if self._bounds is not None:
                 first, last = self._bounds
-                if not place_of(group[0][:1], last, "right"):
+                if not row_place(group[0][:1], last, "right"):
                     return
                 group, _ = cut_groups(cut_groups(group, first, "left")[1], last, "right")
                 if not len(group[0]):
@@ -120,8 +120,8 @@ class SnapshotContent:
         pieces = table.pieces(reuse=True) if isinstance(table, PackedTable) else table.pieces()
         buffer = rows_like(drop, 0)
         for keys in unless_stopped((keys for keys, _ in pieces), stop):
-            drop_end = dropped + place_of(drop[dropped:], keys[-1:], "right")
-            add_end = added + place_of(add[added:], keys[-1:], "right")
+            drop_end = dropped + row_place(drop[dropped:], keys[-1:], "right")
+            add_end = added + row_place(add[added:], keys[-1:], "right")
             if drop_end > dropped or add_end > added:
                 if len(buffer) < len(keys) + add_end - added:
                     buffer = rows_like(keys, 2 * (len(keys) + add_end - added))
@@ -197,7 +197,7 @@ def _union(
     a, b = next(left, None), next(right, None)
     while a is not None and b is not None:
         ends: tuple[Words, Words] = a[0][-1:], b[0][-1:]  # type: ignore[index]
-        bound = ends[place_of(ends[1], ends[0], "right")]
+        bound = ends[row_place(ends[1], ends[0], "right")]
         below_a, above_a = cut(a, bound, "right")
         below_b, above_b = cut(b, bound, "right")
         yield unite(below_a, below_b)
@@ -210,7 +210,7 @@ def _union(
 
 
 def _cut_keys(piece: tuple[Words], bound: Words, side: str) -> tuple[tuple[Words], tuple[Words]]:
-    at = place_of(piece[0], bound, side)
+    at = row_place(piece[0], bound, side)
     return (piece[0][:at],), (piece[0][at:],)
 
 

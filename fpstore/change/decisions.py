@@ -23,8 +23,8 @@ from fpstore.base.width import (
     distinct_counts,
     equal,
     is_in,
-    order_of,
     row_of_number,
+    row_order,
     rows_to_numbers,
 )
 from fpstore.change.committer import LoggedChange
@@ -359,7 +359,7 @@ def repeats(fingerprints: Words, ids: Words) -> npt.NDArray[np.bool_]:
     """Return which pairs are equal to an earlier pair."""
     repeated = np.zeros(len(fingerprints), bool)
     if count_distinct(fingerprints) < len(fingerprints):
-        order = order_of(fingerprints, ids)
+        order = row_order(fingerprints, ids)
         sorted_rows = fingerprints[order]
         same = equal(sorted_rows[1:], sorted_rows[:-1]) & (np.diff(ids[order]) == 0)
         repeated[order[1:][same]] = True  # lexsort is stable: the first of equal pairs comes first

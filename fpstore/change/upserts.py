@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Lims, Words
-from fpstore.base.arrays import lims_of
-from fpstore.base.width import distinct, rows_of_numbers, rows_to_numbers, words_of
+from fpstore.base.arrays import list_lims
+from fpstore.base.width import distinct, row_words, rows_of_numbers, rows_to_numbers
 from fpstore.change.decisions import NoteReused, kind_with
 from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Row, Totals
 from fpstore.query.batches import MatchColumns
@@ -80,12 +80,12 @@ def probed_replacement(
             fingerprints_by_id.setdefault(number, set()).add(value)
             totals = totals.counting(number)
     columns = (
-        lims_of(counts),
-        rows_of_numbers([fingerprint for _, fingerprint in matches], words_of(fingerprints)),
+        list_lims(counts),
+        rows_of_numbers([fingerprint for _, fingerprint in matches], row_words(fingerprints)),
         np.array([distance for distance, _ in matches], near_distances.dtype),
     )
     names = numbers.names(np.array(id_numbers, np.uint64))
-    decisions = Decisions(columns, lims_of(id_counts), names, np.array(counts, np.int64) == 0)
+    decisions = Decisions(columns, list_lims(id_counts), names, np.array(counts, np.int64) == 0)
     return content.change(totals, numbers.strings), decisions
 
 
@@ -134,7 +134,7 @@ class _Content:
     """The ids of fingerprints while rows change them; fingerprints new to the store are probed."""
 
     def __init__(self, snapshot: StoreSnapshot, fingerprints: Words, radius: int) -> None:
-        self._snapshot, self._radius, self._words = snapshot, radius, words_of(fingerprints)
+        self._snapshot, self._radius, self._words = snapshot, radius, row_words(fingerprints)
         lims, numbers = snapshot.id_numbers(fingerprints)
         bounds = pairwise(lims.tolist())
         plain = numbers.tolist()

@@ -25,7 +25,7 @@ import xxhash
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import printable
-from fpstore.base.width import rows_to_numbers, words_of
+from fpstore.base.width import row_words, rows_to_numbers
 from fpstore.disk.files import (
     RUN_REPAIR,
     close_file,
@@ -262,7 +262,7 @@ class SealedWriter:
         """
         import lmdb
 
-        data, size = keys.astype(">u8").tobytes(), WORD_BYTES * words_of(keys)
+        data, size = keys.astype(">u8").tobytes(), WORD_BYTES * row_words(keys)
         items = [(data[size * i : size * (i + 1)], value) for i, value in enumerate(values)]
         self._largest = max(self._largest, max(map(len, values), default=0))
         with self.turn:

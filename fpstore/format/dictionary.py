@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Groups, Words
-from fpstore.base.strings import StringColumn, hash_of
+from fpstore.base.strings import StringColumn, string_hash
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.errors import CorruptStoreError
 from fpstore.format.mapping import KeyedMapping, groups_digest, pair_digest
@@ -41,7 +41,7 @@ class Dictionary:
         CorruptStoreError if a number listed under the hash has no intact string with that hash: the
         string may be this one.
         """
-        key = hash_of(string)
+        key = string_hash(string)
         for number in self.mapping.get(key):
             candidate = self.strings.string(number).encode()
             if candidate == string:
@@ -70,7 +70,7 @@ class Dictionary:
         return out
 
     def _check_hash(self, number: int, string: bytes, key: int) -> None:
-        if hash_of(string) != key:
+        if string_hash(string) != key:
             raise self._damaged(f"id number {number} is listed for another string: {RUN_REPAIR}")
 
     def _damaged(self, fault: str) -> CorruptStoreError:

@@ -18,7 +18,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Counts, Groups, Lims, Words
 from fpstore.base.arguments import printable
-from fpstore.base.arrays import lims_of
+from fpstore.base.arrays import list_lims
 from fpstore.base.width import WIDTH_64, Width, rows_to_numbers
 from fpstore.design.blocks import Blocks
 from fpstore.design.families import design as make_design
@@ -212,7 +212,7 @@ class IdMapping:
                 for start in range(0, len(keys), LOOK_UPS)
             ]
             sizes = np.concatenate([np.diff(lims) for lims, _ in parts])
-            return lims_of(sizes), np.concatenate([numbers for _, numbers in parts])
+            return list_lims(sizes), np.concatenate([numbers for _, numbers in parts])
         blocks, ranks = self.table.kernel.locate(keys)
         here = blocks != NOWHERE
         if here.all():
@@ -220,7 +220,7 @@ class IdMapping:
         lims, numbers = self._gather_at(blocks[here], ranks[here])
         counts = np.zeros(len(keys), np.int64)
         counts[here] = np.diff(lims)
-        return lims_of(counts), numbers
+        return list_lims(counts), numbers
 
     def _gather_at(self, blocks: Words, ranks: Counts) -> tuple[Lims, Words]:
         """Return (lims, numbers) of many places; each record is read once."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fpstore.base.aliases import Bytes, Words
-from fpstore.base.width import row_of_number, words_of
+from fpstore.base.width import row_of_number, row_words
 
 ADD, REMOVE, WIPE = range(3)
 KIND_MASK = 3
@@ -62,7 +62,7 @@ def pack_change(change: Change) -> bytes:
                 len(change.kinds),
                 len(change.strings),
                 ID_KINDS.index(totals.id_kind),
-                words_of(change.fingerprints),
+                row_words(change.fingerprints),
             ),
             change.fingerprints.astype("<u8", copy=False).tobytes(),
             change.ids.astype("<u8", copy=False).tobytes(),

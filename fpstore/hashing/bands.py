@@ -10,7 +10,7 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.base.aliases import Bytes, Counts, Item_contra, Words
-from fpstore.base.arrays import lims_of
+from fpstore.base.arrays import list_lims
 from fpstore.base.threads import cached_property
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.errors import InputError
@@ -106,7 +106,7 @@ class MinHashSketcher(Fingerprinter[Item_contra], Sketcher[Item_contra]):
         if self.minhash.of_sets and all(isinstance(one, str) for one in (*batch, *rest)):
             features, sizes = self.feature_sets([*batch, *rest])
             places = np.arange(1, len(rest) + 1, dtype=np.uint64)
-            return _kernel.FeatureSets(features, lims_of(sizes).view(np.uint64)).similarities(
+            return _kernel.FeatureSets(features, list_lims(sizes).view(np.uint64)).similarities(
                 np.zeros_like(places), places
             )
         first = self._weights(batch[0])

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Array, Flags, Words
 from fpstore.base.arguments import MAX_ID_BYTES
-from fpstore.base.arrays import keys_of, lims_of, spans
+from fpstore.base.arrays import list_lims, order_keys, spans
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
@@ -454,7 +454,7 @@ def _scores(column: Any, projection: Projection, wrong: Wrong) -> Words:
         )
         if not np.isnan(values).any():  # below, an error names the row
             return np.stack(
-                [is_valid.astype(np.uint64), np.where(is_valid, keys_of(values), np.uint64(0))],
+                [is_valid.astype(np.uint64), np.where(is_valid, order_keys(values), np.uint64(0))],
                 axis=1,
             )
     return column_scores(column.to_pylist(), str(projection.score), wrong)
@@ -588,7 +588,7 @@ def in_pieces(batch: Any, most: int) -> Iterator[tuple[int, Any]]:
     sizes = np.full(batch.num_rows, np.dtype(np.uint64).itemsize)
     for column in batch.columns:
         sizes += value_bytes(column)
-    for rows in spans(lims_of(sizes), most):
+    for rows in spans(list_lims(sizes), most):
         yield rows.start, batch.slice(rows.start, rows.stop - rows.start)
 
 

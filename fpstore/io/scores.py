@@ -12,7 +12,7 @@ import numpy as np
 
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import SIGN, distinct_places
-from fpstore.base.width import words_of
+from fpstore.base.width import row_words
 from fpstore.errors import InputError, show
 
 Key = tuple[int, ...]
@@ -86,10 +86,10 @@ def rows_of_keys(keys: Sequence[Key]) -> Words:
 
 def joined_keys(parts: Sequence[Words]) -> Words:
     """Return rows of keys, at least one part of them, as one."""
-    most = max(map(words_of, parts))
+    most = max(map(row_words, parts))
     if most == 1:
         return np.concatenate(parts)
-    rows = (part.reshape(-1, words_of(part)) for part in parts)
+    rows = (part.reshape(-1, row_words(part)) for part in parts)
     return np.concatenate(
         [np.pad(part, ((0, 0), (0, most - part.shape[1])), constant_values=SIGN) for part in rows]
     )
@@ -101,7 +101,7 @@ def ranks_of_keys(rows: Words) -> Words:
     The greatest key has the least, and equal ones have the same.
     """
     ranks = None
-    for column in rows.reshape(-1, words_of(rows)).T:
+    for column in rows.reshape(-1, row_words(rows)).T:
         falling = ~column
         _, places = distinct_places(
             falling if ranks is None else np.stack([ranks, falling], axis=1)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fpstore.base.aliases import Flags, Progress
 from fpstore.base.arguments import printable
-from fpstore.base.arrays import lims_of
+from fpstore.base.arrays import list_lims
 from fpstore.base.pools import Pool
 from fpstore.base.resources import Resources
 from fpstore.disk.folders import new_folder, sync_folder
@@ -80,7 +80,7 @@ def copy_shards(
             f"{corpus.label}: changed while it was read: {counted(len(flags), 'row')} before, "
             f"{sum(counts):,} now"
         )
-    lims, stopped, lock, copied = lims_of(counts).tolist(), list[bool](), threading.Lock(), 0
+    lims, stopped, lock, copied = list_lims(counts).tolist(), list[bool](), threading.Lock(), 0
     corpus.bytes_done = 0
 
     def copy_one(folder: Path, number: int, place: Path) -> None:

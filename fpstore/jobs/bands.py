@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Flags, Lims, Words
-from fpstore.base.arrays import HALF_BITS, distinct_places, lims_of, lists_of, spans
+from fpstore.base.arrays import HALF_BITS, distinct_places, list_lims, list_numbers, spans
 from fpstore.base.resources import Resources
-from fpstore.base.width import Width, equal, words_of
+from fpstore.base.width import Width, equal, row_words
 from fpstore.building.external_sort import Sorter
 from fpstore.disk.temporary import SpilledNumbers, SpillFile
 from fpstore.jobs.grouping import Numbers, rows_at
@@ -83,16 +83,16 @@ class Groups(NamedTuple):
     def of(cls, members: Words, owners: npt.NDArray[np.intp]) -> Groups:
         """Return the groups of two or more; ``owners`` has the ascending group of each member."""
         sizes = np.bincount(owners)
-        return cls(members[(sizes > 1)[owners]], lims_of(sizes[sizes > 1]))
+        return cls(members[(sizes > 1)[owners]], list_lims(sizes[sizes > 1]))
 
     @property
     def firsts(self) -> npt.NDArray[np.intp]:
         """For each member, the place of the first member of its group."""
-        return self.lims[lists_of(self.lims)]
+        return self.lims[list_numbers(self.lims)]
 
     def across(self, sets: _kernel.Sets) -> Groups:
         """Return the groups whose members are in several sets."""
-        owners, roots = lists_of(self.lims), sets.least(self.members)
+        owners, roots = list_numbers(self.lims), sets.least(self.members)
         mixed = np.zeros(len(self.lims) - 1, bool)
         mixed[owners[roots != roots[self.firsts]]] = True
         is_mixed = mixed[owners]
@@ -158,7 +158,7 @@ def _groups(
             sizes = part.per_key[first : first + most].view(np.int64)
             start, end = end, end + int(sizes.sum())
             members = part.ids[start:end][np.repeat(sizes > 1, sizes)]
-            lims = lims_of(sizes[sizes > 1])
+            lims = list_lims(sizes[sizes > 1])
             for batch in spans(lims, most):
                 within = lims[batch.start : batch.stop + 1]
                 yield Groups(members[within[0] : within[-1]].astype(np.uint64), within - within[0])
@@ -179,12 +179,12 @@ def _unite_equal(
             same = equal(rows, rows[firsts])
             sets.unite(groups.members[same], groups.members[firsts[same]])
             # members that share only the hash
-            groups = Groups.of(groups.members[~same], lists_of(groups.lims)[~same])
+            groups = Groups.of(groups.members[~same], list_numbers(groups.lims)[~same])
 
 
 def row_hashes(rows: Words) -> Words:
     """Return a hash of each row; different rows rarely share one."""
-    first, *later_words = rows.reshape(len(rows), words_of(rows)).T
+    first, *later_words = rows.reshape(len(rows), row_words(rows)).T
     for word in later_words:
         first = (first ^ first >> np.uint64(HALF_BITS)) * MIXER + word
     return np.ascontiguousarray(first)

@@ -16,7 +16,7 @@ import xxhash
 
 from fpstore.base.aliases import Flags, Lims, Words
 from fpstore.base.arguments import check_choice, check_whole
-from fpstore.base.arrays import differs, lims_of, spans, stable_order
+from fpstore.base.arrays import differs, list_lims, spans, stable_order
 from fpstore.base.characters import LINE_END, PARAGRAPH_END, is_blank, visible
 from fpstore.base.resources import Resources
 from fpstore.disk.temporary import SpilledNumbers
@@ -394,7 +394,7 @@ def _count_pieces(
     if not done:
         raise InputError(f"{corpus.label}: no rows")
     return BoilerplateEdit(
-        pieces, spilled.finish(), lims_of(np.concatenate(sizes)), *counts.above(more_than)
+        pieces, spilled.finish(), list_lims(np.concatenate(sizes)), *counts.above(more_than)
     )
 
 

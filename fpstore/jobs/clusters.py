@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Lims, Progress, Words
 from fpstore.base.arguments import check_choice, check_whole
-from fpstore.base.arrays import HALF_BITS, differs, lists_of, stable_order
+from fpstore.base.arrays import HALF_BITS, differs, list_numbers, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
 from fpstore.errors import CorruptStoreError, InputError, counted
@@ -112,7 +112,7 @@ class Clusters(Tabular):
         The columns are ``id``, the number of the ``cluster``, and the id of its ``representative``;
         for a corpus also the ``distance`` from the representative.
         """
-        cluster = lists_of(self.lims)
+        cluster = list_numbers(self.lims)
         representatives = values_at(self.ids, self.lims[cluster])
         columns = {
             "id": self.ids,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.arguments import check_choice, check_number, check_whole
-from fpstore.base.arrays import lims_of, slices
+from fpstore.base.arrays import list_lims, slices
 from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width
@@ -286,7 +286,7 @@ class _CandidateRows:
         )
         fingerprints = np.concatenate([np.empty((0, ROW_WORDS), np.uint64), *self._fingerprints])
         return np.concatenate(self._compared), Candidates(
-            rows, lims_of(np.concatenate(self._sizes)), ranks, ids, fingerprints
+            rows, list_lims(np.concatenate(self._sizes)), ranks, ids, fingerprints
         )
 
 

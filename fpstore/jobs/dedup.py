@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.arguments import printable
-from fpstore.base.arrays import HALF_BITS, distinct_places, lists_of
+from fpstore.base.arrays import HALF_BITS, distinct_places, list_numbers
 from fpstore.base.resources import Resources
 from fpstore.base.width import distances_between
 from fpstore.errors import InputError, StoreExistsError, counted
@@ -254,7 +254,7 @@ def find_duplicates(
 def distances_from_kept(fingerprints: Words, members: Members) -> npt.NDArray[np.uint16]:
     """Return the distance of each member from the first of its group."""
     distances = np.empty(len(members.documents), np.uint16)
-    firsts = members.documents[members.lims[lists_of(members.lims)]].view(np.intp)
+    firsts = members.documents[members.lims[list_numbers(members.lims)]].view(np.intp)
     for start in range(0, len(distances), COMPARED_AT_ONCE):
         batch = slice(start, start + COMPARED_AT_ONCE)
         distances[batch] = distances_between(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Lims, Words
-from fpstore.base.arrays import lims_of, lists_of, slices, spans, stable_order
+from fpstore.base.arrays import list_lims, list_numbers, slices, spans, stable_order
 from fpstore.base.width import WORD_BITS, rows_like
 from fpstore.io.scores import ranks_of_keys
 
@@ -131,7 +131,7 @@ def regrouped(
         lims = members.lims[groups.start : groups.stop + 1]
         span = slice(int(lims[0]), int(lims[-1]))
         order = stable_order(ranks[span])
-        order = order[stable_order(lists_of(lims)[order])]
+        order = order[stable_order(list_numbers(lims)[order])]
         documents = members.documents[span]
         chosen = choose(
             fingerprints(span)[order], (lims - lims[0]).view(np.uint64), documents[order]
@@ -146,13 +146,13 @@ def regrouped(
 
 def _in_order(pieces: list[Members], leasts: Words) -> Members:
     """Return the groups of all pieces in the order of their least members."""
-    lims = lims_of(np.concatenate([np.diff(piece.lims) for piece in pieces]))
+    lims = list_lims(np.concatenate([np.diff(piece.lims) for piece in pieces]))
     documents = np.concatenate([piece.documents for piece in pieces])
     if (leasts[1:] > leasts[:-1]).all():
         return Members(lims, documents)
     order = stable_order(leasts)
     starts, sizes = lims[:-1][order], np.diff(lims)[order]
-    ordered, lims = np.empty_like(documents), lims_of(sizes)
+    ordered, lims = np.empty_like(documents), list_lims(sizes)
     for groups in spans(lims, PIECE):
         ordered[lims[groups.start] : lims[groups.stop]] = slices(
             documents, starts[groups], sizes[groups]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Counts, Flags, Lims, Words
-from fpstore.base.arrays import lims_of, slices, spans
+from fpstore.base.arrays import list_lims, slices, spans
 from fpstore.base.width import distances_between
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.ngrams import Benchmark
@@ -181,7 +181,7 @@ class Hits(Tabular):
             rows_of_owners = np.bincount(owners - part.start, sizes, part.stop - part.start).astype(
                 np.int64
             )
-            for batch in spans(lims_of(rows_of_owners), PIECE):
+            for batch in spans(list_lims(rows_of_owners), PIECE):
                 first, last = part.start + batch.start, part.start + batch.stop
                 span = slice(*np.searchsorted(owners, (first, last)).tolist())
                 rows = slices(self._benchmark.rows, lims[ranks[span]], sizes[span]).view(np.int64)

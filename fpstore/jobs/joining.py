@@ -16,7 +16,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.pools import Pool
 from fpstore.base.resources import Resources
-from fpstore.base.width import Distances, words_of
+from fpstore.base.width import Distances, row_words
 from fpstore.design.joins import JoinDesign
 from fpstore.design.tables import TableSpec
 from fpstore.jobs.checkpoint import Checkpoint
@@ -256,7 +256,7 @@ def _parts(sides: Sequence[Words], flips: int, resources: Resources) -> int:
     if flips:
         return 1
     count = sum(map(len, sides))
-    row = 2 * ROOM * words_of(sides[0])  # bytes in the table, and in a scratch array
+    row = 2 * ROOM * row_words(sides[0])  # bytes in the table, and in a scratch array
     least = min(resources.threads, max(count // LEAST_ROWS, 1))
     needed = count * row * resources.threads // max(resources.memory, 1)
     return max(least, needed + 1 if needed else 1)

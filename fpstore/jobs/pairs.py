@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Lims, NamedColumns, Words
-from fpstore.base.arrays import distinct_places, lims_of, slices, spans
+from fpstore.base.arrays import distinct_places, list_lims, slices, spans
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Distances, Width, empty_rows
@@ -80,7 +80,9 @@ class _IdNumbers(NamedTuple):
     def of(self, pairs: slice) -> _IdNumbers:
         used, places = np.unique(self.places[pairs], return_inverse=True)
         sizes = np.diff(self.lims)[used]
-        return _IdNumbers(lims_of(sizes), slices(self.numbers, self.lims[:-1][used], sizes), places)
+        return _IdNumbers(
+            list_lims(sizes), slices(self.numbers, self.lims[:-1][used], sizes), places
+        )
 
 
 class Pairs(Tabular):
@@ -168,7 +170,7 @@ class Pairs(Tabular):
     def _lims(self) -> Lims:
         """The lims of the rows of each pair among the rows of all pairs."""
         sizes_a, sizes_b = (numbers.sizes for numbers in self._numbers)
-        return lims_of(np.where(self._shared, sizes_a * (sizes_a - 1) // 2, sizes_a * sizes_b))
+        return list_lims(np.where(self._shared, sizes_a * (sizes_a - 1) // 2, sizes_a * sizes_b))
 
     def _bounded(self, most: int) -> Iterator[Pairs]:
         """Yield the pairs in batches of at most ``most`` rows."""

@@ -14,7 +14,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.arrays import differs, distinct_places
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
-from fpstore.base.width import Width, words_of
+from fpstore.base.width import Width, row_words
 from fpstore.building.builder import Options, build_store
 from fpstore.change.decisions import is_fresh, kind_with
 from fpstore.errors import InputError, StoreExistsError
@@ -225,7 +225,7 @@ class _Nearest(NamedTuple):
 
     def best(self, most: int) -> _Nearest:
         """Return the ``most`` nearest for each place."""
-        words = self.rows.reshape(-1, words_of(self.rows))
+        words = self.rows.reshape(-1, row_words(self.rows))
         order = np.lexsort((*words.T[::-1], self.distances, self.places))
         places = self.places[order]
         starts = np.flatnonzero(differs(places))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import lists_of
+from fpstore.base.arrays import list_numbers
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.grouping import Members
 from fpstore.jobs.reference import NearReference
@@ -46,7 +46,7 @@ class Removed(Tabular):
         reference: NearReference | None,
     ) -> None:
         """Take groups of places of documents, their distances, and the row and id at each place."""
-        firsts, cluster = members.lims[:-1], lists_of(members.lims)
+        firsts, cluster = members.lims[:-1], list_numbers(members.lims)
         is_removed = np.ones(len(members.documents), bool)
         is_removed[firsts] = False
         places = np.flatnonzero(is_removed)

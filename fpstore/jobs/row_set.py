@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Lims, Words
-from fpstore.base.arrays import distinct_places, lims_of, stable_order
+from fpstore.base.arrays import distinct_places, list_lims, stable_order
 from fpstore.base.strings import StringColumn
-from fpstore.base.width import Width, places_of
+from fpstore.base.width import Width, row_places
 from fpstore.disk.temporary import SpillFile
 from fpstore.errors import InputError
 from fpstore.io.check import check_fingerprints, check_id, check_ids, is_one
@@ -84,7 +84,7 @@ class RowSet:
     def __init__(self, rows: Words, names: Names, width: Width) -> None:
         self.width = width
         self.rows, places = distinct_places(rows)
-        self._lims = lims_of(np.bincount(places, minlength=len(self.rows)))
+        self._lims = list_lims(np.bincount(places, minlength=len(self.rows)))
         self._names, self._order = names, stable_order(places).astype(np.uint64)
 
     def digest(self) -> str:
@@ -106,9 +106,9 @@ class RowSet:
 
     def stored_id_numbers(self, rows: Words) -> tuple[Lims, Words]:
         """Return the lims and the numbers of the ids of fingerprints of the set."""
-        places = places_of(self.rows, rows)
+        places = row_places(self.rows, rows)
         sizes = np.diff(self._lims)[places]
-        lims = lims_of(sizes)
+        lims = list_lims(sizes)
         return lims, self._order[
             np.arange(int(lims[-1])) + np.repeat(self._lims[places] - lims[:-1], sizes)
         ]

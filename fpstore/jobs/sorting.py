@@ -13,10 +13,10 @@ from fpstore.base.aliases import Words
 from fpstore.base.width import (
     WORD_BITS,
     leading_words,
-    place_of,
     row_of_number,
+    row_place,
+    row_words,
     rows_like,
-    words_of,
 )
 from fpstore.building.columns import COPY_ROWS, in_pieces
 from fpstore.design.tables import TableSpec, identity
@@ -103,7 +103,7 @@ class SpanSorter:
         This overwrites earlier results. If another thread sets the stop, it raises
         InterruptedError.
         """
-        words = words_of(self._rows)
+        words = row_words(self._rows)
         shift = WORD_BITS * words - table.prefix_bits
         bounds = (
             row_of_number(span.first << shift, words),
@@ -112,7 +112,7 @@ class SpanSorter:
         in_order = table.permutation == identity(table.width.bits)
         if in_order and not self._writable:
             rows = self._rows[
-                place_of(self._rows, bounds[0]) : place_of(self._rows, bounds[1], "right")
+                row_place(self._rows, bounds[0]) : row_place(self._rows, bounds[1], "right")
             ]
             return _indexed(rows, table, self._scratch_for(len(rows)), stop)
         permutation = np.frombuffer(table.permutation, np.uint8)
@@ -140,7 +140,7 @@ def sampled_spans(rows: Words, table: TableSpec, count: int) -> list[Span] | Non
     """
     sample = np.ascontiguousarray(rows[:: len(rows) // SAMPLED_ROWS + 1])
     permuted = rows_like(sample, len(sample))
-    words = words_of(rows)
+    words = row_words(rows)
     everything = row_of_number(0, words), row_of_number((1 << WORD_BITS * words) - 1, words)
     _kernel.permute_select(
         sample, np.frombuffer(table.permutation, np.uint8), *everything, permuted

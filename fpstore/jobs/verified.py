@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Counts, Flags, Words
-from fpstore.base.arrays import lims_of
+from fpstore.base.arrays import list_lims
 from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources
 from fpstore.disk.temporary import SpilledNumbers
@@ -31,7 +31,10 @@ class TextSets:
         self, rows: npt.NDArray[np.intp], features: Counts, sizes: npt.NDArray[np.int64]
     ) -> None:
         """Take the ascending numbers of the rows, and their features, as in `FeatureSets`."""
-        self._rows, self._sets = rows, _kernel.FeatureSets(features, lims_of(sizes).view(np.uint64))
+        self._rows, self._sets = (
+            rows,
+            _kernel.FeatureSets(features, list_lims(sizes).view(np.uint64)),
+        )
 
     def similarities(
         self, a: npt.NDArray[np.intp], b: npt.NDArray[np.intp]

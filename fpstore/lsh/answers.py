@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Bytes, Counts, Flags, Id, NamedColumns, Words
-from fpstore.base.arrays import lims_of, lists_of
+from fpstore.base.arrays import list_lims, list_numbers
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Distances
 from fpstore.io.check import check_ids
@@ -58,7 +58,7 @@ def earlier_matches(
     Documents with numbers from ``first`` on are the inserted items, in order.
     """
     lims, rows, distances = matches
-    items, numbers = finders[lists_of(lims)], document_numbers(rows)
+    items, numbers = finders[list_numbers(lims)], document_numbers(rows)
     earlier = numbers < first
     places = (numbers[~earlier] - np.uint64(first)).view(np.intp)
     earlier[~earlier] = inserted[places] < items[~earlier]
@@ -143,7 +143,11 @@ class State:
         near = distances <= radius
         owners, documents, distances = owners[near], documents[near], distances[near]
         order = np.lexsort((distances, owners))
-        return lims_of(np.bincount(owners, minlength=len(rows))), documents[order], distances[order]
+        return (
+            list_lims(np.bincount(owners, minlength=len(rows))),
+            documents[order],
+            distances[order],
+        )
 
 
 def stored_documents(
@@ -235,7 +239,7 @@ class Matches(Tabular, Generic[Id]):
             similar.append(sign * values[order])
             sizes.append(len(order))
         chosen = np.concatenate(places)
-        columns = lims_of(np.array(sizes, np.int64)), self._rows[chosen], self.distances[chosen]
+        columns = list_lims(np.array(sizes, np.int64)), self._rows[chosen], self.distances[chosen]
         return Matches(columns, np.concatenate(similar), self._stored)
 
     def to_arrow(self, *, query_ids: Any = None, names: Mapping[str, str] | None = None) -> Any:

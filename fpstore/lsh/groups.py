@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Id, NamedColumns, Words
-from fpstore.base.arrays import differs, lims_of
+from fpstore.base.arrays import differs, list_lims
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS
 from fpstore.building.external_sort import Sorter
@@ -218,7 +218,7 @@ def _combine(
 ) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
     """Yield all pairs of documents of each group, at most ``at_once`` in a batch."""
     sizes = np.diff(groups.lims)
-    starts = lims_of(sizes * (sizes - 1) // 2)
+    starts = list_lims(sizes * (sizes - 1) // 2)
     members = groups.members.view(np.intp)
     for start in range(0, int(starts[-1]), at_once):
         numbers = np.arange(start, min(start + at_once, int(starts[-1])))

@@ -14,7 +14,7 @@ import numpy as np
 
 from fpstore.base.aliases import Flags, Id, Progress, Words
 from fpstore.base.arguments import check_flag, check_path, check_sync, check_whole
-from fpstore.base.arrays import lims_of
+from fpstore.base.arrays import list_lims
 from fpstore.base.resources import checked_resources, parse_threads
 from fpstore.base.threads import cached_property
 from fpstore.care.reports import Report
@@ -448,7 +448,7 @@ class LshStore(Generic[Id]):
                 state, remaining = self._parts.state(), np.flatnonzero(~inserted)
                 candidates = state.find(hashed.take(remaining), radius, threads)
                 owners, rows, distances = earlier_matches(candidates, remaining, first, places)
-                matches = lims_of(np.bincount(owners, minlength=len(inserted))), rows, distances
+                matches = list_lims(np.bincount(owners, minlength=len(inserted))), rows, distances
             return self._matches(state, matches, inserted)
 
     def flush(self) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Words
-from fpstore.base.arrays import lims_of, lists_of, slices
+from fpstore.base.arrays import list_lims, list_numbers, slices
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
 from fpstore.cleaning import opened_reference
@@ -341,7 +341,7 @@ class DedupWork(Work):
         writer.add_id_slices("ids", take_ids(ids, at), some)
         if sets is not None:
             features, sizes = sets
-            every, starts = np.arange(len(features), dtype=np.uint64), lims_of(sizes)[:-1]
+            every, starts = np.arange(len(features), dtype=np.uint64), list_lims(sizes)[:-1]
             writer.add_slices(
                 "features",
                 features,
@@ -378,7 +378,7 @@ class DedupWork(Work):
         writer.facts["clusters"] = len(firsts)
         removed = np.ones(len(members.documents), bool)
         removed[members.lims[:-1]] = False
-        owners = lists_of(members.lims)[removed]
+        owners = list_numbers(members.lims)[removed]
         documents, kept = members.documents[removed].view(np.intp), firsts[owners].view(np.intp)
         some = group_places(split_numbers(numbers[documents])[0], len(self.parts))
         writer.add_slices("removed", numbers[documents], some)
@@ -466,7 +466,7 @@ class DedupWork(Work):
             if len(files) > 1
             else [len(flags)]
         )
-        some = zip(files, pairwise(lims_of(rows).tolist()), strict=True)
+        some = zip(files, pairwise(list_lims(rows).tolist()), strict=True)
         writer.facts["files"] = [
             self._copied(self.inputs[file], flags[slice(*lims)]) for file, lims in some
         ]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import lims_of, slices
+from fpstore.base.arrays import list_lims, slices
 from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError
 from fpstore.io.digits import parse_integers
@@ -43,7 +43,7 @@ def take_ids(ids: IdColumn, places: npt.NDArray[np.intp]) -> Any:
     sizes = ids.sizes[places].astype(np.int64)
     starts = (ids.ends - ids.sizes)[places].astype(np.int64)
     data = slices(np.frombuffer(ids.data, np.uint8), starts, sizes)
-    return StringColumn(data.tobytes(), lims_of(sizes)[1:].astype(np.uint64))
+    return StringColumn(data.tobytes(), list_lims(sizes)[1:].astype(np.uint64))
 
 
 def as_strings(ids: Words | StringColumn) -> StringColumn:

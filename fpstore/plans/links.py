@@ -15,7 +15,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import differs, distinct_places, stable_order
 from fpstore.base.resources import Resources
-from fpstore.base.width import Width, words_of
+from fpstore.base.width import Width, row_words
 from fpstore.jobs.bands import Groups, link, row_hashes
 from fpstore.plans.pieces import Pieces, PieceWriter, joined
 from fpstore.plans.shuffle import ROW_BITS, SliceRows
@@ -65,7 +65,7 @@ def find_repeats(
     order = stable_order(hashes)
     new = differs(hashes[order])
     repeats, firsts = order[~new], order[new][np.cumsum(new)[~new] - 1]
-    columns = chain(fingerprints.reshape(len(fingerprints), words_of(fingerprints)).T, bands)
+    columns = chain(fingerprints.reshape(len(fingerprints), row_words(fingerprints)).T, bands)
     while len(repeats) and (values := next(columns, None)) is not None:
         same = values[repeats] == values[firsts]
         repeats, firsts = repeats[same], firsts[same]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Lims
-from fpstore.base.arrays import lims_of
+from fpstore.base.arrays import list_lims
 from fpstore.base.pools import in_order
 from fpstore.base.strings import StringColumn
 from fpstore.disk.refusals import refusing
@@ -86,7 +86,7 @@ class PieceWriter:
     def add_id_slices(self, name: str, ids: IdColumn, slices: Slices) -> None:
         if isinstance(ids, StringColumn):
             ordered = take_ids(ids, np.concatenate([np.empty(0, np.intp), *slices]))
-            lims = lims_of([len(places) for places in slices])
+            lims = list_lims([len(places) for places in slices])
             self.add_slices(f"{name}.sizes", ordered.sizes, runs(lims))
             bytes_before = np.concatenate([np.zeros(1, np.uint64), ordered.ends])[lims].astype(
                 np.int64

@@ -19,9 +19,9 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_whole, is_iterable
-from fpstore.base.arrays import differs, distinct_places, lims_of, lists_of, slices
+from fpstore.base.arrays import differs, distinct_places, list_lims, list_numbers, slices
 from fpstore.base.resources import Resources
-from fpstore.base.width import Width, words_of
+from fpstore.base.width import Width, row_words
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
@@ -72,7 +72,7 @@ class Found(NamedTuple):
 
     def nearest(self, most: int | None) -> Found:
         """Return them by query, distance and fingerprint, each once, at most so many for each query."""
-        words = self.fingerprints.reshape(-1, words_of(self.fingerprints))
+        words = self.fingerprints.reshape(-1, row_words(self.fingerprints))
         order = np.lexsort((*words.T[::-1], self.distances, self.queries))
         queries, fingerprints = self.queries[order], self.fingerprints[order]
         kept = differs(queries) | differs(fingerprints)
@@ -279,11 +279,11 @@ class ProbeWork(Work):
             more, found = sizes > self.spec.limit, found.nearest(self.spec.limit)
             sizes = np.minimum(sizes, self.spec.limit)
         every = np.arange(len(found.queries), dtype=np.uint64)
-        places = slices(every, lims_of(sizes)[:-1][which], sizes[which]).view(np.intp)
+        places = slices(every, list_lims(sizes)[:-1][which], sizes[which]).view(np.intp)
         first = sum(self.plan.result("queries", part).facts["rows"] for part in range(number))
         with self.store.opened() as store:
             matches = Matches(
-                lims_of(sizes[which]),
+                list_lims(sizes[which]),
                 found.fingerprints[places],
                 found.distances[places],
                 store.snapshot(),
@@ -311,7 +311,7 @@ class ProbeWork(Work):
         if ids is not None:
             columns["query_id"] = "text" if isinstance(ids, list) else "value"
         columns |= {**COLUMNS, "id": kind} | ({} if self.spec.limit is None else {"more": "value"})
-        query_of, row_count = lists_of(matches.lims), 0
+        query_of, row_count = list_numbers(matches.lims), 0
         distances = matches.distances.astype(
             np.uint8 if self.projection.width.bits < 256 else np.uint16
         )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import lims_of, stable_order
+from fpstore.base.arrays import list_lims, stable_order
 from fpstore.base.width import WIDTHS
 from fpstore.disk.refusals import refusing
 from fpstore.io import open_writer
@@ -51,7 +51,7 @@ def write_ranks(writer: PieceWriter, decided: list[Pieces], number: int) -> None
     ranks = np.empty(len(leasts), np.uint64)
     ranks[stable_order(leasts)] = np.arange(len(leasts), dtype=np.uint64)
     writer.facts["clusters"] = len(leasts)
-    writer.add_slices("ranks", ranks, runs(lims_of([len(one) for one in found])))
+    writer.add_slices("ranks", ranks, runs(list_lims([len(one) for one in found])))
 
 
 def write_numbers(writer: PieceWriter, plan: PlanFolder, number: int) -> None:
@@ -61,11 +61,11 @@ def write_numbers(writer: PieceWriter, plan: PlanFolder, number: int) -> None:
         plan.results("ranks"),
         plan.result("decide", number),
     )
-    before = lims_of([one.facts["clusters"] for one in ranked]).astype(np.uint64)
+    before = list_lims([one.facts["clusters"] for one in ranked]).astype(np.uint64)
     ranks = np.concatenate(
         [one.read("ranks", number) + first for one, first in zip(ranked, before, strict=False)]
     )
-    firsts = lims_of([one.facts["rows"] for one in hashed]).astype(np.uint64)
+    firsts = list_lims([one.facts["rows"] for one in hashed]).astype(np.uint64)
     own = any(one.facts["ids"] == "string" for one in hashed)
     kept = own or any("near.kept.sizes" in one for one in hashed)
     writer.facts["strings"] = ["id"] * own + ["kept"] * kept

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import lims_of, stable_order
+from fpstore.base.arrays import list_lims, stable_order
 from fpstore.base.pools import in_order
-from fpstore.base.width import WORD_BITS, leading_words, row_of_number, rows_like, words_of
+from fpstore.base.width import WORD_BITS, leading_words, row_of_number, row_words, rows_like
 from fpstore.design.joins import JoinDesign
 from fpstore.jobs.bands import MIXER
 from fpstore.plans.pieces import Pieces, PieceWriter, joined, reader_count
@@ -44,7 +44,7 @@ def group_places(owners: npt.NDArray[np.int64], count: int) -> list[npt.NDArray[
 
     A row has the number of its slice.
     """
-    lims = lims_of(np.bincount(owners, minlength=count)).tolist()
+    lims = list_lims(np.bincount(owners, minlength=count)).tolist()
     order = stable_order(owners)
     return [order[start:end] for start, end in pairwise(lims)]
 
@@ -78,7 +78,7 @@ def mix(numbers: Words) -> Words:
 
 def table_keys(design: JoinDesign, table: int, rows: Words) -> Words:
     """Return the leading words of rows in the order of the bits of a table."""
-    permuted, words = rows_like(rows, len(rows)), words_of(rows)
+    permuted, words = rows_like(rows, len(rows)), row_words(rows)
     everything = row_of_number(0, words), row_of_number((1 << WORD_BITS * words) - 1, words)
     permutation = np.frombuffer(design.tables[table].permutation, np.uint8)
     count = _kernel.permute_select(rows, permutation, *everything, permuted)

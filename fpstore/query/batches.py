@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import differs, lims_of, lists_of
-from fpstore.base.width import Distances, order_of, words_of
+from fpstore.base.arrays import differs, list_lims, list_numbers
+from fpstore.base.width import Distances, row_order, row_words
 from fpstore.design.families import Design
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ def concatenate(columns: list[MatchColumns]) -> MatchColumns:
     if len(columns) == 1:
         return columns[0]
     return (
-        lims_of(np.concatenate([np.diff(c[0]) for c in columns])),
+        list_lims(np.concatenate([np.diff(c[0]) for c in columns])),
         np.concatenate([c[1] for c in columns]),
         np.concatenate([c[2] for c in columns]),
     )
@@ -81,7 +81,7 @@ def no_matches(queries: Words) -> MatchColumns:
     return (
         np.zeros(len(queries) + 1, np.int64),
         queries[:0],
-        np.empty(0, np.uint8 if words_of(queries) < 4 else np.uint16),
+        np.empty(0, np.uint8 if row_words(queries) < 4 else np.uint16),
     )
 
 
@@ -132,8 +132,8 @@ def collect(
     query = np.concatenate([np.repeat(numbers, np.diff(c[0])) for numbers, c in parts])
     fingerprints = np.concatenate([c[1] for _, c in parts])
     distances = np.concatenate([c[2] for _, c in parts])
-    order = order_of(query, distances, fingerprints)
-    lims = lims_of(np.bincount(query, minlength=query_count))
+    order = row_order(query, distances, fingerprints)
+    lims = list_lims(np.bincount(query, minlength=query_count))
     return lims, fingerprints[order], distances[order]
 
 
@@ -149,7 +149,7 @@ def unite(columns: Sequence[MatchColumns]) -> MatchColumns:
     if first.all():
         return lims, fingerprints, distances
     return (
-        lims_of(np.bincount(lists_of(lims)[first], minlength=query_count)),
+        list_lims(np.bincount(list_numbers(lims)[first], minlength=query_count)),
         fingerprints[first],
         distances[first],
     )
@@ -166,4 +166,4 @@ def keep_nearest(columns: MatchColumns, limit: int) -> Nearest:
     if not more.any():
         return columns, more
     near = np.arange(len(fingerprints)) - np.repeat(lims[:-1], counts) < limit
-    return (lims_of(np.minimum(counts, limit)), fingerprints[near], distances[near]), more
+    return (list_lims(np.minimum(counts, limit)), fingerprints[near], distances[near]), more

@@ -9,7 +9,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Words
 from fpstore.base.arrays import differs
-from fpstore.base.width import place_of, rows_to_numbers
+from fpstore.base.width import row_place, rows_to_numbers
 
 
 class _Stream:
@@ -76,6 +76,6 @@ def unite_equal_keys(piece: Groups) -> Groups:
 def cut_groups(group: Groups, bound: Words, side: str) -> tuple[Groups, Groups]:
     """Cut a piece at a fingerprint, an array of one row."""
     keys, counts, ids = group
-    at = place_of(keys, bound, side)
+    at = row_place(keys, bound, side)
     end = int(counts[:at].sum())
     return (keys[:at], counts[:at], ids[:end]), (keys[at:], counts[at:], ids[end:])

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import lims_of
+from fpstore.base.arrays import list_lims
 from fpstore.base.width import Width
 from fpstore.design.costs import scan_nanoseconds
 from fpstore.design.estimates import FEWEST_FOR_BYTES, Requirements
@@ -45,7 +45,7 @@ def nearest(
         sizes = np.diff(lims)
         done = (sizes == count) | (probe_radius == radius)
         final = np.repeat(done, sizes)
-        parts.append((open_queries[done], (lims_of(sizes[done]), rows[final], distances[final])))
+        parts.append((open_queries[done], (list_lims(sizes[done]), rows[final], distances[final])))
         open_queries = open_queries[~done]
     if len(open_queries):
         columns, _ = snapshot.scan_nearest(queries[open_queries], radius, threads, count)

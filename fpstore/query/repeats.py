@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fpstore.base.aliases import Groups, Words
-from fpstore.base.arrays import lims_of
+from fpstore.base.arrays import list_lims
 from fpstore.query.names import NAMED_ROWS, Names, names_in_slices
 
 
@@ -20,7 +20,7 @@ def repeated_names(names: Names, groups: Iterator[Groups]) -> Iterator[list[tupl
     once: reading one costs as much as reading all that are compressed with it.
     """
     for counts, numbers in _groups_of_several(groups):
-        lims = lims_of(counts)
+        lims = list_lims(counts)
         for lists, (slice_names,) in names_in_slices([(names, numbers)], lims):
             bounds = lims[lists.start : lists.stop + 1]
             pairs = _repeats(

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Groups, Lims, Words
-from fpstore.base.arrays import differs, lims_of, lists_of
+from fpstore.base.arrays import differs, list_lims, list_numbers
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import cached_property
-from fpstore.base.width import Width, leading_words, order_of, rows_to_numbers
+from fpstore.base.width import Width, leading_words, row_order, rows_to_numbers
 from fpstore.design.estimates import probe_nanoseconds
 from fpstore.design.families import Design
 from fpstore.disk.files import open_folder
@@ -293,13 +293,13 @@ class ShardedSnapshot(Snapshot):
             if len(rows):
                 with self._opened(place) as snapshot:
                     lims, shard_numbers = snapshot.id_numbers(fingerprints[rows])
-                owners.append(rows[lists_of(lims)])
+                owners.append(rows[list_numbers(lims)])
                 numbers.append(self._numbers(place, shard_numbers))
         owner, number = np.concatenate(owners), np.concatenate(numbers)
-        order = order_of(owner, number)
+        order = row_order(owner, number)
         owner, number = owner[order], number[order]
         first = differs(owner) | differs(number)
-        return lims_of(np.bincount(owner[first], minlength=len(fingerprints))), number[first]
+        return list_lims(np.bincount(owner[first], minlength=len(fingerprints))), number[first]
 
     def _within(self, shard: Shard, leading: Words) -> npt.NDArray[np.intp]:
         """Return the rows that a shard may have, by their leading words."""
@@ -351,7 +351,7 @@ class ShardedSnapshot(Snapshot):
             strings, first = snapshot.delta.strings, snapshot.delta.first_string
             used = np.flatnonzero([bool(string) for string in strings])
             hashes = StringColumn.of([strings[i] for i in used.tolist()]).hashes()
-            order = order_of(hashes, used)
+            order = row_order(hashes, used)
             added = (
                 hashes[order],
                 np.ones(len(used), np.uint64),
@@ -401,7 +401,7 @@ class ShardedSnapshot(Snapshot):
             fingerprints.append(shard_rows)
             ids.append(self._numbers(place, shard_numbers))
         rows, number = np.concatenate(fingerprints), np.concatenate(ids)
-        order = order_of(number, rows)
+        order = row_order(number, rows)
         rows, number = rows[order], number[order]
         first = differs(number) | differs(rows)
         return rows[first], number[first]
@@ -448,7 +448,7 @@ class ShardedSnapshot(Snapshot):
     def _ascending(self, keys: Words, counts: Words, numbers: Words) -> Groups:
         """Sort the numbers of each fingerprint, if strings may have the numbers of other shards."""
         if len(self._aliases[0]):
-            numbers = numbers[order_of(lists_of(lims_of(counts)), numbers)]
+            numbers = numbers[row_order(list_numbers(list_lims(counts)), numbers)]
         return keys, counts, numbers
 
     def _shard_fingerprints(self, place: int) -> Iterator[Groups]:

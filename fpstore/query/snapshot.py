@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fpstore.base.aliases import Groups, Lims, Words
-from fpstore.base.arrays import lims_of
+from fpstore.base.arrays import list_lims
 from fpstore.base.width import Width, fingerprint_text, row_of_number, rows_to_numbers
 from fpstore.design.families import Design
 from fpstore.errors import NotStoredError
@@ -212,7 +212,7 @@ class Snapshot(ABC):
         See :meth:`fpstore.Store.items`.
         """
         for keys, counts, numbers in self.groups():
-            lims = lims_of(counts)
+            lims = list_lims(counts)
             for rows, (ids,) in names_in_slices([(self, numbers)]):
                 first = np.searchsorted(lims, rows.start, side="right") - 1
                 last = np.searchsorted(lims, rows.stop)

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Lims, Words
-from fpstore.base.arrays import lims_of, slices, stable_order
+from fpstore.base.arrays import list_lims, slices, stable_order
 from fpstore.base.threads import cached_property
-from fpstore.base.width import order_of, place_of, places_of
+from fpstore.base.width import row_order, row_place, row_places
 from fpstore.design.estimates import probe_nanoseconds
 from fpstore.design.families import Design
 from fpstore.disk.files import RUN_REPAIR
@@ -417,7 +417,7 @@ class StoreSnapshot(Snapshot):
             added, added_ids = self._delta_kernel.find(wanted, self.version)
             fingerprints = np.concatenate([fingerprints[unchanged], added])
             ids = np.concatenate([ids[unchanged], added_ids])
-        order = order_of(ids, fingerprints)
+        order = row_order(ids, fingerprints)
         return fingerprints[order], ids[order]
 
     def get_fingerprints(self, number: int) -> list[int]:
@@ -450,7 +450,7 @@ class StoreSnapshot(Snapshot):
             counts, ids = self.generation.ids.blocks(block, keys, entry_counts)
             block += len(entry_counts)
             last = keys[-1:]
-            end = place_of(changed, last, "right")
+            end = row_place(changed, last, "right")
             fresh, added = cut_groups(added, last, "right")
             if end or len(fresh[0]):
                 if end:
@@ -486,11 +486,11 @@ class StoreSnapshot(Snapshot):
 
     def _current_groups(self, keys: Words, counts: Words, ids: Words, changed: Words) -> Groups:
         """Return the groups that the changed fingerprints of a piece of the tables have now."""
-        places = places_of(keys, changed)
+        places = row_places(keys, changed)
         assert self._delta_kernel is not None
         starts = (np.cumsum(counts) - counts)[places]
         lims, new = self._delta_kernel.ids(
-            changed, lims_of(counts[places]), slices(ids, starts, counts[places]), self.version
+            changed, list_lims(counts[places]), slices(ids, starts, counts[places]), self.version
         )
         sizes = np.diff(lims).astype(np.uint64)
         stored = sizes > 0

@@ -9,7 +9,7 @@ from damage import PAGE, check, flip, rewrite_records, used_bytes
 from speeds import slow
 
 import fpstore
-from fpstore.base.strings import hash_of
+from fpstore.base.strings import string_hash
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES, HASHES_FILE, NUMBERS_FILE
 from fpstore.format.mapping import IDS_FILE, record_seed
@@ -114,7 +114,7 @@ def test_a_flipped_bit_in_a_dictionary_is_no_absence(tmp_path, unread, merged, n
 def place_of(generation, what):
     """Return a file of a dictionary, and where a look-up of STRINGS[77] reads it."""
     dictionary = generation.dictionary
-    block = dictionary.mapping.table.kernel.locate_one(hash_of(STRINGS[77].encode()))[0]
+    block = dictionary.mapping.table.kernel.locate_one(string_hash(STRINGS[77].encode()))[0]
     if what == HASHES_FILE:
         return PAGE + dictionary.mapping.table.kernel.block_bytes * block + 30
     reader, key = {
@@ -157,7 +157,7 @@ def test_a_listed_number_whose_record_does_not_match_is_damage(tmp_path, wrong):
     named(path)
     with fpstore.open(path) as store:
         mapping = store.snapshot().generation.dictionary.mapping
-        block, rank = mapping.table.kernel.locate_one(hash_of(STRINGS[7].encode()))
+        block, rank = mapping.table.kernel.locate_one(string_hash(STRINGS[7].encode()))
         key, digest = mapping.table.kernel.key_of(block), mapping.table.kernel.set_digest
 
     def change(records):

@@ -20,7 +20,7 @@ from damage import (
 from speeds import slow
 
 import fpstore
-from fpstore.base.strings import hash_of
+from fpstore.base.strings import string_hash
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.log import LogHeader
 from fpstore.format.log_writer import create_log
@@ -87,7 +87,7 @@ def test_verify_compares_id_records_with_the_blocks(copy):
 @pytest.mark.parametrize("damage", ["no number", "another number", "no such number"])
 def test_verify_follows_each_string_to_its_number_and_back(copy, damage):
     """Under checksums that are right: what a faulty writer would leave."""
-    wanted = hash_of(STRINGS[7].encode())
+    wanted = string_hash(STRINGS[7].encode())
     with fpstore.open(copy) as store:
         mapping = store.snapshot().generation.dictionary.mapping
         block, rank = mapping.table.kernel.locate_one(int(wanted))

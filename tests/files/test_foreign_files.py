@@ -12,7 +12,7 @@ from small_stores import content, rows_of
 from speeds import slow
 
 import fpstore
-from fpstore.base.strings import hash_of
+from fpstore.base.strings import string_hash
 from fpstore.disk import sealed as environment
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.log import LOG_FILE, LogHeader
@@ -106,7 +106,7 @@ def test_damaged_lists_of_numbers_do_not_survive_a_merge(tmp_path, monkeypatch):
 def test_a_number_beyond_all_strings_does_not_survive_a_merge(tmp_path, monkeypatch):
     """Under checksums that are right: what a faulty writer would leave."""
     path = make(tmp_path / "s", STRINGS)
-    digest = reference.set_digest([hash_of(string.encode()) for string in STRINGS])
+    digest = reference.set_digest([string_hash(string.encode()) for string in STRINGS])
 
     def change(records):
         key = max(records)

@@ -12,7 +12,7 @@ from inputs import parse_fingerprint
 from speeds import SOME_WIDTHS, full
 from wide import Bits, advice, as_bits, as_uint8, numbers
 
-from fpstore.base.width import Width, order_of, place_of
+from fpstore.base.width import Width, row_order, row_place
 from fpstore.errors import InputError
 from fpstore.io.check import check_fingerprint, check_fingerprints
 
@@ -335,8 +335,8 @@ def test_the_place_of_a_row_is_where_sorting_would_put_it(bits, count):
     rng = np.random.default_rng(count)
     words = rng.integers(0, 3, (count + 20, bits // 64)).astype(np.uint64)
     rows = words if bits > 64 else words[:, 0]
-    some = rows[20:][order_of(rows[20:])]
+    some = rows[20:][row_order(rows[20:])]
     known = list(map(int, Width(bits).numbers(some)))
     for row, value in zip(rows[:20], Width(bits).numbers(rows[:20]), strict=True):
-        assert place_of(some, row[None]) == sum(one < value for one in known)
-        assert place_of(some, row[None], "right") == sum(one <= value for one in known)
+        assert row_place(some, row[None]) == sum(one < value for one in known)
+        assert row_place(some, row[None], "right") == sum(one <= value for one in known)

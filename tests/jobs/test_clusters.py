@@ -14,7 +14,7 @@ from speeds import SOME_WIDTHS, slow
 
 import fpstore
 from fpstore.base import arrays
-from fpstore.base.arrays import lims_of, spans
+from fpstore.base.arrays import list_lims, spans
 from fpstore.base.resources import Resources
 from fpstore.base.width import WIDTHS, Width
 from fpstore.design.joins import scan_design
@@ -184,10 +184,10 @@ def test_orders_and_lists_are_those_of_numpy(rng):
             first = np.append(True, ascending[1:] != ascending[:-1])[: len(some)]
             assert arrays.differs(ascending).tolist() == first.tolist()
     # NumPy adds unsigned and signed numbers as floats, which have 53 bits.
-    assert lims_of(np.array([1 << 60, 1], np.uint64)).tolist() == [0, 1 << 60, (1 << 60) + 1]
+    assert list_lims(np.array([1 << 60, 1], np.uint64)).tolist() == [0, 1 << 60, (1 << 60) + 1]
     sizes = rng.integers(1, 12, 40)
-    lims = lims_of(sizes)
-    assert arrays.lists_of(lims).tolist() == np.repeat(np.arange(40), sizes).tolist()
+    lims = list_lims(sizes)
+    assert arrays.list_numbers(lims).tolist() == np.repeat(np.arange(40), sizes).tolist()
     for most in (1, 7, 1 << 20):
         cut = list(spans(lims, most))
         assert [n for span in cut for n in range(span.start, span.stop)] == list(range(40))

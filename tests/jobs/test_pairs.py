@@ -12,7 +12,7 @@ from near_pairs import brute, wanted_pairs, wanted_sets
 from speeds import SOME_WIDTHS, crossed, slow
 
 from fpstore.base.resources import Resources
-from fpstore.base.width import WIDTHS, Width, places_of
+from fpstore.base.width import WIDTHS, Width, row_places
 from fpstore.design.families import lookup_radius
 from fpstore.design.joins import (
     DEALING_NANOSECONDS,
@@ -35,7 +35,7 @@ from fpstore.jobs.pairs import join_design
 def found_pairs(rows, design, threads=1, memory=1 << 40):
     out = []
     for part in pairs_within(rows, design, Resources(memory, threads)):
-        places = (places_of(rows, side).tolist() for side in (part.a, part.b))
+        places = (row_places(rows, side).tolist() for side in (part.a, part.b))
         out += zip(*places, part.distances.tolist(), strict=True)
     return sorted(out)
 
@@ -77,7 +77,7 @@ def test_pairs_and_sets(width, kind):
 def found_between(rows, others, design, threads=1, memory=1 << 40):
     out = []
     for part in pairs_between(rows, others, design, Resources(memory, threads)):
-        places = places_of(rows, part.a).tolist(), places_of(others, part.b).tolist()
+        places = row_places(rows, part.a).tolist(), row_places(others, part.b).tolist()
         out += zip(*places, part.distances.tolist(), strict=True)
     return sorted(out)
 

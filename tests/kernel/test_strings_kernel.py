@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reference_store import sealed_value
 
 from fpstore import _kernel
-from fpstore.base.strings import StringColumn, hash_of
+from fpstore.base.strings import StringColumn, string_hash
 from fpstore.format.strings import with_checksum
 
 texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), max_size=30)
@@ -34,7 +34,7 @@ def test_a_column_holds_its_strings(one, other, data):
     assert (
         column.hashes().tolist()
         == [xxhash.xxh64_intdigest(string) for string in encoded]
-        == [*map(hash_of, encoded)]
+        == [*map(string_hash, encoded)]
     )
     assert column.separated() == separated(encoded)
     assert column.texts() == one

@@ -50,7 +50,7 @@ def equal_hashes(request, monkeypatch):
     def hashes(column):
         return np.array([hash_of(string) for string in column.tolist()], np.uint64)
 
-    monkeypatch.setattr("fpstore.format.dictionary.hash_of", hash_of)
+    monkeypatch.setattr("fpstore.format.dictionary.string_hash", hash_of)
     monkeypatch.setattr(StringColumn, "hashes", hashes)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fpstore
-from fpstore.base.width import Width, distinct, is_in, order_of, place_of
+from fpstore.base.width import Width, distinct, is_in, row_order, row_place
 from fpstore.format.shards import shard_name
 
 Words = npt.NDArray[np.uint64]
@@ -131,7 +131,7 @@ class Pairs(NamedTuple):
 
 
 def in_order(fingerprints: Words, numbers: Words) -> Pairs:
-    order = order_of(fingerprints, numbers)
+    order = row_order(fingerprints, numbers)
     return Pairs(fingerprints[order], numbers[order])
 
 
@@ -318,7 +318,7 @@ class Store:
     def of(self, fingerprint: int) -> list[int]:
         """Return the numbers of the ids of a fingerprint."""
         row = self.width.row(fingerprint)
-        start, end = (place_of(self.now.fingerprints, row, side) for side in ("left", "right"))
+        start, end = (row_place(self.now.fingerprints, row, side) for side in ("left", "right"))
         found: list[int] = self.now.numbers[start:end].tolist()
         return found
 

@@ -154,7 +154,7 @@ def select_ids(ids: IdColumn, rows: slice | Flags) -> IdColumn:
 
 
 class OmittedRow(NamedTuple):
-    """A row without a fingerprint: its place, its id if it has one, and the error of a wrong row."""
+    """A row without a fingerprint: its place, its id if known, and the error of a wrong row."""
 
     place: int
     id: int | str | None

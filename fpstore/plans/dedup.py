@@ -1,6 +1,4 @@
-"""Deduplication of a corpus by tasks.
-
-The same rows are kept as by `fpstore.dedup` in one process, and files are the same bytes.
+"""Deduplication of a corpus by tasks, with the same output as `fpstore.dedup`.
 
 Stages: *hash* makes fingerprints of a part of the corpus, and links rows of it that are equal;
 *links* finds near-duplicates that share a bucket of one table, or the keys of one band;
@@ -88,18 +86,18 @@ from fpstore.plans.slicing import Cut, Slicing, plan_slicing
 from fpstore.plans.stars import LARGE, SMALL, star_labels, star_stages, star_step
 from fpstore.plans.work import Sizes, Work, stage
 
-STAR_ROWS = 200_000_000  # of which one task unites the links
+STAR_ROWS = 200_000_000  # at most, one task unites the links
 
 
 def _exact_slicing(job: DedupJob, rows: int, slice_rows: int) -> Slicing:
-    """Return the slices of the join of so many fingerprints."""
+    """Return the slices of the join of ``rows`` fingerprints."""
     return plan_slicing(rows, job.grouping.radius, job.projection.width.bits, slice_rows)
 
 
 def _column_bits(job: DedupJob, rows: int, slice_rows: int) -> list[int]:
-    """Return how many leading bits of the keys tell slices of about so many rows apart.
+    """Return the leading bits of the keys of each column, for slices of ``slice_rows`` rows.
 
-    There is a number for each band and one for equal fingerprints, or one for each table.
+    The columns are the bands and the equal fingerprints, or the tables.
     """
     if job.bands is not None:
         return [slice_bits(rows, slice_rows)] * (job.bands.number + 1)
@@ -108,10 +106,10 @@ def _column_bits(job: DedupJob, rows: int, slice_rows: int) -> list[int]:
 
 @dataclass(kw_only=True, eq=False)
 class DedupWork(Work):
-    """What the tasks of a deduplication do.
+    """The work of a deduplication.
 
-    ``cut`` has the slices in which near-duplicates are searched. With ``star_bits``, components are
-    found by many tasks; None: one task unites all links. The groups of components are in two to the
+    ``cut`` has the slices in which near-duplicates are searched. With ``star_bits``, many tasks
+    find the components; else one task unites all links. The groups of components are in two to the
     power of ``groups_bits`` slices.
     """
 
@@ -130,7 +128,6 @@ class DedupWork(Work):
 
     @classmethod
     def from_spec(cls, spec: DedupSpec, sizes: Sizes) -> Self:
-        """Return the work of a deduplication."""
         if spec.text is True:
             raise InputError(
                 "a plan is for rows of files: text=True, where each file is a text, is for "
@@ -169,7 +166,6 @@ class DedupWork(Work):
         )
 
     def stages(self) -> list[Stage]:
-        """Return the stages."""
         parts, slices = len(self.parts), 1 << self.groups_bits
         return [
             Stage("hash", parts),
@@ -197,37 +193,44 @@ class DedupWork(Work):
     def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         job, part = self.job, self.parts[number]
         with opened_part(self.inputs, part, self.spec.encoding) as corpus:
-            refused = job.unknown == "refuse"
+            refuses_unknown = job.unknown == "refuse"
             if self.output.removed is not None:
                 corpus.forbid_in_ids(unwritable(format_by_name(self.output.removed)))
-            found = compared_rows(
-                corpus, job.projection, job.fingerprinter, resources, refused, None, job.bands, True
+            compared = compared_rows(
+                corpus,
+                job.projection,
+                job.fingerprinter,
+                resources,
+                refuses_unknown,
+                None,
+                job.bands,
+                True,
             )
-            of_files = list(corpus.rows_of_files)
+            rows_of_files = list(corpus.rows_of_files)
         writer.facts |= {
-            "rows": len(found.is_compared),
-            "known": len(found.rows),
-            "ids": id_kind(found.ids),
-            "rows_of_files": of_files,
+            "rows": len(compared.is_compared),
+            "known": len(compared.rows),
+            "ids": id_kind(compared.ids),
+            "rows_of_files": rows_of_files,
         }
         writer.facts["whole_pages"] = corpus.whole_pages
-        writer.add("known", np.packbits(found.is_compared))
-        searched = np.ones(len(found.rows), bool)
+        writer.add("known", np.packbits(compared.is_compared))
+        searched = np.ones(len(compared.rows), bool)
         if self.against is not None:
-            searched[self._write_near(writer, found, resources)] = False
+            searched[self._write_near(writer, compared, resources)] = False
         places = np.flatnonzero(searched)
         rows, fingerprints = (
-            found.rows[places].astype(np.uint32),
-            np.ascontiguousarray(found.fingerprints[places]),
+            compared.rows[places].astype(np.uint32),
+            np.ascontiguousarray(compared.fingerprints[places]),
         )
         writer.add("rows", rows)
         writer.add("fingerprints", fingerprints)
-        if found.scores is not None:
-            writer.add("scores", found.scores[places])
-        writer.add_ids("ids", take_ids(id_column(found.ids), places))
-        bands = 0 if found.bands is None else found.bands.bands
+        if compared.scores is not None:
+            writer.add("scores", compared.scores[places])
+        writer.add_ids("ids", take_ids(id_column(compared.ids), places))
+        bands = 0 if compared.bands is None else compared.bands.bands
         repeats, firsts = find_repeats(
-            fingerprints, (_keys_of_band(found, band, places) for band in range(bands))
+            fingerprints, (_band_keys(compared, band, places) for band in range(bands))
         )
         writer.add("repeats", repeats.astype(np.uint32))
         write_links(
@@ -236,24 +239,24 @@ class DedupWork(Work):
             row_numbers(number, rows[repeats]),
             self.star_bits,
         )
-        sent = np.ones(len(rows), bool)
-        sent[repeats] = False
-        self._write_columns(writer, found, places[sent], rows[sent], fingerprints[sent])
+        is_sent = np.ones(len(rows), bool)
+        is_sent[repeats] = False
+        self._write_columns(writer, compared, places[is_sent], rows[is_sent], fingerprints[is_sent])
 
     def _write_columns(
         self,
         writer: PieceWriter,
-        found: ComparedRows,
+        compared: ComparedRows,
         places: npt.NDArray[np.intp],
         rows: npt.NDArray[np.uint32],
         fingerprints: Words,
     ) -> None:
-        """Write the rows at some places by their keys in each band or table, and by their fingerprints where there are bands."""
+        """Write rows by their keys in each band or table; bands add a column of fingerprints."""
         for column, bits in enumerate(self.cut.bits):
-            if found.bands is not None and column == found.bands.bands:
+            if compared.bands is not None and column == compared.bands.bands:
                 keys = row_hashes(fingerprints) if bits else np.empty(0, np.uint64)
-            elif found.bands is not None:
-                keys = _keys_of_band(found, column, places)
+            elif compared.bands is not None:
+                keys = _band_keys(compared, column, places)
             else:
                 keys = (
                     table_keys(self._slicing.design, column, fingerprints)
@@ -263,19 +266,19 @@ class DedupWork(Work):
             write_column(writer, column, keys, bits, rows, fingerprints)
 
     def _write_near(
-        self, writer: PieceWriter, found: ComparedRows, resources: Resources
+        self, writer: PieceWriter, compared: ComparedRows, resources: Resources
     ) -> npt.NDArray[np.intp]:
         """Write the rows that are near the reference, and return their places."""
         assert self.against is not None
         with self.against.opened() as store:
             side, width = store.snapshot(), self.job.projection.width
             candidates = near_candidates(
-                side, found.fingerprints, self.job.grouping.radius, width, resources, 1
+                side, compared.fingerprints, self.job.grouping.radius, width, resources, 1
             )
             near = NearReference.of(candidates, side)
-        writer.add("near.rows", found.rows[near.places].astype(np.uint32))
+        writer.add("near.rows", compared.rows[near.places].astype(np.uint32))
         writer.add("near.distances", near.distances)
-        writer.add_ids("near.ids", take_ids(id_column(found.ids), near.places))
+        writer.add_ids("near.ids", take_ids(id_column(compared.ids), near.places))
         writer.add_ids(
             "near.kept", near.ids if isinstance(near.ids, np.ndarray) else StringColumn.of(near.ids)
         )
@@ -286,23 +289,22 @@ class DedupWork(Work):
 
     @stage("links")
     def _links(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        hashed, found = self.plan.results("hash"), Links()
+        hashed, links = self.plan.results("hash"), Links()
         for column, place in self.cut.slices(number):
             rows = gather(hashed, column, place, self.cut.bits[column])
             if self.job.bands is not None and column == self.job.bands.number:
-                found.add(rows, link_equal(rows))
+                links.add(rows, link_equal(rows))
             elif self.job.bands is not None:
-                found.add(
+                links.add(
                     rows,
                     link_keys(rows, self.job.grouping.radius, self.job.projection.width, resources),
                 )
             else:
-                found.add(rows, link_table(rows, self._slicing, column, resources))
-        found.write(writer, self.star_bits)
+                links.add(rows, link_table(rows, self._slicing, column, resources))
+        links.write(writer, self.star_bits)
 
     @stage(LARGE, SMALL)
     def _star(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        """Do a step of a round for the nodes of a slice."""
         assert self.star_bits is not None
         star_step(self.plan, str(writer.facts["stage"]), number, writer, self.star_bits)
 
@@ -322,50 +324,55 @@ class DedupWork(Work):
     @stage("members")
     def _members(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         numbers, labels = read_labels(self.plan.results("components"), number)
-        found = self.plan.result("hash", number)
-        writer.facts["ids"] = found.facts["ids"]
+        hashed = self.plan.result("hash", number)
+        writer.facts["ids"] = hashed.facts["ids"]
         rows = split_numbers(numbers)[1]
-        at = np.searchsorted(found.read("rows"), rows)
-        fingerprints, ids = found.read("fingerprints")[at], found.read_ids("ids")
+        at = np.searchsorted(hashed.read("rows"), rows)
+        fingerprints, ids = hashed.read("fingerprints")[at], hashed.read_ids("ids")
         sets = (
             self._feature_sets(number, rows, resources)
             if self.job.least_similarity is not None
             else None
         )
-        some = slice_places(mix(labels), self.groups_bits)
+        slices_of_rows = slice_places(mix(labels), self.groups_bits)
         columns = {"numbers": numbers, "labels": labels, "fingerprints": fingerprints}
-        if "scores" in found:
-            columns["scores"] = found.read("scores")[at]
+        if "scores" in hashed:
+            columns["scores"] = hashed.read("scores")[at]
         for name, column in columns.items():
-            writer.add_slices(name, column, some)
-        writer.add_id_slices("ids", take_ids(ids, at), some)
+            writer.add_slices(name, column, slices_of_rows)
+        writer.add_id_slices("ids", take_ids(ids, at), slices_of_rows)
         if sets is not None:
             features, sizes = sets
-            every, starts = np.arange(len(features), dtype=np.uint64), list_lims(sizes)[:-1]
+            positions, starts = np.arange(len(features), dtype=np.uint64), list_lims(sizes)[:-1]
             writer.add_slices(
                 "features",
                 features,
-                [slices(every, starts[one], sizes[one]).view(np.intp) for one in some],
+                [
+                    slices(positions, starts[rows_of_slice], sizes[rows_of_slice]).view(np.intp)
+                    for rows_of_slice in slices_of_rows
+                ],
             )
-            writer.add_slices("sizes", sizes, some)
+            writer.add_slices("sizes", sizes, slices_of_rows)
 
     def _feature_sets(
         self, number: int, rows: npt.NDArray[np.int64], resources: Resources
     ) -> tuple[Any, npt.NDArray[np.int64]]:
-        """Return the features of the texts of some rows of a part, and how many each has."""
+        """Return the features of the texts of rows of a part, and the size of each set."""
         part, maker = self.parts[number], self.job.fingerprinter
         assert maker is not None
-        found: list[FeatureSets] = []
+        batches: list[FeatureSets] = []
         if len(rows):
             with opened_part(self.inputs, part, self.spec.encoding) as corpus:
-                found = [
-                    one
-                    for (one,) in read_feature_sets(
+                batches = [
+                    batch
+                    for (batch,) in read_feature_sets(
                         corpus, self.job.projection, [maker], rows, resources
                     )
                 ]
-        features = np.concatenate([np.empty(0, np.uint32), *(one.features for one in found)])
-        return features, np.concatenate([np.empty(0, np.int64), *(one.sizes for one in found)])
+        features = np.concatenate([np.empty(0, np.uint32), *(batch.features for batch in batches)])
+        return features, np.concatenate(
+            [np.empty(0, np.int64), *(batch.sizes for batch in batches)]
+        )
 
     @stage("decide")
     def _decide(self, number: int, writer: PieceWriter, resources: Resources) -> None:
@@ -373,15 +380,18 @@ class DedupWork(Work):
         numbers, labels = joined(parts, "numbers", number), joined(parts, "labels", number)
         fingerprints, ids = joined(parts, "fingerprints", number), self._joined_ids(parts, number)
         members, _ = members_in_sets(np.searchsorted(numbers, labels).astype(np.uint64))
-        members = self._grouped(members, parts, number, fingerprints, ids)
+        members = self._group(members, parts, number, fingerprints, ids)
         firsts = members.documents[members.lims[:-1]]
         writer.facts["clusters"] = len(firsts)
         removed = np.ones(len(members.documents), bool)
         removed[members.lims[:-1]] = False
         owners = list_numbers(members.lims)[removed]
-        documents, kept = members.documents[removed].view(np.intp), firsts[owners].view(np.intp)
-        some = group_places(split_numbers(numbers[documents])[0], len(self.parts))
-        writer.add_slices("removed", numbers[documents], some)
+        documents, kept_rows = (
+            members.documents[removed].view(np.intp),
+            firsts[owners].view(np.intp),
+        )
+        part_slices = group_places(split_numbers(numbers[documents])[0], len(self.parts))
+        writer.add_slices("removed", numbers[documents], part_slices)
         if self.output.removed is None:
             return
         leasts = (
@@ -392,37 +402,33 @@ class DedupWork(Work):
         write_leasts(writer, leasts, len(self.parts), 1 << self.groups_bits)
         distances = distances_from_kept(fingerprints, members)[removed]
         columns = {
-            "kept": numbers[kept],
+            "kept": numbers[kept_rows],
             "clusters": owners.astype(np.uint64),
             "distances": distances,
         }
         for name, column in columns.items():
-            writer.add_slices(name, column, some)
-        writer.add_id_slices("ids", take_ids(ids, documents), some)
-        writer.add_id_slices("kept.ids", take_ids(ids, kept), some)
+            writer.add_slices(name, column, part_slices)
+        writer.add_id_slices("ids", take_ids(ids, documents), part_slices)
+        writer.add_id_slices("kept.ids", take_ids(ids, kept_rows), part_slices)
 
-    def _grouped(
+    def _group(
         self, members: Members, parts: list[Pieces], number: int, fingerprints: Words, ids: IdColumn
     ) -> Members:
-        """Return the groups of near-duplicates, those that are kept first."""
+        """Return the groups of near-duplicates, the kept row of each first."""
         job = self.job
         scores = None
         if job.projection.score is not None:
-            # of one word or more
+            # keys of one word or more
             scores = joined_keys([part.read("scores", number) for part in parts])
 
-        def read_rows(here: slice) -> Words:
-            return fingerprints[members.documents[here].view(np.intp)]
+        def read_rows(places: slice) -> Words:
+            return fingerprints[members.documents[places].view(np.intp)]
 
-        def read_ids(wanted: Words) -> Words | list[str]:
-            found = take_ids(ids, wanted.view(np.intp))
-            return (
-                wanted
-                if found is None
-                else found.texts()
-                if isinstance(found, StringColumn)
-                else found
-            )
+        def read_ids(places: Words) -> Words | list[str]:
+            column = take_ids(ids, places.view(np.intp))
+            if column is None:
+                return places
+            return column.texts() if isinstance(column, StringColumn) else column
 
         if job.least_similarity is None:
             return grouped(members, job.grouping, read_rows, read_ids, scores)
@@ -433,8 +439,10 @@ class DedupWork(Work):
             joined(parts, "sizes", number),
         )
 
-        def choose(rows: Words, lims: Words, some: Words) -> Words:
-            return sets.representatives(rows, lims, some.view(np.intp), job.grouping.radius, least)
+        def choose(rows: Words, lims: Words, documents: Words) -> Words:
+            return sets.representatives(
+                rows, lims, documents.view(np.intp), job.grouping.radius, least
+            )
 
         return regrouped(
             members,
@@ -444,15 +452,17 @@ class DedupWork(Work):
         )
 
     def _joined_ids(self, parts: list[Pieces], number: int) -> IdColumn:
-        """Return the ids of all parts: strings, if those of any part of the corpus are."""
+        """Return the ids of all parts: strings if any part of the corpus has strings."""
         if self.job.projection.id is None:
             return None
         columns = [
-            one for one in (part.read_ids("ids", number) for part in parts) if one is not None
+            column
+            for column in (part.read_ids("ids", number) for part in parts)
+            if column is not None
         ]
-        are_strings = any(one.facts["ids"] == "string" for one in parts)
-        found: IdColumn = joined_ids(columns, are_strings)
-        return found
+        are_strings = any(part.facts["ids"] == "string" for part in parts)
+        ids: IdColumn = joined_ids(columns, are_strings)
+        return ids
 
     # copy
 
@@ -460,22 +470,20 @@ class DedupWork(Work):
     def _copy(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         files, decided = self._files[number], self.plan.results("decide")
         places = [place for place, part in enumerate(self.parts) if part.file in files]
-        flags = np.concatenate([self._kept(place, decided) for place in places])
+        flags = np.concatenate([self._kept_flags(place, decided) for place in places])
         rows = (
             self.plan.result("hash", places[0]).facts["rows_of_files"]
             if len(files) > 1
             else [len(flags)]
         )
-        some = zip(files, pairwise(list_lims(rows).tolist()), strict=True)
+        files_with_lims = zip(files, pairwise(list_lims(rows).tolist()), strict=True)
         writer.facts["files"] = [
-            self._copied(self.inputs[file], flags[slice(*lims)]) for file, lims in some
+            self._copy_file(self.inputs[file], flags[slice(*lims)])
+            for file, lims in files_with_lims
         ]
 
-    def _copied(self, spec: InputSpec, flags: Flags) -> dict[str, Any]:
-        """Copy the kept rows of a file.
-
-        Return how many rows it has, how many are kept, and what was written.
-        """
+    def _copy_file(self, spec: InputSpec, flags: Flags) -> dict[str, Any]:
+        """Copy the kept rows of a file; return the numbers of rows, and the new file."""
         name = self.output.file_name(spec)
         with (
             opened_input(spec, self.spec.encoding) as corpus,
@@ -488,15 +496,15 @@ class DedupWork(Work):
             **self.output.describe_file(name),
         }
 
-    def _kept(self, part: int, decided: list[Pieces]) -> Flags:
+    def _kept_flags(self, part: int, decided: list[Pieces]) -> Flags:
         """Return which rows of a part are kept."""
-        found = self.plan.result("hash", part)
-        known = np.unpackbits(found.read("known"), count=found.facts["rows"]).astype(bool)
-        flags: Flags = known | (self.job.unknown == "keep")
-        if "near.rows" in found:
-            flags[found.read("near.rows")] = False
-        for one in decided:
-            flags[split_numbers(one.read("removed", part))[1]] = False
+        hashed = self.plan.result("hash", part)
+        compared = np.unpackbits(hashed.read("known"), count=hashed.facts["rows"]).astype(bool)
+        flags: Flags = compared | (self.job.unknown == "keep")
+        if "near.rows" in hashed:
+            flags[hashed.read("near.rows")] = False
+        for pieces in decided:
+            flags[split_numbers(pieces.read("removed", part))[1]] = False
         return flags
 
     # The list of removed rows
@@ -517,31 +525,31 @@ class DedupWork(Work):
     # The end
 
     def finish(self, resources: Resources) -> dict[str, Any]:
-        """Write the list of removed rows, and the manifest of the output; return what was found."""
+        """Write the last files of the output; return a summary."""
         hashed, decided, copied = (self.plan.results(stage) for stage in ("hash", "decide", "copy"))
-        documents, kept = (
-            sum(file[fact] for one in copied for file in one.facts["files"])
+        documents, kept_count = (
+            sum(file[fact] for pieces in copied for file in pieces.facts["files"])
             for fact in ("rows", "kept")
         )
-        clusters = sum(one.facts["clusters"] for one in decided)
+        clusters = sum(pieces.facts["clusters"] for pieces in decided)
         summary = {
             "documents": documents,
-            "not_compared": documents - sum(one.facts["known"] for one in hashed),
+            "not_compared": documents - sum(pieces.facts["known"] for pieces in hashed),
             "clusters": clusters,
-            "removed": documents - kept,
-            "kept": kept,
+            "removed": documents - kept_count,
+            "kept": kept_count,
         }
         if isinstance(self.job.fingerprinter, MainText):
-            summary["whole_pages"] = sum(one.facts["whole_pages"] for one in hashed)
+            summary["whole_pages"] = sum(pieces.facts["whole_pages"] for pieces in hashed)
         if self.against is not None:
-            summary["near_reference"] = sum(one.facts["near"] for one in hashed)
+            summary["near_reference"] = sum(pieces.facts["near"] for pieces in hashed)
         lists = (self.plan.result("list", number) for number in range(len(self.parts)))
         write = partial(join_lists, lists=lists, near=self.against is not None)
         self.output.finish(copied, self.plan.digest, summary, write)
         return summary
 
 
-def _keys_of_band(found: ComparedRows, band: int, places: npt.NDArray[np.intp]) -> Words:
-    """Return the keys of rows at some places in a band."""
-    assert found.bands is not None
-    return np.concatenate([np.empty(0, np.uint64), *found.bands.column(band)])[places]
+def _band_keys(compared: ComparedRows, band: int, places: npt.NDArray[np.intp]) -> Words:
+    """Return the keys of rows at places in a band."""
+    assert compared.bands is not None
+    return np.concatenate([np.empty(0, np.uint64), *compared.bands.column(band)])[places]

@@ -1,4 +1,4 @@
-"""Links between near-duplicates, and the connected components that they make.
+"""Links between near-duplicates, and their connected components.
 
 See docs/design.md, "Beyond one machine".
 """
@@ -24,28 +24,24 @@ from fpstore.plans.stars import write_edges
 
 
 class Links:
-    """Links that connect rows, by their numbers.
-
-    From the first of a set to each other row of it.
-    """
+    """Links between numbers of rows: from the first row of a set to each other row."""
 
     def __init__(self) -> None:
         self._a, self._b = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
 
     def add(self, rows: SliceRows, sets: _kernel.Sets) -> None:
-        """Take the sets of some rows."""
+        """Add the sets of rows that share a slice."""
         firsts = sets.names()
         linked = np.flatnonzero(firsts != np.arange(len(firsts), dtype=firsts.dtype))
         self._a.append(rows.numbers[firsts[linked]])
         self._b.append(rows.numbers[linked])
 
     def write(self, writer: PieceWriter, star_bits: int | None) -> None:
-        """Write all links."""
         write_links(writer, np.concatenate(self._a), np.concatenate(self._b), star_bits)
 
 
 def write_links(writer: PieceWriter, a: Words, b: Words, star_bits: int | None) -> None:
-    """Write links between rows with some numbers; for stars, in slices of their nodes."""
+    """Write links between numbers of rows; for stars, in slices of their nodes."""
     if star_bits is not None:
         write_edges(writer, a, b, star_bits, both=True)
     else:
@@ -56,15 +52,15 @@ def write_links(writer: PieceWriter, a: Words, b: Words, star_bits: int | None) 
 def find_repeats(
     fingerprints: Words, bands: Iterable[Words]
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Return the places of rows that repeat an earlier one, and the place of that one, which repeats none.
+    """Return the places of rows that repeat an earlier row, and the place of that first row.
 
-    The two have one fingerprint, and one key in each of some bands: so what connects either with a
-    third row connects both.
+    The two have the same fingerprint and the same key in each band, so any link to one of them
+    connects both.
     """
     hashes = row_hashes(fingerprints)
     order = stable_order(hashes)
-    new = differs(hashes[order])
-    repeats, firsts = order[~new], order[new][np.cumsum(new)[~new] - 1]
+    is_new = differs(hashes[order])
+    repeats, firsts = order[~is_new], order[is_new][np.cumsum(is_new)[~is_new] - 1]
     columns = chain(fingerprints.reshape(len(fingerprints), row_words(fingerprints)).T, bands)
     while len(repeats) and (values := next(columns, None)) is not None:
         same = values[repeats] == values[firsts]
@@ -82,61 +78,67 @@ def link_keys(rows: SliceRows, radius: int, width: Width, resources: Resources) 
 
 
 def link_equal(rows: SliceRows) -> _kernel.Sets:
-    """Return the sets of rows with one fingerprint."""
+    """Return the sets of rows with the same fingerprint."""
     sets = _kernel.Sets(len(rows.numbers))
     _unite_equal(sets, *distinct_places(rows.fingerprints))
     return sets
 
 
 def _unite_equal(
-    sets: _kernel.Sets, distinct: Words, which: npt.NDArray[np.intp], united: bool = True
+    sets: _kernel.Sets, distinct: Words, owners: npt.NDArray[np.intp], unite: bool = True
 ) -> Words:
-    """Unite the rows of each fingerprint, unless they are already, and return the first row of each."""
-    places = np.arange(len(which), dtype=np.uint64)
+    """Unite equal rows, unless ``unite`` is false; return the first row of each fingerprint."""
+    places = np.arange(len(owners), dtype=np.uint64)
     firsts = np.empty(len(distinct), np.uint64)
-    firsts[which[::-1]] = places[::-1]
-    if united:
-        sets.unite(places, firsts[which])
+    firsts[owners[::-1]] = places[::-1]
+    if unite:
+        sets.unite(places, firsts[owners])
     return firsts
 
 
 def link_table(rows: SliceRows, slicing: Slicing, table: int, resources: Resources) -> _kernel.Sets:
-    """Return the sets of rows with one fingerprint, or that are within the radius and meet in a slice of a table of a join."""
+    """Return the sets of equal rows, and of near rows that meet in a slice of a table."""
     sets = _kernel.Sets(len(rows.numbers))
-    distinct, which = distinct_places(rows.fingerprints)
-    firsts = _unite_equal(sets, distinct, which, table == 0)  # all tables have the same equal rows
+    distinct, owners = distinct_places(rows.fingerprints)
+    # all tables have the same equal rows: the first one unites them
+    firsts = _unite_equal(sets, distinct, owners, table == 0)
     index = _kernel.RowIndex(distinct)
     for links in slicing.links(distinct, table, resources._replace(progress=None)):
-        sets.unite(*(firsts[index.places(some).view(np.intp)] for some in (links.a, links.b)))
+        sets.unite(*(firsts[index.places(side).view(np.intp)] for side in (links.a, links.b)))
     return sets
 
 
 def write_components(writer: PieceWriter, links: Sequence[Pieces], parts: int) -> None:
-    """Write, by parts, the number of each row that a link has, and the first number of its component."""
+    """Write the number and the component of each linked row, by parts.
+
+    A component has the least number of its rows.
+    """
     nodes = _distinct_nodes(links)
     sets = _kernel.Sets(len(nodes))
-    for one in links:
-        sets.unite(*(np.searchsorted(nodes, one.read(end)).astype(np.uint64) for end in ("a", "b")))
+    for pieces in links:
+        sets.unite(
+            *(np.searchsorted(nodes, pieces.read(end)).astype(np.uint64) for end in ("a", "b"))
+        )
     write_labels(writer, nodes, nodes[sets.names()], parts)
 
 
 def _distinct_nodes(links: Sequence[Pieces]) -> Words:
-    """Return the numbers that links have, ascending.
+    """Return the numbers of linked rows, ascending.
 
     Most have links in many bands, so no array has all ends.
     """
-    held, count = [np.empty(0, np.uint64)], 0
-    for one in links:
-        held += [one.read(end) for end in ("a", "b")]
-        count += len(held[-1]) + len(held[-2])
-        if count > len(held[0]):
-            held, count = [_distinct(held)], 0
-    return _distinct(held)
+    batches, count = [np.empty(0, np.uint64)], 0
+    for pieces in links:
+        batches += [pieces.read(end) for end in ("a", "b")]
+        count += len(batches[-1]) + len(batches[-2])
+        if count > len(batches[0]):
+            batches, count = [_distinct(batches)], 0
+    return _distinct(batches)
 
 
-def _distinct(held: list[Words]) -> Words:
-    """Return the numbers in some arrays, each once, ascending."""
-    numbers = np.concatenate(held)
+def _distinct(batches: list[Words]) -> Words:
+    """Return the distinct numbers of several arrays, ascending."""
+    numbers = np.concatenate(batches)
     _kernel.sort_keys(numbers, np.empty_like(numbers))
     return numbers[differs(numbers)]
 
@@ -152,9 +154,9 @@ def write_labels(writer: PieceWriter, nodes: Words, labels: Words, parts: int) -
 
 
 def read_labels(components: Sequence[Pieces], part: int) -> tuple[Words, Words]:
-    """Return the numbers of the rows of a part that are in components, ascending, and the components."""
+    """Return the linked rows of a part, ascending, and their components."""
     numbers, labels = joined(components, "rows", part), joined(components, "labels", part)
     order = stable_order(numbers)
     numbers, labels = numbers[order], labels[order]
-    kept = differs(numbers)  # the least of a component is in several slices
-    return numbers[kept], labels[kept]
+    is_new = differs(numbers)  # the least of a component is in several slices
+    return numbers[is_new], labels[is_new]

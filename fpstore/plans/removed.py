@@ -1,10 +1,8 @@
-"""The list of removed rows, by tasks.
-
-Each writes the list of a part of the corpus, and the job ends by joining these.
+"""The list of removed rows by tasks: one list for each part, joined at the end.
 
 The number of a cluster is its rank among all clusters, by their first rows. Stages: *ranks* orders
-the clusters whose first rows are in some parts; *clusters* takes the numbers of rows and clusters
-of one task of *decide*; *list* writes the rows of a part.
+the clusters whose first rows are in some parts; *clusters* numbers the rows and clusters of one
+task of *decide*; *list* writes the rows of a part.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from fpstore.query.names import NAMED_ROWS
 
 
 def list_stages(parts: int, slices: int) -> list[Stage]:
-    """Return the stages of a list of the rows of some parts, whose clusters are in some slices."""
+    """Return the stages of a list of ``parts`` parts, with clusters in ``slices`` slices."""
     return [Stage("ranks", min(parts, slices)), Stage("clusters", slices), Stage("list", parts)]
 
 
@@ -45,30 +43,33 @@ def write_leasts(writer: PieceWriter, leasts: Words, parts: int, slices: int) ->
 
 
 def write_ranks(writer: PieceWriter, decided: list[Pieces], number: int) -> None:
-    """Write the ranks of the clusters of a task, in slices of those that decided on them."""
-    found = [one.read("leasts", number) for one in decided]
-    leasts = np.concatenate(found)
+    """Write the ranks of the clusters of a task, in slices by their tasks of *decide*."""
+    parts = [pieces.read("leasts", number) for pieces in decided]
+    leasts = np.concatenate(parts)
     ranks = np.empty(len(leasts), np.uint64)
     ranks[stable_order(leasts)] = np.arange(len(leasts), dtype=np.uint64)
     writer.facts["clusters"] = len(leasts)
-    writer.add_slices("ranks", ranks, runs(list_lims([len(one) for one in found])))
+    writer.add_slices("ranks", ranks, runs(list_lims([len(pieces) for pieces in parts])))
 
 
 def write_numbers(writer: PieceWriter, plan: PlanFolder, number: int) -> None:
-    """Write the numbers of the rows that a task removed, of those that it kept for them, and of their clusters, by parts."""
+    """Write the numbers of removed rows, of their kept rows and of their clusters, by parts."""
     hashed, ranked, decided = (
         plan.results("hash"),
         plan.results("ranks"),
         plan.result("decide", number),
     )
-    before = list_lims([one.facts["clusters"] for one in ranked]).astype(np.uint64)
+    ranks_before = list_lims([pieces.facts["clusters"] for pieces in ranked]).astype(np.uint64)
     ranks = np.concatenate(
-        [one.read("ranks", number) + first for one, first in zip(ranked, before, strict=False)]
+        [
+            pieces.read("ranks", number) + first
+            for pieces, first in zip(ranked, ranks_before, strict=False)
+        ]
     )
-    firsts = list_lims([one.facts["rows"] for one in hashed]).astype(np.uint64)
-    own = any(one.facts["ids"] == "string" for one in hashed)
-    kept = own or any("near.kept.sizes" in one for one in hashed)
-    writer.facts["strings"] = ["id"] * own + ["kept"] * kept
+    firsts = list_lims([pieces.facts["rows"] for pieces in hashed]).astype(np.uint64)
+    own_strings = any(pieces.facts["ids"] == "string" for pieces in hashed)
+    kept_strings = own_strings or any("near.kept.sizes" in pieces for pieces in hashed)
+    writer.facts["strings"] = ["id"] * own_strings + ["kept"] * kept_strings
     writer.add("firsts", firsts)
     slices = runs(decided.lims("removed"))
     for name in ("removed", "kept"):
@@ -77,106 +78,108 @@ def write_numbers(writer: PieceWriter, plan: PlanFolder, number: int) -> None:
     writer.add_slices("clusters", ranks[decided.read("clusters").view(np.intp)], slices)
 
 
-def write_list(writer: PieceWriter, plan: PlanFolder, part: int, listed: str, near: bool) -> None:
-    """Write the list of a part, as a file of its format in blocks.
+def write_list(
+    writer: PieceWriter, plan: PlanFolder, part: int, list_path: str, near: bool
+) -> None:
+    """Write the list of a part, in blocks of its format.
 
-    With ``near``, also the rows that are near a reference.
+    With ``near``, the list also has rows that are near a reference.
     """
     numbered, decided = plan.results("clusters"), plan.results("decide")
-    tables = [_rows_of(*pair, part) for pair in zip(numbered, decided, strict=True)]
+    tables = [_removed_rows(*pair, part) for pair in zip(numbered, decided, strict=True)]
     if near:
         tables.append(_near_rows(plan.result("hash", part), numbered[0].read("firsts")[part]))
     columns, strings = _columns(near), set(numbered[0].facts["strings"])
     with scratch_folder() as folder:
-        path = folder / f"list{PurePosixPath(listed).suffix}"
-        with _opened(path, near) as file:
-            for batch in _in_order_of_rows(tables, columns, strings):
+        path = folder / f"list{PurePosixPath(list_path).suffix}"
+        with _open_list(path, near) as file:
+            for batch in _merge_rows(tables, columns, strings):
                 file.write(batch)
         writer.add_file(path)
 
 
 def join_lists(path: Path, lists: Iterable[Pieces], near: bool) -> None:
-    """Write the lists of all parts as one file, which has the bytes that one process writes."""
+    """Write the lists of all parts as one file, with the bytes of a list of one process."""
     if path.suffix.lower() == ".parquet":
-        with _opened(path, near) as file:
+        with _open_list(path, near) as file:
             for batch in _batches(lists, import_pyarrow(str(path))):
                 file.write(batch)
         return
     with refusing(path), path.open("wb") as joined:
-        for one in lists:
-            joined.writelines(one.blocks())
+        for pieces in lists:
+            joined.writelines(pieces.blocks())
 
 
 def _columns(near: bool) -> tuple[str, ...]:
     return REMOVED_WITH_REFERENCE if near else REMOVED_COLUMNS
 
 
-def _opened(path: Path, near: bool) -> Writer:
+def _open_list(path: Path, near: bool) -> Writer:
     return open_writer(path, columns=_columns(near), width=WIDTHS[-1])
 
 
-def _rows_of(numbered: Pieces, decided: Pieces, part: int) -> dict[str, Any]:
+def _removed_rows(numbered: Pieces, decided: Pieces, part: int) -> dict[str, Any]:
     """Return the columns of the rows of a part that one task has removed."""
-    row, kept = numbered.read("removed", part), numbered.read("kept", part)
+    row, kept_row = numbered.read("removed", part), numbered.read("kept", part)
     ids, kept_ids = (decided.read_ids(name, part) for name in ("ids", "kept.ids"))
     return {
         "row": row,
         "id": row if ids is None else ids,
-        "kept_row": kept,
-        "kept": kept if kept_ids is None else kept_ids,
+        "kept_row": kept_row,
+        "kept": kept_row if kept_ids is None else kept_ids,
         "cluster": numbered.read("clusters", part),
         "reference": np.zeros(len(row), np.uint64),
         "distance": decided.read("distances", part).astype(np.uint64),
     }
 
 
-def _near_rows(found: Pieces, first: np.uint64) -> dict[str, Any]:
+def _near_rows(hashed: Pieces, first: np.uint64) -> dict[str, Any]:
     """Return the columns of the rows of a part that are near the reference."""
-    row, ids = found.read("near.rows").astype(np.uint64) + first, found.read_ids("near.ids")
+    row, ids = hashed.read("near.rows").astype(np.uint64) + first, hashed.read_ids("near.ids")
     return {
         "row": row,
         "id": row if ids is None else ids,
         "kept_row": row,
-        "kept": found.read_ids("near.kept"),
+        "kept": hashed.read_ids("near.kept"),
         "cluster": np.zeros(len(row), np.uint64),
         "reference": np.ones(len(row), np.uint64),
-        "distance": found.read("near.distances").astype(np.uint64),
+        "distance": hashed.read("near.distances").astype(np.uint64),
     }
 
 
-def _in_order_of_rows(
+def _merge_rows(
     tables: list[dict[str, Any]], names: tuple[str, ...], strings: set[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield some columns of several tables together, by their rows, at most NAMED_ROWS at once.
+    """Yield columns of several tables in the order of rows, at most NAMED_ROWS in a batch.
 
-    Some are of strings.
+    ``strings`` names the columns of strings.
     """
     columns = {
         name: joined_ids([table[name] for table in tables], name in strings) for name in names
     }
     order = stable_order(np.concatenate([table["row"] for table in tables]))
     for start in range(0, len(order), NAMED_ROWS):
-        some = order[start : start + NAMED_ROWS]
-        yield {name: plain_ids(take_ids(column, some)) for name, column in columns.items()}
+        places = order[start : start + NAMED_ROWS]
+        yield {name: plain_ids(take_ids(column, places)) for name, column in columns.items()}
 
 
 def _batches(lists: Iterable[Pieces], arrow: Any) -> Iterator[dict[str, Any]]:
-    """Yield the rows of lists in Parquet, NAMED_ROWS at once as one process writes them.
+    """Yield the rows of lists in Parquet by NAMED_ROWS, as one process writes them.
 
-    Its row groups depend on that.
+    The row groups depend on that.
     """
-    held: Any = None
-    for one in lists:
-        table = arrow.parquet.read_table(arrow.BufferReader(b"".join(one.blocks())))
-        if table.num_rows:  # of no rows, the types are not told
-            held = table if held is None else arrow.concat_tables([held, table])
-            whole = held.num_rows // NAMED_ROWS * NAMED_ROWS
+    waiting: Any = None
+    for pieces in lists:
+        table = arrow.parquet.read_table(arrow.BufferReader(b"".join(pieces.blocks())))
+        if table.num_rows:  # the types of an empty table are unknown
+            waiting = table if waiting is None else arrow.concat_tables([waiting, table])
+            whole = waiting.num_rows // NAMED_ROWS * NAMED_ROWS
             yield from (
-                _values(held.slice(start, NAMED_ROWS)) for start in range(0, whole, NAMED_ROWS)
+                _values(waiting.slice(start, NAMED_ROWS)) for start in range(0, whole, NAMED_ROWS)
             )
-            held = held.slice(whole)
-    if held is not None and held.num_rows:
-        yield _values(held)
+            waiting = waiting.slice(whole)
+    if waiting is not None and waiting.num_rows:
+        yield _values(waiting)
 
 
 def _values(table: Any) -> dict[str, Any]:

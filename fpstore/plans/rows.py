@@ -1,4 +1,4 @@
-"""The rows of a part of the inputs: fingerprints, which are read or made of texts, and ids."""
+"""The rows of a part of the inputs: fingerprints, read or made of texts, and ids."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from fpstore.plans.inputs import InputSpec, Part, inputs_on_disk, opened_part, r
 class PartRows(NamedTuple):
     """The rows of a part that have fingerprints: their places, fingerprints and ids.
 
-    ``total`` counts all rows.
-
-    ``whole_pages`` counts the pages that are compared by their whole texts: see `MainText`.
+    ``total`` counts all rows, and ``whole_pages`` the pages that are compared by their whole texts:
+    see `MainText`.
     """
 
     places: npt.NDArray[np.intp]
@@ -43,23 +42,23 @@ def read_part(
     encoding: str | None,
     resources: Resources,
 ) -> PartRows:
-    """Read a part of some files; ids are None unless a column has some."""
+    """Read a part of the inputs; ids are None unless there is a column of ids."""
     if specs[0].is_raw:
         fingerprints = np.concatenate(
             [empty_rows(0, projection.width.words), *raw_pieces(specs, part, projection)]
         )
         return PartRows(np.arange(len(fingerprints)), fingerprints, None, len(fingerprints))
     with opened_part(specs, part, encoding) as corpus:
-        found = compared_rows(corpus, projection, maker, resources, False, None, None, True)
-    ids = id_column(found.ids)
+        rows = compared_rows(corpus, projection, maker, resources, False, None, None, True)
+    ids = id_column(rows.ids)
     if ids is not None:
-        kind = (id_kind(found.ids) if corpus.typed else "str") if id_type == "auto" else id_type
+        kind = (id_kind(rows.ids) if corpus.typed else "str") if id_type == "auto" else id_type
         ids = as_integers(ids, specs[part.file].uri) if kind.startswith("int") else as_strings(ids)
-    return PartRows(found.rows, found.fingerprints, ids, len(found.is_compared), corpus.whole_pages)
+    return PartRows(rows.rows, rows.fingerprints, ids, len(rows.is_compared), corpus.whole_pages)
 
 
 def raw_pieces(specs: Sequence[InputSpec], part: Part, projection: Projection) -> Iterator[Words]:
-    """Yield the fingerprints of a part of some files of raw numbers, some at a time."""
+    """Yield the fingerprints of a part of raw numbers, batch by batch."""
     for number in part.numbers:
         with inputs_on_disk([specs[number]]) as (path,):
             source = raw_source(path)

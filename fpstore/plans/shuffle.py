@@ -1,4 +1,4 @@
-"""The shuffle: rows of all parts of a corpus that have a key in common come together in one task, through files.
+"""The shuffle: rows of all parts that share a key come to one task, through files.
 
 A task writes its rows by the leading bits of their keys, slice by slice, and a later task reads one
 slice of every file. So an engine needs no shuffle of its own, and all engines have the same one.
@@ -40,10 +40,7 @@ def split_numbers(numbers: Words) -> tuple[npt.NDArray[np.int64], npt.NDArray[np
 
 
 def group_places(owners: npt.NDArray[np.int64], count: int) -> list[npt.NDArray[np.intp]]:
-    """Return the places of the rows of each of some slices, ascending.
-
-    A row has the number of its slice.
-    """
+    """Return the places of the rows of each slice, ascending; owners are slices of rows."""
     lims = list_lims(np.bincount(owners, minlength=count)).tolist()
     order = stable_order(owners)
     return [order[start:end] for start, end in pairwise(lims)]
@@ -59,20 +56,17 @@ def slice_places(keys: Words, bits: int) -> list[npt.NDArray[np.intp]]:
 
 
 def slice_bits(rows: int, slice_rows: int) -> int:
-    """Return how many leading bits tell slices of about so many rows apart."""
+    """Return how many leading bits make slices of about ``slice_rows`` rows."""
     return (max(rows - 1, 0) // slice_rows).bit_length()
 
 
 def usual_slice_rows(slice_rows: int | None, rows: int) -> int:
-    """Return how many rows a slice has, about.
-
-    By default, a band or a table has no more than MOST_SLICES.
-    """
+    """Return the approximate rows of a slice; by default for at most MOST_SLICES slices."""
     return slice_rows or max(SLICE_ROWS, rows // MOST_SLICES)
 
 
 def mix(numbers: Words) -> Words:
-    """Return numbers whose leading bits are even."""
+    """Return numbers with even leading bits."""
     return numbers * MIXER
 
 
@@ -94,9 +88,9 @@ def write_column(
     rows: npt.NDArray[np.uint32],
     fingerprints: Words,
 ) -> None:
-    """Write rows of a part by the leading bits of their keys; of a single slice, only keys.
+    """Write rows of a part by the leading bits of their keys; only keys for a single slice.
 
-    It has all rows but the repeats.
+    A single slice has all rows but the repeats.
     """
     if not bits:
         writer.add(f"keys-{column}", keys)
@@ -120,10 +114,10 @@ def gather(parts: Sequence[Pieces], column: int, number: int, bits: int) -> Slic
     def read(name: str) -> list[npt.NDArray[Any]]:
         return [
             array
-            for _, array in in_order(lambda part: read_of(part, name), parts, reader_count(parts))
+            for _, array in in_order(lambda part: read_part(part, name), parts, reader_count(parts))
         ]
 
-    def read_of(part: Pieces, name: str) -> npt.NDArray[Any]:
+    def read_part(part: Pieces, name: str) -> npt.NDArray[Any]:
         return (
             part.read(f"{name}-{column}", number)
             if bits

@@ -1,6 +1,4 @@
-"""Sharded stores by tasks.
-
-A shard is made of successive rows, or of the fingerprints with the same leading bits.
+"""Sharded stores by tasks: shards of successive rows, or of the same leading bits.
 
 Stages, by rows: *build* makes each shard of the inputs. By leading bits: *hash* makes fingerprints
 of a part of the inputs, slice by slice; *build* makes a shard of one slice of all parts.
@@ -88,7 +86,8 @@ class BuildSpec(HashedRowsSpec):
     >>> from fpstore.plans import BuildSpec, Plan
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> np.save(folder / "crawl.npy", np.arange(1000, dtype=np.uint64) << np.uint64(40))
-    >>> plan = Plan.of(BuildSpec(folder / "crawl.npy", folder / "crawl", by="prefix", shard_rows=500))
+    >>> spec = BuildSpec(folder / "crawl.npy", folder / "crawl", by="prefix", shard_rows=500)
+    >>> plan = Plan.of(spec)
     >>> _ = [plan.run(index) for index in range(len(plan))]
     >>> plan.finish()["shards"]
     2
@@ -118,7 +117,7 @@ class BuildSpec(HashedRowsSpec):
     def inputs_and_columns(
         self,
     ) -> tuple[list[InputSpec], Projection, Fingerprinter[Any] | None]:
-        """Return the files, their columns, and what makes fingerprints of texts, if there are any."""
+        """Return the files, their columns, and the fingerprinter of texts, if there are any."""
         files = list(self.source) if is_iterable(self.source, str, Mapping) else [self.source]
         projection, maker = id_projection(self, check_width(self.width or WORD_BITS)), None
         if self.format is not None or not are_raw(files, self):
@@ -135,26 +134,23 @@ class BuildSpec(HashedRowsSpec):
             raise InputError(f"{specs[0].name}: has no ids: leave id= (--id-field) out")
         return specs, projection, maker
 
-    def options(
-        self, projection: Projection, maker: Fingerprinter[Any] | None, **how: Any
-    ) -> Options:
-        """Return the options of the build of a shard, with those of how it is done."""
-        usual = USUAL_RADIUS if maker is None else maker.usual_radius
+    def options(self, projection: Projection, maker: Fingerprinter[Any] | None) -> Options:
+        """Return the options of the build of a shard, without resources and its identity."""
+        default_radius = USUAL_RADIUS if maker is None else maker.usual_radius
         return Options(
-            radius=usual if self.radius is None else self.radius,
+            radius=default_radius if self.radius is None else self.radius,
             width=projection.width.bits,
             design=self.design,
             storage=self.storage,
             prefer=self.prefer,
             index_ids=self.index_ids,
             fingerprinter=None if maker is None else maker.describe(),
-            **how,
         )
 
 
 @dataclass(kw_only=True, eq=False)
 class BuildWork(Work):
-    """What the tasks of a build do.
+    """The work of a build.
 
     ``shards`` are the numbers of the parts of each shard; None: shards are by ``bits`` leading
     bits.
@@ -172,7 +168,6 @@ class BuildWork(Work):
 
     @classmethod
     def from_spec(cls, spec: BuildSpec, sizes: Sizes) -> Self:
-        """Return the work of a build."""
         if is_uri(spec.output):
             raise InputError(
                 f"{spec.output}: a store lies on a disk: name a folder that all machines share, or "
@@ -199,20 +194,19 @@ class BuildWork(Work):
         )
 
     def stages(self) -> list[Stage]:
-        """Return the stages."""
         if self.shards is not None:
             return [Stage("build", len(self.shards))]
         return [Stage("hash", len(self.parts)), Stage("build", 1 << self.bits)]
 
     @stage("hash")
     def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        rows, fingerprints, ids, count, whole_pages = self._read(number, resources)
-        writer.facts |= {"rows": count, "whole_pages": whole_pages}
-        slices = slice_places(np.ascontiguousarray(leading_words(fingerprints)), self.bits)
-        writer.add_slices("fingerprints", fingerprints, slices)
-        if ids is None:
-            writer.add_slices("rows", rows.astype(np.uint64), slices)
-        writer.add_id_slices("ids", ids, slices)
+        rows = self._read(number, resources)
+        writer.facts |= {"rows": rows.total, "whole_pages": rows.whole_pages}
+        slices = slice_places(np.ascontiguousarray(leading_words(rows.fingerprints)), self.bits)
+        writer.add_slices("fingerprints", rows.fingerprints, slices)
+        if rows.ids is None:
+            writer.add_slices("rows", rows.places.astype(np.uint64), slices)
+        writer.add_id_slices("ids", rows.ids, slices)
 
     def _read(self, number: int, resources: Resources) -> PartRows:
         """Return the rows of a part that have fingerprints."""
@@ -228,15 +222,16 @@ class BuildWork(Work):
 
     @stage("build")
     def _build(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        rows = _Rows(
-            self._of_rows(number, resources) if self.shards is not None else self._of_slice(number)
+        rows = _ShardSource(
+            self._read_rows(number, resources)
+            if self.shards is not None
+            else self._read_slice(number)
         )
         rows.row_numbers = (
             self.shards is not None and self.projection.id is None and not self.inputs[0].is_raw
         )
-        options = self.spec.options(
-            self.projection,
-            self.fingerprinter,
+        options = replace(
+            self.spec.options(self.projection, self.fingerprinter),
             memory=resources.memory,
             threads=resources.threads,
             progress=resources.progress,
@@ -247,64 +242,56 @@ class BuildWork(Work):
             build_into(folder, rows, None, options.checked())
         writer.facts |= {"rows": rows.next_row, "whole_pages": rows.whole_pages}
 
-    def _of_rows(
-        self, number: int, resources: Resources
-    ) -> Iterator[tuple[Words, IdColumn, int, int]]:
-        """Yield fingerprints, ids, and how many rows and whole pages the parts of a shard have.
-
-        Without ids, rows are the ids.
-        """
+    def _read_rows(self, number: int, resources: Resources) -> Iterator[_ShardRows]:
+        """Yield batches of the parts of a shard; without ids, row numbers are the ids."""
         assert self.shards is not None
         done = 0
         for part in self.shards[number]:
             if self.inputs[0].is_raw:  # the builder numbers rows
                 for piece in raw_pieces(self.inputs, self.parts[part], self.projection):
-                    yield piece, None, len(piece), 0
+                    yield _ShardRows(piece, None, len(piece))
                 continue
-            rows, fingerprints, ids, count, whole_pages = self._read(part, resources)
-            yield (
-                fingerprints,
-                (rows + done).astype(np.uint64) if ids is None else ids,
-                count,
-                whole_pages,
-            )
-            done += count
+            rows = self._read(part, resources)
+            ids = (rows.places + done).astype(np.uint64) if rows.ids is None else rows.ids
+            yield _ShardRows(rows.fingerprints, ids, rows.total, rows.whole_pages)
+            done += rows.total
 
-    def _of_slice(self, number: int) -> Iterator[tuple[Words, IdColumn, int, int]]:
+    def _read_slice(self, number: int) -> Iterator[_ShardRows]:
         """Yield the fingerprints and ids of a slice of each part.
 
-        Ids are rows of all inputs unless there are others.
+        Without a column of ids, the ids are row numbers of all inputs.
         """
         first = 0
-        for found in self.plan.results("hash"):
-            ids = found.read_ids("ids", number)
+        for hashed in self.plan.results("hash"):
+            ids = hashed.read_ids("ids", number)
             if ids is None:
-                ids = found.read("rows", number) + np.uint64(first)
-            yield found.read("fingerprints", number), ids, found.facts["rows"], 0
-            first += found.facts["rows"]
+                ids = hashed.read("rows", number) + np.uint64(first)
+            total = hashed.facts["rows"]
+            yield _ShardRows(hashed.read("fingerprints", number), ids, total)
+            first += total
 
     def _check(self, folder: Path, count: int) -> None:
-        """Raise an error for a shard that is gone, or not as its task has made it."""
+        """Raise an error for a shard that is gone, or has changed."""
         for number in range(count):
-            shard, again = (
+            shard, remedy = (
                 folder / shard_name(number),
                 f"{result_name('build', number)} in the plan, and run again",
             )
             if not os.path.lexists(shard):
                 raise StoreNotFoundError(
-                    f"{shard}: was written, and is gone: remove {again}", path=shard
+                    f"{shard}: was written, and is gone: remove {remedy}", path=shard
                 )
             with Store(shard) as store:
                 got = store.snapshot().state
             expected = {"identity": self.identity(number).hex(), "generation": 1, "log records": 0}
             if got != expected:
                 message = (
-                    f"{shard}: is not what the plan makes, or has changed: remove it and {again}"
+                    f"{shard}: is not what the plan makes, or has changed: remove it and {remedy}"
                 )
                 raise CorruptStoreError(message, path=shard, expected=expected, got=got)
 
     def finish(self, resources: Resources) -> dict[str, Any]:
-        """Combine the shards, and return what they hold."""
+        """Combine the shards; return a summary."""
         count, folder = len(self.plan.results("build")), Path(self.output.uri)
         self._check(folder, count)
         with ShardedStore.combine(
@@ -321,21 +308,32 @@ class BuildWork(Work):
             hashed = (
                 self.plan.results("hash") if self.shards is None else self.plan.results("build")
             )
-            summary["whole_pages"] = sum(one.facts["whole_pages"] for one in hashed)
+            summary["whole_pages"] = sum(pieces.facts["whole_pages"] for pieces in hashed)
         self.output.finish([], self.plan.digest, summary)
         return summary
 
 
-class _Rows:
-    """Rows as a build takes them."""
+@dataclass(frozen=True)
+class _ShardRows:
+    """Rows of a shard that have fingerprints; the other fields are as of :class:`PartRows`."""
+
+    fingerprints: Words
+    ids: IdColumn
+    total: int
+    whole_pages: int = 0
+
+
+class _ShardSource:
+    """The rows of a shard, as a build takes them."""
 
     row_numbers = False
     rows = None
 
-    def __init__(self, parts: Iterator[tuple[Words, IdColumn, int, int]]) -> None:
-        self._parts, self.next_row, self.whole_pages = parts, 0, 0
+    def __init__(self, batches: Iterator[_ShardRows]) -> None:
+        self._batches, self.next_row, self.whole_pages = batches, 0, 0
 
     def __iter__(self) -> Iterator[Batch]:
-        for fingerprints, ids, count, whole_pages in self._parts:
-            self.next_row, self.whole_pages = self.next_row + count, self.whole_pages + whole_pages
-            yield Batch(np.ascontiguousarray(fingerprints), ids)
+        for rows in self._batches:
+            self.next_row += rows.total
+            self.whole_pages += rows.whole_pages
+            yield Batch(np.ascontiguousarray(rows.fingerprints), rows.ids)

@@ -1,6 +1,4 @@
-"""All pairs of a store, or of two, by tasks.
-
-Each compares the rows in a range of the buckets of one table of the join.
+"""All pairs of a store, or of two, by tasks, each of which joins slices of a table.
 
 Stages: *send* writes the fingerprints of a shard, or some of them, in slices by the leading bits of
 each table; *pairs* reads a slice of all shards, and finds the pairs in it. A pair that meets in
@@ -42,15 +40,15 @@ from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store
 
 COLUMNS: dict[str, ColumnKind] = {"a": "fingerprint", "b": "fingerprint", "distance": "distance"}
-SENT_ROWS = 50_000_000  # by a task, about
-PIECE_BYTES = 1 << 26  # of fingerprints that are brought in order at once
+SENT_ROWS = 50_000_000  # about, by a task
+PIECE_BYTES = 1 << 26  # of fingerprints that are sorted at once
 
 
 @dataclass(frozen=True)
 class PairsSpec(Spec):
     """The search for all pairs of a store, or of two.
 
-    The same rows as of :meth:`fpstore.Store.pairs` or :meth:`fpstore.Store.join`, in many files. A
+    It writes the rows of :meth:`fpstore.Store.pairs` or :meth:`fpstore.Store.join` to many files. A
     task of the stage send reads the fingerprints of a shard, and writes them in the order of each
     table of the join. A task of the stage pairs reads a slice of a table of all shards.
 
@@ -77,7 +75,8 @@ class PairsSpec(Spec):
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> fpstore.build(folder / "crawl.fps", [8, 7 << 40], ["a", "b"]).close()
     >>> fpstore.build(folder / "new.fps", [8, 11], ["c", "d"]).close()
-    >>> spec = PairsSpec(folder / "crawl.fps", folder / "pairs", other=folder / "new.fps", output_format="csv")
+    >>> crawl, new = folder / "crawl.fps", folder / "new.fps"
+    >>> spec = PairsSpec(crawl, folder / "pairs", other=new, output_format="csv")
     >>> plan = Plan.of(spec)
     >>> _ = [plan.run(index) for index in range(len(plan))]
     >>> plan.finish()
@@ -99,7 +98,7 @@ class PairsSpec(Spec):
 
 
 class Side(NamedTuple):
-    """A store of a join: its shards, and how many tasks send each of them."""
+    """A store of a join: its shards, and the number of tasks that send each of them."""
 
     store: StoreState
     shards: int
@@ -108,20 +107,19 @@ class Side(NamedTuple):
 
     @classmethod
     def of(cls, store: Store) -> Self:
-        """Return a side for a store."""
         shards, rows = len(shard_paths(store)), store.snapshot().totals.fingerprints
         return cls(StoreState.of(store), shards, max(-(-rows // (shards * SENT_ROWS)), 1), rows)
 
 
 def _slicing(sides: Sequence[Side], radius: int, width: int, slice_rows: int) -> Slicing:
-    """Return the slices of the join of a set with itself, or of two sets."""
+    """Plan the slices of the join of a set with itself, or of two sets."""
     rows = [side.rows for side in sides]
     return plan_slicing(max(rows), radius, width, slice_rows, min(rows) if len(rows) > 1 else None)
 
 
 @dataclass(kw_only=True, eq=False)
 class PairsWork(Work):
-    """What the tasks of a search for pairs do, of one store or two."""
+    """The work of a search for pairs, in one store or two."""
 
     kind = "pairs"
     sizes = ("slice_rows",)
@@ -134,7 +132,6 @@ class PairsWork(Work):
 
     @classmethod
     def from_spec(cls, spec: PairsSpec, sizes: Sizes) -> Self:
-        """Return the work of a search for pairs."""
         with ExitStack() as stack:
             names = [spec.store] if spec.other is None else [spec.store, spec.other]
             stores = [stack.enter_context(opened(store)) for store in names]
@@ -159,12 +156,11 @@ class PairsWork(Work):
         )
 
     def stages(self) -> list[Stage]:
-        """Return the stages."""
         return [Stage("send", len(self._senders)), Stage("pairs", self.cut.tasks)]
 
     @cached_property
     def _senders(self) -> list[tuple[int, int, int]]:
-        """The side, the shard, and the part of it, of each task that sends."""
+        """The side, the shard, and the part of the shard, of each task that sends."""
         return [
             (number, shard, part)
             for number, side in enumerate(self.sides)
@@ -184,7 +180,9 @@ class PairsWork(Work):
             Store(shard_paths(whole)[shard]) as store,
         ):
             count = 0
-            for count, rows in enumerate(_some(store.snapshot(), part, self.sides[side].parts), 1):
+            for count, rows in enumerate(
+                _part_pieces(store.snapshot(), part, self.sides[side].parts), 1
+            ):
                 self._write_rows(writer, count, rows)
         writer.facts["pieces"] = count
 
@@ -199,15 +197,16 @@ class PairsWork(Work):
 
     @stage("pairs")
     def _pairs(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        """Write the pairs that meet in some slices, and in no table before."""
+        """Write the pairs that meet in these slices, and in no earlier table."""
         with ExitStack() as stack:
             snapshots = [stack.enter_context(side.store.opened()).snapshot() for side in self.sides]
             name = f"pairs-{number:05d}.{self.spec.output_format}"
-            writer.facts["pairs"] = self._write(name, snapshots, self._found(number, resources))
+            writer.facts["pairs"] = self._write(
+                name, snapshots, self._find_pairs(number, resources)
+            )
         writer.facts["files"] = [self.output.describe_file(name)]
 
-    def _found(self, number: int, resources: Resources) -> Iterator[PairColumns]:
-        """Yield the pairs of some slices."""
+    def _find_pairs(self, number: int, resources: Resources) -> Iterator[PairColumns]:
         sent: list[list[Pieces]] = [[] for _ in self.sides]
         for (side, _, _), pieces in zip(self._senders, self.plan.results("send"), strict=True):
             sent[side].append(pieces)
@@ -218,51 +217,51 @@ class PairsWork(Work):
 
     def _slice(self, sent: Sequence[Pieces], table: int, place: int) -> Words:
         """Return the distinct fingerprints in a slice of a table, ascending."""
-        ending, some = (f"-{table}", place) if self.cut.bits[table] else ("", None)
-        numbers = ((one, number) for one in sent for number in range(1, one.facts["pieces"] + 1))
-        held = [one.read(f"fingerprints{ending}-{number}", some) for one, number in numbers]
-        rows = np.concatenate([empty_rows(0, Width(self.width).words), *held])
+        ending, slice_number = (f"-{table}", place) if self.cut.bits[table] else ("", None)
+        pieces = [
+            result.read(f"fingerprints{ending}-{number}", slice_number)
+            for result in sent
+            for number in range(1, result.facts["pieces"] + 1)
+        ]
+        rows = np.concatenate([empty_rows(0, Width(self.width).words), *pieces])
         _kernel.sort_keys(rows, np.empty_like(rows))
         distinct: Words = rows[differs(rows)]
         return distinct
 
-    def _write(self, name: str, snapshots: Sequence[Snapshot], found: Iterator[PairColumns]) -> int:
-        """Write a row for each pair of ids; return how many."""
+    def _write(self, name: str, snapshots: Sequence[Snapshot], pairs: Iterator[PairColumns]) -> int:
+        """Write a row for each pair of ids; return the number of rows."""
         width, row_count = self.width, 0
         columns = COLUMNS | {
-            f"id_{side}": id_column_kind(one)
-            for side, one in zip("ab", [*snapshots, *snapshots][:2], strict=True)
+            f"id_{side}": id_column_kind(snapshot)
+            for side, snapshot in zip("ab", [*snapshots, *snapshots][:2], strict=True)
         }
-        batches = (batch for some in found for batch in id_batches(some, *snapshots))
         with (
             self.output.writing(name, self.plan.digest) as path,
             open_writer(path, columns=columns, width=width) as writer,
         ):
-            for data in (data for batch in batches for data in batch.rows_of_ids()):
-                writer.write(data)
-                row_count += len(data["distance"])
+            batches = (batch for near in pairs for batch in id_batches(near, *snapshots))
+            for rows in (rows for batch in batches for rows in batch.rows_of_ids()):
+                writer.write(rows)
+                row_count += len(rows["distance"])
         return row_count
 
     def finish(self, resources: Resources) -> dict[str, Any]:
-        """Write the manifest of the output; return what was found."""
+        """Write the manifest of the output; return a summary."""
         parts = self.plan.results("pairs")
-        summary = {"pairs": sum(one.facts["pairs"] for one in parts)}
+        summary = {"pairs": sum(pieces.facts["pairs"] for pieces in parts)}
         self.output.finish(parts, self.plan.digest, summary)
         return summary
 
 
-def _some(snapshot: Snapshot, part: int, parts: int) -> Iterator[Words]:
-    """Yield one of some parts of the fingerprints, in pieces of about PIECE_BYTES.
-
-    Every part decodes all of them.
-    """
-    held: list[Words] = []
-    piece = size = 0
+def _part_pieces(snapshot: Snapshot, part: int, parts: int) -> Iterator[Words]:
+    """Yield a part of the fingerprints, in pieces of about PIECE_BYTES; it decodes all of them."""
+    batches: list[Words] = []
+    number = size = 0
     for rows in snapshot.fingerprints():
-        if piece % parts == part:
-            held.append(rows)
+        if number % parts == part:
+            batches.append(rows)
         size += rows.nbytes
         if size >= PIECE_BYTES:
-            yield from [np.concatenate(held)] if held else []
-            held, piece, size = [], piece + 1, 0
-    yield from [np.concatenate(held)] if held else []
+            yield from [np.concatenate(batches)] if batches else []
+            batches, number, size = [], number + 1, 0
+    yield from [np.concatenate(batches)] if batches else []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,8 @@ from fpstore.plans.ids import as_integers, as_strings, id_column, id_kind
 from fpstore.plans.inputs import InputSpec, Part, inputs_on_disk, opened_part, raw_source
 
 
-class PartRows(NamedTuple):
+@dataclass(frozen=True)
+class PartRows:
     """The rows of a part that have fingerprints: their places, fingerprints and ids.
 
     ``total`` counts all rows, and ``whole_pages`` the pages that are compared by their whole texts:

@@ -1,6 +1,4 @@
-"""Batch probes by tasks.
-
-Many queries against many shards, as the batch queries of Manku, Jain and Das Sarma, section 3.
+"""Batch probes by tasks, as the batch queries of Manku, Jain and Das Sarma, section 3.
 
 Stages: *queries* reads a part of the queries, and makes their fingerprints; *probe* asks one shard
 for one part; *match* unites what the shards have found for a part, reads ids, and writes a file.
@@ -8,10 +6,10 @@ for one part; *match* unites what the shards have found for a part, reads ids, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -48,11 +46,12 @@ from fpstore.plans.inputs import (
     shard_paths,
 )
 from fpstore.plans.outputs import FORMATS, output_folder
-from fpstore.plans.pieces import PieceWriter, joined
+from fpstore.plans.pieces import Pieces, PieceWriter, joined
 from fpstore.plans.plan import Stage
 from fpstore.plans.rows import read_part
 from fpstore.plans.work import Sizes, Work, stage
 from fpstore.query.matches import Matches
+from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store
 
 COLUMNS: dict[str, ColumnKind] = {
@@ -60,28 +59,47 @@ COLUMNS: dict[str, ColumnKind] = {
     "fingerprint": "fingerprint",
     "distance": "distance",
 }
-MOST_HELD = 1 << 22  # matches, before all but the nearest are dropped
+MOST_MATCHES = 1 << 22  # in memory, before all but the nearest are dropped
 
 
-class Found(NamedTuple):
+@dataclass(frozen=True)
+class ProbeMatches:
     """Matches of queries, by their places: the stored fingerprint and the distance of each."""
 
     queries: npt.NDArray[np.int64]
     fingerprints: Words
     distances: npt.NDArray[np.uint16]
 
-    def nearest(self, most: int | None) -> Found:
-        """Return them by query, distance and fingerprint, each once, at most so many for each query."""
+    @classmethod
+    def concatenate(cls, parts: Sequence[ProbeMatches]) -> ProbeMatches:
+        return cls(
+            np.concatenate([part.queries for part in parts]),
+            np.concatenate([part.fingerprints for part in parts]),
+            np.concatenate([part.distances for part in parts]),
+        )
+
+    @classmethod
+    def read(cls, parts: Sequence[Pieces]) -> ProbeMatches:
+        """Read the matches that tasks have written."""
+        return cls(*(joined(parts, name) for name in ("queries", "fingerprints", "distances")))
+
+    def write(self, writer: PieceWriter) -> None:
+        writer.add("queries", self.queries)
+        writer.add("fingerprints", self.fingerprints)
+        writer.add("distances", self.distances)
+
+    def nearest(self, most: int | None) -> ProbeMatches:
+        """Return each match once, sorted by query and distance; at most ``most`` of a query."""
         words = self.fingerprints.reshape(-1, row_words(self.fingerprints))
         order = np.lexsort((*words.T[::-1], self.distances, self.queries))
         queries, fingerprints = self.queries[order], self.fingerprints[order]
-        kept = differs(queries) | differs(fingerprints)
+        is_near = differs(queries) | differs(fingerprints)
         if most is not None:
-            places = np.flatnonzero(kept)
+            places = np.flatnonzero(is_near)
             starts = np.flatnonzero(differs(queries[places]))
             ranks = np.arange(len(places)) - np.repeat(starts, np.diff(starts, append=len(places)))
-            kept[places[ranks >= most]] = False
-        return Found(queries[kept], fingerprints[kept], self.distances[order][kept])
+            is_near[places[ranks >= most]] = False
+        return ProbeMatches(queries[is_near], fingerprints[is_near], self.distances[order][is_near])
 
 
 @dataclass(frozen=True)
@@ -149,7 +167,7 @@ class ProbeSpec(RowsSpec):
     def inputs_and_columns(
         self, store: Store
     ) -> tuple[list[InputSpec], Projection, Fingerprinter[Any] | None]:
-        """Return the queries, their columns, and what makes fingerprints of texts."""
+        """Return the queries, their columns, and the fingerprinter of texts, if there are any."""
         files = list(self.source) if is_iterable(self.source, str, Mapping) else [self.source]
         projection, maker = id_projection(self, Width(store.width)), None
         if self.text is not None:
@@ -172,7 +190,7 @@ class ProbeSpec(RowsSpec):
 
 @dataclass(kw_only=True, eq=False)
 class ProbeWork(Work):
-    """What the tasks of a batch of probes do."""
+    """The work of a batch of probes."""
 
     kind = "probe"
     sizes = ("part_bytes",)
@@ -187,7 +205,6 @@ class ProbeWork(Work):
 
     @classmethod
     def from_spec(cls, spec: ProbeSpec, sizes: Sizes) -> Self:
-        """Return the work of a batch of probes."""
         with opened(spec.store) as store:
             radius = store.radius if spec.radius is None else check_radius(spec.radius, store.width)
             inputs, projection, maker = spec.inputs_and_columns(store)
@@ -206,7 +223,6 @@ class ProbeWork(Work):
             )
 
     def stages(self) -> list[Stage]:
-        """Return the stages."""
         parts = len(self.parts)
         return [
             Stage("queries", parts),
@@ -216,7 +232,7 @@ class ProbeWork(Work):
 
     @stage("queries")
     def _queries(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        found = read_part(
+        rows = read_part(
             self.inputs,
             self.parts[number],
             self.projection,
@@ -225,128 +241,115 @@ class ProbeWork(Work):
             self.spec.encoding,
             resources,
         )
-        writer.facts |= {"rows": found.total, "whole_pages": found.whole_pages}
-        writer.add("rows", found.places.astype(np.uint64))
-        writer.add("fingerprints", found.fingerprints)
-        writer.add_ids("ids", found.ids)
+        writer.facts |= {"rows": rows.total, "whole_pages": rows.whole_pages}
+        writer.add("rows", rows.places.astype(np.uint64))
+        writer.add("fingerprints", rows.fingerprints)
+        writer.add_ids("ids", rows.ids)
 
     @stage("probe")
     def _probe(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         part, shard = divmod(number, self.shards)
         distinct, _ = distinct_places(self.plan.result("queries", part).read("fingerprints"))
         with self.store.opened() as whole, Store(shard_paths(whole)[shard]) as store:
-            found = self._found(store.snapshot(), distinct, resources)
-        writer.add("queries", found.queries)
-        writer.add("fingerprints", found.fingerprints)
-        writer.add("distances", found.distances)
+            matches = self._find_matches(store.snapshot(), distinct, resources)
+        matches.write(writer)
 
-    def _found(self, snapshot: Any, distinct: Words, resources: Resources) -> Found:
+    def _find_matches(
+        self, snapshot: Snapshot, distinct: Words, resources: Resources
+    ) -> ProbeMatches:
         """Return the matches of distinct fingerprints, by their places.
 
-        Looked up, or joined where that takes less time.
+        They are looked up, or joined if that is faster.
         """
-        width, most = (
-            self.projection.width,
-            None if self.spec.limit is None else self.spec.limit + 1,
-        )
+        width, limit = self.projection.width, self.spec.limit
+        most = None if limit is None else limit + 1
         index = _kernel.RowIndex(distinct)
-        none = Found(np.empty(0, np.int64), distinct[:0], np.empty(0, np.uint16))
-        held, count = [none], 0
+        batches = [ProbeMatches(np.empty(0, np.int64), distinct[:0], np.empty(0, np.uint16))]
+        count = 0
         for pairs in pairs_with(snapshot, distinct, self.radius, width, resources):
-            held.append(
-                Found(
-                    index.places(pairs.a).astype(np.int64),
-                    pairs.b,
-                    pairs.distances.astype(np.uint16),
-                )
-            )
-            count += len(pairs.a)
-            if count > MOST_HELD and most is not None:
-                held = [united(held).nearest(most)]
-                count = len(held[0].queries)
-        return united(held).nearest(most)
+            queries = index.places(pairs.a).astype(np.int64)
+            batches.append(ProbeMatches(queries, pairs.b, pairs.distances.astype(np.uint16)))
+            count += len(queries)
+            if count > MOST_MATCHES and most is not None:
+                batches = [ProbeMatches.concatenate(batches).nearest(most)]
+                count = len(batches[0].queries)
+        return ProbeMatches.concatenate(batches).nearest(most)
 
     @stage("match")
     def _match(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         queries, shards = self.plan.result("queries", number), self.shards
         parts = [self.plan.result("probe", number * shards + shard) for shard in range(shards)]
-        found = Found(*(joined(parts, name) for name in Found._fields)).nearest(None)
+        matches = ProbeMatches.read(parts).nearest(None)
         fingerprints = queries.read("fingerprints")
-        distinct, which = distinct_places(fingerprints)
-        sizes = np.bincount(found.queries, minlength=len(distinct))
+        distinct, owners = distinct_places(fingerprints)
+        sizes = np.bincount(matches.queries, minlength=len(distinct))
         more = np.zeros(len(distinct), bool)
         if self.spec.limit is not None:
-            more, found = sizes > self.spec.limit, found.nearest(self.spec.limit)
+            more, matches = sizes > self.spec.limit, matches.nearest(self.spec.limit)
             sizes = np.minimum(sizes, self.spec.limit)
-        every = np.arange(len(found.queries), dtype=np.uint64)
-        places = slices(every, list_lims(sizes)[:-1][which], sizes[which]).view(np.intp)
+        numbers = np.arange(len(matches.queries), dtype=np.uint64)
+        places = slices(numbers, list_lims(sizes)[:-1][owners], sizes[owners]).view(np.intp)
         first = sum(self.plan.result("queries", part).facts["rows"] for part in range(number))
         with self.store.opened() as store:
-            matches = Matches(
-                list_lims(sizes[which]),
-                found.fingerprints[places],
-                found.distances[places],
+            answers = Matches(
+                list_lims(sizes[owners]),
+                matches.fingerprints[places],
+                matches.distances[places],
                 store.snapshot(),
                 self.projection.width,
                 fingerprints,
-                more=more[which],
+                more=more[owners],
             )
             name = f"matches-{number:05d}.{self.spec.output_format}"
             with self.output.writing(name, self.plan.digest) as path:
-                of_queries = (
-                    queries.read("rows") + np.uint64(first),
-                    plain_ids(queries.read_ids("ids")),
-                )
-                rows = self._write(path, matches, *of_queries, id_column_kind(store.snapshot()))
+                query_rows = queries.read("rows") + np.uint64(first)
+                query_ids = plain_ids(queries.read_ids("ids"))
+                kind = id_column_kind(store.snapshot())
+                row_count = self._write(path, answers, query_rows, query_ids, kind)
         writer.facts |= {
-            "queries": len(which),
-            "matched": int(np.count_nonzero(sizes[which])),
-            "matches": rows,
+            "queries": len(owners),
+            "matched": int(np.count_nonzero(sizes[owners])),
+            "matches": row_count,
         }
         writer.facts["files"] = [self.output.describe_file(name)]
 
     def _write(self, path: Path, matches: Matches, rows: Words, ids: Any, kind: ColumnKind) -> int:
-        """Write a row for each match and id of the stored fingerprint; return how many."""
+        """Write a row for each match and each of its ids; return the number of rows."""
         columns: dict[str, ColumnKind] = {"row": "value"}
         if ids is not None:
             columns["query_id"] = "text" if isinstance(ids, list) else "value"
         columns |= {**COLUMNS, "id": kind} | ({} if self.spec.limit is None else {"more": "value"})
-        query_of, row_count = list_numbers(matches.lims), 0
+        query_places, row_count = list_numbers(matches.lims), 0
         distances = matches.distances.astype(
             np.uint8 if self.projection.width.bits < 256 else np.uint16
         )
         with open_writer(path, columns=columns, width=self.projection.width.bits) as writer:
-            for of_match, found in matches.rows_of_ids():
-                query = query_of[of_match]
+            for match_places, ids_of_matches in matches.rows_of_ids():
+                query = query_places[match_places]
                 data: dict[str, Any] = {
                     "row": rows[query],
                     "query": matches.queries[query],
-                    "fingerprint": matches.fingerprints[of_match],
-                    "distance": distances[of_match],
-                    "id": found,
+                    "fingerprint": matches.fingerprints[match_places],
+                    "distance": distances[match_places],
+                    "id": ids_of_matches,
                     "more": matches.more[query].astype(np.uint64),
                 }
                 if ids is not None:
                     data["query_id"] = values_at(ids, query)
                 writer.write({name: data[name] for name in columns})
-                row_count += len(of_match)
+                row_count += len(match_places)
         return row_count
 
     def finish(self, resources: Resources) -> dict[str, Any]:
-        """Write the manifest of the output; return what was found."""
+        """Write the manifest of the output; return a summary."""
         parts = self.plan.results("match")
         summary = {
-            name: sum(one.facts[name] for one in parts)
+            name: sum(pieces.facts[name] for pieces in parts)
             for name in ("queries", "matched", "matches")
         }
         if isinstance(self.fingerprinter, MainText):
             summary["whole_pages"] = sum(
-                one.facts["whole_pages"] for one in self.plan.results("queries")
+                pieces.facts["whole_pages"] for pieces in self.plan.results("queries")
             )
         self.output.finish(parts, self.plan.digest, summary)
         return summary
-
-
-def united(parts: list[Found]) -> Found:
-    """Return the matches of several parts in one."""
-    return Found(*map(np.concatenate, zip(*parts, strict=True)))

@@ -1,10 +1,8 @@
-"""An LSH index by tasks.
-
-Texts are hashed part by part, and one task makes the index of what they become.
+"""An LSH index by tasks: texts are hashed part by part, and one task builds the index.
 
 Stages: *hash* makes rows of documents, keys of bands and ids of a part of the inputs; *build* reads
 them in order, and writes the index. An index has at most 2^32 documents, and hashing takes most of
-the time: of texts of 1,500 words nine tenths.
+the time: nine tenths for texts of 1,500 words.
 """
 
 from __future__ import annotations
@@ -58,10 +56,10 @@ BUILT = "build", 0  # the one task that makes the index
 class LshSpec(Spec):
     r"""An LSH index of texts, which many tasks hash.
 
-    It holds and answers what one of :func:`fpstore.lsh.build` does.
+    It equals an index of :func:`fpstore.lsh.build`.
 
-    The last task makes the index of what the others have made of the texts, in bounded memory, and
-    may have several threads. The plan takes 32 bytes, 8 more for each band, and the id, for each
+    The last task builds the index from the results of the others, in bounded memory, and may have
+    several threads. The plan takes 32 bytes, 8 more for each band, and the id, for each
     document. Vectors and other items are for one machine.
 
     Parameters
@@ -100,15 +98,17 @@ class LshSpec(Spec):
     >>> import fpstore, pathlib, tempfile
     >>> from fpstore.plans import LshSpec, Plan
     >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> texts = ["it was the best of times it was the worst of times", "call me ishmael some years ago never mind how long"]
-    >>> _ = (folder / "books.csv").write_text("title,text\n" + "".join(f"book {n},{text}\n" for n, text in enumerate(texts)))
-    >>> spec = LshSpec(folder / "books.csv", folder / "books.lsh", text="text", id="title", threshold=0.7)
+    >>> texts = ["it was the best of times it was the worst of times", "call me ishmael"]
+    >>> rows = [f"book {number},{text}" for number, text in enumerate(texts)]
+    >>> books, index_path = folder / "books.csv", folder / "books.lsh"
+    >>> _ = books.write_text("\n".join(["title,text", *rows, ""]))
+    >>> spec = LshSpec(books, index_path, text="text", id="title", threshold=0.7)
     >>> plan = Plan.of(spec)
     >>> [plan.run(index) for index in range(len(plan))]
     [True, True]
     >>> plan.finish()["documents"]
     2
-    >>> with fpstore.open(folder / "books.lsh") as index:
+    >>> with fpstore.open(index_path) as index:
     ...     index.probe("It was the best of times, it was the worst of times.")
     [Match(id='book 0', similarity=1.0)]
     """
@@ -157,13 +157,13 @@ class LshSpec(Spec):
                 got=self.hasher,
             )
         rows = RowsSpec(text=self.text, html=self.html)
-        projection, of_columns = rows.columns(Projection(id=self.id, strict=True), maker)
-        hasher = sketcher(of_columns)
+        projection, column_hasher = rows.columns(Projection(id=self.id, strict=True), maker)
+        hasher = sketcher(column_hasher)
         assert isinstance(hasher, MinHashSketcher)
         return projection, hasher
 
     def bands(self, hasher: MinHashSketcher, rows: int) -> LshPlan:
-        """Return the form of an index of so many rows; 0 if their number is not known."""
+        """Return the plan of the index for ``rows`` rows; 0 if their number is unknown."""
         if self.lsh_plan is not None:
             check_plan(self.lsh_plan, hasher)
             return self.lsh_plan
@@ -172,16 +172,18 @@ class LshSpec(Spec):
                 "give a threshold, and perhaps a recall, or lsh_plan= as fpstore.lsh.plan returns "
                 "it"
             )
-        more: dict[str, Any] = {} if self.candidates is None else {"candidates": self.candidates}
+        options: dict[str, Any] = {} if self.candidates is None else {"candidates": self.candidates}
         recall = USUAL_RECALL if self.recall is None else self.recall
-        return plan(self.documents or rows or UNKNOWN_COUNT, hasher, self.threshold, recall, **more)
+        return plan(
+            self.documents or rows or UNKNOWN_COUNT, hasher, self.threshold, recall, **options
+        )
 
 
 @dataclass(kw_only=True, eq=False)
 class LshWork(Work):
-    """What the tasks of an index do.
+    """The work of an index.
 
-    Keys are long enough for as many documents as are ``expected``, and for those that are read.
+    Keys are long enough for ``expected`` documents, and for those that are read.
     """
 
     kind = "lsh"
@@ -196,7 +198,6 @@ class LshWork(Work):
 
     @classmethod
     def from_spec(cls, spec: LshSpec, sizes: Sizes) -> Self:
-        """Return the work of an index."""
         if is_uri(spec.output):
             raise InputError(
                 f"{spec.output}: an index lies on a disk: name a folder that all machines share, "
@@ -207,14 +208,14 @@ class LshWork(Work):
             spec.source, spec.encoding, outside=[spec.output], format_name=spec.format
         )
         rows = count_rows(inputs, projection, spec.encoding)
-        known = rows if all(file.groups is not None for file in inputs) else 0
-        if known > MOST_DOCUMENTS:
+        known_rows = rows if all(file.groups is not None for file in inputs) else 0
+        if known_rows > MOST_DOCUMENTS:
             message = (
-                f"the inputs have {known:,} rows, and an index has at most {MOST_DOCUMENTS:,} "
+                f"the inputs have {known_rows:,} rows, and an index has at most {MOST_DOCUMENTS:,} "
                 "documents: plan several"
             )
-            raise InputError(message, expected=MOST_DOCUMENTS, got=known)
-        form = spec.bands(hasher, known)
+            raise InputError(message, expected=MOST_DOCUMENTS, got=known_rows)
+        form = spec.bands(hasher, known_rows)
         return cls(
             spec=spec,
             inputs=inputs,
@@ -227,7 +228,6 @@ class LshWork(Work):
         )
 
     def stages(self) -> list[Stage]:
-        """Return the stages."""
         return [Stage("hash", len(self.parts)), Stage(BUILT[0], 1)]
 
     @cached_property
@@ -236,30 +236,30 @@ class LshWork(Work):
 
     @stage("hash")
     def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        """Write rows with keys, and ids, some at a time.
+        """Write rows with keys, and ids, in pieces.
 
-        Ids are places in the part unless there are others.
+        Without a column of ids, the ids are places in the part.
         """
         hashed = partial(rows_with_keys, self.hasher, (self.form.bands, self.form.rows))
         with opened_part(self.inputs, self.parts[number], self.spec.encoding) as corpus:
             maker, rule = self.hasher, IdRule(self.spec.id_type)
-            made = hashed_rows(
+            batches = hashed_rows(
                 corpus, self.projection, maker, resources.threads, rule, hashed=hashed
             )
-            self._write(writer, made, resources)
+            self._write(writer, batches, resources)
             writer.facts["whole_pages"] = corpus.whole_pages
 
-    def _write(self, writer: PieceWriter, made: Iterator[Batch], resources: Resources) -> None:
+    def _write(self, writer: PieceWriter, batches: Iterator[Batch], resources: Resources) -> None:
         facts: dict[str, Any] = {"rows": 0, "documents": 0, "pieces": 0, "ids": None}
 
-        def with_ids() -> Iterator[Batch]:
-            for batch in made:
+        def number_rows() -> Iterator[Batch]:
+            for batch in batches:
                 places = np.flatnonzero(batch.flags).astype(np.uint64) + np.uint64(facts["rows"])
                 facts["rows"] += len(batch.flags)
                 resources.report("reading", facts["rows"])
                 yield batch if self.projection.id is not None else batch._replace(ids=places)
 
-        for batch in cut_batches(with_ids(), piece_rows(self.form.bands), False):
+        for batch in cut_batches(number_rows(), piece_rows(self.form.bands), False):
             writer.add(f"documents-{facts['pieces']}", batch.fingerprints)
             writer.add_ids(f"ids-{facts['pieces']}", batch.ids)
             facts["ids"] = "str" if isinstance(batch.ids, StringColumn) else "int"
@@ -269,7 +269,7 @@ class LshWork(Work):
 
     @stage("build")
     def _build(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        """Make the index, unless a task that was ended late has done so."""
+        """Build the index, unless a killed task has done so."""
         parts = [self.plan.result("hash", part).facts for part in range(len(self.parts))]
         writer.facts |= {
             name: sum(part[name] for part in parts) for name in ("rows", "documents", "whole_pages")
@@ -280,12 +280,13 @@ class LshWork(Work):
             pieces = DocumentPieces(documents, self.hasher, self.form)
             with self.output.place.writing(self._path.name) as folder:
                 folder.mkdir()
-                options = self.expected, self.spec.index_ids, resources
                 build_index(
                     folder,
                     pieces,
                     self.form,
-                    *options,
+                    self.expected,
+                    self.spec.index_ids,
+                    resources,
                     (self.identity(DOCUMENTS), self.identity(KEYS)),
                 )
         self._check()
@@ -307,10 +308,10 @@ class LshWork(Work):
                 raise InputError(f"{uri}: {mixed_ids(kind)}", path=uri)
 
     def _check(self) -> None:
-        """Raise StoreExistsError for something else than the index that the plan makes."""
+        """Raise StoreExistsError for anything else than the index of the plan."""
         with suppress(StoreNotFoundError, CorruptStoreError, FormatVersionError):
-            found = read_index_manifest(self._path)
-            if (found.documents, found.keys) == (
+            manifest = read_index_manifest(self._path)
+            if (manifest.documents, manifest.keys) == (
                 self.identity(DOCUMENTS).hex(),
                 self.identity(KEYS).hex(),
             ):
@@ -321,7 +322,7 @@ class LshWork(Work):
         )
 
     def finish(self, resources: Resources) -> dict[str, Any]:
-        """Return what the index holds."""
+        """Return the contents of the index."""
         facts = self.plan.result(*BUILT).facts
         if not os.path.lexists(self._path):
             message = (
@@ -351,13 +352,13 @@ class _Documents:
 
     def __iter__(self) -> Iterator[ItemBatch]:
         for part in range(self._parts):
-            found = self._plan.result("hash", part)
-            yield from self._given(found)
-            self.next_row += found.facts["rows"]
+            hashed = self._plan.result("hash", part)
+            yield from self._batches(hashed)
+            self.next_row += hashed.facts["rows"]
 
-    def _given(self, found: Pieces) -> Iterator[ItemBatch]:
-        for number in range(found.facts["pieces"]):
-            ids: Any = found.read_ids(f"ids-{number}")
+    def _batches(self, hashed: Pieces) -> Iterator[ItemBatch]:
+        for number in range(hashed.facts["pieces"]):
+            ids: Any = hashed.read_ids(f"ids-{number}")
             if self.row_numbers:
                 ids = ids + np.uint64(self.next_row)
-            yield ItemBatch.of_rows(found.read(f"documents-{number}"), ids)
+            yield ItemBatch.of_rows(hashed.read(f"documents-{number}"), ids)

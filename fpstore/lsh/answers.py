@@ -88,12 +88,9 @@ class State:
     @cached_property
     def _item_prober(self) -> _kernel.ItemProber:
         documents, keys = self.documents, self.keys
-        probers = (
+        return _kernel.ItemProber(
             keys.generation.prober_of_keys(self.layout.prefix_bits),
             documents.generation.prober_of_keys(MOST_NUMBER_BITS),
-        )
-        return _kernel.ItemProber(
-            *probers,
             keys.changes,
             keys.version,
             documents.changes,
@@ -106,8 +103,9 @@ class State:
         self, sketch: Counts, signature: Bytes, bands: tuple[int, int], radius: int
     ) -> list[tuple[Any, int]]:
         """Return the ids and the distances of the matches of one item; see :meth:`find`."""
-        arrays = np.ascontiguousarray(sketch, np.uint32), np.ascontiguousarray(signature, np.uint8)
-        matches = self._item_prober.probe(*arrays, *bands, radius)
+        sketch = np.ascontiguousarray(sketch, np.uint32)
+        signature = np.ascontiguousarray(signature, np.uint8)
+        matches = self._item_prober.probe(sketch, signature, *bands, radius)
         return [(self.documents.probe(row, 0)[0].ids[0], distance) for row, distance in matches]
 
     def _part(self, items: Items, radius: int, stop: _kernel.Stop | None) -> MatchColumns:

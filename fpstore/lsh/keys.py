@@ -99,11 +99,11 @@ def document_numbers(rows: Words) -> Words:
     return rows[:, 0] >> np.uint64(MOST_NUMBER_BITS)
 
 
-def find_numbers(numbers: Words, wanted: Words) -> tuple[Flags, npt.NDArray[np.intp]]:
-    """Return which wanted numbers are among ascending ones, and the places of those."""
-    places = np.searchsorted(numbers, wanted)
+def find_numbers(numbers: Words, queries: Words) -> tuple[Flags, npt.NDArray[np.intp]]:
+    """Return which queries are among ascending numbers, and the places of those."""
+    places = np.searchsorted(numbers, queries)
     stored = places < len(numbers)
-    stored[stored] = numbers[places[stored]] == wanted[stored]
+    stored[stored] = numbers[places[stored]] == queries[stored]
     return stored, places[stored]
 
 

@@ -182,11 +182,11 @@ class LshStore(Generic[Id]):
         if isinstance(items, Items):  # of texts that a reader has hashed
             return items
         manifest = self._parts.manifest
-        listed = [] if manifest.probes == 1 else self._listed(items)
+        item_list = [] if manifest.probes == 1 else self._listed(items)
         rows = [np.empty((0, 4), np.uint64)]
         keys = [np.empty((0, manifest.bands), np.uint64)]
         place = 0
-        for sketched in self._hasher.sketched(listed or items, manifest.values, threads):
+        for sketched in self._hasher.sketched(item_list or items, manifest.values, threads):
             if not sketched.known.all():
                 place += int(np.argmin(sketched.known))
                 raise InputError(
@@ -197,7 +197,7 @@ class LshStore(Generic[Id]):
             keys.append(batch.keys)
             place += len(sketched.known)
         own_keys = np.concatenate(keys)
-        probe_keys = own_keys if manifest.probes == 1 else self._probe_keys(listed)
+        probe_keys = own_keys if manifest.probes == 1 else self._probe_keys(item_list)
         return Items(np.concatenate(rows), own_keys, probe_keys)
 
     def _listed(self, items: Iterable[Any]) -> list[Any]:
@@ -275,13 +275,13 @@ class LshStore(Generic[Id]):
                 got=verify,
                 argument="verify",
             )
-        listed = [] if verify is None else self._listed(items)
-        items, state = items if verify is None else listed, self._parts.state()
+        item_list = [] if verify is None else self._listed(items)
+        items, state = items if verify is None else item_list, self._parts.state()
         matches = self._matches(state, state.find(self._hash(items, threads), radius, threads))
         if verify is None:
             return matches
         return matches.verified(
-            partial(self._exact, listed, verify), self.threshold, self._hasher.law.is_distance
+            partial(self._exact, item_list, verify), self.threshold, self._hasher.law.is_distance
         )
 
     def _checked_radius(self, radius: int | None) -> int:

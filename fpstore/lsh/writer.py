@@ -59,18 +59,15 @@ class IndexWriter:
         Keys without a document are left by an insert that failed.
         """
         documents, keys = store_snapshot(self._parts.documents), store_snapshot(self._parts.keys)
-        last = documents.generation.tables[0].block_keys[-1:]
-        used = [document_numbers(last)] if len(last) else []
+        numbers = [document_numbers(documents.generation.tables[0].block_keys[-1:])]
         if documents.version:
-            used.append(document_numbers(documents.delta.kernel.export(documents.version)[0]))
+            rows = documents.delta.kernel.export(documents.version)[0]
+            numbers.append(document_numbers(rows))
         if keys.version:
-            used.append(self._parts.layout.numbers(keys.delta.kernel.export(keys.version)[0]))
-        return max(
-            [
-                self._parts.manifest.next_number,
-                *(int(numbers.max()) + 1 for numbers in used if len(numbers)),
-            ]
-        )
+            entries = keys.delta.kernel.export(keys.version)[0]
+            numbers.append(self._parts.layout.numbers(entries))
+        firsts = (int(batch.max()) + 1 for batch in numbers if len(batch))
+        return max([self._parts.manifest.next_number, *firsts])
 
     def flush_keys(self, sync: str | None) -> None:
         """Make keys durable before a change of the documents alone that is durable itself."""

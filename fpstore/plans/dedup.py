@@ -327,8 +327,8 @@ class DedupWork(Work):
         hashed = self.plan.result("hash", number)
         writer.facts["ids"] = hashed.facts["ids"]
         rows = split_numbers(numbers)[1]
-        at = np.searchsorted(hashed.read("rows"), rows)
-        fingerprints, ids = hashed.read("fingerprints")[at], hashed.read_ids("ids")
+        places = np.searchsorted(hashed.read("rows"), rows)
+        fingerprints, ids = hashed.read("fingerprints")[places], hashed.read_ids("ids")
         sets = (
             self._feature_sets(number, rows, resources)
             if self.job.least_similarity is not None
@@ -337,10 +337,10 @@ class DedupWork(Work):
         slices_of_rows = slice_places(mix(labels), self.groups_bits)
         columns = {"numbers": numbers, "labels": labels, "fingerprints": fingerprints}
         if "scores" in hashed:
-            columns["scores"] = hashed.read("scores")[at]
+            columns["scores"] = hashed.read("scores")[places]
         for name, column in columns.items():
             writer.add_slices(name, column, slices_of_rows)
-        writer.add_id_slices("ids", take_ids(ids, at), slices_of_rows)
+        writer.add_id_slices("ids", take_ids(ids, places), slices_of_rows)
         if sets is not None:
             features, sizes = sets
             positions, starts = np.arange(len(features), dtype=np.uint64), list_lims(sizes)[:-1]

@@ -338,16 +338,16 @@ class StoredPlace(Place):
 
     def size(self, name: str) -> int | None:
         with self._errors(name):
-            info = self._system.get_file_info(self._at(name))
+            info = self._system.get_file_info(self._object_path(name))
         return int(info.size) if info.type == self._kinds.File else None
 
     def read(self, name: str, start: int, count: int) -> bytes:
-        with self._errors(name), self._system.open_input_file(self._at(name)) as file:
+        with self._errors(name), self._system.open_input_file(self._object_path(name)) as file:
             return bytes(file.read_at(max(min(count, file.size() - start), 0), start))
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Any]:
-        with self._errors(name), self._system.open_input_file(self._at(name)) as file:
+        with self._errors(name), self._system.open_input_file(self._object_path(name)) as file:
             yield file
 
     def names(self, beginning: str = "") -> list[str]:
@@ -357,7 +357,7 @@ class StoredPlace(Place):
         top = beginning.rpartition("/")[0]
         with self._errors(beginning):
             infos = self._system.get_file_info(
-                self._selector(self._at(top), recursive=True, allow_not_found=True)
+                self._selector(self._object_path(top), recursive=True, allow_not_found=True)
             )
         length = len(self._path.rstrip("/")) + 1
         files = sorted(
@@ -384,11 +384,13 @@ class StoredPlace(Place):
             return
         try:
             with self._errors(name):
-                self._copy(self._fs.LocalFileSystem(), str(path), self._system, self._at(name))
+                self._copy(
+                    self._fs.LocalFileSystem(), str(path), self._system, self._object_path(name)
+                )
         except BaseException:
             with suppress(FpstoreError), self._errors(name):
                 if self.size(name) not in (None, path.stat().st_size):
-                    self._system.delete_file(self._at(name))
+                    self._system.delete_file(self._object_path(name))
             raise
 
     def _copy(self, source: Any, path: str, target: Any, to: str) -> None:
@@ -404,7 +406,9 @@ class StoredPlace(Place):
             path.parent.mkdir(parents=True, exist_ok=True)
         with self._errors(name):
             try:
-                self._copy(self._system, self._at(name), self._fs.LocalFileSystem(), str(path))
+                self._copy(
+                    self._system, self._object_path(name), self._fs.LocalFileSystem(), str(path)
+                )
             except OSError as error:
                 if error.errno not in FULL:
                     raise
@@ -412,7 +416,7 @@ class StoredPlace(Place):
         return path
 
     def replace(self, name: str, data: bytes) -> None:
-        with self._errors(name), self._system.open_output_stream(self._at(name)) as stream:
+        with self._errors(name), self._system.open_output_stream(self._object_path(name)) as stream:
             stream.write(data)
 
     def tidy(self, name: str) -> None:
@@ -427,9 +431,9 @@ class StoredPlace(Place):
 
     def remove_file(self, name: str) -> None:
         with suppress(StoreNotFoundError), self._errors(name):
-            self._system.delete_file(self._at(name))
+            self._system.delete_file(self._object_path(name))
 
-    def _at(self, name: str) -> str:
+    def _object_path(self, name: str) -> str:
         return f"{self._path.rstrip('/')}/{name}" if name else self._path
 
     @contextmanager

@@ -92,7 +92,7 @@ class PlanFolder:
                     raise ValueError
                 _check_libraries(where, content["libraries"])
                 return cls(place, content)
-            wanted, got = FORMAT_VERSION, content["version"]
+            expected, got = FORMAT_VERSION, content["version"]
         except StoreNotFoundError:
             message = (
                 f"{place.uri}: has no {PLAN_FILE}: fpstore dedup --plan and others write a plan"
@@ -103,10 +103,10 @@ class PlanFolder:
                 f"{where}: damaged, changed, or not a plan: make the plan anew", path=where
             ) from None
         message = (
-            f"{where}: has version {show(got)}, and this fpstore knows version {wanted}: make the "
-            "plan anew"
+            f"{where}: has version {show(got)}, and this fpstore knows version {expected}: make "
+            "the plan anew"
         )
-        raise FormatVersionError(message, path=where, expected=wanted, got=got)
+        raise FormatVersionError(message, path=where, expected=expected, got=got)
 
     @classmethod
     def create(

@@ -73,9 +73,9 @@ def mix(numbers: Words) -> Words:
 def table_keys(design: JoinDesign, table: int, rows: Words) -> Words:
     """Return the leading words of rows in the order of the bits of a table."""
     permuted, words = rows_like(rows, len(rows)), row_words(rows)
-    everything = row_of_number(0, words), row_of_number((1 << WORD_BITS * words) - 1, words)
+    all_rows = row_of_number(0, words), row_of_number((1 << WORD_BITS * words) - 1, words)
     permutation = np.frombuffer(design.tables[table].permutation, np.uint8)
-    count = _kernel.permute_select(rows, permutation, *everything, permuted)
+    count = _kernel.permute_select(rows, permutation, *all_rows, permuted)
     assert count == len(rows)
     return np.ascontiguousarray(leading_words(permuted))
 

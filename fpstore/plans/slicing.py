@@ -131,14 +131,14 @@ def _cut_options(
     if exact:
         design = max(exact, key=lambda design: design.tables[0].prefix_bits)
         most = min(table.prefix_bits for table in design.tables)
-        for more in range(min(bits, most), min(bits + MORE_BITS, most) + 1):
+        for cut_bits in range(min(bits, most), min(bits + MORE_BITS, most) + 1):
             part, part_queries = (
-                max(rows >> more, 1),
-                None if queries is None else max(queries >> more, 1),
+                max(rows >> cut_bits, 1),
+                None if queries is None else max(queries >> cut_bits, 1),
             )
             inside = join_work(plan_join(part, radius, width, queries=part_queries), part)
             time = len(design.tables) * work_nanoseconds(inside, part, part_queries) * rows / part
-            yield time, Slicing(design, [more] * len(design.tables), True)
+            yield time, Slicing(design, [cut_bits] * len(design.tables), True)
 
 
 class Cut(NamedTuple):
@@ -158,7 +158,7 @@ class Cut(NamedTuple):
 
     def slices(self, task: int) -> list[tuple[int, int]]:
         """Return the column, and the number there, of each slice of a task."""
-        every = (
+        all_slices = (
             (column, number) for column, bits in enumerate(self.bits) for number in range(1 << bits)
         )
-        return list(islice(every, task * self.units, (task + 1) * self.units))
+        return list(islice(all_slices, task * self.units, (task + 1) * self.units))

@@ -29,8 +29,8 @@ PHASE_COPY = "copying"
 COPY_BYTES = 1 << 24  # at a time
 ATTEMPTS = 100
 PAUSE_SECONDS = 0.01
-# The errors of a file system that cannot copy within the kernel, or between these two files, or
-# that cannot read one of them.
+# The errors of a file system that cannot copy within the kernel, or between two files, or that
+# cannot read one of them.
 _NO_COPY_RANGE = (
     errno.EIO,
     errno.ENOSYS,
@@ -52,9 +52,9 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
         )
     for attempt in range(ATTEMPTS):
         generation = tracker.snapshot().generation
-        with ExitStack() as opened:
+        with ExitStack() as stack:
             try:
-                files = _open_files(generation, tracker.folder, opened)
+                files = _open_files(generation, tracker.folder, stack)
             except StoreNotFoundError:
                 tracker.check_same()
                 # A merge removes the generation before: try again, unless this one is current.
@@ -69,10 +69,10 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
     )
 
 
-def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[str, int]:
-    """Open all files of a generation of an open folder, so that a merge cannot take them away.
+def _open_files(generation: Generation, store: int, stack: ExitStack) -> dict[str, int]:
+    """Return descriptors of all files of a generation, which a merge then cannot take away.
 
-    Return their descriptors.
+    ``store`` is the descriptor of the store's folder.
     """
     try:
         folder = open_folder(generation.folder, above=store)
@@ -80,12 +80,12 @@ def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[s
         raise missing(generation.folder) from error
     except OSError as error:
         raise refused(generation.folder, error) from error
-    opened.callback(os.close, folder)
+    stack.callback(os.close, folder)
     files: dict[str, int] = {}
 
     def take(name: str) -> None:
         files[name] = open_file(generation.folder / name, folder=folder)
-        opened.callback(os.close, files[name])
+        stack.callback(os.close, files[name])
 
     tables, dictionary = generation.tables, generation.dictionary
     for name in (
@@ -103,9 +103,9 @@ def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[s
     for name, descriptor in files.items():
         if name.endswith(".mdb"):
             open_seal(generation.folder / name, descriptor)
-    for number, filter_of in generation.sound_filters.items():
+    for number, reader in generation.sound_filters.items():
         with suppress(CorruptStoreError, StoreNotFoundError):  # a store is right without a filter
-            filter_of.check_size()
+            reader.check_size()
             take(filter_name(number))
     return files
 
@@ -117,11 +117,8 @@ def _copy(
     overwrite: bool,
     progress: Progress | None,
 ) -> None:
-    manifest, log_file, report = (
-        generation.manifest,
-        generation.folder / LOG_FILE,
-        progress or (lambda *_: None),
-    )
+    manifest, log_file = generation.manifest, generation.folder / LOG_FILE
+    report = progress or (lambda *_: None)
     with Target(path, overwrite) as folder:
         target = folder / generation.folder.name
         target.mkdir()

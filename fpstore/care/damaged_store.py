@@ -1,15 +1,15 @@
-"""What the intact headers of a damaged store say: its generation, settings, tables and log.
+"""The intact headers of a damaged store: its generation, settings, tables and log.
 
-The manifest, the header of the log and the header of each table have checksums of their own. Nothing
-that a damaged header said is guessed: without the manifest, the settings are lost.
+The manifest, the header of the log and the header of each table have checksums of their own. The
+content of a damaged header is not guessed: without the manifest, the settings are lost.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from fpstore.care.reports import RepairReport
 from fpstore.design.families import Design
@@ -43,14 +43,14 @@ from fpstore.format.mapping import IDS_FILE
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import Table, open_table_file
 
-# other errors are not the store's
+# the errors of a damaged store; others are this process's
 DAMAGE = (CorruptStoreError, StoreNotFoundError, FormatVersionError)
 # a sealed file is at most this many times as large as it should be, or as its blocks on disk
 MOST_SPARSE = 64
 
 
 class DamagedStore:
-    """A damaged store, as its intact headers describe it; the report gets the faults.
+    """A damaged store, as its intact headers describe it; faults go to the report.
 
     CorruptStoreError if nothing can be recovered; FormatVersionError if a newer fpstore has written
     it.
@@ -63,15 +63,15 @@ class DamagedStore:
         The manifest's record of the generation in ``folder``. None if the manifest is lost, or of
         another generation.
     start : LogHeader
-        What the tables hold, by the record or by the header of the log.
+        The content of the tables, by the record or by the header of the log.
     log : LogHeader or None
-        What the records of the log belong to. None if the log is not this generation's.
+        The content to which the log adds. None if the log is not this generation's.
     log_end : int or None
         Where the log ends, if its header says so.
     digest : int
         Of the set of fingerprints.
     tables : list of Table
-        Those with an intact header, of that set.
+        The tables with an intact header and this digest.
     """
 
     def __init__(self, path: Path, report: RepairReport) -> None:
@@ -89,21 +89,20 @@ class DamagedStore:
         }
         number = self.manifest.generation.number if self.manifest is not None else 0
         if number not in numbers:
-            # A log that is not superseded has all changes: of two such, the later belongs to a
-            # merge that has not ended.
+            # A log that is not superseded has all changes. If there are two, the later belongs to
+            # a merge that has not ended.
             number = min(numbers, key=lambda n: (logs[n].is_over, -n if logs[n].is_over else n))
         self.folder, log = path / generation_folder(number), logs[number]
-        self.record = self._record_of(path, number, log)
-        self.start, self.log = self._checked_log(path, number, log)
+        self.record = self._find_record(path, number, log)
+        self.start, self.log = self._check_log(path, number, log)
         self.log_end = log.end
-        self.digest, self.tables = self._checked_tables(path)
+        self.digest, self.tables = self._check_tables(path)
 
     @property
     def identity(self) -> bytes:
-        """The identity of the store."""
         return self.start.identity
 
-    def _record_of(self, path: Path, number: int, log: _Log) -> GenerationRecord | None:
+    def _find_record(self, path: Path, number: int, log: _DamagedLog) -> GenerationRecord | None:
         manifest, report = self.manifest, self._report
         last = 0 if manifest is None else manifest.generation.number
         if log.superseded or last > number:
@@ -113,16 +112,16 @@ class DamagedStore:
             )
         if manifest is None:
             return None
-        header, ours = log.header, last == number
+        header, is_own = log.header, last == number
         if header is not None and header.identity != manifest.identity:
-            ours = ours and self._has_ids_of(manifest.generation)
-            if not ours:
+            is_own = is_own and self._has_id_files(manifest.generation)
+            if not is_own:
                 raise CorruptStoreError(
                     f"{path}: {MANIFEST_FILE} and {log.path} belong to different stores: remove "
                     "the one that is not this store's, then repair",
                     path=path,
                 )
-        if not ours:
+        if not is_own:
             note_fault(
                 report,
                 path / MANIFEST_FILE,
@@ -131,8 +130,8 @@ class DamagedStore:
             return None
         return manifest.generation
 
-    def _has_ids_of(self, record: GenerationRecord) -> bool:
-        """Whether the files of ids and strings are intact, and those that a manifest names."""
+    def _has_id_files(self, record: GenerationRecord) -> bool:
+        """Whether the intact files of ids and strings are the ones that the record describes."""
         strings = None if record.dictionary is None else record.dictionary["strings"]
         try:
             return seal_digest(self.folder / IDS_FILE, record.ids_file) == record.ids_file[
@@ -145,8 +144,8 @@ class DamagedStore:
         except DAMAGE:
             return False
 
-    def _checked_log(
-        self, path: Path, number: int, log: _Log
+    def _check_log(
+        self, path: Path, number: int, log: _DamagedLog
     ) -> tuple[LogHeader, LogHeader | None]:
         if log.fault is not None:
             self._report.note(log.fault)
@@ -166,8 +165,8 @@ class DamagedStore:
             )
         return log.header, log.header
 
-    def _checked_tables(self, path: Path) -> tuple[int, list[Table]]:
-        tables = list(self._opened_tables())
+    def _check_tables(self, path: Path) -> tuple[int, list[Table]]:
+        tables = list(self._open_tables())
         digests = {table.header.set_digest for table in tables}
         if self.record is not None:
             digests = {self.record.set_digest}
@@ -188,7 +187,7 @@ class DamagedStore:
             self._report.losses.append(f"the design: the new store has that of generation {number}")
         return digest, tables
 
-    def _opened_tables(self) -> Iterator[Table]:
+    def _open_tables(self) -> Iterator[Table]:
         start = self.start
         for file in sorted(self.folder.glob("table-*.fpt")):
             try:
@@ -208,13 +207,12 @@ class DamagedStore:
                 yield table
 
 
-class _Log(NamedTuple):
-    """The header of a log, where the log ends, whether a later generation is current, and the fault."""
-
+@dataclass(frozen=True)
+class _DamagedLog:
     path: Path
-    header: LogHeader | None
-    end: int | None
-    superseded: bool
+    header: LogHeader | None  # if it is intact
+    end: int | None  # where the log ends, if its header says so
+    superseded: bool  # a later generation is current
     fault: FpstoreError | None
 
     @property
@@ -223,7 +221,7 @@ class _Log(NamedTuple):
         return self.header is None or self.superseded
 
 
-def _read_log(path: Path) -> _Log:
+def _read_log(path: Path) -> _DamagedLog:
     header, end, superseded = None, None, False
     fault: FpstoreError | None = None
     try:
@@ -237,7 +235,7 @@ def _read_log(path: Path) -> _Log:
         header = parse_header(data, path)
     except DAMAGE as error:
         fault = error.with_traceback(None)
-    return _Log(path, header, end, superseded, fault)
+    return _DamagedLog(path, header, end, superseded, fault)
 
 
 def _is_of(design: Design, table: Table) -> bool:
@@ -249,16 +247,12 @@ def _unrecoverable(path: Path, reason: str) -> CorruptStoreError:
     return CorruptStoreError(f"{path}: {reason}: nothing can be recovered", path=path)
 
 
-def note_fault(report: RepairReport, path: Path, what: str) -> None:
-    """Add the fault of a file."""
-    report.note(CorruptStoreError(f"{path}: {what}", path=path))
+def note_fault(report: RepairReport, path: Path, fault: str) -> None:
+    report.note(CorruptStoreError(f"{path}: {fault}", path=path))
 
 
 def seal_digest(path: Path, shape: dict[str, int] | None) -> int:
-    """Return the digest of a sealed file, which should have this shape.
-
-    CorruptStoreError if it is mostly a hole.
-    """
+    """Return the digest of a sealed file; CorruptStoreError if it is mostly a hole."""
     with opened(path) as descriptor:
         status = os.fstat(descriptor)
         most = MOST_SPARSE * max(shape["bytes"] if shape else 0, disk_bytes(status))

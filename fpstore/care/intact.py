@@ -1,6 +1,4 @@
-"""The intact records of damaged files.
-
-Ids of blocks and strings in LMDB files, and changes in a log.
+"""The intact records of damaged files: ids and strings in LMDB files, and changes in a log.
 
 LMDB files are read page by page, without LMDB. Each record has a checksum of its own, so it does
 not matter on which page it is.
@@ -43,13 +41,13 @@ from fpstore.format.strings import LAYOUT_KEYS, RecordReader, checked, parse_lay
 
 NONE = np.empty(0, np.uint64)
 PAGE_BYTES = 4096  # what the page cache reads at least
-FOUND_AT_ONCE = 1 << 12
+BATCH_RECORDS = 1 << 12
 
 
 class RowFile:
-    """Rows of words in a file without a name: append them all, then read and search them.
+    """Rows of words in a file without a name, outside of the memory budget.
 
-    They take no memory of the budget.
+    Append them all, then read and search them.
     """
 
     def __init__(self, folder: Path, words: int = 1) -> None:
@@ -76,38 +74,34 @@ class RowFile:
         )
 
     def take(self, places: npt.NDArray[np.integer]) -> Words:
-        """Return the words at some places."""
         return np.array(self._mapped[places])
 
     def places(self, rows: Words, inclusive: bool = False) -> npt.NDArray[np.intp]:
-        """Return how many rows are less than each of some rows; with ``inclusive``, not greater."""
-        found: npt.NDArray[np.intp] = np.searchsorted(
+        """Return how many rows are less than each of ``rows``; with ``inclusive``, not greater."""
+        places: npt.NDArray[np.intp] = np.searchsorted(
             self._mapped, comparable(rows), "right" if inclusive else "left"
         )
-        return found
+        return places
 
     def below(self, number: int, inclusive: bool = False) -> int:
-        """Return the same for the row of a number."""
+        """Return :meth:`places` of the row of a number."""
         return int(self.places(row_of_number(number, self._words), inclusive)[0])
 
     def find(self, rows: Words) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-        """Return the place of each of some rows, and whether it is there."""
+        """Return the place of each row, and whether it is there."""
         places = self.places(rows)
         return places, self.places(rows, inclusive=True) > places
 
     def close(self) -> None:
-        """Drop the rows."""
         self.__dict__.pop("_mapped", None)
         self._column.close()
 
 
 class IntactRecords(ABC):
-    """The intact records of an LMDB file (None.
+    """The intact records of an LMDB file, by number, in the order of their ``keys``.
 
-    Nothing of it can be trusted), by number, in the order of their ``keys``.
-
-    ``shape`` is what the manifest says of the file, if there is one; ``words`` is the number of
-    words of a key.
+    Without a path there are none. ``shape`` describes the file in the manifest, if that is left;
+    ``words`` is the number of words of a key.
     """
 
     def __init__(
@@ -126,26 +120,23 @@ class IntactRecords(ABC):
 
     @abstractmethod
     def _is_intact(self, key: int, value: bytes) -> bool:
-        """Return whether a record can be what was written."""
+        """Whether a record can be the one that was written."""
 
     def _find(self, folder: Path, memory: int) -> None:
-        """Sort the found records by key.
-
-        Of copies on pages that are not in use, the first counts.
-        """
-        found = RowFile(folder)  # of each record, where it starts and its size
+        """Sort the records by key; of copies on unused pages, the first counts."""
+        places = RowFile(folder)  # the start and the size of each record
         sorter = Sorter(memory, folder, words=self._width.words)
         records = self._intact()
-        for batch in iter(lambda: list(islice(records, FOUND_AT_ONCE)), []):
+        for batch in iter(lambda: list(islice(records, BATCH_RECORDS)), []):
             sorter.add(self._width.rows(int.from_bytes(item.key, "big") for item in batch), None)
-            found.append(
+            places.append(
                 np.array([(item.start, item.size) for item in batch], np.uint64).reshape(-1)
             )
         for group in sorter.groups(lambda rows: None):
             self.keys.append(group.keys)
             firsts = group.ids[np.cumsum(group.counts) - group.counts].astype(np.intp)
-            self._places.append(found.take(np.add.outer(2 * firsts, [0, 1])).reshape(-1))
-        found.close()
+            self._places.append(places.take(np.add.outer(2 * firsts, [0, 1])).reshape(-1))
+        places.close()
 
     def _intact(self) -> Iterator[Item]:
         for item in salvaged_items(self._path, self._descriptor, self._width.bytes, self._longest):
@@ -161,14 +152,13 @@ class IntactRecords(ABC):
         for start, size in self._places.take(np.add.outer(2 * numbers, [0, 1])).tolist():
             yield read_if_possible(self._descriptor, self._path, start, size)
 
-    def of_keys(self, keys: Words) -> Iterator[bytes | None]:
-        """Yield the value of each of some keys, or None if there is none."""
-        numbers, found = self.keys.find(keys)
-        values = self.values(numbers[found])
-        return (next(values) if there else None for there in found.tolist())
+    def get(self, keys: Words) -> Iterator[bytes | None]:
+        """Yield the value of each key, or None if there is none."""
+        numbers, exists = self.keys.find(keys)
+        values = self.values(numbers[exists])
+        return (next(values) if has_value else None for has_value in exists.tolist())
 
     def close(self) -> None:
-        """Give the files back."""
         self.keys.close()
         self._places.close()
         if self._descriptor >= 0:
@@ -207,16 +197,13 @@ class IdRecords(IntactRecords):
 
 
 class StringRecords(IntactRecords):
-    """The intact records of ``strings.mdb``.
-
-    ``end`` is above the numbers of all strings that are left.
-    """
+    """The intact records of ``strings.mdb``; ``end`` is above the numbers of all their strings."""
 
     def __init__(
         self, path: Path | None, shape: dict[str, int] | None, folder: Path, memory: int
     ) -> None:
         super().__init__(path, shape, 1, folder, memory)
-        layout = parse_layout(self.of_keys(np.array(LAYOUT_KEYS, np.uint64)))
+        layout = parse_layout(self.get(np.array(LAYOUT_KEYS, np.uint64)))
         self._reader = None if layout is None else RecordReader(layout)
         self._per_record = 1 if layout is None else layout.per_record
         records = self.keys.below(LAYOUT_KEYS[0]) if layout is not None else 0
@@ -227,14 +214,14 @@ class StringRecords(IntactRecords):
     def _is_intact(self, key: int, value: bytes) -> bool:
         return checked(key, value) is not None
 
-    def get(self, numbers: Words) -> list[bytes | None]:
-        """Return the strings of some numbers; None for each that is lost."""
+    def get_strings(self, numbers: Words) -> list[bytes | None]:
+        """Return the strings of numbers; None for each that is lost."""
         if self._reader is None:
             return [None] * len(numbers)
         records, which = np.unique(numbers // np.uint64(self._per_record), return_inverse=True)
         strings = [
             [] if value is None else self._reader.strings(record, value) or []
-            for record, value in zip(records.tolist(), self.of_keys(records), strict=True)
+            for record, value in zip(records.tolist(), self.get(records), strict=True)
         ]
         ranks = numbers % np.uint64(self._per_record)
         pairs = zip(which.tolist(), ranks.tolist(), strict=True)
@@ -247,12 +234,12 @@ class StringRecords(IntactRecords):
 def intact_log(
     path: Path, header: LogHeader, end: int | None, folder: Path
 ) -> tuple[list[Records], list[str]]:
-    """Return the whole records of a log, in order, and the missing parts in words.
+    """Return the whole records of a log, in order, and sentences on the missing ones.
 
     ``end`` is where the log ends, if that is known; a temporary file goes to the folder.
     """
     with _readable(path, folder) as descriptor:
-        pieces = list(_found(LogFile(descriptor, path, header), end))
+        pieces = list(_whole_records(LogFile(descriptor, path, header), end))
     expected, missing, losses = 1, list[str](), list[str]()
     for records in pieces:
         if records.first > expected:
@@ -260,11 +247,11 @@ def intact_log(
             missing.append(f"{expected} to {last}" if last > expected else f"{expected}")
         expected = records.last + 1
     if missing:
-        what, it = (
+        noun, it = (
             ("record", "it") if len(missing) == 1 and missing[0].isdigit() else ("records", "they")
         )
-        then = f"what {it} inserted is missing, what {it} deleted is back"
-        losses.append(f"log {what} {', '.join(missing)}: {then}; later ones were applied")
+        effect = f"what {it} inserted is missing, what {it} deleted is back"
+        losses.append(f"log {noun} {', '.join(missing)}: {effect}; later ones were applied")
     if end is None or end > (pieces[-1].end if pieces else HEADER_BYTES):
         perhaps = ", if there were any" if end is None else ""
         losses.append(
@@ -274,11 +261,11 @@ def intact_log(
     return pieces, losses
 
 
-def _found(log: LogFile, end: int | None) -> Iterator[Records]:
+def _whole_records(log: LogFile, end: int | None) -> Iterator[Records]:
     """Yield all whole records, in order of their numbers.
 
-    Behind the end, only records that follow without a gap: the writer may not have come to publish
-    them. Others were taken back.
+    Behind the end, only records that follow without a gap count: the writer may have died before it
+    published them. Other records there were taken back.
     """
     size = os.fstat(log.descriptor).st_size
     place, number = HEADER_BYTES, 1
@@ -286,13 +273,14 @@ def _found(log: LogFile, end: int | None) -> Iterator[Records]:
         for records in log.whole_records(place, number, size):
             yield records
             place, number = records.end, records.last + 1
-        found = next(
-            (found for found in log.later_records(place) if found[2].first >= number), None
+        start, _, later = next(
+            (piece for piece in log.later_records(place) if piece[2].first >= number),
+            (0, 0, None),
         )
-        if found is None or (end is not None and found[0] >= end):
+        if later is None or (end is not None and start >= end):
             return
-        yield found[2]
-        place, number = found[2].end, found[2].last + 1
+        yield later
+        place, number = later.end, later.last + 1
 
 
 @contextmanager
@@ -312,18 +300,18 @@ def _readable(path: Path, folder: Path) -> Iterator[int]:
 
 
 class LogChanges:
-    """What the records of a log change, row by row.
+    """The changes of the records of a log, row by row.
 
-    After a gap it goes on: the last thing that happened to a pair decides, and what came after the
-    gap is not in doubt. What the missing records added is lost, and what they removed comes back.
+    The last change of a pair decides, also after a gap. Pairs that the missing records added are
+    lost, and pairs that they removed come back.
     """
 
     def __init__(self, pieces: Sequence[Records], words: int, first_string: int | None) -> None:
         self.strings: dict[int, bytes] = {}
-        following, expected = first_string, 1
+        next_string, expected = first_string, 1
         for records in pieces:
-            following = self._take_strings(
-                records.change, following if records.first == expected else None
+            next_string = self._take_strings(
+                records.change, next_string if records.first == expected else None
             )
             expected = records.last + 1
         changes = [records.change for records in pieces]
@@ -340,19 +328,16 @@ class LogChanges:
         np.maximum.at(wiped, which[wipes], wipes)
         pairs = np.flatnonzero(kinds != WIPE)
         pairs = pairs[np.lexsort((pairs, self.ids[pairs], which[pairs]))]
-        last = np.ones(len(pairs), bool)  # of several changes of a pair
+        last = np.ones(len(pairs), bool)  # whether a change of a pair is its last
         last[:-1] = (np.diff(which[pairs]) != 0) | (np.diff(self.ids[pairs]) != 0)
         pairs = pairs[last]
         self._pairs = _pairs(which[pairs], self.ids[pairs])
-        kept = pairs[(kinds[pairs] == ADD) & (pairs > wiped[which[pairs]])]
-        self.added = fingerprints[kept], self.ids[kept]
-        # By the number of a fingerprint; one that does not occur has the number of the last, which
-        # has no fingerprint.
-        self.wiped, self.has_more = (
-            np.append(wiped >= 0, False),
-            np.zeros(len(self._touched) + 1, bool),
-        )
-        self.has_more[which[kept]] = True
+        added = pairs[(kinds[pairs] == ADD) & (pairs > wiped[which[pairs]])]
+        self.added = fingerprints[added], self.ids[added]
+        # By the number of a fingerprint; fingerprints that do not occur have the last number.
+        self.wiped = np.append(wiped >= 0, False)
+        self.has_more = np.zeros(len(self._touched) + 1, bool)
+        self.has_more[which[added]] = True
 
     def _take_strings(self, change: Change, first: int | None) -> int | None:
         """Note the strings of a change; its last string has the highest number."""
@@ -370,7 +355,7 @@ class LogChanges:
         return first + len(change.strings)
 
     def numbers(self, values: Words) -> npt.NDArray[np.intp]:
-        """Return by which number each of some fingerprints is known here."""
+        """Return the numbers of fingerprints; all that do not occur have the number after."""
         if not len(self._touched):
             return np.zeros(len(values), np.intp)
         compared = comparable(values)
@@ -378,17 +363,14 @@ class LogChanges:
         return np.where(self._touched[places] == compared, places, len(self._touched))
 
     def removes(self, numbers: npt.NDArray[np.intp], ids: Words) -> npt.NDArray[np.bool_]:
-        """Return which pairs of the tables are gone, or were added again.
-
-        The fingerprints by number.
-        """
+        """Return which pairs of the tables, by number, are gone or were added again."""
         gone: npt.NDArray[np.bool_] = self.wiped[numbers]
         if not len(self._pairs):
             return gone
-        some = np.flatnonzero(numbers < len(self._touched))
-        wanted = _pairs(numbers[some], ids[some])
+        touched = np.flatnonzero(numbers < len(self._touched))
+        wanted = _pairs(numbers[touched], ids[touched])
         at = np.minimum(np.searchsorted(self._pairs, wanted), len(self._pairs) - 1)
-        gone[some] |= self._pairs[at] == wanted
+        gone[touched] |= self._pairs[at] == wanted
         return gone
 
 

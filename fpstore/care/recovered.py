@@ -1,7 +1,4 @@
-"""The rows of a repaired store.
-
-What is intact of tables, ids and strings, changed by the rest of the log.
-"""
+"""The rows of a repaired store: intact tables, ids and strings, changed by the intact log."""
 
 from __future__ import annotations
 
@@ -40,14 +37,14 @@ Record = tuple[Words, Words]  # how many ids each fingerprint of a block has, an
 
 
 class LossList(Sink):
-    """The list of losses: rows of a kind, a fingerprint and an id, where both may be empty.
+    """The list of losses: rows of a kind, a fingerprint and an id, which both may be empty.
 
     Without rows, there is no file.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.counts: Counter[str] = Counter()  # of each kind
+        self.counts: Counter[str] = Counter()  # rows by kind
         try:
             super().__init__(path)
         except (InputError, StorageError) as error:  # it names a folder, or cannot be made
@@ -55,7 +52,6 @@ class LossList(Sink):
             raise StorageError(f"{path}: {error}: {advice}", path=path) from error
 
     def add(self, kind: str, fingerprints: Iterable[str], ids: Iterable[str]) -> None:
-        """Append rows of a kind."""
         lines = [
             f"{kind}\t{fingerprint}\t{identifier}\n"
             for fingerprint, identifier in zip(fingerprints, ids, strict=True)
@@ -74,29 +70,23 @@ class LossList(Sink):
 
 
 class IntactBlocks(NamedTuple):
-    """Successive intact blocks of a table.
+    """Successive intact blocks of a table."""
 
-    The number of the first, their entries, how many each has.
-    """
-
-    first: int
+    first: int  # the number of the first block
     values: Words
-    counts: npt.NDArray[np.uint32]
+    counts: npt.NDArray[np.uint32]  # entries of each block
 
 
 class IdentifiedRows(NamedTuple):
-    """Successive fingerprints, the number of ids of each, the ids.
-
-    Without ``known``, their ids in the tables are lost.
-    """
+    """Successive fingerprints with their ids in the tables."""
 
     values: Words
-    counts: Words
+    counts: Words  # ids of each fingerprint
     ids: Words
-    known: bool
+    has_ids: bool  # otherwise the ids are lost
 
 
-def identified_rows(values: Words, record: Record | None) -> IdentifiedRows:
+def identify_rows(values: Words, record: Record | None) -> IdentifiedRows:
     """Return a block with its ids, if its record is intact."""
     if record is None or len(record[0]) != len(values):
         return IdentifiedRows(values, np.zeros(len(values), np.uint64), NONE, False)
@@ -106,8 +96,8 @@ def identified_rows(values: Words, record: Record | None) -> IdentifiedRows:
 class RecoveredSet:
     """The fingerprints of the tables.
 
-    All blocks of the identity table, or if one is damaged, what the intact blocks of all tables
-    have. Count and digest say whether that is the whole set.
+    They come from all blocks of the identity table, or if one is damaged, from the intact blocks of
+    all tables. Count and digest show whether the set is whole.
     """
 
     def __init__(self, store: DamagedStore, folder: Path, memory: int) -> None:
@@ -115,12 +105,12 @@ class RecoveredSet:
         self._identity = next(
             (table for table in store.tables if table.header.permutation == identity(width)), None
         )
-        # None: not known
+        # None without an identity table
         self.block_count = None if self._identity is None else self._identity.header.block_count
-        self.united = RowFile(folder, Width(width).words)  # of all tables
+        self.united = RowFile(folder, Width(width).words)  # the rows of all tables
         whole = store.start.totals.fingerprints, store.digest
         parts = () if self._identity is None else intact_blocks(self._identity)
-        self.count, digest = _summed(part.values for part in parts)
+        self.count, digest = _summarize(part.values for part in parts)
         if (self.count, digest) != whole:
             sorter = Sorter(memory, folder, words=Width(width).words)
             for table in sorted(store.tables, key=lambda table: table is self._identity):
@@ -129,43 +119,43 @@ class RecoveredSet:
                     sorter.add(values, None)
                     rows += len(values)
                 if rows == store.start.totals.fingerprints:
-                    break  # this table has all
+                    break  # this table is whole
             for group in sorter.groups(lambda rows: None):
                 self.united.append(group.keys)
             pieces = (
                 self.united.read(at, min(at + PIECE_ROWS, len(self.united)))
                 for at in range(0, len(self.united), PIECE_ROWS)
             )
-            self.count, digest = _summed(pieces)
+            self.count, digest = _summarize(pieces)
         self.complete = (self.count, digest) == whole
 
     def rows(self, records: IdRecords) -> Iterator[IdentifiedRows]:
         """Yield everything with its ids, ascending, in pieces of about the size of a block."""
         if self.complete and len(self.united):
-            return self._rows_of_records(records)
-        return self._rows_of_blocks(records)
+            return self._rows_by_records(records)
+        return self._rows_by_blocks(records)
 
-    def _rows_of_blocks(self, records: IdRecords) -> Iterator[IdentifiedRows]:
+    def _rows_by_blocks(self, records: IdRecords) -> Iterator[IdentifiedRows]:
         """Yield the intact blocks of the identity table, and between them rows without ids."""
         start = 0
         for part in () if self._identity is None else intact_blocks(self._identity):
             ends = np.cumsum(part.counts, dtype=np.int64)
-            numbers, found = records.keys.find(part.values[ends - 1])
-            for values, number, there in zip(
-                np.split(part.values, ends[:-1]), numbers.tolist(), found.tolist(), strict=True
+            numbers, exists = records.keys.find(part.values[ends - 1])
+            for values, number, has_record in zip(
+                np.split(part.values, ends[:-1]), numbers.tolist(), exists.tolist(), strict=True
             ):
                 if len(self.united):
                     first, last = rows_to_numbers(values[[0, -1]])
                     yield from self._without_ids(start, self.united.below(first))
                     start = self.united.below(last, inclusive=True)
-                yield identified_rows(values, records.ids(number) if there else None)
+                yield identify_rows(values, records.ids(number) if has_record else None)
         yield from self._without_ids(start, len(self.united))
 
-    def _rows_of_records(self, records: IdRecords) -> Iterator[IdentifiedRows]:
+    def _rows_by_records(self, records: IdRecords) -> Iterator[IdentifiedRows]:
         """Yield the blocks by the records of ids.
 
-        No fingerprint is missing, so as many up to the key of a record as the record is for are
-        its block.
+        No fingerprint is missing, so the block of a record has its number of fingerprints, and ends
+        with its key.
         """
         start = 0
         for number in range(len(records)):
@@ -176,18 +166,18 @@ class RecoveredSet:
             if first < start:
                 first, record = stop, None
             yield from self._without_ids(start, first)
-            yield identified_rows(self.united.read(first, stop), record)
+            yield identify_rows(self.united.read(first, stop), record)
             start = stop
         yield from self._without_ids(start, len(self.united))
 
     def _without_ids(self, start: int, end: int) -> Iterator[IdentifiedRows]:
         return (
-            identified_rows(self.united.read(at, min(at + PIECE_ROWS, end)), None)
+            identify_rows(self.united.read(at, min(at + PIECE_ROWS, end)), None)
             for at in range(start, end, PIECE_ROWS)
         )
 
 
-def _summed(pieces: Iterable[Words]) -> tuple[int, int]:
+def _summarize(pieces: Iterable[Words]) -> tuple[int, int]:
     """Return the count and the digest of fingerprints."""
     count = digest = 0
     for values in pieces:
@@ -211,8 +201,8 @@ def intact_blocks(table: Table) -> Iterator[IntactBlocks]:
         try:
             values, counts, after = table.decode(start, bad)
         except (CorruptStoreError, StorageError) as error:
-            found = error.block
-            bad = found if isinstance(found, int) and start <= found < bad else start
+            block = error.block
+            bad = block if isinstance(block, int) and start <= block < bad else start
         else:
             yield IntactBlocks(start, values, counts)
             start = after
@@ -234,7 +224,7 @@ def intact_rows(table: Table) -> Iterator[Words]:
 
 
 class RecoveredRows:
-    """What is left of the current generation and of its log."""
+    """The rows of the current generation and of its log that are intact."""
 
     def __init__(
         self, store: DamagedStore, folder: Path, memory: int, report: RepairReport, lost: LossList
@@ -254,14 +244,14 @@ class RecoveredRows:
                 f"{count - self._set.count} of {count} fingerprints of the tables, which are not "
                 "known"
             )
-        path, shape = self._ours(IDS_FILE, None if record is None else record.ids_file)
+        path, shape = self._find_file(IDS_FILE, None if record is None else record.ids_file)
         self._ids = IdRecords(path, shape, width.words, store.digest, folder, memory // 8)
         blocks = self._set.block_count
         if blocks is None or len(self._ids) < blocks:
             report.actions.append(
                 f"recovered {len(self._ids)}{'' if blocks is None else f' of {blocks}'} id records"
             )
-        path, shape = self._ours(
+        path, shape = self._find_file(
             STRINGS_FILE, record.dictionary["strings"] if record and record.dictionary else None
         )
         self._strings = StringRecords(path, shape, folder, memory // 8)
@@ -276,11 +266,11 @@ class RecoveredRows:
             if self.id_kind == "row"
             else 0
         )
-        # which numbers of ids occur
-        self._seen = np.zeros(self._end, bool) if self._end <= memory // 8 else None
-        self.reserved = 0 if self._seen is None else self._end  # bytes of the budget
+        # whether each number of an id occurs
+        self._occurs = np.zeros(self._end, bool) if self._end <= memory // 8 else None
+        self.reserved = 0 if self._occurs is None else self._end  # bytes of the budget
 
-    def _ours(
+    def _find_file(
         self, name: str, shape: dict[str, int] | None
     ) -> tuple[Path | None, dict[str, int] | None]:
         """Return the path and the shape of a file of the generation.
@@ -321,37 +311,41 @@ class RecoveredRows:
     def rows(self, progress: Progress | None) -> Iterator[Batch]:
         """Yield the rows of the new store, and note losses."""
         changes, done = self._changes, 0
-        for values, counts, ids, known in _together(self._set.rows(self._ids)):
-            self._note_seen(ids)
-            known_as = changes.numbers(values)
-            lost_ids, has_more = ~known & ~changes.wiped[known_as], changes.has_more[known_as]
+        for values, counts, ids, has_ids in _batches_of_rows(self._set.rows(self._ids)):
+            self._note_ids(ids)
+            numbers = changes.numbers(values)
+            lost_ids, has_more = ~has_ids & ~changes.wiped[numbers], changes.has_more[numbers]
             for kind, which in (("ids", has_more), ("fingerprint", ~has_more)):
                 texts = self._width.texts(values[lost_ids & which])
                 self._lost.add(kind, texts, [""] * len(texts))
             pairs = np.repeat(np.arange(len(values)), counts.astype(np.int64))
-            kept = ~changes.removes(known_as[pairs], ids)
-            yield from self._batches(values[pairs[kept]], ids[kept])
+            stays = ~changes.removes(numbers[pairs], ids)
+            yield from self._batches(values[pairs[stays]], ids[stays])
             done += len(values)
             if progress is not None:
                 progress(PHASE_RECOVER, done, self._set.count)
-        self._note_seen(changes.ids)
+        self._note_ids(changes.ids)
         yield from self._batches(*changes.added)
 
-    def _note_seen(self, ids: Words) -> None:
-        if self._seen is not None:
-            self._seen[ids[ids < len(self._seen)]] = True
+    def _note_ids(self, ids: Words) -> None:
+        if self._occurs is not None:
+            self._occurs[ids[ids < len(self._occurs)]] = True
 
     def _batches(self, fingerprints: Words, ids: Words) -> Iterator[Batch]:
         step = BATCH_STRINGS if self.id_kind == "string" else BATCH_ROWS
         for start in range(0, len(ids), step):
             rows, numbers = fingerprints[start : start + step], ids[start : start + step]
-            yield self._named(rows, numbers) if self.id_kind == "string" else Batch(rows, numbers)
+            yield (
+                self._with_strings(rows, numbers)
+                if self.id_kind == "string"
+                else Batch(rows, numbers)
+            )
 
-    def _named(self, fingerprints: Words, numbers: Words) -> Batch:
+    def _with_strings(self, fingerprints: Words, numbers: Words) -> Batch:
         logged = self._changes.strings
         names = [
             logged.get(n) or name
-            for n, name in zip(numbers.tolist(), self._strings.get(numbers), strict=True)
+            for n, name in zip(numbers.tolist(), self._strings.get_strings(numbers), strict=True)
         ]
         has_name = np.array([name is not None for name in names], bool)
         self._lost.add(
@@ -363,39 +357,40 @@ class RecoveredRows:
             fingerprints[has_name], StringColumn.of([name for name in names if name is not None])
         )
 
-    def list_unseen(self) -> None:
-        """Add the ids that nothing has now, where some were lost whose fingerprints are not known, or the other way round.
+    def list_missing_ids(self) -> None:
+        """List the ids that no row has, if fingerprints or ids of unknown rows were lost.
 
-        Those deleted before the last merge are among them: a dictionary keeps their strings, and
-        row numbers are not used again.
+        Ids that were deleted before the last merge are among them: a dictionary keeps their
+        strings, and row numbers are not used again.
         """
         if self._set.complete and not (
             self._lost.counts["ids"] or self._lost.counts["fingerprint"]
         ):
             return
-        if self._seen is None:
+        if self._occurs is None:
             self._report.losses.append(
                 "which ids are lost: not listed, as that takes 8 bytes of memory (memory=, "
                 f"--memory) for each of {self._end:,}"
             )
             return
         for start in range(0, self._end, BATCH_STRINGS):
-            unseen = np.flatnonzero(~self._seen[start : start + BATCH_STRINGS]).astype(
+            missing = np.flatnonzero(~self._occurs[start : start + BATCH_STRINGS]).astype(
                 np.uint64
             ) + np.uint64(start)
             if self.id_kind == "string":
-                names = [name.decode() for name in self._strings.get(unseen) if name is not None]
+                names = [
+                    name.decode() for name in self._strings.get_strings(missing) if name is not None
+                ]
             else:
-                names = list(map(str, unseen.tolist()))
+                names = list(map(str, missing.tolist()))
             self._lost.add("id", [""] * len(names), names)
 
     def close(self) -> None:
-        """Give files back."""
         for file in (self._set.united, self._ids, self._strings):
             file.close()
 
 
-def _together(
+def _batches_of_rows(
     parts: Iterable[IdentifiedRows],
 ) -> Iterator[tuple[Words, Words, Words, npt.NDArray[np.bool_]]]:
     waiting: list[IdentifiedRows] = []
@@ -404,13 +399,13 @@ def _together(
         waiting.append(part)
         rows += len(part.values) + len(part.ids)
         if rows >= BATCH_ROWS:
-            yield _joined(waiting)
+            yield _concatenate(waiting)
             waiting, rows = [], 0
     if waiting:
-        yield _joined(waiting)
+        yield _concatenate(waiting)
 
 
-def _joined(parts: list[IdentifiedRows]) -> tuple[Words, Words, Words, npt.NDArray[np.bool_]]:
+def _concatenate(parts: list[IdentifiedRows]) -> tuple[Words, Words, Words, npt.NDArray[np.bool_]]:
     values, counts, ids = (
         np.concatenate(columns) for columns in list(zip(*parts, strict=True))[:3]
     )
@@ -418,5 +413,5 @@ def _joined(parts: list[IdentifiedRows]) -> tuple[Words, Words, Words, npt.NDArr
         values,
         counts,
         ids,
-        np.repeat([part.known for part in parts], [len(part.values) for part in parts]),
+        np.repeat([part.has_ids for part in parts], [len(part.values) for part in parts]),
     )

@@ -51,9 +51,9 @@ def repair_store(
 
     Without a manifest, the new store has this design, or that of a build with this radius.
 
-    In place, the new store is written as that whose name the damaged one will have, and then the
+    In place, the new store is written under the name that the damaged one will have, and then the
     two are exchanged, in one step where the file system has one. So a repair that is killed leaves
-    the damaged store in its place, or the new one.
+    either the damaged store or the new one in place.
     """
     if output is not None and in_place:
         raise InputError(
@@ -81,7 +81,7 @@ def repair_store(
                 stack.callback(WriterLock(path).release)
         else:
             _keep_writers_away(path, stack)
-        report = _repaired(path, target, in_place, lost, resources, radius, design)
+        report = _repair(path, target, in_place, lost, resources, radius, design)
         if in_place and not report.sound:
             with refusing(path):
                 try:
@@ -96,7 +96,7 @@ def repair_store(
 
 
 def _free_name(path: Path, ending: str, suffix: str = "") -> Path:
-    """Return the first name beside a path that is free: without a number, or numbered from 2 on."""
+    """Return the first free name beside a path: without a number, or numbered from 2 on."""
     name = short_name(path.name, len(ending) + len(suffix) + NUMBER_ROOM)
     names = (
         path.with_name(f"{name}{ending}{number}{suffix}")
@@ -106,7 +106,7 @@ def _free_name(path: Path, ending: str, suffix: str = "") -> Path:
 
 
 def _put_back(path: Path) -> None:
-    """Put a store back, if a repair was killed while it was set aside, where two folders cannot be exchanged in one step."""
+    """Put a store back that a killed repair has set aside, where folders cannot be exchanged."""
     if not path.exists():
         name = short_name(path.name, len(".damaged") + NUMBER_ROOM)
         for aside in path.parent.glob(f"{glob.escape(name)}.damaged*{ASIDE}"):
@@ -117,7 +117,7 @@ def _put_back(path: Path) -> None:
 
 
 def _keep_writers_away(path: Path, stack: ExitStack) -> None:
-    """Hold the lock of a store, if there is one, without changing a byte."""
+    """Take the lock of a store, if there is one, without changing a byte."""
     try:
         descriptor = open_file(path / LOCK_FILE, of_user=True)
     except (StoreNotFoundError, CorruptStoreError):  # without a lock there is no writer
@@ -132,7 +132,7 @@ def _keep_writers_away(path: Path, stack: ExitStack) -> None:
         ) from None
 
 
-def _repaired(
+def _repair(
     path: Path,
     target: Path,
     in_place: bool,
@@ -147,7 +147,7 @@ def _repaired(
         check_radius(radius, store.start.width)
     if not report.faults:
         try:
-            report.faults += _verified(path, resources)[1]
+            report.faults += _verify(path, resources)[1]
         except DAMAGE as error:
             report.note(error)
     if not report.faults:
@@ -169,7 +169,7 @@ def _repaired(
                 rows = RecoveredRows(store, folder, resources.memory, report, losses)
                 try:
                     _write(store, rows, new, resources, settings, report)
-                    snapshot, faults = _verified(new, resources)
+                    snapshot, faults = _verify(new, resources)
                     if faults:
                         raise CorruptStoreError(
                             f"{target}: the new store is damaged: {faults[0]['message']}",
@@ -182,24 +182,23 @@ def _repaired(
                         rows.expected,
                         "a new store" if in_place else str(target),
                     )
-                    rows.list_unseen()
+                    rows.list_missing_ids()
                 finally:
                     rows.close()
             report.output = str(target)
-            if losses.finish():  # before the store is there: whoever has the store has the list
+            if losses.finish():  # before the store is in place: its list is there first
                 report.lost_file = str(losses.path)
-                known = (
-                    "what is known of what was lost (kind, fingerprint, id); an id there may have "
-                    "been deleted before"
+                report.actions.append(
+                    f"wrote {losses.path}: what is known of what was lost (kind, fingerprint, id); "
+                    "an id there may have been deleted before"
                 )
-                report.actions.append(f"wrote {losses.path}: {known}")
     finally:
         losses.abort()
     return report
 
 
-def _verified(path: Path, resources: Resources) -> tuple[StoreSnapshot, list[dict[str, Any]]]:
-    """Return a store's snapshot, whose files are closed, and what is wrong with it."""
+def _verify(path: Path, resources: Resources) -> tuple[StoreSnapshot, list[dict[str, Any]]]:
+    """Return a store's snapshot, whose files are closed, and its faults."""
     with closing(Tracker(path)) as tracker:
         snapshot = tracker.snapshot()
         return snapshot, verify_store(snapshot, tracker.log, resources.progress).faults
@@ -259,13 +258,13 @@ def _write(
 
 
 def _summarize(
-    report: RepairReport, snapshot: StoreSnapshot, losses: LossList, expected: Totals, what: str
+    report: RepairReport, snapshot: StoreSnapshot, losses: LossList, expected: Totals, target: str
 ) -> None:
     totals, filters = snapshot.totals, snapshot.generation.record.filters
     report.fingerprints, report.ids = totals.fingerprints, totals.ids
     whole = f"{counted(totals.fingerprints, 'fingerprint')} with {counted(totals.ids, 'id')}"
     whole += f", {counted(len(filters), 'filter')} made anew" if filters else ""
-    report.actions.append(f"wrote {what}: {whole}, and verified it")
+    report.actions.append(f"wrote {target}: {whole}, and verified it")
     for kind, noun, text in (
         ("fingerprint", "fingerprint", "with no id left, and so not in the new store"),
         ("ids", "fingerprint", "that lost some ids"),
@@ -273,6 +272,6 @@ def _summarize(
     ):
         if losses.counts[kind]:
             report.losses.append(f"{counted(losses.counts[kind], noun)} {text}")
-    for what, got in (("fingerprints", totals.fingerprints), ("ids", totals.ids)):
-        if (held := getattr(expected, what)) != got:
-            report.losses.append(f"the store held {held:,} {what}, the new one has {got:,}")
+    for name, got in (("fingerprints", totals.fingerprints), ("ids", totals.ids)):
+        if (before := getattr(expected, name)) != got:
+            report.losses.append(f"the store held {before:,} {name}, the new one has {got:,}")

@@ -1,4 +1,4 @@
-"""Verification and statistics of a sharded store: those of its shards together."""
+"""Verification and statistics of a sharded store."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from fpstore.query.sharded import ShardedSnapshot, bounds_of
 
 
 def verify_shards(whole: ShardedSnapshot, progress: Progress | None) -> Report:
-    """Verify each shard, and whether all hold together what the manifest says.
-
-    Continue after a fault.
-    """
+    """Verify each shard, and compare their total with the manifest; continue after a fault."""
     report = Report()
     for place in range(len(whole.manifest.shards)):
         _verify_shard(whole, place, report, progress)
@@ -41,14 +38,14 @@ def _verify_shard(
     try:
         tracker, snapshot = whole.open_shard(place)
         with closing(tracker):
-            found = verify_store(snapshot, tracker.log, progress)
-            got = bounds_of(snapshot) if found.ok else bounds
+            shard_report = verify_store(snapshot, tracker.log, progress)
+            got = bounds_of(snapshot) if shard_report.ok else bounds
     except FpstoreError as error:
         report.note(error)
         return
-    report.faults += found.faults
+    report.faults += shard_report.faults
     for name in ("tables", "blocks", "fingerprints", "ids"):
-        setattr(report, name, getattr(report, name) + getattr(found, name))
+        setattr(report, name, getattr(report, name) + getattr(shard_report, name))
     if got != bounds:
         message = f"{path}: this shard has other fingerprints than {SHARDS_FILE} says: {LOST}"
         report.note(CorruptStoreError(message, path=path, expected=bounds, got=got))
@@ -59,9 +56,9 @@ def _check_whole(whole: ShardedSnapshot) -> None:
     if read_shards(whole.path) != manifest:
         raise CorruptStoreError(f"{file}: it has changed since it was read", path=file)
     repeated = manifest.id_kind == "string" and any(whole.repeated_strings())
-    found = {"fingerprints": 0, "ids": 0, "repeated_strings": repeated}
-    found["fingerprints"], found["ids"] = whole.count_distinct()
-    for name, got in found.items():
+    fingerprints, ids = whole.count_distinct()
+    facts = {"fingerprints": fingerprints, "ids": ids, "repeated_strings": repeated}
+    for name, got in facts.items():
         expected = getattr(manifest, name)
         if got != expected:
             message = f"{file}: {name} is {expected}, and the shards have {got}: {LOST}"
@@ -70,7 +67,7 @@ def _check_whole(whole: ShardedSnapshot) -> None:
 
 def describe_shards(whole: ShardedSnapshot) -> dict[str, Any]:
     """Return the figures of ``ShardedStore.stats``."""
-    parts = [_described(whole, place) for place in range(len(whole.manifest.shards))]
+    parts = [_describe_shard(whole, place) for place in range(len(whole.manifest.shards))]
     manifest = whole.manifest
     entries = sum(part["fingerprints"] for part in parts)
     sizes = _sums([part["bytes"] for part in parts])
@@ -102,7 +99,7 @@ def describe_shards(whole: ShardedSnapshot) -> dict[str, Any]:
     }
 
 
-def _described(whole: ShardedSnapshot, place: int) -> dict[str, Any]:
+def _describe_shard(whole: ShardedSnapshot, place: int) -> dict[str, Any]:
     tracker, snapshot = whole.open_shard(place)
     with closing(tracker):
         return {**describe(snapshot, tracker.log.file_bytes), **tracker.watched(snapshot)}

@@ -27,22 +27,19 @@ def describe(snapshot: StoreSnapshot, log_bytes: int) -> dict[str, Any]:
     generation, totals = snapshot.generation, snapshot.totals
     manifest, design = generation.manifest, generation.design
     filter_bits = generation.filter_bits
-    looks = {
-        look.table: look.variant_count
-        for look in design.lookups(generation.count, filter_bits=filter_bits)
+    lookups = {
+        lookup.table: lookup.variant_count
+        for lookup in design.lookups(generation.count, filter_bits=filter_bits)
     }
-    sizes, delta, changed = (
-        _sizes(generation, log_bytes),
-        snapshot.delta.kernel,
-        snapshot.version > 0,
-    )
+    sizes, delta = _sizes(generation, log_bytes), snapshot.delta.kernel
+    changed = snapshot.version > 0
     tables = [
         {
             "kind": table.kind,
             "prefix_bits": table.prefix_bits,
             "tag_bits": table.tag_bits,
             "flips": table.flips,
-            "lookups": looks.get(number, 0),
+            "lookups": lookups.get(number, 0),
             "filter_bits": filter_bits.get(number, 0),
         }
         for number, table in enumerate(design.tables)
@@ -78,7 +75,7 @@ def describe(snapshot: StoreSnapshot, log_bytes: int) -> dict[str, Any]:
 def _sizes(generation: Generation, log_bytes: int) -> dict[str, int]:
     files = {
         "tables": sum(table.kernel.file_bytes for table in generation.tables),
-        "filters": sum(opened.kernel.file_bytes for opened in generation.sound_filters.values()),
+        "filters": sum(reader.kernel.file_bytes for reader in generation.sound_filters.values()),
         "keys": sum(table.index_bytes for table in generation.tables),  # in the files of the tables
         "ids": generation.ids.file_bytes,
         "strings": 0 if generation.dictionary is None else generation.dictionary.file_bytes,
@@ -90,18 +87,15 @@ def _sizes(generation: Generation, log_bytes: int) -> dict[str, int]:
 
 
 def _compression(generation: Generation) -> dict[str, float | None]:
-    """Compare a table that holds the fingerprints with the least size of the set.
-
-    References do not hold them.
-    """
+    """Compare the tables that have fingerprints, not references, with the least size of the set."""
     fingerprints, width = generation.count, generation.design.width.bits
-    holding = [
+    full_tables = [
         table.kernel
         for table in generation.tables
         if not (isinstance(table, ColumnTable) and table.is_reference)
     ]
     bits = (
-        sum(kernel.file_bytes for kernel in holding) * 8 / fingerprints / len(holding)
+        sum(kernel.file_bytes for kernel in full_tables) * 8 / fingerprints / len(full_tables)
         if fingerprints
         else 0.0
     )
@@ -115,11 +109,10 @@ def _compression(generation: Generation) -> dict[str, float | None]:
 
 
 def distribution(table: Table) -> dict[str, Any]:
-    """Read a whole table.
+    """Read a whole table, and return its distribution.
 
-    Of blocks, return the h histogram, and of the Huffman codec the code lengths and the fill of
-    blocks; of columns, how many entries the buckets have; and of both the largest runs of equal
-    leading bits.
+    Blocks have the histogram of h, and with the Huffman codec the code lengths and the fill.
+    Columns have the entries of buckets. Both have the largest runs of equal leading bits.
     """
     width = Width(table.kernel.width)
     histogram, runs = np.zeros(huffman.SYMBOLS, np.uint64), np.zeros(1 << SKEW_BITS, np.int64)
@@ -142,7 +135,10 @@ def distribution(table: Table) -> dict[str, Any]:
         "largest_share": float(runs.max() / runs.sum()) if runs.any() else 0.0,
     }
     if isinstance(table, PackedTable):
-        return {**_of_blocks(table, width, histogram, np.concatenate(entry_counts)), "skew": skew}
+        return {
+            **_describe_blocks(table, width, histogram, np.concatenate(entry_counts)),
+            "skew": skew,
+        }
     entries = np.diff(table.directory.astype(np.int64))
     empty = int(np.count_nonzero(entries == 0))
     return {
@@ -153,7 +149,7 @@ def distribution(table: Table) -> dict[str, Any]:
     }
 
 
-def _of_blocks(
+def _describe_blocks(
     table: PackedTable, width: Width, histogram: Words, entries: npt.NDArray[np.uint32]
 ) -> dict[str, Any]:
     n = int(entries.sum())

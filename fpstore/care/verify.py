@@ -26,10 +26,7 @@ PHASE_PLACES, PHASE_LOG = "index by id", "changes"
 
 
 def verify_store(snapshot: StoreSnapshot, log: LogReader, progress: Progress | None) -> Report:
-    """Read every table, id record, string and log record.
-
-    Continue after a fault, to name all damaged parts.
-    """
+    """Read every table, id record, string and log record; continue after a fault."""
     generation = snapshot.generation
     report, work = Report(fingerprints=generation.count), Work(progress)
     _check_manifest(generation, report)
@@ -39,27 +36,27 @@ def verify_store(snapshot: StoreSnapshot, log: LogReader, progress: Progress | N
     if generation.dictionary is not None:
         total = VERIFY_PASSES * generation.dictionary.strings.count
         work.start(PHASE_STRINGS, total)
-        with _noted(report):
+        with _noting_faults(report):
             has_string = generation.dictionary.verify(work.tick)
             work.reach(total)  # a number that is not in use has nothing to check
     # it is compared with tables and ids that are sound
     if generation.places is not None and report.ok:
         work.start(PHASE_PLACES, None)
-        with _noted(report):
+        with _noting_faults(report):
             generation.places.verify_with(generation.ids, work.tick)
     work.start(PHASE_LOG, None)
-    with _noted(report):
+    with _noting_faults(report):
         for records in log.read(HEADER_BYTES, 1):
             work.tick(len(records.change.kinds))
     if report.ok and (snapshot.version or snapshot.totals.id_kind == "string"):
-        with _noted(report):
+        with _noting_faults(report):
             _check_totals(snapshot, has_string, work)
             report.fingerprints, report.ids = snapshot.totals.fingerprints, snapshot.totals.ids
     return report
 
 
 @contextmanager
-def _noted(report: Report) -> Iterator[None]:
+def _noting_faults(report: Report) -> Iterator[None]:
     try:
         yield
     except FpstoreError as error:
@@ -68,7 +65,7 @@ def _noted(report: Report) -> Iterator[None]:
 
 def _check_manifest(generation: Generation, report: Report) -> None:
     """Read the manifest again; ignore it if it belongs to another generation or store by now."""
-    with _noted(report), suppress(StoreNotFoundError):
+    with _noting_faults(report), suppress(StoreNotFoundError):
         manifest = read_manifest(generation.path)
         same = (manifest.identity, manifest.generation.number) == (
             generation.manifest.identity,
@@ -86,13 +83,13 @@ def _check_tables(generation: Generation, report: Report, work: Work) -> None:
     references: list[tuple[ColumnTable, int]] = []
     rows: ColumnTable | None = None
     for number, table in enumerate(generation.tables):
-        with _noted(report):
+        with _noting_faults(report):
             if not isinstance(table, ColumnTable):
                 keys = table.verified_keys(work.tick)
                 if number in generation.record.filters:
-                    with _noted(report):
+                    with _noting_faults(report):
                         _check_filter(generation, number, keys)
-                for _ in keys:  # what is left of the table behind a fault of its filter
+                for _ in keys:  # the part of the table behind a fault of its filter
                     pass
             elif table.is_reference:
                 references.append((table, table.verify(work.tick)))
@@ -104,26 +101,26 @@ def _check_tables(generation: Generation, report: Report, work: Work) -> None:
         work.reach(report.fingerprints * report.tables)
     if references and rows is not None:  # they are compared with rows that are sound
         work.start(PHASE_REFERENCES, report.fingerprints)
-        with _noted(report):
+        with _noting_faults(report):
             for fault in check_references(references, rows, work.tick):
                 report.note(fault)
 
 
 def _check_filter(generation: Generation, number: int, keys: Iterator[Words]) -> None:
-    opened = generation.filters.get(number)
-    # it was left out when the generation was opened, and what is wrong with it is an error here
-    if opened is None:
-        opened = FilterReader(generation.folder / filter_name(number))
-        opened.check_place(
+    reader = generation.filters.get(number)
+    # it was left out when the generation was opened, and its fault is an error here
+    if reader is None:
+        reader = FilterReader(generation.folder / filter_name(number))
+        reader.check_place(
             generation.design, number, generation.count, generation.record.set_digest
         )
-    opened.verify(generation.design, keys)
+    reader.verify(generation.design, keys)
 
 
 def _check_ids(generation: Generation, report: Report, work: Work) -> None:
     ids, expected = generation.ids, generation.record.ids
     work.start(PHASE_IDS, report.fingerprints)
-    with _noted(report):
+    with _noting_faults(report):
         report.ids = ids.verify_numbers(
             (counts for _, counts in generation.tables[0].pieces()), work.tick
         )
@@ -141,12 +138,12 @@ def _check_totals(
 ) -> None:
     totals, path = snapshot.totals, snapshot.generation.folder
     bound = totals.next_row if totals.id_kind == "row" and totals.next_row < LAST_ROW else 2**64
-    if totals.id_kind == "string":  # its number may be of the dictionary or of the delta
+    if totals.id_kind == "string":  # the number belongs to the dictionary or to the delta
         delta, in_dictionary = snapshot.delta, has_string
         has_string = np.zeros(delta.next_string, bool)
         if in_dictionary is not None:
-            known = in_dictionary[: delta.first_string]
-            has_string[: len(known)] = known
+            in_dictionary = in_dictionary[: delta.first_string]
+            has_string[: len(in_dictionary)] = in_dictionary
         has_string[delta.first_string :] = [bool(string) for string in delta.strings]
         bound = len(has_string)
     fingerprints = ids = 0
@@ -164,20 +161,20 @@ def _check_totals(
         if (
             totals.id_kind == "string"
             and has_string is not None
-            and not (known := has_string[numbers]).all()
+            and not (named := has_string[numbers]).all()
         ):
-            number = int(numbers[~known][0])
+            number = int(numbers[~named][0])
             raise CorruptStoreError(
                 f"{path}: id number {number} is in use, but has no string", path=path, got=number
             )
         work.tick(len(keys))
-    for what, expected, got in (
+    for name, expected, got in (
         ("fingerprints", totals.fingerprints, fingerprints),
         ("ids", totals.ids, ids),
     ):
         if expected != got:
             raise CorruptStoreError(
-                f"{path}: tables and delta hold {got} {what}, the log says {expected}",
+                f"{path}: tables and delta hold {got} {name}, the log says {expected}",
                 path=path,
                 expected=expected,
                 got=got,

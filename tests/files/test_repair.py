@@ -404,7 +404,7 @@ MEMORY = 64 << 20
 def in_pieces(tiny, monkeypatch):  # noqa: F811
     """Cut all work into small pieces."""
     monkeypatch.setattr("fpstore.care.recovered.PIECE_ROWS", 5)
-    monkeypatch.setattr("fpstore.care.intact.FOUND_AT_ONCE", 3)
+    monkeypatch.setattr("fpstore.care.intact.BATCH_RECORDS", 3)
     monkeypatch.setattr("fpstore.care.recovered.BATCH_ROWS", 30)
     monkeypatch.setattr("fpstore.care.recovered.BATCH_STRINGS", 7)
 

@@ -403,15 +403,15 @@ class Merge:
         if tables.used is None:
             return None
         generation, added, writer = frozen.snapshot.generation, frozen.strings, tables.writer
-        kept = tables.used.copy()
+        in_use = tables.used.copy()
         with self._committer.turn:  # inserts go on
-            kept[[number for number in self.numbers_in_use if number < len(kept)]] = True
+            in_use[[number for number in self.numbers_in_use if number < len(in_use)]] = True
         for name in DICTIONARY_FILES:
             (temporary / name).unlink(missing_ok=True)
         if (
             not added
             and not (new and new.count)
-            and self._is_good(generation.record.dictionary, kept)
+            and self._is_good(generation.record.dictionary, in_use)
         ):
             writer.dictionary = generation.record.dictionary
             if generation.record.dictionary is not None:
@@ -419,10 +419,10 @@ class Merge:
                     os.link(temporary.with_name(generation.folder.name) / name, temporary / name)
             return None
         strings = MergedStrings(
-            generation.dictionary, frozen.snapshot.delta.first_string, added, new, kept
+            generation.dictionary, frozen.snapshot.delta.first_string, added, new, in_use
         )
-        writer.write_dictionary(strings, self._resources.threads, kept)
-        return kept
+        writer.write_dictionary(strings, self._resources.threads, in_use)
+        return in_use
 
     @staticmethod
     def _is_good(dictionary: dict[str, Any] | None, used: npt.NDArray[np.bool_]) -> bool:

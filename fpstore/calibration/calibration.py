@@ -32,8 +32,8 @@ from fpstore.hashing import Fingerprinter
 from fpstore.hashing.base import Hashed
 from fpstore.hashing.corpora import corpus_paths, open_corpus
 from fpstore.hashing.documents import Notice, Walk
-from fpstore.hashing.html import extractor_of
 from fpstore.hashing.minhash import MinHash, least_jaccard
+from fpstore.hashing.page_text import check_extractor
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs import GROUPINGS
 from fpstore.jobs.dedup_job import DEDUP_METHOD
@@ -332,7 +332,7 @@ def calibrate(
             raise InputError("pictures are files and folders: leave out text= and html=")
         return calibrate_pictures(Walk(corpus_paths(source)), options, resources, on_notice)
     columns = text_columns(text)
-    extractor = extractor_of(html) or False
+    extractor = check_extractor(html) or False
     corpus = open_corpus(
         source,
         text is True,

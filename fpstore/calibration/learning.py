@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fpstore.base.aliases import Progress
 from fpstore.calibration.seeded import Draws, Reservoir
-from fpstore.hashing.html import extractor_of, main_texts
+from fpstore.hashing.page_text import check_extractor, main_texts
 from fpstore.hashing.text import TextHash
 from fpstore.io.source import Projection, RowSource
 
@@ -52,7 +52,7 @@ def learn_weights(
         read += len(batch.flags)
         if progress is not None:
             progress("reading", read, None)
-    texts, extractor = reservoir.sample(), extractor_of(html)
+    texts, extractor = reservoir.sample(), check_extractor(html)
 
     def sampled() -> Iterator[tuple[str | None, ...]]:
         for done, document in enumerate(texts):

@@ -26,7 +26,7 @@ from fpstore.design.joins import scan_design
 from fpstore.errors import InputError
 from fpstore.hashing import MinHash
 from fpstore.hashing.base import Hashed
-from fpstore.hashing.html import extractor_of, main_texts, whole_text
+from fpstore.hashing.page_text import check_extractor, main_texts, whole_text
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs.grouping import Grouping, Members, grouped, members_in_sets
 from fpstore.jobs.joining import UNBOUNDED, connected
@@ -88,7 +88,7 @@ def read_documents(
             reservoir.add(text, len(text))
         resources.report("reading", rows)
     texts, sample = reservoir.sample(), reservoir.part()
-    whole_texts, extractor = texts, extractor_of(html)
+    whole_texts, extractor = texts, check_extractor(html)
     if extractor is not None:
         pages = [
             (text[:LONGEST], (whole_text(page) or text)[:LONGEST])

@@ -40,7 +40,7 @@ from fpstore.errors import InputError, counted, one_line
 from fpstore.hashing import Fingerprinter, ImageHash, MinHash, SimHash
 from fpstore.hashing.corpora import corpus_paths, open_corpus, open_source
 from fpstore.hashing.documents import ROW_SUFFIXES, DocumentFiles, Walk
-from fpstore.hashing.html import main_texts
+from fpstore.hashing.page_text import main_texts
 from fpstore.hashing.registry import packed_weights
 from fpstore.hashing.text import TextHash
 from fpstore.io.sink import Sink

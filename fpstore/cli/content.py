@@ -24,7 +24,7 @@ from fpstore.hashing.decoding import GivenPicture
 from fpstore.hashing.documents import HEAD_BYTES, NO_WORDS, NOT_BINARY, SENTENCES, id_of, is_binary
 from fpstore.hashing.features import HASHES, NAMED, UNITS, WEIGHTINGS
 from fpstore.hashing.fields import is_weighted, maker_of_columns
-from fpstore.hashing.html import MainText, of_pages
+from fpstore.hashing.html import MainText, page_fingerprinter
 from fpstore.hashing.image import FRAMES, METHODS, Lack
 from fpstore.hashing.normal import DIGITS, HYPHENS, MARKS
 from fpstore.hashing.registry import (
@@ -413,7 +413,7 @@ def declared_maker(given: Given, kind: str) -> Any:
     maker: Any = text_maker(given)
     if kind == ROWS:
         maker, _ = maker_of_columns(maker, given.text_field)
-    return of_pages(maker, given.html)
+    return page_fingerprinter(maker, given.html)
 
 
 # Readers

@@ -13,7 +13,7 @@ from fpstore.cli.options import Checked, argument, option
 from fpstore.cli.output import print_json, summary
 from fpstore.cli.verb import Given, Verbs, fail, output_is, verb
 from fpstore.hashing.fields import maker_of_columns
-from fpstore.hashing.html import of_pages
+from fpstore.hashing.html import page_fingerprinter
 from fpstore.lsh import LshPlan
 from fpstore.lsh.api import UNKNOWN_COUNT
 from fpstore.lsh.plan import sized
@@ -153,7 +153,7 @@ def build(given: Given) -> None:
     maker: Any = content.features_maker(given, "minhash")
     if kind == ROWS:
         maker, _ = maker_of_columns(maker, given.text_field)
-    maker, notices = of_pages(maker, given.html), Notices(kind)
+    maker, notices = page_fingerprinter(maker, given.html), Notices(kind)
     source = content.open_inputs(given, kind, given.inputs, maker, notices)
     documents = given.documents or source.rows_of_input
     if documents is None:

@@ -21,7 +21,8 @@ from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.documents import DocumentFiles, Notice, Walk
 from fpstore.hashing.fields import length_of
-from fpstore.hashing.html import MainText, are_pages
+from fpstore.hashing.html import MainText
+from fpstore.hashing.page_text import are_pages
 from fpstore.io.delimited import DelimitedText, Dialect
 from fpstore.io.files import check_paths
 from fpstore.io.lines import JsonLines, LineRows

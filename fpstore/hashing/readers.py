@@ -34,7 +34,7 @@ from fpstore.hashing.documents import (
     reason_of,
 )
 from fpstore.hashing.fields import TextColumns, maker_of_columns
-from fpstore.hashing.html import MainText, of_pages
+from fpstore.hashing.html import MainText, page_fingerprinter
 from fpstore.hashing.image import ImageHash, Lack
 from fpstore.hashing.vector_base import Block, VectorFingerprinter
 from fpstore.io.files import check_paths, located
@@ -298,7 +298,7 @@ class TextReader(HashingReader):
         check_choice(id_type, get_args(IdType), "id_type")
         _check_maker(fingerprinter, ("texts", "rows"), "SimHash()")
         fingerprinter, columns = maker_of_columns(fingerprinter, text)
-        fingerprinter = of_pages(fingerprinter, html)
+        fingerprinter = page_fingerprinter(fingerprinter, html)
         self._threads, self._first_row = (
             parse_threads(threads),
             check_whole(first_row, 0, 2**64 - 1, "first_row"),
@@ -445,7 +445,7 @@ class DocumentReader(HashingReader):
             encoding=encoding,
         )
         self._threads = parse_threads(threads)
-        maker = of_pages(fingerprinter, html)
+        maker = page_fingerprinter(fingerprinter, html)
         files = DocumentFiles(walk, self._leave_out, self._notify, isinstance(maker, MainText))
         projection = Projection(text="text", id="id", width=Width(maker.width), strict=True)
         super().__init__([files], projection, maker, chunk_documents, on_notice)

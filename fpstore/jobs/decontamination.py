@@ -22,8 +22,8 @@ from fpstore.base.width import Width
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError, counted
 from fpstore.hashing.fields import checked_fields
-from fpstore.hashing.html import extractor_of
 from fpstore.hashing.minhash import MinHash
+from fpstore.hashing.page_text import check_extractor
 from fpstore.io.source import Batch, Projection, RowSource, select_ids
 from fpstore.jobs import UNKNOWN
 from fpstore.jobs.compared import with_integers
@@ -156,7 +156,7 @@ def decontamination_job(
         corpus,
         benchmark,
         features,
-        extractor_of(html),
+        check_extractor(html),
         bounds,
         radius,
         unknown,

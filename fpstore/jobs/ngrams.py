@@ -16,8 +16,8 @@ from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources
 from fpstore.errors import InputError
 from fpstore.hashing.base import UnitSets
-from fpstore.hashing.html import page_texts
 from fpstore.hashing.minhash import MinHash
+from fpstore.hashing.page_text import page_texts
 from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.jobs.compared import with_integers
 from fpstore.jobs.row_set import SpooledIds

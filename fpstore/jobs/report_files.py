@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from fpstore.errors import FpstoreError, counted
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.decoding import GivenPicture, eight_bits, frames, refusals
-from fpstore.hashing.html import MainText, main_texts
+from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
+from fpstore.hashing.page_text import main_texts
 from fpstore.hashing.registry import described_fingerprinter
 
 SHOWN_CHARACTERS = 300

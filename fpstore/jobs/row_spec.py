@@ -13,7 +13,8 @@ from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.fields import is_weighted, maker_of_columns
-from fpstore.hashing.html import extractor_of, of_pages
+from fpstore.hashing.html import page_fingerprinter
+from fpstore.hashing.page_text import check_extractor
 from fpstore.hashing.registry import text_fingerprinter
 from fpstore.io.digits import check_signed
 from fpstore.io.source import Projection
@@ -70,9 +71,9 @@ class RowsSpec(Spec):
         projection = with_columns(projection, columns, self.fingerprint)
         if fingerprinter is not None:
             _check_items(fingerprinter, projection)
-            fingerprinter = of_pages(fingerprinter, self.html)
+            fingerprinter = page_fingerprinter(fingerprinter, self.html)
             projection = replace(projection, width=Width(fingerprinter.width))
-        elif extractor_of(self.html) is not None:
+        elif check_extractor(self.html) is not None:
             raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
         return projection, fingerprinter
 

@@ -17,7 +17,7 @@ import fpstore
 from fpstore import MinHash, SimHash
 from fpstore.base import characters
 from fpstore.errors import InputError
-from fpstore.hashing import Fields, LongestSentences, html
+from fpstore.hashing import Fields, LongestSentences, page_text
 
 SENTENCE = (
     "an honest man walked along the river with his dog while the sun went slowly down behind the "
@@ -110,14 +110,14 @@ def test_invisible_characters_hide_nothing_from_jobs(tmp_path):
     ).features(SENTENCE)
 
 
-@pytest.mark.parametrize("extractor", html.EXTRACTORS)
+@pytest.mark.parametrize("extractor", page_text.EXTRACTORS)
 def test_main_texts_have_no_invisible_characters(extractor):
     page = (
         "<html><head><title>A "
         "ri&shy;ver</title></head><body><article><p>{}</p></article></body></html>"
     )
     plain, other = (
-        html.main_texts([page.format(text * 10)], extractor)[0]
+        page_text.main_texts([page.format(text * 10)], extractor)[0]
         for text in (f"{SENTENCE}. ", f"{hidden(SENTENCE)}. ")
     )
     assert plain == other

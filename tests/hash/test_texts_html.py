@@ -22,10 +22,10 @@ from fpstore.hashing import (
     MainText,
     TextReader,
     from_description,
-    html,
     iter_documents,
+    page_text,
 )
-from fpstore.hashing.html import EXTRACTORS, main_texts, page_texts, whole_text
+from fpstore.hashing.page_text import EXTRACTORS, main_texts, page_texts, whole_text
 
 SENTENCES = "".join(
     f"The {number} foxes jump over the lazy dogs of the village near the river. "
@@ -478,5 +478,7 @@ def test_the_least_share_is_that_of_the_caller():
 @pytest.mark.parametrize("start", ["<!--", "<script>", "<style ", "<", "<a "])
 def test_what_does_not_end_is_looked_at_once(start):
     """Each start of a tag or comment was looked at up to the end of the page."""
-    assert [match.span() for match in html._TAGS.finditer(start * 500)] == [(0, len(start) * 500)]
-    assert html._TAGS.sub(" ", f"a<b>c{start * 500}") == "a c "
+    assert [match.span() for match in page_text._TAGS.finditer(start * 500)] == [
+        (0, len(start) * 500)
+    ]
+    assert page_text._TAGS.sub(" ", f"a<b>c{start * 500}") == "a c "

@@ -22,7 +22,7 @@ from fpstore.errors import InputError, counted, show
 from fpstore.format.manifest import is_index, is_openable
 from fpstore.hashing.decoding import GivenPicture
 from fpstore.hashing.documents import HEAD_BYTES, NO_WORDS, NOT_BINARY, SENTENCES, id_of, is_binary
-from fpstore.hashing.features import HASHES, NAMED, UNITS, WEIGHTINGS
+from fpstore.hashing.features import HASHES, TOKENIZERS, UNITS, WEIGHTINGS
 from fpstore.hashing.fields import is_weighted, maker_of_columns
 from fpstore.hashing.html import MainText, page_fingerprinter
 from fpstore.hashing.image import FRAMES, METHODS, Lack
@@ -230,7 +230,7 @@ FEATURES = (
         "unicode finds words by the rules of Unicode (pip install regex), jieba weighted Chinese "
         "keywords "
         "(pip install jieba).",
-        tuple(NAMED),
+        tuple(TOKENIZERS),
     ),
     option(
         "--stop-words FILE",

@@ -1,9 +1,10 @@
-"""Bands of MinHash: keys that texts share more often, the more similar they are; and sketches."""
+"""Bands of MinHash, whose keys similar texts share often, and the sketches of a MinHash."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,42 +38,39 @@ class Bands(NamedTuple):
         return float(1 - (1 - jaccard**self.size) ** self.number)
 
 
-def planned_bands(jaccard: float, recall: float) -> Bands | None:
-    """Return the longest bands that find a share of the pairs of a similarity.
+def plan_bands(jaccard: float, recall: float) -> Bands | None:
+    """Return the longest bands with a recall at a similarity.
 
-    None if there are not functions enough.
-
-    Long bands bring few texts together by chance. J. Leskovec, A. Rajaraman, J. Ullman, *Mining of
-    Massive Datasets*, section 3.4.
+    None if this takes more than `MOST_FUNCTIONS` functions. Long bands bring few texts together by
+    chance. J. Leskovec, A. Rajaraman, J. Ullman, *Mining of Massive Datasets*, section 3.4.
     """
     for size in range(MOST_FUNCTIONS, 0, -1):
-        some = (Bands(number, size) for number in range(1, MOST_FUNCTIONS // size + 1))
-        if (
-            found := next((bands for bands in some if bands.recall(jaccard) >= recall), None)
-        ) is not None:
-            return found
+        for number in range(1, MOST_FUNCTIONS // size + 1):
+            bands = Bands(number, size)
+            if bands.recall(jaccard) >= recall:
+                return bands
     return None
 
 
 class MinHashSketcher(Fingerprinter[Item_contra], Sketcher[Item_contra]):
-    """Sketches of a MinHash, or of what passes texts to one.
+    """Sketches of a MinHash, or of a wrapper around one.
 
-    Its width is of no account: signatures are those of 256 bits, cut, and keys are made of the
-    functions behind these, so that both are independent.
+    They do not depend on its width: signatures are the first of 256 bits, and keys are made of the
+    functions behind these bits, so both are independent.
     """
 
     @property
     @abstractmethod
     def minhash(self) -> Any:
-        """The MinHash that this hasher is, or passes texts to."""
+        """The MinHash that this hasher is, or wraps."""
 
     @abstractmethod
-    def of_width(self, width: int) -> Any:
-        """Return the hasher with another width of its fingerprints."""
+    def with_width(self, width: int) -> Any:
+        """Return the hasher with another width of fingerprints."""
 
     @abstractmethod
-    def banded(self, bands: Bands, first: int = 0) -> Any:
-        """Return a fingerprinter that writes the keys of bands behind fingerprints, which are the same."""
+    def with_bands(self, bands: Bands, first: int = 0) -> Any:
+        """Return the hasher that also writes the keys of bands, behind the same fingerprints."""
 
     @property
     def most_values(self) -> int:
@@ -80,59 +78,57 @@ class MinHashSketcher(Fingerprinter[Item_contra], Sketcher[Item_contra]):
         return _MOST_VALUES
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
-        """Return the values of some hash functions."""
-        found = self._keyed(functions).hashed(items)
-        return Values(_lower_halves(found.rows), found.known)
+        """Return the values of the hash functions on a batch."""
+        hashed = self._with_values(functions).hashed(items)
+        return Values(_lower_halves(hashed.rows), hashed.known)
 
     def signed(self, items: Sequence[Any]) -> Signed:
         """Return the first bits of fingerprints."""
-        found = self._wide.hashed(items)
-        return Signed(signature_of(found.rows), found.known)
+        hashed = self._wide.hashed(items)
+        return Signed(signature_bytes(hashed.rows), hashed.known)
 
     def both(self, items: Sequence[Any], count: int) -> Sketched:
         """Return sketches and signatures by one reading of the texts."""
-        found = self._keyed(range(count)).hashed(items)
+        hashed = self._with_values(range(count)).hashed(items)
+        rows = hashed.rows
         return Sketched(
-            _lower_halves(found.rows), signature_of(found.rows), found.known, found.whole_pages
+            _lower_halves(rows), signature_bytes(rows), hashed.known, hashed.whole_pages
         )
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
-        """Return the Jaccard similarities of an item and others; 0 where one has no features.
+        """Return the Jaccard similarities of an item and others; 0 where an item has no features.
 
-        Features of sets of texts are compared by 32 bits of their hashes, as `fpstore.dedup` does.
+        Sets of features of texts are compared by 32 bits of their hashes, as `fpstore.dedup` does.
         """
-        (batch,) = self.batches([item])
-        rest = [other for part in self.batches(others) for other in part]
-        if self.minhash.of_sets and all(isinstance(one, str) for one in (*batch, *rest)):
-            features, sizes = self.feature_sets([*batch, *rest])
-            places = np.arange(1, len(rest) + 1, dtype=np.uint64)
+        batch = [*chain(*self.batches([item]), *self.batches(others))]
+        if self.minhash.is_unweighted and all(isinstance(text, str) for text in batch):
+            features, sizes = self.feature_sets(batch)
+            places = np.arange(1, len(batch), dtype=np.uint64)
             return _kernel.FeatureSets(features, list_lims(sizes).view(np.uint64)).similarities(
                 np.zeros_like(places), places
             )
-        first = self._weights(batch[0])
-        return np.array(
-            [_weighted_jaccard(first, self._weights(other)) for other in rest], np.float64
-        )
+        first, *weights = map(self._weights, batch)
+        return np.array([_weighted_jaccard(first, other) for other in weights], np.float64)
 
     @cached_property
     def _wide(self) -> Any:
-        return self.of_width(_SIGNATURE.bits)
+        return self.with_width(_SIGNATURE.bits)
 
     @cached_property
-    def _makers(self) -> dict[range, Any]:
+    def _with_values_cache(self) -> dict[range, Any]:
         return {}
 
-    def _keyed(self, functions: range) -> Any:
-        """Return the fingerprinter that writes the values of some functions behind fingerprints."""
-        maker = self._makers.get(functions)
-        if maker is None:
+    def _with_values(self, functions: range) -> Any:
+        """Return the hasher that also writes the values of functions, behind fingerprints."""
+        hasher = self._with_values_cache.get(functions)
+        if hasher is None:
             first = MOST_SIGNATURE_BITS + functions.start
-            maker = self._wide.banded(Bands(len(functions), 1), first)
-            self._makers[functions] = maker
-        return maker
+            hasher = self._wide.with_bands(Bands(len(functions), 1), first)
+            self._with_values_cache[functions] = hasher
+        return hasher
 
     def _weights(self, item: Any) -> Mapping[str, float]:
-        """Return the features of an item with their weights, of sets 1."""
+        """Return the features of an item with their weights, which are 1 in a set."""
         minhash = self.minhash
         if isinstance(item, str):
             return dict(minhash.features(item))
@@ -140,12 +136,12 @@ class MinHashSketcher(Fingerprinter[Item_contra], Sketcher[Item_contra]):
             raise InputError(f"the fingerprinter {self.name} has no features that can be compared")
         weights: dict[str, float] = {}
         for feature, weight in item:
-            weights[feature] = 1 if minhash.of_sets else weights.get(feature, 0) + weight
+            weights[feature] = 1 if minhash.is_unweighted else weights.get(feature, 0) + weight
         return weights
 
 
-def signature_of(rows: Words) -> Bytes:
-    """Return the first bits of rows of 256 bits, which keys may follow."""
+def signature_bytes(rows: Words) -> Bytes:
+    """Return the first 224 bits of rows of 256 bits, which keys may follow."""
     words = rows[:, : _SIGNATURE.words].astype(">u8")
     return np.ascontiguousarray(
         words.view(np.uint8).reshape(len(rows), _SIGNATURE.bytes)[:, : MOST_SIGNATURE_BITS // 8]

@@ -26,11 +26,16 @@ _SLICE = 1 << 10  # values of a column that become Python values together
 
 
 class Hashed(NamedTuple):
-    """The fingerprints of some items, rows of words, and which items have one.
+    """The fingerprints of a batch.
 
-    The row of any other is zero.
-
-    Of pages of HTML also which are compared by their whole texts: see `MainText`.
+    Attributes
+    ----------
+    rows : ndarray
+        Words, shape (n, ...): see `Width`. The row of an item without a fingerprint is zero.
+    known : ndarray of bool, shape (n,)
+        Which items have a fingerprint.
+    whole_pages : ndarray of bool, shape (n,), or None
+        Which pages of HTML are compared by their whole texts: see `MainText`.
     """
 
     rows: Words
@@ -39,9 +44,10 @@ class Hashed(NamedTuple):
 
 
 class FeatureSets(NamedTuple):
-    """Sets of features. A feature is the lower half of its hash; those of an item ascend.
+    """Sets of features, one after the other.
 
-    `sizes` has how many each item has.
+    A feature is the lower half of its hash, ascending within an item. `sizes` has the number of
+    features of each item.
     """
 
     features: Counts
@@ -49,10 +55,10 @@ class FeatureSets(NamedTuple):
 
 
 class UnitSets(NamedTuple):
-    """Sets of features as whole hashes, or as ranks of these, which ascend in each item.
+    """Sets of features as whole hashes, or as their ranks, ascending within an item.
 
-    `units` has the words or characters in the first feature of an item: fewer than in others if its
-    text is shorter.
+    `units` has the number of words or characters in the first feature of each item, which is
+    smaller in a text that is shorter than a shingle.
     """
 
     features: npt.NDArray[Any]
@@ -65,10 +71,10 @@ class Hasher(ABC, Generic[Item_contra]):
 
     A hasher has no state but its parameters, which are the fields of a dataclass: the same name,
     version and parameters always give the same values. A change that would alter a value of any
-    item needs a new version. What the values are is said by `Fingerprinter`, for a store, and by
-    `fpstore.hashing.Sketcher`, for an index; some hashers are both. A package offers a hasher to
-    all users of fpstore by an entry point of the group ``fpstore.hashers``, whose name is the name
-    of the hasher.
+    item needs a new version. `Fingerprinter` describes the values for a store, and
+    `fpstore.hashing.Sketcher` the values for an index; some hashers are both. A package offers a
+    hasher to all users of fpstore by an entry point of the group ``fpstore.hashers``, whose name is
+    the name of the hasher.
 
     Attributes
     ----------
@@ -97,20 +103,20 @@ class Hasher(ABC, Generic[Item_contra]):
     @classmethod
     def from_parameters(cls, parameters: dict[str, Any]) -> Self:
         """Return the hasher that has these `parameters`."""
-        known = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # all are dataclasses
-        unknown = [key for key in parameters if key not in known]
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # all are dataclasses
+        unknown = [key for key in parameters if key not in names]
         if unknown:
             raise FormatVersionError(
                 f"unknown parameter {unknown[0]!r} of the hasher {show(cls.name)}: upgrade the "
                 "package that has it",
-                expected=known,
+                expected=names,
                 got=unknown,
             )
-        missing = [key for key in known if key not in parameters]
+        missing = [key for key in names if key not in parameters]
         if missing:
             raise InputError(
                 f"the description of the hasher {show(cls.name)} lacks {', '.join(missing)}",
-                expected=known,
+                expected=names,
                 got=parameters,
             )
         return cls(**parameters)
@@ -118,7 +124,7 @@ class Hasher(ABC, Generic[Item_contra]):
     def batches(self, items: Iterable[Item_contra], /) -> Iterator[Sequence[Any]]:
         """Cut items into batches that fit into memory.
 
-        InputError has the position of an item that is none.
+        InputError has the position of an item of a wrong type.
         """
         check_items(items, self.items)
         return batched(items, lambda _: 1, _BATCH_ITEMS)
@@ -138,7 +144,7 @@ class Hasher(ABC, Generic[Item_contra]):
         return {"name": self.name, "version": self.version, "parameters": self.parameters}
 
     def _keep(self, **values: Any) -> None:
-        """Set parameters in the form in which they are kept."""
+        """Set parameters of this frozen dataclass to their checked values."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -174,10 +180,10 @@ class Fingerprinter(Hasher[Item_contra]):
 
     @abstractmethod
     def hashed(self, items: Sequence[Any], /) -> Hashed:
-        """Return the fingerprints of some items that fit into memory together, of types that `batches` has checked."""
+        """Return the fingerprints of a batch of `batches`."""
 
     def feature_sets(self, items: Sequence[Any], /) -> FeatureSets:
-        """Return the features of some items as sets."""
+        """Return the features of a batch of `batches` as sets."""
         raise InputError(
             f"the fingerprinter {self.name} has no features that texts have in common",
             got=self.name,
@@ -188,7 +194,7 @@ class Fingerprinter(Hasher[Item_contra]):
 
         InputError names the position of an item of a wrong type.
         """
-        return batches_of_texts(items)
+        return text_batches(items)
 
     def lack(self, item: Item_contra, /) -> str:
         """Return the message that an item has no fingerprint."""
@@ -224,9 +230,9 @@ class Fingerprinter(Hasher[Item_contra]):
             The item has a wrong type or, with ``empty="refuse"``, no fingerprint.
         """
         check_choice(empty, ("refuse", "none"), "empty")
-        batch, found = self._one(item)
-        if found.known[0]:
-            return Width(self.width).numbers(found.rows)[0]
+        batch, hashed = self._hash_single(item)
+        if hashed.known[0]:
+            return Width(self.width).numbers(hashed.rows)[0]
         if empty == "refuse":
             raise InputError(self.lack(batch[0]), got=item)
         return None
@@ -257,8 +263,8 @@ class Fingerprinter(Hasher[Item_contra]):
             Texts, images or vectors. Texts may be a column of pyarrow, Polars or pandas, whose
             nulls are empty texts.
         empty : {"refuse", "mask"}
-            For an item that has no fingerprint: raise an error, or return a mask of the items that
-            have one.
+            For an item that has no fingerprint: raise an error, or return a mask of the items with
+            a fingerprint.
         threads : int, optional
             By default one per processor. The result does not depend on it.
 
@@ -268,8 +274,7 @@ class Fingerprinter(Hasher[Item_contra]):
             uint32 or uint64 of shape (n,); above 64 bits uint8 of shape (n, width / 8), the most
             significant byte first.
         known : ndarray of bool, shape (n,)
-            With ``empty="mask"`` only: whether an item has a fingerprint. The fingerprint of one
-            that has none is 0.
+            With ``empty="mask"`` only: whether an item has a fingerprint. Otherwise it stands as 0.
 
         Raises
         ------
@@ -290,37 +295,37 @@ class Fingerprinter(Hasher[Item_contra]):
                 )
             parts.append(part)
             done += len(batch)
-        found = width.outside(np.concatenate([part.rows for part in parts]))
-        return (
-            found if empty == "refuse" else (found, np.concatenate([part.known for part in parts]))
-        )
+        fingerprints = width.outside(np.concatenate([part.rows for part in parts]))
+        if empty == "refuse":
+            return fingerprints
+        return fingerprints, np.concatenate([part.known for part in parts])
 
     def is_empty(self, item: Item_contra, /) -> bool:
         """Return whether an item has no fingerprint; InputError for a wrong type."""
-        return not self._one(item)[1].known[0]
+        return not self._hash_single(item)[1].known[0]
 
-    def _one(self, item: Item_contra) -> tuple[Sequence[Any], Hashed]:
+    def _hash_single(self, item: Item_contra) -> tuple[Sequence[Any], Hashed]:
         (batch,) = self.batches([item])
         return batch, self.hashed(batch)
 
 
-def not_text(got: object, wanted: str, where: str = "") -> InputError:
-    """Return the error for a value that is not a text."""
+def not_text(got: object, expected: str, where: str = "") -> InputError:
     advice = (
         ": decode them first, as in data.decode('utf-8')"
         if isinstance(got, (bytes, bytearray, memoryview))
         else ""
     )
-    return InputError(f"{where}expected {wanted}, got {type(got).__name__}{advice}", got=type(got))
+    return InputError(
+        f"{where}expected {expected}, got {type(got).__name__}{advice}", got=type(got)
+    )
 
 
 def refuse_item(item: object, place: int) -> NoReturn:
-    """Raise InputError with the position of an item that is no text."""
     raise not_text(item, "a text (str)", f"item {place}: ")
 
 
 def check_items(items: object, kind: str, *single: type) -> None:
-    """Raise InputError for what is no iterable of items, or of a type of single ones."""
+    """Raise InputError unless ``items`` is an iterable and not a ``single`` item."""
     if not is_iterable(items, *(single or (str, Mapping))):
         raise InputError(
             f"expected an iterable of {kind}, got {type(items).__name__}: wrap a single one in a "
@@ -329,27 +334,24 @@ def check_items(items: object, kind: str, *single: type) -> None:
         )
 
 
-def batches_of_texts(
-    items: Iterable[Any], otherwise: Callable[[object, int], Any] = refuse_item
+def text_batches(
+    items: Iterable[Any], convert: Callable[[object, int], Any] = refuse_item
 ) -> Iterator[list[Any]]:
-    """Cut texts, also a column of them, whose nulls are empty texts, into batches of about a million characters.
+    """Cut texts, or a column of texts, into batches of about a million characters.
 
-    ``otherwise`` takes an item that is no text, and its position; it returns what takes its place,
-    or raises InputError.
+    A null of a column is an empty text. ``convert`` takes any other item that is no text, and its
+    position; it returns a replacement, or raises InputError.
     """
     check_items(items, "texts")
     texts = (
-        item if isinstance(item, str) else "" if is_null(item) else otherwise(item, place)
+        item if isinstance(item, str) else "" if is_null(item) else convert(item, place)
         for place, item in enumerate(_values(items))
     )
     return batched(texts, lambda text: len(text) + 8, BATCH_CHARS)
 
 
 def _values(items: Any) -> Iterator[Any]:
-    """Return the Python values of items.
-
-    Iteration over a column of pyarrow gives its scalars instead.
-    """
+    """Yield items as Python values, also of a column of pyarrow, which would yield scalars."""
     if not hasattr(items, "to_pylist"):
         yield from items
         return
@@ -365,7 +367,7 @@ def _values(items: Any) -> Iterator[Any]:
 
 
 def is_null(item: object) -> bool:
-    """Return whether an item is a null of pyarrow or Polars (None), or of pandas (None, NaN, NA)."""
+    """Return whether an item is None, as in pyarrow and Polars, or NaN or NA, as in pandas."""
     return (
         item is None
         or (isinstance(item, float) and item != item)
@@ -376,12 +378,12 @@ def is_null(item: object) -> bool:
 def batched(items: Iterable[Item], weigh: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
     """Cut items into batches; each ends with the item that brings its weight to `most`."""
     batch: list[Item] = []
-    held = 0
+    batch_weight = 0
     for item in items:
         batch.append(item)
-        held += weigh(item)
-        if held >= most:
+        batch_weight += weigh(item)
+        if batch_weight >= most:
             yield batch
-            batch, held = [], 0
+            batch, batch_weight = [], 0
     if batch:
         yield batch

@@ -1,4 +1,4 @@
-"""The binomial law of the distances of fingerprints whose bits differ independently, each with one probability."""
+"""The binomial law of distances: bits differ independently, all with the same probability."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fpstore.errors import InputError, show
 
 
 def binomial_cdf(radius: int, width: int, probability: float) -> float:
-    """Return the probability that at most ``radius`` of ``width`` independent bits differ, each with this probability."""
+    """Return the probability that at most ``radius`` of ``width`` independent bits differ."""
     terms = (
         math.comb(width, count) * probability**count * (1 - probability) ** (width - count)
         for count in range(radius + 1)
@@ -18,7 +18,7 @@ def binomial_cdf(radius: int, width: int, probability: float) -> float:
 
 
 def least_radius(recall: object, width: int, probability: float) -> int:
-    """Return the least radius that finds a share of the pairs whose bits differ with a probability."""
+    """Return the least radius with a recall of the pairs whose bits differ with a probability."""
     if isinstance(recall, bool) or not isinstance(recall, Real) or not 0 < float(recall) < 1:
         raise InputError(
             f"recall must be a number between 0 and 1, such as 0.99, got {show(recall)}",

@@ -22,8 +22,8 @@ UNITS = ("auto", "words", "chars")
 WEIGHTINGS = ("count", "log", "set")
 SEEDED = ("xxh64", "blake2b")
 Tokenizer = Callable[[str], Iterable[Any]]
-_LEVELS = 5
-_KEYWORDS = 64
+_KEYWORD_WEIGHT = 5  # of the most important keyword
+_MOST_KEYWORDS = 64
 
 Hash = Callable[[bytes], bytes | int]  # a hash function of the caller
 
@@ -33,68 +33,66 @@ def shingles(
 ) -> Iterator[str]:
     """Yield the shingles of a text in its normal form, in order.
 
-    ``size`` words with spaces between them, or characters.
-
-    A text of fewer units is one shingle, and an empty text has none. If there are stop words,
-    shingles without one are left out.
+    A shingle is ``size`` words with spaces between them, or characters. A text of fewer units is
+    one shingle, and an empty text has none. If there are stop words, shingles without one are left
+    out.
     """
     units: Sequence[str] = text.split() if words else text
     joint = " " if words else ""
     for start in range(max(len(units) - size + 1, 1) if units else 0):
-        some = units[start : start + size]
-        if not stop_words or not stop_words.isdisjoint(some):
-            yield joint.join(some)
+        shingle = units[start : start + size]
+        if not stop_words or not stop_words.isdisjoint(shingle):
+            yield joint.join(shingle)
 
 
-def rows_of(features: Iterable[str], hash_: str | Hash, seed: int, width: Width) -> Words:
+def feature_rows(features: Iterable[str], hash_: str | Hash, seed: int, width: Width) -> Words:
     """Return the hashes of features as rows of fingerprints.
 
     Up to 64 bits these are the first bits of XXH64 or FNV-1a. Above, each further word k of 64 bits
     is mixed from the hash h as the last steps of XXH64 mix h + k * 0x9E3779B185EBCA87. MD5 gives
-    its last bits, as the package ``simhash`` has them. BLAKE2b is made with a digest as long as the
-    fingerprint, and with the seed as a key of eight bytes, little-endian, unless it is 0. A
-    function gives the last bits of what it returns.
+    its last bits, as in the package ``simhash``. BLAKE2b has a digest as long as the fingerprint
+    and, unless the seed is 0, the seed as a key of eight bytes, little-endian. A function gives the
+    last bits of its result.
     """
-    some = list(features)
+    features = list(features)
     if hash_ in IN_KERNEL:
-        rows: Words = _kernel.feature_rows(*encoded(some), hash_, seed, width.words)
-        return rows & unused_mask(width) if width.bits < 64 else rows
+        rows: Words = _kernel.feature_rows(*encoded(features), hash_, seed, width.words)
+        return rows & used_mask(width) if width.bits < 64 else rows
     import hashlib
 
-    parts = [feature.encode("utf-8", "surrogatepass") for feature in some]
+    data = [feature.encode("utf-8", "surrogatepass") for feature in features]
     if callable(hash_):
-        digests = [_last_bytes(hash_(part), width) for part in parts]
+        digests = [_last_bytes(hash_(feature), width) for feature in data]
     elif hash_ == "md5":
         digests = [
-            hashlib.md5(part, usedforsecurity=False).digest()[-width.bytes :] for part in parts
+            hashlib.md5(feature, usedforsecurity=False).digest()[-width.bytes :] for feature in data
         ]
     else:
         key = seed.to_bytes(8, "little") if seed else b""
         digests = [
-            hashlib.blake2b(part, digest_size=width.bytes, key=key).digest() for part in parts
+            hashlib.blake2b(feature, digest_size=width.bytes, key=key).digest() for feature in data
         ]
     return width.from_bytes(np.frombuffer(b"".join(digests), np.uint8))
 
 
-def _last_bytes(found: object, width: Width) -> bytes:
-    if isinstance(found, int) and not isinstance(found, bool):
-        return (found & ((1 << width.bits) - 1)).to_bytes(width.bytes, "big")
-    if not isinstance(found, bytes) or len(found) < width.bytes:
+def _last_bytes(digest: object, width: Width) -> bytes:
+    if isinstance(digest, int) and not isinstance(digest, bool):
+        return (digest & ((1 << width.bits) - 1)).to_bytes(width.bytes, "big")
+    if not isinstance(digest, bytes) or len(digest) < width.bytes:
         raise InputError(
-            f"hash must return an integer, or bytes, {width.bytes} or more, got {show(found)}",
-            got=found,
+            f"hash must return an integer, or bytes, {width.bytes} or more, got {show(digest)}",
+            got=digest,
             argument="hash",
         )
-    return found[-width.bytes :]
+    return digest[-width.bytes :]
 
 
-def unused_mask(width: Width) -> np.uint64:
-    """Return the bits of a row of 32 bits that are used."""
+def used_mask(width: Width) -> np.uint64:
+    """Return the bits of the first word of a row that are used: the upper half for 32 bits."""
     return np.uint64(2**64 - 2 ** (64 - min(width.bits, 64)))
 
 
 def check_hash(name: str | Hash, width: int, seed: int) -> None:
-    """Refuse a width or a seed that a hash does not have; InputError."""
     if callable(name):
         if seed:
             raise InputError(
@@ -116,9 +114,8 @@ def check_hash(name: str | Hash, width: int, seed: int) -> None:
 def _unicode() -> Tokenizer:
     """Words after Unicode Standard Annex 29, by the package regex."""
     regex = import_package("regex", "tokenizer='unicode'")
-    pattern = regex.compile(r"\b\w.*?\b", regex.WORD | regex.DOTALL)
-    found: Tokenizer = pattern.findall
-    return found
+    tokenizer: Tokenizer = regex.compile(r"\b\w.*?\b", regex.WORD | regex.DOTALL).findall
+    return tokenizer
 
 
 def _jieba() -> Tokenizer:
@@ -133,17 +130,17 @@ def _jieba() -> Tokenizer:
     import_package("jieba", "tokenizer='jieba'").setLogLevel(logging.WARNING)
 
     def keywords(text: str) -> list[tuple[str, int]]:
-        found = analyse.extract_tags(text, topK=_KEYWORDS, withWeight=True)
-        most = max((weight for _, weight in found), default=1.0)
-        return [(word, max(1, -int(-_LEVELS * weight // most))) for word, weight in found]
+        tags = analyse.extract_tags(text, topK=_MOST_KEYWORDS, withWeight=True)
+        most = max((weight for _, weight in tags), default=1.0)
+        return [(word, max(1, -int(-_KEYWORD_WEIGHT * weight // most))) for word, weight in tags]
 
     return keywords
 
 
-NAMED = {"jieba": _jieba, "unicode": _unicode}
+TOKENIZERS = {"jieba": _jieba, "unicode": _unicode}
 
 
 @cache
-def tokenizer_named(name: str) -> Tokenizer:
+def load_tokenizer(name: str) -> Tokenizer:
     """Return a tokenizer; MissingExtraError if its package is not installed."""
-    return NAMED[name]()
+    return TOKENIZERS[name]()

@@ -1,4 +1,4 @@
-"""One-bit MinHash: fingerprints of texts and of sets whose distance estimates the Jaccard similarity."""
+"""One-bit MinHash: fingerprints whose distance estimates the Jaccard similarity of texts or sets."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from fpstore.base.width import WORD_BITS, Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.bands import Bands, MinHashSketcher
 from fpstore.hashing.binomial import binomial_cdf, least_radius
-from fpstore.hashing.features import unused_mask
+from fpstore.hashing.features import used_mask
 from fpstore.hashing.law import JaccardLaw
-from fpstore.hashing.normal import CharTables, Encoded, Made
+from fpstore.hashing.normal import CharTables, Encoded, KernelRows
 from fpstore.hashing.text import TextHash, WeightedFeatures
 
-USUAL_JACCARD = 0.7  # of near-duplicates, where a caller says no other
-USUAL_RECALL = 0.98  # of the pairs of this similarity
-# Of unrelated texts, by units in a shingle: the fifth root of the mean fifth power, measured on
-# parts of the pages of docs/.
-_OF_WORDS, _OF_CHARS = (0.2, 0.04, 0.02, 0.015, 0.01), (0.87, 0.57, 0.31, 0.17, 0.1, 0.07, 0.05)
+USUAL_JACCARD = 0.7  # the default similarity of near-duplicates
+USUAL_RECALL = 0.98  # the default share of pairs of this similarity
+# The similarity of unrelated texts, by units in a shingle: the fifth root of the mean fifth power,
+# measured on parts of the pages of docs/.
+_UNRELATED_BY_WORDS = (0.2, 0.04, 0.02, 0.015, 0.01)
+_UNRELATED_BY_CHARS = (0.87, 0.57, 0.31, 0.17, 0.1, 0.07, 0.05)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +84,9 @@ class MinHash(TextHash, MinHashSketcher[str | WeightedFeatures]):
 
     Notes
     -----
-    A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997. P. Li, A. C. König, *b-Bit minwise hashing*, WWW
-    2010, with b = 1. Weighted sets: S. Ioffe, *Improved consistent sampling, weighted Minhash and L1 sketching*, ICDM 2010.
+    A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997. P. Li, A. C.
+    König, *b-Bit minwise hashing*, WWW 2010, with b = 1. Weighted sets: S. Ioffe, *Improved
+    consistent sampling, weighted Minhash and L1 sketching*, ICDM 2010.
 
     Examples
     --------
@@ -112,7 +114,7 @@ class MinHash(TextHash, MinHashSketcher[str | WeightedFeatures]):
     @property
     def law(self) -> JaccardLaw:
         """Of the Jaccard similarity; that of unrelated texts depends on the length of shingles."""
-        unrelated = _OF_CHARS if self.shingle == "chars" else _OF_WORDS
+        unrelated = _UNRELATED_BY_CHARS if self.shingle == "chars" else _UNRELATED_BY_WORDS
         return JaccardLaw(unrelated[min(self.size, len(unrelated)) - 1])
 
     @property
@@ -120,12 +122,12 @@ class MinHash(TextHash, MinHashSketcher[str | WeightedFeatures]):
         """The hasher itself."""
         return self
 
-    def of_width(self, width: int) -> Self:
-        """Return the hasher with another width of its fingerprints."""
+    def with_width(self, width: int) -> Self:
+        """Return the hasher with another width of fingerprints."""
         return replace(self, width=width)
 
-    def banded(self, bands: Bands, first: int = 0) -> BandedMinHash:
-        """Return a fingerprinter that writes the keys of bands behind fingerprints, which are the same."""
+    def with_bands(self, bands: Bands, first: int = 0) -> BandedMinHash:
+        """Return the hasher that also writes the keys of bands, behind the same fingerprints."""
         parameters = {field.name: getattr(self, field.name) for field in fields(MinHash)}
         return BandedMinHash(**parameters, bands=bands, first=first)
 
@@ -221,7 +223,7 @@ class MinHash(TextHash, MinHashSketcher[str | WeightedFeatures]):
     @property
     def takes_field_weights(self) -> bool:
         """Whether the fields of a row may count by different weights: not for sets."""
-        return not self.of_sets
+        return not self.is_unweighted
 
     @property
     def _hash_bits(self) -> int:
@@ -229,19 +231,21 @@ class MinHash(TextHash, MinHashSketcher[str | WeightedFeatures]):
 
     @property
     def _band_shape(self) -> tuple[int, int, int]:
-        """The number of bands whose keys stand behind a fingerprint, their size, and the first function of the first band."""
+        """The number and the size of the bands behind a fingerprint, and their first function."""
         return 0, 0, 0
 
-    def _of_texts(self, features: _kernel.TextFeatures, texts: Encoded, tables: CharTables) -> Made:
+    def _kernel_rows(
+        self, features: _kernel.TextFeatures, texts: Encoded, tables: CharTables
+    ) -> KernelRows:
         make: Callable[..., Any] = features.minhash
-        return Made(*make(*texts, *tables, *self._band_shape))
+        return KernelRows(*make(*texts, *tables, *self._band_shape))
 
     @property
-    def of_sets(self) -> bool:
+    def is_unweighted(self) -> bool:
         """Whether documents are compared as sets, without weights."""
         return self.weighting == "set" and self.weights is None
 
-    def _row_of(self, features: list[tuple[str, float]]) -> Words | None:
+    def _feature_row(self, features: list[tuple[str, float]]) -> Words | None:
         weights: dict[str, float] = {}
         for feature, weight in features:
             weights[feature] = weights.get(feature, 0) + weight
@@ -250,10 +254,10 @@ class MinHash(TextHash, MinHashSketcher[str | WeightedFeatures]):
                     f"MinHash takes weights from 0 on, got {weight} for {show(feature)}"
                 )
         try:
-            given = np.array(list(weights.values()), np.float64)
+            values = np.array(list(weights.values()), np.float64)
         except OverflowError:
-            given = np.array([np.inf])
-        if self.of_sets:
+            values = np.array([np.inf])
+        if self.is_unweighted:
             if any(weight != 1 for _, weight in features):
                 raise InputError(
                     "the features of sets have no weights: use MinHash(weighting='count'), got "
@@ -261,22 +265,22 @@ class MinHash(TextHash, MinHashSketcher[str | WeightedFeatures]):
                 )
         else:
             with np.errstate(over="ignore"):
-                if not np.isfinite(given.sum()):
+                if not np.isfinite(values.sum()):
                     raise InputError(
                         "the sum of the weights is not finite: scale them down, got "
                         f"{show(weights)}"
                     )
-        some = [feature for feature, weight in weights.items() if weight > 0]
-        if not some:
+        positive = [feature for feature, weight in weights.items() if weight > 0]
+        if not positive:
             return None
         row = _kernel.minhash_features(
-            self._keys(some),
-            given[:0] if self.of_sets else given[given > 0],
+            self._hashes(positive),
+            values[:0] if self.is_unweighted else values[values > 0],
             self.seed,
             Width(self.width).words,
             *self._band_shape,
         )
-        return row & unused_mask(Width(self.width)) if self.width < WORD_BITS else row
+        return row & used_mask(Width(self.width)) if self.width < WORD_BITS else row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,13 +298,13 @@ class BandedMinHash(MinHash):
         return *self.bands, self.first
 
     @property
-    def _no_row(self) -> Words:
+    def _zero_row(self) -> Words:
         return np.zeros((1, Width(self.width).words + self.bands.number), np.uint64)
 
 
 def least_jaccard(minhash: MinHash, radius: int) -> float:
-    """Return the least Jaccard similarity, in hundredths, of which USUAL_RECALL of the pairs are within a radius."""
-    percent = (
-        jaccard for jaccard in range(101) if minhash.recall(jaccard / 100, radius) >= USUAL_RECALL
+    """Return the least similarity with USUAL_RECALL within a radius, in steps of 0.01."""
+    percents = (
+        percent for percent in range(101) if minhash.recall(percent / 100, radius) >= USUAL_RECALL
     )
-    return next(percent, 100) / 100
+    return next(percents, 100) / 100

@@ -20,23 +20,23 @@ from fpstore.base.arguments import check_choice, check_flag
 from fpstore.base.characters import ENDS, LINE_END, visible
 from fpstore.errors import InputError
 
-DIGITS = ("keep", "zero")  # what becomes of them
+DIGITS = ("keep", "zero")
 MARKS = ("keep", "fold", "punctuation")
-HYPHENS = ("keep", "join")  # those that break words at the end of a line
-_PAGE = 256  # code points whose normal forms are found together
+HYPHENS = ("keep", "join")  # hyphens that break words at the end of a line
+_PAGE = 256  # code points whose normal forms are computed together
 # see _native/text/normal.hpp
 _SAME, _UNIT, _SPACE, _REMOVED, _REPLACED, _UNKNOWN, _IGNORED = (kind << 29 for kind in range(7))
 _FORM_SHIFT = 23
 _MOST_FORM = 63  # bytes
 _ASCII_IGNORED, _ASCII_REMOVED = 0xFE, 0xFF
-_AS_IT_IS = b"\xff"
+_LITERAL_MARK = b"\xff"  # before and behind a normal form in a text for the kernel
 _LAST_PAIR = 0x1E000  # no canonical decomposition into two characters is at or above it
 _HANGUL_VOWELS, _HANGUL_TAILS = range(0x1161, 0x1176), range(0x11A8, 0x11C3)
-_SAMPLE_STEP = 512
-_SAMPLE = 16
+_SAMPLE_STEP = 512  # characters from one sample to the next, in the search for runs of marks
+_SAMPLE = 16  # characters of a sample
 
-#: Scripts that are written without spaces between words, as ranges of code points: Thai, Lao, Tibetan, Myanmar, Khmer, kana,
-#: bopomofo, and ideographs with their marks.
+#: Scripts that are written without spaces between words, as ranges of code points: Thai, Lao,
+#: Tibetan, Myanmar, Khmer, kana, bopomofo, and ideographs with their marks.
 _UNSPACED = (
     (0x0E00, 0x0FFF),
     (0x1000, 0x109F),
@@ -61,11 +61,14 @@ _UNSPACED = (
     (0x20000, 0x3FFFF),
 )
 
-#: The diacritics of Latin, Greek, Cyrillic, Hebrew, Arabic and Syriac, and the tatweel. Marks of other scripts may be vowels.
+#: The diacritics of Latin, Greek, Cyrillic, Hebrew, Arabic and Syriac, and the tatweel. Marks of
+#: other scripts may be vowels.
 _DIACRITICS = re.compile(
-    "[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7-\u05c9\u0610-\u061a\u0640\u064b-\u065f\u0670"
-    "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0711\u0730-\u074a\u0897-\u089f\u08ca-\u08e1\u08e3-\u08ff"
-    "\u1ab0-\u1af0\u1dc0-\u1dff\u20d0-\u20f0\u2de0-\u2dff\ua66f-\ua672\ua674-\ua67d\ua69e\ua69f\ufb1e\ufe20-\ufe2f"
+    "[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7-\u05c9"
+    "\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed"
+    "\u0711\u0730-\u074a\u0897-\u089f\u08ca-\u08e1\u08e3-\u08ff"
+    "\u1ab0-\u1af0\u1dc0-\u1dff\u20d0-\u20f0\u2de0-\u2dff"
+    "\ua66f-\ua672\ua674-\ua67d\ua69e\ua69f\ufb1e\ufe20-\ufe2f"
     "\U00010ecb-\U00010ecf\U00010ef0-\U00010eff\U0001e08f]+"
 )
 _BROKEN_WORD = re.compile(rf"[-\xad\u2010][^\S{ENDS}]*{LINE_END}\s*(?=(\S))")
@@ -85,10 +88,10 @@ class NormalForm:
     ignored characters go (`fpstore.base.characters`), whatever the parameters are; NFKC (if
     `normalize`), without diacritics if `marks` is ``"fold"``; case; then each character is a word
     character (``str.isalnum``, ``_``, or a mark, which is of category M), white space
-    (``str.isspace``) or punctuation (all others), and what stands for each is joined. With the
-    units ``"auto"``, spaces are put around each letter and mark of a script that is written without
-    them, so that it is a word. Runs of spaces become one space, and those at the ends none. If
-    nothing is left, punctuation is kept: only a text without visible characters has an empty form.
+    (``str.isspace``) or punctuation (all others), and each has a replacement. With the units
+    ``"auto"``, spaces are put around each letter and mark of a script that is written without them,
+    so that it is a word. Runs of spaces become one space, and spaces at the ends none. If nothing
+    remains, punctuation is kept: only a text without visible characters has an empty form.
     """
 
     units: str
@@ -120,20 +123,16 @@ class NormalForm:
                 got=self.marks,
             )
 
-    def of(self, text: str) -> str:
-        """Return the normal form of a text."""
-        text = self.unbroken(text)
-        return self.of_words(text) or replace(self, punctuation="keep").of_words(text)
+    def apply(self, text: str) -> str:
+        text = self.join_words(text)
+        return self.words_form(text) or replace(self, punctuation="keep").words_form(text)
 
-    def of_words(self, text: str) -> str:
-        """Return the normal form of a text without broken words.
-
-        An empty one for a text without word characters.
-        """
+    def words_form(self, text: str) -> str:
+        """Return the form without joining words; empty for a text without word characters."""
         return " ".join(self.translated(text).split())
 
-    def unbroken(self, text: str) -> str:
-        """Return a text without hyphens, and line ends behind them, that break words, if they are to be joined."""
+    def join_words(self, text: str) -> str:
+        """Return a text without hyphens and line ends that break words, if `hyphens` says so."""
         return text if self.hyphens == "keep" else _BROKEN_WORD.sub(_joint, text)
 
     def translated(self, text: str) -> str:
@@ -144,7 +143,7 @@ class NormalForm:
         return text.translate(_pieces(self))
 
     def composed(self, text: str) -> str:
-        """Return a text without ignored characters, in the Unicode form that is asked for."""
+        """Return a text without ignored characters, in NFKC if `normalize` says so."""
         text = visible(text)
         if not self.normalize or text.isascii():
             return text
@@ -167,7 +166,7 @@ class NormalForm:
 
 
 class _Pieces(dict[int, str]):
-    """The replacement of each character, found when the character is first met."""
+    """The replacement of each character, computed at its first use."""
 
     def __init__(self, form: NormalForm) -> None:
         super().__init__()
@@ -203,7 +202,6 @@ class Encoded(NamedTuple):
 
 
 def encoded(texts: Sequence[str]) -> Encoded:
-    """Return texts as bytes."""
     return _joined([text.encode("utf-8", "surrogatepass") for text in texts])
 
 
@@ -213,8 +211,8 @@ def _joined(parts: Sequence[bytes]) -> Encoded:
     return Encoded(b"".join(parts), offsets)
 
 
-class Made(NamedTuple):
-    """The fingerprints that the kernel made of rows of texts (`_native/text/rows.hpp`)."""
+class KernelRows(NamedTuple):
+    """The kernel's fingerprints of rows of texts (`_native/text/rows.hpp`)."""
 
     rows: Words
     states: NDArray[np.uint8]
@@ -222,16 +220,16 @@ class Made(NamedTuple):
     lines: Words
 
 
-Work = Callable[[Encoded, CharTables], Made]
+Work = Callable[[Encoded, CharTables], KernelRows]
 
 
 class CharMap:
-    """Normal forms of single characters, found when they are first met: most texts need no more.
+    """Normal forms of single characters, computed at first use: most texts need no more.
 
-    Of a character whose form depends on its neighbours there is none: one that may be composed with
-    the character before it, or changes and starts, decomposed, with a combining mark. The forms of
-    the characters of a text of others are, one after the other, the order of the text, if marks are
-    in the order of their combining classes (Unicode Standard Annex 15, section 9).
+    A character has no entry if its form depends on its neighbours: it may be composed with the
+    character before it, or it changes and starts, decomposed, with a combining mark. The normal
+    form of a text without such characters is the forms of its characters in order, if marks are in
+    the order of their combining classes (Unicode Standard Annex 15, section 9).
     """
 
     def __init__(self, form: NormalForm) -> None:
@@ -244,64 +242,66 @@ class CharMap:
     def hashed(
         self, texts: Sequence[str], work: Work, fields: int = 1
     ) -> tuple[Words, NDArray[np.bool_]]:
-        """Return the fingerprints that ``work`` has the kernel make of rows of texts, and which rows have features.
+        """Return the fingerprints of rows of texts, and which rows have features.
 
-        The texts are ``fields`` of the first row, then as many of the second, and so on.
+        The kernel makes them in ``work``. The texts are ``fields`` texts of each row, in order.
         """
-        given = self._encoded(texts)
-        while len((made := work(given, self._tables)).missing):
-            self._add(made.missing.tolist())
-        rows, states, _, lines = made
+        batch = self._encode(texts)
+        while len((result := work(batch, self._tables)).missing):
+            self._add_pages(result.missing.tolist())
+        rows, states, _, lines = result
         places = np.flatnonzero(states == _STATE_UNKNOWN)
         if len(places):
-            of_places = (places[:, None] * fields + np.arange(fields)).ravel()
-            made = work(self._with_forms(given, of_places.tolist(), lines), self._tables)
-            rows[places], states[places] = made.rows, made.states
+            text_places = (places[:, None] * fields + np.arange(fields)).ravel()
+            result = work(self._with_forms(batch, text_places.tolist(), lines), self._tables)
+            rows[places], states[places] = result.rows, result.states
         return rows, states == _STATE_KNOWN
 
     def sets(
         self, texts: Sequence[str], work: Callable[..., tuple[Any, Any]], fields: int = 1
     ) -> tuple[Any, Any]:
-        """Return the features that the kernel finds in rows of texts, one row after the other, and the words of each row."""
-        given = self._encoded(texts)
+        """Return the kernel's features of rows of texts, and the words of each row."""
+        batch = self._encode(texts)
         while True:
-            features, (rows, states, missing, lines) = work(*given, *self._tables)
+            features, (rows, states, missing, lines) = work(*batch, *self._tables)
             places = np.flatnonzero(states == _STATE_UNKNOWN)
             if len(missing):
-                self._add(missing.tolist())
+                self._add_pages(missing.tolist())
             elif len(places):
-                of_places = (places[:, None] * fields + np.arange(fields)).ravel().tolist()
-                parts = [given.data[start:end] for start, end in pairwise(given.offsets.tolist())]
-                formed = self._with_forms(given, of_places, lines)
+                text_places = (places[:, None] * fields + np.arange(fields)).ravel().tolist()
+                parts = [batch.data[start:end] for start, end in pairwise(batch.offsets.tolist())]
+                forms = self._with_forms(batch, text_places, lines)
                 for place, (start, end) in zip(
-                    of_places, pairwise(formed.offsets.tolist()), strict=True
+                    text_places, pairwise(forms.offsets.tolist()), strict=True
                 ):
-                    parts[place] = formed.data[start:end]
-                given = _joined(parts)
+                    parts[place] = forms.data[start:end]
+                batch = _joined(parts)
             else:
                 return features, rows
 
-    def _encoded(self, texts: Sequence[str]) -> Encoded:
+    def _encode(self, texts: Sequence[str]) -> Encoded:
         return encoded(
-            texts if self._form.hyphens == "keep" else list(map(self._form.unbroken, texts))
+            texts if self._form.hyphens == "keep" else list(map(self._form.join_words, texts))
         )
 
-    def _with_forms(self, given: Encoded, places: list[int], lines: Words) -> Encoded:
-        """Return the texts at some places, with the normal forms of some lines, or of a whole text, as they are."""
-        of_texts = np.searchsorted(lines[:, 0], given.offsets)
+    def _with_forms(self, batch: Encoded, places: list[int], lines: Words) -> Encoded:
+        """Return the texts at places, with normal forms in place of the lines, which are marked.
+
+        A line is the start and the end of a part of a text, or of a whole text.
+        """
+        first_lines = np.searchsorted(lines[:, 0], batch.offsets)
         texts = []
         for place in places:
-            first, stop = given.offsets[place : place + 2].tolist()
-            at, parts = first, []
-            for start, end in lines[of_texts[place] : of_texts[place + 1]].tolist():
-                line = given.data[start:end].decode("utf-8", "surrogatepass")
-                whole = (start, end) == (first, stop)
-                form = (self._form.of(line) if whole else self._form.translated(line)).encode(
-                    "utf-8", "surrogatepass"
-                )
-                parts += [given.data[at:start], _AS_IT_IS, form, _AS_IT_IS]
-                at = end
-            texts.append(b"".join([*parts, given.data[at:stop]]))
+            first, stop = batch.offsets[place : place + 2].tolist()
+            copied_to, parts = first, []
+            for start, end in lines[first_lines[place] : first_lines[place + 1]].tolist():
+                line = batch.data[start:end].decode("utf-8", "surrogatepass")
+                is_whole = (start, end) == (first, stop)
+                form = self._form.apply(line) if is_whole else self._form.translated(line)
+                data = form.encode("utf-8", "surrogatepass")
+                parts += [batch.data[copied_to:start], _LITERAL_MARK, data, _LITERAL_MARK]
+                copied_to = end
+            texts.append(b"".join([*parts, batch.data[copied_to:stop]]))
         return _joined(texts)
 
     def _ascii(self, char: str) -> int:
@@ -310,21 +310,19 @@ class CharMap:
         piece = self._form.piece(char if self._form.case == "keep" else char.lower())
         return ord(piece) if piece else _ASCII_REMOVED
 
-    def _add(self, missing: list[int]) -> None:
-        """Find the forms of the characters in some pages."""
+    def _add_pages(self, missing: list[int]) -> None:
         with self._lock:
             table, pages, entries, pool = self._tables
-            pages, longer = pages.copy(), bytearray(pool)
-            more: list[int] = []
+            pages, new_pool = pages.copy(), bytearray(pool)
+            new_entries: list[int] = []
             for page in (page for page in missing if pages[page] < 0):
-                pages[page] = (len(entries) + len(more)) // _PAGE
-                more += [
-                    self._entry(chr(point), longer)
+                pages[page] = (len(entries) + len(new_entries)) // _PAGE
+                new_entries += [
+                    self._entry(chr(point), new_pool)
                     for point in range(page * _PAGE, (page + 1) * _PAGE)
                 ]
-            self._tables = CharTables(
-                table, pages, np.concatenate([entries, np.array(more, np.uint32)]), bytes(longer)
-            )
+            entries = np.concatenate([entries, np.array(new_entries, np.uint32)])
+            self._tables = CharTables(table, pages, entries, bytes(new_pool))
 
     def _entry(self, char: str, pool: bytearray) -> int:
         composed = self._form.composed(char)
@@ -337,7 +335,7 @@ class CharMap:
         if self._form.normalize:
             changes, combining = composed != char, unicodedata.combining(char)
             first = unicodedata.normalize("NFKD", char)[0]
-            if first in _composed_with() or (changes and unicodedata.combining(first)):
+            if first in _second_characters() or (changes and unicodedata.combining(first)):
                 return _UNKNOWN
         if not changes:
             kinds = {char: _SAME, f" {char} ": _UNIT, " ": _SPACE, "": _REMOVED}
@@ -359,8 +357,8 @@ _STATE_KNOWN, _STATE_UNKNOWN = 0, 2
 
 
 @cache
-def _composed_with() -> frozenset[str]:
-    """Return the characters that may be composed with the one before them."""
+def _second_characters() -> frozenset[str]:
+    """Return the characters that may be composed with the character before them."""
     pairs = (unicodedata.decomposition(chr(point)) for point in range(0x80, _LAST_PAIR))
     seconds = {
         chr(int(pair.split()[1], 16)) for pair in pairs if pair.count(" ") == 1 and pair[0] != "<"
@@ -370,7 +368,7 @@ def _composed_with() -> frozenset[str]:
 
 @cache
 def char_map(form: NormalForm) -> CharMap:
-    """Return the normal forms of characters."""
+    """Return the tables of a form, which are shared by its users in this process."""
     return CharMap(form)
 
 
@@ -396,9 +394,9 @@ def nfkd(text: str) -> str:
 
 
 def _joint(match: re.Match[str]) -> str:
-    """Return what stands for a hyphen at the end of a line.
+    """Return the replacement of a hyphen at the end of a line.
 
-    Nothing between letters of which the second is no capital.
+    It is empty between letters of which the second is no capital.
     """
     before = match.string[match.start() - 1 : match.start()]
     is_in_word = before.isalpha() or (before != "" and unicodedata.category(before)[0] == "M")
@@ -406,7 +404,7 @@ def _joint(match: re.Match[str]) -> str:
 
 
 def _is_mark(char: str) -> bool:
-    """Return whether a character sorts in canonical order, or decomposes into characters that do."""
+    """Return whether a character, or its decomposition, takes part in canonical order."""
     return unicodedata.combining(unicodedata.normalize("NFKD", char)[0]) != 0
 
 
@@ -419,7 +417,7 @@ def _has_long_run(text: str) -> bool:
 
 
 def _sorted_nfkd(text: str) -> str:
-    """Return the NFKD form: characters decomposed, runs of marks stably sorted by combining class."""
+    """Return the NFKD form. Runs of marks are sorted by combining class."""
     out: list[str] = []
     run: list[str] = []
     for char in text:

@@ -13,7 +13,7 @@ from fpstore.base.arguments import check_whole
 from fpstore.base.characters import ENDS, visible
 from fpstore.base.width import Width, check_width
 from fpstore.hashing.base import Fingerprinter, Hashed
-from fpstore.hashing.features import rows_of
+from fpstore.hashing.features import feature_rows
 from fpstore.hashing.normal import NormalForm
 
 _MOST_SENTENCES = 255
@@ -67,7 +67,8 @@ class LongestSentences(Fingerprinter[str]):
     --------
     >>> from fpstore.hashing import LongestSentences
     >>> longest = LongestSentences(n=1)
-    >>> longest.fingerprint("Menu. The quick brown fox jumps. News") == longest.fingerprint("the QUICK, brown fox jumps!")
+    >>> a = longest.fingerprint("Menu. The quick brown fox jumps. News")
+    >>> a == longest.fingerprint("the QUICK, brown fox jumps!")
     True
     """
 
@@ -86,10 +87,9 @@ class LongestSentences(Fingerprinter[str]):
         )
 
     def sentences(self, text: str) -> list[str]:
-        """Return the sentences of a text that are hashed, in their normal form, the longest first."""
-        forms = set(map(_FORM.of_words, _ENDS.split(visible(text)))) - {""} or {_FORM.of(text)} - {
-            ""
-        }
+        """Return the sentences that are hashed, in their normal form, the longest first."""
+        forms = set(map(_FORM.words_form, _ENDS.split(visible(text)))) - {""}
+        forms = forms or {_FORM.apply(text)} - {""}
         return sorted(forms, key=lambda form: (-len(form), form))[: self.n]
 
     def features(self, text: str) -> dict[str, int]:
@@ -97,9 +97,9 @@ class LongestSentences(Fingerprinter[str]):
         return dict.fromkeys(self.sentences(text), 1)
 
     def hashed(self, items: Sequence[str]) -> Hashed:
-        """Return the fingerprints of some texts."""
+        """Return the fingerprints of a batch of texts."""
         signatures = ["\n".join(self.sentences(text)) for text in items]
         known = np.array([bool(signature) for signature in signatures], bool)
-        rows = rows_of(signatures, "xxh64", self.seed, Width(self.width))
+        rows = feature_rows(signatures, "xxh64", self.seed, Width(self.width))
         rows[~known] = 0
         return Hashed(rows, known)

@@ -13,10 +13,10 @@ from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice
 from fpstore.base.width import Width
 from fpstore.errors import InputError
-from fpstore.hashing.features import Hash, rows_of, unused_mask
+from fpstore.hashing.features import Hash, feature_rows, used_mask
 from fpstore.hashing.text import TextHash
 
-# the largest integer weight that is added up in batches, as the package simhash does
+# the largest integer weight that is summed in batches, as the package simhash does
 _MOST_BATCHED = 50
 RADIUS_OF_256 = 24
 
@@ -41,7 +41,7 @@ class SimHash(TextHash):
     units than `size` is one shingle. A text without word characters has units of punctuation, and
     one without visible characters has no fingerprint; `is_empty` finds such texts. The first 64
     bits of the hash are XXH64 with the seed, if `hash` says no other;
-    `fpstore.hashing.features.rows_of` has the rest.
+    `fpstore.hashing.features.feature_rows` has the rest.
 
     The Unicode tables come from the running Python: two versions of Python may give different
     fingerprints to a text with characters that one of them does not know.
@@ -116,8 +116,9 @@ class SimHash(TextHash):
 
     Notes
     -----
-    M. Charikar, *Similarity estimation techniques from rounding algorithms*, STOC 2002; as used by G. Manku,
-    A. Jain, A. Das Sarma, *Detecting near-duplicates for web crawling*, WWW 2007, section 2.
+    M. Charikar, *Similarity estimation techniques from rounding algorithms*, STOC 2002; as used by
+    G. Manku, A. Jain, A. Das Sarma, *Detecting near-duplicates for web crawling*, WWW 2007, section
+    2.
 
     Examples
     --------
@@ -141,13 +142,14 @@ class SimHash(TextHash):
 
     @classmethod
     def of_simhash_package(cls, width: int = 64, hashfunc: Hash | None = None) -> SimHash:
-        """Return a fingerprinter that equals ``Simhash(value, width, hashfunc=hashfunc)`` of the package ``simhash``.
+        """Return a fingerprinter with the same bits as the package ``simhash``.
 
-        They are the same bit for bit. Values are texts, lists of features, pairs of a feature and a
-        weight, and mappings of features to weights. Weights are integers from 0, or floats. The
-        fingerprints differ where the package has a negative integer count nothing for the bits,
-        gives a feature without a weight the weight of the pair before it, or adds floats of NumPy
-        of 32 bits in 32 bits, and for texts with Hangul fillers or without letters.
+        It equals ``Simhash(value, width, hashfunc=hashfunc)``. Values are texts, lists of features,
+        pairs of a feature and a weight, and mappings of features to weights. Weights are integers
+        from 0, or floats. The fingerprints differ where the package has a negative integer count
+        nothing for the bits, gives a feature without a weight the weight of the pair before it, or
+        adds floats of NumPy of 32 bits in 32 bits, and for texts with Hangul fillers or without
+        letters.
 
         Parameters
         ----------
@@ -178,17 +180,14 @@ class SimHash(TextHash):
 
     @property
     def usual_radius(self) -> int:
-        """A radius to begin with: 3 of each 64 bits, but 24 of 256, which was measured.
-
-        Docs/crawler.md has the figures.
-        """
+        """A radius to begin with: 3 of each 64 bits, but 24 of 256, as docs/guides/crawler.md says."""
         return RADIUS_OF_256 if self.width == 256 else super().usual_radius
 
-    def _row_of(self, features: list[tuple[str, float]]) -> Words | None:
+    def _feature_row(self, features: list[tuple[str, float]]) -> Words | None:
         if not features:
             return None
         width = Width(self.width)
-        rows = rows_of((feature for feature, _ in features), self.hash, self.seed, width)
+        rows = feature_rows((feature for feature, _ in features), self.hash, self.seed, width)
         weights = np.array([weight for _, weight in features], np.float64)
         if not math.isfinite(sum(map(abs, weights.tolist()))):
             raise InputError(
@@ -204,4 +203,4 @@ class SimHash(TextHash):
             order = np.lexsort((weights, *rows.reshape(len(rows), -1).T))
             rows, weights = np.ascontiguousarray(rows[order]), weights[order]
         signs: Words = _kernel.simhash_weighted(rows, weights, batched, width.words)
-        return signs & unused_mask(width) if width.bits < 64 else signs
+        return signs & used_mask(width) if width.bits < 64 else signs

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fpstore.base.threads import cached_property
 from fpstore.errors import InputError
-from fpstore.hashing.bands import signature_of
+from fpstore.hashing.bands import signature_bytes
 from fpstore.hashing.law import JaccardLaw, Reals
 from fpstore.hashing.minhash import MinHash
 from fpstore.hashing.simhash import SimHash
@@ -45,8 +45,9 @@ class SimMinHash(MinHash):
 
     Notes
     -----
-    W.-L. Zhao, H. Jégou, G. Gravier, *Sim-Min-Hash: an efficient matching technique for linking large image collections*, ACM MM
-    2013, which keeps a signature of each value of a sketch; here a document has one.
+    W.-L. Zhao, H. Jégou, G. Gravier, *Sim-Min-Hash: an efficient matching technique for linking
+    large image collections*, ACM MM 2013, which keeps a signature of each value of a sketch; here a
+    document has one.
 
     Examples
     --------
@@ -59,7 +60,7 @@ class SimMinHash(MinHash):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.of_sets:
+        if not self.is_unweighted:
             raise InputError(
                 "a SimMinHash is of sets: leave weighting and weights out", got=self.weighting
             )
@@ -77,8 +78,8 @@ class SimMinHash(MinHash):
 
     def signed(self, items: Sequence[Any]) -> Signed:
         """Return the first bits of simhashes."""
-        found = self._signer.hashed(items)
-        return Signed(signature_of(found.rows), found.known)
+        hashed = self._signer.hashed(items)
+        return Signed(signature_bytes(hashed.rows), hashed.known)
 
     def both(self, items: Sequence[Any], count: int) -> Sketched:
         """Return sketches and signatures, by two readings of the texts."""
@@ -87,7 +88,7 @@ class SimMinHash(MinHash):
 
 @dataclass(frozen=True)
 class SimhashLaw(JaccardLaw):
-    """The law of MinHash, but that bits are those of simhashes of sets."""
+    """The law of MinHash for values, and of simhashes of sets for bits."""
 
     bits_differ_at_most: ClassVar[bool] = True
 

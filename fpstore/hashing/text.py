@@ -23,31 +23,31 @@ from fpstore.hashing.base import (
     Fingerprinter,
     Hashed,
     UnitSets,
-    batches_of_texts,
     check_items,
     not_text,
     refuse_item,
+    text_batches,
 )
 from fpstore.hashing.features import (
     HASHES,
     IN_KERNEL,
-    NAMED,
+    TOKENIZERS,
     UNITS,
     WEIGHTINGS,
     Hash,
     Tokenizer,
     check_hash,
-    rows_of,
+    feature_rows,
+    load_tokenizer,
     shingles,
-    tokenizer_named,
-    unused_mask,
+    used_mask,
 )
-from fpstore.hashing.normal import CharTables, Encoded, Made, NormalForm, char_map
+from fpstore.hashing.normal import CharTables, Encoded, KernelRows, NormalForm, char_map
 from fpstore.hashing.weights import FeatureWeights
 
 _MAX_SIZE = 255
-# Parameters that say how a text is cut into pieces, which a tokenizer does instead.
-_OF_PIECES = (
+# parameters of shingles, which a tokenizer replaces
+_SHINGLE_PARAMETERS = (
     "shingle",
     "size",
     "normalize",
@@ -99,9 +99,9 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         )
         self._keep(width=check_width(self.width).bits)
         check_hash(self.hash, self._hash_bits, self.seed)
-        self._keep(stop_words=_words(self.stop_words))
+        self._keep(stop_words=_check_stop_words(self.stop_words))
         if isinstance(self.weights, Mapping):
-            self._keep(weights=FeatureWeights.of_json(self.weights))
+            self._keep(weights=FeatureWeights.from_json(self.weights))
         elif not isinstance(self.weights, FeatureWeights | None):
             raise InputError(
                 f"weights must be a result of learn_weights(), got {show(self.weights)}",
@@ -109,12 +109,12 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
                 argument="weights",
             )
         if self.tokenizer is not None and not callable(self.tokenizer):
-            check_choice(self.tokenizer, tuple(NAMED), "tokenizer")
-            tokenizer_named(self.tokenizer)
+            check_choice(self.tokenizer, tuple(TOKENIZERS), "tokenizer")
+            load_tokenizer(self.tokenizer)
         if self.stop_words and self.shingle == "chars":
             raise InputError("stop_words need shingles of words", got=self.stop_words)
         if self.tokenizer not in (None, "unicode"):
-            for name in _OF_PIECES:
+            for name in _SHINGLE_PARAMETERS:
                 if getattr(self, name) != getattr(type(self), name):
                     reason = f"{name} has no effect on the features of this tokenizer: leave it out"
                     raise InputError(reason, got=getattr(self, name))
@@ -130,13 +130,13 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
 
         InputError if the tokenizer is a function.
         """
-        for what in ("tokenizer", "hash"):
-            if callable(getattr(self, what)):
+        for name in ("tokenizer", "hash"):
+            if callable(getattr(self, name)):
                 raise InputError(
-                    f"a {what} that is a function cannot be remembered: make the fingerprints "
+                    f"a {name} that is a function cannot be remembered: make the fingerprints "
                     "yourself and pass them"
                 )
-        weights = None if self.weights is None else self.weights.as_json()
+        weights = None if self.weights is None else self.weights.to_json()
         return super().parameters | {"stop_words": list(self.stop_words), "weights": weights}
 
     def features(self, text: str) -> dict[str, float]:
@@ -162,30 +162,31 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         if not isinstance(text, str):
             raise not_text(text, "a text (str)")
         counts: dict[str, int] = {}
-        given: dict[str, float] = {}
+        tokenizer_weights: dict[str, float] = {}
         for piece in self._pieces(text):
             if isinstance(piece, str):
                 counts[piece] = counts.get(piece, 0) + 1
             else:
-                given[piece[0]] = given.get(piece[0], 0) + piece[1]
-        found: dict[str, float] = dict(counts)
+                feature, weight = piece
+                tokenizer_weights[feature] = tokenizer_weights.get(feature, 0) + weight
+        weights: dict[str, float] = dict(counts)
         if self.weighting != "count":
-            found = {
+            weights = {
                 feature: 1 if self.weighting == "set" else count.bit_length()
                 for feature, count in counts.items()
             }
-        for feature, weight in given.items():
-            found[feature] = found.get(feature, 0) + weight
+        for feature, weight in tokenizer_weights.items():
+            weights[feature] = weights.get(feature, 0) + weight
         if self.weights is not None:
-            learnt = self.weights.of(self._keys(found))
-            found = {
-                feature: weight * int(times)
-                for (feature, weight), times in zip(found.items(), learnt, strict=True)
+            factors = self.weights.lookup(self._hashes(weights))
+            weights = {
+                feature: weight * int(factor)
+                for (feature, weight), factor in zip(weights.items(), factors, strict=True)
             }
-        return found
+        return weights
 
     def feature_sets(self, items: Sequence[str]) -> FeatureSets:
-        """Return the features of some texts as sets; see `Fingerprinter.feature_sets`."""
+        """Return the features of a batch of texts as sets; see `Fingerprinter.feature_sets`."""
         check_items(items, "texts")
         for place, text in enumerate(items):
             if not isinstance(text, str | None):
@@ -197,32 +198,34 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
     ) -> FeatureSets:
         """Return the features of rows of texts as sets."""
         if self._in_kernel:
-            find = self._kernel_features(np.ones(fields, np.uint32)).sets
+            kernel_sets = self._kernel_features(np.ones(fields, np.uint32)).sets
             features, ends = char_map(self._form).sets(
-                [text or "" for row in rows for text in row], find, fields
+                [text or "" for row in rows for text in row], kernel_sets, fields
             )
             return FeatureSets(features, np.diff(ends.view(np.int64), prepend=np.int64(0)))
-        sets = [
-            self._keys({feature for text in row for feature in self.features(text or "")})
+        hashes = (
+            self._hashes({feature for text in row for feature in self.features(text or "")})
             for row in rows
-        ]
-        halves = [np.unique(keys.astype(np.uint32)) for keys in sets]
+        )
+        sets = [np.unique(row_hashes.astype(np.uint32)) for row_hashes in hashes]
         return FeatureSets(
-            np.concatenate([np.empty(0, np.uint32), *halves]),
-            np.array(list(map(len, halves)), np.int64),
+            np.concatenate([np.empty(0, np.uint32), *sets]),
+            np.array(list(map(len, sets)), np.int64),
         )
 
     def whole_hashes(self, texts: Sequence[str]) -> UnitSets:
-        """Return the features of some texts as sets of whole hashes, if the kernel makes them."""
+        """Return the features of a batch as sets of whole hashes, if the kernel makes them."""
         return self._unit_sets(texts, self._kernel_features(_ONE_FIELD).hashes)
 
     def ranks_among(self, known: _kernel.KnownHashes, texts: Sequence[str]) -> UnitSets:
-        """Return the features of some texts that are among known hashes, as sets of their ranks, if the kernel makes them."""
-        find = self._kernel_features(_ONE_FIELD).ranks
-        return self._unit_sets(texts, partial(find, known=known))
+        """Return the ranks of the features of a batch that are among known hashes, as sets."""
+        kernel_ranks = self._kernel_features(_ONE_FIELD).ranks
+        return self._unit_sets(texts, partial(kernel_ranks, known=known))
 
-    def _unit_sets(self, texts: Sequence[str], find: Callable[..., tuple[Any, Any]]) -> UnitSets:
-        features, rows = char_map(self._form).sets(texts, find)
+    def _unit_sets(
+        self, texts: Sequence[str], kernel_sets: Callable[..., tuple[Any, Any]]
+    ) -> UnitSets:
+        features, rows = char_map(self._form).sets(texts, kernel_sets)
         ends, units = rows.view(np.int64).T
         return UnitSets(features, np.diff(ends, prepend=np.int64(0)), units)
 
@@ -232,7 +235,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         return True
 
     def learn_weights(self, texts: Iterable[str], most: int = 4096) -> Self:
-        """Return a fingerprinter that weighs features by how rare they are in a sample of the corpus.
+        """Return a fingerprinter that weighs features by their rarity in a sample of the corpus.
 
         Parameters
         ----------
@@ -265,7 +268,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
             {feature for text in row if text is not None for feature in plain.features(text)}
             for row in rows
         )
-        documents = (np.unique(plain._keys(found)) for found in features if found)
+        documents = (np.unique(plain._hashes(row)) for row in features if row)
         return replace(self, weights=FeatureWeights.learn(documents, most))
 
     def lack(self, item: str | WeightedFeatures) -> str:
@@ -284,27 +287,26 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         )
 
     def hashed(self, items: Sequence[str | WeightedFeatures]) -> Hashed:
-        """Return the fingerprints of some texts."""
+        """Return the fingerprints of a batch of texts."""
         if self._in_kernel and all(isinstance(item, str) for item in items):
-            return self._by_kernel(items, _ONE_FIELD)  # type: ignore[arg-type]
-        return self._of_features(
+            return self._hashed_by_kernel(items, _ONE_FIELD)  # type: ignore[arg-type]
+        return self._hashed_features(
             self.features(item).items() if isinstance(item, str) else item  # type: ignore[misc]
             for item in items
         )
 
     def hashed_fields(self, rows: Sequence[Sequence[str | None]], weights: Sequence[int]) -> Hashed:
-        """Return the fingerprints of rows with a text or None for each field, of some weights.
+        """Return the fingerprints of rows, which have a text or None for each weight.
 
         See `fpstore.hashing.Fields`.
         """
         if self._in_kernel:
-            return self._by_kernel(
-                [text or "" for row in rows for text in row], np.array(weights, np.uint32)
-            )
-        return self._of_features(
+            texts = [text or "" for row in rows for text in row]
+            return self._hashed_by_kernel(texts, np.array(weights, np.uint32))
+        return self._hashed_features(
             [
-                (feature, weight * times)
-                for text, times in zip(row, weights, strict=True)
+                (feature, weight * factor)
+                for text, factor in zip(row, weights, strict=True)
                 for feature, weight in self.features(text or "").items()
             ]
             for row in rows
@@ -316,43 +318,39 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         return self.width
 
     @property
-    def _no_row(self) -> Words:
+    def _zero_row(self) -> Words:
         return Width(self.width).rows([0])
 
     @property
     def _in_kernel(self) -> bool:
         return self.tokenizer is None and self.hash in IN_KERNEL
 
-    def _by_kernel(self, texts: Sequence[str], fields: Counts) -> Hashed:
-        features = self._kernel_features(fields)
-        rows, known = char_map(self._form).hashed(
-            texts, lambda some, tables: self._of_texts(features, some, tables), len(fields)
-        )
-        return Hashed(rows & unused_mask(Width(self.width)) if self.width < 64 else rows, known)
+    def _hashed_by_kernel(self, texts: Sequence[str], fields: Counts) -> Hashed:
+        kernel_rows = partial(self._kernel_rows, self._kernel_features(fields))
+        rows, known = char_map(self._form).hashed(texts, kernel_rows, len(fields))
+        return Hashed(rows & used_mask(Width(self.width)) if self.width < 64 else rows, known)
 
-    def _of_texts(self, features: _kernel.TextFeatures, texts: Encoded, tables: CharTables) -> Made:
-        """Have the kernel make fingerprints of texts."""
-        return Made(*getattr(features, self.name)(*texts, *tables))
+    def _kernel_rows(
+        self, features: _kernel.TextFeatures, texts: Encoded, tables: CharTables
+    ) -> KernelRows:
+        return KernelRows(*getattr(features, self.name)(*texts, *tables))
 
     @abstractmethod
-    def _row_of(self, features: list[tuple[str, float]]) -> Words | None:
-        """Return the fingerprint of features with weights, which may come more than once, as a row.
+    def _feature_row(self, features: list[tuple[str, float]]) -> Words | None:
+        """Return the fingerprint of weighted features, which may repeat, or None for no features.
 
-        None if there are none.
+        The result has one row.
         """
 
-    def _of_features(self, items: Iterable[Iterable[tuple[str, float]]]) -> Hashed:
-        found = [self._row_of(list(features)) for features in items]
-        rows = (
-            np.concatenate([self._no_row if row is None else row for row in found])
-            if found
-            else self._no_row[:0]
-        )
-        return Hashed(rows, np.array([row is not None for row in found], bool))
+    def _hashed_features(self, items: Iterable[Iterable[tuple[str, float]]]) -> Hashed:
+        rows = [self._feature_row(list(features)) for features in items]
+        known = np.array([row is not None for row in rows], bool)
+        filled = [self._zero_row if row is None else row for row in rows]
+        return Hashed(np.concatenate([self._zero_row[:0], *filled]), known)
 
     def batches(self, items: Iterable[str | WeightedFeatures]) -> Iterator[Sequence[Any]]:
         """Cut texts into batches of about a million characters."""
-        return batches_of_texts(items, _checked)
+        return text_batches(items, _check_features)
 
     @cached_property
     def _form(self) -> NormalForm:
@@ -373,17 +371,17 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         return frozenset(
             unit
             for word in self.stop_words
-            for unit in self._form.of_words(word).split(" ")
+            for unit in self._form.words_form(word).split(" ")
             if unit
         )
 
     @cached_property
-    def _stops(self) -> Words:
-        return np.unique(self._keys(self._stop_units))
+    def _stop_hashes(self) -> Words:
+        return np.unique(self._hashes(self._stop_units))
 
-    def _keys(self, features: Iterable[str]) -> Words:
-        """Return the first words of the hashes of features, by which their weights are known."""
-        rows = rows_of(features, self.hash, self.seed, Width(max(self._hash_bits, 64)))
+    def _hashes(self, features: Iterable[str]) -> Words:
+        """Return the first 64 bits of the hashes of features, the keys of their weights."""
+        rows = feature_rows(features, self.hash, self.seed, Width(max(self._hash_bits, 64)))
         return np.ascontiguousarray(rows if rows.ndim == 1 else rows[:, 0])
 
     def _kernel_features(self, fields: Counts) -> _kernel.TextFeatures:
@@ -401,29 +399,29 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
             hashes,
             weights,
             other,
-            self._stops if self.stop_words else none,
+            self._stop_hashes if self.stop_words else none,
             fields,
         )
 
     def _pieces(self, text: str) -> Iterator[str | tuple[str, float]]:
         """Yield the features of a text as they occur; a feature with a weight comes as a pair."""
         if callable(self.tokenizer):
-            yield from _of_tokenizer(self.tokenizer(text))
+            yield from _check_tokens(self.tokenizer(text))
             return
         if self.tokenizer == "jieba":
-            keywords = list(_of_tokenizer(tokenizer_named(self.tokenizer)(text)))
+            keywords = list(_check_tokens(load_tokenizer(self.tokenizer)(text)))
             if keywords:
                 yield from keywords
                 return
         if self.tokenizer == "unicode":
-            form = replace(self._form, units="words", punctuation="keep").of(text)
-            form = " ".join(tokenizer_named(self.tokenizer)(form)) or form
+            form = replace(self._form, units="words", punctuation="keep").apply(text)
+            form = " ".join(load_tokenizer(self.tokenizer)(form)) or form
         else:
-            form = self._form.of(text)
+            form = self._form.apply(text)
         yield from shingles(form, self.shingle != "chars", self.size, self._stop_units)
 
 
-def _words(words: object) -> tuple[str, ...]:
+def _check_stop_words(words: object) -> tuple[str, ...]:
     if not is_iterable(words, str):
         raise InputError(
             f"stop_words must be a list of words, got {show(words)}",
@@ -437,49 +435,49 @@ def _words(words: object) -> tuple[str, ...]:
     return checked
 
 
-def _checked(item: object, place: int) -> list[tuple[str, float]]:
-    """Return given features with their weights, or raise InputError with the position of the item."""
+def _check_features(item: object, place: int) -> list[tuple[str, float]]:
+    """Return an item's features with weights; InputError with the position ``place`` otherwise."""
     if not is_iterable(item):
         raise not_text(item, "a text (str) or weighted features", f"item {place}: ")
     pairs = []
-    for i, given in enumerate(item.items() if isinstance(item, Mapping) else item):
-        found = _feature(given)
-        if found is None:
+    for i, value in enumerate(item.items() if isinstance(item, Mapping) else item):
+        feature = _parse_feature(value)
+        if feature is None:
             raise InputError(
                 f"item {place}: feature {i}: must be a str, or a pair of a str and a finite "
-                f"number, got {show(given)}; "
+                f"number, got {show(value)}; "
                 "to fingerprint several texts call fingerprints()",
-                got=given,
+                got=value,
             )
-        pairs.append((found, 1) if isinstance(found, str) else found)
+        pairs.append((feature, 1) if isinstance(feature, str) else feature)
     return pairs
 
 
-def _of_tokenizer(found: object) -> Iterator[str | tuple[str, float]]:
-    """Yield the features that a tokenizer returned, those with a weight as pairs."""
-    if not is_iterable(found, str):
+def _check_tokens(tokens: object) -> Iterator[str | tuple[str, float]]:
+    """Yield the features of a tokenizer's result, as pairs if they have a weight."""
+    if not is_iterable(tokens, str):
         raise InputError(
-            f"the tokenizer must return an iterable of features, got {show(found)}", got=found
+            f"the tokenizer must return an iterable of features, got {show(tokens)}", got=tokens
         )
-    for given in found:
-        feature = _feature(given)
+    for token in tokens:
+        feature = _parse_feature(token)
         if feature is None:
             raise InputError(
                 "the tokenizer must return features (str), or pairs of a feature and a finite "
-                f"number, got {show(given)}",
-                got=given,
+                f"number, got {show(token)}",
+                got=token,
             )
         yield feature
 
 
-def _feature(given: object) -> str | tuple[str, float] | None:
+def _parse_feature(value: object) -> str | tuple[str, float] | None:
     """Return a feature, or a pair of a feature and a finite weight; None for something else."""
-    if isinstance(given, str):
-        return given
-    if not isinstance(given, (tuple, list)) or len(given) != 2 or not isinstance(given[0], str):
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, (tuple, list)) or len(value) != 2 or not isinstance(value[0], str):
         return None
-    weight = given[1]
+    weight = value[1]
     with suppress(TypeError, ValueError, OverflowError):
         if not isinstance(weight, (bool, str, bytes)) and math.isfinite(float(weight)):
-            return given[0], weight if isinstance(weight, int) else float(weight)
+            return value[0], weight if isinstance(weight, int) else float(weight)
     return None

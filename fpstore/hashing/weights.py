@@ -17,7 +17,7 @@ from fpstore.errors import InputError, show
 
 MOST_WEIGHT = 2**16 - 1
 MOST_FEATURES = 2**16
-_STEPS = 16  # a weight grows by as much when half as many documents have the feature
+_STEPS = 16  # added to a weight when half as many documents have the feature
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,32 +45,29 @@ class FeatureWeights:
 
     @classmethod
     def learn(cls, documents: Iterable[Words], most: int) -> Self:
-        """Count documents, given as the hashes of their features, each once.
+        """Learn the weights of the ``most`` frequent features.
 
-        The ``most`` frequent features are kept.
+        A document is the hashes of its features, without repetition.
         """
         most = check_whole(most, 1, MOST_FEATURES, "most")
-        hashes, counts, number = np.empty(0, np.uint64), np.empty(0, np.int64), 0
-        held: list[Words] = []
-        waiting = 0
+        hashes, counts, document_count = np.empty(0, np.uint64), np.empty(0, np.int64), 0
+        batch: list[Words] = []
+        batch_size = 0
         for document in documents:
-            number += 1
-            held.append(document)
-            waiting += len(document)
-            if waiting > max(len(hashes), 1 << 20):
-                hashes, counts = _added(hashes, counts, held)
-                held, waiting = [], 0
-        if not number:
+            document_count += 1
+            batch.append(document)
+            batch_size += len(document)
+            if batch_size > max(len(hashes), 1 << 20):
+                hashes, counts = _add_counts(hashes, counts, batch)
+                batch, batch_size = [], 0
+        if not document_count:
             raise InputError("no text has features: weights cannot be learnt from none")
-        hashes, counts = _added(hashes, counts, held)
-        kept = np.sort(np.lexsort((hashes, -counts))[:most])
-        return cls(
-            hashes[kept],
-            np.array([_weight(number, int(count)) for count in counts[kept]], np.uint32),
-            _weight(number, 1),
-        )
+        hashes, counts = _add_counts(hashes, counts, batch)
+        frequent = np.sort(np.lexsort((hashes, -counts))[:most])
+        weights = [_weight(document_count, int(count)) for count in counts[frequent]]
+        return cls(hashes[frequent], np.array(weights, np.uint32), _weight(document_count, 1))
 
-    def of(self, hashes: Words) -> Counts:
+    def lookup(self, hashes: Words) -> Counts:
         """Return the weights of features by their hashes."""
         if not len(self.hashes):
             return np.full(len(hashes), self.other, np.uint32)
@@ -78,7 +75,7 @@ class FeatureWeights:
         return np.where(self.hashes[places] == hashes, self.weights[places], np.uint32(self.other))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FeatureWeights) and self.as_json() == other.as_json()
+        return isinstance(other, FeatureWeights) and self.to_json() == other.to_json()
 
     def __hash__(self) -> int:
         return hash((self.hashes.tobytes(), self.weights.tobytes(), self.other))
@@ -86,15 +83,15 @@ class FeatureWeights:
     def __repr__(self) -> str:
         return f"<weights of {len(self.hashes)} features, {self.other} for others>"
 
-    def as_json(self) -> dict[str, Any]:
-        """Return JSON values: little-endian arrays in base 64, and the weight of others."""
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values: little-endian arrays in base 64, and the weight of other features."""
         parts = (self.hashes.astype("<u8"), self.weights.astype("<u2"))
         hashes, weights = (base64.b64encode(part.tobytes()).decode() for part in parts)
         return {"hashes": hashes, "weights": weights, "other": self.other}
 
     @classmethod
-    def of_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return the weights that `as_json` describes; InputError for other values."""
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return the weights that `to_json` describes; InputError for other values."""
         try:
             hashes = np.frombuffer(base64.b64decode(value["hashes"], validate=True), "<u8")
             weights = np.frombuffer(base64.b64decode(value["weights"], validate=True), "<u2")
@@ -114,11 +111,11 @@ class FeatureWeights:
         return cls(hashes.astype(np.uint64), weights.astype(np.uint32), other)
 
 
-def _added(hashes: Words, counts: Any, held: list[Words]) -> tuple[Words, Any]:
-    found, number = np.unique(np.concatenate([hashes, *held]), return_counts=True)
-    number[np.searchsorted(found, hashes)] += counts - 1
-    return found, number
+def _add_counts(hashes: Words, counts: Any, batch: list[Words]) -> tuple[Words, Any]:
+    all_hashes, all_counts = np.unique(np.concatenate([hashes, *batch]), return_counts=True)
+    all_counts[np.searchsorted(all_hashes, hashes)] += counts - 1
+    return all_hashes, all_counts
 
 
-def _weight(number: int, count: int) -> int:
-    return min(1 + round(_STEPS * math.log2(number / count)), MOST_WEIGHT)
+def _weight(document_count: int, count: int) -> int:
+    return min(1 + round(_STEPS * math.log2(document_count / count)), MOST_WEIGHT)

@@ -16,7 +16,7 @@ from fpstore.hashing.simminhash import SimMinHash
 
 
 class Wrapper(MinHashSketcher[Item_contra]):
-    """Passes what it makes of an item, one text or several, to another fingerprinter, and is as that one is."""
+    """Turns an item into texts for another fingerprinter, whose properties it has."""
 
     fingerprinter: Any
 
@@ -26,7 +26,7 @@ class Wrapper(MinHashSketcher[Item_contra]):
         return int(self.fingerprinter.width)
 
     @property
-    def usual_group(self) -> str:  # type: ignore[override]  # of another one here
+    def usual_group(self) -> str:  # type: ignore[override]
         """How to group near-duplicates: as for `fingerprinter`."""
         return str(self.fingerprinter.usual_group)
 
@@ -36,14 +36,14 @@ class Wrapper(MinHashSketcher[Item_contra]):
         return int(self.fingerprinter.usual_radius)
 
     @property
-    def law(self) -> Law | None:  # type: ignore[override]  # of some
-        """That of the MinHash to which texts pass; None if they pass to another fingerprinter."""
+    def law(self) -> Law | None:  # type: ignore[override]
+        """The law of the wrapped MinHash; None for another fingerprinter."""
         minhash = minhash_in(self)
         return None if minhash is None or isinstance(minhash, SimMinHash) else minhash.law
 
     @property
     def minhash(self) -> MinHash:
-        """The MinHash to which texts pass; InputError if they pass to another fingerprinter."""
+        """The wrapped MinHash; InputError for another fingerprinter."""
         minhash = minhash_in(self)
         if minhash is None:
             raise InputError(
@@ -53,25 +53,25 @@ class Wrapper(MinHashSketcher[Item_contra]):
             )
         return minhash
 
-    def of_width(self, width: int) -> Self:
-        """Return the hasher with another width of its fingerprints."""
+    def with_width(self, width: int) -> Self:
+        """Return the hasher with another width of fingerprints."""
         _ = self.minhash
-        return replace(self, fingerprinter=self.fingerprinter.of_width(width))  # type: ignore[type-var]  # all are dataclasses
+        return replace(self, fingerprinter=self.fingerprinter.with_width(width))  # type: ignore[type-var]  # all are dataclasses
 
-    def banded(self, bands: Bands, first: int = 0) -> Self:
-        """Return a fingerprinter that writes the keys of bands behind fingerprints, which are the same."""
+    def with_bands(self, bands: Bands, first: int = 0) -> Self:
+        """Return the hasher that also writes the keys of bands, behind the same fingerprints."""
         _ = self.minhash
-        return replace(self, fingerprinter=self.fingerprinter.banded(bands, first))  # type: ignore[type-var]  # all are dataclasses
+        return replace(self, fingerprinter=self.fingerprinter.with_bands(bands, first))  # type: ignore[type-var]  # all are dataclasses
 
 
-def minhash_in(maker: Fingerprinter[Any] | None) -> MinHash | None:
-    """Return the MinHash that a fingerprinter is, or passes texts to."""
-    while isinstance(maker, Wrapper):
-        maker = maker.fingerprinter
-    return maker if isinstance(maker, MinHash) else None
+def minhash_in(fingerprinter: Fingerprinter[Any] | None) -> MinHash | None:
+    """Return the MinHash that a fingerprinter is or wraps."""
+    while isinstance(fingerprinter, Wrapper):
+        fingerprinter = fingerprinter.fingerprinter
+    return fingerprinter if isinstance(fingerprinter, MinHash) else None
 
 
-def can_have_bands(maker: Fingerprinter[Any] | None) -> bool:
+def can_have_bands(fingerprinter: Fingerprinter[Any] | None) -> bool:
     """Whether a fingerprinter can write the keys of bands."""
-    minhash = minhash_in(maker)
+    minhash = minhash_in(fingerprinter)
     return minhash is not None and minhash.width >= WORD_BITS

@@ -62,7 +62,7 @@ def compared_rows(
     keys = spilled = None
     if bands is not None:
         assert isinstance(fingerprinter, MinHashSketcher)
-        fingerprinter = fingerprinter.banded(bands)
+        fingerprinter = fingerprinter.with_bands(bands)
         keys = BandKeys(bands.number)
         spilled = SpilledNumbers(np.uint64)
     words = projection.width.words

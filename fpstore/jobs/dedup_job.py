@@ -11,7 +11,7 @@ from fpstore.base.arguments import check_choice, check_flag, check_number
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError
-from fpstore.hashing.bands import Bands, planned_bands
+from fpstore.hashing.bands import Bands, plan_bands
 from fpstore.hashing.base import USUAL_BITS, Fingerprinter
 from fpstore.hashing.binomial import binomial_cdf
 from fpstore.hashing.documents import DocumentFiles
@@ -83,7 +83,7 @@ class DedupJob:
         auto = auto and ((rows := count()) > EXACT_ROWS or self.chance(rows) > MOST_CHANCE)
         if minhash is None or self.jaccard is None or not (auto or self.search == "bands"):
             return self
-        bands = planned_bands(self.jaccard, BANDS_RECALL)
+        bands = plan_bands(self.jaccard, BANDS_RECALL)
         if bands is None:
             if self.search == "auto":
                 return self

@@ -61,12 +61,12 @@ def simhash_of(form):
 
 
 def in_one_call(simhash, texts, tables):
-    return simhash._of_texts(simhash._kernel_features(np.ones(1, np.uint32)), texts, tables)
+    return simhash._kernel_rows(simhash._kernel_features(np.ones(1, np.uint32)), texts, tables)
 
 
 def by_python(simhash, texts):
     """Return fingerprints of texts whose normal forms Python has made."""
-    forms = encoded([simhash._form.of(text) for text in texts])
+    forms = encoded([simhash._form.apply(text) for text in texts])
     made = in_one_call(simhash, forms, AS_THEY_ARE)
     assert len(made.missing) == len(made.lines) == 0
     return made.rows.tolist(), (made.states == 0).tolist()
@@ -226,7 +226,7 @@ def test_a_capital_sigma_of_any_kind_is_lowered_by_its_neighbours(sigma):
 
 def test_the_form_says_what_a_text_becomes():
     def of(text, **given):
-        return SimHash(**given)._form.of(text)
+        return SimHash(**given)._form.apply(text)
 
     assert (
         of("  The QUICK \u2460 \u4e2d\u6587\uff01 caf\u00e9s")

@@ -258,10 +258,10 @@ def test_texts_reach_the_kernel_in_bounded_batches_and_keep_their_order(monkeypa
 
     def record(simhash, features, given, tables):
         batches.append((len(given.data), len(given.offsets) - 1, len(pulled)))
-        return of_texts(simhash, features, given, tables)
+        return kernel_rows(simhash, features, given, tables)
 
-    of_texts = SimHash._of_texts
-    monkeypatch.setattr(SimHash, "_of_texts", record)
+    kernel_rows = SimHash._kernel_rows
+    monkeypatch.setattr(SimHash, "_kernel_rows", record)
     found = SimHash(size=1).fingerprints(texts(), threads=1)
     assert found.tolist() == [xxh64(f"word{i}") for i in range(600)]
     assert len(batches) > 2

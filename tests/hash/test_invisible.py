@@ -233,7 +233,7 @@ def test_stop_words_find_no_text_without_letters():
     ],
 )
 def test_diacritics_are_folded_and_vowels_stay(text, form):
-    assert SimHash(marks="fold")._form.of(text) == form
+    assert SimHash(marks="fold")._form.apply(text) == form
     plain = SimHash(marks="fold")
     assert plain.fingerprint(text) == plain.fingerprint(form) == SimHash().fingerprint(form)
     described = fpstore.hashing.from_description(plain.describe())

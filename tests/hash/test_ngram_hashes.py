@@ -6,7 +6,7 @@ import xxhash
 
 from fpstore import MinHash, SimHash, _kernel
 from fpstore.base.width import Width
-from fpstore.hashing.features import rows_of
+from fpstore.hashing.features import feature_rows
 
 
 @pytest.mark.parametrize("shingle", ["words", "chars"])
@@ -24,10 +24,10 @@ def test_hashes_are_those_of_the_features(shingle):
         for text, count, units in zip(texts, found.sizes, found.units, strict=True):
             pieces = list(maker.features(text))
             assert found.features[at : at + count].tolist() == sorted(
-                rows_of(pieces, "xxh64", 0, Width(64)).tolist()
+                feature_rows(pieces, "xxh64", 0, Width(64)).tolist()
             )
             at += count
-            form = maker._form.of(text)
+            form = maker._form.apply(text)
             assert units == min(len(form.split()) if shingle == "words" else len(form), size)
         assert at == len(found.features)
     (one,) = SimHash().whole_hashes(["abc"]).features.tolist()

@@ -115,9 +115,9 @@ def test_weights_are_learnt_anew_and_not_from_nothing():
         texts
     )
     weights = SimHash().learn_weights(texts, 10).weights
-    assert FeatureWeights.of_json(json.loads(json.dumps(weights.as_json()))) == weights
-    assert weights != FeatureWeights.of_json(weights.as_json() | {"other": 5})
-    empty = FeatureWeights.of_json({"hashes": "", "weights": "", "other": 3})
+    assert FeatureWeights.from_json(json.loads(json.dumps(weights.to_json()))) == weights
+    assert weights != FeatureWeights.from_json(weights.to_json() | {"other": 5})
+    empty = FeatureWeights.from_json({"hashes": "", "weights": "", "other": 3})
     assert SimHash(weights=empty).features("a b b b b") == {"a": 3, "b": 9}
     with pytest.raises(InputError, match="no text has features"):
         SimHash().learn_weights(["", " "])
@@ -131,7 +131,7 @@ GOOD = {"hashes": "AQAAAAAAAAACAAAAAAAAAA==", "weights": "BwAIAA==", "other": 9}
 
 
 def test_malformed_weights_are_refused():
-    assert FeatureWeights.of_json(GOOD).weights.tolist() == [7, 8]
+    assert FeatureWeights.from_json(GOOD).weights.tolist() == [7, 8]
     for changed, message in (
         ({"hashes": None}, "hashes, weights and other"),
         ({"hashes": "AQAAAA=="}, "hashes, weights and other"),  # half a hash
@@ -146,10 +146,10 @@ def test_malformed_weights_are_refused():
         ({"weights": "AAA="}, "each has a weight"),
     ):
         with pytest.raises(InputError, match=message):
-            FeatureWeights.of_json(GOOD | changed)
+            FeatureWeights.from_json(GOOD | changed)
     for missing in GOOD:
         with pytest.raises(InputError, match="hashes, weights and other"):
-            FeatureWeights.of_json({key: value for key, value in GOOD.items() if key != missing})
+            FeatureWeights.from_json({key: value for key, value in GOOD.items() if key != missing})
     # which the kernel cannot add up
     for weights, other in (([2**16], 1), ([1], 2**16), ([1], -1), ([0], 1), ([1], 0)):
         with pytest.raises(InputError, match="1 to 65,535"):

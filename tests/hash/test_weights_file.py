@@ -128,7 +128,7 @@ def test_fingerprints_are_weighed_and_a_store_remembers(corpus, width):
     assert [one["query_id"] in one["matches"][0]["ids"] for one in answers] == [True] * len(COMMON)
     shown = fine("stats", "w.fps")
     assert "weights={'hashes': '" in " ".join(shown.split())
-    assert learnt.weights.as_json()["hashes"] not in shown
+    assert learnt.weights.to_json()["hashes"] not in shown
 
 
 def test_weights_go_with_fields(corpus):

@@ -15,7 +15,7 @@ from fpstore import InputError, MinHash, SimHash
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width
 from fpstore.hashing import Fields
-from fpstore.hashing.bands import Bands, planned_bands
+from fpstore.hashing.bands import Bands, plan_bands
 from fpstore.hashing.minhash import BandedMinHash
 from fpstore.jobs import bands as bands_job
 from fpstore.jobs import dedup_job as dedup_module
@@ -40,7 +40,7 @@ def test_keys_stand_behind_the_same_fingerprints_and_are_shared_as_often_as_the_
     width, weighting
 ):
     minhash = MinHash(width=width, weighting=weighting)
-    maker, pairs = minhash.banded(Bands(8, 3)), 400 if weighting == "set" else 60
+    maker, pairs = minhash.with_bands(Bands(8, 3)), 400 if weighting == "set" else 60
     left, right = sets_of_pairs(pairs, 12, 15)
     (rows, a), (_, b) = keys_of(maker, left), keys_of(maker, right)
     assert (rows.reshape(-1) == minhash.hashed(next(minhash.batches(left))).rows.reshape(-1)).all()
@@ -51,14 +51,14 @@ def test_keys_stand_behind_the_same_fingerprints_and_are_shared_as_often_as_the_
 
 
 def test_texts_rows_and_lists_of_features_have_the_same_keys():
-    maker = MinHash(size=2).banded(Bands(5, 4))
+    maker = MinHash(size=2).with_bands(Bands(5, 4))
     text = "it was the best of times it was the worst of times"
     features = [list(maker.features(text))]
     assert (maker.hashed([text]).rows == maker.hashed(next(maker.batches(features))).rows).all()
-    fields = Fields(MinHash(size=2), {"a": 1, "b": 1}).banded(Bands(5, 4))
+    fields = Fields(MinHash(size=2), {"a": 1, "b": 1}).with_bands(Bands(5, 4))
     assert isinstance(fields.fingerprinter, BandedMinHash)
     assert (fields.hashed([(text, None)]).rows == maker.hashed([text]).rows).all()
-    by_python = MinHash(size=2, hash="md5").banded(Bands(5, 4))
+    by_python = MinHash(size=2, hash="md5").with_bands(Bands(5, 4))
     assert by_python.hashed([text, ""]).rows.shape == (2, 9)
     assert by_python.hashed([text, ""]).known.tolist() == [True, False]
 
@@ -69,12 +69,12 @@ def test_planned_bands_are_the_longest_that_suffice():
     ):
         sizes = [(size, 256 // size) for size in range(1, 257)]
         longest = max(size for size, most in sizes if 1 - (1 - jaccard**size) ** most >= recall)
-        found = planned_bands(jaccard, recall)
+        found = plan_bands(jaccard, recall)
         assert found.size == longest
         assert found.recall(jaccard) >= recall
         assert found.number == 1 or Bands(found.number - 1, found.size).recall(jaccard) < recall
-    assert planned_bands(0.01, 0.995) is None
-    assert planned_bands(0, 0.5) is None
+    assert plan_bands(0.01, 0.995) is None
+    assert plan_bands(0, 0.5) is None
 
 
 def connected_by_brute_force(rows, keys, searched, radius):

@@ -16,7 +16,7 @@ from fpstore.base.arrays import distinct_places
 from fpstore.base.resources import Resources, parse_memory
 from fpstore.base.width import Width
 from fpstore.disk.temporary import SpilledNumbers
-from fpstore.hashing.bands import Bands, planned_bands
+from fpstore.hashing.bands import Bands, plan_bands
 from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL
 from fpstore.jobs.bands import BLOCK_ROWS, BandKeys, connected_by_bands
 from fpstore.jobs.dedup_job import BANDS_RECALL
@@ -63,7 +63,7 @@ def bands(bench: Bench) -> Result:
 
 
 def _bands() -> Bands:
-    found = planned_bands(USUAL_JACCARD, BANDS_RECALL)
+    found = plan_bands(USUAL_JACCARD, BANDS_RECALL)
     assert found is not None
     return found
 

@@ -20,20 +20,20 @@ from public import public_members, public_names  # noqa: E402
 OPERATORS = ("__contains__", "__getitem__")
 # Parts of hashers for their authors: they take batches that were checked.
 INSIDE = {
-    "banded",
     "bits",
     "block",
     "both",
     "exceed",
     "from_parameters",
     "hashed",
+    "is_unweighted",
     "lack",
     "limit_memory",
-    "of_sets",
-    "of_width",
     "sides",
     "signed",
     "values",
+    "with_bands",
+    "with_width",
 }
 
 # What makes an object of a class. Those with parameters are constructors, which are called with odd

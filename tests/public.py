@@ -41,7 +41,7 @@ INTERNAL = {
     "HashingReader": ("columns", "placed"),
     "Hits": ("batches", "hits_of_inputs", "in_memory", "without_rare_ngrams"),
     "HyperplaneHash": ("sides",),
-    "ImageHash": ("of_frames",),
+    "ImageHash": ("frame_fingerprints",),
     "LshSpec": ("bands", "columns"),
     "Matches": ("before", "verified"),
     "LshStore": ("snapshot",),

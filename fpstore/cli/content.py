@@ -20,12 +20,12 @@ from fpstore.cli.options import ENCODING, HTML, NAME, SUFFIXES, check_output_pat
 from fpstore.cli.verb import Given, fail, usage_errors
 from fpstore.errors import InputError, counted, show
 from fpstore.format.manifest import is_index, is_openable
-from fpstore.hashing.decoding import GivenPicture
+from fpstore.hashing.decoding import PictureSource
 from fpstore.hashing.documents import HEAD_BYTES, NO_WORDS, NOT_BINARY, SENTENCES, id_of, is_binary
 from fpstore.hashing.features import HASHES, TOKENIZERS, UNITS, WEIGHTINGS
 from fpstore.hashing.fields import is_weighted, maker_of_columns
 from fpstore.hashing.html import MainText, page_fingerprinter
-from fpstore.hashing.image import FRAMES, METHODS, Lack
+from fpstore.hashing.image import FRAMES, METHODS, Rejection
 from fpstore.hashing.normal import DIGITS, HYPHENS, MARKS
 from fpstore.hashing.registry import (
     TEXT_METHODS,
@@ -612,13 +612,15 @@ def standard_input(notices: Notices, encoding: str | None = None) -> str:
 
 
 def _picture(maker: Any) -> Chunk:
-    found = maker.of_frames(
-        GivenPicture(_read_stdin("picture"), "standard input"), every=maker.frame == "all"
+    found = maker.frame_fingerprints(
+        PictureSource(_read_stdin("picture"), "standard input"), every=maker.frame == "all"
     )
-    numbers = {number: value for number, value in enumerate(found) if not isinstance(value, Lack)}
+    numbers = {
+        number: value for number, value in enumerate(found) if not isinstance(value, Rejection)
+    }
     if not numbers:
         raise InputError(
-            f"standard input {next(value.sentence for value in found if isinstance(value, Lack))}",
+            f"standard input {next(value.sentence for value in found if isinstance(value, Rejection))}",
             path="-",
         )
     ids = ["-" if len(found) == 1 else f"-#{number}" for number in numbers]

@@ -1,7 +1,4 @@
-"""Pictures in any form, decoded by Pillow frame by frame.
-
-Upright, in bounded memory, and with errors of fpstore.
-"""
+"""Pictures in any form, decoded by Pillow frame by frame, upright and in bounded memory."""
 
 from __future__ import annotations
 
@@ -29,9 +26,9 @@ if TYPE_CHECKING:
     Picture = str | os.PathLike[str] | bytes | IO[bytes] | Image
 
 _ORIENTATION = 0x0112  # the tag of Exif
-# Pillow reads these by starting another program, which must not happen to files of strangers.
-_PROGRAMS = {"EPS"}
-_HEIF = (".heic", ".heif", ".hif")
+# Pillow starts another program to read these formats, which files of strangers must not cause.
+_FORMATS_OF_PROGRAMS = {"EPS"}
+_HEIF_SUFFIXES = (".heic", ".heif", ".hif")
 # Bytes of a pixel while it is decoded, and made a brightness of 8 bits. Pillow keeps other modes in
 # 4 bytes.
 _PIXEL_BYTES = {
@@ -45,17 +42,17 @@ _PIXEL_BYTES = {
     "I": 32,
     "F": 32,
 }
-# the decoders have the whole picture once more
-_WHOLE = ("AVIF", "HEIF", "JPEG2000", "TIFF", "WEBP")
-_COEFFICIENTS = 6  # bytes of a pixel that the decoder of progressive JPEG holds
-# modes that Pillow makes no other of, and what it makes of them
-_BETWEEN = {"LAB": "RGB", "La": "LA"}
+# formats whose decoders have a second copy of the picture
+_COPYING_FORMATS = ("AVIF", "HEIF", "JPEG2000", "TIFF", "WEBP")
+_PROGRESSIVE_BYTES = 6  # of a pixel in the decoder of progressive JPEG
+# modes that Pillow cannot make grey, and the mode to convert them to first
+_INTERMEDIATE_MODES = {"LAB": "RGB", "La": "LA"}
 _HASHED_BYTES = 30  # of a pixel in pdqhash: sums of doubles, two floats and colours
-_SIXTEEN_BITS = ("PNG", "PPM")  # formats whose values of the mode I have 16 bits
+_SIXTEEN_BIT_FORMATS = ("PNG", "PPM")  # their values of the mode I have 16 bits
 
 
-class GivenPicture(NamedTuple):
-    """A picture, and its name in messages: its place among others if it has no name of its own."""
+class PictureSource(NamedTuple):
+    """A picture in a form that threads can share, and its name and place in messages."""
 
     source: Path | bytes | Image
     name: str
@@ -68,7 +65,7 @@ class GivenPicture(NamedTuple):
 
 
 def pillow() -> Any:
-    """Return the module PIL.Image, with the readers of all formats loaded, and that of HEIC if it is installed."""
+    """Return the module PIL.Image with all readers, also of HEIC if pillow-heif is installed."""
     module = import_package("PIL.Image", "ImageHash")
     module.init()
     _register_heif()
@@ -81,33 +78,33 @@ def _register_heif() -> None:
         import_module("pillow_heif").register_heif_opener()
 
 
-def given(picture: object, place: int | None = None) -> GivenPicture:
-    """Return a picture in a form that threads can share, and a name with its place among others."""
-    if isinstance(picture, GivenPicture):
+def picture_source(picture: object, place: int | None = None) -> PictureSource:
+    """Return a picture with its name and, among several items, its place."""
+    if isinstance(picture, PictureSource):
         return picture
     where = "" if place is None else f"item {place}: "
     if isinstance(picture, str | os.PathLike):
         path = check_path(picture)
-        return GivenPicture(path, str(path), where)
+        return PictureSource(path, str(path), where)
     if isinstance(picture, bytes | bytearray | memoryview):
         data = bytes(picture)
-        return GivenPicture(data, f"a picture of {len(data):,} bytes", where)
+        return PictureSource(data, f"a picture of {len(data):,} bytes", where)
     if hasattr(picture, "read"):
         return _content(picture, where)
     if isinstance(picture, pillow().Image):
         name = f"an image of {picture.width} x {picture.height} pixels"
         with refusals(where + name):
             image = upright(picture)
-            # A picture of several frames may show another one when its turn comes.
-            moving = image is picture and getattr(picture, "n_frames", 1) > 1
-            return GivenPicture(image.copy() if moving else image, name, where)
+            # The caller may seek to another frame before this one is hashed.
+            has_frames = image is picture and getattr(picture, "n_frames", 1) > 1
+            return PictureSource(image.copy() if has_frames else image, name, where)
     kinds = "an image of Pillow, a path, bytes, or a file that is open for reading bytes"
     raise InputError(
         f"{where}a picture is {kinds}, got {type(picture).__name__}", got=type(picture)
     )
 
 
-def _content(stream: Any, where: str) -> GivenPicture:
+def _content(stream: Any, where: str) -> PictureSource:
     """Read an open file, from its beginning if it has one."""
     path = getattr(stream, "name", None)
     name = path if isinstance(path, str) else "an open file"
@@ -121,7 +118,7 @@ def _content(stream: Any, where: str) -> GivenPicture:
         raise refused(name, error) from error
     except ValueError as error:
         raise InputError(f"{where}{name}: {error}", got=stream) from error
-    return GivenPicture(data, name, where)
+    return PictureSource(data, name, where)
 
 
 def frames(
@@ -131,79 +128,75 @@ def frames(
     room: Room | None = None,
     most_pixels: int | None = None,
 ) -> Iterator[Image]:
-    """Yield the first frame of a picture, or every one, upright.
+    """Yield the first frame of a picture, or every frame, upright.
 
-    Use it within `refusals`, and each before the next.
-
-    A frame has a place in the room, if there is one, until the next is asked for. JPEG above
-    ``most_pixels`` is decoded in a smaller size, and its brightness alone. An image of Pillow is
-    one frame, and stays as it is.
+    Use it within `refusals`. A frame takes memory of the room, if any, until the next frame. JPEG
+    above ``most_pixels`` is decoded in a smaller size, and its brightness alone. An image of Pillow
+    is one frame, and stays as it is.
     """
     images = pillow()
     if isinstance(source, images.Image):
         yield source
         return
     assert isinstance(source, Path | bytes)
-    with ExitStack() as taken, opened(source) as image:
+    with ExitStack() as memory, opened(source) as image:
         for number in range(getattr(image, "n_frames", 1) if every else 1):
             if number:
                 image.seek(number)
-            held = (
-                _COEFFICIENTS * image.width * image.height if image.info.get("progressive") else 0
-            )
+            is_progressive = image.info.get("progressive")
+            decoder_bytes = _PROGRESSIVE_BYTES * image.width * image.height if is_progressive else 0
             if most_pixels is not None and (factor := reduction(image.size, most_pixels)) > 1:
                 image.draft("L", tuple(max(side // factor, 1) for side in image.size))
-            taken.close()
+            memory.close()
             if room is not None:
-                taken.enter_context(room.taking(_fitting(image, room, held, most_pixels or 0)))
+                frame_bytes = _frame_bytes(image, room, decoder_bytes, most_pixels or 0)
+                memory.enter_context(room.taking(frame_bytes))
             yield upright(image)
-        del image  # so that its memory is free when others take it
+        del image  # frees its memory before the room counts it as free
 
 
 def reduction(size: tuple[int, int], most_pixels: int) -> int:
-    """Return by what the sides of a picture are divided, so that it has at most so many pixels."""
+    """Return the least divisor of both sides that leaves at most ``most_pixels``."""
     return max(ceil(sqrt(size[0] * size[1] / most_pixels)), 1)
 
 
 class _NoRoomError(MemoryError):
-    """A picture alone takes more than a memory budget."""
+    """A picture alone takes more than the memory budget."""
 
 
-def _fitting(image: Any, room: Room, held: int, hashed_pixels: int) -> int:
-    """Return the bytes that it takes to decode a picture, of which only the head was read, to make it grey, and to hash it.
-
-    The decoder has ``held`` bytes more.
-    """
-    kept = _PIXEL_BYTES.get(image.mode, 4)
-    # without such data, Pillow looks for it behind the picture
-    turned = "exif" in image.info and _is_turned(image)
-    copies = 1 + (image.format in _WHOLE) + turned
+def _frame_bytes(image: Any, room: Room, decoder_bytes: int, hashed_pixels: int) -> int:
+    """Return the bytes to decode a picture whose head was read, to make it grey, and to hash it."""
+    pixel_bytes = _PIXEL_BYTES.get(image.mode, 4)
+    # without such data in the head, Pillow would read on to search it behind the picture
+    is_turned = "exif" in image.info and _is_turned(image)
+    copies = 1 + (image.format in _COPYING_FORMATS) + is_turned
     pixels = image.width * image.height
-    taken: int = held + pixels * (kept * copies + 1) + min(pixels, hashed_pixels) * _HASHED_BYTES
-    if taken > room.total:
+    total: int = decoder_bytes + pixels * (pixel_bytes * copies + 1)
+    total += min(pixels, hashed_pixels) * _HASHED_BYTES
+    if total > room.total:
         size = f"{image.width} x {image.height} pixels"
         budget = f"the budget of {shown_size(room.total)}"
         raise _NoRoomError(
-            f"{size} take {shown_size(taken)}, above {budget}: raise memory= (--memory of build "
+            f"{size} take {shown_size(total)}, above {budget}: raise memory= (--memory of build "
             "and hash)"
         )
-    return taken
+    return total
 
 
 def eight_bits(image: Image) -> Image:
     """Return a picture in a mode of 8 bits.
 
-    Of 16 bits the upper 8 are taken. Whole numbers of 32 bits and floats are scaled by the range of
-    their finite values; NaN is the least one.
+    Values of 16 bits lose their lower 8. Whole numbers of 32 bits and floats are scaled by the
+    range of their finite values; NaN is the least value.
     """
-    if image.mode in _BETWEEN:
-        return image.convert(_BETWEEN[image.mode])
+    if image.mode in _INTERMEDIATE_MODES:
+        return image.convert(_INTERMEDIATE_MODES[image.mode])
     if image.mode.startswith("I;16"):
         return _grey(np.asarray(image) >> 8)
     if image.mode not in ("I", "F"):
         return image
     values = np.asarray(image)
-    if image.mode == "I" and image.format in _SIXTEEN_BITS:
+    if image.mode == "I" and image.format in _SIXTEEN_BIT_FORMATS:
         return _grey(values.clip(0, (1 << 16) - 1) >> 8)
     finite = np.isfinite(values)
     low, high = (
@@ -226,17 +219,16 @@ def opened(source: Path | bytes) -> Iterator[Any]:
     Use it within `refusals`.
     """
     images = pillow()
-    formats = [name for name in images.ID if name not in _PROGRAMS]
-    held = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-    with held as stream, images.open(stream, formats=formats) as image:
+    formats = [name for name in images.ID if name not in _FORMATS_OF_PROGRAMS]
+    with (
+        io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream,
+        images.open(stream, formats=formats) as image,
+    ):
         yield image
 
 
 def upright(image: Image) -> Image:
-    """Return an image turned as its Exif data say.
-
-    Without such data, or with broken ones, the image itself.
-    """
+    """Return an image turned as its Exif data say, or itself if they are missing or broken."""
     image.load()
     return (
         import_package("PIL.ImageOps", "ImageHash").exif_transpose(image)
@@ -254,7 +246,7 @@ def _is_turned(image: Image) -> bool:
 
 @contextmanager
 def refusals(name: str, path: Path | None = None) -> Iterator[None]:
-    """Turn every error of Pillow inside the block into one of fpstore.
+    """Turn every error of Pillow inside the block into an error of fpstore.
 
     The attribute ``reason`` of an InputError is "other" (no picture), "heif" (HEIC without its
     reader), "large" (for Pillow's limits, or the memory), "memory" (for the budget) or "broken".
@@ -267,7 +259,7 @@ def refusals(name: str, path: Path | None = None) -> Iterator[None]:
     except (images.DecompressionBombError, images.DecompressionBombWarning) as error:
         advice = "raise PIL.Image.MAX_IMAGE_PIXELS if it is to be trusted"
         raise InputError(
-            f"{name}: {_message_of(error)}: {advice}", path=path, reason="large"
+            f"{name}: {_message(error)}: {advice}", path=path, reason="large"
         ) from error
     except _NoRoomError as error:
         raise InputError(f"{name}: {error}", path=path, reason="memory") from error
@@ -282,7 +274,7 @@ def refusals(name: str, path: Path | None = None) -> Iterator[None]:
         if (
             unknown
             and path is not None
-            and path.suffix.lower() in _HEIF
+            and path.suffix.lower() in _HEIF_SUFFIXES
             and "HEIF" not in images.OPEN
         ):
             advice = "is HEIC, which Pillow reads with another package: pip install pillow-heif"
@@ -291,11 +283,11 @@ def refusals(name: str, path: Path | None = None) -> Iterator[None]:
             raise InputError(
                 f"{name}: is no picture of a format that Pillow reads", path=path, reason="other"
             ) from error
-        said = "Pillow does not recognize its content" if unknown else _message_of(error)
+        fault = "Pillow does not recognize its content" if unknown else _message(error)
         raise InputError(
-            f"{name}: the picture is broken ({said})", path=path, reason="broken"
+            f"{name}: the picture is broken ({fault})", path=path, reason="broken"
         ) from error
 
 
-def _message_of(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return one_line(str(error)).removesuffix(".") or type(error).__name__

@@ -1,4 +1,4 @@
-"""Perceptual hashes of pictures that Pillow reads, frame by frame, by the packages ImageHash and pdqhash."""
+"""Perceptual hashes of pictures, frame by frame, by the packages ImageHash and pdqhash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from fpstore.base.resources import Room
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed, batched, check_items
-from fpstore.hashing.decoding import GivenPicture, eight_bits, frames, given, reduction, refusals
+from fpstore.hashing.decoding import (
+    PictureSource,
+    eight_bits,
+    frames,
+    picture_source,
+    reduction,
+    refusals,
+)
 from fpstore.io.packages import import_package
 
 if TYPE_CHECKING:
@@ -36,8 +43,8 @@ _HASHES = {
     "color": ("colorhash", 2),
 }
 METHODS = (*_HASHES, "pdq")
-# compare what differs within a row, or a column
-_ALONG_LINES = ("difference", "difference-vertical", "perceptual-mean")
+# methods that compare values within a row, or within a column
+_LINE_METHODS = ("difference", "difference-vertical", "perceptual-mean")
 FRAMES = ("first", "all")
 PDQ_QUALITY = 20  # docs/guides/pictures.md measures it; the authors of PDQ recommend 50
 DETAIL = 4  # grey levels; docs/guides/pictures.md measures it on gradients, icons and photographs
@@ -46,9 +53,9 @@ _WIDTHS = {"color": (64,), "pdq": (256,)}
 _SQUARES = (64, 256)  # the other methods have 8 x 8 and 16 x 16 bits
 _COLOR_BITS = 4  # for each of 14 shares of colours: 56 bits, the most below 64
 _PDQ_RADIUS = 31
-_PDQ_PIXELS = 1 << 20  # of a picture that pdqhash takes, in 29 bytes a pixel
+_PDQ_PIXELS = 1 << 20  # the most pixels for pdqhash, which takes 29 bytes for each
 _SIDE = 32
-_ACROSS = np.arange(1 - _SIDE, _SIDE, 2)  # twice the distance of a row from the middle one
+_ACROSS = np.arange(1 - _SIDE, _SIDE, 2)  # twice the distance of a row from the middle
 _SQUARES_LESS_MEAN = _ACROSS**2 - (_SIDE**2 - 1) // 3
 _SURFACES = [  # polynomials that are orthogonal on the places
     np.outer(a, b)
@@ -64,17 +71,14 @@ _SURFACES = [  # polynomials that are orthogonal on the places
 _BATCH_BYTES, _LEAST_BYTES = 1 << 26, 1 << 22
 
 
-class Lack(NamedTuple):
-    """Why a picture has no fingerprint.
-
-    A word, and the rest of a sentence that begins with the picture.
-    """
+class Rejection(NamedTuple):
+    """Why a picture has no fingerprint: a word, and the end of a sentence about the picture."""
 
     reason: str
     sentence: str
 
 
-_BLANK = Lack("blank", "is blank: all brightnesses that the method compares are equal")
+_BLANK = Rejection("blank", "is blank: all brightnesses that the method compares are equal")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,30 +90,32 @@ class ImageHash(Fingerprinter["Picture"]):
     hashed by the package ImageHash or pdqhash: the fingerprint is the number ``int(str(hash), 16)``
     of the former's object, and the number that the bits of the latter make, the first the highest.
 
-    =====================  ==========  =====================================================================================
-    method                 widths      a bit is 1 if
-    =====================  ==========  =====================================================================================
-    average                64, 256     a brightness of 8 x 8 (16 x 16) ones is above their mean
-    difference             64, 256     a brightness is above that to its left
-    difference-vertical    64, 256     a brightness is above that over it
-    perceptual             64, 256     a coefficient of the cosine transform is above the median of the lowest ones
-    perceptual-mean        64, 256     a coefficient of the cosine transform of a row is above the mean of the lowest ones
-    wavelet                64, 256     a coefficient of the Haar transform is above the median of the lowest ones
-    color                  64          not compared: 14 shares of colours, 4 binary digits each, after 8 bits that are 0
-    pdq                    256         a coefficient of the cosine transform is above the median: the PDQ of Facebook
-    =====================  ==========  =====================================================================================
+    ===================  =======  ==============================================================
+    method               widths   a bit is 1 if
+    ===================  =======  ==============================================================
+    average              64, 256  a brightness of 8 x 8 (16 x 16) is above their mean
+    difference           64, 256  a brightness is above the brightness to its left
+    difference-vertical  64, 256  a brightness is above the brightness over it
+    perceptual           64, 256  a low coefficient of the cosine transform is above the median
+    perceptual-mean      64, 256  a low cosine coefficient of a row is above the mean
+    wavelet              64, 256  a low coefficient of the Haar transform is above the median
+    color                64       8 bits of 0, then 14 shares of colours, 4 binary digits each
+    pdq                  256      a cosine coefficient is above the median: the PDQ of Facebook
+    ===================  =======  ==============================================================
 
-    A picture has no fingerprint if its bits would say nothing. That is so if it is blank: all
-    values that the method compares are equal, and the bits would be 0 for each such picture, or
-    come from errors of rounding. It is so if it is nearly blank or a gradient: its quality is below
-    `min_quality`. With ``color``, no picture is blank. For ``wavelet`` each side must have 8 (16)
-    pixels or more. Transparency is ignored, as the packages do.
+    The median and the mean are those of the low coefficients.
 
-    Of brightnesses of 16 bits the upper 8 are taken. Brightnesses of 32 bits and floats are scaled,
-    so that the least finite one is 0 and the greatest 255; NaN is 0. ``pdq`` takes pictures of more
-    than 2^20 pixels in a smaller size: the sides are divided by the least whole number that leaves
-    at most 2^20. JPEG is decoded in a smaller size then, so an image of Pillow that is decoded
-    already may give another fingerprint, which differs in a few bits.
+    A blank picture has no fingerprint: all values that the method compares are equal, and the bits
+    would be 0 for every blank picture, or come from errors of rounding. A nearly blank picture or a
+    gradient has none either: its quality is below `min_quality`. With ``color``, no picture is
+    blank. For ``wavelet`` each side must have 8 (16) pixels or more. Transparency is ignored, as
+    the packages do.
+
+    Brightnesses of 16 bits lose their lower 8. Brightnesses of 32 bits and floats are scaled from
+    the range of their finite values to 0 to 255; NaN is 0. ``pdq`` takes pictures of more than 2^20
+    pixels in a smaller size: the sides are divided by the least whole number that leaves at most
+    2^20. JPEG is decoded in a smaller size then, so an image of Pillow that is decoded already may
+    give another fingerprint, which differs in a few bits.
 
     Parameters
     ----------
@@ -131,8 +137,8 @@ class ImageHash(Fingerprinter["Picture"]):
     Attributes
     ----------
     usual_radius : int
-        A radius to begin with: 31 for ``pdq``, as its authors recommend; see ``docs/guides/pictures.md`` for
-        the others.
+        A radius to begin with: 31 for ``pdq``, as its authors recommend; see
+        ``docs/guides/pictures.md`` for the other methods.
 
     Raises
     ------
@@ -148,9 +154,10 @@ class ImageHash(Fingerprinter["Picture"]):
 
     Notes
     -----
-    J. Buchner, *ImageHash* (the package); N. Krawetz, *Looks Like It*, 2011 (average, difference, perceptual); Facebook,
-    *The TMK+PDQF Video-Hashing Algorithm and the PDQ Image-Hashing Algorithm*, 2019, section 4 (PDQ), with its thresholds.
-    Other versions of the packages, or of Pillow's decoders, may give other fingerprints.
+    J. Buchner, *ImageHash* (the package); N. Krawetz, *Looks Like It*, 2011 (average, difference,
+    perceptual); Facebook, *The TMK+PDQF Video-Hashing Algorithm and the PDQ Image-Hashing
+    Algorithm*, 2019, section 4 (PDQ), with its thresholds. Other versions of the packages, or of
+    Pillow's decoders, may give other fingerprints.
 
     Examples
     --------
@@ -159,7 +166,8 @@ class ImageHash(Fingerprinter["Picture"]):
     >>> picture = Image.linear_gradient("L").rotate(30)
     >>> small = picture.resize((100, 100))
     >>> perceptual = ImageHash(method="perceptual")
-    >>> (perceptual.fingerprint(picture) ^ perceptual.fingerprint(small)).bit_count() <= perceptual.usual_radius
+    >>> a, b = perceptual.fingerprint(picture), perceptual.fingerprint(small)
+    >>> (a ^ b).bit_count() <= perceptual.usual_radius
     True
     """
 
@@ -197,21 +205,19 @@ class ImageHash(Fingerprinter["Picture"]):
         """A radius to begin with."""
         return _PDQ_RADIUS if self.method == "pdq" else _HASHES[self.method][1] * self.width // 64
 
-    def lack(self, item: Picture | GivenPicture) -> str:
+    def lack(self, item: Picture | PictureSource) -> str:
         """Return why a picture has no fingerprint."""
-        picture = given(item)
-        (found,) = self.of_frames(picture, every=False)
-        assert isinstance(found, Lack)
-        return f"{picture.name} {found.sentence}: leave it out (is_empty() finds such pictures)"
+        picture = picture_source(item)
+        (rejection,) = self.frame_fingerprints(picture, every=False)
+        assert isinstance(rejection, Rejection)
+        return f"{picture.name} {rejection.sentence}: leave it out (is_empty() finds such pictures)"
 
-    def hashed(self, items: Sequence[Picture | GivenPicture]) -> Hashed:
-        """Return the fingerprints of some pictures."""
-        found = [self._of_one(given(item)) for item in items]
-        known = np.array([not isinstance(value, Lack) for value in found], bool)
-        return Hashed(
-            Width(self.width).rows(0 if isinstance(value, Lack) else value for value in found),
-            known,
-        )
+    def hashed(self, items: Sequence[Picture | PictureSource]) -> Hashed:
+        """Return the fingerprints of a batch of pictures."""
+        values = [self._picture_fingerprint(picture_source(item)) for item in items]
+        known = np.array([not isinstance(value, Rejection) for value in values], bool)
+        numbers = (0 if isinstance(value, Rejection) else value for value in values)
+        return Hashed(Width(self.width).rows(numbers), known)
 
     def batches(self, items: Iterable[Picture]) -> Iterator[list[Any]]:
         """Cut pictures into batches of at most 16.
@@ -219,41 +225,41 @@ class ImageHash(Fingerprinter["Picture"]):
         Images of Pillow are decoded here, since threads cannot share their files.
         """
         check_items(items, "pictures", str, io.IOBase)
-        return batched(
-            (given(item, place) for place, item in enumerate(items)), _held, _BATCH_BYTES
-        )
+        pictures = (picture_source(item, place) for place, item in enumerate(items))
+        return batched(pictures, _picture_bytes, _BATCH_BYTES)
 
-    def of_frames(
-        self, picture: GivenPicture, *, every: bool, room: Room | None = None
-    ) -> list[int | Lack]:
-        """Return the fingerprint of the first frame, or of every frame, or why there is none.
+    def frame_fingerprints(
+        self, picture: PictureSource, *, every: bool, room: Room | None = None
+    ) -> list[int | Rejection]:
+        """Return the fingerprint of the first frame or of every frame, or why it has none.
 
         InputError as in `refusals`.
         """
-        made, most = list[int | Lack](), _PDQ_PIXELS if self.method == "pdq" else None
+        fingerprints = list[int | Rejection]()
+        most = _PDQ_PIXELS if self.method == "pdq" else None
         with (
             refusals(picture.place + picture.name, picture.path),
             closing(frames(picture.source, every=every, room=room, most_pixels=most)) as images,  # type: ignore[type-var]
         ):
             for image in images:
-                made.append(self._of_image(image))
-                del image  # frames() needs its memory for the next one
-        return made
+                fingerprints.append(self._image_fingerprint(image))
+                del image  # frames() needs its memory for the next frame
+        return fingerprints
 
-    def _of_one(self, picture: GivenPicture) -> int | Lack:
-        found = self.of_frames(picture, every=self.frame == "all")
-        if len(found) > 1:
-            asked = f"has {len(found)} frames, and frame='all' asks for each"
+    def _picture_fingerprint(self, picture: PictureSource) -> int | Rejection:
+        fingerprints = self.frame_fingerprints(picture, every=self.frame == "all")
+        if len(fingerprints) > 1:
+            fault = f"has {len(fingerprints)} frames, and frame='all' asks for each"
             raise InputError(
-                f"{picture.place}{picture.name}: {asked}: read it with ImageReader, or take "
+                f"{picture.place}{picture.name}: {fault}: read it with ImageReader, or take "
                 "frame='first'",
-                got=len(found),
+                got=len(fingerprints),
             )
-        return found[0]
+        return fingerprints[0]
 
-    def _of_image(self, image: Image) -> int | Lack:
+    def _image_fingerprint(self, image: Image) -> int | Rejection:
         if not (image.width and image.height):
-            return Lack("blank", "has no pixels")
+            return Rejection("blank", "has no pixels")
         image = eight_bits(image)
         if self.method == "pdq":
             return self._pdq(image)
@@ -263,7 +269,7 @@ class ImageHash(Fingerprinter["Picture"]):
             return int(str(function(image, binbits=_COLOR_BITS)), 16)
         size = 8 if self.width == 64 else 16
         if self.method == "wavelet" and min(image.size) < size:
-            return Lack(
+            return Rejection(
                 "small",
                 f"has {image.width} x {image.height} pixels, and the method wavelet needs {size} "
                 f"x {size}",
@@ -272,20 +278,20 @@ class ImageHash(Fingerprinter["Picture"]):
         # The package scales a picture to this size itself, and leaves a picture of this size as it
         # is.
         scaled = (
-            grey if self.method == "wavelet" else grey.resize(self._scaled(size), package.ANTIALIAS)
+            grey if self.method == "wavelet" else grey.resize(self._shape(size), package.ANTIALIAS)
         )
         if self._is_blank(scaled):
             return _BLANK
         quality = detail(grey)
         assert self.min_quality is not None
         if quality < self.min_quality:
-            return Lack(
+            return Rejection(
                 "quality",
                 f"has {quality} grey levels of detail, below min_quality={self.min_quality}",
             )
         return int(str(function(scaled, hash_size=size)), 16)
 
-    def _scaled(self, size: int) -> tuple[int, int]:
+    def _shape(self, size: int) -> tuple[int, int]:
         large = (4 * size, 4 * size)
         shapes = {
             "perceptual": large,
@@ -296,15 +302,15 @@ class ImageHash(Fingerprinter["Picture"]):
         return shapes.get(self.method, (size, size))
 
     def _is_blank(self, grey: Image) -> bool:
-        """Whether all values that the method compares are equal, of a picture as it compares them."""
-        if self.method not in _ALONG_LINES:
+        """Whether all values that the method compares are equal, in a picture of its size."""
+        if self.method not in _LINE_METHODS:
             low, high = grey.getextrema()
             return low == high
         values: Bytes = np.asarray(grey)
         values = values.T if self.method == "difference-vertical" else values
         return bool((values[:, 1:] == values[:, :-1]).all())
 
-    def _pdq(self, image: Image) -> int | Lack:
+    def _pdq(self, image: Image) -> int | Rejection:
         factor = reduction(image.size, _PDQ_PIXELS)
         image = image.convert("L").reduce(factor) if factor > 1 else image
         colours = image if image.mode == "RGB" else image.convert("RGB")  # convert() would copy
@@ -313,7 +319,7 @@ class ImageHash(Fingerprinter["Picture"]):
         )
         assert self.min_quality is not None
         if quality < self.min_quality or not quality:
-            return Lack(
+            return Rejection(
                 "quality",
                 f"has the quality {quality} for PDQ, below min_quality={self.min_quality}",
             )
@@ -321,32 +327,30 @@ class ImageHash(Fingerprinter["Picture"]):
 
 
 def detail(grey: Image) -> int:
-    """Return how far a picture of the mode L is from the nearest smooth surface.
-
-    Whole grey levels, rounded down.
+    """Return how far a picture of the mode L is from a smooth surface, in whole grey levels.
 
     It is the standard deviation of the brightnesses at 32 x 32 from the best polynomial of degree 2
-    in both places: 0 for what is of one colour or a linear gradient, and little for noise and other
-    gradients. The sums are of whole numbers.
+    in both places, rounded down: 0 for a single colour or a linear gradient, and little for noise
+    and other gradients. The sums are of whole numbers.
     """
     from PIL.Image import Resampling
 
     values = np.asarray(grey.resize((_SIDE, _SIDE), Resampling.BOX), np.int64)
-    rest = float((values * values).sum())
+    squares = float((values * values).sum())
     for surface in _SURFACES:
-        rest -= float((values * surface).sum()) ** 2 / float((surface * surface).sum())
-    return int(max(rest, 0.0) ** 0.5 / _SIDE)
+        squares -= float((values * surface).sum()) ** 2 / float((surface * surface).sum())
+    return int(max(squares, 0.0) ** 0.5 / _SIDE)
 
 
-def _held(picture: GivenPicture) -> int:
-    """Return the bytes that a picture holds or, if more, a sixteenth of a batch."""
+def _picture_bytes(picture: PictureSource) -> int:
+    """Return the bytes of a picture in memory, at least a sixteenth of a batch."""
     source = picture.source
-    taken = (
+    size = (
         len(source)
         if isinstance(source, bytes)
         else 4 * getattr(source, "width", 0) * getattr(source, "height", 0)
     )
-    return max(taken, _LEAST_BYTES)
+    return max(size, _LEAST_BYTES)
 
 
 def _check_method_width(method: str, width: object) -> int:
@@ -355,14 +359,14 @@ def _check_method_width(method: str, width: object) -> int:
         return widths[0]
     bits = check_width(width).bits
     if bits not in widths:
-        why = (
+        reason = (
             ": it has 14 numbers of equal size, and 56 bits are the most below 64"
             if method == "color"
             else ""
         )
-        known = " or ".join(map(str, widths))
+        choices = " or ".join(map(str, widths))
         raise InputError(
-            f"the method {method} has {known} bits{why}, got width={show(width)}",
+            f"the method {method} has {choices} bits{reason}, got width={show(width)}",
             expected=widths,
             got=width,
         )

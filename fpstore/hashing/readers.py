@@ -21,7 +21,7 @@ from fpstore.base.width import Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpora import HashedTexts, hashed_rows, open_source
-from fpstore.hashing.decoding import GivenPicture
+from fpstore.hashing.decoding import PictureSource
 from fpstore.hashing.documents import (
     NO_WORDS,
     SENTENCES,
@@ -35,7 +35,7 @@ from fpstore.hashing.documents import (
 )
 from fpstore.hashing.fields import TextColumns, maker_of_columns
 from fpstore.hashing.html import MainText, page_fingerprinter
-from fpstore.hashing.image import ImageHash, Lack
+from fpstore.hashing.image import ImageHash, Rejection
 from fpstore.hashing.vector_base import Block, VectorFingerprinter
 from fpstore.io.files import check_paths, located
 from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader, open_vectors
@@ -567,7 +567,7 @@ class ImageReader(HashingReader):
                 continue
             numbers, ids, name = list[int](), list[str](), id_of(file.path)
             for number, value in enumerate(found):
-                if isinstance(value, Lack):
+                if isinstance(value, Rejection):
                     self._lack = f"{name} {value.sentence}"
                     self._leave_out(file.path, value.reason)
                 else:
@@ -575,13 +575,15 @@ class ImageReader(HashingReader):
                     ids.append(name if len(found) == 1 else f"{name}#{number}")
             yield Batch(width.rows(numbers), StringColumn.of(ids))
 
-    def _frames(self, room: Room, file: File) -> list[int | Lack] | str:
+    def _frames(self, room: Room, file: File) -> list[int | Rejection] | str:
         """Return what the frames of a file have as fingerprints, or why the file is skipped."""
         try:
             self._walk.check_size(file, file.size)
             every = self.fingerprinter.frame == "all"
-            picture = GivenPicture(file.path, os.fspath(file.path))
-            found: list[int | Lack] = self.fingerprinter.of_frames(picture, every=every, room=room)
+            picture = PictureSource(file.path, os.fspath(file.path))
+            found: list[int | Rejection] = self.fingerprinter.frame_fingerprints(
+                picture, every=every, room=room
+            )
         except InputError as error:
             return reason_of(file, error)
         return found

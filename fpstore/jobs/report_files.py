@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fpstore.errors import FpstoreError, counted
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.decoding import GivenPicture, eight_bits, frames, refusals
+from fpstore.hashing.decoding import PictureSource, eight_bits, frames, refusals
 from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
 from fpstore.hashing.page_text import main_texts
@@ -113,7 +113,9 @@ class Files:
         hasher = self._fingerprinter
         assert isinstance(hasher, ImageHash)
         if not set(fingerprints).intersection(
-            hasher.of_frames(GivenPicture(path, name), every=number > 0)[number : number + 1]
+            hasher.frame_fingerprints(PictureSource(path, name), every=number > 0)[
+                number : number + 1
+            ]
         ):
             return Excerpt(None, CHANGED)
         with refusals(name, path):

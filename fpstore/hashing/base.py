@@ -92,7 +92,7 @@ class Hasher(ABC, Generic[Item_contra]):
 
     @property
     def law(self) -> Law | None:
-        """How often values of two items agree, by their similarity; None if there is no such law."""
+        """How often values of two items agree, by their similarity; None without such a law."""
         return None
 
     @property

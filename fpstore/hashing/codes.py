@@ -21,12 +21,11 @@ from fpstore.hashing.words import draws, packed
 MOST_BITS = 1 << 20
 _MOST_VALUE = 1 << 31
 _FRACTION = 32  # bits behind the point
-# of the bits in which unrelated descriptors differ, which are not all even
-_UNRELATED_BITS = 0.4
+_UNRELATED_BITS = 0.4  # the share of bits that differ in unrelated descriptors
 
 
 class CodeHash(VectorFingerprinter):
-    """The common part of hashers whose hash values are bits of a long code of a vector.
+    """The base of hashers whose hash values are bits of a long code of a vector.
 
     Value i is the bit at the position ``word(i) % code_bits``, where word is SplitMix64 of the
     seed. The signature has the bits at other positions, one in each of 224 equal parts of the code.
@@ -39,18 +38,18 @@ class CodeHash(VectorFingerprinter):
 
     @abstractmethod
     def bits(self, block: Block, places: npt.NDArray[np.int64]) -> Flags:
-        """Return the bits of the codes of vectors at some positions, shape (n, positions)."""
+        """Return the bits of the codes of vectors at positions, shape (n, positions)."""
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
-        """Return bits at some positions."""
+        """Return bits at random positions."""
         words = draws(self.seed, np.arange(functions.start, functions.stop, dtype=np.uint64))
         places = (words % np.uint64(self.code_bits)).astype(np.int64)
-        found = self.bits(self.block(items), places).astype(np.uint32)
-        return Values(found, np.ones(len(found), np.bool_))
+        values = self.bits(self.block(items), places).astype(np.uint32)
+        return Values(values, np.ones(len(values), np.bool_))
 
     def signed(self, items: Sequence[Any]) -> Signed:
-        """Return bits at other positions."""
-        places = _one_of_each_part(derived_seed(self.seed), MOST_SIGNATURE_BITS, self.code_bits)
+        """Return bits at positions of another seed."""
+        places = _stratified_places(derived_seed(self.seed), MOST_SIGNATURE_BITS, self.code_bits)
         bits = self.bits(self.block(items), np.array(places, np.int64))
         return Signed(packed(bits), np.ones(len(bits), np.bool_))
 
@@ -61,8 +60,8 @@ class BitSample(CodeHash):
 
     The distance of fingerprints estimates the Hamming distance of the vectors.
 
-    Of vectors that differ in D of `dimension` bits, the fingerprints differ in ``D * width /
-    dimension`` on average over seeds. Their distance is hypergeometric: its variance is ``width * p
+    If two vectors differ in D of `dimension` bits, their fingerprints differ in ``D * width /
+    dimension`` on average over seeds. The distance is hypergeometric: its variance is ``width * p
     * (1 - p) * (dimension - width) / (dimension - 1)`` with ``p = D / dimension``.
 
     Version 1 is, exactly: position i of a vector has the random word i of the seed (SplitMix64),
@@ -93,8 +92,8 @@ class BitSample(CodeHash):
 
     Notes
     -----
-    P. Indyk and R. Motwani, *Approximate nearest neighbors: towards removing the curse of dimensionality*, STOC 1998,
-    section 4.2; in a fingerprint without repetition.
+    P. Indyk and R. Motwani, *Approximate nearest neighbors: towards removing the curse of
+    dimensionality*, STOC 1998, section 4.2; in a fingerprint without repetition.
 
     Examples
     --------
@@ -145,18 +144,18 @@ class BitSample(CodeHash):
         )
 
     def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
-        bits = self.bits(block, _places(self.dimension, self.width, self.seed))
+        bits = self.bits(block, _sample_places(self.dimension, self.width, self.seed))
         return packed(bits), np.ones(len(bits), np.bool_)
 
     def bits(self, block: Block, places: npt.NDArray[np.int64]) -> Flags:
-        """Return the bits of vectors at some positions, shape (n, positions).
+        """Return the bits of vectors at positions, shape (n, positions).
 
         InputError for a component that is no bit.
         """
         values = block.values
         if values.shape[1] != self.dimension:
-            found: Flags = values[:, places >> 3] & (0x80 >> (places & 7)).astype(np.uint8) != 0
-            return found
+            bits: Flags = values[:, places >> 3] & (0x80 >> (places & 7)).astype(np.uint8) != 0
+            return bits
         if values.dtype.kind != "b" and (wrong := (values != 0) & (values != 1)).any():
             place, column = map(int, np.argwhere(wrong)[0])
             raise block.error_at(
@@ -175,16 +174,15 @@ class BitSample(CodeHash):
             return np.packbits(rows != 0, axis=1)
         rows = rows.copy()
         if self.dimension % 8:
-            # the bits behind the last are no bits of the vector
+            # the last byte has bits behind the vector
             rows[:, -1] &= np.uint8(0xFF << (8 - self.dimension % 8) & 0xFF)
         return rows
 
 
 @lru_cache(maxsize=8)
-def _places(dimension: int, width: int, seed: int) -> npt.NDArray[np.int64]:
-    return np.argsort(draws(seed, np.arange(dimension, dtype=np.uint64)), kind="stable")[
-        :width
-    ].astype(np.int64)
+def _sample_places(dimension: int, width: int, seed: int) -> npt.NDArray[np.int64]:
+    words = draws(seed, np.arange(dimension, dtype=np.uint64))
+    return np.argsort(words, kind="stable")[:width].astype(np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +204,7 @@ class Unary(CodeHash):
     Version 1 is, exactly: the components follow one another in the code, without gaps. With N
     greater than `width`, bit j of the fingerprint is the bit ``(j * 2^32 + u) * N // (width *
     2^32)`` of the code, where u is the upper half of the random word j of the seed (SplitMix64).
-    With a smaller N, bit j is bit j, and the rest is 0.
+    With a smaller N, bit j is bit j, and the other bits are 0.
 
     Vectors are rows of an array of integers, lists, or a column of Arrow that holds lists. Every
     vector has a fingerprint. Round real numbers to a grid first, such as ``np.rint(x *
@@ -233,7 +231,8 @@ class Unary(CodeHash):
 
     Notes
     -----
-    A. Gionis, P. Indyk and R. Motwani, *Similarity search in high dimensions via hashing*, VLDB 1999, section 3.2.
+    A. Gionis, P. Indyk and R. Motwani, *Similarity search in high dimensions via hashing*, VLDB
+    1999, section 3.2.
 
     Examples
     --------
@@ -285,7 +284,7 @@ class Unary(CodeHash):
         return packed(bits), np.ones(len(bits), np.bool_)
 
     def bits(self, block: Block, places: npt.NDArray[np.int64]) -> Flags:
-        """Return the bits of the codes of vectors at some positions."""
+        """Return the bits of the codes of vectors at positions, shape (n, positions)."""
         columns, steps = np.divmod(places, self.high - self.low)
         return self.exceed(block, columns, steps + self.low)
 
@@ -299,7 +298,7 @@ class Unary(CodeHash):
     ) -> Flags:
         """Return whether components of vectors exceed numbers, shape (n, columns).
 
-        InputError for one that is out of range.
+        InputError for a component that is out of range.
         """
         values = block.values
         if len(values) and (values.min() < self.low or values.max() > self.high):
@@ -309,25 +308,25 @@ class Unary(CodeHash):
                 f"to {self.high}"
             )
             raise block.error_at(place, reason)
-        found: Flags = values[:, columns].astype(np.int64) > steps
-        return found
+        exceeded: Flags = values[:, columns].astype(np.int64) > steps
+        return exceeded
 
 
 @lru_cache(maxsize=8)
 def _thresholds(unary: Unary) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the component of each bit that is used, and the value that the component must exceed."""
-    levels, width, code = unary.high - unary.low, unary.width, unary.code_bits
-    places = _one_of_each_part(unary.seed, width, code) if code > width else list(range(code))
-    columns, steps = zip(*(divmod(place, levels) for place in places), strict=True)
+    """Return the component of each used bit, and the value that the component must exceed."""
+    steps_per_column, width, code = unary.high - unary.low, unary.width, unary.code_bits
+    places = _stratified_places(unary.seed, width, code) if code > width else list(range(code))
+    columns, steps = zip(*(divmod(place, steps_per_column) for place in places), strict=True)
     return np.array(columns, np.int64), np.array(steps, np.int64) + unary.low
 
 
-def _one_of_each_part(seed: int, parts: int, code: int) -> list[int]:
-    """Return random positions in a code, one in each of some equal parts."""
-    inside = draws(seed, np.arange(parts, dtype=np.uint64)) >> np.uint64(64 - _FRACTION)
+def _stratified_places(seed: int, parts: int, code: int) -> list[int]:
+    """Return random positions in a code, one in each of its equal parts."""
+    offsets = draws(seed, np.arange(parts, dtype=np.uint64)) >> np.uint64(64 - _FRACTION)
     return [
-        ((part << _FRACTION) + drawn) * code // (parts << _FRACTION)
-        for part, drawn in enumerate(inside.tolist())
+        ((part << _FRACTION) + offset) * code // (parts << _FRACTION)
+        for part, offset in enumerate(offsets.tolist())
     ]
 
 
@@ -370,5 +369,5 @@ class BitLaw(Law):
         return self._measured(similarity) / self.code_bits
 
     def estimate(self, distances: npt.NDArray[np.intp], bits: int) -> Reals:
-        """Return the distances that distances of signatures stand for."""
+        """Return the distances of vectors for distances of signatures."""
         return distances.astype(np.float64) * (self.code_bits / bits)

@@ -5,7 +5,7 @@ A fast matrix product, then more digits where they matter.
 A side is the sign of the sum of ``weight * component``, as a real number. The product in float32
 decides it where it is farther from 0 than any rounding can bring it, whatever the order of the
 additions: so the result does not depend on the library that multiplies, on threads or on batches.
-The few other sums are made again in float64, and what is still open in integers. This is the filter
+The few other sums are repeated in float64, and the last in integers. This is the filter
 of J. Shewchuk, *Adaptive precision floating-point arithmetic and fast robust geometric predicates*,
 Discrete & Computational Geometry 18 (1997), section 4. The bound is (3.5) of N. Higham, *Accuracy
 and Stability of Numerical Algorithms*.
@@ -29,19 +29,19 @@ _WORDS, _QUARTERS = 16, 4  # random words of a weight, and numbers of 16 bits in
 _MIDDLE = _WORDS * _QUARTERS * 0xFFFF // 2
 # of a weight, the sum of 64 uniform numbers of 16 bits
 DEVIATION = math.sqrt(_WORDS * _QUARTERS * (2**32 - 1) / 12)
-_DRAWN = 1 << 18  # random words drawn at once
-_PIECE = 512  # components whose products are added together: each sum is then rounded fewer times
-_SUMS = 1 << 16  # sums made at once
-_PAIRS = 1 << 20  # components multiplied again at once
+_WORD_BATCH = 1 << 18  # random words drawn at once
+_PIECE = 512  # components of a matrix product: a sum of short products is rounded fewer times
+_SUM_BATCH = 1 << 16  # sums computed at once
+_COMPONENT_BATCH = 1 << 20  # components multiplied in float64 at once
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53  # units of rounding
-_LENGTH_SLACK = 1.02  # a computed length is below the true one by less
-# a bound of what results near 0 may lose, for each component
+_LENGTH_SLACK = 1.02  # the most by which a true length exceeds the computed length
+# the most that results near 0 may lose to underflow, for each component
 _LEAST_SINGLE, _LEAST_DOUBLE = 2.0**-124, 2.0**-1000
 _MOST_SHIFT = 1000
 _MANTISSA = 53
 
 
-def weights(dimension: int, width: int, seed: int) -> npt.NDArray[np.float32]:
+def plane_weights(dimension: int, width: int, seed: int) -> npt.NDArray[np.float32]:
     """Return the weights of all components in all bits.
 
     Whole numbers below 2^21, shape (width, dimension).
@@ -50,28 +50,25 @@ def weights(dimension: int, width: int, seed: int) -> npt.NDArray[np.float32]:
     16 (2^32 j + i) + 0 to 15, less its mean: nearly normal (an excess kurtosis of -0.019),
     symmetric, and exact in float32.
     """
-    found = np.empty(width * dimension, np.float32)
-    at_once = _DRAWN // _WORDS
-    for start in range(0, len(found), at_once):
-        part = slice(start, start + at_once)
-        bits, components = np.divmod(
-            np.arange(start, min(start + at_once, len(found)), dtype=np.uint64),
-            np.uint64(dimension),
-        )
+    weights = np.empty(width * dimension, np.float32)
+    batch_size = _WORD_BATCH // _WORDS
+    for start in range(0, len(weights), batch_size):
+        part = slice(start, start + batch_size)
+        numbers = np.arange(start, min(start + batch_size, len(weights)), dtype=np.uint64)
+        bits, components = np.divmod(numbers, np.uint64(dimension))
         first = (bits << np.uint64(32) | components) * np.uint64(_WORDS)
         words = draws(seed, np.add.outer(first, np.arange(_WORDS, dtype=np.uint64)))
         sums = sum(
             ((words >> np.uint64(16 * quarter)) & np.uint64(0xFFFF)).sum(1)
             for quarter in range(_QUARTERS)
         )
-        found[part] = np.asarray(sums, np.int64) - _MIDDLE
-    return found.reshape(width, dimension)
+        weights[part] = np.asarray(sums, np.int64) - _MIDDLE
+    return weights.reshape(width, dimension)
 
 
 @lru_cache(maxsize=4)
 def hyperplanes(dimension: int, width: int, seed: int) -> Hyperplanes:
-    """Return the hyperplanes of a seed, and keep them."""
-    return Hyperplanes(weights(dimension, width, seed))
+    return Hyperplanes(plane_weights(dimension, width, seed))
 
 
 class Hyperplanes:
@@ -101,14 +98,12 @@ class Hyperplanes:
     ) -> Sides:
         """Return whether finite vectors lie on the positive sides, shape (n, width).
 
-        A vector on a hyperplane does not.
-
-        ``singles`` are the values rounded to float32, and ``squares`` their squared lengths as
-        computed in float32, infinite where they overflow. The sides of vectors that are not
-        ``known`` are of no interest.
+        A vector on a hyperplane does not. ``singles`` are the values rounded to float32, and
+        ``squares`` their squared lengths as computed in float32, infinite where they overflow. The
+        sides of vectors that are not ``known`` are arbitrary.
         """
         shape = (len(values), len(self.normals))
-        found, sure = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
+        sides, sure = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
         with np.errstate(all="ignore"):
             lengths = np.sqrt(
                 squares.astype(np.float64) * _LENGTH_SLACK + self._dimension * _LEAST_SINGLE
@@ -118,41 +113,42 @@ class Hyperplanes:
                 (lengths * self._single_slack).astype(np.float32), np.float32(np.inf)
             )
             slack[~known] = -1
-            at_once = max(_SUMS // len(self.normals), 1)  # stay in the cache
-            for start in range(0, len(values), at_once):
-                part = slice(start, start + at_once)
+            batch_size = max(_SUM_BATCH // len(self.normals), 1)  # fits into the cache
+            for start in range(0, len(values), batch_size):
+                part = slice(start, start + batch_size)
                 sums: npt.NDArray[np.float32] = singles[part, :_PIECE] @ self.normals[:, :_PIECE].T
                 for column in range(_PIECE, self._dimension, _PIECE):
                     sums += (
                         singles[part, column : column + _PIECE]
                         @ self.normals[:, column : column + _PIECE].T
                     )
-                np.greater(sums, 0, out=found[part])
-                # not if it is NaN
+                np.greater(sums, 0, out=sides[part])
+                # false for NaN
                 np.greater(np.abs(sums, out=sums), slack[part, None], out=sure[part])
         rows, bits = np.divmod(np.flatnonzero(~sure), len(self.normals))
-        at_once = max(_PAIRS // self._dimension, 1)
-        for start in range(0, len(rows), at_once):
-            part = slice(start, start + at_once)
-            found[rows[part], bits[part]] = self._sides_of_pairs(
+        batch_size = max(_COMPONENT_BATCH // self._dimension, 1)
+        for start in range(0, len(rows), batch_size):
+            part = slice(start, start + batch_size)
+            sides[rows[part], bits[part]] = self._exact_sides(
                 values[rows[part]], self.normals[bits[part]]
             )
-        return found
+        return sides
 
-    def _sides_of_pairs(self, vectors: Floats, normals: npt.NDArray[np.float32]) -> Sides:
+    def _exact_sides(self, vectors: Floats, normals: npt.NDArray[np.float32]) -> Sides:
+        """Return the side of each vector for the normal in the same row."""
         largest = np.maximum(vectors.max(1), -vectors.min(1)).astype(np.float64)
         scaled = vectors.astype(np.float64)
         if vectors.dtype != np.float32:
-            # A power of two that makes it nearly 1 changes no sign, and nothing overflows.
+            # Scaled by a power of two to nearly 1, nothing overflows, and signs stay.
             scale = np.ldexp(1.0, -np.clip(np.frexp(largest)[1], -_MOST_SHIFT, _MOST_SHIFT))
             scaled *= scale[:, None]
             largest *= scale
         sums = np.vecdot(scaled, normals.astype(np.float64))
-        found: Sides = sums > 0
+        sides: Sides = sums > 0
         slack = self._double_slack * largest + self._dimension * _LEAST_DOUBLE
         for place in np.flatnonzero(~(np.abs(sums) > slack)).tolist():
-            found[place] = exact_sum(vectors[place], normals[place]) > 0
-        return found
+            sides[place] = exact_sum(vectors[place], normals[place]) > 0
+        return sides
 
 
 def exact_sum(vector: Floats, normal: npt.NDArray[np.float32]) -> int:
@@ -165,5 +161,5 @@ def exact_sum(vector: Floats, normal: npt.NDArray[np.float32]) -> int:
 
 
 def _most_error(roundings: int, unit: float) -> float:
-    """Return the relative error that a number of roundings can sum up to."""
+    """Return a bound of the relative error of a number of roundings."""
     return roundings * unit / (1 - roundings * unit)

@@ -17,23 +17,23 @@ from fpstore.errors import InputError, show
 
 Reals = npt.NDArray[np.float64]
 MOST_VALUES = 1 << 16  # of a sketch
-_ROUNDING = 1e-9  # of the range of a measure, by which a computed value may be outside
-_HALVINGS = 60  # of an interval, until it is as narrow as numbers are
+_ROUNDING = 1e-9  # how far a computed value may be out of range, as a share of the range
+_HALVINGS = 60  # of an interval, down to the precision of floats
 
 
 class Law(ABC):
     """How often hash values of two items agree, and bits of their signatures differ.
 
-    Both are functions of a measure of the two items: a similarity, or a distance. `fpstore.lsh.plan`
-    computes by a law what an index finds. An author writes `measure` and `collision`, for one of
-    the Jaccard similarity takes `JaccardLaw`. The rest has defaults.
+    Both are functions of a measure of the two items: a similarity, or a distance.
+    `fpstore.lsh.plan` computes the recall of an index by a law. An author writes `measure` and
+    `collision`, or takes `JaccardLaw`. The other members have defaults.
 
     Attributes
     ----------
     measure : str
-        What the law is a function of: "Jaccard similarity", "cosine similarity", "L2 distance".
+        The name of the measure: "Jaccard similarity", "cosine similarity", "L2 distance".
     is_distance : bool
-        Whether less of the measure means nearer.
+        Whether a lower measure means nearer.
     bits_differ_at_most : bool
         Whether `differing` is the most that bits differ at a similarity, and not the mean.
 
@@ -66,23 +66,20 @@ class Law(ABC):
         return (1 - self.collision(similarity)) / 2
 
     def estimate(self, distances: npt.NDArray[np.intp], bits: int) -> Reals:
-        """Return the similarities that distances of signatures of some bits stand for.
+        """Return the similarities for distances of signatures of `bits` bits.
 
         The inverse of `differing`.
         """
         return _estimates(self, bits)[distances]
 
     def band_collision(self, similarity: float, rows: int, probes: int = 1) -> float:
-        """Return the probability that a band of two items agrees.
-
-        All its values, or those of one of several probes.
-        """
+        """Return the probability that all values of a band, or of one of its probes, agree."""
         if probes != 1:
             raise InputError("this law has no further probes: leave probes out", got=probes)
         return self.collision(similarity) ** check_whole(rows, 1, MOST_VALUES, "rows")
 
-    def check_measure(self, value: object, what: str) -> float:
-        """Return a value of the measure as a float; InputError if it is none."""
+    def check_measure(self, value: object, name: str) -> float:
+        """Return a value of the measure as a float; InputError if it is out of range."""
         least, most = self.limits
         try:
             number = float("nan") if isinstance(value, (bool, str, bytes)) else float(value)  # type: ignore[arg-type]
@@ -90,17 +87,14 @@ class Law(ABC):
             number = float("nan")
         if not least <= number <= most:
             reason = (
-                f"{what} must be {with_article(self.measure)}, from {least:g} to {most:g}, got "
+                f"{name} must be {with_article(self.measure)}, from {least:g} to {most:g}, got "
                 f"{show(value)}"
             )
             raise InputError(reason, got=value)
         return number
 
     def _measured(self, value: object) -> float:
-        """Return a value of the measure, within the limits but for rounding.
-
-        InputError if it is none.
-        """
+        """Return a value of the measure, clipped to the limits if it exceeds them by rounding."""
         least, most = self.limits
         slack = _ROUNDING * (most - least)
         return min(max(check_number(value, least - slack, most + slack, self.measure), least), most)
@@ -130,12 +124,12 @@ class JaccardLaw(Law):
         return self._measured(similarity)
 
     def estimate(self, distances: npt.NDArray[np.intp], bits: int) -> Reals:
-        """Return the similarities that distances of signatures stand for."""
+        """Return the similarities for distances of signatures."""
         return np.maximum(1 - 2 * distances / bits, 0.0)
 
 
 def with_article(measure: str) -> str:
-    """Return a measure with the article that it is spoken with: "an L2 distance"."""
+    """Return a measure with its article, as in "an L2 distance"."""
     return f"{'an' if re.match('[AEIOaeio]|L[0-9]', measure) else 'a'} {measure}"
 
 

@@ -1,4 +1,4 @@
-"""One-bit MinHash: fingerprints whose distance estimates the Jaccard similarity of texts or sets."""
+"""One-bit MinHash: fingerprints whose distance estimates the Jaccard similarity of texts."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import batched, check_items
 from fpstore.hashing.law import JaccardLaw, Reals
-from fpstore.hashing.sketcher import MOST_SIGNATURE_BITS, Signed, Sketcher, Values, bits_of
+from fpstore.hashing.sketcher import MOST_SIGNATURE_BITS, Signed, Sketcher, Values, mixed_bits
 from fpstore.hashing.words import mix, packed
 
 _LEAST, _MOST = 8, 1 << 14
@@ -110,7 +110,8 @@ class PrecomputedMinHash(Sketcher[Any]):
         """Return a bit of each of the last values."""
         minima = self._minima(items)
         return Signed(
-            packed(bits_of(minima[:, self.count - self.signature_bits :])), self._non_empty(minima)
+            packed(mixed_bits(minima[:, self.count - self.signature_bits :])),
+            self._non_empty(minima),
         )
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:

@@ -17,13 +17,12 @@ from fpstore.hashing.vectors import HyperplaneHash
 
 @dataclass(frozen=True, kw_only=True)
 class RandomProjection:
-    """A linear map of vectors to fewer dimensions, in which distances and angles are nearly the same.
+    """A linear map of vectors to fewer dimensions that nearly keeps distances and angles.
 
     The map is a matrix of nearly normal numbers with the variance 1 / to. The squared length of a
     vector changes by a factor with the mean 1 and the variance 2 / to. Hashing the projected
-    vectors costs to / dimension of what it costs for the given ones, and the projection costs as
-    much as `to` hash values: it pays where many values are taken of vectors of thousands of
-    components.
+    vectors costs to / dimension of the time for the original vectors, and the projection costs as
+    much as `to` hash values. It pays for many hash values of vectors with thousands of components.
 
     Parameters
     ----------
@@ -41,8 +40,8 @@ class RandomProjection:
 
     Notes
     -----
-    W. Johnson and J. Lindenstrauss, *Extensions of Lipschitz mappings into a Hilbert space*, 1984; S. Dasgupta and A. Gupta, *An
-    elementary proof of a theorem of Johnson and Lindenstrauss*, 2003.
+    W. Johnson and J. Lindenstrauss, *Extensions of Lipschitz mappings into a Hilbert space*, 1984;
+    S. Dasgupta and A. Gupta, *An elementary proof of a theorem of Johnson and Lindenstrauss*, 2003.
 
     Examples
     --------
@@ -90,12 +89,12 @@ class RandomProjection:
         parts = [np.empty((0, self.to), np.float32)]
         for block in reader.batches(vectors):
             with np.errstate(all="ignore"):
-                found = np.asarray(block.values, np.float32) @ matrix.T
-            if not np.isfinite(found).all():
-                place = int(np.argwhere(~np.isfinite(found))[0][0])
+                projected = np.asarray(block.values, np.float32) @ matrix.T
+            if not np.isfinite(projected).all():
+                place = int(np.argwhere(~np.isfinite(projected))[0][0])
                 raise InputError(
                     f"vector {block.first + place}: it has a component that is not finite, or too "
                     "large"
                 )
-            parts.append(found)
+            parts.append(projected)
         return np.concatenate(parts)

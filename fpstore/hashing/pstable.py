@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Array, Counts, Flags
 from fpstore.base.arguments import check_number, check_whole
-from fpstore.hashing.hyperplanes import DEVIATION, weights
+from fpstore.hashing.hyperplanes import DEVIATION, plane_weights
 from fpstore.hashing.law import MOST_VALUES, Law, Reals
 from fpstore.hashing.probing import (
     Choices,
-    changes_of,
-    met,
+    band_changes,
+    hit_probability,
     normal_cdf,
     probing_sequence,
     stratified,
@@ -28,9 +28,9 @@ from fpstore.hashing.vector_base import Block, VectorHasher, derived_seed
 from fpstore.hashing.vectors import real_problem
 from fpstore.hashing.words import draws
 
-_MOST_RADII = 100.0  # up to which distances are estimated
+_MOST_RADII = 100.0  # the greatest distance to estimate
 _BACKGROUND = 4.0
-_AT_ONCE = 64
+_LINE_BATCH = 64
 _UNIT = 2.0**-53
 
 
@@ -43,16 +43,16 @@ class PStable(VectorHasher):
     only. With a slot of 4 radii, as E2LSH takes, vectors at the radius agree in 0.801 of the values
     (L2). A signature has a bit of each of 224 further slots.
 
-    A value is the slot of ``a * v + b``, counted from a random number, as the sum is in float64,
-    and where that is so near a bound that the order of additions could matter, as `math.fsum` has
-    it. So it depends on the vector alone: not on threads, batches or the type of its numbers.
+    A value is the slot of ``a * v + b``, counted from a random number. The sum is in float64. Where
+    it is so near a bound that the order of additions could matter, `math.fsum` computes it. So a
+    value depends on the vector alone: not on threads, batches or the type of its numbers.
 
     Parameters
     ----------
     dimension : int
         Components of a vector, 1 to 65,536.
     radius : float
-        The unit of distances: about the distance of vectors that shall be found.
+        The unit of distances: about the distance of near vectors.
     p : {2, 1}
         Which distance: the root of the sum of squares, or the sum of magnitudes.
     slot : float
@@ -67,9 +67,10 @@ class PStable(VectorHasher):
 
     Notes
     -----
-    M. Datar, N. Immorlica, P. Indyk, V. Mirrokni, *Locality-sensitive hashing scheme based on p-stable distributions*, SoCG 2004,
-    section 3. A. Andoni and P. Indyk, *E2LSH 0.1 user manual*, 2005. Probes: Q. Lv, W. Josephson, Z. Wang, M. Charikar, K. Li,
-    *Multi-probe LSH*, VLDB 2007, sections 4.4 and 4.5; the recall with probes is a mean over 1,024 drawn bands, within 0.02.
+    M. Datar, N. Immorlica, P. Indyk, V. Mirrokni, *Locality-sensitive hashing scheme based on
+    p-stable distributions*, SoCG 2004, section 3. A. Andoni and P. Indyk, *E2LSH 0.1 user manual*,
+    2005. Probes: Q. Lv, W. Josephson, Z. Wang, M. Charikar, K. Li, *Multi-probe LSH*, VLDB 2007,
+    sections 4.4 and 4.5; the recall with probes is a mean over 1,024 drawn bands, within 0.02.
 
     Examples
     --------
@@ -100,26 +101,26 @@ class PStable(VectorHasher):
         return SlotLaw(self.radius, self.p, self.slot)
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
-        """Return the slots of some lines; those of signatures are of another seed."""
+        """Return the slots on the lines of functions; signatures have lines of another seed."""
         block = self.block(items)
-        return Values(
-            self._slots(block, functions)[0].astype(np.uint32), np.ones(len(block), np.bool_)
-        )
+        slots, _ = self._slots(block, functions)
+        return Values(slots.astype(np.uint32), np.ones(len(block), np.bool_))
 
     def probes(self, item: Any, bands: int, rows: int, count: int) -> Counts:
-        """Return the slots of each band, and those with neighbours of slots whose bounds are near.
+        """Return the slots of each band, also with neighbours of slots whose bounds are near.
 
         See `Sketcher.probes`.
         """
         self._check_bands(bands, rows, count)
-        slots, inside = (
-            found.reshape(bands, 1, rows)
-            for found in self._slots(self.block([item]), range(bands * rows))
+        slots, offsets = (
+            array.reshape(bands, 1, rows)
+            for array in self._slots(self.block([item]), range(bands * rows))
         )
-        changes = changes_of(_sequence(rows, count), np.minimum(inside, 1 - inside)[:, 0], count)
-        nearer = np.where(inside < 0.5, -1, 1)
-        found: Counts = (slots + nearer * np.choose(changes, (0, 1, -1))).astype(np.uint32)
-        return found
+        costs = np.minimum(offsets, 1 - offsets)[:, 0]
+        changes = band_changes(_sequence(rows, count), costs, count)
+        nearer = np.where(offsets < 0.5, -1, 1)
+        values: Counts = (slots + nearer * np.choose(changes, (0, 1, -1))).astype(np.uint32)
+        return values
 
     def _problem(self, values: Array) -> str:
         return real_problem(values, self.dimension)
@@ -130,7 +131,7 @@ class PStable(VectorHasher):
         return distances
 
     def _slots(self, block: Block, functions: range) -> tuple[npt.NDArray[np.int64], Reals]:
-        """Return the slots of vectors, modulo 2^32, and where in the slots they are, 0 to 1."""
+        """Return the slots of vectors, modulo 2^32, and the offsets in these slots, 0 to 1."""
         vectors = np.ascontiguousarray(block.values, np.float64)
         if not np.isfinite(vectors).all():
             place, column = map(int, np.argwhere(~np.isfinite(vectors))[0])
@@ -156,9 +157,8 @@ class PStable(VectorHasher):
         if first >= MOST_VALUES:
             first, seed = first - MOST_VALUES, derived_seed(seed)
         end = first + len(functions)
-        lines, starts, shifts = _all_lines(
-            self.dimension, max(-(-end // _AT_ONCE), 1) * _AT_ONCE, seed, self.p
-        )
+        count = max(-(-end // _LINE_BATCH), 1) * _LINE_BATCH
+        lines, starts, shifts = _draw_lines(self.dimension, count, seed, self.p)
         return lines[first:end], starts[first:end], shifts[first:end]
 
 
@@ -179,12 +179,12 @@ class SlotLaw(Law):
 
     @property
     def limits(self) -> tuple[float, float]:
-        """0 and 100 radii, up to which distances are estimated."""
+        """0 and 100 radii."""
         return 0.0, _MOST_RADII * self.radius
 
     @property
     def background(self) -> float:
-        """4 radii: how far unrelated vectors are from each other should be measured and given to `plan`."""
+        """4 radii. Measure the distance of unrelated vectors, and pass it to `plan`."""
         return _BACKGROUND * self.radius
 
     def collision(self, similarity: float) -> float:
@@ -199,8 +199,8 @@ class SlotLaw(Law):
         if ratio == 0:
             return 0.0
         if self.p == 2:
-            rest = math.sqrt(2 / math.pi) / ratio * -math.expm1(-ratio * ratio / 2)
-            return max(1 - math.erfc(ratio / math.sqrt(2)) - rest, 0.0)
+            correction = math.sqrt(2 / math.pi) / ratio * -math.expm1(-ratio * ratio / 2)
+            return max(1 - math.erfc(ratio / math.sqrt(2)) - correction, 0.0)
         return max(
             2 * math.atan(ratio) / math.pi - math.log1p(ratio * ratio) / (math.pi * ratio), 0.0
         )
@@ -212,11 +212,11 @@ class SlotLaw(Law):
         similarity = check_number(similarity, 0, math.inf, self.measure)
         if probes == 1 or similarity == 0:
             return self.collision(similarity) ** rows
-        return _met(similarity / (self.slot * self.radius), self.p, rows, probes)
+        return _hit_probability(similarity / (self.slot * self.radius), self.p, rows, probes)
 
 
 def _settle(sums: Reals, unsure: Flags, vectors: Reals, lines: Reals, starts: Reals) -> None:
-    """Replace sums that are too near a bound by what does not depend on the order of additions."""
+    """Replace sums that are too near a bound by exact sums, which depend on no order."""
     for row, column in np.argwhere(unsure).tolist():
         sums[row, column] = math.fsum(
             [*(vectors[row] * lines[column]).tolist(), float(starts[column])]
@@ -224,25 +224,27 @@ def _settle(sums: Reals, unsure: Flags, vectors: Reals, lines: Reals, starts: Re
 
 
 @lru_cache(maxsize=4)
-def _all_lines(
+def _draw_lines(
     dimension: int, count: int, seed: int, p: int
 ) -> tuple[Reals, Reals, npt.NDArray[np.int64]]:
-    """Return the directions of lines, shape (count, dimension), where slots begin on them, 0 to 1, and numbers of first slots."""
-    other = derived_seed(seed)
-    lines = weights(dimension, count, seed).astype(np.float64) / DEVIATION
+    """Return lines: directions, shape (count, dimension), and starts and numbers of first slots.
+
+    A start is 0 to 1, in slots.
+    """
+    second_seed = derived_seed(seed)
+    lines = plane_weights(dimension, count, seed).astype(np.float64) / DEVIATION
     if p == 1:  # the quotient of two normal numbers is a Cauchy number
-        divisors = weights(dimension, count, other).astype(np.float64) / DEVIATION
+        divisors = plane_weights(dimension, count, second_seed).astype(np.float64) / DEVIATION
         lines /= np.where(divisors == 0, 0.5 / DEVIATION, divisors)
-    words = draws(derived_seed(other), np.arange(2 * count, dtype=np.uint64)).reshape(count, 2)
+    numbers = np.arange(2 * count, dtype=np.uint64)
+    words = draws(derived_seed(second_seed), numbers).reshape(count, 2)
     starts = (words[:, 0] >> np.uint64(11)).astype(np.float64) * _UNIT
     return lines, starts, (words[:, 1] >> np.uint64(32)).astype(np.int64)
 
 
 @lru_cache(maxsize=64)
 def _sequence(rows: int, count: int) -> Choices:
-    """Return the sets of slots to change.
-
-    The nearer neighbour, or the other, by their expected squared distances.
+    """Return the sets of slots to change, by the expected squared distances of both neighbours.
 
     The bounds nearest to a vector, of all rows, are half as far apart as uniform numbers: Lv and
     others, section 4.5.
@@ -253,10 +255,10 @@ def _sequence(rows: int, count: int) -> Choices:
 
 
 @lru_cache(maxsize=1024)
-def _met(distance: float, p: int, rows: int, probes: int) -> float:
+def _hit_probability(distance: float, p: int, rows: int, probes: int) -> float:
     """Return the probability that a band agrees with a probe; the distance is in slots."""
     nearer = np.sort(stratified(rows) / 2, axis=1)
     bounds = np.stack([-1 - nearer, -nearer, 1 - nearer, 2 - nearer], axis=2) / distance
     below = normal_cdf(bounds) if p == 2 else 0.5 + np.arctan(bounds) / math.pi
     to_nearer, stays, to_other = np.moveaxis(np.diff(below, axis=2), 2, 0)
-    return met(np.stack([stays, to_nearer, to_other], axis=2), _sequence(rows, probes))
+    return hit_probability(np.stack([stays, to_nearer, to_other], axis=2), _sequence(rows, probes))

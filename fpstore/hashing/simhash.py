@@ -180,7 +180,7 @@ class SimHash(TextHash):
 
     @property
     def usual_radius(self) -> int:
-        """A radius to begin with: 3 of each 64 bits, but 24 of 256, as docs/guides/crawler.md says."""
+        """A radius to begin with: 3 of each 64 bits, but 24 of 256 (docs/guides/crawler.md)."""
         return RADIUS_OF_256 if self.width == 256 else super().usual_radius
 
     def _feature_row(self, features: list[tuple[str, float]]) -> Words | None:

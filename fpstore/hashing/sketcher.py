@@ -23,7 +23,7 @@ MOST_SIGNATURE_BITS = 224
 
 
 class Sketched(NamedTuple):
-    """What a hasher makes of some items.
+    """The sketches and the signatures of a batch of items.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Sketched(NamedTuple):
     known : ndarray of bool, shape (n,)
         Whether an item has content. The rows of an item without content have no meaning.
     whole_pages : ndarray of bool, shape (n,), or None
-        Of pages of HTML, which are compared by their whole texts: see `fpstore.hashing.MainText`.
+        Which pages of HTML are compared by their whole texts: see `fpstore.hashing.MainText`.
     """
 
     sketches: Counts
@@ -46,14 +46,14 @@ class Sketched(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Hash values of some items, uint32 of shape (n, functions), and which items have content."""
+    """Hash values of a batch, uint32 of shape (n, functions), and which items have content."""
 
     values: Counts
     known: Flags
 
 
 class Signed(NamedTuple):
-    """Signatures of some items, uint8 of shape (n, signature_bits / 8), and which items have content."""
+    """Signatures of a batch, uint8 of shape (n, bits / 8), and which items have content."""
 
     signatures: Bytes
     known: Flags
@@ -62,9 +62,9 @@ class Signed(NamedTuple):
 class Sketcher(Hasher[Item_contra]):
     """Makes sketches of items: hash values that agree the more often, the more similar items are.
 
-    And for each item a signature, which checks what equal values find. Both follow the law of the
-    hasher. An author writes `name`, `version`, `items`, `law`, `values` and `similarities`. The
-    rest has defaults.
+    Each item also has a signature, which checks the candidates with equal values. Both follow the
+    law of the hasher. An author writes `name`, `version`, `items`, `law`, `values` and
+    `similarities`. The other members have defaults.
 
     Attributes
     ----------
@@ -103,11 +103,10 @@ class Sketcher(Hasher[Item_contra]):
 
     @abstractmethod
     def values(self, items: Sequence[Any], functions: range) -> Values:
-        """Return the values of some hash functions on a batch of `batches`.
+        """Return the values of hash functions on a batch of `batches`.
 
-        Value i depends on the item and on i only.
-
-        Keys are made of the functions from 0 on. The default of `signed` uses those from 65,536 on.
+        Value i depends on the item and on i only. Keys use the functions from 0 on. The default of
+        `signed` uses functions from 65,536 on.
         """
 
     @abstractmethod
@@ -117,15 +116,16 @@ class Sketcher(Hasher[Item_contra]):
     def signed(self, items: Sequence[Any]) -> Signed:
         """Return the signatures of a batch.
 
-        By default a bit of each of `width` further hash values, independent of keys.
+        By default a signature has a bit of each of `signature_bits` values, independent of keys.
         """
-        found = self.values(items, range(MOST_VALUES, MOST_VALUES + self.signature_bits))
-        return Signed(packed(bits_of(found.values)), found.known)
+        functions = range(MOST_VALUES, MOST_VALUES + self.signature_bits)
+        values, known = self.values(items, functions)
+        return Signed(packed(mixed_bits(values)), known)
 
     def both(self, items: Sequence[Any], count: int) -> Sketched:
         """Return the sketches and the signatures of a batch."""
-        values, signed = self.values(items, range(count)), self.signed(items)
-        return Sketched(values.values, signed.signatures, values.known)
+        values, known = self.values(items, range(count))
+        return Sketched(values, self.signed(items).signatures, known)
 
     def sketched(
         self, items: Iterable[Item_contra], count: int, threads: int | None = 1
@@ -144,15 +144,16 @@ class Sketcher(Hasher[Item_contra]):
         Yields
         ------
         Sketched
-            Of one batch. An item without content is not ``known``.
+            The sketches of a batch. An item without content is not ``known``.
 
         Raises
         ------
         InputError
-            An item is none; the message has its position.
+            An item has a wrong type; the message has its position.
         """
-        work = partial(self.both, count=self._checked_count(count))
-        return (found for _, found in in_order(work, self._batches(items), parse_threads(threads)))
+        work = partial(self.both, count=self._check_count(count))
+        batches = in_order(work, self._batches(items), parse_threads(threads))
+        return (sketched for _, sketched in batches)
 
     def sketches(self, items: Iterable[Item_contra], count: int, threads: int | None = 1) -> Counts:
         """Return the sketches of items.
@@ -173,10 +174,10 @@ class Sketcher(Hasher[Item_contra]):
         Raises
         ------
         InputError
-            An item is none, or has no content; the message has its position.
+            An item has a wrong type, or no content; the message has its position.
         """
-        count = self._checked_count(count)
-        parts = self._all(items, lambda batch: self.values(batch, range(count)), threads)
+        count = self._check_count(count)
+        parts = self._full_rows(items, lambda batch: self.values(batch, range(count)), threads)
         return np.concatenate([np.empty((0, count), np.uint32), *parts])
 
     def signatures(self, items: Iterable[Item_contra], threads: int | None = 1) -> Bytes:
@@ -197,17 +198,13 @@ class Sketcher(Hasher[Item_contra]):
         Raises
         ------
         InputError
-            An item is none, or has no content; the message has its position.
+            An item has a wrong type, or no content; the message has its position.
         """
-        return np.concatenate(
-            [
-                np.empty((0, self.signature_bits // 8), np.uint8),
-                *self._all(items, self.signed, threads),
-            ]
-        )
+        parts = self._full_rows(items, self.signed, threads)
+        return np.concatenate([np.empty((0, self.signature_bits // 8), np.uint8), *parts])
 
     def estimate(self, distances: npt.ArrayLike) -> Reals:
-        """Return the similarities, or distances, that Hamming distances of signatures stand for."""
+        """Return the similarities, or distances, for Hamming distances of signatures."""
         array = np.asarray(distances)
         if (array.size and array.dtype.kind not in "iu") or (
             array.size and not 0 <= int(array.min()) <= int(array.max()) <= self.signature_bits
@@ -235,21 +232,20 @@ class Sketcher(Hasher[Item_contra]):
         Returns
         -------
         ndarray of uint32, shape (bands, count, rows)
-            The first of each band are the item's own values. The others follow in the order in
-            which they are likely to be those of a near item; where a band has fewer possible ones,
-            the item's own come again.
+            The first of each band are the item's own values. The others follow by the likelihood
+            that a near item has them. A band with fewer possible values ends with repetitions of
+            the item's own.
 
         Raises
         ------
         InputError
-            The hasher has no probes, or the item is none.
+            The hasher has no probes, or the item has a wrong type.
         """
         raise InputError(
             f"the hasher {self.name} has no further probes: leave probes out", got=self.name
         )
 
     def _check_bands(self, bands: int, rows: int, count: int) -> None:
-        """Refuse what are no numbers of bands, of their values and of look-ups."""
         for value, name in ((bands, "bands"), (rows, "rows"), (count, "count")):
             check_whole(value, 1, self.most_values, name)
         check_whole(bands * rows, 1, self.most_values, "bands * rows")
@@ -258,16 +254,16 @@ class Sketcher(Hasher[Item_contra]):
         check_items(items, self.items)
         return self.batches(items)
 
-    def _checked_count(self, count: int) -> int:
+    def _check_count(self, count: int) -> int:
         return check_whole(count, 0, self.most_values, "count")
 
-    def _all(
+    def _full_rows(
         self,
         items: Iterable[Item_contra],
         work: Callable[[Sequence[Any]], tuple[Array, Flags]],
         threads: int | None,
     ) -> Iterator[Array]:
-        """Yield what some work makes of batches; InputError if an item has no content."""
+        """Yield the results of ``work`` on batches; InputError if an item has no content."""
         done = 0
         for batch, (rows, known) in in_order(work, self._batches(items), parse_threads(threads)):
             if not known.all():
@@ -279,11 +275,8 @@ class Sketcher(Hasher[Item_contra]):
             yield rows
 
 
-def bits_of(values: Counts | Words) -> Flags:
-    """Return a mixed bit of each hash value.
-
-    Of two values that are not the same, it differs in half of the columns.
-    """
+def mixed_bits(values: Counts | Words) -> Flags:
+    """Return a mixed bit of each hash value, which differs for half of the unequal values."""
     columns = np.arange(1, values.shape[1] + 1, dtype=np.uint64) * STEP
-    found: Flags = mix(values + columns) >> np.uint64(63) != 0
-    return found
+    bits: Flags = mix(values + columns) >> np.uint64(63) != 0
+    return bits

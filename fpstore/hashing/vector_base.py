@@ -1,4 +1,4 @@
-"""What hashers of vectors have in common: vectors are checked and cut into blocks."""
+"""The base of hashers of vectors: vectors are checked and cut into blocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BLOCK_NUMBERS = 1 << 20  # of a block
 
 
 class Block(Sequence[Any]):
-    """Some vectors, as rows of an array, and the position of the first among all."""
+    """Vectors as rows of an array, and the position of the first among all vectors."""
 
     def __init__(self, values: Array, first: int = 0) -> None:
         self.values, self.first = values, first
@@ -37,12 +37,12 @@ class Block(Sequence[Any]):
         return self.values[place]
 
     def error_at(self, place: int, reason: str) -> InputError:
-        """Return the error for one of the vectors."""
+        """Return the error for the vector at ``place`` in the block."""
         return InputError(f"vector {self.first + place}: {reason}", got=self.first + place)
 
 
 class VectorHasher(Sketcher[Any]):
-    """The common part of hashers of vectors: how vectors are checked and cut into blocks."""
+    """The base of hashers of vectors: how vectors are checked and cut into blocks."""
 
     items: ClassVar[str] = "vectors"
     version: ClassVar[int] = 1
@@ -97,14 +97,14 @@ class VectorHasher(Sketcher[Any]):
             first += len(block)
 
     def lack(self, item: Any) -> str:
-        """Say that a vector has no fingerprint."""
+        """Return the message that a vector has no fingerprint."""
         return (
             f"the vector {show(item)} has no fingerprint: leave it out (is_empty() finds such "
             "vectors)"
         )
 
     def block(self, items: Sequence[Any]) -> Block:
-        """Return vectors as a block, if they are none."""
+        """Return vectors as a block."""
         return items if isinstance(items, Block) else Block(self._checked(items, 0))
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
@@ -123,7 +123,7 @@ class VectorHasher(Sketcher[Any]):
 
     @abstractmethod
     def _problem(self, values: Array) -> str:
-        """Say why an array of one dimension or two has a type or a number of columns that vectors cannot have, or nothing."""
+        """Return why an array has no vectors of the dimension and the type, or an empty str."""
 
     @abstractmethod
     def _measures(self, vector: Array, others: Array) -> Reals:
@@ -132,7 +132,7 @@ class VectorHasher(Sketcher[Any]):
     def _checked(self, values: Any, first: int) -> Array:
         """Return vectors as an array of two dimensions.
 
-        InputError names the position of the first that is wrong.
+        InputError has the position of the first wrong vector.
         """
         array = _as_array(values)
         if array is not None and array.ndim == 2:
@@ -142,14 +142,15 @@ class VectorHasher(Sketcher[Any]):
             if array is values:
                 raise InputError(f"vector {first}: {problem}", got=first)
         for place, vector in enumerate(values):
-            one = _as_array(vector)
+            array = _as_array(vector)
             if has_masked(vector):
                 raise InputError(
                     f"vector {first + place}: it has masked values: leave it out", got=first + place
                 )
-            problem = (
-                "not a vector of numbers" if one is None or one.ndim != 1 else self._problem(one)
-            )
+            if array is None or array.ndim != 1:
+                problem = "not a vector of numbers"
+            else:
+                problem = self._problem(array)
             if problem:
                 raise InputError(
                     f"vector {first + place}: {problem}; got {show(vector)}", got=first + place
@@ -163,7 +164,7 @@ class VectorHasher(Sketcher[Any]):
 
 @dataclass(frozen=True, kw_only=True)
 class VectorFingerprinter(VectorHasher, Fingerprinter[Any]):
-    """The common part of fingerprinters of vectors."""
+    """The base of fingerprinters of vectors."""
 
     items: ClassVar[str] = "vectors"
 
@@ -179,10 +180,7 @@ class VectorFingerprinter(VectorHasher, Fingerprinter[Any]):
         self._check_vectors(least, most)
 
     def hashed(self, items: Sequence[Any]) -> Hashed:
-        """Return the fingerprints of some vectors.
-
-        A block of `batches`, an array of rows, or a list.
-        """
+        """Return the fingerprints of vectors: a block of `batches`, an array of rows, or a list."""
         if not len(items):
             return Hashed(Width(self.width).empty(0), np.empty(0, np.bool_))
         data, known = self._hash(self.block(items))
@@ -190,7 +188,7 @@ class VectorFingerprinter(VectorHasher, Fingerprinter[Any]):
 
     @abstractmethod
     def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
-        """Return the bytes of the fingerprints, shape (n, width / 8), and which vectors have one."""
+        """Return the bytes of fingerprints, shape (n, width / 8), and which vectors have them."""
 
 
 def _as_array(values: Any) -> Array | None:
@@ -207,5 +205,5 @@ def _as_array(values: Any) -> Array | None:
 
 
 def derived_seed(seed: int) -> int:
-    """Return a seed for functions that are independent of those of this one."""
+    """Return a seed for functions that are independent of the functions of this seed."""
     return int(draws(seed, np.array([2**63], np.uint64))[0])

@@ -1,4 +1,4 @@
-"""Hyperplane hashing: fingerprints of vectors whose distance estimates the angle between the vectors."""
+"""Hyperplane hashing: fingerprints whose distance estimates the angle between vectors."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from fpstore.hashing.hyperplanes import hyperplanes
 from fpstore.hashing.law import MOST_VALUES, Law, Reals
 from fpstore.hashing.probing import (
     Choices,
-    changes_of,
-    met,
+    band_changes,
+    hit_probability,
     normal_cdf,
     normal_quantile,
     probing_sequence,
@@ -33,7 +33,7 @@ from fpstore.hashing.vector_base import Block, VectorFingerprinter, derived_seed
 from fpstore.hashing.words import packed
 
 _SMALL = 1e-20  # a vector whose squared length in float32 is less may have lost it to underflow
-_AT_ONCE = 64  # functions, so that few counts make matrices of their own
+_PLANE_BATCH = 64  # planes are drawn in multiples, so few counts of planes need matrices
 _NORMAL = NormalDist()
 
 
@@ -188,7 +188,7 @@ class HyperplaneHash(VectorFingerprinter):
         return packed(sides), known
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
-        """Return the sides of some planes, 0 or 1."""
+        """Return the sides of the planes of functions, 0 or 1."""
         sides, known = self.sides(self.block(items), _rounded(functions.stop))
         return Values(sides[:, functions.start : functions.stop].astype(np.uint32), known)
 
@@ -198,36 +198,36 @@ class HyperplaneHash(VectorFingerprinter):
         return Signed(packed(sides[:, :MOST_SIGNATURE_BITS]), known)
 
     def probes(self, item: Any, bands: int, rows: int, count: int) -> Counts:
-        """Return the values of each band, and those with other sides of the nearest planes.
+        """Return the values of each band, also with other sides of the nearest planes.
 
         See `Sketcher.probes`.
         """
         self._check_bands(bands, rows, count)
         block = self.block([item])
-        found = self.values(block, range(bands * rows))
-        if not found.known.all():
+        values, known = self.values(block, range(bands * rows))
+        if not known.all():
             raise InputError(self.lack(item), got=show(item))
         planes = hyperplanes(self.dimension, _rounded(bands * rows), self.seed)
         normals = planes.normals[: bands * rows].astype(np.float64)
         sums = np.abs(normals @ block.values[0].astype(np.float64)).reshape(bands, rows)
-        changes = changes_of(_sequence(rows, count), sums, count)
-        return found.values.reshape(bands, 1, rows) ^ changes.astype(np.uint32)
+        changes = band_changes(_sequence(rows, count), sums, count)
+        return values.reshape(bands, 1, rows) ^ changes.astype(np.uint32)
 
     @cached_property
     def _signer(self) -> HyperplaneHash:
         return HyperplaneHash(dimension=self.dimension, width=256, seed=derived_seed(self.seed))
 
     def _measures(self, vector: Array, others: Array) -> Reals:
-        """Return cosines, 0 where a vector is one of zeros."""
-        one, rest = _of_length_one(vector[None]), _of_length_one(others)
-        cosines: Reals = np.clip(rest @ one[0], -1.0, 1.0)
+        """Return cosines; 0 for a vector of zeros."""
+        (direction,) = _unit_vectors(vector[None])
+        cosines: Reals = np.clip(_unit_vectors(others) @ direction, -1.0, 1.0)
         return cosines
 
     def sides(self, block: Block, planes: int) -> tuple[Flags, Flags]:
-        """Return on which sides of the first hyperplanes vectors lie, shape (n, planes), and which vectors have a direction."""
+        """Return the sides of vectors, shape (n, planes), and which vectors have a direction."""
         kind, size = block.values.dtype.kind, block.values.dtype.itemsize
-        short = size <= (4 if kind == "f" else 2)  # float32 holds all of them
-        values = np.ascontiguousarray(block.values, np.float32 if short else np.float64)
+        fits_float32 = size <= (4 if kind == "f" else 2)
+        values = np.ascontiguousarray(block.values, np.float32 if fits_float32 else np.float64)
         with np.errstate(all="ignore"):
             singles = values.astype(np.float32, copy=False)
             squares = np.vecdot(singles, singles)
@@ -250,7 +250,7 @@ class HyperplaneHash(VectorFingerprinter):
 
 
 def real_problem(values: Array, dimension: int) -> str:
-    """Say why an array cannot have vectors of real numbers of a dimension, or nothing."""
+    """Return why an array has no vectors of real numbers of a dimension, or an empty str."""
     kind, size = values.dtype.kind, values.dtype.itemsize
     if not (kind in "iu" or (kind == "f" and size <= 8)):
         return f"numbers of type {values.dtype}, vectors have float16, float32, float64 or integers"
@@ -260,10 +260,7 @@ def real_problem(values: Array, dimension: int) -> str:
 
 
 def share_of_bits(cosine: object) -> float:
-    """Return the probability that a bit differs, which is the angle in half turns.
-
-    InputError if the value is no cosine.
-    """
+    """Return the probability that a bit differs: the angle in half turns."""
     return math.acos(check_number(cosine, -1, 1, "cosine")) / math.pi
 
 
@@ -280,7 +277,7 @@ class AngleLaw(Law):
 
     @property
     def background(self) -> float:
-        """0: a model may give unrelated texts or pictures more, which should be measured and given to `plan`."""
+        """0. If a model gives unrelated items more, measure it, and pass it to `plan`."""
         return 0.0
 
     def collision(self, similarity: float) -> float:
@@ -292,7 +289,7 @@ class AngleLaw(Law):
         return share_of_bits(self._measured(similarity))
 
     def estimate(self, distances: npt.NDArray[np.intp], bits: int) -> Reals:
-        """Return the cosines that distances of signatures stand for."""
+        """Return the cosines for distances of signatures."""
         return np.cos(math.pi * distances / bits)
 
     def band_collision(self, similarity: float, rows: int, probes: int = 1) -> float:
@@ -301,14 +298,14 @@ class AngleLaw(Law):
         if probes == 1:
             return super().band_collision(similarity, rows)
         rows = check_whole(rows, 1, MOST_VALUES, "rows")
-        return _met(self._measured(similarity), rows, probes)
+        return _hit_probability(self._measured(similarity), rows, probes)
 
 
 def _rounded(count: int) -> int:
-    return max(-(-count // _AT_ONCE), 1) * _AT_ONCE
+    return max(-(-count // _PLANE_BATCH), 1) * _PLANE_BATCH
 
 
-def _of_length_one(vectors: Array) -> Reals:
+def _unit_vectors(vectors: Array) -> Reals:
     reals = vectors.astype(np.float64)
     lengths = np.sqrt(np.vecdot(reals, reals))
     units: Reals = reals / np.where(lengths > 0, lengths, 1)[:, None]
@@ -317,16 +314,16 @@ def _of_length_one(vectors: Array) -> Reals:
 
 @lru_cache(maxsize=64)
 def _sequence(rows: int, count: int) -> Choices:
-    """Return the sets of planes to change, by the squares of the distances that the nearest planes of a band have on average."""
+    """Return the sets of planes to change, by the mean squared distances of the nearest planes."""
     quantiles = [_NORMAL.inv_cdf(0.5 + (place + 0.5) / (2 * rows)) ** 2 for place in range(rows)]
     return probing_sequence(np.array(quantiles)[:, None], count)
 
 
 @lru_cache(maxsize=1024)
-def _met(cosine: float, rows: int, probes: int) -> float:
+def _hit_probability(cosine: float, rows: int, probes: int) -> float:
     angle = math.acos(cosine)
     if angle == 0:
         return 1.0
-    drawn = np.sort(normal_quantile((1 + stratified(rows)) / 2), axis=1)
-    other = normal_cdf(-drawn / math.tan(angle))
-    return met(np.stack([1 - other, other], axis=2), _sequence(rows, probes))
+    distances = np.sort(normal_quantile((1 + stratified(rows)) / 2), axis=1)
+    crossing = normal_cdf(-distances / math.tan(angle))
+    return hit_probability(np.stack([1 - crossing, crossing], axis=2), _sequence(rows, probes))

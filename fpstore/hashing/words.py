@@ -27,12 +27,11 @@ def mix(words: Words) -> Words:
 def draws(seed: int, numbers: Words) -> Words:
     """Return the random words with these numbers, of any shape.
 
-    The same on every platform, for ever.
-
-    Number k of seed s is ``mix(mix(s) + (k + 1) * 0x9E3779B97F4A7C15)`` modulo 2^64: output k + 1
-    of the generator of G. Steele, D. Lea and C. Flood, *Fast splittable pseudorandom number
-    generators*, OOPSLA 2014, section 5.2, from the state ``mix(s)``. Each number is found by
-    itself, so that the weights of a wide fingerprint begin with the weights of a narrow one.
+    They are the same on every platform and in every version. Number k of seed s is ``mix(mix(s) +
+    (k + 1) * 0x9E3779B97F4A7C15)`` modulo 2^64: output k + 1 of the generator of G. Steele, D. Lea
+    and C. Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014, section 5.2, from
+    the state ``mix(s)``. A number does not depend on the numbers before it, so the weights of a
+    wide fingerprint begin with the weights of a narrow one.
     """
     start = mix(np.array([seed], np.uint64))
     return mix(start + (numbers + np.uint64(1)) * STEP)

@@ -21,7 +21,7 @@ from speeds import slow
 from fpstore import HyperplaneHash, InputError
 from fpstore.hashing import hyperplanes as planes_module
 from fpstore.hashing import vector_base
-from fpstore.hashing.hyperplanes import weights
+from fpstore.hashing.hyperplanes import plane_weights
 
 DIMENSION = 5
 PLANES = reference.normals(DIMENSION, 32, 7)
@@ -46,10 +46,10 @@ def embeddings(count, dimension=100, seed=1):
 def test_weights_are_those_of_the_recipe(monkeypatch):
     for seed in (0, 1, 2**64 - 1):
         expected = reference.normals(3, 7, seed)
-        assert weights(3, 7, seed).tolist() == expected
+        assert plane_weights(3, 7, seed).tolist() == expected
         with monkeypatch.context() as patch:
-            patch.setattr(planes_module, "_DRAWN", 64)  # four weights at once
-            assert weights(3, 7, seed).tolist() == expected
+            patch.setattr(planes_module, "_WORD_BATCH", 64)  # four weights at once
+            assert plane_weights(3, 7, seed).tolist() == expected
 
 
 def test_fingerprints_are_those_of_the_definition():
@@ -61,7 +61,7 @@ def test_fingerprints_are_those_of_the_definition():
         assert numbers(hasher.fingerprints(vectors)) == expected
         assert [hasher.fingerprint(v) for v in vectors[:3]] == expected[:3]
     many = embeddings(3, 3000)  # which are multiplied in pieces
-    planes = weights(3000, 32, 0).astype(int).tolist()
+    planes = plane_weights(3000, 32, 0).astype(int).tolist()
     found = HyperplaneHash(dimension=3000, width=32).fingerprints(many)
     assert found.tolist() == [reference.hyperplane(planes, v) for v in many.tolist()]
     assert HyperplaneHash(dimension=3, width=256).fingerprints([]).shape == (0, 32)
@@ -136,7 +136,7 @@ def test_vectors_nearly_on_planes_are_decided_without_rounding(dtype, exponent):
     There float32 alone gets many signs wrong.
     """
     dimension, width = 40, 64
-    normals = weights(dimension, width, 5).astype(np.float64)
+    normals = plane_weights(dimension, width, 5).astype(np.float64)
     own = normals[:24]
     vectors = np.random.default_rng(2).normal(size=own.shape)
     for _ in range(3):
@@ -164,8 +164,8 @@ def test_neither_batches_nor_order_nor_threads_matter(monkeypatch):
     monkeypatch.setattr(vector_base, "_BLOCK_NUMBERS", 1700)
     for threads in (1, 2, 5):
         assert (hasher.fingerprints(vectors, threads=threads) == whole).all()
-    monkeypatch.setattr(planes_module, "_SUMS", 1000)
-    monkeypatch.setattr(planes_module, "_PAIRS", 300)
+    monkeypatch.setattr(planes_module, "_SUM_BATCH", 1000)
+    monkeypatch.setattr(planes_module, "_COMPONENT_BATCH", 300)
     assert (hasher.fingerprints(vectors) == whole).all()
 
 
@@ -206,8 +206,8 @@ def test_neither_types_nor_layouts_matter():
 OTHERS = """
 import numpy as np
 from fpstore import HyperplaneHash
-from fpstore.hashing.hyperplanes import weights
-normals = weights(200, 64, 0).astype(np.float64)
+from fpstore.hashing.hyperplanes import plane_weights
+normals = plane_weights(200, 64, 0).astype(np.float64)
 vectors = np.random.default_rng(8).normal(size=(64, 200))
 for _ in range(2):
     vectors -= ((vectors * normals).sum(1) / (normals * normals).sum(1))[:, None] * normals

@@ -17,7 +17,7 @@ from fpstore.hashing import (
     RandomProjection,
     from_description,
 )
-from fpstore.hashing.hyperplanes import weights
+from fpstore.hashing.hyperplanes import plane_weights
 from fpstore.hashing.probing import probing_sequence
 from fpstore.lsh.plan import _Request, plan, recall_at
 
@@ -202,7 +202,7 @@ def test_lines_of_one_norm_are_cauchy():
     )
     normal = PStable(dimension=200, radius=1)._lines(range(200))[0].ravel()
     assert (normal.mean(), normal.std()) == (pytest.approx(0, abs=0.02), pytest.approx(1, abs=0.02))
-    assert weights(200, 200, 0).ravel()[0] / normal[0] == pytest.approx(151_349, rel=1e-4)
+    assert plane_weights(200, 200, 0).ravel()[0] / normal[0] == pytest.approx(151_349, rel=1e-4)
 
 
 def test_bits_are_taken_packed_and_unpacked_alike():

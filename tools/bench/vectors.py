@@ -11,7 +11,7 @@ import numpy as np
 
 import fpstore
 from bench.harness import Bench, Result, ratio
-from fpstore.hashing.hyperplanes import Hyperplanes, weights
+from fpstore.hashing.hyperplanes import Hyperplanes, plane_weights
 
 SHAPES = ((384, 64), (384, 256), (768, 64), (1536, 64))  # dimension, width
 BLOCK_ROWS = 1 << 12  # of a product, at a rate that larger ones do not exceed
@@ -31,7 +31,7 @@ def hyperplanes(bench: Bench) -> Result:
             .astype(np.float32)
         )
         doubles = vectors[: count // 4].astype(np.float64)
-        normals = np.ascontiguousarray(weights(dimension, width, bench.seed).T)
+        normals = np.ascontiguousarray(plane_weights(dimension, width, bench.seed).T)
         hasher = fpstore.HyperplaneHash(dimension=dimension, width=width, seed=bench.seed)
         _check(hasher, vectors)
 
@@ -63,13 +63,13 @@ def _share_again(hasher: fpstore.HyperplaneHash, vectors: np.ndarray) -> float:
     bits = 0
 
     class Counting(Hyperplanes):
-        def _sides_of_pairs(self, vectors: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        def _exact_sides(self, vectors: np.ndarray, normals: np.ndarray) -> np.ndarray:
             nonlocal bits
             bits += len(vectors)
-            return super()._sides_of_pairs(vectors, normals)
+            return super()._exact_sides(vectors, normals)
 
     squares = np.vecdot(vectors, vectors)
-    Counting(weights(hasher.dimension, hasher.width, hasher.seed)).sides(
+    Counting(plane_weights(hasher.dimension, hasher.width, hasher.seed)).sides(
         vectors, vectors, squares, np.ones(len(vectors), bool)
     )
     return bits / (len(vectors) * hasher.width)
@@ -78,7 +78,9 @@ def _share_again(hasher: fpstore.HyperplaneHash, vectors: np.ndarray) -> float:
 def _check(hasher: fpstore.HyperplaneHash, vectors: np.ndarray) -> None:
     """Compare with a product in float64, which is far more exact than the sums of these vectors need."""
     some = vectors[:256].astype(np.float64)
-    sides = some @ weights(hasher.dimension, hasher.width, hasher.seed).T.astype(np.float64) > 0
+    sides = (
+        some @ plane_weights(hasher.dimension, hasher.width, hasher.seed).T.astype(np.float64) > 0
+    )
     expected = np.packbits(sides, axis=1)
     found = hasher.fingerprints(vectors[:256])
     if hasher.width <= 64:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,7 +24,9 @@ class Pool(ThreadPoolExecutor):
     """
 
     def __init__(self, threads: int) -> None:
-        super().__init__(threads)
+        # An interrupt that meets the start of a thread hides the thread from the executor.
+        self._begun: list[threading.Thread] = []
+        super().__init__(threads, initializer=_begin, initargs=(self._begun,))
         self._process = os.getpid()
         self._has_none = False
 
@@ -56,6 +59,12 @@ class Pool(ThreadPoolExecutor):
             )
         return job.result()
 
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        super().shutdown(wait, cancel_futures=cancel_futures)
+        if wait:
+            for thread in self._begun:
+                thread.join()
+
     def cancel(self) -> None:
         """Drop the jobs that wait for a thread."""
         self.shutdown(wait=False, cancel_futures=True)
@@ -71,6 +80,10 @@ class Pool(ThreadPoolExecutor):
         except BaseException:  # an interrupt while it waited
             self.shutdown(cancel_futures=True)
             raise
+
+
+def _begin(begun: list[threading.Thread]) -> None:
+    begun.append(threading.current_thread())
 
 
 class Worker:

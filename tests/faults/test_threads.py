@@ -119,6 +119,30 @@ def test_work_that_waits_for_a_thread_is_forgotten_when_an_error_leaves_the_bloc
         jobs[1].result()
 
 
+def test_a_thread_whose_start_is_interrupted_is_waited_for(monkeypatch):
+    """The executor does not know it: it worked on when the block was left."""
+    begun, interrupted, ended = threading.Event(), threading.Event(), []
+    start = threading.Thread.start
+
+    def interrupted_start(thread):
+        start(thread)
+        assert begun.wait(30)
+        raise KeyboardInterrupt
+
+    def work():
+        begun.set()
+        assert interrupted.wait(30)
+        ended.append(sum(range(1 << 20)))
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted_start)
+    with pytest.raises(KeyboardInterrupt), Pool(2) as pool:  # noqa: PT012
+        try:
+            pool.submit(work)
+        finally:
+            interrupted.set()
+    assert len(ended) == 1
+
+
 def test_what_threads_do_in_order_is_not_continued_in_the_child_of_a_fork():
     """The child waited forever for threads that it lacks."""
     squares = in_order(lambda number: number**2, range(100), threads=2)

@@ -177,7 +177,7 @@ def _maker(source: Any, fingerprinter: Any) -> Fingerprinter[Any] | None:
 
     InputError if a store could not use it later.
     """
-    from fpstore.hashing.registry import described_fingerprinter
+    from fpstore.hashing.registry import fingerprinter_from_description
 
     makers: list[Any] = [fingerprinter, getattr(source, "fingerprinter", None)]
     declared, reader_maker = (
@@ -192,7 +192,7 @@ def _maker(source: Any, fingerprinter: Any) -> Fingerprinter[Any] | None:
     if declared is None and reader_maker is None:
         return None
     try:
-        return described_fingerprinter(reader_maker if declared is None else declared)
+        return fingerprinter_from_description(reader_maker if declared is None else declared)
     except (FormatVersionError, MissingExtraError) as error:
         raise InputError(f"fingerprinter: {error}", got=fingerprinter) from None
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Flags
 from fpstore.errors import counted
 from fpstore.hashing.law import Reals
-from fpstore.hashing.registry import sketcher
+from fpstore.hashing.registry import check_sketcher
 from fpstore.hashing.sketcher import MOST_SIGNATURE_BITS, Signed, Sketched, Sketcher, Values
 
 LEAST_ITEMS = 8
@@ -145,7 +145,7 @@ class _Checked:
             hasher.signature_bits % 8 == 0 and 8 <= hasher.signature_bits <= MOST_SIGNATURE_BITS,
             f"the signature's width is no multiple of 8 up to {MOST_SIGNATURE_BITS}",
         )
-        sketcher(hasher)
+        check_sketcher(hasher)
         least, most = hasher.law.limits
         self.need(least < most, "the limits of the measure do not ascend")
         self.need(

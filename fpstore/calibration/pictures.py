@@ -20,7 +20,7 @@ from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
 from fpstore.hashing.decoding import eight_bits, frames, opened, refusals
-from fpstore.hashing.documents import File, Notice, Walk, id_of, reason_of
+from fpstore.hashing.documents import File, Notice, Walk, document_id, skip_reason
 from fpstore.hashing.image import DETAIL, detail
 from fpstore.hashing.readers import WAITING_FILES
 
@@ -144,7 +144,7 @@ def _skip_reason(walk: Walk, file: File) -> str | None:
         with refusals(str(file.path), file.path), opened(file.path):
             walk.check_size(file, file.size)
     except InputError as error:
-        return reason_of(file, error)
+        return skip_reason(file, error)
     return None
 
 
@@ -165,7 +165,7 @@ def _measure(
         with refusals(str(file.path), file.path):
             (picture,) = (_plain(image) for image in frames(file.path, every=False, room=room))
     except InputError as error:
-        return reason_of(file, error)
+        return skip_reason(file, error)
     if max(picture.size) > LARGEST:
         picture.thumbnail((LARGEST, LARGEST))
     if detail(picture.convert("L")) < DETAIL:
@@ -187,7 +187,7 @@ def _plain(image: Image) -> Image:
 
 
 def _evidence(pictures: Sequence[_Picture], changes: Iterable[str], alike: int) -> Evidence:
-    items = [ImageItem(id_of(picture.file.path), None) for picture in pictures]
+    items = [ImageItem(document_id(picture.file.path), None) for picture in pictures]
     pairs: dict[str, list[tuple[int, int]]] = {name: [] for name in changes}
     for place, picture in enumerate(pictures):
         for name in picture.changes:

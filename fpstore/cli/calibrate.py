@@ -41,7 +41,7 @@ from fpstore.hashing import Fingerprinter, ImageHash, MinHash, SimHash
 from fpstore.hashing.corpora import corpus_paths, open_corpus, open_source
 from fpstore.hashing.documents import ROW_SUFFIXES, DocumentFiles, Walk
 from fpstore.hashing.page_text import main_texts
-from fpstore.hashing.registry import packed_weights
+from fpstore.hashing.registry import dump_weights
 from fpstore.hashing.text import TextHash
 from fpstore.io.sink import Sink
 from fpstore.io.source import Projection
@@ -494,7 +494,7 @@ def weights(given: Given) -> None:
             progress=bars,
         )
     with Sink(given.output) as sink:
-        sink.write(packed_weights(found.fingerprinter))
+        sink.write(dump_weights(found.fingerprinter))
     notices.report(given)
     kept = found.fingerprinter.weights
     if given.output != "-" and not given.quiet and kept is not None:

@@ -29,7 +29,7 @@ from fpstore.design.estimates import FEWEST_FOR_BYTES
 from fpstore.design.families import check_radius
 from fpstore.errors import counted
 from fpstore.format.manifest import is_index, is_openable, is_sharded, looks_like_store
-from fpstore.hashing.registry import in_words
+from fpstore.hashing.registry import readable_description
 from fpstore.io import open_writer
 from fpstore.io.reader import check_format
 from fpstore.io.sink import Sink
@@ -109,7 +109,7 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
         "radius": str(found["radius"]),
         "design": found["design"]["name"],
         **of_blocks,
-        "fingerprinter": "unknown" if made is None else in_words(made),
+        "fingerprinter": "unknown" if made is None else readable_description(made),
         "generation": str(found["generation"]),
         "delta": f"{counted(delta['changes'], 'change')}, {shown_size(delta['memory'])} of memory in "
         "each process",

@@ -21,15 +21,22 @@ from fpstore.cli.verb import Given, fail, usage_errors
 from fpstore.errors import InputError, counted, show
 from fpstore.format.manifest import is_index, is_openable
 from fpstore.hashing.decoding import PictureSource
-from fpstore.hashing.documents import HEAD_BYTES, NO_WORDS, NOT_BINARY, SENTENCES, id_of, is_binary
+from fpstore.hashing.documents import (
+    HEAD_BYTES,
+    NO_WORDS,
+    NOT_BINARY,
+    SENTENCES,
+    document_id,
+    is_binary,
+)
 from fpstore.hashing.features import HASHES, TOKENIZERS, UNITS, WEIGHTINGS
-from fpstore.hashing.fields import is_weighted, maker_of_columns
+from fpstore.hashing.fields import column_fingerprinter, is_weighted
 from fpstore.hashing.html import MainText, page_fingerprinter
 from fpstore.hashing.image import FRAMES, METHODS, Rejection
 from fpstore.hashing.normal import DIGITS, HYPHENS, MARKS
 from fpstore.hashing.registry import (
     TEXT_METHODS,
-    described_fingerprinter,
+    fingerprinter_from_description,
     read_weights,
     text_fingerprinter,
 )
@@ -309,7 +316,7 @@ def known_kind(given: Given, store: Store) -> tuple[str, Any, Any]:
             f"{store.path}: {made}: give it fingerprints, or build it with {FLAGS[ROWS]}",
             path=store.path,
         )
-    maker = described_fingerprinter(store.fingerprinter)
+    maker = fingerprinter_from_description(store.fingerprinter)
     if given.text_field is not None and maker.items not in ("texts", "rows"):
         made = f"the fingerprints of this store were made of {maker.items} ({maker.name})"
         raise InputError(f"{store.path}: {made}, so it takes no {ROWS}", path=store.path)
@@ -412,7 +419,7 @@ def declared_maker(given: Given, kind: str) -> Any:
         return None
     maker: Any = text_maker(given)
     if kind == ROWS:
-        maker, _ = maker_of_columns(maker, given.text_field)
+        maker, _ = column_fingerprinter(maker, given.text_field)
     return page_fingerprinter(maker, given.html)
 
 
@@ -444,7 +451,7 @@ class Notices:
         assert isinstance(reason, str)
         self._seen[reason] += 1
         if self._list is not None and reason in SENTENCES:
-            item = id_of(which) if isinstance(which, Path) else str(which)
+            item = document_id(which) if isinstance(which, Path) else str(which)
             self._list.write({"item": [item], "reason": [reason]})
         names = self._first.setdefault(reason, [])
         if len(names) < _NAMED:

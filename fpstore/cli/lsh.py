@@ -12,7 +12,7 @@ from fpstore.cli.content import FINGERPRINTS, ROWS, Notices
 from fpstore.cli.options import Checked, argument, option
 from fpstore.cli.output import print_json, summary
 from fpstore.cli.verb import Given, Verbs, fail, output_is, verb
-from fpstore.hashing.fields import maker_of_columns
+from fpstore.hashing.fields import column_fingerprinter
 from fpstore.hashing.html import page_fingerprinter
 from fpstore.lsh import LshPlan
 from fpstore.lsh.api import UNKNOWN_COUNT
@@ -152,7 +152,7 @@ def build(given: Given) -> None:
     content.check_inputs(kind, given.inputs, "")
     maker: Any = content.features_maker(given, "minhash")
     if kind == ROWS:
-        maker, _ = maker_of_columns(maker, given.text_field)
+        maker, _ = column_fingerprinter(maker, given.text_field)
     maker, notices = page_fingerprinter(maker, given.html), Notices(kind)
     source = content.open_inputs(given, kind, given.inputs, maker, notices)
     documents = given.documents or source.rows_of_input

@@ -1,7 +1,4 @@
-"""What a caller gives as rows: files, folders of them or of texts, or a table.
-
-Rows that are hashed while others are read.
-"""
+"""Corpora as sources of rows, and the rows hashed by threads while others are read."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.documents import DocumentFiles, Notice, Walk
-from fpstore.hashing.fields import length_of
+from fpstore.hashing.fields import count_chars
 from fpstore.hashing.html import MainText
 from fpstore.hashing.page_text import are_pages
 from fpstore.io.delimited import DelimitedText, Dialect
@@ -40,9 +37,9 @@ from fpstore.io.source import (
     select_ids,
 )
 
-HashedTexts = Callable[[Sequence[Any]], Hashed]  # makes rows of texts
+HashTexts = Callable[[Sequence[Any]], Hashed]
 
-WAITING_BATCHES = 4  # for each thread: what is read while others are hashed
+WAITING_BATCHES = 4  # for each thread: batches that are read while others are hashed
 
 
 def open_corpus(
@@ -55,10 +52,7 @@ def open_corpus(
     html: bool = False,
     format: str | None = None,
 ) -> RowSource:
-    """Return rows that can be read more than once.
-
-    From :func:`open_source` or, with ``texts``, `DocumentFiles`.
-    """
+    """Return rows that can be read more than once: `open_source` or, with ``texts``, files."""
     if not texts:
         return open_source(source, format=format, encoding=encoding)
     if format is not None:
@@ -79,10 +73,7 @@ def open_benchmark(
     on_notice: Notice | None = None,
     encoding: str | None = None,
 ) -> list[tuple[str, RowSource]]:
-    """Return the inputs of a benchmark, each from :func:`open_corpus`, with their names.
-
-    Formats may differ.
-    """
+    """Return the inputs of a benchmark, whose formats may differ, with their names."""
     benchmark = _collected(benchmark)
     if hasattr(benchmark, "__arrow_c_stream__"):
         return [("the table", open_corpus(benchmark, texts, encoding=encoding))]
@@ -107,11 +98,11 @@ def open_source(
     again: bool = True,
     unbuffered: bool = False,
 ) -> RowSource:
-    """Return the rows of files of one format, of folders of them, or of a table, which is what has the Arrow C stream interface.
+    """Return the rows of files, of folders of files, or of a table.
 
-    ``format`` is that of all files, whatever their names are. ``again``: the rows are read more
-    than once. Otherwise ``-`` is standard input, and a stream of batches is a table, too. JSON
-    lines may be ``unbuffered``: see `LineRows`.
+    All files have one format: ``format`` or, by default, that of their extensions. A table has the
+    Arrow C stream interface. If the rows are not read ``again``, ``-`` is standard input, and a
+    stream of batches is a table, too. JSON lines may be ``unbuffered``: see `LineRows`.
     """
     source = _collected(source)
     is_table = hasattr(source, "__arrow_c_stream__")
@@ -129,13 +120,12 @@ def open_source(
         )
     (format_name,) = format_names
     if format_name != "parquet":
+        is_json = format_name == "jsonl"
         parser = (
-            JsonLines
-            if format_name == "jsonl"
-            else partial(DelimitedText, dialect=cast(Dialect, format_name))
+            JsonLines if is_json else partial(DelimitedText, dialect=cast(Dialect, format_name))
         )
-        made: RowSource = LineRows(
-            files, f".{format_name}", parser, again, encoding, unbuffered and format_name == "jsonl"
+        rows: RowSource = LineRows(
+            files, f".{format_name}", parser, again, encoding, unbuffered and is_json
         )
     elif encoding is not None:
         raise InputError(
@@ -144,11 +134,11 @@ def open_source(
             got=encoding,
         )
     else:
-        made = TableRows(source, again) if is_table else ParquetRows(files, again)
-    made.folders = [Path(path) for path in paths if Path(path).is_dir()]
-    if isinstance(made, Shards):
-        made.source_paths = list(map(Path, paths))
-    return made
+        rows = TableRows(source, again) if is_table else ParquetRows(files, again)
+    rows.folders = [Path(path) for path in paths if Path(path).is_dir()]
+    if isinstance(rows, Shards):
+        rows.source_paths = list(map(Path, paths))
+    return rows
 
 
 def _collected(source: Any) -> Any:
@@ -158,7 +148,7 @@ def _collected(source: Any) -> Any:
 
 
 def corpus_paths(source: Any, again: bool = True) -> list[str]:
-    """Return the paths of a caller.
+    """Return the paths in ``source``.
 
     InputError for something else, and for standard input where files are read again.
     """
@@ -171,9 +161,9 @@ def corpus_paths(source: Any, again: bool = True) -> list[str]:
         "\n" in item if isinstance(item, str) else not isinstance(item, os.PathLike)
         for item in items
     ):
-        made = "pyarrow.table({'text': texts}) makes a table of texts"
+        advice = "pyarrow.table({'text': texts}) makes a table of texts"
         raise InputError(
-            f"a corpus is {kinds}, got {type(source).__name__}: {made}", got=type(source)
+            f"a corpus is {kinds}, got {type(source).__name__}: {advice}", got=type(source)
         )
     paths = check_paths(items, f"a corpus is {kinds}")
     if not paths:
@@ -185,19 +175,17 @@ def corpus_paths(source: Any, again: bool = True) -> list[str]:
     return paths
 
 
-def _files(given: str, format_name: str | None) -> list[str]:
-    """Return a file, or those with rows in a folder and below it, in the order of their names.
+def _files(name: str, format_name: str | None) -> list[str]:
+    """Return a file, or the files of rows in a folder, in the order of their names.
 
-    All if the format is named.
+    With a format, these are all files of the folder.
     """
-    path = Path(given)
-    if given == "-" or not path.is_dir():
-        return [given]
-    suffixes = FIELD_SUFFIXES if format_name is None else None
-    walk = Walk(path, suffixes, follow_symlinks=True)
-    return row_files(
-        printable(path), [str(file.path) for file in walk.files()], format_name, read_head
-    )
+    path = Path(name)
+    if name == "-" or not path.is_dir():
+        return [name]
+    walk = Walk(path, FIELD_SUFFIXES if format_name is None else None, follow_symlinks=True)
+    paths = [str(file.path) for file in walk.files()]
+    return row_files(printable(path), paths, format_name, read_head)
 
 
 def hashed_rows(
@@ -207,58 +195,56 @@ def hashed_rows(
     threads: int,
     rule: IdRule | None = None,
     skipped: int = 0,
-    hashed: HashedTexts | None = None,
+    hash_texts: HashTexts | None = None,
 ) -> Iterator[Batch]:
     """Yield rows with the fingerprints of their texts in place of the texts.
 
-    A row whose text is blank is not known.
-
-    The projection names one column of texts, or several. ``hashed`` makes other rows of texts than
-    the fingerprinter.
+    A row whose text is blank is not known. The projection names one column of texts, or several.
+    ``hash_texts`` computes other rows than fingerprints.
     """
     batches = source.batches(projection, rule, skipped)
     first = next(batches, None)
     if first is not None and not isinstance(fingerprinter, MainText):
         source.tagged = are_pages(first.texts or ())
     batches = batches if first is None else chain([first], batches)
-    # Rows that are wanted as they come do not wait for others.
-    work = partial(_hashed, hashed or fingerprinter.hashed)
+    # Unbuffered rows do not wait for others.
+    work = partial(_hash_batch, hash_texts or fingerprinter.hashed)
     source.whole_pages = source.whole_pages if skipped else 0
     for _, batch in in_order(work, batches, 1 if source.unbuffered else threads, WAITING_BATCHES):
         source.whole_pages += batch.whole_pages
         yield batch
 
 
-def _hashed(hashed: HashedTexts, batch: Batch) -> Batch:
+def _hash_batch(hash_texts: HashTexts, batch: Batch) -> Batch:
     assert batch.texts is not None
     assert batch.known is not None
-    chars = sum(map(length_of, batch.texts))
-    rows, filled, whole = hashed(batch.texts)
+    chars = sum(map(count_chars, batch.texts))
+    rows, hashed, whole = hash_texts(batch.texts)
     if batch.text_of_row is not None:
-        rows, filled = rows[batch.text_of_row], filled[batch.text_of_row]
+        rows, hashed = rows[batch.text_of_row], hashed[batch.text_of_row]
         whole = None if whole is None else whole[batch.text_of_row]
     whole_pages = 0 if whole is None else int(np.count_nonzero(whole))
     batch = batch._replace(
         fingerprints=rows, texts=None, text_of_row=None, chars=chars, whole_pages=whole_pages
     )
-    if filled.all():
+    if hashed.all():
         return batch
-    places, known, ids, wrong = np.flatnonzero(filled), batch.flags.copy(), batch.ids, batch.wrong
-    known[np.flatnonzero(known)[~filled]] = False
+    places, known, ids, wrong = np.flatnonzero(hashed), batch.flags.copy(), batch.ids, batch.wrong
+    known[np.flatnonzero(known)[~hashed]] = False
 
-    def of_filled(place: int, message: str) -> InputError:
+    def row_error(place: int, message: str) -> InputError:
         assert wrong is not None
         return wrong(int(places[place]), message)
 
-    lacking = select_ids(ids, ~filled)
-    if lacking is not None:
-        names = lacking.texts() if isinstance(lacking, StringColumn) else lacking.tolist()
-        of_rows = np.flatnonzero(batch.flags)[~filled].tolist()
-        batch = batch._replace(left_out=[*batch.left_out, *map(OmittedRow, of_rows, names)])
+    blank_ids = select_ids(ids, ~hashed)
+    if blank_ids is not None:
+        names = blank_ids.texts() if isinstance(blank_ids, StringColumn) else blank_ids.tolist()
+        blank_rows = np.flatnonzero(batch.flags)[~hashed].tolist()
+        batch = batch._replace(left_out=[*batch.left_out, *map(OmittedRow, blank_rows, names)])
     return batch._replace(
-        fingerprints=rows[filled],
-        ids=select_ids(ids, filled),
-        scores=None if batch.scores is None else batch.scores[filled],
+        fingerprints=rows[hashed],
+        ids=select_ids(ids, hashed),
+        scores=None if batch.scores is None else batch.scores[hashed],
         known=known,
-        wrong=of_filled,
+        wrong=row_error,
     )

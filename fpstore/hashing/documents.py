@@ -1,4 +1,4 @@
-"""Text files, and folders of them, always in the same order, as documents and as a source of rows."""
+"""Text files, and folders of text files in a fixed order, as documents and as rows."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ Notice = Callable[[Path, str], None]
 BATCH_DOCUMENTS, BATCH_CHARS = 1024, 1 << 20
 _PAGES = (".html", ".htm", ".xhtml")
 
-#: The reason of a text that is null or blank, or has none of the words that count.
+#: The reason for a text that is null or blank, or has no words that count.
 NO_WORDS = "no words"
-#: Why files and rows are left out, by the reasons that notices and lists have.
+#: Why files and rows are left out, by the reasons in notices and lists.
 SENTENCES = {
     "binary": "binary, not text",
     "large": "too large",
@@ -65,9 +65,9 @@ SENTENCES = {
     "small": "too few pixels",
     "zero": "all components 0",
 }
-HEAD_BYTES = 8192  # where a NUL byte is looked for
+HEAD_BYTES = 8192  # which a binary file has a NUL byte in
 _PART_BYTES = 1 << 20
-#: Extensions of files that hold many rows: a single fingerprint of the whole would be useless. Others may be a text.
+#: Extensions of files of many rows, which are no single text. Other extensions may be.
 ROW_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix not in (".txt", ".json"))
 NOT_BINARY = "a NUL byte in its first 8 KiB: not a text in UTF-8"
 NO_ROWS = (
@@ -78,11 +78,11 @@ NO_ROWS = (
 
 
 class File(NamedTuple):
-    """A regular file, its state before it is read, and whether it was named rather than found in a folder."""
+    """A regular file, its state before it is read, and whether a caller named it itself."""
 
     path: Path
     state: FileState
-    named: bool
+    is_explicit: bool
 
     @property
     def size(self) -> int:
@@ -90,24 +90,20 @@ class File(NamedTuple):
         return self.state.size
 
 
-def reason_of(file: File, error: InputError) -> str:
-    """Return the word for why a file in a folder is skipped.
-
-    Raise the error again for a named file, or of another kind.
-    """
+def skip_reason(file: File, error: InputError) -> str:
+    """Return why a file in a folder is skipped; raise the error for another file or fault."""
     reason = getattr(error, "reason", None)
-    if file.named or reason is None:
+    if file.is_explicit or reason is None:
         raise error
     return str(reason)
 
 
 def is_binary(head: bytes | bytearray, encoding: str | None) -> bool:
-    """Return whether the first bytes of a file are no text."""
     return b"\0" in head and not is_wide(bytes(head), encoding)
 
 
 class Walk:
-    """Paths, which files to read in folders, and how much: see `DocumentReader`."""
+    """The files of paths, in order, and their texts: see `DocumentReader`."""
 
     def __init__(
         self,
@@ -124,7 +120,7 @@ class Walk:
         self._suffixes = None if suffixes is None else _check_suffixes(suffixes)
         self._recursive = check_flag(recursive, "recursive")
         self._follow = check_flag(follow_symlinks, "follow_symlinks")
-        self._told = False  # what is hidden, after the first walk
+        self._hidden_reported = False
         self._max_bytes = (
             MOST_FILE_BYTES
             if max_bytes is None
@@ -144,75 +140,73 @@ class Walk:
         return sum(file.size for file in self.files())
 
     def files(self) -> Iterator[File]:
-        """Yield the files to read.
-
-        Named files in the given order, files in a folder in the order of their names.
-        """
+        """Yield the files to read, in the order of the paths, and of the names in each folder."""
         hidden = HiddenNames()
         for path in self.paths:
-            found = _stat(path)
-            if stat.S_ISDIR(found.st_mode):
-                yield from self._folder(path, found, hidden)
+            status = _stat(path)
+            if stat.S_ISDIR(status.st_mode):
+                yield from self._folder_files(path, status, hidden)
             else:
-                yield File(path, FileState.of(str(path), found), named=True)
-        if not self._told:
-            self._told = True
+                yield File(path, FileState.of(str(path), status), is_explicit=True)
+        if not self._hidden_reported:
+            self._hidden_reported = True
             hidden.report()
 
     def text(self, file: File) -> Decoded:
         """Return the text of a file.
 
-        The InputError of one that folders may have has a ``reason``.
+        An InputError that skips the file in a folder has a ``reason``.
         """
         if Path(inner_name(file.path)).suffix.lower() in ROW_SUFFIXES and (
-            file.named or self._suffixes is None
+            file.is_explicit or self._suffixes is None
         ):
-            raise _refused(file, "rows", NO_ROWS)
+            raise _refusal(file, "rows", NO_ROWS)
         try:
             with file.path.open("rb") as stream:
                 self.check_size(file, os.fstat(stream.fileno()).st_size)
                 data = b"".join(self._content(stream, file))
         except OSError as error:
             raise refused(file.path, error) from error
-        found = decoded(data, self.encoding)
-        if found is None:
-            known = self.encoding or marked_encoding(data) or UTF8
+        text = decoded(data, self.encoding)
+        if text is None:
+            encoding = self.encoding or marked_encoding(data) or UTF8
             advice = "name its encoding (encoding=, --encoding)"
-            raise _refused(file, "encoding", f"its bytes are not {known}: {advice}")
-        return found
+            raise _refusal(file, "encoding", f"its bytes are not {encoding}: {advice}")
+        return text
 
     def check_size(self, file: File, size: int) -> None:
-        """Raise InputError for a file that is larger than allowed."""
         if size > self._max_bytes:
-            raise _refused(file, "large", f"{size} bytes, more than max_bytes={self._max_bytes}")
+            raise _refusal(file, "large", f"{size} bytes, more than max_bytes={self._max_bytes}")
 
     def _content(self, stream: BinaryIO, file: File) -> Iterator[bytes]:
-        """Yield the content of a file, which is not read further than the limit."""
-        held, name = 0, printable(file.path)
+        """Yield the content of a file in parts, up to the limit."""
+        total, name = 0, printable(file.path)
         try:
             read = reading(stream, name, file.path, lambda _: None)
             for data in chain([read(HEAD_BYTES)], iter(lambda: read(_PART_BYTES), b"")):
-                if not held and is_binary(data, self.encoding):
-                    raise _refused(file, "binary", NOT_BINARY)
-                held += len(data)
-                if held > self._max_bytes:
-                    raise _refused(
+                if not total and is_binary(data, self.encoding):
+                    raise _refusal(file, "binary", NOT_BINARY)
+                total += len(data)
+                if total > self._max_bytes:
+                    raise _refusal(
                         file, "large", f"more than max_bytes={self._max_bytes} when decompressed"
                     )
                 yield data
         except InputError as error:
             if hasattr(error, "reason"):
                 raise
-            raise _refused(file, "damaged", str(error).removeprefix(f"{name}: ")) from None
+            raise _refusal(file, "damaged", str(error).removeprefix(f"{name}: ")) from None
 
-    def _folder(self, top: Path, found: os.stat_result, hidden: HiddenNames) -> Iterator[File]:
+    def _folder_files(
+        self, top: Path, status: os.stat_result, hidden: HiddenNames
+    ) -> Iterator[File]:
         # A stack of open folders instead of a recursion: a tree may be deeper than Python's stack.
-        open_folders = [(iter(self._entries(top, hidden)), (found.st_dev, found.st_ino))]
+        open_folders = [(iter(self._entries(top, hidden)), (status.st_dev, status.st_ino))]
         while open_folders:
             for path, entry in open_folders[-1][0]:
                 if stat.S_ISREG(entry.st_mode):
-                    if self._takes(path.name):
-                        yield File(path, FileState.of(str(path), entry), named=False)
+                    if self._has_suffix(path.name):
+                        yield File(path, FileState.of(str(path), entry), is_explicit=False)
                 elif self._recursive and stat.S_ISDIR(entry.st_mode) and not _holds_a_store(path):
                     identity = (entry.st_dev, entry.st_ino)
                     if all(identity != above for _, above in open_folders):
@@ -221,11 +215,8 @@ class Walk:
             else:
                 open_folders.pop()
 
-    def _takes(self, name: str) -> bool:
-        """Whether a file in a folder is read.
-
-        The extension of a compressed file is not looked at.
-        """
+    def _has_suffix(self, name: str) -> bool:
+        """Whether a name ends with a suffix, with or without the extension of a compressed file."""
         return (
             self._suffixes is None
             or name.lower().endswith(self._suffixes)
@@ -254,7 +245,7 @@ def _stat(path: Path, *, follow: bool = True) -> os.stat_result:
         raise refused(path, error) from error
 
 
-def _refused(file: File, reason: str, sentence: str) -> InputError:
+def _refusal(file: File, reason: str, sentence: str) -> InputError:
     return InputError(f"{file.path}: {sentence}", path=file.path, reason=reason)
 
 
@@ -299,7 +290,7 @@ class Document(NamedTuple):
     Attributes
     ----------
     id : str
-        The path as given; of a file in a folder, the folder as given and the path from there, with
+        The path of the caller; in a folder, the folder of the caller and the path from there, with
         ``/`` between the parts. Bytes of a file name that are not UTF-8 read ``\xff``.
     path : pathlib.Path
         The path to open the file with.
@@ -308,7 +299,7 @@ class Document(NamedTuple):
     encoding : str
         The encoding that the file was read in, as Python calls it.
     declared : bool
-        Whether the encoding is what the page says of itself.
+        Whether the page declares the encoding.
     replaced : int
         Characters U+FFFD in the text that stand for bytes that are not UTF-8.
     """
@@ -325,8 +316,8 @@ class DocumentFiles(RowSource):
     """Text files as rows: each is a document with a text, whose id is its path.
 
     ``on_skip`` is called with the path of each file that is skipped, and the reason; ``on_note``
-    with the path of a file that is read and what was declared or replaced, or ``"tags"`` for a page
-    of HTML, unless ``html`` says that pages are expected.
+    with the path of a file that is read and ``"read as NAME"`` or ``"replaced"``, or ``"tags"`` for
+    a page of HTML, unless ``html`` says that pages are expected.
     """
 
     def __init__(
@@ -360,20 +351,20 @@ class DocumentFiles(RowSource):
         return self.walk.bytes_total
 
     def documents(self, skip: Skip | None = None) -> Iterator[Document]:
-        """Yield the documents behind some that are read only to see whether they are texts."""
+        """Yield the documents behind the rows of ``skip``, whose files are only checked."""
         self.bytes_done, self._read = 0, []
         for file in self.walk.files():
             self.bytes_done += file.size
             try:
-                found = self.walk.text(file)
+                content = self.walk.text(file)
             except InputError as error:
-                reason = reason_of(file, error)
+                reason = skip_reason(file, error)
                 if self._on_skip is not None:
                     self._on_skip(file.path, reason)
                 continue
-            if self._on_note is not None and (found.declared or found.replaced):
+            if self._on_note is not None and (content.declared or content.replaced):
                 self._on_note(
-                    file.path, f"read as {found.encoding}" if found.declared else "replaced"
+                    file.path, f"read as {content.encoding}" if content.declared else "replaced"
                 )
             if (
                 self._on_note is not None
@@ -383,15 +374,15 @@ class DocumentFiles(RowSource):
                 self._on_note(file.path, "tags")
             self._read.append(file.state)  # before it was read
             if skip is None or not skip.take(1):
-                yield Document(id_of(file.path), file.path, *found)
+                yield Document(document_id(file.path), file.path, *content)
         self._first_read = self._first_read or self._read
 
     def silence(self) -> None:
-        """Name no files in later readings, which were named before."""
+        """Send no notices in later readings, which would repeat them."""
         self._on_skip = self._on_note = None
 
     def check_unchanged(self) -> None:
-        """Raise InputError if the last reading was of other files than the first one."""
+        """Raise InputError if the last reading was of other files than the first."""
         if self._read != self._first_read:
             raise InputError(f"{self.label}: changed while it was read")
 
@@ -400,17 +391,17 @@ class DocumentFiles(RowSource):
     ) -> Iterator[Batch]:
         """Yield the texts and the ids of the files."""
         skip = Skip(skipped)
-        for held in batched(
+        for documents in batched(
             self.documents(skip),
             lambda document: len(document.text) + BATCH_CHARS // BATCH_DOCUMENTS,
             BATCH_CHARS,
         ):
-            ids = StringColumn.of([document.id for document in held])
-            texts, paths = (
-                [document.text for document in held],
-                [document.path for document in held],
+            yield Batch(
+                ids=StringColumn.of([document.id for document in documents]),
+                known=np.ones(len(documents), bool),
+                texts=[document.text for document in documents],
+                paths=[document.path for document in documents],
             )
-            yield Batch(ids=ids, known=np.ones(len(held), bool), texts=texts, paths=paths)
         skip.finish()
 
     def states(self) -> list[FileState]:
@@ -434,7 +425,7 @@ class DocumentFiles(RowSource):
         progress: Progress | None = None,
         complete: Complete | None = None,
     ) -> None:
-        """Copy the files that are kept to a new folder, each under the path that it has in the folder that was given."""
+        """Copy the files with a flag to a new folder, under their paths in the input folders."""
         row_flags = RowFlags(flags, progress)
         folder = check_path(target, "the output")
         try:
@@ -452,8 +443,8 @@ class DocumentFiles(RowSource):
     def copy_edited(self, edit: Edit, target: Any, complete: Complete | None = None) -> None:
         """Write the files to a new folder with their texts as they are edited.
 
-        A file whose text stays is copied. Another one is written in UTF-8, without the extension of
-        a compressed file.
+        An unchanged file is copied. An edited file is written in UTF-8, without the extension of a
+        compressed file.
         """
         folder = check_path(target, "the output")
         with refusing(folder), new_folder(folder, complete) as temporary:
@@ -486,10 +477,8 @@ def _copy(state: FileState, place: Path) -> None:
         raise InputError(f"{printable(state.path)}: changed while it was read", path=state.path)
 
 
-def id_of(path: Path) -> str:
-    """Return the id of a file."""
-    # The str of a name that is not UTF-8 has lone surrogates; an id has none, so that it can be
-    # stored.
+def document_id(path: Path) -> str:
+    # The str of a name that is not UTF-8 has lone surrogates, which a store cannot hold.
     return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
@@ -516,7 +505,7 @@ def iter_documents(
     Yields
     ------
     Document
-        One text at a time; none for an empty folder.
+        A text file. An empty folder has none.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Fingerprints of rows with several texts, such as a title and a body, each with a weight of its own."""
+"""Fingerprints of rows with several texts, such as a title and a body, each with a weight."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fpstore.hashing.wrapper import Wrapper
 
 Row = Mapping[str, str | None]
 Texts = tuple[str | None, ...]  # the texts of a row, in the order of the fields
-TextColumns = str | Sequence[str] | Mapping[str, int]  # how a caller names columns of texts
+TextColumns = str | Sequence[str] | Mapping[str, int]  # names of columns, and weights
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,9 @@ class Fields(Wrapper[Row]):
 
     Notes
     -----
-    Weighted features: M. Charikar, *Similarity estimation techniques from rounding algorithms*, STOC 2002, section 3. Weights of
-    fields: S. Robertson, H. Zaragoza, M. Taylor, *Simple BM25 extension to multiple weighted fields*, CIKM 2004, section 3.
+    Weighted features: M. Charikar, *Similarity estimation techniques from rounding algorithms*,
+    STOC 2002, section 3. Weights of fields: S. Robertson, H. Zaragoza, M. Taylor, *Simple BM25
+    extension to multiple weighted fields*, CIKM 2004, section 3.
 
     Examples
     --------
@@ -65,7 +66,8 @@ class Fields(Wrapper[Row]):
     >>> row = {"title": "A quick fox", "text": "The quick brown fox jumps over the lazy dog"}
     >>> fields.fingerprint(row) == fields.fingerprint(row | {"title": "a QUICK fox!"})
     True
-    >>> fields.fingerprint({"title": None, "text": "some words"}) == SimHash().fingerprint("some words")
+    >>> a = fields.fingerprint({"title": None, "text": "some words"})
+    >>> a == SimHash().fingerprint("some words")
     True
     """
 
@@ -88,7 +90,7 @@ class Fields(Wrapper[Row]):
                 f"the weights of fields are a mapping such as {{'title': 4, 'text': 1}}, got "
                 f"{show(self.weights)}"
             )
-        self._keep(weights=checked_fields(self.weights))
+        self._keep(weights=check_fields(self.weights))
         if not self.fingerprinter.takes_field_weights and any(
             weight != 1 for weight in self.weights.values()
         ):
@@ -109,7 +111,7 @@ class Fields(Wrapper[Row]):
         return {"fingerprinter": self.fingerprinter.describe(), "weights": dict(self.weights)}
 
     def learn_weights(self, rows: Iterable[Row], most: int = 4096) -> Fields:
-        """Return a fingerprinter that weighs features by how rare they are in the rows of a sample of the corpus.
+        """Return a fingerprinter that weighs features by their rarity in a sample of the corpus.
 
         Parameters
         ----------
@@ -131,7 +133,10 @@ class Fields(Wrapper[Row]):
         Examples
         --------
         >>> from fpstore.hashing import Fields, SimHash
-        >>> rows = [{"title": "the fox", "text": "the fox jumps"}, {"title": None, "text": "the dog sleeps"}]
+        >>> rows = [
+        ...     {"title": "the fox", "text": "the fox jumps"},
+        ...     {"title": None, "text": "the dog sleeps"},
+        ... ]
         >>> learnt = Fields(SimHash(), {"title": 4, "text": 1}).learn_weights(rows)
         >>> learnt.fingerprinter.features("the fox")
         {'the': 1, 'fox': 17}
@@ -140,11 +145,11 @@ class Fields(Wrapper[Row]):
         return replace(self, fingerprinter=self.fingerprinter.learn_from_rows(texts, most))
 
     def hashed(self, items: Sequence[Texts]) -> Hashed:
-        """Return the fingerprints of some rows, as tuples of texts that `batches` has made."""
+        """Return the fingerprints of a batch of `batches`: tuples of texts."""
         return self.fingerprinter.hashed_fields(items, tuple(self.weights.values()))
 
     def feature_sets(self, items: Sequence[Texts]) -> FeatureSets:
-        """Return the features of some rows, as `batches` has them, as sets."""
+        """Return the features of a batch of `batches` as sets."""
         for place, row in enumerate(items):
             if not isinstance(row, tuple) or len(row) != len(self.weights):
                 raise not_text(row, f"a tuple of {len(self.weights)} texts", f"item {place}: ")
@@ -154,13 +159,13 @@ class Fields(Wrapper[Row]):
         """Cut rows into batches of about a million characters."""
         check_items(items, "rows")
         rows = (self._texts(item, place) for place, item in enumerate(items))
-        return batched(rows, lambda row: length_of(row) + 8 * len(row), BATCH_CHARS)
+        return batched(rows, lambda row: count_chars(row) + 8 * len(row), BATCH_CHARS)
 
     def lack(self, item: Texts) -> str:  # type: ignore[override]
         """Return the message that no text of a row has features."""
-        given = show(dict(zip(self.weights, item, strict=True)))
+        row = show(dict(zip(self.weights, item, strict=True)))
         return (
-            f"the row {given} has no features in any field, and so no fingerprint: leave it out "
+            f"the row {row} has no features in any field, and so no fingerprint: leave it out "
             "(is_empty() finds such rows)"
         )
 
@@ -176,9 +181,9 @@ class Fields(Wrapper[Row]):
                 f"item {place}: ",
             )
         if not any(name in item for name in self.weights):
-            found = show(list(item))
             raise InputError(
-                f"item {place}: a row has one of the fields {', '.join(self.weights)}, got {found}",
+                f"item {place}: a row has one of the fields {', '.join(self.weights)}, got "
+                f"{show(list(item))}",
                 got=item,
             )
         texts = tuple(None if is_null(text := item.get(name)) else text for name in self.weights)
@@ -188,71 +193,69 @@ class Fields(Wrapper[Row]):
         return texts
 
 
-def length_of(texts: str | Texts) -> int:
+def count_chars(texts: str | Texts) -> int:
     """Return the characters of a text, or of all texts of a row."""
     return sum(map(len, filter(None, (texts,) if isinstance(texts, str) else texts)))
 
 
-def checked_fields(given: object, what: str = "text") -> dict[str, int]:
-    """Return the names of columns of texts with their weights, 1 where none are given."""
-    names = [given] if isinstance(given, str) else given
+def check_fields(columns: object, argument: str = "text") -> dict[str, int]:
+    """Return the names of columns of texts with their weights, by default 1."""
+    names = [columns] if isinstance(columns, str) else columns
     if not is_iterable(names):
-        raise _no_name(given, what)
+        raise _no_name(columns, argument)
     weights: dict[str, int] = {}
     for name in names:
         if not (isinstance(name, str) and name):
-            raise _no_name(name, what)
+            raise _no_name(name, argument)
         if name in weights:
-            raise InputError(f"{what}: the column {show(name)} is named twice", got=given)
-        weight = given[name] if isinstance(given, Mapping) else 1
+            raise InputError(f"{argument}: the column {show(name)} is named twice", got=columns)
+        weight = columns[name] if isinstance(columns, Mapping) else 1
         weights[name] = check_whole(weight, 1, MOST_WEIGHT, f"the weight of {name}")
     if not weights:
-        raise _no_name(given, what)
+        raise _no_name(columns, argument)
     return weights
 
 
-def _no_name(got: object, what: str) -> InputError:
+def _no_name(got: object, argument: str) -> InputError:
     return InputError(
-        f"{what} must be the name of a column, several names, or names with weights, got "
+        f"{argument} must be the name of a column, several names, or names with weights, got "
         f"{show(got)}",
         got=got,
-        argument=what,
+        argument=argument,
     )
 
 
-def maker_of_columns(
+def column_fingerprinter(
     fingerprinter: Fingerprinter[Any], text: Any
 ) -> tuple[Fingerprinter[Any], str | tuple[str, ...]]:
     """Return the fingerprinter of columns of texts, and the columns that it needs.
 
-    Several become `Fields`.
-
-    Columns of given `Fields` have the names of the fields, and their weights or none.
+    For several columns it is `Fields`. If ``fingerprinter`` is `Fields` already, ``text`` names its
+    fields, with its weights or with none.
     """
-    weights = checked_fields(text)
+    weights = check_fields(text)
     if isinstance(fingerprinter, Fields):
-        own = fingerprinter.weights
-        if set(weights) != set(own) or (isinstance(text, Mapping) and weights != own):
+        fields = fingerprinter.weights
+        if set(weights) != set(fields) or (isinstance(text, Mapping) and weights != fields):
             raise InputError(
-                f"the fingerprints are made of the fields {shown_fields(own)}, not "
-                f"{shown_fields(weights)}: "
+                f"the fingerprints are made of the fields {fields_as_options(fields)}, not "
+                f"{fields_as_options(weights)}: "
                 f"name them all, with these weights or with none",
-                expected=dict(own),
+                expected=dict(fields),
                 got=weights,
             )
-        return fingerprinter, tuple(own)
+        return fingerprinter, tuple(fields)
     if len(weights) == 1:
         return fingerprinter, next(iter(weights))
     return Fields(fingerprinter, weights), tuple(weights)  # type: ignore[arg-type]
 
 
 def is_weighted(text: Any) -> bool:
-    """Return whether columns of texts, as a caller names them, have weights that differ from 1."""
+    """Return whether ``text`` names several columns with weights that differ from 1."""
     return (
         isinstance(text, Mapping) and len(text) > 1 and any(weight != 1 for weight in text.values())
     )
 
 
-def shown_fields(weights: Mapping[str, int]) -> str:
-    """Return fields as options of the command line."""
+def fields_as_options(weights: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={weight}" for name, weight in weights.items())

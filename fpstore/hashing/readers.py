@@ -20,7 +20,7 @@ from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.corpora import HashedTexts, hashed_rows, open_source
+from fpstore.hashing.corpora import HashTexts, hashed_rows, open_source
 from fpstore.hashing.decoding import PictureSource
 from fpstore.hashing.documents import (
     NO_WORDS,
@@ -30,10 +30,10 @@ from fpstore.hashing.documents import (
     Notice,
     Paths,
     Walk,
-    id_of,
-    reason_of,
+    document_id,
+    skip_reason,
 )
-from fpstore.hashing.fields import TextColumns, maker_of_columns
+from fpstore.hashing.fields import TextColumns, column_fingerprinter
 from fpstore.hashing.html import MainText, page_fingerprinter
 from fpstore.hashing.image import ImageHash, Rejection
 from fpstore.hashing.vector_base import Block, VectorFingerprinter
@@ -43,34 +43,32 @@ from fpstore.io.source import Batch, IdRule, IdType, Projection, RowSource, sele
 
 RowNotice = Callable[[int, str], None]
 
-_SKIPPED = ("binary", "large", "memory", "damaged", "encoding", "rows", "other", "heif")
-WAITING_FILES = 4  # for each thread: small pictures after a large one are decoded meanwhile
+_SKIP_REASONS = ("binary", "large", "memory", "damaged", "encoding", "rows", "other", "heif")
+WAITING_FILES = 4  # for each thread: small pictures are decoded during a large picture
 VECTOR_ROWS = 1 << 13  # of a chunk
 
 
 class HashingReader(Reader):
     """A reader as in `fpstore.io`, for building a store, which makes the fingerprints.
 
-    Every row has an id.
-
-    Each iteration resets the counts and reads the input again.
+    Every row has an id. Each iteration resets the counts and reads the input again.
 
     Attributes
     ----------
     fingerprinter : Fingerprinter
-        What makes the fingerprints: as it was given or, for pages of HTML, a `MainText`, and for
+        The maker of the fingerprints: the argument or, for pages of HTML, a `MainText`, and for
         several columns, `Fields`.
     rows : None
-        Not known before the items are read, since some may have no fingerprint.
+        Unknown before the items are read, since some may have no fingerprint.
     left_out : Counter
-        How many files, rows or frames were left out so far, by reason.
+        The number of files, rows or frames that were left out so far, by reason.
     row_numbers : bool
         Whether the ids are the numbers of the rows.
     """
 
     row_numbers = False
     _first_row = 0
-    _hashed: HashedTexts | None = None
+    _hash_texts: HashTexts | None = None
 
     def __init__(
         self,
@@ -94,7 +92,7 @@ class HashingReader(Reader):
 
     @property
     def rows_of_input(self) -> int | None:
-        """The rows with those that have no fingerprint, if their number is known before they are read."""
+        """The rows, with those without a fingerprint; None if only reading counts them."""
         rows = [source.rows for source in self._sources]
         return None if None in rows else sum(rows)  # type: ignore[arg-type]
 
@@ -105,12 +103,12 @@ class HashingReader(Reader):
 
     @property
     def next_row(self) -> int:
-        """The number of the row after those read so far, with those that are left out."""
+        """The number of the next row, counted with rows that are left out."""
         return self._first_row + self._done
 
     @property
     def whole_pages(self) -> int:
-        """Pages of HTML compared so far by their whole texts, because their main texts are too short: see `MainText`."""
+        """Pages compared so far by their whole texts, for short main texts: see `MainText`."""
         return sum(getattr(source, "whole_pages", 0) for source in self._sources)
 
     @property
@@ -128,28 +126,28 @@ class HashingReader(Reader):
     @property
     def skipped(self) -> int:
         """Files that were not read, or are no texts or pictures."""
-        return sum(self.left_out[reason] for reason in _SKIPPED)
+        return sum(self.left_out[reason] for reason in _SKIP_REASONS)
 
-    def making(self, hashed: HashedTexts, most: int) -> Self:
-        """Return a reader of the same texts, of which ``hashed`` makes other rows than fingerprints, at most so many in a chunk.
+    def with_hashing(self, hash_texts: HashTexts, most: int) -> Self:
+        """Return a reader whose :meth:`columns` have the rows of ``hash_texts``.
 
-        :meth:`columns` has them.
+        A chunk has at most ``most`` rows.
         """
-        other = copy(self)
-        other._hashed, other._chunk_rows = hashed, min(self._chunk_rows, most)
-        return other
+        reader = copy(self)
+        reader._hash_texts, reader._chunk_rows = hash_texts, min(self._chunk_rows, most)
+        return reader
 
     def columns(self) -> Iterator[Batch]:
         """Yield rows of words, with strings in columns."""
         self.left_out.clear()
-        made = 0
+        row_count = 0
         for batch in super().columns():
-            made += len(batch.fingerprints)
+            row_count += len(batch.fingerprints)
             yield batch
-        if not made and not self._sources[0].unbuffered:
-            raise InputError(self._nothing_made())
+        if not row_count and not self._sources[0].unbuffered:
+            raise InputError(self._no_rows_message())
 
-    def _nothing_made(self) -> str:
+    def _no_rows_message(self) -> str:
         reasons = ", ".join(
             f"{number:,} ({SENTENCES[reason]})" for reason, number in sorted(self.left_out.items())
         )
@@ -162,27 +160,27 @@ class HashingReader(Reader):
     def _hashed_rows(
         self, source: RowSource, projection: Projection, threads: int, rule: IdRule | None
     ) -> Iterator[Batch]:
-        """Yield rows with the fingerprints of their texts, after notices of those that have none."""
+        """Yield rows with fingerprints, after notices of the rows without."""
         for batch in hashed_rows(
-            source, projection, self.fingerprinter, threads, rule, hashed=self._hashed
+            source, projection, self.fingerprinter, threads, rule, hash_texts=self._hash_texts
         ):
-            lack = "html" if isinstance(self.fingerprinter, MainText) else NO_WORDS
+            blank_reason = "html" if isinstance(self.fingerprinter, MainText) else NO_WORDS
             wrong = {row.place for row in batch.left_out if row.error}
             for place in np.flatnonzero(~batch.flags).tolist():
-                which = self.next_row + place if batch.paths is None else batch.paths[place]
-                self._leave_out(which, "error" if place in wrong else lack)
+                row = self.next_row + place if batch.paths is None else batch.paths[place]
+                self._leave_out(row, "error" if place in wrong else blank_reason)
             yield batch
 
-    def _leave_out(self, which: Any, reason: str) -> None:
+    def _leave_out(self, row_or_path: Any, reason: str) -> None:
         self.left_out[reason] += 1
-        self._notify(which, reason)
+        self._notify(row_or_path, reason)
 
-    def _notify(self, *what: Any) -> None:
+    def _notify(self, *arguments: Any) -> None:
         if self._on_notice is not None:
-            self._on_notice(*what)
+            self._on_notice(*arguments)
 
 
-def _check_maker(fingerprinter: object, items: tuple[str, ...], example: str) -> None:
+def _check_fingerprinter(fingerprinter: object, items: tuple[str, ...], example: str) -> None:
     if not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items not in items:
         raise InputError(
             f"fingerprinter must be one of {items[0]}, such as {example}, got "
@@ -196,9 +194,9 @@ class TextReader(HashingReader):
 
     A reader as in `fpstore.io`, for building a store.
 
-    A row whose text is null or blank has no fingerprint, and is left out. Of several columns of
-    texts, a row uses those that are not null; a row of JSON may lack some. The rows are read as a
-    stream: those that wait for a thread are in memory, about a megabyte each.
+    A row whose text is null or blank has no fingerprint, and is left out. With several columns of
+    texts, a row uses the columns that are not null; a row of JSON may lack some. The rows are read
+    as a stream: the batches that wait for a thread are in memory, about a megabyte each.
 
     Parameters
     ----------
@@ -211,16 +209,16 @@ class TextReader(HashingReader):
     fingerprinter : Fingerprinter
         A fingerprinter of texts, such as `SimHash`, or `Fields`.
     text : str, sequence of str, or mapping of str to int
-        The column or JSON field of the texts. Or several, whose weights say how much each counts,
-        as in ``{"title": 4, "text": 1}``: `Fields` makes the fingerprints. Names without weights
-        count 1, or what the given `Fields` say. One column alone needs no weight.
+        The column or JSON field of the texts. Or several with weights, as in ``{"title": 4, "text":
+        1}``: `Fields` makes the fingerprints. Names without weights have the weight 1, or the
+        weights of ``fingerprinter`` if it is `Fields`. A single column needs no weight.
     id : str, optional
         The column of the ids, strings or integers. By default the id is the number of the row,
         counted from ``first_row`` over all files, with the rows that are left out.
     format : {"parquet", "jsonl", "csv", "tsv"}, optional
         By default from the extension of each path; "tsv" for standard input.
     encoding : str, optional
-        The encoding of JSON lines, CSV and TSV; by default UTF-8, or what a byte order mark says.
+        The encoding of JSON lines, CSV and TSV; by default UTF-8, or that of a byte order mark.
     html : bool or str
         The texts are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not
         one already. A str names its extractor.
@@ -234,9 +232,8 @@ class TextReader(HashingReader):
     first_row : int
         The number of the first row.
     unbuffered : bool
-        Yield the rows of JSON lines that have come through a pipe, a socket or a terminal, without
-        waiting for others. One thread makes their fingerprints. A chunk has no rows if only null
-        and blank texts have come.
+        Yield rows of JSON lines from a pipe, a socket or a terminal without waiting for others. One
+        thread makes their fingerprints. A chunk has no rows if only null and blank texts arrived.
     on_notice : callable, optional
         Called with the number of each row that is left out and the reason: ``"no words"`` for a
         null or blank text, or ``"html"`` for a page without a main text.
@@ -246,7 +243,7 @@ class TextReader(HashingReader):
     rows, has_ids, fingerprinter, bytes_total, bytes_done, left_out, row_numbers, next_row
         As for all readers that make fingerprints: see `HashingReader`.
     absent : list of str
-        Of several columns of texts, those that no row read so far has.
+        The columns of texts, among several, that no row read so far has.
     tagged : bool
         Whether most of the first texts look like pages of HTML, and are taken as plain texts.
     empty : int
@@ -268,7 +265,8 @@ class TextReader(HashingReader):
     >>> from fpstore.hashing import SimHash, TextReader
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "pages.jsonl")
-    ...     written = path.write_text('{"url": "a.org", "text": "some text"}' + chr(10) + '{"url": "b.org", "text": ""}')
+    ...     rows = '{"url": "a.org", "text": "some text"}', '{"url": "b.org", "text": ""}'
+    ...     written = path.write_text(chr(10).join(rows))
     ...     reader = TextReader(path, SimHash(), text="text", id="url")
     ...     print([chunk.ids for chunk in reader], reader.empty)
     [['a.org']] 1
@@ -296,13 +294,11 @@ class TextReader(HashingReader):
                 f"id must be the name of a column, got {show(id)}", got=id, argument="id"
             )
         check_choice(id_type, get_args(IdType), "id_type")
-        _check_maker(fingerprinter, ("texts", "rows"), "SimHash()")
-        fingerprinter, columns = maker_of_columns(fingerprinter, text)
+        _check_fingerprinter(fingerprinter, ("texts", "rows"), "SimHash()")
+        fingerprinter, columns = column_fingerprinter(fingerprinter, text)
         fingerprinter = page_fingerprinter(fingerprinter, html)
-        self._threads, self._first_row = (
-            parse_threads(threads),
-            check_whole(first_row, 0, 2**64 - 1, "first_row"),
-        )
+        self._threads = parse_threads(threads)
+        self._first_row = check_whole(first_row, 0, 2**64 - 1, "first_row")
         chunk_rows = check_whole(chunk_rows, 1, MOST_CHUNK_ROWS, "chunk_rows")
         self._source = open_source(
             source,
@@ -317,10 +313,7 @@ class TextReader(HashingReader):
 
     @property
     def absent(self) -> list[str]:
-        """Of several columns of texts, those that no row read so far has.
-
-        A row of JSON may lack some.
-        """
+        """The columns of texts, among several, that no row read so far has."""
         return sorted(self._source.absent)
 
     @property
@@ -362,7 +355,7 @@ class DocumentReader(HashingReader):
         The most documents in a chunk.
     suffixes : iterable of str, optional
         In folders, read only files whose names end with one of these, such as ``[".txt", ".md"]``;
-        case does not matter. Files that are named are always read.
+        case does not matter. Files among ``paths`` are always read.
     recursive : bool
         Whether to enter folders inside a folder.
     follow_symlinks : bool
@@ -372,9 +365,9 @@ class DocumentReader(HashingReader):
         Larger files are not read; by default 2^30. Of a compressed file, what it holds counts too.
     encoding : str, optional
         The encoding of all files. By default, a byte order mark says which of UTF-8, UTF-16 and
-        UTF-32 it is; without one it is UTF-8 if it can be, or else what a page of HTML or XML
-        declares. Otherwise bytes that are not UTF-8 are replaced by U+FFFD if they are few: one, and
-        one more for each hundred characters. If there are more, the file is skipped.
+        UTF-32 it is; without a mark it is UTF-8 if it can be, or else what a page of HTML or XML
+        declares. Otherwise bytes that are not UTF-8 are replaced by U+FFFD if they are few: one,
+        and one more for each hundred characters. If there are more, the file is skipped.
     html : bool or str
         The files are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not
         one already. A str names its extractor.
@@ -384,12 +377,12 @@ class DocumentReader(HashingReader):
     on_notice : callable, optional
         Called with the path and the reason of each file in a folder that is skipped: ``"binary"``
         (a NUL byte in its first 8 KiB), ``"large"``, ``"damaged"`` (a compressed file that cannot
-        be decompressed), ``"encoding"`` (it is not in its encoding: name another) or ``"rows"`` (the extension is
-        one of a format of rows, such as .jsonl, and `suffixes` does not name it). Or with ``"no
-        words"`` for a blank text, which has no fingerprint (``"html"`` for a page without a main
-        text). Also with the path of a file that is read and ``"read as NAME"``, if it
-        declares its encoding, ``"replaced"``, if it has bytes that are not UTF-8, or ``"tags"``, if its name ends
-        with .html, .htm or .xhtml and it is taken as a plain text.
+        be decompressed), ``"encoding"`` (it is not in its encoding: name another) or ``"rows"``
+        (the extension is one of a format of rows, such as .jsonl, and `suffixes` does not name it).
+        Or with ``"no words"`` for a blank text, which has no fingerprint (``"html"`` for a page
+        without a main text). Also with the path of a file that is read and ``"read as NAME"``, if
+        it declares its encoding, ``"replaced"``, if it has bytes that are not UTF-8, or ``"tags"``,
+        if its name ends with .html, .htm or .xhtml and it is taken as a plain text.
 
     Attributes
     ----------
@@ -435,7 +428,7 @@ class DocumentReader(HashingReader):
         on_notice: Notice | None = None,
     ) -> None:
         chunk_documents = check_whole(chunk_documents, 1, 1 << 30, "chunk_documents")
-        _check_maker(fingerprinter, ("texts",), "SimHash()")
+        _check_fingerprinter(fingerprinter, ("texts",), "SimHash()")
         walk = Walk(
             paths,
             suffixes,
@@ -445,10 +438,11 @@ class DocumentReader(HashingReader):
             encoding=encoding,
         )
         self._threads = parse_threads(threads)
-        maker = page_fingerprinter(fingerprinter, html)
-        files = DocumentFiles(walk, self._leave_out, self._notify, isinstance(maker, MainText))
-        projection = Projection(text="text", id="id", width=Width(maker.width), strict=True)
-        super().__init__([files], projection, maker, chunk_documents, on_notice)
+        fingerprinter = page_fingerprinter(fingerprinter, html)
+        is_html = isinstance(fingerprinter, MainText)
+        files = DocumentFiles(walk, self._leave_out, self._notify, is_html)
+        projection = Projection(text="text", id="id", width=Width(fingerprinter.width), strict=True)
+        super().__init__([files], projection, fingerprinter, chunk_documents, on_notice)
 
     @property
     def rows_of_input(self) -> int:
@@ -542,7 +536,7 @@ class ImageReader(HashingReader):
     ) -> None:
         chunk_pictures = check_whole(chunk_pictures, 1, 1 << 30, "chunk_pictures")
         self._threads, self._memory = parse_threads(threads), parse_memory(memory)
-        _check_maker(fingerprinter, ("pictures",), "ImageHash()")
+        _check_fingerprinter(fingerprinter, ("pictures",), "ImageHash()")
         self._walk = Walk(
             paths,
             suffixes,
@@ -550,7 +544,7 @@ class ImageReader(HashingReader):
             follow_symlinks=follow_symlinks,
             max_bytes=max_bytes,
         )
-        self._lack = ""
+        self._rejection = ""  # of the last picture without a fingerprint
         projection = Projection(id="id", width=Width(fingerprinter.width))
         super().__init__(
             [DocumentFiles(self._walk)], projection, fingerprinter, chunk_pictures, on_notice
@@ -560,40 +554,38 @@ class ImageReader(HashingReader):
         source.bytes_done, width = 0, Width(self.width)
         rule.has_ids, rule.kind = True, "str"
         work = partial(self._frames, Room(self._memory))
-        for file, found in in_order(work, self._walk.files(), self._threads, WAITING_FILES):
+        for file, frames in in_order(work, self._walk.files(), self._threads, WAITING_FILES):
             source.bytes_done += file.size
-            if isinstance(found, str):
-                self._leave_out(file.path, found)
+            if isinstance(frames, str):
+                self._leave_out(file.path, frames)
                 continue
-            numbers, ids, name = list[int](), list[str](), id_of(file.path)
-            for number, value in enumerate(found):
+            fingerprints, ids, name = list[int](), list[str](), document_id(file.path)
+            for number, value in enumerate(frames):
                 if isinstance(value, Rejection):
-                    self._lack = f"{name} {value.sentence}"
+                    self._rejection = f"{name} {value.sentence}"
                     self._leave_out(file.path, value.reason)
                 else:
-                    numbers.append(value)
-                    ids.append(name if len(found) == 1 else f"{name}#{number}")
-            yield Batch(width.rows(numbers), StringColumn.of(ids))
+                    fingerprints.append(value)
+                    ids.append(name if len(frames) == 1 else f"{name}#{number}")
+            yield Batch(width.rows(fingerprints), StringColumn.of(ids))
 
     def _frames(self, room: Room, file: File) -> list[int | Rejection] | str:
-        """Return what the frames of a file have as fingerprints, or why the file is skipped."""
+        """Return the fingerprints of the frames of a file, or why the file is skipped."""
         try:
             self._walk.check_size(file, file.size)
             every = self.fingerprinter.frame == "all"
             picture = PictureSource(file.path, os.fspath(file.path))
-            found: list[int | Rejection] = self.fingerprinter.frame_fingerprints(
+            fingerprints: list[int | Rejection] = self.fingerprinter.frame_fingerprints(
                 picture, every=every, room=room
             )
         except InputError as error:
-            return reason_of(file, error)
-        return found
+            return skip_reason(file, error)
+        return fingerprints
 
-    def _nothing_made(self) -> str:
-        return (
-            f"{self._lack}, so it has no fingerprint"
-            if self.empty == self.left_out.total() == 1
-            else super()._nothing_made()
-        )
+    def _no_rows_message(self) -> str:
+        if self.empty == self.left_out.total() == 1:
+            return f"{self._rejection}, so it has no fingerprint"
+        return super()._no_rows_message()
 
 
 class VectorReader(HashingReader):
@@ -609,17 +601,17 @@ class VectorReader(HashingReader):
         ``.npy`` files with an array of shape (n, dimension), and ``.parquet`` files with a column
         of lists.
     fingerprinter : HyperplaneHash, BitSample, Unary
-        Or a function that makes one from the dimension of the first file.
+        Or a function from the dimension of the first file to a fingerprinter.
     vector_field, id_field : str, optional
-        The columns of Parquet files; by default "vector", and "id" if there is such. Without ids,
-        the number of a vector among all, from ``first_row``, is its id.
+        The columns of Parquet files; by default "vector", and "id" if the files have it. Without
+        ids, the id of a vector is its number among all vectors, from ``first_row``.
     id_type : {"auto", "int", "str"}
         The type of ids; "auto" takes the type in the file.
     first_row : int
         The number of the first vector, for files without ids.
     on_notice : callable, optional
-        Called with the path and the number in the file of each vector that has no fingerprint; such
-        are left out.
+        Called with the path and the number in the file of each vector that has no fingerprint, and
+        is left out.
 
     Attributes
     ----------
@@ -665,23 +657,16 @@ class VectorReader(HashingReader):
         if not files:
             raise InputError("no files of vectors are given")
         self._first_row = check_whole(first_row, 0, 2**64 - 1, "first_row")
-        named = vector_field is not None or id_field is not None
         projection = Projection(
             vector=vector_field or "vector",
             id=id_field or "id",
             strict=True,
             optional_id=id_field is None,
-            names_columns=named,
+            names_columns=vector_field is not None or id_field is not None,
         )
-        maker = _maker_of(fingerprinter, files[0], projection)
-        super().__init__(
-            files,
-            replace(projection, width=Width(maker.width)),
-            maker,
-            VECTOR_ROWS,
-            on_notice,
-            id_type,
-        )
+        fingerprinter = _vector_fingerprinter(fingerprinter, files[0], projection)
+        projection = replace(projection, width=Width(fingerprinter.width))
+        super().__init__(files, projection, fingerprinter, VECTOR_ROWS, on_notice, id_type)
         self.row_numbers = self._projections[0].id is None
 
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
@@ -700,7 +685,7 @@ class VectorReader(HashingReader):
                 ids = select_ids(batch.ids, slice(start, stop))
                 if ids is None:
                     ids = np.arange(start, stop, dtype=np.uint64) + np.uint64(self.next_row)
-                # Rows come before a file behind this one is found to be wrong.
+                # Unbuffered, so that these rows come before the error of a later file.
                 yield Batch(rows[known], select_ids(ids, known), unbuffered=True)
             done += len(batch.vectors)
             self._done += len(batch.vectors)
@@ -710,27 +695,27 @@ class VectorReader(HashingReader):
             yield from self.fingerprinter.blocks(vectors, done)
 
 
-def _maker_of(
+def _vector_fingerprinter(
     fingerprinter: VectorFingerprinter | Callable[[int], VectorFingerprinter],
     first: RowSource,
     projection: Projection,
 ) -> VectorFingerprinter:
-    """Return the fingerprinter, which may have to be made for the dimension of the first file."""
+    """Return the fingerprinter, or call it with the dimension of the first file."""
     if isinstance(fingerprinter, VectorFingerprinter):
         return fingerprinter
     if not callable(fingerprinter):
-        raise _no_maker(fingerprinter)
+        raise _not_fingerprinter(fingerprinter)
     batch = next(first.batches(replace(first.resolved(projection), id=None)), None)
     with located(first.label):
         if batch is None or batch.vectors is None:
             raise InputError("no vectors, which would give the dimension")
-        maker: object = fingerprinter(batch.vectors.shape[1])
-    if not isinstance(maker, VectorFingerprinter):
-        raise _no_maker(maker)
-    return maker
+        result: object = fingerprinter(batch.vectors.shape[1])
+    if not isinstance(result, VectorFingerprinter):
+        raise _not_fingerprinter(result)
+    return result
 
 
-def _no_maker(got: object) -> InputError:
+def _not_fingerprinter(got: object) -> InputError:
     return InputError(
         "fingerprinter must be one of vectors, such as HyperplaneHash(dimension=384), got "
         f"{show(got)}",

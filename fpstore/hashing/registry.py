@@ -48,19 +48,19 @@ _KINDS: tuple[type[Hasher[Any]], ...] = (
     PStable,
     PrecomputedMinHash,
 )
-#: Fingerprinters of texts with features, by the names that users choose one by.
+#: Fingerprinters of texts with features, by their names for users.
 TEXT_METHODS: dict[str, type[MinHash] | type[SimHash]] = {"minhash": MinHash, "simhash": SimHash}
-_KNOWN: dict[str, type[Hasher[Any]]] = {kind.name: kind for kind in _KINDS}
+_BUILTIN: dict[str, type[Hasher[Any]]] = {kind.name: kind for kind in _KINDS}
 
 
 def text_fingerprinter(method: str, weighted: bool, **parameters: Any) -> MinHash | SimHash:
-    """Return the fingerprinter of texts of a method, one of TEXT_METHODS.
+    """Return the fingerprinter of a method, one of TEXT_METHODS.
 
-    If features are weighted, MinHash counts by default.
+    If features are weighted, the default weighting of MinHash is "count".
     """
     kind = TEXT_METHODS[check_choice(method, tuple(TEXT_METHODS), "method")]
-    counting = {"weighting": "count"} if weighted and kind is MinHash else {}
-    return kind(**counting | parameters)
+    defaults = {"weighting": "count"} if weighted and kind is MinHash else {}
+    return kind(**defaults | parameters)
 
 
 def from_description(description: Mapping[str, Any]) -> Hasher[Any]:
@@ -74,7 +74,7 @@ def from_description(description: Mapping[str, Any]) -> Hasher[Any]:
     Returns
     -------
     Hasher
-        One that makes the same fingerprints, or sketches.
+        Its fingerprints, or sketches, are the same.
 
     Raises
     ------
@@ -91,11 +91,11 @@ def from_description(description: Mapping[str, Any]) -> Hasher[Any]:
     >>> from_description(SimHash(size=2).describe()) == SimHash(size=2)
     True
     """
-    name, version, parameters = _checked(description)
+    name, version, parameters = _check_description(description)
     kind = _kind(name, version)
     parameters = dict(parameters)
-    if "fingerprinter" in parameters:  # of main texts, or of the texts of fields
-        parameters["fingerprinter"] = _inner(parameters["fingerprinter"])
+    if "fingerprinter" in parameters:  # of a wrapper
+        parameters["fingerprinter"] = _inner_fingerprinter(parameters["fingerprinter"])
     try:
         return kind.from_parameters(parameters)
     except (TypeError, KeyError) as error:
@@ -106,7 +106,7 @@ def from_description(description: Mapping[str, Any]) -> Hasher[Any]:
         ) from None
 
 
-def described_fingerprinter(description: Mapping[str, Any]) -> Fingerprinter[Any]:
+def fingerprinter_from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
     """Rebuild the fingerprinter that a store remembers; InputError for another hasher."""
     hasher = from_description(description)
     if not isinstance(hasher, Fingerprinter):
@@ -114,11 +114,8 @@ def described_fingerprinter(description: Mapping[str, Any]) -> Fingerprinter[Any
     return hasher
 
 
-def sketcher(hasher: object) -> Sketcher[Any]:
-    """Return a hasher that has a law, as an index needs it.
-
-    InputError for one without, or with the name of another hasher of fpstore.
-    """
+def check_sketcher(hasher: object) -> Sketcher[Any]:
+    """Return a hasher for an index; InputError if it has no law, or the name of another hasher."""
     if isinstance(hasher, type):
         raise InputError(
             f"expected a hasher, got the class {hasher.__name__}: make one, {hasher.__name__}(...)",
@@ -129,7 +126,7 @@ def sketcher(hasher: object) -> Sketcher[Any]:
             f"expected a hasher, such as MinHash() or HyperplaneHash(...), got {show(hasher)}",
             got=hasher,
         )
-    kind = _KNOWN.get(hasher.name)
+    kind = _BUILTIN.get(hasher.name)
     if kind not in (None, type(hasher)):
         raise InputError(
             f"the hasher {type(hasher).__name__} has the name {show(hasher.name)}, which is of "
@@ -146,41 +143,38 @@ def sketcher(hasher: object) -> Sketcher[Any]:
     return hasher
 
 
-def _inner(description: Any) -> Fingerprinter[Any]:
-    name, version, parameters = _checked(description)
+def _inner_fingerprinter(description: Any) -> Fingerprinter[Any]:
+    name, version, parameters = _check_description(description)
     # fingerprinters must not be nested further
     if _kind(name, version) and "fingerprinter" in parameters:
         raise InputError(
             f"a fingerprinter in another one is one of texts, got {show(description)}",
             got=description,
         )
-    return described_fingerprinter(description)
+    return fingerprinter_from_description(description)
 
 
-def in_words(description: Mapping[str, Any]) -> str:
-    """Return a description for people, also of a fingerprinter that this fpstore does not know.
-
-    Long values are cut.
-    """
+def readable_description(description: Mapping[str, Any]) -> str:
+    """Return a description as a sentence, also of an unknown fingerprinter; long values are cut."""
     parameters, shown = description.get("parameters", {}), []
     if not isinstance(parameters, Mapping):
         return f"{description['name']} {description.get('version', '')} ({cut(str(parameters))})"
     for name, value in parameters.items():
         nested = isinstance(value, Mapping) and "name" in value
-        shown.append(f"{name}={in_words(value) if nested else cut(str(value))}")
+        shown.append(f"{name}={readable_description(value) if nested else cut(str(value))}")
     return f"{description['name']} {description.get('version', '')} ({', '.join(shown)})"
 
 
 def usual_group(description: Mapping[str, Any]) -> str:
-    """Return how to group near-duplicates of a fingerprinter, which this fpstore may not know."""
+    """Return how to group near-duplicates of a fingerprinter, which may be unknown."""
     inner = description.get("parameters", {}).get("fingerprinter")
     if inner is not None:
         return usual_group(inner)
-    kind = _KNOWN.get(description["name"], Fingerprinter)
+    kind = _BUILTIN.get(description["name"], Fingerprinter)
     return kind.usual_group if issubclass(kind, Fingerprinter) else Fingerprinter.usual_group
 
 
-def _checked(description: object) -> tuple[str, int, Mapping[str, Any]]:
+def _check_description(description: object) -> tuple[str, int, Mapping[str, Any]]:
     if isinstance(description, Mapping) and set(description) == {"name", "version", "parameters"}:
         name, version, parameters = (description[key] for key in ("name", "version", "parameters"))
         if isinstance(name, str) and type(version) is int and isinstance(parameters, Mapping):
@@ -193,20 +187,19 @@ def _checked(description: object) -> tuple[str, int, Mapping[str, Any]]:
 
 
 def _kind(name: str, version: int) -> type[Hasher[Any]]:
-    kind = _KNOWN.get(name) or _installed(name)
+    kind = _BUILTIN.get(name) or _load_entry_point(name)
     package = kind.__module__.partition(".")[0]
     check_version(f"the hasher {show(name)}", version, kind.version, package)
     return kind
 
 
-def _installed(name: str) -> type[Hasher[Any]]:
-    """Return the hasher that another package offers."""
+def _load_entry_point(name: str) -> type[Hasher[Any]]:
     points = metadata.entry_points(group=GROUP, name=name)
     if not points:
         raise MissingExtraError(
             f"the hasher {show(name)} is not installed: install the package that has the entry "
             f"point {show(name)} in the group {GROUP}, or upgrade fpstore",
-            expected=sorted({*_KNOWN, *metadata.entry_points(group=GROUP).names}),
+            expected=sorted({*_BUILTIN, *metadata.entry_points(group=GROUP).names}),
             got=name,
         )
     (point, *_) = points
@@ -227,63 +220,62 @@ def _installed(name: str) -> type[Hasher[Any]]:
     return loaded
 
 
-def check_version(what: str, version: int, own: int, package: str) -> None:
-    """Raise FormatVersionError for another version than the own of what a package makes.
-
-    It says which of both is older.
-    """
-    if version < own:
+def check_version(name: str, version: int, supported: int, package: str) -> None:
+    """Raise FormatVersionError if a package supports another version."""
+    if version < supported:
         message = (
-            f"version {version} of {what} is of an older {package}, and this one makes {own}: "
-            "build it again from its texts"
+            f"version {version} of {name} is of an older {package}, and this one makes "
+            f"{supported}: build it again from its texts"
         )
-        raise FormatVersionError(message, expected=own, got=version)
-    if version > own:
-        message = f"unknown version {version} of {what}: this one makes {own}; upgrade {package}"
-        raise FormatVersionError(message, expected=own, got=version)
+        raise FormatVersionError(message, expected=supported, got=version)
+    if version > supported:
+        message = (
+            f"unknown version {version} of {name}: this one makes {supported}; upgrade {package}"
+        )
+        raise FormatVersionError(message, expected=supported, got=version)
 
 
-MOST_WEIGHTS_BYTES = 1 << 22  # the most features have about a megabyte
+MOST_WEIGHTS_BYTES = 1 << 22  # the most weights have about a megabyte
 
 
-def packed_weights(maker: TextHash) -> bytes:
-    """Return the contents of a file: the description of a fingerprinter, on one line."""
-    return json.dumps(maker.describe()).encode() + b"\n"
+def dump_weights(fingerprinter: TextHash) -> bytes:
+    """Return the content of a file of weights: a description in JSON, on one line."""
+    return json.dumps(fingerprinter.describe()).encode() + b"\n"
 
 
 def read_weights(path: str | os.PathLike[str], width: int | None = None) -> TextHash:
-    """Return the fingerprinter in a file of learnt weights, for fingerprints of some width, by default its own.
+    """Return the fingerprinter in a file of learnt weights, by default of the width in the file.
 
     ``fpstore weights`` has written the file, or it is the JSON of
-    ``SimHash(...).learn_weights(...).describe()``. Hashes that the kernel does not make are others
-    for each width above 64.
+    ``SimHash(...).learn_weights(...).describe()``. Hashes that the kernel does not compute differ
+    between widths above 64 bits, so weights for them have one width.
     """
-    name, read = printable(path), check_path(path)
-    with storage_errors(name), Path(read).open("rb") as file:
+    name, checked_path = printable(path), check_path(path)
+    with storage_errors(name), Path(checked_path).open("rb") as file:
         data = file.read(MOST_WEIGHTS_BYTES + 1)
     try:
-        found = from_description(json.loads(data) if len(data) <= MOST_WEIGHTS_BYTES else {})
+        hasher = from_description(json.loads(data) if len(data) <= MOST_WEIGHTS_BYTES else {})
     except FormatVersionError as error:
-        raise FormatVersionError(f"{name}: {error}", path=read) from None
+        raise FormatVersionError(f"{name}: {error}", path=checked_path) from None
     except (ValueError, RecursionError, MissingExtraError):
-        found = None
-    if not isinstance(found, TextHash) or found.weights is None:
+        hasher = None
+    if not isinstance(hasher, TextHash) or hasher.weights is None:
         raise InputError(
-            f"{name}: is no file of learnt weights: make one with fpstore weights", path=read
+            f"{name}: is no file of learnt weights: make one with fpstore weights",
+            path=checked_path,
         )
     if width is None:
-        return found
+        return hasher
     if (
-        isinstance(found, SimHash)
-        and found.hash not in IN_KERNEL
-        and max(found.width, WORD_BITS) != max(width, WORD_BITS)
+        isinstance(hasher, SimHash)
+        and hasher.hash not in IN_KERNEL
+        and max(hasher.width, WORD_BITS) != max(width, WORD_BITS)
     ):
         raise InputError(
-            f"{name}: its weights are for {found.width} bits, and {found.hash} has other features "
-            f"for {width}: "
-            "learn them with this --width",
-            path=read,
-            expected=found.width,
+            f"{name}: its weights are for {hasher.width} bits, and {hasher.hash} has other "
+            f"features for {width}: learn them with this --width",
+            path=checked_path,
+            expected=hasher.width,
             got=width,
         )
-    return replace(found, width=width)
+    return replace(hasher, width=width)

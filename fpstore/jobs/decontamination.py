@@ -21,7 +21,7 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import Width
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError, counted
-from fpstore.hashing.fields import checked_fields
+from fpstore.hashing.fields import check_fields
 from fpstore.hashing.minhash import MinHash
 from fpstore.hashing.page_text import check_extractor
 from fpstore.io.source import Batch, Projection, RowSource, select_ids
@@ -176,7 +176,7 @@ def _text_columns(text: Any, argument: str) -> Any:
         )
     if text is True:
         return text
-    names = tuple(checked_fields(text, argument))
+    names = tuple(check_fields(text, argument))
     return names if len(names) > 1 else names[0]
 
 

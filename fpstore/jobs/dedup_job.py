@@ -16,7 +16,7 @@ from fpstore.hashing.base import USUAL_BITS, Fingerprinter
 from fpstore.hashing.binomial import binomial_cdf
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL, least_jaccard
-from fpstore.hashing.registry import described_fingerprinter
+from fpstore.hashing.registry import fingerprinter_from_description
 from fpstore.hashing.wrapper import can_have_bands, minhash_in
 from fpstore.io.lines import LineRows
 from fpstore.io.source import Projection, RowSource
@@ -340,7 +340,7 @@ class DedupSpec(HashedRowsSpec):
         """Return the spec with the radius, width and fingerprinter of a store, if it has none."""
         has_texts = self.text not in (None, False)
         fingerprinter = (
-            described_fingerprinter(store.fingerprinter)
+            fingerprinter_from_description(store.fingerprinter)
             if has_texts and store.fingerprinter is not None
             else None
         )

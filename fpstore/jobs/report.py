@@ -22,7 +22,7 @@ from fpstore.errors import InputError, counted
 from fpstore.format import huffman
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.packed_table import PackedTable
-from fpstore.hashing.registry import in_words
+from fpstore.hashing.registry import readable_description
 from fpstore.jobs.clusters import Clusters, cluster_grouping, find_clusters
 from fpstore.jobs.pairs import find_pairs, load_fingerprints
 from fpstore.jobs.report_files import Files
@@ -85,7 +85,7 @@ def report_page(
         facts=_facts(stats),
         radius=shown,
         size=_size(stats),
-        made=f"Fingerprints by {in_words(fingerprinter)}."
+        made=f"Fingerprints by {readable_description(fingerprinter)}."
         if fingerprinter
         else "The store does not say how its fingerprints were made.",
         same=stats["ids"] - stats["fingerprints"],

@@ -17,7 +17,7 @@ from fpstore.hashing.decoding import PictureSource, eight_bits, frames, refusals
 from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
 from fpstore.hashing.page_text import main_texts
-from fpstore.hashing.registry import described_fingerprinter
+from fpstore.hashing.registry import fingerprinter_from_description
 
 SHOWN_CHARACTERS = 300
 MOST_TEXT_BYTES = 1 << 24  # of a text file
@@ -147,7 +147,7 @@ def _page_fingerprinter(description: Mapping[str, Any] | None) -> Fingerprinter[
     if description is None:
         return None
     try:
-        fingerprinter = described_fingerprinter(description)
+        fingerprinter = fingerprinter_from_description(description)
     except FpstoreError:
         return None
     return fingerprinter if fingerprinter.items in ("texts", "pictures") else None

@@ -12,7 +12,7 @@ from fpstore.base.arguments import check_flag
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.fields import is_weighted, maker_of_columns
+from fpstore.hashing.fields import column_fingerprinter, is_weighted
 from fpstore.hashing.html import page_fingerprinter
 from fpstore.hashing.page_text import check_extractor
 from fpstore.hashing.registry import text_fingerprinter
@@ -67,7 +67,7 @@ class RowsSpec(Spec):
         if fingerprinter is not None and not any(
             self.text is absent for absent in (None, False, True)
         ):
-            fingerprinter, columns = maker_of_columns(fingerprinter, self.text)
+            fingerprinter, columns = column_fingerprinter(fingerprinter, self.text)
         projection = with_columns(projection, columns, self.fingerprint)
         if fingerprinter is not None:
             _check_items(fingerprinter, projection)

@@ -19,7 +19,7 @@ from fpstore.errors import InputError
 from fpstore.hashing.bands import MinHashSketcher
 from fpstore.hashing.base import Hashed, check_items
 from fpstore.hashing.readers import HashingReader
-from fpstore.hashing.registry import sketcher
+from fpstore.hashing.registry import check_sketcher
 from fpstore.hashing.sketcher import Sketched, Sketcher
 from fpstore.hashing.wrapper import Wrapper
 from fpstore.io.check import check_ids
@@ -111,7 +111,9 @@ class TextSource:
     def __init__(
         self, reader: HashingReader, hasher: Sketcher[Any], bands: tuple[int, int]
     ) -> None:
-        self._reader = reader.making(partial(rows_with_keys, hasher, bands), piece_rows(bands[0]))
+        self._reader = reader.with_hashing(
+            partial(rows_with_keys, hasher, bands), piece_rows(bands[0])
+        )
         self.row_numbers = reader.row_numbers
 
     @property
@@ -148,7 +150,7 @@ def rows_with_keys(hasher: Sketcher[Any], bands: tuple[int, int], texts: Sequenc
 def chosen_hasher(hasher: Any, items: Any) -> Sketcher[Any]:
     """Return the hasher of an index; by default the MinHash of the reader."""
     if not isinstance(items, HashingReader):
-        own = sketcher(hasher)
+        own = check_sketcher(hasher)
         check_items(items, own.items)
         return own
     maker = items.fingerprinter
@@ -158,13 +160,13 @@ def chosen_hasher(hasher: Any, items: Any) -> Sketcher[Any]:
             f"{type(items).__name__}"
         )
     if hasher is None:
-        return sketcher(maker)
+        return check_sketcher(maker)
     if isinstance(maker, Wrapper) and hasher != maker:
         raise InputError(
             f"the reader makes its texts ready by {maker.name}: leave hasher out, which is then "
             "that of the reader"
         )
-    return sketcher(hasher)
+    return check_sketcher(hasher)
 
 
 def at_places(ids: Any, places: Any) -> Any:

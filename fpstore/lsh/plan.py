@@ -12,7 +12,7 @@ from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError, show
 from fpstore.hashing.binomial import binomial_cdf
 from fpstore.hashing.law import with_article
-from fpstore.hashing.registry import sketcher
+from fpstore.hashing.registry import check_sketcher
 from fpstore.hashing.sketcher import Sketcher
 from fpstore.lsh.keys import MOST_DOCUMENTS, EntryLayout
 
@@ -257,7 +257,7 @@ def plan(
     >>> index_plan.bands, index_plan.rows, index_plan.radius
     (8, 5, 34)
     """
-    hasher = sketcher(hasher)
+    hasher = check_sketcher(hasher)
     request = _check_request(n, hasher, threshold, background, candidates, probes)
     if isinstance(recall, bool) or not isinstance(recall, Real) or not 0 < float(recall) < 1:
         raise InputError(

@@ -29,7 +29,7 @@ from fpstore.errors import (
     show,
 )
 from fpstore.hashing.base import check_items
-from fpstore.hashing.registry import from_description, sketcher
+from fpstore.hashing.registry import check_sketcher, from_description
 from fpstore.hashing.sketcher import Sketcher
 from fpstore.io.check import check_id, check_ids
 from fpstore.lsh.answers import Match, Matches, State, earlier_matches, items_to_insert
@@ -51,7 +51,7 @@ ItemReader = Callable[[list[Any]], Iterable[Any]]
 def _make_hasher(path: Path, description: dict[str, Any]) -> Sketcher[Any]:
     """Make the hasher that the manifest of an index describes."""
     try:
-        return sketcher(from_description(description))
+        return check_sketcher(from_description(description))
     except (FormatVersionError, MissingExtraError) as error:
         raise type(error)(
             f"{path}: {error}, or open it with hasher=", path=path, got=error.got
@@ -86,7 +86,7 @@ class LshStore(Generic[Id]):
         try:
             description = self._parts.manifest.hasher
             self._hasher: Sketcher[Any] = (
-                _make_hasher(path, description) if hasher is None else sketcher(hasher)
+                _make_hasher(path, description) if hasher is None else check_sketcher(hasher)
             )
             if self._hasher.describe() != description:
                 raise InputError(

@@ -31,7 +31,7 @@ from fpstore.hashing import MinHash
 from fpstore.hashing.bands import MinHashSketcher
 from fpstore.hashing.corpora import hashed_rows
 from fpstore.hashing.html import MainText
-from fpstore.hashing.registry import sketcher
+from fpstore.hashing.registry import check_sketcher
 from fpstore.io.reader import cut_batches
 from fpstore.io.source import Batch, IdRule, IdType, Projection, mixed_ids
 from fpstore.jobs.row_spec import RESOLVED, RowsSpec, Spec
@@ -149,7 +149,7 @@ class LshSpec(Spec):
                 "a plan is for rows of files: text=True, where each file is a text, is for "
                 "fpstore.lsh.build"
             )
-        maker = sketcher(MinHash() if self.hasher is None else self.hasher)
+        maker = check_sketcher(MinHash() if self.hasher is None else self.hasher)
         if not isinstance(maker, MinHashSketcher):
             raise InputError(
                 f"a plan is for texts and MinHash, got the hasher {maker.name}: fpstore.lsh.build "
@@ -158,7 +158,7 @@ class LshSpec(Spec):
             )
         rows = RowsSpec(text=self.text, html=self.html)
         projection, column_hasher = rows.columns(Projection(id=self.id, strict=True), maker)
-        hasher = sketcher(column_hasher)
+        hasher = check_sketcher(column_hasher)
         assert isinstance(hasher, MinHashSketcher)
         return projection, hasher
 
@@ -244,7 +244,7 @@ class LshWork(Work):
         with opened_part(self.inputs, self.parts[number], self.spec.encoding) as corpus:
             maker, rule = self.hasher, IdRule(self.spec.id_type)
             batches = hashed_rows(
-                corpus, self.projection, maker, resources.threads, rule, hashed=hashed
+                corpus, self.projection, maker, resources.threads, rule, hash_texts=hashed
             )
             self._write(writer, batches, resources)
             writer.facts["whole_pages"] = corpus.whole_pages

@@ -24,7 +24,7 @@ from fpstore.design.families import check_radius
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.html import MainText
-from fpstore.hashing.registry import described_fingerprinter
+from fpstore.hashing.registry import fingerprinter_from_description
 from fpstore.io import open_writer
 from fpstore.io.source import IdType, Projection
 from fpstore.io.tables import values_at
@@ -177,7 +177,7 @@ class ProbeSpec(RowsSpec):
                     "texts"
                 )
             projection, maker = self.columns(
-                projection, described_fingerprinter(store.fingerprinter)
+                projection, fingerprinter_from_description(store.fingerprinter)
             )
         elif self.format is not None or not are_raw(files, self):
             rows = replace(self, fingerprint=self.fingerprint or "fingerprint")

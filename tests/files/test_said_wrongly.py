@@ -11,7 +11,7 @@ import fpstore
 from fpstore.base.width import Width
 from fpstore.errors import StorageError
 from fpstore.hashing.corpora import open_corpus
-from fpstore.hashing.registry import in_words
+from fpstore.hashing.registry import readable_description
 from fpstore.io.source import Projection
 
 
@@ -63,4 +63,6 @@ def test_a_lock_of_this_process_is_not_waited_for(tmp_path):
 
 
 def test_a_description_with_parameters_that_are_none_is_shown_as_it_is():
-    assert in_words({"name": "simhash", "version": 1, "parameters": 7}) == "simhash 1 (7)"
+    assert (
+        readable_description({"name": "simhash", "version": 1, "parameters": 7}) == "simhash 1 (7)"
+    )

@@ -19,7 +19,7 @@ import fpstore
 from fpstore import FormatVersionError, InputError, MissingExtraError
 from fpstore.hashing import Law, Sketcher, Values, from_description
 from fpstore.hashing import registry as registry_module
-from fpstore.hashing.registry import sketcher
+from fpstore.hashing.registry import check_sketcher
 from fpstore.lsh.plan import plan, recall_at
 
 
@@ -327,7 +327,7 @@ def test_a_class_in_place_of_a_hasher_is_named(given, tmp_path):
     with pytest.raises(
         InputError, match=rf"got the class {given.__name__}: make one, {given.__name__}\(\.\.\.\)"
     ):
-        sketcher(given)
+        check_sketcher(given)
     fpstore.lsh.build(
         tmp_path / "i.lsh", ["a b c d"], hasher=fpstore.MinHash(), threshold=0.8
     ).close()
@@ -355,10 +355,10 @@ def test_items_that_cannot_check_a_hasher(arguments, message):
 
 
 def test_a_hasher_with_the_name_of_another_is_refused():
-    for call in (lambda: sketcher(TakenName()), lambda: plan(100, TakenName(), 0.8)):
+    for call in (lambda: check_sketcher(TakenName()), lambda: plan(100, TakenName(), 0.8)):
         with pytest.raises(InputError, match="has the name 'minhash'"):
             call()
-    assert sketcher(LetterSets()) == LetterSets()
+    assert check_sketcher(LetterSets()) == LetterSets()
 
 
 def offered(monkeypatch, value, name="letter-sets"):

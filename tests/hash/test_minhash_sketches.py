@@ -10,7 +10,7 @@ from laws import agrees_with, bits_that_differ, documents, edited_copies
 
 from fpstore import FormatVersionError, InputError, MinHash, MissingExtraError
 from fpstore.hashing import Fields, MainText, SimHash, SimMinHash, from_description
-from fpstore.hashing.registry import sketcher
+from fpstore.hashing.registry import check_sketcher
 
 TEXTS = documents()
 
@@ -107,13 +107,13 @@ def test_rows_of_fields_have_the_values_of_their_texts():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: sketcher(SimHash()), "the hasher simhash has no law, .* or SimMinHash$"),
-        (lambda: sketcher("minhash"), "expected a hasher, such as"),
+        (lambda: check_sketcher(SimHash()), "the hasher simhash has no law, .* or SimMinHash$"),
+        (lambda: check_sketcher("minhash"), "expected a hasher, such as"),
         (
-            lambda: sketcher(Fields(SimHash(), {"title": 1})),
+            lambda: check_sketcher(Fields(SimHash(), {"title": 1})),
             "the hasher fields has no law",
         ),
-        (lambda: sketcher(MainText(SimMinHash())), "the hasher main-text has no law"),
+        (lambda: check_sketcher(MainText(SimMinHash())), "the hasher main-text has no law"),
         (
             lambda: Fields(SimHash(), {"title": 1}).sketches([{"title": "a"}], 4),
             "passes texts to simhash, which has no sketches",

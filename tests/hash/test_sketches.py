@@ -10,7 +10,7 @@ from laws import agrees_with, bits_that_differ, documents, edited_copies
 
 from fpstore import InputError, MinHash, SimHash
 from fpstore.hashing import PrecomputedMinHash, SimMinHash, from_description
-from fpstore.hashing.registry import sketcher
+from fpstore.hashing.registry import check_sketcher
 from fpstore.lsh.plan import plan, recall_at
 
 
@@ -178,7 +178,7 @@ def test_the_signature_of_minhash_tells_sets_apart_better():
         ),
         (lambda: plan(10**9, PrecomputedMinHash(count=16), 0.5), "no number of bands up to 256"),
         (lambda: SimMinHash(weighting="count"), "a SimMinHash is of sets"),
-        (lambda: sketcher(SimHash()), "or SimMinHash$"),
+        (lambda: check_sketcher(SimHash()), "or SimMinHash$"),
     ],
 )
 def test_wrong_input_is_one_line(make, message):

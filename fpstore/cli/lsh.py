@@ -155,7 +155,7 @@ def build(given: Given) -> None:
         maker, _ = column_fingerprinter(maker, given.text_field)
     maker, notices = page_fingerprinter(maker, given.html), Notices(kind)
     source = content.open_inputs(given, kind, given.inputs, maker, notices)
-    documents = given.documents or source.rows_of_input
+    documents = given.documents or source.input_rows
     if documents is None:
         given.note(
             f"bands are planned for {UNKNOWN_COUNT:,} documents: --documents says how many there "

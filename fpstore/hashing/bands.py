@@ -20,7 +20,7 @@ from fpstore.hashing.law import Reals
 from fpstore.hashing.sketcher import MOST_SIGNATURE_BITS, Signed, Sketched, Sketcher, Values
 
 MOST_FUNCTIONS = 256  # of all bands together
-_SIGNATURE = Width(256)  # of which the first bits are used
+_SIGNATURE = Width(256)  # signatures are its first 224 bits
 _MOST_VALUES = 2048
 
 

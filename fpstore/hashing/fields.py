@@ -153,7 +153,7 @@ class Fields(Wrapper[Row]):
         for place, row in enumerate(items):
             if not isinstance(row, tuple) or len(row) != len(self.weights):
                 raise not_text(row, f"a tuple of {len(self.weights)} texts", f"item {place}: ")
-        return self.fingerprinter.feature_sets_of_rows(items, len(self.weights))
+        return self.fingerprinter.row_feature_sets(items, len(self.weights))
 
     def batches(self, items: Iterable[Row]) -> Iterator[Sequence[Texts]]:
         """Cut rows into batches of about a million characters."""

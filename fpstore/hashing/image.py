@@ -103,7 +103,7 @@ class ImageHash(Fingerprinter["Picture"]):
     pdq                  256      a cosine coefficient is above the median: the PDQ of Facebook
     ===================  =======  ==============================================================
 
-    The median and the mean are those of the low coefficients.
+    The median or the mean is taken over the low coefficients.
 
     A blank picture has no fingerprint: all values that the method compares are equal, and the bits
     would be 0 for every blank picture, or come from errors of rounding. A nearly blank picture or a

@@ -47,7 +47,7 @@ class MinHash(TextHash, MinHashSketcher[str | WeightedFeatures]):
     With ``weighting="count"`` or ``"log"``, or learnt `weights`, a text is a weighted set. J is
     then the weighted Jaccard similarity: the sum of the minima of the weights divided by the sum of
     the maxima. An item may also be a mapping of features to weights, or pairs of both. A weight of
-    0 is as if the feature was not there. A weighted set takes some hundred times as long as a set.
+    0 is as if the feature was not there. A weighted set takes about a hundred times as long.
 
     Version 2 is, exactly: shingles are those of `SimHash` with the same parameters, and h is the
     hash of a feature, 64 bits. Let A(x) be the last steps of XXH64, P and Q its first two

@@ -91,7 +91,7 @@ class HashingReader(Reader):
         self._on_notice = on_notice
 
     @property
-    def rows_of_input(self) -> int | None:
+    def input_rows(self) -> int | None:
         """The rows, with those without a fingerprint; None if only reading counts them."""
         rows = [source.rows for source in self._sources]
         return None if None in rows else sum(rows)  # type: ignore[arg-type]
@@ -362,7 +362,7 @@ class DocumentReader(HashingReader):
         Whether to follow symbolic links found in folders; otherwise they are skipped. A folder
         inside itself is entered once.
     max_bytes : int, optional
-        Larger files are not read; by default 2^30. Of a compressed file, what it holds counts too.
+        Larger files are not read; by default 2^30. The limit also holds for decompressed content.
     encoding : str, optional
         The encoding of all files. By default, a byte order mark says which of UTF-8, UTF-16 and
         UTF-32 it is; without a mark it is UTF-8 if it can be, or else what a page of HTML or XML
@@ -445,7 +445,7 @@ class DocumentReader(HashingReader):
         super().__init__([files], projection, fingerprinter, chunk_documents, on_notice)
 
     @property
-    def rows_of_input(self) -> int:
+    def input_rows(self) -> int:
         """The number of files, from a walk."""
         return len(self._sources[0].paths)
 

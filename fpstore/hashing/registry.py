@@ -1,4 +1,4 @@
-"""Hashers by name: those of fpstore, and those that other packages offer.
+"""Hashers by name, of fpstore and of other packages, and their descriptions.
 
 A store, an index and a file of learnt weights remember a hasher by its description.
 """
@@ -129,15 +129,15 @@ def check_sketcher(hasher: object) -> Sketcher[Any]:
     kind = _BUILTIN.get(hasher.name)
     if kind not in (None, type(hasher)):
         raise InputError(
-            f"the hasher {type(hasher).__name__} has the name {show(hasher.name)}, which is of "
-            f"another: {kind.__name__}; an index would be opened with that one",
+            f"the hasher {type(hasher).__name__} has the name {show(hasher.name)} of another "
+            f"hasher, {kind.__name__}, with which an index would be opened",
             got=hasher,
         )
     if hasher.law is None or not isinstance(hasher, Sketcher):
         advice = ", or SimMinHash" if isinstance(hasher, SimHash) else ""
         raise InputError(
-            f"the hasher {hasher.name} has no law, by which an index is planned: take one that "
-            f"has, such as MinHash{advice}",
+            f"the hasher {hasher.name} has no law, by which an index is planned: take a hasher "
+            f"with a law, such as MinHash{advice}",
             got=hasher,
         )
     return hasher

@@ -43,11 +43,10 @@ class LongestSentences(Fingerprinter[str]):
     Version 2 is, exactly: ignored characters go (`fpstore.base.characters`), and the text is cut at
     ``! ? ;``, line ends, an ellipsis, their ideographic forms, and full stops before white space.
     Each sentence becomes its normal form: NFKC, case folded, without punctuation and white space.
-    Of the different sentences, the longest `n` in code points are taken, and of sentences of the
-    same length those that come first in the order of code points. These, in that order, joined by
-    line feeds, are hashed as a feature of `SimHash` is, by XXH64. A text without word characters is
-    one sentence, whose punctuation is kept, and a text without visible characters has no
-    fingerprint.
+    The different sentences are sorted by descending length in code points, and sentences of the
+    same length in the order of code points. The first `n`, joined by line feeds, are hashed by
+    XXH64, as a feature of `SimHash` is. A text without word characters is one sentence, whose
+    punctuation is kept, and a text without visible characters has no fingerprint.
 
     Parameters
     ----------

@@ -88,8 +88,8 @@ class SimHash(TextHash):
         only.
     hyphens : {"keep", "join"}
         ``"join"`` makes one word of a word that a hyphen (``-``, U+2010, or a soft hyphen) breaks
-        at the end of a line: between letters of which the second is no capital, the hyphen, the
-        line end and the spaces around it are removed.
+        at the end of a line: between two letters, the second no capital, the hyphen, the line end
+        and the spaces around it are removed.
     stop_words : iterable of str
         If there are any, only shingles with one of them count: adverts and menus have few
         (Theobald, Siddharth, Paepcke, *SpotSigs*, SIGIR 2008). Words only. They are brought to

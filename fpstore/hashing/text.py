@@ -1,4 +1,4 @@
-"""How texts become weighted features: what `SimHash` and `MinHash` share."""
+"""The base of `SimHash` and `MinHash`: how texts become weighted features."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ WeightedFeatures = Mapping[str, float] | Iterable[str | tuple[str, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class TextHash(Fingerprinter[str | WeightedFeatures]):
-    """What fingerprints of texts have in common: how a text becomes features with weights.
+    """The base of fingerprinters of texts: a text becomes features with weights.
 
     `SimHash` describes the parameters.
     """
@@ -149,8 +149,8 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         Returns
         -------
         dict of str to float
-            In the order in which they first occur, those to which a tokenizer gives weights last;
-            empty for a text that has no fingerprint. Weights are integers unless a tokenizer gives
+            In the order in which they first occur, features with weights of a tokenizer last; empty
+            for a text that has no fingerprint. Weights are integers unless a tokenizer returns
             others.
 
         Raises
@@ -191,11 +191,9 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         for place, text in enumerate(items):
             if not isinstance(text, str | None):
                 refuse_item(text, place)
-        return self.feature_sets_of_rows([(text,) for text in items], 1)
+        return self.row_feature_sets([(text,) for text in items], 1)
 
-    def feature_sets_of_rows(
-        self, rows: Sequence[Sequence[str | None]], fields: int
-    ) -> FeatureSets:
+    def row_feature_sets(self, rows: Sequence[Sequence[str | None]], fields: int) -> FeatureSets:
         """Return the features of rows of texts as sets."""
         if self._in_kernel:
             kernel_sets = self._kernel_features(np.ones(fields, np.uint32)).sets
@@ -244,7 +242,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         most : int
             The number of frequent features whose weights are kept, 1 to 65,536. They are part of
             the fingerprinter, and a store remembers them in its manifest, about 14 bytes each. All
-            rarer ones weigh as much as one that a single text has.
+            rarer features weigh as much as a feature of a single text.
 
         Returns
         -------

@@ -84,8 +84,8 @@ class HyperplaneHash(VectorFingerprinter):
     M. Charikar, *Similarity estimation techniques from rounding algorithms*, STOC 2002, section 3.
 
     A weight is the sum of 64 uniform numbers of 16 bits less its mean. For vectors with two
-    components other than 0 the probability differs from θ / π by less than 0.0003, for those with
-    more by less. Weights of 1 and -1 would not do: the vectors (1, 0, 0, ...) and (2, 1, 0, ...),
+    components other than 0 the probability differs from θ / π by less than 0.0003; more components
+    make this less. Weights of 1 and -1 would not do: the vectors (1, 0, 0, ...) and (2, 1, 0, ...),
     which are 27 degrees apart, would never differ.
 
     Probes: Q. Lv, W. Josephson, Z. Wang, M. Charikar, K. Li, *Multi-probe LSH*, VLDB 2007, sections
@@ -150,7 +150,7 @@ class HyperplaneHash(VectorFingerprinter):
         0.945
         """
         radius = check_whole(radius, 0, self.width, "radius")
-        return binomial_cdf(radius, self.width, share_of_bits(cosine))
+        return binomial_cdf(radius, self.width, differing_share(cosine))
 
     def radius(self, cosine: float, recall: float) -> int:
         """Return the least radius that finds a share of the pairs of vectors at an angle.
@@ -178,7 +178,7 @@ class HyperplaneHash(VectorFingerprinter):
         >>> HyperplaneHash(dimension=384, width=256).radius(0.95, 0.99)
         38
         """
-        return least_radius(recall, self.width, share_of_bits(cosine))
+        return least_radius(recall, self.width, differing_share(cosine))
 
     def _problem(self, values: Array) -> str:
         return real_problem(values, self.dimension)
@@ -259,7 +259,7 @@ def real_problem(values: Array, dimension: int) -> str:
     return ""
 
 
-def share_of_bits(cosine: object) -> float:
+def differing_share(cosine: object) -> float:
     """Return the probability that a bit differs: the angle in half turns."""
     return math.acos(check_number(cosine, -1, 1, "cosine")) / math.pi
 
@@ -286,7 +286,7 @@ class AngleLaw(Law):
 
     def differing(self, similarity: float) -> float:
         """Return the angle in half turns."""
-        return share_of_bits(self._measured(similarity))
+        return differing_share(self._measured(similarity))
 
     def estimate(self, distances: npt.NDArray[np.intp], bits: int) -> Reals:
         """Return the cosines for distances of signatures."""

@@ -1,4 +1,4 @@
-"""Fingerprinters that pass what they make of an item to another one."""
+"""The base of fingerprinters that turn an item into texts for another fingerprinter."""
 
 from __future__ import annotations
 

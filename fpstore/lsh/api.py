@@ -121,7 +121,7 @@ def build(
     else:
         assert threshold is not None
         count = (
-            items.rows_of_input
+            items.input_rows
             if isinstance(items, HashingReader)
             else len(items)
             if isinstance(items, Sized)

@@ -279,7 +279,7 @@ class OneProbe(LetterSets):
         ),
         (
             TakenName(),
-            "the hasher TakenName has the name 'minhash', which is of another: MinHash",
+            "the hasher TakenName has the name 'minhash' of another hasher, MinHash",
         ),
         (FivePercentTooHigh(), "hash values agree with a share of"),
         (Forgetful(), "the same items have other values when they come again"),

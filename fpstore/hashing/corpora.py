@@ -74,7 +74,7 @@ def open_benchmark(
     encoding: str | None = None,
 ) -> list[tuple[str, RowSource]]:
     """Return the inputs of a benchmark, whose formats may differ, with their names."""
-    benchmark = _collected(benchmark)
+    benchmark = _collect(benchmark)
     if hasattr(benchmark, "__arrow_c_stream__"):
         return [("the table", open_corpus(benchmark, texts, encoding=encoding))]
     paths = check_paths(
@@ -104,7 +104,7 @@ def open_source(
     Arrow C stream interface. If the rows are not read ``again``, ``-`` is standard input, and a
     stream of batches is a table, too. JSON lines may be ``unbuffered``: see `LineRows`.
     """
-    source = _collected(source)
+    source = _collect(source)
     is_table = hasattr(source, "__arrow_c_stream__")
     paths = [] if is_table else corpus_paths(source, again)
     files = [file for path in paths for file in _files(path, format)]
@@ -141,7 +141,7 @@ def open_source(
     return rows
 
 
-def _collected(source: Any) -> Any:
+def _collect(source: Any) -> Any:
     """Collect a Polars LazyFrame; return anything else unchanged."""
     is_lazy = type(source).__name__ == "LazyFrame" and type(source).__module__.startswith("polars.")
     return source.collect() if is_lazy else source

@@ -329,8 +329,8 @@ class DocumentFiles(RowSource):
     ) -> None:
         self.walk = walk
         self._on_skip, self._on_note, self._html = on_skip, on_note, html
-        self._read: list[FileState] = []
-        self._first_read: list[FileState] | None = None
+        self._read_states: list[FileState] = []
+        self._first_states: list[FileState] | None = None
         self.names = [str(path) for path in walk.paths]
         self.folders = [path for path in walk.paths if path.is_dir()]
         self.encoding = walk.encoding
@@ -352,7 +352,7 @@ class DocumentFiles(RowSource):
 
     def documents(self, skip: Skip | None = None) -> Iterator[Document]:
         """Yield the documents behind the rows of ``skip``, whose files are only checked."""
-        self.bytes_done, self._read = 0, []
+        self.bytes_done, self._read_states = 0, []
         for file in self.walk.files():
             self.bytes_done += file.size
             try:
@@ -372,10 +372,10 @@ class DocumentFiles(RowSource):
                 and inner_name(file.path).lower().endswith(_PAGES)
             ):
                 self._on_note(file.path, "tags")
-            self._read.append(file.state)  # before it was read
+            self._read_states.append(file.state)  # before it was read
             if skip is None or not skip.take(1):
                 yield Document(document_id(file.path), file.path, *content)
-        self._first_read = self._first_read or self._read
+        self._first_states = self._first_states or self._read_states
 
     def silence(self) -> None:
         """Send no notices in later readings, which would repeat them."""
@@ -383,7 +383,7 @@ class DocumentFiles(RowSource):
 
     def check_unchanged(self) -> None:
         """Raise InputError if the last reading was of other files than the first."""
-        if self._read != self._first_read:
+        if self._read_states != self._first_states:
             raise InputError(f"{self.label}: changed while it was read")
 
     def batches(
@@ -430,7 +430,7 @@ class DocumentFiles(RowSource):
         folder = check_path(target, "the output")
         try:
             with new_folder(folder, complete) as temporary:
-                for state in (state for state in self._read if row_flags.take(1)[0]):
+                for state in (state for state in self._read_states if row_flags.take(1)[0]):
                     _copy(state, temporary / place_in(self.walk.paths, Path(state.path)))
                 row_flags.finish()
         except StorageError:

@@ -57,8 +57,10 @@ def hit_probability(probabilities: Reals, sequence: Choices) -> float:
     """
     samples, rows, outcomes = probabilities.shape
     logarithms = np.log(np.maximum(probabilities, _LEAST)).reshape(samples, rows * outcomes)
-    chosen = (sequence[:, :, None] == np.arange(outcomes)).reshape(len(sequence), rows * outcomes)
-    return float(np.exp(logarithms @ chosen.T.astype(np.float64)).sum(1).mean())
+    indicators = (sequence[:, :, None] == np.arange(outcomes)).reshape(
+        len(sequence), rows * outcomes
+    )
+    return float(np.exp(logarithms @ indicators.T.astype(np.float64)).sum(1).mean())
 
 
 def band_changes(sequence: Choices, costs: Reals, count: int) -> Choices:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Self
 
+import numpy.typing as npt
+
 from fpstore.base.aliases import Item_contra
 from fpstore.base.width import WORD_BITS
 from fpstore.errors import InputError
 from fpstore.hashing.bands import Bands, MinHashSketcher
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.law import Law
+from fpstore.hashing.law import Law, Reals
 from fpstore.hashing.minhash import MinHash
 from fpstore.hashing.simminhash import SimMinHash
 
@@ -52,6 +54,16 @@ class Wrapper(MinHashSketcher[Item_contra]):
                 got=self,
             )
         return minhash
+
+    def estimate(self, distances: npt.ArrayLike) -> Reals:
+        """Return the similarities that Hamming distances of signatures stand for."""
+        if self.law is None:
+            raise InputError(
+                f"the hasher {self.name} has no law, by which similarities are estimated: pass texts "
+                "to a MinHash",
+                got=self,
+            )
+        return super().estimate(distances)
 
     def with_width(self, width: int) -> Self:
         """Return the hasher with another width of fingerprints."""

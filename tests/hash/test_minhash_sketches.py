@@ -115,6 +115,10 @@ def test_rows_of_fields_have_the_values_of_their_texts():
         ),
         (lambda: check_sketcher(MainText(SimMinHash())), "the hasher main-text has no law"),
         (
+            lambda: MainText(SimHash()).estimate([3]),
+            "main-text has no law, .* pass texts to a MinHash",
+        ),
+        (
             lambda: Fields(SimHash(), {"title": 1}).sketches([{"title": "a"}], 4),
             "passes texts to simhash, which has no sketches",
         ),

@@ -56,11 +56,11 @@ class Wrapper(MinHashSketcher[Item_contra]):
         return minhash
 
     def estimate(self, distances: npt.ArrayLike) -> Reals:
-        """Return the similarities that Hamming distances of signatures stand for."""
+        """Return the similarities for Hamming distances of signatures."""
         if self.law is None:
             raise InputError(
-                f"the hasher {self.name} has no law, by which similarities are estimated: pass texts "
-                "to a MinHash",
+                f"the hasher {self.name} has no law, by which similarities are estimated: pass "
+                "texts to a MinHash",
                 got=self,
             )
         return super().estimate(distances)

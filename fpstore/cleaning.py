@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fpstore.api import PathLike, open_store
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_path, printable
+from fpstore.base.keywords import keyword
 from fpstore.base.resources import checked_resources
 from fpstore.errors import InputError
 from fpstore.store import Store
@@ -400,7 +401,7 @@ def opened_reference(spec: DedupSpec, add: bool = False) -> Iterator[Reference |
     if against is None:
         if adds:
             raise InputError(
-                "add=True (--add) inserts into the store that against= (--against) names"
+                f"{keyword('add', True)} inserts into the store that {keyword('against')} names"
             )
         yield None
     elif isinstance(against, Store):
@@ -414,7 +415,8 @@ def opened_reference(spec: DedupSpec, add: bool = False) -> Iterator[Reference |
         yield Reference(os.fspath(against), adds=True)
     elif isinstance(against, (str, os.PathLike)) and not check_path(against).exists():
         raise InputError(
-            f"{printable(against)}: no such store, file or folder; add=True (--add) makes a store",
+            f"{printable(against)}: no such store, file or folder; {keyword('add', True)} makes a "
+            "store",
             path=against,
         )
     else:

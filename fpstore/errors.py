@@ -83,7 +83,7 @@ class FormatVersionError(FpstoreError):
 
 
 class StoreExistsError(FpstoreError):
-    """The target of a build exists; pass ``overwrite=True`` (``--force``) to replace it."""
+    """The target of a build exists; pass ``overwrite=True`` to replace it."""
 
 
 class StoreNotFoundError(FpstoreError):

@@ -50,4 +50,4 @@ class Bits:
 
 
 def advice(bits):
-    return f"pass width={bits} (--width {bits})"
+    return f"pass width={bits}"

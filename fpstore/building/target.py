@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
+from fpstore.base.keywords import keyword
 from fpstore.disk.folders import (
     ASIDE,
     exchange,
@@ -72,7 +73,7 @@ class Target:
                     f"{path} exists and is not {kind}: choose another path", path=path
                 )
             if not self._overwrite:
-                advice = "choose another path, or replace it with overwrite=True (--force)"
+                advice = f"choose another path, or replace it with {keyword('overwrite', True)}"
                 raise StoreExistsError(f"{path} exists: {advice}", path=path)
             self._keep_writers_away()
         if not path.parent.is_dir():

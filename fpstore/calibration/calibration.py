@@ -14,6 +14,7 @@ from fpstore.base.arguments import (
     check_share,
     check_whole,
 )
+from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources, parse_threads
 from fpstore.calibration.image_changes import IMAGE_CHANGES, ImageChange, parse_image_change
 from fpstore.calibration.measures import Evidence, Measured, Rate, hash_items
@@ -352,8 +353,8 @@ def text_columns(text: Any) -> Projection:
         )
     if not text:
         raise InputError(
-            "name the column of texts (text=, --text-field), or say that files are texts "
-            "(text=True, --text) or pictures (image=True, --image)"
+            f"name the column of texts ({keyword('text')}), or say that files are texts "
+            f"({keyword('text', True)}) or pictures ({keyword('image', True)})"
         )
     return with_columns(Projection(), text, None)
 

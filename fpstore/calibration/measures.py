@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
+from fpstore.base.keywords import keyword
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Width
 from fpstore.calibration.settings import Setting
@@ -160,7 +161,7 @@ def family_heads(count: int, pairs: Places, preferred: npt.NDArray[np.bool_]) ->
     if len(firsts) < 2:
         raise InputError(
             f"all {count:,} items of the sample resemble each other, so nothing shows how near "
-            "strangers are: take a larger sample, or a higher resemblance= (--resemblance)",
+            f"strangers are: take a larger sample, or a higher {keyword('resemblance')}",
             got=len(firsts),
         )
     return np.sort(order[firsts])

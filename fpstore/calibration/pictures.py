@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.base.keywords import keyword
 from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources, Room, parse_memory
 from fpstore.calibration.image_changes import ImageChange
@@ -196,8 +197,8 @@ def _evidence(pictures: Sequence[_Picture], changes: Iterable[str], alike: int) 
     copies = {name: np.array(places, np.intp).T for name, places in pairs.items() if places}
     if not copies:
         raise InputError(
-            "no picture of the sample changes in any of these ways: name others with changes= "
-            "(--change)"
+            "no picture of the sample changes in any of these ways: name others with "
+            f"{keyword('changes')}"
         )
     return Evidence(items, len(pictures), copies, alike)
 

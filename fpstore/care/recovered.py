@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Progress, Words
+from fpstore.base.keywords import keyword
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, rows_to_numbers
 from fpstore.building.external_sort import Sorter
@@ -48,7 +49,7 @@ class LossList(Sink):
         try:
             super().__init__(path)
         except (InputError, StorageError) as error:  # it names a folder, or cannot be made
-            advice = "choose another place for the list of losses (lost=, --lost)"
+            advice = f"choose another place for the list of losses ({keyword('lost')})"
             raise StorageError(f"{path}: {error}: {advice}", path=path) from error
 
     def add(self, kind: str, fingerprints: Iterable[str], ids: Iterable[str]) -> None:
@@ -369,8 +370,8 @@ class RecoveredRows:
             return
         if self._occurs is None:
             self._report.losses.append(
-                "which ids are lost: not listed, as that takes 8 bytes of memory (memory=, "
-                f"--memory) for each of {self._end:,}"
+                "which ids are lost: not listed, as that takes 8 bytes of memory "
+                f"({keyword('memory')}) for each of {self._end:,}"
             )
             return
         for start in range(0, self._end, BATCH_STRINGS):

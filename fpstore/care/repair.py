@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.building.target import Target, refuse_inside_store, sorting_folder
 from fpstore.care.damaged_store import DAMAGE, DamagedStore
@@ -156,8 +157,8 @@ def _repair(
     settings = _settings(store.manifest, radius, design)
     if target.exists() or target.is_symlink():
         raise StoreExistsError(
-            f"{target} exists: move it away, choose another path (output=, -o), or repair in "
-            "place (in_place=True, --yes)",
+            f"{target} exists: move it away, choose another path ({keyword('output')}), or repair "
+            f"in place ({keyword('in_place', True)})",
             path=target,
         )
     if not target.parent.is_dir():
@@ -251,7 +252,7 @@ def _write(
     if store.manifest is None:
         index = "" if rows.id_kind == "string" else " has no index by id,"
         report.losses.append(
-            f"the settings: the new store answers radius {options.radius} (radius=, --radius),"
+            f"the settings: the new store answers radius {options.radius} ({keyword('radius')}),"
             f"{index} and does not know what made its fingerprints"
         )
     build_into(new, rows.rows(resources.progress), None, options)

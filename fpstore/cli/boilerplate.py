@@ -60,6 +60,7 @@ from fpstore.jobs.outputs import Listing
         "--force",
         "Replace OUTPUT and --removed, if they exist. A folder of rows is replaced if it holds "
         "only files of the same format. A folder of texts must be new or empty.",
+        into="overwrite",
     ),
     *options.LIMITS,
     *options.RESULT,
@@ -101,7 +102,7 @@ def boilerplate(given: Given) -> None:
             given.least_chars,
             given.resources(bars),
             given.output,
-            given.force,
+            given.overwrite,
             _listings(given),
         )
     notices.report(given)

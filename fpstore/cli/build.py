@@ -82,6 +82,7 @@ _BUILD_OPTIONS = (
         "--force",
         "Replace STORE, if it is a store already, once the new one is complete. Nothing else is "
         "ever replaced.",
+        into="overwrite",
     ),
     *options.RESULT,
     guesses={**output_is("the store to write is the first argument"), **options.THRESHOLD_GUESS},
@@ -145,7 +146,7 @@ def build(given: Given) -> None:
     with given.bars(None if given.empty else source) as bars:
         own = {} if kind == VECTORS else {"fingerprinter": maker}
         made = fpstore.build(
-            given.store, source, width=width, overwrite=given.force, progress=bars, **how, **own
+            given.store, source, width=width, overwrite=given.overwrite, progress=bars, **how, **own
         )
     with made:
         stats = made.stats()

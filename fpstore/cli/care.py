@@ -302,6 +302,7 @@ def _described(fault: dict[str, Any]) -> str:
         "--force",
         "Replace PATH, if it is a store already, once the copy is complete. Nothing else is ever "
         "replaced.",
+        into="overwrite",
     ),
     *options.RESULT,
     guesses=output_is("the copy is the second argument"),
@@ -319,7 +320,7 @@ def backup(given: Given) -> None:
     $ fpstore backup pages.lsh copy.lsh
     """
     with given.bars() as bars, fpstore.open(given.store) as opened:
-        opened.backup(given.path, overwrite=given.force, progress=bars)
+        opened.backup(given.path, overwrite=given.overwrite, progress=bars)
     if given.as_json or not given.quiet:
         with fpstore.open(given.path) as copied:
             found = copied.stats()
@@ -329,7 +330,11 @@ def backup(given: Given) -> None:
 @verb(
     options.STORE,
     option("-o --output NEW", "The store to write. By default STORE.repaired."),
-    option("--yes", "Put the new store in place of STORE, and keep that as STORE.damaged."),
+    option(
+        "--yes",
+        "Put the new store in place of STORE, and keep that as STORE.damaged.",
+        into="in_place",
+    ),
     option(
         "--lost FILE",
         "Where to list losses, if there are any. By default STORE.lost.tsv, with -o NEW.lost.tsv.",
@@ -360,15 +365,15 @@ def repair(given: Given) -> None:
     """
     store, noun = given.store, "store"
     if is_index(Path(store)):
-        given.refuse(f"is not for an LSH index, which {store} is", "yes", "lost", "radius")
+        given.refuse(f"is not for an LSH index, which {store} is", "in_place", "lost", "radius")
         noun = "index"
-    if given.yes and given.output is not None:
+    if given.in_place and given.output is not None:
         fail("--yes does not go with --output")
     with given.bars() as bars:
         report = fpstore.repair(
             store,
             given.output,
-            in_place=given.yes,
+            in_place=given.in_place,
             lost=given.lost,
             radius=given.radius,
             memory=given.memory,
@@ -388,7 +393,7 @@ def repair(given: Given) -> None:
         }.items():
             for line in lines:
                 click.echo(printable(f"{heading}: {line}"))
-        if report.output is not None and not given.yes:
+        if report.output is not None and not given.in_place:
             click.echo(
                 printable(
                     f"next: to use the new {noun}, move {store} away and rename {report.output} "

@@ -604,6 +604,7 @@ def _merged(given: Given, merge: Callable[[Store, dict[str, Any]], None]) -> Non
         "--force",
         "Replace stores in FOLDER that have the names of new ones, each once the new one is "
         "complete.",
+        into="overwrite",
     ),
     *options.RESULT,
     guesses=output_is("the folder to write to is the second argument"),
@@ -622,7 +623,7 @@ def split(given: Given) -> None:
         paths = opened.split(
             given.folder,
             given.bits,
-            overwrite=given.force,
+            overwrite=given.overwrite,
             memory=given.memory,
             threads=given.threads,
             progress=bars,

@@ -105,6 +105,7 @@ COMMON = 10  # rows of a corpus with an n-gram that may be a phrase: Brown et al
         "Replace the files of --output and --hits, if they exist. A folder of rows is replaced if "
         "it holds only files "
         "of the same format. A folder of texts must be new or empty.",
+        into="overwrite",
     ),
     *options.LIMITS,
     *options.RESULT,
@@ -182,7 +183,7 @@ def decontaminate(given: Given) -> None:
             job,
             given.resources(bars),
             given.output,
-            given.force,
+            given.overwrite,
             listings=listings,
         )
     notices.report(given)

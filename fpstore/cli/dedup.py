@@ -151,6 +151,7 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
         "Replace OUTPUT, --clusters and --removed, if they exist. A folder of rows is replaced if "
         "it holds only files "
         "of the same format. A folder of texts must be new or empty.",
+        into="overwrite",
     ),
     *PLANNING,
     PART_BYTES,
@@ -233,7 +234,7 @@ def dedup(given: Given) -> None:
             job,
             given.resources(bars),
             given.output,
-            given.force,
+            given.overwrite,
             folder,
             listings=_listings(given),
             open_checkpoint=partial(resuming, given),
@@ -256,7 +257,7 @@ def _plan(given: Given, kind: str, spec: DedupSpec, reference: Reference | None)
         fail("--text: a plan is for rows of files, not for files that are texts")
     if reference is not None and reference.store is None:
         fail("--against: a plan compares with a store: fpstore build makes one of files")
-    given.refuse("is not for plans", "add", "clusters", "resume", "force")
+    given.refuse("is not for plans", "add", "clusters", "resume", "overwrite")
     if given.slice_rows == 0:
         fail("--slice-rows: must be 1 or more")
     plan_or_run(given, spec, part_bytes=given.part_bytes, slice_rows=given.slice_rows)

@@ -120,6 +120,7 @@ def plan(given: Given) -> None:
         "--force",
         "Replace INDEX, if it is an index already, once the new one is complete. Nothing else is "
         "ever replaced.",
+        into="overwrite",
     ),
     *options.LIMITS,
     *options.RESULT,
@@ -171,7 +172,7 @@ def build(given: Given) -> None:
             source,
             plan=form,
             index_ids=given.index_ids,
-            overwrite=given.force,
+            overwrite=given.overwrite,
             progress=bars,
             memory=given.memory,
             threads=given.threads,

@@ -18,14 +18,13 @@ from fpstore.base.resources import MOST_THREADS, parse_memory, parse_size
 from fpstore.base.width import WIDTHS, check_width
 from fpstore.building.target import refuse_inside_store
 from fpstore.cli.output import CLOSED, output_is_closed
-from fpstore.cli.verb import Decorator, fail, option_of
+from fpstore.cli.verb import Decorator, fail, option_of, refusal
 from fpstore.design.blocks import AUTO, CODECS, HUFFMAN, PREFER, STORAGE, check_block_bytes
 from fpstore.design.families import check_design
 from fpstore.errors import InputError, StorageError, show
 from fpstore.io.encodings import check_encoding
 from fpstore.io.source import FIELD_FORMATS, FORMATS, IdType
 
-_SUBJECT = re.compile(r"^(the )?\w+ must\b")
 _UNITS = {
     "": 1,
     "k": 10**3,
@@ -77,9 +76,7 @@ class Checked(click.ParamType):  # type: ignore[type-arg]  # generic in newer re
         try:
             return self._read(value)
         except InputError as error:
-            raise click.UsageError(
-                f"{_named(param)}: {_SUBJECT.sub('must', str(error))}", ctx
-            ) from None
+            raise click.UsageError(refusal(error, _named(param)), ctx) from None
 
 
 def _named(param: click.Parameter | None) -> str:
@@ -249,7 +246,7 @@ NO_PROGRESS = option(
 TALK = (QUIET, NO_PROGRESS)
 RESULT = (*TALK, JSON)
 LIMITS = (THREADS, MEMORY)
-FORCE_OUTPUT = option("--force", "Replace the file of --output, if it exists.")
+FORCE_OUTPUT = option("--force", "Replace the file of --output, if it exists.", into="overwrite")
 OUTPUT = output_option("Where to write: .tsv, .csv, .jsonl or .parquet.")
 THRESHOLD_GUESS = {
     "--threshold": "--radius takes bits: MinHash().radius(0.8) in Python is the one for a Jaccard similarity "

@@ -9,7 +9,6 @@ import fcntl
 import io
 import json
 import os
-import re
 import shutil
 import sys
 import textwrap
@@ -29,19 +28,13 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 CLOSED = "standard output is closed"
-_ARGUMENT = re.compile(r"\b[a-z_]+=(?:'[^']*'|\w*)(?: \((--?[a-z][^)]*)\)|, (?=--?[a-z]))")
 _PLAIN_WIDTH = 160  # of what is not written to a terminal
 _GAP, _LEAST_WORDS = 2, 12  # between two columns, and of a column of words, which is wrapped
 
 
 def complain(message: str) -> None:
-    """Write a message as one line to standard error.
-
-    Of an argument of Python with its option, ``a=1 (--a)``, the option.
-    """
-    click.echo(
-        f"fpstore: {one_line(_ARGUMENT.sub(lambda found: found[1] or '', message))}", err=True
-    )
+    """Write a message as one line to standard error."""
+    click.echo(f"fpstore: {one_line(message)}", err=True)
 
 
 def print_json(value: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from typing import Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from fpstore.base import diagnostics
+from fpstore.base import diagnostics, keywords
 from fpstore.base.arguments import printable
 from fpstore.base.resources import Resources, checked_resources
 from fpstore.cli.output import Bars, complain, print_json
@@ -25,7 +24,6 @@ from fpstore.format.manifest import is_index
 EXAMPLE = "$ "
 SHOWN_EXAMPLES, EXAMPLE_WIDTH = 3, 74  # of a help text; the reference has all
 LINE_WIDTH = 80
-_OPTION = re.compile(r"--[a-z][a-z-]*")
 _EXTRA = "Got unexpected extra argument"  # click has no exception of its own for it
 
 Decorator = Callable[[Any], Any]
@@ -53,27 +51,33 @@ def option_of(name: str) -> str:
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Report refusals of the library inside the block as usage errors, which name options in place of arguments."""
+    """Report refusals of the library inside the block as usage errors."""
     try:
         yield
     except InputError as error:
-        message, option = str(error), option_of(error.argument or "")
-        if option:
-            message = option + message.removeprefix(error.argument or "")
-        fail(_of_this_verb(message))
+        fail(refusal(error, option_of(error.argument or "")))
 
 
-def _of_this_verb(message: str) -> str:
-    """Return a message without its later clauses about options that the running verb lacks."""
-    params = click.get_current_context().command.params
-    known = {name for param in params for name in (*param.opts, *param.secondary_opts)}
-    first, *more = message.split("; ")
-    return "; ".join(
-        [
-            first,
-            *(one for one in more if "fpstore " in one or known.issuperset(_OPTION.findall(one))),
-        ]
-    )
+def refusal(error: InputError, option: str) -> str:
+    """Return the message of an error, which begins with the option in place of its argument."""
+    message = str(error)
+    if not option:
+        return message
+    return f"{option}: {message.removeprefix(error.argument or '').lstrip()}"
+
+
+def _keywords(params: list[click.Parameter]) -> dict[str, str]:
+    """Return the options of a verb by the keywords of the library that they set."""
+    options = {}
+    for param in params:
+        if isinstance(param, click.Option) and param.name:
+            name, text = param.name.removesuffix("_field"), param.opts[-1]
+            if param.is_flag:
+                options[f"{name}=True"] = text
+                options |= {f"{name}=False": off for off in param.secondary_opts}
+            else:
+                options[name] = text
+    return options
 
 
 class Given(SimpleNamespace):
@@ -115,7 +119,7 @@ class Given(SimpleNamespace):
 
     def check_new(self, output: str) -> None:
         """Raise StoreExistsError if a file exists that only --force replaces."""
-        if output != "-" and Path(output).is_file() and not self.force:
+        if output != "-" and Path(output).is_file() and not self.overwrite:
             raise StoreExistsError(f"{printable(output)} exists: --force replaces it", path=output)
 
 
@@ -261,10 +265,11 @@ def verb(*options: Decorator, **settings: Any) -> Callable[[Callable[[Given], An
         def run(**values: Any) -> Any:
             given = Given(began=time.monotonic(), **values)
             diagnostics.on_notice = given.note
+            keywords.options = _keywords(click.get_current_context().command.params)
             try:
                 return function(given)
             finally:
-                diagnostics.on_notice = None
+                diagnostics.on_notice = keywords.options = None
 
         run.__doc__ = function.__doc__
         command: Any = run

@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from fpstore.base.arguments import is_iterable, printable
+from fpstore.base.keywords import accepts, keyword
 from fpstore.base.pools import in_order
 from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError
@@ -57,7 +58,8 @@ def open_corpus(
         return open_source(source, format=format, encoding=encoding)
     if format is not None:
         raise InputError(
-            "format= (--format) is for files of rows: with text=True (--text), each file is a text",
+            f"{keyword('format')} is for files of rows: with {keyword('text', True)}, each file is a "
+            "text",
             got=format,
         )
     return DocumentFiles(
@@ -112,11 +114,11 @@ def open_source(
         {"parquet"} if is_table else {input_format(file, format, FIELD_FORMATS) for file in files}
     )
     if len(format_names) > 1:
+        advice = "; clean the files of each format in turn, and compare with the output so far: "
         raise InputError(
             f"files of one format are expected, got {', '.join(sorted(format_names))}: "
-            f"{', '.join(map(str, paths[:3]))}; clean those of "
-            "each format in turn, and compare the later ones with the output of the earlier ones: "
-            "against= (--against)"
+            f"{', '.join(map(str, paths[:3]))}"
+            + (advice + keyword("against") if accepts("against") else "")
         )
     (format_name,) = format_names
     if format_name != "parquet":
@@ -129,7 +131,7 @@ def open_source(
         )
     elif encoding is not None:
         raise InputError(
-            "encoding= (--encoding) is for texts and files of lines: Parquet and tables have "
+            f"{keyword('encoding')} is for texts and files of lines: Parquet and tables have "
             "their own",
             got=encoding,
         )

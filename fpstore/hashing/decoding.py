@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fpstore.base.arguments import check_path
+from fpstore.base.keywords import keyword
 from fpstore.base.resources import Room, shown_size
 from fpstore.disk.refusals import refused
 from fpstore.errors import FpstoreError, InputError, one_line
@@ -177,8 +178,7 @@ def _frame_bytes(image: Any, room: Room, decoder_bytes: int, hashed_pixels: int)
         size = f"{image.width} x {image.height} pixels"
         budget = f"the budget of {shown_size(room.total)}"
         raise _NoRoomError(
-            f"{size} take {shown_size(total)}, above {budget}: raise memory= (--memory of build "
-            "and hash)"
+            f"{size} take {shown_size(total)}, above {budget}: raise {keyword('memory')}"
         )
     return total
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from fpstore.base.aliases import Flags, Progress
 from fpstore.base.arguments import check_flag, check_path, check_whole, is_iterable, printable
+from fpstore.base.keywords import keyword
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import cached_property
 from fpstore.disk.folders import new_folder
@@ -50,9 +51,9 @@ NO_WORDS = "no words"
 SENTENCES = {
     "binary": "binary, not text",
     "large": "too large",
-    "memory": "too large for --memory",
+    "memory": "too large for the memory budget",
     "damaged": "damaged compressed files",
-    "encoding": "not in UTF-8 (--encoding names another)",
+    "encoding": "not in UTF-8 (name another encoding)",
     "rows": "rows, not one text",
     NO_WORDS: "blank",
     "error": "wrong",
@@ -61,7 +62,7 @@ SENTENCES = {
     "heif": "HEIC pictures, which need pip install pillow-heif",
     "broken": "broken pictures",
     "blank": "blank pictures",
-    "quality": "nearly blank, of a quality below --min-quality",
+    "quality": "nearly blank, of a quality below the least quality",
     "small": "too few pixels",
     "zero": "all components 0",
 }
@@ -70,11 +71,6 @@ _PART_BYTES = 1 << 20
 #: Extensions of files of many rows, which are no single text. Other extensions may be.
 ROW_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix not in (".txt", ".json"))
 NOT_BINARY = "a NUL byte in its first 8 KiB: not a text in UTF-8"
-NO_ROWS = (
-    "holds rows, not one text: name the column of texts with --text-field NAME (TextReader in "
-    "Python); "
-    "for rows of fingerprints, leave out --text, or give insert --fingerprints"
-)
 
 
 class File(NamedTuple):
@@ -160,7 +156,8 @@ class Walk:
         if Path(inner_name(file.path)).suffix.lower() in ROW_SUFFIXES and (
             file.is_explicit or self._suffixes is None
         ):
-            raise _refusal(file, "rows", NO_ROWS)
+            advice = f"name the column of texts with {keyword('text')}, or read fingerprints"
+            raise _refusal(file, "rows", f"holds rows, not one text: {advice}")
         try:
             with file.path.open("rb") as stream:
                 self.check_size(file, os.fstat(stream.fileno()).st_size)
@@ -170,7 +167,7 @@ class Walk:
         text = decoded(data, self.encoding)
         if text is None:
             encoding = self.encoding or marked_encoding(data) or UTF8
-            advice = "name its encoding (encoding=, --encoding)"
+            advice = f"name its encoding with {keyword('encoding')}"
             raise _refusal(file, "encoding", f"its bytes are not {encoding}: {advice}")
         return text
 
@@ -460,7 +457,7 @@ def _copy_edited(document: Document, number: int, edit: Edit, place: Path) -> No
     if not edit.touches(slice(number, number + 1))[0]:
         shutil.copyfile(document.path, place)
     elif document.replaced:
-        advice = "name its encoding (encoding=, --encoding), or leave it out"
+        advice = f"name its encoding with {keyword('encoding')}, or leave it out"
         raise InputError(
             f"{printable(document.path)}: has bytes that are not UTF-8, and would be changed: "
             f"{advice}",

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fpstore.base.arguments import check_choice
+from fpstore.base.keywords import keyword
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed
 from fpstore.hashing.page_text import (
@@ -78,7 +79,7 @@ class MainText(Wrapper[str]):
         inner = self.fingerprinter
         if isinstance(inner, Fingerprinter) and inner.items == "rows":
             raise InputError(
-                "html=True (--html) is for one column of pages, whose titles count too: name it "
+                f"{keyword('html', True)} is for one column of pages, whose titles count too: name it "
                 "alone",
                 got=inner,
             )

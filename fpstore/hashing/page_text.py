@@ -17,7 +17,7 @@ EXTRACTORS = ("trafilatura", "resiliparse")
 _BEGINNINGS = ("<!doctype html", "<html")
 _TYPE_SAMPLE = 16  # texts that decide whether a column has pages
 _LOGGERS = ("trafilatura", "htmldate")
-_PURPOSE = "the main text of pages of HTML (html=True, --html)"
+_PURPOSE = "the main text of pages of HTML"
 
 #: The least share of the letters of a page without menus that the main text must have. Below it,
 #: the whole text counts. The share is 0.3 to 1 in nine tenths of pages of news, and up to 0.2 where

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fpstore.base.arguments import check_choice, check_path, printable
+from fpstore.base.keywords import keyword
 from fpstore.base.width import WORD_BITS
 from fpstore.errors import FormatVersionError, InputError, MissingExtraError, cut, show
 from fpstore.hashing.base import Fingerprinter, Hasher
@@ -273,7 +274,7 @@ def read_weights(path: str | os.PathLike[str], width: int | None = None) -> Text
     ):
         raise InputError(
             f"{name}: its weights are for {hasher.width} bits, and {hasher.hash} has other "
-            f"features for {width}: learn them with this --width",
+            f"features for {width}: learn them with {keyword('width', width)}",
             path=checked_path,
             expected=hasher.width,
             got=width,

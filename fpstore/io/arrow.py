@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Array, Flags, Words
 from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.arrays import list_lims, order_keys, spans
+from fpstore.base.keywords import keyword
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
@@ -375,7 +376,7 @@ def _check_fingerprint_type(projection: Projection, column_type: Any, schema: An
     if types.is_signed_integer(column_type) and not projection.signed:
         how = f'write it with table.column({name!r}).cast("uint64", safe=False)'
         if width.words == 1:
-            how += ", or read it with signed=True (--signed)"
+            how += f", or read it with {keyword('signed', True)}"
         raise InputError(f"{received}, fingerprints must be uint64; to keep the bits, {how}")
     is_integer = types.is_integer(column_type)
     bits = column_type.bit_width if is_integer or types.is_fixed_size_binary(column_type) else 0

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import NamedColumns
+from fpstore.base.keywords import keyword
 from fpstore.base.width import WIDTH_64, Width
 from fpstore.errors import InputError, show
 from fpstore.io.check import dtype_problem, rows_of_array
@@ -66,7 +67,7 @@ class NpyRows(RowFiles):
         )
         if problem:
             if dtype.kind == "i" and width.words == 1 and not projection.signed:
-                problem += ", or read the file with signed=True (--signed)"
+                problem += f", or read the file with {keyword('signed', True)}"
             raise at(self.name, None, problem)
         return replace(projection, id=None, optional_id=False)
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal
 
+from fpstore.base.keywords import keyword
 from fpstore.errors import InputError, show
 from fpstore.io.digits import is_like_fingerprint, parse_block
 from fpstore.io.files import at, located
@@ -106,7 +107,7 @@ class DelimitedText(LineParser):
         for name in projection.names if names else ():
             if problem := column_problem(name, names):
                 advice = (
-                    ": these are JSON lines: give --format jsonl"
+                    f": these are JSON lines: give {keyword('format', 'jsonl')}"
                     if names[0].startswith("{")
                     else ""
                 )
@@ -311,7 +312,7 @@ class DelimitedText(LineParser):
         except UnicodeDecodeError:
             shown = show(text.decode("utf-8", "backslashreplace"))
             raise at(
-                self.name, line, f"not valid UTF-8: {shown}; --encoding (encoding=) names another"
+                self.name, line, f"not valid UTF-8: {shown}; {keyword('encoding')} names another"
             ) from None
 
     def _split(self, text: str) -> list[str]:

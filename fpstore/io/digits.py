@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_flag
+from fpstore.base.keywords import keyword
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTH_64, WIDTHS, WORD_BITS, Width
 from fpstore.errors import InputError, show
@@ -37,8 +38,8 @@ def check_signed(signed: object, width: Width) -> bool:
     """Return a flag; refuse it for widths that signed integers do not have."""
     if check_flag(signed, "signed") and width.words > 1:
         raise InputError(
-            f"signed integers have 32 or 64 bits, {expected_width(width)}: leave out signed=True "
-            "(--signed)"
+            f"signed integers have 32 or 64 bits, {expected_width(width)}: leave out "
+            f"{keyword('signed', True)}"
         )
     return bool(signed)
 
@@ -80,7 +81,7 @@ def _why_not(digits: str, match: re.Match[str] | None, width: Width) -> str:
         expected = f"expected {width.digits} hexadecimal digits, or 0x and 1 to {width.digits}"
         if _NEGATIVE.fullmatch(digits):
             return "it is negative" + (
-                " (signed integers need decimal=True, --decimal, and signed=True, --signed)"
+                f" (signed integers need {keyword('decimal', True)} and {keyword('signed', True)})"
                 if width.words == 1
                 else ""
             )
@@ -101,7 +102,7 @@ def _why_not(digits: str, match: re.Match[str] | None, width: Width) -> str:
             f"it has {count} hexadecimal digits, {expected_width(width)}: expected {width.digits}"
         )
     if _DIGITS.fullmatch(digits) and count <= _MOST_DECIMALS and not int(digits) >> width.bits:
-        reason += " (decimal fingerprints need decimal=True, --decimal)"
+        reason += f" (decimal fingerprints need {keyword('decimal', True)})"
     return reason
 
 
@@ -117,7 +118,7 @@ def negative(expected: Digits) -> str:
     """Return the message that a number is negative, and which option reads its bits."""
     can = expected.width.words == 1 and not expected.signed
     return "it is negative" + (
-        " (for the bits of signed integers use signed=True, --signed)" if can else ""
+        f" (for the bits of signed integers use {keyword('signed', True)})" if can else ""
     )
 
 
@@ -150,7 +151,7 @@ def width_advice(width: Width, bits: int | None) -> str:
     if width.stored:
         return expected_width(width)
     if bits in WIDTHS:
-        return f"{expected_width(width)}: pass width={bits} (--width {bits})"
+        return f"{expected_width(width)}: pass {keyword('width', bits)}"
     return (
         f"{expected_width(width)}: there are widths of {', '.join(map(str, WIDTHS[:-1]))} and "
         f"{WIDTHS[-1]} bits"

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from fpstore.base.keywords import keyword
 from fpstore.errors import InputError, show
 from fpstore.io.files import at
 
@@ -143,7 +144,7 @@ def transcoded(
                 raise at(
                     name,
                     None,
-                    f"not valid {source_encoding}: {error}; name another --encoding (encoding=)",
+                    f"not valid {source_encoding}: {error}; name another {keyword('encoding')}",
                 ) from None
             if out or not data:
                 return out

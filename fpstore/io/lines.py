@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fpstore.base.aliases import Flags, Progress
+from fpstore.base.keywords import keyword
 from fpstore.base.resources import parse_memory
 from fpstore.errors import InputError, show
 from fpstore.io.encodings import transcoded
@@ -72,7 +73,7 @@ class LineLimit(NamedTuple):
 
     def __str__(self) -> str:
         advice = (
-            ": with more memory= (--memory), a line may take an eighth of it"
+            f": with more {keyword('memory')}, a line may take an eighth of it"
             if self.of_memory
             else ""
         )
@@ -532,7 +533,7 @@ class JsonLines(LineParser):
                             else "the object is empty"
                         )
                         texts_too = (
-                            "; texts are in --text-field NAME (text=)"
+                            f"; {keyword('text')} names the texts"
                             if name == projection.fingerprint
                             else ""
                         )

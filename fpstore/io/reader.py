@@ -11,6 +11,7 @@ import numpy as np
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_flag, check_whole, printable
 from fpstore.base.diagnostics import notify
+from fpstore.base.keywords import accepts, keyword
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, StorageError, counted, show
@@ -260,7 +261,7 @@ def _decide(waiting: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
     ):
         raise InputError(  # all would silently become strings
             f"the id {show(other_ids[0])} is over 2^64-1, but other ids are integers below it; "
-            "give the id type explicitly (id_type='str', --id-type str)"
+            f"give the id type explicitly ({keyword('id_type', 'str')})"
         )
     for batch in waiting:
         if rule.kind == "int" and isinstance(batch.ids, StringColumn) and batch.wrong is not None:
@@ -373,11 +374,9 @@ def row_files(
         kinds = (
             "file" if format_name is not None else ", ".join(f".{name}" for name in FIELD_FORMATS)
         )
-        raise InputError(
-            f"{folder}: no {kinds} in this folder; --text (text=True) makes a document of each "
-            "file",
-            path=folder,
-        )
+        texts = keyword("text", True)
+        each = f"; {texts} makes a document of each file" if accepts("text", True) else ""
+        raise InputError(f"{folder}: no {kinds} in this folder{each}", path=folder)
     json_names = [name for name in names if PurePath(name).suffix.lower() == ".json"]
     if format_name is not None or all(
         format_suffix(inner_name(name)) == ".jsonl" for name in names

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Progress, Words
+from fpstore.base.keywords import keyword
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTH_64, Width
 from fpstore.errors import InputError, counted, cut, show
@@ -267,7 +268,7 @@ class IdRule:
                 raise
             raise InputError(
                 f"{error}, but earlier ids are integers; give the id type explicitly "
-                "(id_type='str', --id-type str)"
+                f"({keyword('id_type', 'str')})"
             ) from None
 
 
@@ -276,7 +277,7 @@ def mixed_ids(kind: str) -> str:
     words = {"int": "strings", "str": "integers"}
     return (
         f"the id is of type {kind}, but earlier ids are {words[kind]}; give the id type "
-        "explicitly (id_type='str', --id-type str)"
+        f"explicitly ({keyword('id_type', 'str')})"
     )
 
 
@@ -351,7 +352,7 @@ class RowSource(ABC):
     def states(self) -> list[FileState]:
         """Return the state of each file, in order; InputError if there are no files."""
         raise InputError(
-            "a table in memory is gone when the process ends: resume= (--resume) is for files"
+            "a table in memory is gone when the process ends: {keyword('resume')} is for files"
         )
 
     def limit_memory(self, memory: int) -> None:  # noqa: B027 - of files of lines

@@ -302,8 +302,7 @@ def open_writer(
         and sys.stdout.isatty()
     ):
         raise InputError(
-            f"format {name} is binary, which a terminal does not show: name a file (--output), or "
-            "pipe it"
+            f"format {name} is binary, which a terminal does not show: name a file, or pipe it"
         )
     sink = Sink(path_or_stream)
     try:
@@ -372,7 +371,7 @@ class LineEncoder(Encoder):
             value = next(value for value in values if set(value) & set(self._forbidden))
             raise InputError(
                 f"{show(value)} in {name} cannot be written as {self._format}: it holds a "
-                "separator or a line break; write JSON lines (--json, or a file.jsonl) or Parquet "
+                "separator or a line break; write JSON lines (a file.jsonl) or Parquet "
                 "(a file.parquet)"
             )
         if self._format == "csv" and any(character in joined for character in _QUOTED):

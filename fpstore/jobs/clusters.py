@@ -12,6 +12,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Lims, Progress, Words
 from fpstore.base.arguments import check_choice, check_whole
 from fpstore.base.arrays import HALF_BITS, differs, list_numbers, stable_order
+from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
 from fpstore.errors import CorruptStoreError, InputError, counted
@@ -233,12 +234,12 @@ def find_clusters(
     if not are_distinct(documents.numbers):
         documents = _united(documents)
         if grouping.needs_fingerprints:
-            argument = "group='greedy'" if grouping.group == "greedy" else "keep='central'"
+            name, value = ("group", "greedy") if grouping.group == "greedy" else ("keep", "central")
             more = counted(snapshot.totals.ids - len(documents.numbers), "fingerprint")
             raise InputError(
-                f"{argument} needs documents of one fingerprint each, but some have several: "
-                f"{more} more than documents; ask for group='connected' (--group connected) and "
-                "keep='first' (--keep first)"
+                f"{keyword(name, value)} needs documents of one fingerprint each, but some have "
+                f"several: {more} more than documents; choose {keyword('group', 'connected')} and "
+                f"{keyword('keep', 'first')}"
             )
     members, members_at = members_in_sets(documents.sets, documents.numbers)
 

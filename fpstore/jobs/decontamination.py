@@ -16,6 +16,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.arguments import check_choice, check_number, check_whole
 from fpstore.base.arrays import list_lims, slices
+from fpstore.base.keywords import keyword
 from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width
@@ -167,7 +168,7 @@ def _text_columns(text: Any, argument: str) -> Any:
     """Return the column of texts, several columns, or True where files are texts."""
     if text is None or text is False:
         raise InputError(
-            "name the column of texts (text=, --text-field), or give text=True (--text): each "
+            f"name the column of texts with {keyword('text')}, or give {keyword('text', True)}: each "
             "file is a text"
         )
     if isinstance(text, Mapping):

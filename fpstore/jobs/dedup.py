@@ -15,6 +15,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.arguments import printable
 from fpstore.base.arrays import HALF_BITS, distinct_places, list_numbers
+from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.base.width import distances_between
 from fpstore.errors import InputError, StoreExistsError, counted
@@ -154,15 +155,15 @@ def check_reference(
     path = reference.path
     if reference.corpus is not None and share_a_file(corpus, reference.corpus):
         raise InputError(
-            f"{path}: is an input too: a reference (against=, --against) is another corpus",
+            f"{path}: is an input too: a reference ({keyword('against')}) is another corpus",
             path=path,
         )
     if reference.adds and job.projection.id is None:
         raise InputError(
-            "add=True (--add) stores the ids of rows: name their column with id= (--id-field)"
+            f"{keyword('add', True)} stores the ids of rows: name their column with {keyword('id')}"
         )
     if reference.adds and reference.corpus is not None:
-        raise InputError(f"{path}: is no store: add=True (--add) inserts into a store", path=path)
+        raise InputError(f"{path}: is no store: {keyword('add', True)} inserts into one", path=path)
     if reference.corpus is None:
         check_store(path, reference.store, job, outputs)
 
@@ -175,7 +176,7 @@ def check_store(path: str, store: Any, job: DedupJob, outputs: Sequence[Path]) -
     description = None if job.fingerprinter is None else job.fingerprinter.describe()
     if job.least_similarity is not None:
         raise InputError(
-            f"{path}: a store has no texts to verify with: leave verify (--verify) out, or name "
+            f"{path}: a store has no texts to verify with: leave {keyword('verify')} out, or name "
             "files",
             path=path,
         )

@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from typing import Any
 
 from fpstore.base.arguments import check_choice, check_flag, check_number
+from fpstore.base.keywords import keyword
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError
@@ -88,8 +89,8 @@ class DedupJob:
             if self.search == "auto":
                 return self
             raise InputError(
-                f"no bands find pairs of similarity {self.jaccard:.3g}: leave search='bands' "
-                "(--search bands) out"
+                f"no bands find pairs of similarity {self.jaccard:.3g}: leave "
+                f"{keyword('search', 'bands')} out"
             )
         if self.fixed_radius:
             return replace(self, bands=bands)
@@ -219,18 +220,18 @@ class DedupSpec(HashedRowsSpec):
         minhash = minhash_in(maker)
         if self.verify and self.group == "connected":
             raise InputError(
-                "verify (--verify) makes groups without chains: leave group='connected' (--group "
-                "connected) out"
+                f"{keyword('verify')} makes groups without chains: leave "
+                f"{keyword('group', 'connected')} out"
             )
         if self.threshold is not None and not self.verify:
             if minhash is None:
                 raise InputError(
-                    "threshold (--threshold) is a Jaccard similarity, for MinHash or verify: give "
-                    "radius (--radius)"
+                    f"{keyword('threshold')} is a Jaccard similarity, for MinHash or "
+                    f"{keyword('verify')}: give {keyword('radius')}"
                 )
             if self.radius is not None:
                 raise InputError(
-                    "give threshold (--threshold) or radius (--radius), not both: one follows "
+                    f"give {keyword('threshold')} or {keyword('radius')}, not both: one follows "
                     "from the other"
                 )
         if self.radius is not None:
@@ -251,7 +252,7 @@ class DedupSpec(HashedRowsSpec):
         minhash = minhash_in(maker)
         if self.search == "bands" and not can_have_bands(maker):
             raise InputError(
-                "search='bands' (--search bands) is for texts, and MinHash of 64 bits or more"
+                f"{keyword('search', 'bands')} is for texts, and MinHash of 64 bits or more"
             )
         if minhash is None or self.radius is None:
             return (
@@ -306,16 +307,18 @@ class DedupSpec(HashedRowsSpec):
         grouping = self.grouping(fingerprinter, projection.width)
         if (grouping.keep == "highest") != (projection.score is not None):
             raise InputError(
-                "keep='highest' (--keep highest) needs score= (--score-field), and score= needs "
-                "keep='highest'"
+                f"{keyword('keep', 'highest')} needs {keyword('score')}, and {keyword('score')} "
+                f"needs {keyword('keep', 'highest')}"
             )
         if grouping.keep == "smallest" and projection.id is None:
-            raise InputError("keep='smallest' (--keep smallest) needs a column of ids (--id-field)")
+            raise InputError(
+                f"{keyword('keep', 'smallest')} needs a column of ids ({keyword('id')})"
+            )
         least = None
         if self.verify:
             if fingerprinter is None:
                 raise InputError(
-                    "verify (--verify) compares texts, and the corpus has fingerprints"
+                    f"{keyword('verify')} compares texts, and the corpus has fingerprints"
                 )
             fingerprinter.feature_sets([])  # an error comes before the work
             least = (

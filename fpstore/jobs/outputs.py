@@ -13,6 +13,7 @@ import numpy as np
 
 from fpstore.base.aliases import Flags
 from fpstore.base.arguments import check_path, printable
+from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.errors import InputError, StorageError, StoreExistsError
 from fpstore.hashing.documents import DocumentFiles
@@ -102,7 +103,7 @@ def check_output(
     elif path.exists() and not (is_own or overwrite):
         state = ", the output, exists" if kind == "rows" else " exists"
         raise StoreExistsError(
-            f"{printable(output)}{state}: overwrite=True (--force) replaces it", path=path
+            f"{printable(output)}{state}: {keyword('overwrite', True)} replaces it", path=path
         )
     if kind == "rows" and corpus.suffix is not None:
         _check_format(path, corpus, corpus.suffix)
@@ -151,7 +152,7 @@ def _check_folder(
         )
     if not may_replace:
         advice = (
-            "overwrite=True (--force) replaces it"
+            f"{keyword('overwrite', True)} replaces it"
             if corpus.suffix is not None
             else "texts are copied to a new folder"
         )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fpstore.base.arguments import check_flag
+from fpstore.base.keywords import accepts, keyword
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
@@ -74,7 +75,9 @@ class RowsSpec(Spec):
             fingerprinter = page_fingerprinter(fingerprinter, self.html)
             projection = replace(projection, width=Width(fingerprinter.width))
         elif check_extractor(self.html) is not None:
-            raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
+            raise InputError(
+                f"{keyword('html', True)} is for texts, and the corpus has fingerprints"
+            )
         return projection, fingerprinter
 
 
@@ -107,7 +110,7 @@ class HashedRowsSpec(RowsSpec):
             maker = text_fingerprinter(method, is_weighted(self.text), **width)
         projection, maker = self.columns(projection, maker)
         if maker is None and self.method is not None:
-            raise InputError("method (--method) is for texts, and the corpus has fingerprints")
+            raise InputError(f"{keyword('method')} is for texts, and the corpus has fingerprints")
         if maker is not None and self.width not in (None, maker.width):
             raise InputError(
                 f"fingerprinter: it makes {maker.width} bits, not width={self.width}: leave width "
@@ -141,14 +144,16 @@ def with_columns(
     ``text`` is True where files are texts.
     """
     if (text in (None, False)) == (fingerprint is None):
+        files = keyword("text", True)
+        each = f"; {files} makes a document of each file" if accepts("text", True) else ""
         raise InputError(
-            "name either the column of texts (text=, --text-field) or the column of fingerprints "
-            "(fingerprint=, --fingerprint-field); text=True (--text) makes a document of each file"
+            f"name either the column of texts ({keyword('text')}) or the column of fingerprints "
+            f"({keyword('fingerprint')}){each}"
         )
     if check_signed(projection.signed, projection.width) and fingerprint is None:
-        raise InputError("signed=True (--signed) is for a column of fingerprints")
+        raise InputError(f"{keyword('signed', True)} is for a column of fingerprints")
     if check_flag(projection.decimal, "decimal") and fingerprint is None:
-        raise InputError("decimal=True (--decimal) is for a column of fingerprints")
+        raise InputError(f"{keyword('decimal', True)} is for a column of fingerprints")
     columns = None if text is True or isinstance(text, tuple) else text or None
     for argument, name in {
         "text": columns,

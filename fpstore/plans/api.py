@@ -6,7 +6,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -14,8 +14,10 @@ from functools import lru_cache
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
+from fpstore.base import keywords
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_progress, check_whole
+from fpstore.base.keywords import keyword
 from fpstore.base.resources import (
     checked_resources,
     parse_memory,
@@ -311,7 +313,9 @@ class Plan:
         done = self._folder.done()
         context = get_context("spawn")
         has_begun = context.RawValue("b", 0)
-        with ProcessPoolExecutor(count, context, _begin_process, (os.getpid(), has_begun)) as pool:
+        with ProcessPoolExecutor(
+            count, context, _begin_process, (os.getpid(), has_begun, keywords.options)
+        ) as pool:
             for stage, indexes in self._folder.indexes():
                 remaining = [index for index in indexes if index not in done]
                 try:
@@ -356,7 +360,9 @@ class Plan:
             index = self._folder.result_index(str(error.path))
             if index is None:
                 raise
-            raise CorruptStoreError(f"{error} (--index {index})", path=error.path) from error
+            raise CorruptStoreError(
+                f"{error} ({keyword('index', index)})", path=error.path
+            ) from error
 
     def is_finished(self) -> bool:
         """Whether all tasks are done, and :meth:`finish` has ended the job.
@@ -388,7 +394,7 @@ class Plan:
         if not (force or self.is_finished()):
             unfinished = (
                 "its job is not finished, or the output is gone: finish it, or remove the plan "
-                "with force=True (--force)"
+                f"with {keyword('force', True)}"
             )
             raise UnfinishedError(f"{self.path}: {unfinished}", path=self.path)
         return self._folder.remove()
@@ -428,12 +434,13 @@ def _pool_error(path: str, stage: str, has_begun: bool) -> FpstoreError:
     return StorageError(f"{message}, with fewer processes if memory was short", path=path)
 
 
-def _begin_process(parent: int, has_begun: Any) -> None:
+def _begin_process(parent: int, has_begun: Any, options: Mapping[str, str] | None) -> None:
     """Note that a process has begun, and end it when its parent is killed.
 
     Else it would wait for tasks forever. Tasks may be killed at any time.
     """
     has_begun.value = 1
+    keywords.options = options
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENT, signal.SIGKILL)
     if os.getppid() != parent:
@@ -510,7 +517,7 @@ def remove_plan(path: PathLike, *, force: bool = False) -> list[str]:
     except FormatVersionError as error:
         if not force:
             raise FormatVersionError(
-                f"{error}; or remove it with force=True (--force)", path=error.path
+                f"{error}; or remove it with {keyword('force', True)}", path=error.path
             ) from error
         return remove_files(open_place(path))
     return plan.remove(force=force)

@@ -17,6 +17,7 @@ import numpy as np
 from fpstore.api import USUAL_RADIUS
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_whole, is_iterable, is_uri
+from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS, check_width, leading_words
 from fpstore.building.builder import Options, build_into
@@ -131,7 +132,7 @@ class BuildSpec(HashedRowsSpec):
         )
         projection = resolve_ids(projection, specs, self.encoding)
         if specs[0].is_raw and projection.id is not None:
-            raise InputError(f"{specs[0].name}: has no ids: leave id= (--id-field) out")
+            raise InputError(f"{specs[0].name}: has no ids: leave {keyword('id')} out")
         return specs, projection, maker
 
     def options(self, projection: Projection, maker: Fingerprinter[Any] | None) -> Options:

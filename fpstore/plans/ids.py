@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import list_lims, slices
+from fpstore.base.keywords import keyword
 from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError
 from fpstore.io.digits import parse_integers
@@ -55,7 +56,7 @@ def as_integers(ids: IdColumn, where: str) -> Words:
     integers = parse_integers(ids, plain=False) if isinstance(ids, StringColumn) else ids
     if integers is None:
         raise InputError(
-            f"{where}: an id is no integer: leave id_type='int' (--id-type int) out", path=where
+            f"{where}: an id is no integer: leave {keyword('id_type', 'int')} out", path=where
         )
     return integers
 

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple, Self, TypeVar
 
 from fpstore.base.arguments import check_whole
+from fpstore.base.keywords import keyword
 from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources
 from fpstore.errors import (
@@ -198,7 +199,7 @@ class PlanFolder:
                 )
                 + number
             )
-            task = f"task {number} of the stage {stage} (--index {index})"
+            task = f"task {number} of the stage {stage} ({keyword('index', index)})"
             message = f"{self.place.uri}: {task} has not run: run the stages in order"
             raise UnfinishedError(message, path=self.place.uri) from None
         expected = self._facts(stage, number)

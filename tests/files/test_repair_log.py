@@ -222,7 +222,7 @@ def test_a_lost_manifest_of_a_store_that_was_never_changed(tmp_path, table):
     assert held == right
     assert report.losses == [
         (
-            "the settings: the new store answers radius 1 (radius=, --radius), has no index by id, "
+            "the settings: the new store answers radius 1 (radius=), has no index by id, "
             "and does not know what made its fingerprints"
         )
     ]

@@ -38,7 +38,7 @@ def test_other_text_is_no_fingerprint():
         (
             "123456789012345",
             False,
-            r"15 of 16 .* \(decimal fingerprints need decimal=True, --decimal\)$",
+            r"15 of 16 .* \(decimal fingerprints need decimal=True\)$",
         ),
         ("00000000000000000", False, "over|decimal"),
         ("0x00000000000000001", False, "is not a fingerprint"),
@@ -47,7 +47,7 @@ def test_other_text_is_no_fingerprint():
             False,
             "it has 18 hexadecimal digits, but the width is 64: expected 16$",
         ),
-        ("18446744073709551615", False, "--decimal"),
+        ("18446744073709551615", False, "decimal=True"),
         ("xyz", False, "'xyz' is not a fingerprint"),
         ("+1", False, "is not a fingerprint"),
         ("\uff11", False, "is not a fingerprint"),

@@ -96,7 +96,7 @@ def test_id_type_is_decided_by_the_first_chunk_of_all_inputs(tmp_path):
         put(tmp_path, "b.tsv", b"0x3\tx\n"),
     )
     assert read([numbers, names]) == ([1, 2, 3], ["1", "2", "x"])
-    with pytest.raises(InputError, match=r"b\.tsv:1: the id 'x' .*--id-type str"):
+    with pytest.raises(InputError, match=r"b\.tsv:1: the id 'x' .*id_type='str'"):
         read([numbers, names], chunk_rows=2)
     assert read([numbers, names], chunk_rows=2, id_type="str") == ([1, 2, 3], ["1", "2", "x"])
     assert read([names, numbers], chunk_rows=1) == ([3, 1, 2], ["x", "1", "2"])

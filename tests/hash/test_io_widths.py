@@ -287,7 +287,7 @@ def test_digits_of_every_width_are_read_and_written(bits):
 
 
 def test_digits_of_another_width_are_named():
-    decimal_needed = "(decimal fingerprints need decimal=True, --decimal)"
+    decimal_needed = "(decimal fingerprints need decimal=True)"
     for bits, text, decimal, reason in (
         (
             64,

@@ -91,7 +91,7 @@ def test_refused_rows_leave_the_writer_as_it_was(tmp_path):
             ({"fingerprint": [1], "id": [""]}, "'id': the id at position 0: the id is empty"),
             (
                 {"fingerprint": [1], "id": ["a\tb"]},
-                r"cannot be written as tsv: .*--json, or a file\.jsonl",
+                r"cannot be written as tsv: .*JSON lines \(a file\.jsonl\)",
             ),
             ({"fingerprint": [1], "id": [5]}, "'id' mixes integers and strings"),
             ([(1,)], "a row of 1 values for the columns fingerprint, id"),

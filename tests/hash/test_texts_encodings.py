@@ -69,10 +69,10 @@ def test_legacy_encodings_need_a_name(tmp_path, monkeypatch, text, encoding):
     Path("notes/a.txt").write_bytes((text * 3).encode(encoding))
     Path("notes/b.txt").write_text(text * 3)
     done = run("build", "n.fps", "notes", "--text")
-    left_out = "1 file left out, not in UTF-8 (--encoding names another): notes/a.txt"
+    left_out = "1 file left out, not in UTF-8 (name another encoding): notes/a.txt"
     assert (done.exit_code, done.stderr) == (0, f"fpstore: {left_out}\n")
     message = failure("build", "m.fps", "notes/a.txt", "--text")
-    assert "a.txt: its bytes are not utf-8: name its encoding (--encoding)" in message
+    assert "a.txt: its bytes are not utf-8: name its encoding with --encoding" in message
     assert fine("build", "m.fps", "notes/a.txt", "--text", "--encoding", encoding, "-q") == ""
     with fpstore.open("n.fps") as utf8, fpstore.open("m.fps") as named:
         assert list(utf8) == list(named)  # the same words
@@ -105,7 +105,7 @@ def test_what_is_not_in_its_encoding_is_left_out(tmp_path, monkeypatch):
     done = run("build", "n.fps", "notes", "--text")
     assert (
         done.stderr
-        == "fpstore: 2 files left out, not in UTF-8 (--encoding names another): notes/a.txt, notes/b.txt\n"
+        == "fpstore: 2 files left out, not in UTF-8 (name another encoding): notes/a.txt, notes/b.txt\n"
     )
     reader = DocumentReader("notes", SimHash())
     assert ([chunk.ids for chunk in reader], reader.skipped) == ([["notes/c.txt"]], 2)
@@ -172,9 +172,7 @@ def test_rows(tmp_path, suffix, encoding):
 def test_rows_of_another_encoding_are_refused_with_their_line(tmp_path):
     path = tmp_path / "p.csv"
     path.write_bytes(f"text\nplain\n{FRENCH}\n".encode("cp1252"))
-    with pytest.raises(
-        InputError, match=r"p\.csv:3: not valid UTF-8: .*; --encoding \(encoding=\) names another"
-    ):
+    with pytest.raises(InputError, match=r"p\.csv:3: not valid UTF-8: .*; encoding= names another"):
         list(TextReader(path, SimHash(), text="text"))
     path.write_bytes(codecs.BOM_UTF16_LE + "text\nplain\n".encode("utf-16-le") + b"\x00\xd8\n\x00")
     with pytest.raises(InputError, match=r"p\.csv: not valid utf-16: "):

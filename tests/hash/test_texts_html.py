@@ -413,7 +413,7 @@ def test_dedup_compares_main_texts(site):
         "p.jsonl", text="page", fingerprinter=MainText(SimHash()), radius=0
     ).kept.tolist() == [0, 1]
     assert fpstore.dedup("p.jsonl", text="page", radius=0).kept.tolist() == [0, 1, 2]
-    with pytest.raises(InputError, match=r"html=True .* is for texts"):
+    with pytest.raises(InputError, match="html=True is for texts"):
         fpstore.dedup("p.jsonl", fingerprint="url", html=True)
     assert "--html is for files of texts" in failure(
         "dedup", "p.jsonl", "c.jsonl", "--fingerprint-field", "h", "--html", code=2

@@ -422,7 +422,7 @@ def test_wrong_use_on_the_command_line(tmp_path, monkeypatch):
         ),
     ):
         assert message in failure(*arguments, code=2)
-    assert "--text-field NAME" in failure("build", "x.fps", "p.jsonl", "--text")
+    assert "with --text-field" in failure("build", "x.fps", "p.jsonl", "--text")
     fpstore.build("plain.fps", [1]).close()
     told = failure("probe", "plain.fps", "--input", "p.jsonl", "--text-field", "text")
     assert "does not know how its fingerprints were made" in told

@@ -66,7 +66,7 @@ def test_long_lines_are_read_in_the_memory_given(book):
 def test_too_long_lines_name_the_limit_and_the_option(book):
     with pytest.raises(
         InputError,
-        match=r"longer than 16 MiB: with more memory= \(--memory\), a line may take an eighth of it;",
+        match=r"longer than 16 MiB: with more memory=, a line may take an eighth of it;",
     ):
         fpstore.dedup(book, text="text", memory="64MiB")
     done = run("dedup", book.name, f"out{book.suffix}", "--text-field", "text", "--memory", "64MiB")

@@ -167,7 +167,7 @@ def test_what_is_refused(tmp_path):
             "crawl",
             "full",
             StoreExistsError,
-            r"full exists: overwrite=True \(--force\) replaces it",
+            r"full exists: overwrite=True replaces it",
             False,
         ),
         ("crawl", "file", StoreExistsError, "file exists, and is no folder", True),

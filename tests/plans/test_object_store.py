@@ -186,7 +186,7 @@ def test_results_that_are_removed_or_damaged(corpus):
     system.delete_file(path)
     assert "its job is not finished" in failure("task", "remove", plan.path, code=3)
     with pytest.raises(
-        fpstore.UnfinishedError, match=r"task 0 of the stage hash \(--index 0\) has not run"
+        fpstore.UnfinishedError, match=r"task 0 of the stage hash \(index=0\) has not run"
     ):
         plan.finish()
     assert plan.status()[0].done == links - 1

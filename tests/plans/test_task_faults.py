@@ -72,7 +72,7 @@ def damaged(plan, path):
     """Return what is said of a damaged result, with the index of its task."""
     stage, _, number = path.stem.rpartition("-")
     first = next(one.first for one in plan.status() if one.stage == stage)
-    return f"{path}: damaged: remove it, and run its task again (--index {first + int(number)})"
+    return f"{path}: damaged: remove it, and run its task again (index={first + int(number)})"
 
 
 @pytest.fixture(scope="module")

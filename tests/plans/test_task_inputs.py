@@ -371,13 +371,13 @@ def test_tasks_out_of_order(root):
     plan = planned(root)
     refused(
         fpstore.UnfinishedError,
-        r"plan: task 0 of the stage hash \(--index 0\) has not run: run the",
+        r"plan: task 0 of the stage hash \(index=0\) has not run: run the",
         plan.finish,
     )
     plan.run(0)
     refused(
         fpstore.UnfinishedError,
-        r"plan: task 1 of the stage hash \(--index 1\) has not run",
+        r"plan: task 1 of the stage hash \(index=1\) has not run",
         plan.run,
         2,
     )
@@ -385,7 +385,7 @@ def test_tasks_out_of_order(root):
         plan.run(index)
     refused(
         fpstore.UnfinishedError,
-        r"plan: task 1 of the stage list \(--index [0-9]+\) has not run",
+        r"plan: task 1 of the stage list \(index=[0-9]+\) has not run",
         plan.finish,
     )
     assert not (root / "removed.csv").exists()

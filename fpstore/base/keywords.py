@@ -1,0 +1,25 @@
+"""How messages name keyword arguments: ``radius=3`` in Python, ``--radius 3`` on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: The options of the verb that runs, by parameter (``radius``) or by parameter and value
+#: (``signed=True``); None in Python.
+options: Mapping[str, str] | None = None
+
+
+def keyword(name: str, value: object = None) -> str:
+    """Return a keyword argument, with its value unless that is None, as the caller writes it."""
+    code = f"{name}={'' if value is None else repr(value)}"
+    if options is None:
+        return code
+    if code in options:
+        return options[code]
+    option = options.get(name, f"--{name.replace('_', '-')}")
+    return option if value is None or value is True else f"{option} {value}"
+
+
+def accepts(name: str, value: object = None) -> bool:
+    """Return whether the caller can pass a keyword: a verb may lack the option."""
+    return options is None or (f"{name}=True" if value is True else name) in options
